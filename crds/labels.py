@@ -1,0 +1,27 @@
+"""Names of the labels and annotations that torchq puts on objects.
+
+One rule: everything a rebuild needs to know about a pod whose job has vanished is here.
+"""
+
+GROUP = "train.distributed.io"
+
+JOB_NAME = f"{GROUP}/job-name"
+JOB_UID = f"{GROUP}/job-uid"
+TASK_TYPE = f"{GROUP}/task-type"
+"""Label: the task type in lower case, as in the pod's name."""
+TASK_INDEX = f"{GROUP}/task-index"
+ATTEMPT = f"{GROUP}/attempt"
+"""Label: the admission attempt a pod belongs to; a pod of another attempt is deleted."""
+RESTART = f"{GROUP}/restart"
+"""Label: the job's restart count when the pod was made; a pod of an earlier restart is replaced."""
+QUEUE = f"{GROUP}/queue"
+"""Label: the tenant queue that pays for the pod."""
+
+CHARGE = f"{GROUP}/charge"
+"""Annotation: the pod's share of the charge, as JSON {canonical resource name: amount}."""
+GANG = f"{GROUP}/gang"
+"""Annotation: the name of the all-or-nothing group a pod is bound with; unique in the cluster."""
+GANG_SIZE = f"{GROUP}/gang-size"
+"""Annotation: how many pods the group must have before any of them is bound."""
+SUBMIT_DIRECTORY = f"{GROUP}/submit-directory"
+"""Annotation on a TorchJob (copied to its pods): the folder of submission, the working directory on the embedded node."""

@@ -1,0 +1,44 @@
+"""The Kubernetes resources torchq speaks of: group, version, plural, kind and scope.
+
+One rule: a path to the API server is made here and nowhere else.
+"""
+
+from dataclasses import dataclass
+
+from crds.labels import GROUP
+
+VERSION = "v1alpha1"
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind of object as discovery names it; `group` is empty for the legacy core group."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """What an object of this resource carries as `apiVersion`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The URL path of a collection (no name), an object, or its subresource."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        scope = ["namespaces", namespace] if namespace and self.namespaced else []
+        return "/".join(filter(None, [root, *scope, self.plural, name, subresource]))
+
+
+TORCHJOBS = Resource(GROUP, VERSION, "torchjobs", "TorchJob")
+TENANT_QUEUES = Resource(GROUP, VERSION, "tenantqueues", "TenantQueue", namespaced=False)
+PODS = Resource("", "v1", "pods", "Pod")
+SERVICES = Resource("", "v1", "services", "Service")
+EVENTS = Resource("", "v1", "events", "Event")
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
+PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)

@@ -1,0 +1,25 @@
+"""What can go wrong in the queue room.
+
+One rule: an error of the Redis library does not pass this room's door.
+
+    QueueError
+    ├── StoreUnreachable   Redis does not answer, or refuses these credentials; names the URL without its secrets
+    ├── StoreLost          Redis answers but knows no epoch: the content is gone, only a rebuild helps
+    └── StaleEpoch         somebody rebuilt under a higher epoch: this process leads no longer
+"""
+
+
+class QueueError(Exception):
+    """The queue store refused or failed."""
+
+
+class StoreUnreachable(QueueError):
+    """Redis does not answer."""
+
+
+class StoreLost(QueueError):
+    """The queue store is empty; the leader rebuilds it from the cluster."""
+
+
+class StaleEpoch(QueueError):
+    """Another coordinator has taken over."""

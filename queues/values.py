@@ -1,0 +1,152 @@
+"""The values of the queue room: who waits, who holds a reservation, what a pick is.
+
+One rule: all are frozen and carry keys and numbers only, never a manifest.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from crds.amounts import NOTHING, Amounts
+from crds.keys import JobKey
+
+Kind = Literal["admit", "grow"]
+"""What an entry asks for: a whole job's admission, or more room for an admitted one (elastic)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One job waiting in a tenant queue."""
+
+    key: JobKey
+    queue: str
+    kind: Kind = "admit"
+    submitted: float
+    """Seconds since the epoch; the job's age, kept over suspensions and restarts of anything."""
+    priority: int = 0
+    attempt: int = 1
+    """The number the next admission of this job will carry."""
+    demand: Amounts = NOTHING
+    """What the job takes from its queue's quota and the pool while admitted; includes `jobs`: 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """Room taken for one job: the charge is counted against queue and pool until it is released."""
+
+    key: JobKey
+    queue: str
+    kind: Kind = "admit"
+    attempt: int
+    epoch: int
+    charge: Amounts
+    port: int = 0
+    """A port held for the job on a machine whose pods share one address; 0 where pods have addresses of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSpec:
+    """A tenant queue as its admin wants it."""
+
+    name: str
+    weight: int = 1
+    open: bool = True
+    """False while the queue is on hold: nothing is picked from it, what runs goes on."""
+    quota: Amounts = NOTHING
+    """Limits by canonical name, `jobs` among them; a name that is missing is unlimited."""
+    aging_seconds: float = 600.0
+    """How many seconds of age one step of priority is worth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An entry as a snapshot shows it, with the version that a commit checks."""
+
+    entry: Entry
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueView:
+    """A queue at the moment of a snapshot."""
+
+    spec: QueueSpec
+    usage: Amounts
+    """Sum of the charges of its reservations."""
+    credit: int
+    """Smooth weighted round robin's current value; over all queues the sum is 0."""
+    contending: bool
+    """Whether the queue contended after the last pick; joining and leaving clamp the credits."""
+    waiting: int
+    heads: tuple[Waiting, ...]
+    """The first waiting entries in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Everything `choose` needs, read in one atomic step."""
+
+    epoch: int
+    revision: int
+    """Rises with every change of settings (weights, quotas, pool); a commit of an older revision is refused."""
+    pool: Amounts | None
+    """The capacity all queues share; None means that nothing is scarce."""
+    pool_usage: Amounts
+    queues: tuple[QueueView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pick:
+    """One decision of `choose`: this job goes next, at this price."""
+
+    waiting: Waiting
+    cost: int
+    """k: 1, or the amount of the resource the admin counts by."""
+    credits: Mapping[str, int]
+    """Credits after this pick of every queue whose credit changed with it."""
+    contending: Mapping[str, bool] = field(default_factory=dict)
+    """Queues that joined or left with this pick."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Picks in order, valid against one snapshot. Commit takes a prefix of them."""
+
+    epoch: int
+    revision: int
+    picks: tuple[Pick, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What became of a batch: the reservations taken, and why the first refused pick was refused (empty: none was)."""
+
+    reservations: tuple[Reservation, ...]
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """A key that somebody should look at."""
+
+    key: JobKey
+    tenant: str
+    """Whose turn it uses in the work queue: the tenant queue's name."""
+    seen: int = 0
+    """The newest resourceVersion the coordinator saw for the key's pods; a worker's cache must have reached it."""
+    delay: float = 0.0
+    """Seconds to wait first; an offer without delay overtakes it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A key leased to a worker."""
+
+    key: JobKey
+    token: str
+    """The fence: whoever holds another token for the key has lost it."""
+    tenant: str
+    seen: int
+    failures: int
+    """Runs in a row that ended in an error, for the backoff."""
+    reservation: Reservation | None
