@@ -1,0 +1,54 @@
+-- Prelude: mark a key as work. Every script that changes what a worker should do calls it, so that no crash can separate
+-- the change from its dispatch. It is put in front of such a script; it takes no KEYS or ARGV of its own.
+--
+-- mark(key, tenant, seen, now): whatever the key's state, it will be run at least once after this call.
+--   key     namespace/name/uid of the job
+--   tenant  whose turn it uses: the tenant queue's name
+--   seen    newest resourceVersion known for the key's pods, as text or number; "0" if none. The larger one is kept.
+--   now     seconds since 1970, as text or number
+--
+-- Keys (of all work_*.lua scripts):
+--   torchq:work:key:<key>       hash    one key that is not at rest:
+--                                         state     ready | delayed | leased
+--                                         tenant, seen as above
+--                                         since     when it became ready, seconds
+--                                         failures  runs in a row that failed; missing means 0
+--                                         token     the fence of the present lease (leased only)
+--                                         epoch     epoch under which its run began (running only)
+--                                         dirty     "1" if it was marked while leased: it runs once more
+--   torchq:work:ready:<tenant>  list    ready keys of one tenant, oldest first
+--   torchq:work:tenants         list    tenants that have ready keys; the first one's turn is next
+--   torchq:work:ready           string  number of ready keys
+--   torchq:work:delayed         zset    key -> when it is due, seconds
+--   torchq:work:leases          zset    key -> when its lease ends, seconds
+--   torchq:work:workers         zset    worker -> when its registration ends, seconds
+--   torchq:work:threads         hash    worker -> threads it has
+
+local function make_ready(key, record, tenant, now)
+  redis.call('HSET', record, 'state', 'ready', 'tenant', tenant, 'since', now)
+  if redis.call('RPUSH', 'torchq:work:ready:' .. tenant, key) == 1 then
+    redis.call('RPUSH', 'torchq:work:tenants', tenant)
+  end
+  redis.call('INCR', 'torchq:work:ready')
+end
+
+local function keep_newest(record, known, seen)
+  if not known or tonumber(seen) > tonumber(known) then
+    redis.call('HSET', record, 'seen', seen)
+  end
+end
+
+local function mark(key, tenant, seen, now)
+  local record = 'torchq:work:key:' .. key
+  local known = redis.call('HMGET', record, 'state', 'seen')
+  local state = known[1]
+  keep_newest(record, known[2], seen)
+  if state == 'leased' then
+    redis.call('HSET', record, 'dirty', '1', 'tenant', tenant)
+  elseif state ~= 'ready' then
+    if state == 'delayed' then
+      redis.call('ZREM', 'torchq:work:delayed', key)
+    end
+    make_ready(key, record, tenant, now)
+  end
+end
