@@ -3,6 +3,7 @@
 One rule: an error of the Redis library does not pass this room's door.
 
     QueueError
+    ├── BadAddress         the Redis URL cannot be used; says why
     ├── StoreUnreachable   Redis does not answer, or refuses these credentials; names the URL without its secrets
     ├── StoreLost          Redis answers but knows no epoch: the content is gone, only a rebuild helps
     └── StaleEpoch         somebody rebuilt under a higher epoch: this process leads no longer
@@ -11,6 +12,10 @@ One rule: an error of the Redis library does not pass this room's door.
 
 class QueueError(Exception):
     """The queue store refused or failed."""
+
+
+class BadAddress(QueueError):
+    """The Redis URL cannot be used."""
 
 
 class StoreUnreachable(QueueError):

@@ -1,0 +1,103 @@
+"""The door to Redis: connections, and its errors in this room's words.
+
+One rule: nothing else imports `redis`, and neither its exceptions nor a password pass this door.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import redis
+from redis.backoff import ExponentialBackoff
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.retry import Retry
+
+from queues import errors
+
+Connection = redis.Redis
+"""A Redis client over a pool of sockets; safe to share between threads. Answers are bytes."""
+
+SCHEMES = ("redis", "rediss", "unix")
+TIMEOUT_SECONDS = 5.0
+"""How long to wait for a socket to connect and for an answer."""
+RETRIES = 3
+"""How often the client repeats a command after a connection error by itself; scripts are idempotent for that reason."""
+
+_RETRY_PAUSE_SECONDS = (0.05, 0.5)
+_HEALTH_CHECK_SECONDS = 30
+_REFUSALS: dict[str, type[errors.QueueError]] = {"STORELOST": errors.StoreLost, "STALEEPOCH": errors.StaleEpoch}
+"""First words of the error replies that our scripts make, and what they mean."""
+
+
+def connect(url: str, *, client_name: str, timeout: float | None = TIMEOUT_SECONDS) -> Connection:
+    """A client for redis://, rediss:// or unix://; connects with the first command.
+
+    `timeout` bounds the wait for an answer in seconds (None for clients that block on purpose).
+    Raises BadAddress for a URL it cannot use.
+    """
+    if urlsplit(url).scheme not in SCHEMES:
+        raise errors.BadAddress(f"Redis URL {shown(url)!r} must begin with redis://, rediss:// or unix://")
+    base, cap = _RETRY_PAUSE_SECONDS
+    try:
+        return redis.Redis.from_url(
+            url,
+            client_name=client_name,
+            socket_timeout=timeout,
+            socket_connect_timeout=TIMEOUT_SECONDS,
+            health_check_interval=_HEALTH_CHECK_SECONDS,
+            retry=Retry(ExponentialBackoff(cap=cap, base=base), RETRIES),
+        )
+    except ValueError as error:
+        raise errors.BadAddress(f"Redis URL {shown(url)!r} is not valid: {error}") from None
+
+
+def shown(url: str) -> str:
+    """A Redis URL without its user and password, for people and logs."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+
+
+def address(connection: Connection) -> str:
+    """Where a client connects to, as a URL without its secrets."""
+    place = connection.connection_pool.connection_kwargs
+    database = place.get("db") or 0
+    if "path" in place:
+        return f"unix://{place['path']}?db={database}"
+    scheme = "rediss" if issubclass(connection.connection_pool.connection_class, redis.SSLConnection) else "redis"
+    return f"{scheme}://{place.get('host', 'localhost')}:{place.get('port', 6379)}/{database}"
+
+
+@contextlib.contextmanager
+def translated(connection: Connection) -> Iterator[None]:
+    """Errors of the Redis library inside the block leave it as `queues.errors.QueueError`."""
+    try:
+        yield
+    except RedisError as error:
+        raise _translate(error, address(connection)) from error
+
+
+def evaluate(
+    connection: Connection, source: str, sha: str, keys: Sequence[str], arguments: Sequence[str | int | float]
+) -> Any:
+    """Run a Lua script by its SHA-1, sending its source if the server does not know it.
+
+    An error reply of the script that begins with STORELOST or STALEEPOCH is raised as the error of that name.
+    """
+    with translated(connection):
+        try:
+            return connection.evalsha(sha, len(keys), *keys, *arguments)
+        except NoScriptError:
+            return connection.eval(source, len(keys), *keys, *arguments)
+
+
+def _translate(error: RedisError, where: str) -> errors.QueueError:
+    message = str(error)
+    refusal = _REFUSALS.get(message.partition(" ")[0])
+    if refusal is not None:
+        return refusal(f"{message.partition(' ')[2]} (Redis at {where})")
+    if isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError):
+        return errors.StoreUnreachable(f"Redis at {where} refuses these credentials (check the Redis URL): {message}")
+    if isinstance(error, ResponseError):
+        return errors.QueueError(f"Redis at {where} failed: {message}")
+    return errors.StoreUnreachable(f"Redis at {where} does not answer: {message}")

@@ -1,0 +1,30 @@
+"""Lua scripts: files in queues/lua, run by their SHA-1.
+
+One rule: a script is idempotent, because the client may send it again after a lost answer.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+from queues import connection
+
+
+class Script:
+    """A Lua file `queues/lua/<name>.lua`, after the preludes it needs: files that only define local functions."""
+
+    def __init__(self, name: str, preludes: Sequence[str] = ()) -> None:
+        self.name = name
+        self.source = "\n".join(_read(part) for part in (*preludes, name))
+        self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
+
+    def __call__(
+        self, client: connection.Connection, keys: Sequence[str] = (), arguments: Sequence[str | int | float] = ()
+    ) -> Any:
+        """Run it; the answer is as redis-py gives it (bytes, integers, lists). Raises `queues.errors.QueueError`."""
+        return connection.evaluate(client, self.source, self.sha, keys, arguments)
+
+
+def _read(name: str) -> str:
+    return resources.files("queues.lua").joinpath(f"{name}.lua").read_text(encoding="utf-8")
