@@ -5,38 +5,77 @@ Any number of offers while a key waits collapse into one. A key whose worker die
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from crds.keys import JobKey
 from queues.values import Offer, Task
+
+Lease = tuple[JobKey, str]
+"""A key and the token that fences it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkSettings:
+    """Times of the work queue, in seconds, and its sizes."""
+
+    dispatched_lease: float = 60.0
+    """How long a batch may wait in RQ; one taken later finds its keys lost, and they are on their way again already."""
+    running_lease: float = 15.0
+    """How soon a dead worker's keys come back; renewed three times as often."""
+    registration: float = 15.0
+    """How long a silent worker counts as alive."""
+    batch: int = 32
+    """Most keys in one RQ job; above this RQ's cost per key no longer matters."""
+    backoff_first: float = 0.1
+    backoff_cap: float = 60.0
+    batch_timeout: int = 120
+    """How long RQ lets one batch look for free threads; longer than the dispatched lease, after which it is void."""
+    failed_batch_kept: int = 3600
+    """How long RQ keeps the record of a batch that was not taken or whose worker died, for people to look at."""
+
+
+def backoff(failures: int, settings: WorkSettings) -> float:
+    """Seconds to wait after so many failures in a row: 0.1, 0.2, 0.4 ... 60."""
+    return min(settings.backoff_cap, settings.backoff_first * 2.0 ** min(failures - 1, 64))
+
+
+def batch_size(ready: int, workers: int, threads: int, most: int) -> int:
+    """How many keys go into one RQ job: each by itself while little is ready, so that every free worker gets one at
+    once; many while much is, to share RQ's cost; never more than one worker has threads."""
+    share = max(1, workers)
+    return max(1, min(most, -(-ready // (2 * share)), -(-threads // share)))
 
 
 class WorkSource(Protocol):
     """The coordinator's end."""
 
     def offer(self, offers: Iterable[Offer]) -> None:
-        """Mark keys as work. Costs nothing twice."""
+        """Mark keys as work. Costs nothing twice. StoreLost while the store has no epoch."""
 
     def dispatch(self) -> int:
-        """Wake keys that are due or whose lease ended, then lease ready keys fairly over tenants and push them to the workers, as
-        many as there are free threads. The number of keys pushed."""
+        """Wake keys that are due or whose lease ended, then lease ready keys fairly over tenants and push them to the
+        workers, as many as there are free threads. How many were pushed. StoreLost while the store has no epoch."""
 
 
 class WorkSink(Protocol):
     """A worker's end."""
 
     def register(self, worker: str, threads: int) -> None:
-        """Say that this worker is alive and how many threads it has; repeated every few seconds, forgotten after 15."""
+        """Say that this worker is alive and how many threads it has; repeated every few seconds, forgotten after 15.
+        Zero threads: it stops, and its threads are counted no more."""
 
-    def begin(self, leases: Sequence[tuple[JobKey, str]]) -> list[Task]:
-        """Start on (key, token) pairs: those still ours become tasks under the running lease; the others were lost."""
+    def begin(self, leases: Sequence[Lease]) -> list[Task]:
+        """Start on (key, token) pairs: those still ours become tasks under the running lease; the others were lost.
+        StoreLost while the store has no epoch: nothing runs before the rebuild."""
 
-    def renew(self, tokens: Sequence[tuple[JobKey, str]]) -> None:
+    def renew(self, leases: Sequence[Lease]) -> None:
         """Prolong running leases; a lost one is left lost."""
 
     def holds(self, key: JobKey, token: str) -> bool:
         """The fence: whether the token is still the key's and no rebuild has happened since it began."""
 
     def finish(self, key: JobKey, token: str, *, requeue_after: float | None = None, failed: bool = False) -> None:
-        """Give a key back. It runs again at once if it was offered meanwhile, after `requeue_after` seconds if that is given,
-        and with failed=True after a backoff that doubles from 0.1 s to 60 s and is forgotten by the next success."""
+        """Give a key back. It runs again at once if it was offered meanwhile, after `requeue_after` seconds if that is
+        given, and with failed=True after a backoff that doubles from 0.1 s to 60 s and is forgotten by the next
+        success. A lease that was not begun can be given back too."""

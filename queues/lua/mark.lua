@@ -12,8 +12,9 @@
 --                                         state     ready | delayed | leased
 --                                         tenant, seen as above
 --                                         since     when it became ready, seconds
---                                         failures  runs in a row that failed; missing means 0
+--                                         failures  runs in a row that failed; missing means 0, kept while it waits
 --                                         token     the fence of the present lease (leased only)
+--                                         run       the word of the call that began its run (running only)
 --                                         epoch     epoch under which its run began (running only)
 --                                         dirty     "1" if it was marked while leased: it runs once more
 --   torchq:work:ready:<tenant>  list    ready keys of one tenant, oldest first

@@ -1,0 +1,34 @@
+-- Start on leased keys: a key whose token is still the one given goes over to the running lease.
+--
+-- Preludes: clock, mark (which lists the keys' schema).
+-- KEYS: none
+-- ARGV: 1 now, seconds; empty: the server's time
+--       2 seconds the running lease lasts
+--       3 a random word, new with every call: a repeated call finds its own runs, another one finds them taken
+--       then for each lease: key, token
+-- Returns: flat list of key, token, tenant, seen, failures, reservation (JSON, empty if there is none), one run after the
+-- other; the keys that are missing were lost. Error STORELOST if torchq:epoch is missing.
+--
+-- Further keys:
+--   torchq:epoch, torchq:reservations   read only; queues/schema.py says what they hold
+
+local epoch = redis.call('GET', 'torchq:epoch')
+if not epoch then
+  return redis.error_reply('STORELOST no epoch: the queues must be rebuilt first')
+end
+local ends = seconds(clock(ARGV[1]) + tonumber(ARGV[2]))
+local tasks = {}
+for i = 4, #ARGV, 2 do
+  local key, token = ARGV[i], ARGV[i + 1]
+  local record = 'torchq:work:key:' .. key
+  local known = redis.call('HMGET', record, 'token', 'run', 'tenant', 'seen', 'failures')
+  if known[1] == token and (not known[2] or known[2] == ARGV[3]) then
+    redis.call('HSET', record, 'run', ARGV[3], 'epoch', epoch)
+    redis.call('ZADD', 'torchq:work:leases', ends, key)
+    local reservation = redis.call('HGET', 'torchq:reservations', key) or ''
+    for _, value in ipairs({key, token, known[3] or '', known[4] or '0', known[5] or '0', reservation}) do
+      tasks[#tasks + 1] = value
+    end
+  end
+end
+return tasks

@@ -1,0 +1,108 @@
+-- Wake keys that are due or whose lease ended; then take ready keys, tenant by tenant in turn, lease them and push them to
+-- the workers as RQ jobs, in this one step: no crash can lose a key between its lease and its job. Takes at most as many
+-- keys as registered workers have free threads, so that RQ's own queue stays short and its order does not matter.
+--
+-- Preludes: clock, mark (which lists the keys' schema).
+-- KEYS: none
+-- ARGV: 1 now, seconds; empty: the server's time
+--       2 seconds a lease lasts while its batch waits in RQ
+--       3 most keys in one batch
+--       4 a random word, new with every call: makes tokens and RQ job ids unique, also after the server lost everything
+--       5 the same moment for people, as RQ writes it (2026-01-31T12:00:00.000000Z)
+--       6 seconds RQ lets a batch run   7 seconds RQ keeps a failed batch
+-- Returns: number of keys pushed. Error STORELOST if torchq:epoch is missing.
+--
+-- Further keys, in the format of RQ 2.12:
+--   rq:queues              set   names of RQ's queues
+--   rq:queue:torchq        list  ids of waiting RQ jobs
+--   rq:job:<id>            hash  data: JSON [function, null, [[[key, token], ...]], {}], and RQ's bookkeeping
+
+local WAKE = 1000  -- most keys woken in one call: bounds the time other clients wait
+
+local function woken(zset, now)
+  local keys = redis.call('ZRANGEBYSCORE', zset, '-inf', seconds(now), 'LIMIT', 0, WAKE)
+  for _, key in ipairs(keys) do
+    redis.call('ZREM', zset, key)
+    local record = 'torchq:work:key:' .. key
+    redis.call('HDEL', record, 'token', 'run', 'epoch', 'dirty')
+    make_ready(key, record, redis.call('HGET', record, 'tenant') or '', seconds(now))
+  end
+end
+
+local function registered(now)
+  for _, worker in ipairs(redis.call('ZRANGEBYSCORE', 'torchq:work:workers', '-inf', seconds(now))) do
+    redis.call('ZREM', 'torchq:work:workers', worker)
+    redis.call('HDEL', 'torchq:work:threads', worker)
+  end
+  local threads, workers = 0, 0
+  for _, count in ipairs(redis.call('HVALS', 'torchq:work:threads')) do
+    threads = threads + tonumber(count)
+    workers = workers + 1
+  end
+  return threads, workers
+end
+
+local function take()
+  local tenant = redis.call('LPOP', 'torchq:work:tenants')
+  if not tenant then
+    redis.call('SET', 'torchq:work:ready', 0)
+    return nil
+  end
+  local ready = 'torchq:work:ready:' .. tenant
+  local key = redis.call('LPOP', ready)
+  if redis.call('EXISTS', ready) == 1 then
+    redis.call('RPUSH', 'torchq:work:tenants', tenant)
+  end
+  redis.call('DECR', 'torchq:work:ready')
+  return key
+end
+
+local function lease(key, token, ends)
+  redis.call('HSET', 'torchq:work:key:' .. key, 'state', 'leased', 'token', token)
+  redis.call('ZADD', 'torchq:work:leases', seconds(ends), key)
+end
+
+local function push(id, batch)
+  local data = '["queues.rq_worker.run_batch", null, [' .. cjson.encode(batch) .. '], {}]'
+  local job = 'rq:job:' .. id
+  redis.call('HSET', job, 'created_at', ARGV[5], 'enqueued_at', ARGV[5], 'data', data, 'origin', 'torchq',
+    'status', 'queued', 'description', #batch .. ' keys', 'timeout', ARGV[6], 'result_ttl', '0', 'failure_ttl', ARGV[7])
+  redis.call('EXPIRE', job, ARGV[7])  -- a batch that no worker ever takes leaves nothing behind
+  redis.call('SADD', 'rq:queues', 'rq:queue:torchq')
+  redis.call('RPUSH', 'rq:queue:torchq', id)
+end
+
+local epoch = redis.call('GET', 'torchq:epoch')
+if not epoch then
+  return redis.error_reply('STORELOST no epoch: the queues must be rebuilt first')
+end
+local now = clock(ARGV[1])
+woken('torchq:work:delayed', now)
+woken('torchq:work:leases', now)
+
+local threads, workers = registered(now)
+local ready = tonumber(redis.call('GET', 'torchq:work:ready') or '0')
+local left = math.min(ready, threads - redis.call('ZCARD', 'torchq:work:leases'))
+-- An idle system sends every key by itself, to whichever worker is free; a busy one shares RQ's cost over many keys, but
+-- never more than one worker has threads.
+local share = math.max(1, workers)
+local size = math.max(1, math.min(tonumber(ARGV[3]), math.ceil(ready / (2 * share)), math.ceil(threads / share)))
+local taken, batch = 0, {}
+while taken < left do
+  local key = take()
+  if not key then
+    break
+  end
+  taken = taken + 1
+  local token = epoch .. '.' .. ARGV[4] .. '.' .. taken
+  lease(key, token, now + tonumber(ARGV[2]))
+  batch[#batch + 1] = {key, token}
+  if #batch == size then
+    push('torchq-' .. ARGV[4] .. '-' .. taken, batch)
+    batch = {}
+  end
+end
+if #batch > 0 then
+  push('torchq-' .. ARGV[4] .. '-' .. taken, batch)
+end
+return taken

@@ -1,0 +1,47 @@
+-- Give keys back. Nothing happens to a key whose token is somebody else's by now. Safe to repeat: the first call ends the token.
+--
+-- Preludes: clock, mark (which lists the keys' schema).
+-- KEYS: none
+-- ARGV: 1 now, seconds; empty: the server's time
+--       2 seconds of the first backoff   3 seconds of the longest
+--       then for each key: key, token, requeue_after in seconds (empty: none), 1 if the run failed else 0
+-- Returns: number of keys given back.
+
+local FORGET = {'token', 'run', 'epoch', 'dirty'}
+
+local function backoff(record)
+  local failures = redis.call('HINCRBY', record, 'failures', 1)
+  return math.min(tonumber(ARGV[3]), tonumber(ARGV[2]) * 2 ^ (failures - 1))
+end
+
+local function finish(key, requeue_after, failed, now)
+  local record = 'torchq:work:key:' .. key
+  local known = redis.call('HMGET', record, 'dirty', 'tenant')
+  redis.call('ZREM', 'torchq:work:leases', key)
+  redis.call('HDEL', record, unpack(FORGET))
+  local delay = tonumber(requeue_after)
+  if failed then
+    delay = backoff(record)
+  else
+    redis.call('HDEL', record, 'failures')
+  end
+  if known[1] or (delay and delay <= 0) then
+    make_ready(key, record, known[2], seconds(now))
+  elseif delay then
+    redis.call('HSET', record, 'state', 'delayed')
+    redis.call('ZADD', 'torchq:work:delayed', seconds(now + delay), key)
+  else
+    redis.call('DEL', record)
+  end
+end
+
+local now = clock(ARGV[1])
+local given = 0
+for i = 4, #ARGV, 4 do
+  local key, token = ARGV[i], ARGV[i + 1]
+  if redis.call('HGET', 'torchq:work:key:' .. key, 'token') == token then
+    finish(key, ARGV[i + 2], ARGV[i + 3] == '1', now)
+    given = given + 1
+  end
+end
+return given

@@ -1,0 +1,220 @@
+"""The work queue in memory: the twin of redis_work that tests and the inline mode run on.
+
+One rule: it skips nothing that Redis does (tokens, leases, epochs, turns), so what holds here holds there.
+"""
+
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from crds.keys import JobKey
+from queues import errors
+from queues.values import Offer, Reservation, Task
+from queues.work import Lease, WorkSettings, backoff, batch_size
+
+Batch = list[list[str]]
+"""What travels to a worker: JSON [[key, token], ...]."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Record:
+    """One key that is not at rest."""
+
+    state: Literal["ready", "delayed", "leased"]
+    tenant: str
+    seen: int = 0
+    failures: int = 0
+    token: str = ""
+    epoch: int = 0
+    dirty: bool = False
+    due: float = 0.0
+    """When a delayed key is due, when a leased one's lease ends."""
+
+
+class MemoryWork:
+    """WorkSource and WorkSink in one process; safe to share between threads."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        epoch: Callable[[], int],
+        reservation: Callable[[JobKey], Reservation | None],
+        settings: WorkSettings | None = None,
+    ) -> None:
+        """`epoch` and `reservation` read the queue store that stands beside it; epoch 0 means that it is lost."""
+        self._clock = clock
+        self._epoch = epoch
+        self._reservation = reservation
+        self._settings = settings or WorkSettings()
+        self._lock = threading.RLock()
+        self._records: dict[JobKey, _Record] = {}
+        self._ready: dict[str, deque[JobKey]] = {}
+        self._turns: deque[str] = deque()
+        self._workers: dict[str, tuple[int, float]] = {}
+        self._leased = 0
+        self._tokens = 0
+        self._batches: deque[str] = deque()
+
+    def mark(self, key: JobKey, tenant: str, seen: int = 0) -> None:
+        """What the store's commit calls for every pick, and an offer without delay."""
+        with self._lock:
+            record = self._records.get(key)
+            if record is None:
+                record = self._records[key] = _Record(state="delayed", tenant=tenant)
+            record.seen = max(record.seen, seen)
+            match record.state:
+                case "leased":
+                    record.dirty, record.tenant = True, tenant
+                case "delayed":
+                    self._make_ready(key, record, tenant)
+
+    def offer(self, offers: Iterable[Offer]) -> None:
+        """See WorkSource."""
+        with self._lock:
+            self._live_epoch()
+            for each in offers:
+                if each.delay > 0:
+                    self._mark_later(each)
+                else:
+                    self.mark(each.key, each.tenant, each.seen)
+
+    def dispatch(self) -> int:
+        """See WorkSource."""
+        with self._lock:
+            epoch, now = self._live_epoch(), self._clock()
+            self._wake(now)
+            self._workers = {name: each for name, each in self._workers.items() if each[1] > now}
+            threads = sum(count for count, _ in self._workers.values())
+            ready = sum(map(len, self._ready.values()))
+            size = batch_size(ready, len(self._workers), threads, self._settings.batch)
+            taken = [self._lease(epoch, now) for _ in range(min(ready, threads - self._leased))]
+            for start in range(0, len(taken), size):
+                self._batches.append(json.dumps(taken[start : start + size]))
+            return len(taken)
+
+    def pop(self) -> list[Lease]:
+        """A worker's door: the next batch pushed, empty if there is none."""
+        with self._lock:
+            batch: Batch = json.loads(self._batches.popleft()) if self._batches else []
+        return [(JobKey.parse(key), token) for key, token in batch]
+
+    def clear(self) -> None:
+        """Forget everything, as a Redis that lost its content."""
+        with self._lock:
+            for content in (self._records, self._ready, self._turns, self._workers, self._batches):
+                content.clear()
+            self._leased = 0
+
+    def register(self, worker: str, threads: int) -> None:
+        """See WorkSink."""
+        with self._lock:
+            self._workers.pop(worker, None)
+            if threads > 0:
+                self._workers[worker] = (threads, self._clock() + self._settings.registration)
+
+    def begin(self, leases: Sequence[Lease]) -> list[Task]:
+        """See WorkSink."""
+        with self._lock:
+            epoch = self._live_epoch()
+            ours = [key for key, token in leases if (found := self._held(key, token)) and not found.epoch]
+            return [self._begin(key, self._records[key], epoch) for key in ours]
+
+    def renew(self, leases: Sequence[Lease]) -> None:
+        """See WorkSink."""
+        with self._lock:
+            for key, token in leases:
+                if record := self._held(key, token):
+                    record.due = self._clock() + self._settings.running_lease
+
+    def holds(self, key: JobKey, token: str) -> bool:
+        """See WorkSink."""
+        with self._lock:
+            record, epoch = self._held(key, token), self._epoch()
+            return record is not None and epoch > 0 and record.epoch == epoch
+
+    def finish(self, key: JobKey, token: str, *, requeue_after: float | None = None, failed: bool = False) -> None:
+        """See WorkSink."""
+        with self._lock:
+            record = self._held(key, token)
+            if record is None:
+                return
+            dirty = record.dirty
+            self._release(record)
+            record.failures = record.failures + 1 if failed else 0
+            delay = backoff(record.failures, self._settings) if failed else requeue_after
+            if dirty or (delay is not None and delay <= 0):
+                self._make_ready(key, record, record.tenant)
+            elif delay is not None:
+                record.state, record.due = "delayed", self._clock() + delay
+            else:
+                del self._records[key]
+
+    def _live_epoch(self) -> int:
+        epoch = self._epoch()
+        if not epoch:
+            raise errors.StoreLost("no epoch: the queues must be rebuilt first")
+        return epoch
+
+    def _held(self, key: JobKey, token: str) -> _Record | None:
+        record = self._records.get(key)
+        return record if record and record.state == "leased" and record.token == token else None
+
+    def _make_ready(self, key: JobKey, record: _Record, tenant: str) -> None:
+        record.state, record.tenant = "ready", tenant
+        waiting = self._ready.setdefault(tenant, deque())
+        if not waiting:
+            self._turns.append(tenant)
+        waiting.append(key)
+
+    def _mark_later(self, offer: Offer) -> None:
+        due = self._clock() + offer.delay
+        record = self._records.get(offer.key)
+        if record is None:
+            self._records[offer.key] = _Record(state="delayed", tenant=offer.tenant, seen=offer.seen, due=due)
+            return
+        record.seen = max(record.seen, offer.seen)
+        match record.state:
+            case "leased":
+                record.dirty, record.tenant = True, offer.tenant
+            case "delayed":
+                record.due = min(record.due, due)
+
+    def _wake(self, now: float) -> None:
+        due = [(key, record) for key, record in self._records.items() if record.state != "ready" and record.due <= now]
+        for key, record in sorted(due, key=lambda each: (each[1].state, each[1].due, str(each[0]))):
+            if record.state == "leased":
+                self._release(record)
+            self._make_ready(key, record, record.tenant)
+
+    def _release(self, record: _Record) -> None:
+        self._leased -= 1
+        record.token, record.epoch, record.dirty = "", 0, False
+
+    def _lease(self, epoch: int, now: float) -> list[str]:
+        tenant = self._turns.popleft()
+        waiting = self._ready[tenant]
+        key = waiting.popleft()
+        if waiting:
+            self._turns.append(tenant)
+        else:
+            del self._ready[tenant]
+        record = self._records[key]
+        self._leased += 1
+        self._tokens += 1
+        record.state, record.token = "leased", f"{epoch}.{self._tokens}"
+        record.due = now + self._settings.dispatched_lease
+        return [str(key), record.token]
+
+    def _begin(self, key: JobKey, record: _Record, epoch: int) -> Task:
+        record.epoch, record.due = epoch, self._clock() + self._settings.running_lease
+        return Task(
+            key=key,
+            token=record.token,
+            tenant=record.tenant,
+            seen=record.seen,
+            failures=record.failures,
+            reservation=self._reservation(key),
+        )

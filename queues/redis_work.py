@@ -1,0 +1,116 @@
+"""The work queue in Redis, both ends of it.
+
+One rule: every step is one script (queues/lua/work_*.lua), so that a process may die between any two of them.
+"""
+
+import itertools
+import json
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+
+from crds.keys import JobKey
+from queues.connection import Connection
+from queues.scripts import Script
+from queues.values import Offer, Reservation, Task
+from queues.work import Lease, WorkSettings
+
+_PRELUDES = ("clock", "mark")
+_OFFER = Script("work_offer", preludes=_PRELUDES)
+_DISPATCH = Script("work_dispatch", preludes=_PRELUDES)
+_BEGIN = Script("work_begin", preludes=_PRELUDES)
+_RENEW = Script("work_renew", preludes=_PRELUDES)
+_HOLDS = Script("work_holds")
+_FINISH = Script("work_finish", preludes=_PRELUDES)
+_REGISTER = Script("work_register", preludes=_PRELUDES)
+
+_OFFERS_PER_CALL = 500
+"""Bounds the time one script keeps other clients waiting to a few milliseconds."""
+_TASK_FIELDS = 6
+
+
+class RedisWork:
+    """WorkSource and WorkSink over one connection; safe to share between threads."""
+
+    def __init__(
+        self, connection: Connection, settings: WorkSettings | None = None, clock: Callable[[], float] | None = None
+    ) -> None:
+        """`clock` gives seconds since 1970 and is for tests; without it the server's time is used."""
+        self._connection = connection
+        self._settings = settings or WorkSettings()
+        self._clock = clock
+
+    def offer(self, offers: Iterable[Offer]) -> None:
+        """See WorkSource."""
+        for some in _chunks(list(offers), _OFFERS_PER_CALL):
+            _OFFER(self._connection, arguments=[self._now(), *itertools.chain.from_iterable(map(_fields, some))])
+
+    def dispatch(self) -> int:
+        """See WorkSource."""
+        settings = self._settings
+        created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        arguments = (
+            self._now(),
+            settings.dispatched_lease,
+            settings.batch,
+            secrets.token_hex(8),
+            created,
+            settings.batch_timeout,
+            settings.failed_batch_kept,
+        )
+        return int(_DISPATCH(self._connection, arguments=arguments))
+
+    def register(self, worker: str, threads: int) -> None:
+        """See WorkSink."""
+        _REGISTER(self._connection, arguments=[self._now(), self._settings.registration, worker, threads])
+
+    def begin(self, leases: Sequence[Lease]) -> list[Task]:
+        """See WorkSink."""
+        run = secrets.token_hex(8)
+        arguments: list[str | float] = [self._now(), self._settings.running_lease, run, *_flat(leases)]
+        found: list[bytes] = _BEGIN(self._connection, arguments=arguments)
+        return [_task(found[at : at + _TASK_FIELDS]) for at in range(0, len(found), _TASK_FIELDS)]
+
+    def renew(self, leases: Sequence[Lease]) -> None:
+        """See WorkSink."""
+        if leases:
+            _RENEW(self._connection, arguments=[self._now(), self._settings.running_lease, *_flat(leases)])
+
+    def holds(self, key: JobKey, token: str) -> bool:
+        """See WorkSink."""
+        return bool(_HOLDS(self._connection, arguments=[str(key), token]))
+
+    def finish(self, key: JobKey, token: str, *, requeue_after: float | None = None, failed: bool = False) -> None:
+        """See WorkSink."""
+        first, cap = self._settings.backoff_first, self._settings.backoff_cap
+        after = "" if requeue_after is None else repr(float(requeue_after))
+        _FINISH(self._connection, arguments=[self._now(), first, cap, str(key), token, after, int(failed)])
+
+    def _now(self) -> str:
+        return repr(self._clock()) if self._clock else ""
+
+
+def _fields(offer: Offer) -> tuple[str | int | float, ...]:
+    return str(offer.key), offer.tenant, offer.seen, float(offer.delay)
+
+
+def _flat(leases: Sequence[Lease]) -> list[str]:
+    return [text for key, token in leases for text in (str(key), token)]
+
+
+def _task(fields: Sequence[bytes]) -> Task:
+    key, token, tenant, seen, failures, reservation = (field.decode() for field in fields)
+    job = JobKey.parse(key)
+    return Task(
+        key=job,
+        token=token,
+        tenant=tenant,
+        seen=int(seen),
+        failures=int(failures),
+        reservation=Reservation(key=job, **json.loads(reservation)) if reservation else None,
+    )
+
+
+def _chunks(offers: Sequence[Offer], size: int) -> Iterator[Sequence[Offer]]:
+    for start in range(0, len(offers), size):
+        yield offers[start : start + size]
