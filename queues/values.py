@@ -13,6 +13,10 @@ from crds.keys import JobKey
 Kind = Literal["admit", "grow"]
 """What an entry asks for: a whole job's admission, or more room for an admitted one (elastic)."""
 
+Refusal = Literal["", "revision", "entry", "reservation", "quota", "pool", "port"]
+"""Why a commit stopped: nothing did; the settings or the entry changed since the snapshot; the job holds a reservation
+already (or, to grow, none); its queue's quota or the pool has no room left; no port is free."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -26,7 +30,7 @@ class Entry:
     priority: int = 0
     attempt: int = 1
     """The number the next admission of this job will carry."""
-    demand: Amounts = NOTHING
+    demand: Amounts = field(default_factory=lambda: NOTHING)
     """What the job takes from its queue's quota and the pool while admitted; includes `jobs`: 1."""
 
 
@@ -52,7 +56,7 @@ class QueueSpec:
     weight: int = 1
     open: bool = True
     """False while the queue is on hold: nothing is picked from it, what runs goes on."""
-    quota: Amounts = NOTHING
+    quota: Amounts = field(default_factory=lambda: NOTHING)
     """Limits by canonical name, `jobs` among them; a name that is missing is unlimited."""
     aging_seconds: float = 600.0
     """How many seconds of age one step of priority is worth."""
@@ -67,19 +71,54 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """A queue's credit as the store keeps it, written only when a pick concerns the queue (`queues.credits` reads it).
+
+    While the queue contends, its credit is `base + weight * clock.turns - clock.shift`; outside it is `base`, frozen.
+    """
+
+    base: int = 0
+    weight: int = 0
+    """The weight with which it contended after the last pick; 0 if it did not."""
+    last: int = 0
+    """The cost of the queue's last pick, which bounds what it may owe."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """What moves the credits of all contending queues at once, so that a pick writes one account."""
+
+    turns: int = 0
+    """The sum of the costs of all picks."""
+    shift: int = 0
+    """What has been taken from every contending queue to keep the sum of credits at 0."""
+    total: int = 0
+    """The sum of the weights that contended after the last pick."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overtaken:
+    """A job that had its turn but not its room: how often others went first, and since when."""
+
+    key: JobKey
+    times: int
+    since: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView:
     """A queue at the moment of a snapshot."""
 
     spec: QueueSpec
     usage: Amounts
     """Sum of the charges of its reservations."""
-    credit: int
-    """Smooth weighted round robin's current value; over all queues the sum is 0."""
-    contending: bool
-    """Whether the queue contended after the last pick; joining and leaving clamp the credits."""
     waiting: int
+    """How many entries wait in it."""
     heads: tuple[Waiting, ...]
     """The first waiting entries in order."""
+    account: Account = Account()
+    overtaken: Overtaken | None = None
+    """The last job of this queue that others overtook; counts only while it is the head."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +131,9 @@ class Snapshot:
     pool: Amounts | None
     """The capacity all queues share; None means that nothing is scarce."""
     pool_usage: Amounts
+    clock: Clock = Clock()
     queues: tuple[QueueView, ...]
+    """All configured queues, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,10 +143,12 @@ class Pick:
     waiting: Waiting
     cost: int
     """k: 1, or the amount of the resource the admin counts by."""
-    credits: Mapping[str, int]
-    """Credits after this pick of every queue whose credit changed with it."""
-    contending: Mapping[str, bool] = field(default_factory=dict)
-    """Queues that joined or left with this pick."""
+    clock: Clock
+    """The clock after this pick."""
+    accounts: Mapping[str, Account]
+    """Accounts after this pick of every queue whose account changed with it."""
+    overtaken: Mapping[str, Overtaken] = field(default_factory=dict)
+    """Queues whose head had its turn before this pick but found no room in the pool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,10 +162,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What became of a batch: the reservations taken, and why the first refused pick was refused (empty: none was)."""
+    """What became of a batch: the reservations as they are now, and what refused the first pick that was refused."""
 
     reservations: tuple[Reservation, ...]
-    refused: str = ""
+    refused: Refusal = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

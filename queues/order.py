@@ -1,0 +1,29 @@
+"""Who is first inside one queue.
+
+One rule: a job's place depends on the job and its queue's settings alone, so nothing is rewritten as time passes.
+"""
+
+from crds.keys import JobKey
+from queues.values import Entry
+
+BOOST_LIMIT_SECONDS = 7 * 86400.0
+"""The most that a priority can be worth; a job that has waited longer than this is overtaken by nobody new."""
+
+
+def score(entry: Entry, aging_seconds: float) -> float:
+    """The smaller goes first: the time of submission, moved by priority.
+
+    One step of priority is worth `aging_seconds` of age, so priority goes first and age wins in the end:
+
+        submitted  priority  aging  score
+        1000       0         600     1000
+        1500       1         600      900    overtakes
+        1700       1         600     1100    too late to overtake
+    """
+    boost = entry.priority * aging_seconds
+    return entry.submitted - max(-BOOST_LIMIT_SECONDS, min(boost, BOOST_LIMIT_SECONDS))
+
+
+def place(entry: Entry, aging_seconds: float) -> tuple[float, JobKey]:
+    """What to sort by: ties go by namespace and name, so that a rebuilt queue has the same order."""
+    return score(entry, aging_seconds), entry.key
