@@ -1,0 +1,194 @@
+"""Work queues for the contract suite: in memory, on fakeredis, on a private redis-server; a clock only tests move."""
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import fakeredis
+import pytest
+
+from crds.keys import JobKey
+from queues import connection, errors, schema
+from queues.memory_work import MemoryWork
+from queues.redis_work import RedisWork
+from queues.values import Reservation, Task
+from queues.work import Lease, WorkSink, WorkSource
+
+START = 1_700_000_000.0
+
+
+class Work(WorkSource, WorkSink, Protocol):
+    """Both ends of a work queue."""
+
+
+class Clock:
+    """Time that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> float:
+        return self.now
+
+    def step(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Stand:
+    """A work queue, its clock, and what stands around it: the store's epoch and reservations, RQ's list."""
+
+    def __init__(self, work: Work, clock: Clock) -> None:
+        self.work = work
+        self.clock = clock
+
+    def set_epoch(self, epoch: int) -> None:
+        raise NotImplementedError
+
+    def reserve(self, reservation: Reservation) -> None:
+        raise NotImplementedError
+
+    def lose(self) -> None:
+        """The store loses everything."""
+        raise NotImplementedError
+
+    def pop(self) -> list[Lease]:
+        """The next batch, as RQ hands it to a worker."""
+        raise NotImplementedError
+
+    def pop_all(self) -> list[Lease]:
+        """All batches pushed so far, one after the other."""
+        leases: list[Lease] = []
+        while batch := self.pop():
+            leases += batch
+        return leases
+
+    def take(self) -> list[Task]:
+        """Dispatch, and begin on everything dispatched."""
+        self.work.dispatch()
+        return self.work.begin(self.pop_all())
+
+
+class MemoryStand(Stand):
+    def __init__(self, clock: Clock) -> None:
+        self.epoch = 1
+        self.held: dict[JobKey, Reservation] = {}
+        self.memory = MemoryWork(clock, lambda: self.epoch, self.held.get)
+        super().__init__(self.memory, clock)
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def reserve(self, reservation: Reservation) -> None:
+        self.held[reservation.key] = reservation
+
+    def lose(self) -> None:
+        self.epoch = 0
+        self.held.clear()
+        self.memory.clear()
+
+    def pop(self) -> list[Lease]:
+        return self.memory.pop()
+
+
+class RedisStand(Stand):
+    def __init__(self, client: connection.Connection, clock: Clock) -> None:
+        self.client = client
+        super().__init__(RedisWork(client, clock=clock), clock)
+        self.set_epoch(1)
+
+    def set_epoch(self, epoch: int) -> None:
+        self.client.set(schema.EPOCH, epoch)
+
+    def reserve(self, reservation: Reservation) -> None:
+        fields = ("queue", "kind", "attempt", "epoch", "port")
+        value = {name: getattr(reservation, name) for name in fields} | {"charge": dict(reservation.charge)}
+        self.client.hset(schema.RESERVATIONS, str(reservation.key), json.dumps(value))
+
+    def lose(self) -> None:
+        self.client.flushall()
+
+    def pop(self) -> list[Lease]:
+        job = self.client.lpop("rq:queue:torchq")
+        if job is None:
+            return []
+        data = json.loads(self.client.hget(b"rq:job:" + job, "data"))
+        self.client.delete(b"rq:job:" + job)
+        return [(JobKey.parse(key), token) for key, token in data[2][0]]
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A private redis-server without persistence, for the whole session."""
+    if shutil.which("redis-server") is None:
+        pytest.skip("needs a redis-server on PATH")
+    folder = tmp_path_factory.mktemp("redis")
+    with running_redis(folder / "socket") as url:
+        yield url
+
+
+class running_redis:  # noqa: N801 - a context manager, read like a function
+    """A redis-server on a unix socket, until the block ends."""
+
+    def __init__(self, socket: Path, *arguments: str) -> None:
+        self.socket = socket
+        command = ["redis-server", "--port", "0", "--unixsocket", str(socket), "--save", "", "--daemonize", "no"]
+        self.command = [*command, *arguments]
+
+    def __enter__(self) -> str:
+        self.process = subprocess.Popen(self.command, cwd=self.socket.parent, stdout=subprocess.DEVNULL)
+        url = f"unix://{self.socket}"
+        client = connection.connect(url, client_name="test")
+        wait_for(lambda: answers(client))
+        client.close()
+        return url
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def client(redis_url: str) -> Iterator[connection.Connection]:
+    """An empty real Redis."""
+    client = connection.connect(redis_url, client_name="test")
+    client.flushall()
+    yield client
+    client.close()
+
+
+@pytest.fixture(params=["memory", "fakeredis", "redis"])
+def stand(request: pytest.FixtureRequest) -> Iterator[Stand]:
+    """The same work queue, three times."""
+    match request.param:
+        case "memory":
+            yield MemoryStand(Clock())
+        case "fakeredis":
+            fake = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
+            yield RedisStand(fake, Clock())
+            fake.close()
+        case _:
+            yield RedisStand(request.getfixturevalue("client"), Clock())
+
+
+def answers(client: connection.Connection) -> bool:
+    """Whether Redis is there."""
+    try:
+        with connection.translated(client):
+            return bool(client.ping())
+    except errors.QueueError:
+        return False
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    """Return as soon as the condition holds; fail if it does not in time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        if condition():
+            return
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not true within {seconds} s")
+        time.sleep(0.01)
