@@ -1,8 +1,9 @@
 """Amounts of resources: exact integers by canonical resource name.
 
-One rule: canonical names only (`cpu`, `memory`, `nvidia.com/gpu`, `jobs`; a ResourceQuota's `requests.` prefix is dropped
-at the door) and canonical units only: cpu in thousandths of a core, everything else in whole units (bytes, devices, jobs)
-rounded up. Milli-units for memory would pass 2**53 at 8 TiB and lose exactness in Lua; a scheduler counts the same way.
+One rule: canonical names only (`cpu`, `memory`, `nvidia.com/gpu`, `jobs`; a ResourceQuota's `requests.` prefix is
+dropped at the door) and canonical units only: cpu in thousandths of a core, everything else in whole units (bytes,
+devices, jobs) rounded up. Milli-units for memory would pass 2**53 at 8 TiB and lose exactness in Lua; a scheduler
+counts the same way.
 """
 
 from collections.abc import Mapping
@@ -38,4 +39,6 @@ def peak(left: Amounts, right: Amounts) -> dict[str, int]:
 
 def fits(demand: Amounts, used: Amounts, limit: Amounts) -> bool:
     """Whether demand on top of what is used stays within a limit; names the limit does not mention are free."""
-    return all(used.get(name, 0) + demand.get(name, 0) <= most for name, most in limit.items() if demand.get(name, 0) > 0)
+    return all(
+        used.get(name, 0) + demand.get(name, 0) <= most for name, most in limit.items() if demand.get(name, 0) > 0
+    )

@@ -1,0 +1,124 @@
+"""Conditions and phase of a TorchJob: one table.
+
+One rule: a job is in one phase, and the phase says which conditions are True; all others are False or were never set.
+So no two of them can contradict each other. A condition's time moves only when its status changes.
+
+    phase      True               entered when                               next
+    (none)     -                  the object is new                          Queued Admitted Suspended Failed
+    Queued     Queued             it waits in a tenant queue                 Admitted Suspended Failed
+    Admitted   Admitted           it holds its room, not all pods run        Running Queued Suspended Succeeded Failed
+    Running    Admitted, Running  every task has its least number of pods    Admitted Queued Suspended Succeeded Failed
+    Suspended  Suspended          its owner paused it and its pods are gone  Queued Admitted Failed
+    Succeeded  Succeeded          it is done                                 -
+    Failed     Failed             it failed for good, or cannot be run       -
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from crds.model import Observed, Text, Time
+
+ConditionType = Literal["Queued", "Admitted", "Running", "Succeeded", "Failed", "Suspended"]
+Phase = Literal["", "Queued", "Admitted", "Running", "Suspended", "Succeeded", "Failed"]
+
+TRUE_IN: Mapping[Phase, tuple[ConditionType, ...]] = MappingProxyType(
+    {
+        "": (),
+        "Queued": ("Queued",),
+        "Admitted": ("Admitted",),
+        "Running": ("Admitted", "Running"),
+        "Suspended": ("Suspended",),
+        "Succeeded": ("Succeeded",),
+        "Failed": ("Failed",),
+    }
+)
+"""Which conditions are True in each phase."""
+
+NEXT: Mapping[Phase, tuple[Phase, ...]] = MappingProxyType(
+    {
+        "": ("Queued", "Admitted", "Suspended", "Failed"),
+        "Queued": ("Admitted", "Suspended", "Failed"),
+        "Admitted": ("Running", "Queued", "Suspended", "Succeeded", "Failed"),
+        "Running": ("Admitted", "Queued", "Suspended", "Succeeded", "Failed"),
+        "Suspended": ("Queued", "Admitted", "Failed"),
+        "Succeeded": (),
+        "Failed": (),
+    }
+)
+"""Which phases may follow."""
+
+FINISHED: tuple[Phase, ...] = ("Succeeded", "Failed")
+
+
+class Condition(Observed):
+    """metav1.Condition."""
+
+    type: Annotated[str, Field(max_length=64)]
+    status: Literal["True", "False", "Unknown"]
+    reason: Annotated[str, Field(max_length=128)] = ""
+    message: Text = ""
+    last_transition_time: Time
+    observed_generation: int = 0
+
+
+Conditions = tuple[Condition, ...]
+
+
+def set_condition(
+    conditions: Iterable[Condition], type: str, status: bool, reason: str, message: str, now: datetime, generation: int
+) -> Conditions:
+    """The conditions with one of them set, in place or at the end; its time moves only if its status changes."""
+    before = tuple(conditions)
+    word: Literal["True", "False"] = "True" if status else "False"
+    old = find(before, type)
+    since = old.last_transition_time if old is not None and old.status == word else now
+    new = Condition(
+        type=type,
+        status=word,
+        reason=reason,
+        message=message[:1024],
+        last_transition_time=since,
+        observed_generation=generation,
+    )
+    return tuple(new if each.type == type else each for each in before) if old is not None else (*before, new)
+
+
+def enter(
+    conditions: Iterable[Condition], phase: Phase, reason: str, message: str, now: datetime, generation: int
+) -> Conditions:
+    """The conditions of a job in a phase: its own are True with this reason, any other that was True becomes False.
+
+    Leaving Succeeded or Failed is a ValueError: nothing follows them.
+    """
+    after = tuple(conditions)
+    old = phase_of(after)
+    if old in FINISHED and old != phase:
+        raise ValueError(f"a job that {old.lower()} cannot become {phase}")
+    for condition in after:
+        if condition.status != "False" and condition.type not in TRUE_IN[phase]:
+            after = set_condition(after, condition.type, False, phase or "New", message, now, generation)
+    for kind in TRUE_IN[phase]:
+        after = set_condition(after, kind, True, reason, message, now, generation)
+    return after
+
+
+def phase_of(conditions: Iterable[Condition]) -> Phase:
+    """The phase the True conditions stand for, the furthest one if somebody wrote a contradiction."""
+    true = {condition.type for condition in conditions if condition.status == "True"}
+    order: tuple[Phase, ...] = ("Failed", "Succeeded", "Suspended", "Running", "Admitted", "Queued")
+    return next((phase for phase in order if phase in true), "")
+
+
+def find(conditions: Iterable[Condition], type: str) -> Condition | None:
+    """The condition of a type, if it was ever set."""
+    return next((condition for condition in conditions if condition.type == type), None)
+
+
+def is_true(conditions: Iterable[Condition], type: str) -> bool:
+    """Whether a condition is True."""
+    found = find(conditions, type)
+    return found is not None and found.status == "True"

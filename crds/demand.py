@@ -1,0 +1,100 @@
+"""What pods ask of a cluster, counted as the Kubernetes scheduler counts it.
+
+One rule: pure, and one way of counting for everybody: a job's charge, a foreign pod's room and the embedded scheduler.
+
+Pod specs are opaque JSON; those of a parsed TorchJob were checked (`crds.template`), those of pods by the API server.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from crds import quantities
+from crds.amounts import JOBS, NOTHING, Amounts, add, peak, scale
+from crds.jobspec import TorchJobSpec
+from crds.tasks import TaskSpec
+
+PodSpec = Mapping[str, Any]
+
+
+def amounts(resources: Mapping[str, Any] | None) -> dict[str, int]:
+    """A Kubernetes resource list in canonical names and units. ValueError names the text that is not a quantity."""
+    found: dict[str, int] = {}
+    for key, quantity in (resources or {}).items():
+        name = quantities.canonical(key)
+        found[name] = quantities.parse(name, quantity)
+    return found
+
+
+def requests(container: Mapping[str, Any]) -> dict[str, int]:
+    """A container's requests; where only a limit is given it is the request, as the API server defaults it."""
+    resources = container.get("resources") or {}
+    return amounts(resources.get("limits")) | amounts(resources.get("requests"))
+
+
+def pod_demand(pod_spec: PodSpec) -> dict[str, int]:
+    """What the scheduler reserves for one pod.
+
+    Containers and sidecars (init containers with restartPolicy Always) run together; an init container runs beside the
+    sidecars before it. The pod needs the larger of both, name by name; requests of the pod itself replace that sum; its
+    overhead comes on top (k8s.io/component-helpers/resource.PodRequests).
+    """
+    sidecars: Amounts = NOTHING
+    starting: Amounts = NOTHING
+    for container in pod_spec.get("initContainers") or ():
+        wanted = requests(container)
+        if container.get("restartPolicy") == "Always":
+            sidecars = add(sidecars, wanted)
+            starting = peak(starting, sidecars)
+        else:
+            starting = peak(starting, add(sidecars, wanted))
+    running = reduce(add, map(requests, pod_spec.get("containers") or ()), sidecars)
+    together = _pod_level(pod_spec, peak(running, starting))
+    return {name: amount for name, amount in add(together, amounts(pod_spec.get("overhead"))).items() if amount}
+
+
+def _pod_level(pod_spec: PodSpec, summed: dict[str, int]) -> dict[str, int]:
+    """Requests of the pod itself win over its containers'; its limits stand in where no container asks."""
+    resources = pod_spec.get("resources") or {}
+    return amounts(resources.get("limits")) | summed | amounts(resources.get("requests"))
+
+
+def pod_charge(task: TaskSpec) -> dict[str, int]:
+    """One pod's share of its job's charge. The job itself costs `jobs`: 1 besides."""
+    return pod_demand(task.template["spec"])
+
+
+def job_charge(spec: TorchJobSpec) -> dict[str, int]:
+    """What a job takes from its queue's quota and the pool while admitted: all its pods at once, and one job."""
+    return reduce(add, (scale(pod_charge(task), task.num_tasks) for task in spec.tasks.values()), {JOBS: 1})
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class HostPort:
+    """A port taken on the pod's node."""
+
+    port: int
+    protocol: str = "TCP"
+    address: str = "0.0.0.0"
+
+    def conflicts(self, other: "HostPort") -> bool:
+        """Whether both cannot be on one node."""
+        wild = "0.0.0.0" in (self.address, other.address)
+        return (self.port, self.protocol) == (other.port, other.protocol) and (wild or self.address == other.address)
+
+
+def host_ports(pod_spec: PodSpec) -> frozenset[HostPort]:
+    """The ports a pod takes on its node; with host networking every container port is one."""
+    shared = bool(pod_spec.get("hostNetwork"))
+    return frozenset(
+        HostPort(number, port.get("protocol") or "TCP", port.get("hostIP") or "0.0.0.0")
+        for port in _ports(pod_spec)
+        if (number := port.get("hostPort") or (port.get("containerPort") if shared else 0))
+    )
+
+
+def _ports(pod_spec: PodSpec) -> Iterable[Mapping[str, Any]]:
+    sidecars = (each for each in pod_spec.get("initContainers") or () if each.get("restartPolicy") == "Always")
+    for container in (*(pod_spec.get("containers") or ()), *sidecars):
+        yield from container.get("ports") or ()

@@ -1,0 +1,72 @@
+"""What a user asks for with a TorchJob.
+
+One rule: every field is bounded, or the CEL rules over it exceed the API server's cost budget.
+"""
+
+from functools import cached_property
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from crds.model import ClassName, Name, Written
+from crds.tasks import MASTER, Count, TaskSpec, TaskType, with_defaults
+
+MAX_TASK_TYPES = 16
+MAX_PRIORITY = 1_000_000_000
+"""As for PriorityClasses of users."""
+Seconds = Annotated[int, Field(ge=0, le=2**31 - 1)]
+
+Tasks = Annotated[dict[TaskType, TaskSpec], BeforeValidator(with_defaults)]
+
+
+class SchedulingPolicy(Written):
+    """Where and how a job waits, and who binds its pods."""
+
+    queue: Name | None = None
+    """The tenant queue; the job's namespace if absent."""
+    priority: int = Field(default=0, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
+    priority_class_name: ClassName = ""
+    hold: bool = False
+    """Wait without being in the order."""
+    gang_scheduler: ClassName = ""
+    gang_queue: ClassName = ""
+    """The gang scheduler's own queue, another thing than the tenant queue."""
+
+
+class TorchElasticPolicy(Written):
+    """How far the number of workers may change while the job runs."""
+
+    num_min_replicas: Count | None = None
+    num_max_replicas: Count | None = None
+    nproc_per_node: int = Field(default=1, ge=1, le=1024)
+    max_restarts: int = Field(default=0, ge=0, le=10_000)
+    mode: Literal["Rendezvous", "InPlaceRestart"] = "Rendezvous"
+
+
+class TorchJobSpec(Written):
+    """A distributed PyTorch job."""
+
+    torch_task_specs: Tasks = Field(min_length=1, max_length=MAX_TASK_TYPES)
+    min_members: dict[TaskType, Count] = Field(default_factory=dict, max_length=MAX_TASK_TYPES)
+    """How many pods of a task must run for the job to run; all of them if absent (`members`)."""
+    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+    torch_elastic_policy: TorchElasticPolicy | None = None
+    restart_scope: Literal["Task", "Job"] = "Job"
+    backoff_limit: int = Field(default=6, ge=0, le=2**31 - 1)
+    """Restarts the job may take before it fails."""
+    active_deadline_seconds: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    """Seconds from its start after which the job fails."""
+    ttl_seconds_after_finished: Seconds | None = None
+    """Seconds after its end at which the job is deleted; never if absent."""
+    clean_pod_policy: Literal["Running", "All", "None"] = "Running"
+    """Which pods are deleted when the job ends."""
+    suspend: bool = False
+
+    @cached_property
+    def tasks(self) -> dict[str, TaskSpec]:
+        """The tasks by type: Master first, then by name. The order ranks are given in."""
+        return dict(sorted(self.torch_task_specs.items(), key=lambda item: (item[0] != MASTER, item[0])))
+
+    def members(self, task_type: str) -> int:
+        """How many pods of a task must run for the job to run."""
+        return self.min_members.get(task_type, self.torch_task_specs[task_type].num_tasks)

@@ -1,0 +1,53 @@
+"""The two bases of every model here, and the field types they share.
+
+One rule: what users write is strict (unknown fields and wrong types are refused), what is observed is lenient (a newer
+version may have written it). Everything is frozen, camelCase outside, snake_case inside.
+"""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic.alias_generators import to_camel
+
+DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+"""RFC 1123: the name of a namespace or a queue."""
+
+
+def _rfc3339(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+Time = Annotated[datetime, PlainSerializer(_rfc3339, return_type=str, when_used="json")]
+"""A metav1.Time: whole seconds, UTC."""
+Name = Annotated[str, Field(max_length=63, pattern=DNS_LABEL)]
+"""A DNS label."""
+ClassName = Annotated[str, Field(max_length=253)]
+"""The name of a PriorityClass."""
+Text = Annotated[str, Field(max_length=1024)]
+"""A sentence for people."""
+
+
+class Written(BaseModel):
+    """What a user writes."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+    )
+
+
+class Observed(BaseModel):
+    """What the system writes."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", alias_generator=to_camel, validate_by_name=True, validate_by_alias=True
+    )
+
+    def manifest(self) -> dict[str, Any]:
+        """As JSON values with camelCase names; what is unset is left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)

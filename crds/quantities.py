@@ -1,0 +1,68 @@
+"""Kubernetes quantities as exact integers in the canonical units of `crds.amounts`.
+
+One rule: no float ever: a quantity is a fraction until it is rounded up, once.
+"""
+
+import re
+from fractions import Fraction
+
+_SUFFIXES = {
+    "": Fraction(1),
+    **{
+        suffix: Fraction(10) ** power
+        for suffix, power in zip("numkMGTPE", (-9, -6, -3, 3, 6, 9, 12, 15, 18), strict=True)
+    },
+    **{f"{suffix}i": Fraction(2) ** (10 * power) for power, suffix in enumerate("KMGTPE", start=1)},
+}
+_QUANTITY = re.compile(
+    r"(?P<sign>[+-]?)(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:(?P<suffix>[KMGTPE]i|[numkMGTPE]?)|[eE](?P<exponent>[+-]?[0-9]{1,2}))"
+)
+_LONGEST = 64
+"""Characters a quantity may have: beyond any sensible number, and short enough to compute with."""
+_LARGEST = 2**63 - 1
+"""Kubernetes keeps quantities in 64 bits."""
+_NO_QUANTITY = "is not a quantity: write a number with an optional suffix, as in 500m, 1.5 or 2Gi"
+_BINARY = ("memory", "ephemeral-storage", "storage")
+
+
+def canonical(name: str) -> str:
+    """A resource name without ResourceQuota's prefix: `requests.cpu` is `cpu`."""
+    return name.removeprefix("requests.")
+
+
+def parse(name: str, quantity: str | int | float) -> int:
+    """A quantity of a canonical resource: thousandths of a core for `cpu`, whole units rounded up for everything else.
+
+    ValueError, with the text in it, for anything that is not a quantity, is negative or does not fit 64 bits.
+    """
+    value = exact(quantity) * (1000 if name == "cpu" else 1)
+    if value < 0:
+        raise ValueError(f"quantity {quantity!r} must not be negative")
+    amount = -(-value.numerator // value.denominator)
+    if amount > _LARGEST:
+        raise ValueError(f"quantity {quantity!r} is too large")
+    return amount
+
+
+def exact(quantity: str | int | float) -> Fraction:
+    """The number a quantity stands for, in the grammar of k8s.io/apimachinery. ValueError with the text in it."""
+    if isinstance(quantity, bool) or not isinstance(quantity, str | int | float):
+        raise ValueError(f"{quantity!r} {_NO_QUANTITY}")
+    text = str(quantity)
+    found = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
+    if found is None:
+        raise ValueError(f"{text[:_LONGEST]!r} {_NO_QUANTITY}")
+    unit = Fraction(10) ** int(found["exponent"]) if found["exponent"] else _SUFFIXES[found["suffix"] or ""]
+    value = Fraction(found["number"].removesuffix(".")) * unit
+    return -value if found["sign"] == "-" else value
+
+
+def text(name: str, amount: int) -> str:
+    """An amount for people and status fields; `parse` reads it back unchanged."""
+    if name == "cpu":
+        return f"{amount}m" if amount % 1000 else str(amount // 1000)
+    if amount and (name in _BINARY or name.startswith("hugepages-")):
+        for power, suffix in reversed(list(enumerate("KMGTPE", start=1))):
+            if amount % 2 ** (10 * power) == 0:
+                return f"{amount >> (10 * power)}{suffix}i"
+    return str(amount)

@@ -1,0 +1,80 @@
+"""What torchq says about a TorchJob.
+
+One rule: the coordinator writes `queue`, the worker everything else; whatever a rebuild of the queues needs is here.
+"""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from crds.conditions import FINISHED, Condition, Phase
+from crds.model import Observed, Text, Time
+
+Tally = Annotated[int, Field(ge=0)]
+ResourceName = Annotated[str, Field(max_length=253)]
+
+
+class QueueStatus(Observed):
+    """How the job waits."""
+
+    name: ResourceName = ""
+    reason: Annotated[str, Field(max_length=64)] = ""
+    """Why it waits: a code."""
+    message: Text = ""
+    """Why it waits: a sentence without moving numbers."""
+    since: Time | None = None
+    not_before: Time | None = None
+    """It backs off until then."""
+    parked: bool = False
+    """It failed to start too often and waits for its owner."""
+
+
+class Admission(Observed):
+    """The room the job holds."""
+
+    queue: ResourceName
+    attempt: Tally
+    epoch: Tally
+    charge: Annotated[dict[ResourceName, int], Field(max_length=64)] = Field(default_factory=dict)
+    """What is counted against queue and pool, in canonical names and units."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    """The port held for the job where its pods share one address; 0 where they do not."""
+    pick: Tally = 0
+    """Which pick of its epoch this was: epoch and pick are the order of admission."""
+    admitted_at: Time | None = None
+
+
+class TaskStatus(Observed):
+    """The pods of one task, counted."""
+
+    active: Tally = 0
+    """Pending or running."""
+    ready: Tally = 0
+    """Running."""
+    succeeded: Tally = 0
+    failed: Tally = 0
+    evicted: Tally = 0
+
+
+class TorchJobStatus(Observed):
+    """The state of a TorchJob."""
+
+    phase: Phase = ""
+    """One word for people; the conditions say the same in detail."""
+    conditions: Annotated[tuple[Condition, ...], Field(max_length=16)] = ()
+    queue: QueueStatus | None = None
+    admission: Admission | None = None
+    attempt: Tally = 0
+    """The number of the newest attempt ever admitted; kept over suspension."""
+    task_statuses: Annotated[dict[str, TaskStatus], Field(max_length=16)] = Field(default_factory=dict)
+    restart_count: Tally = 0
+    selector: Annotated[str, Field(max_length=1024)] = ""
+    """The label selector of the workers' pods, for the scale subresource."""
+    start_time: Time | None = None
+    completion_time: Time | None = None
+    observed_generation: Tally = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether the job has reached its end, good or bad."""
+        return self.phase in FINISHED

@@ -1,0 +1,115 @@
+"""The TenantQueue: an admin's word on who gets how much.
+
+One rule: its name is the queue's name; weights divide what is scarce, quotas bound what a queue may hold.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, WithJsonSchema
+
+from crds import demand, problems, quantities
+from crds.amounts import Amounts
+from crds.errors import InvalidObject, Problem
+from crds.metadata import Metadata
+from crds.model import Name, Observed, Written
+
+MAX_WEIGHT = 1_000_000
+Quantity = Annotated[
+    str | int | float,
+    WithJsonSchema({"x-kubernetes-int-or-string": True, "maxLength": 64}),
+]
+ResourceName = Annotated[str, Field(max_length=253)]
+Quota = Annotated[dict[ResourceName, Quantity], Field(max_length=64)]
+UNCOUNTED = "a quota counts requests and jobs: limits.*, count/* and pods cannot be used"
+
+
+class TenantQueueSpec(Written):
+    """How a tenant's jobs wait, and for what."""
+
+    weight: int = Field(default=1, ge=1, le=MAX_WEIGHT)
+    """The queue's share of what is scarce, against the weights of the others."""
+    quota: Quota = Field(default_factory=dict)
+    """The most its admitted jobs may ask for together: resources as in a ResourceQuota, and `jobs`."""
+    ordering: Literal["BestEffortFIFO", "StrictFIFO"] = "BestEffortFIFO"
+    stop_policy: Literal["None", "Hold", "HoldAndDrain"] = "None"
+    namespaces: tuple[Name, ...] = Field(default=(), max_length=1024, strict=False)
+    """Whose jobs may use it; everybody's if empty."""
+    aging_seconds: int = Field(default=600, ge=1, le=31_536_000)
+    """How many seconds of waiting one step of priority is worth."""
+    cohort: Name | None = None
+    """Queues of a cohort lend each other what they do not use."""
+    borrowing_limit: Quota = Field(default_factory=dict)
+    """The most it may borrow."""
+
+    @cached_property
+    def quota_amounts(self) -> Amounts:
+        """The quota in canonical names and units."""
+        return demand.amounts(self.quota)
+
+    @property
+    def open(self) -> bool:
+        """Whether jobs may be picked from it."""
+        return self.stop_policy == "None"
+
+
+class TenantQueueStatus(Observed):
+    """How the queue does."""
+
+    pending: int = 0
+    """Jobs that wait."""
+    admitted: int = 0
+    """Jobs that hold room."""
+    usage: Annotated[dict[ResourceName, Annotated[str, Field(max_length=64)]], Field(max_length=64)] = Field(
+        default_factory=dict
+    )
+    """What the admitted jobs ask for together."""
+    share: str = ""
+    """Its part of what is admitted."""
+    target: str = ""
+    """The part its weight stands for."""
+
+
+class TenantQueue(Written):
+    """A queue of one tenant's jobs."""
+
+    api_version: Literal["train.distributed.io/v1alpha1"] = "train.distributed.io/v1alpha1"
+    kind: Literal["TenantQueue"] = "TenantQueue"
+    metadata: Metadata
+    spec: TenantQueueSpec = TenantQueueSpec()
+    status: TenantQueueStatus = TenantQueueStatus()
+
+
+def parse(manifest: Any) -> TenantQueue:
+    """A manifest as a TenantQueue, defaults applied. InvalidObject with every problem found."""
+    try:
+        queue = TenantQueue.model_validate(manifest, by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise InvalidObject(problems.unique(problems.translate(error))) from error
+    found = problems.unique(_check(queue))
+    if found:
+        raise InvalidObject(found)
+    return queue
+
+
+def _check(queue: TenantQueue) -> Iterator[Problem]:
+    yield from problems.find(_Named, {"name": queue.metadata.name}, "metadata")
+    yield from _quota("spec.quota", queue.spec.quota)
+    yield from _quota("spec.borrowingLimit", queue.spec.borrowing_limit)
+
+
+class _Named(Written):
+    name: Name
+
+
+def _quota(at: str, quota: dict[str, Any]) -> Iterator[Problem]:
+    for name, quantity in quota.items():
+        if name == "pods" or name.startswith(("limits.", "count/")):
+            yield Problem(at, f'Invalid value: "{name}": {UNCOUNTED}')
+        elif name != quantities.canonical(name) and quantities.canonical(name) in quota:
+            yield Problem(at, f'Invalid value: "{name}": {quantities.canonical(name)} is limited twice')
+        try:
+            quantities.parse(quantities.canonical(name), quantity)
+        except ValueError as error:
+            yield Problem(f"{at}.{name}", f"Invalid value: {problems.shown(quantity)}: {error}")

@@ -1,0 +1,79 @@
+"""The TorchJob: a user's request and what became of it.
+
+One rule: `parse` is the only way in; whoever holds a TorchJob holds a valid one.
+"""
+
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from crds import checks, problems
+from crds.errors import InvalidObject
+from crds.jobspec import TorchJobSpec
+from crds.keys import JobKey
+from crds.metadata import Metadata
+from crds.model import Written
+from crds.status import Admission, TorchJobStatus
+
+
+class TorchJob(Written):
+    """A distributed PyTorch job."""
+
+    api_version: Literal["train.distributed.io/v1alpha1"] = "train.distributed.io/v1alpha1"
+    kind: Literal["TorchJob"] = "TorchJob"
+    metadata: Metadata
+    spec: TorchJobSpec
+    status: TorchJobStatus = Field(default_factory=TorchJobStatus)
+
+    @cached_property
+    def key(self) -> JobKey:
+        """The name it travels under."""
+        return JobKey(self.metadata.namespace, self.metadata.name, self.metadata.uid)
+
+    @property
+    def queue(self) -> str:
+        """The tenant queue it waits in."""
+        return self.spec.scheduling_policy.queue or self.metadata.namespace
+
+    @property
+    def submitted(self) -> float:
+        """When it was created, in seconds since the epoch; 0 before it was."""
+        created = self.metadata.creation_timestamp
+        return created.timestamp() if created else 0.0
+
+    @property
+    def admission(self) -> Admission | None:
+        """The room it holds."""
+        return self.status.admission
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has reached its end."""
+        return self.status.finished
+
+    @property
+    def deleting(self) -> bool:
+        """Whether somebody deleted it."""
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def total_pods(self) -> int:
+        """How many pods it has when all of it runs."""
+        return sum(task.num_tasks for task in self.spec.torch_task_specs.values())
+
+    def pod_name(self, task_type: str, index: int) -> str:
+        """The name of one of its pods."""
+        return checks.pod_name(self.metadata.name, task_type, index)
+
+
+def parse(manifest: Any) -> TorchJob:
+    """A manifest as a TorchJob, defaults applied. InvalidObject with every problem found."""
+    try:
+        job = TorchJob.model_validate(manifest, by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise InvalidObject(problems.unique(problems.translate(error))) from error
+    found = problems.unique(checks.check(job.metadata, job.spec))
+    if found:
+        raise InvalidObject(found)
+    return job
