@@ -1,6 +1,7 @@
 """What torchq asks of a Kubernetes API, whoever serves it.
 
-One rule: bodies are plain JSON values, parsed once; a change is a patch, never a replace, so that no field unknown to us is lost.
+One rule: bodies are plain JSON values, parsed once; a change is a patch, never a replace, so that no field unknown to
+us is lost.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,14 +33,29 @@ class WatchEvent:
     object: Manifest
 
 
+class Watch(Iterator[WatchEvent], Protocol):
+    """An open watch. Close it when done: it holds a connection."""
+
+    def close(self) -> None:
+        """End the watch, from any thread; whoever is waiting for its next event gets StopIteration."""
+
+
 class Cluster(Protocol):
     """A Kubernetes API. Every method may raise any `cluster.errors.ClusterError`; safe to share between threads."""
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Manifest:
         """One object. NotFound if it is not there."""
 
-    def list(self, resource: Resource, namespace: str = "", *, label_selector: str = "", field_selector: str = "") -> Listing:
+    def list(
+        self, resource: Resource, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
+    ) -> Listing:
         """All objects (paged underneath), of one namespace or of all."""
+
+    def pages(self, resource: Resource, namespace: str = "", *, label_selector: str = "") -> Iterator[Listing]:
+        """The same list page by page, for who need not hold it whole; all pages carry one resourceVersion.
+
+        Expired, at any page, if reading them took longer than the server remembers: begin again.
+        """
 
     def watch(
         self,
@@ -49,8 +65,8 @@ class Cluster(Protocol):
         resource_version: str,
         label_selector: str = "",
         timeout_seconds: int = 240,
-    ) -> Iterator[WatchEvent]:
-        """Changes after a resourceVersion, bookmarks included, until the server ends the watch. Expired if it is too old."""
+    ) -> Watch:
+        """Changes after a resourceVersion, bookmarks included, until the server ends it. Expired if it is too old."""
 
     def create(self, resource: Resource, body: Manifest, namespace: str = "", *, dry_run: bool = False) -> Manifest:
         """Make an object (unknown fields are refused) and return it as stored. AlreadyExists if its name is taken."""
@@ -66,7 +82,7 @@ class Cluster(Protocol):
         resource_version: str = "",
         dry_run: bool = False,
     ) -> Manifest:
-        """Change an object or its subresource. With a resource_version, Conflict if the object is newer (merge patches only)."""
+        """Change an object or its subresource. With a resource_version (merge patch only), Conflict if it is newer."""
 
     def delete(
         self,
@@ -77,7 +93,7 @@ class Cluster(Protocol):
         uid: str = "",
         grace_period_seconds: int | None = None,
     ) -> None:
-        """Delete an object, its dependents in the background. With a uid, Conflict if the name is another object's by now."""
+        """Delete an object, its dependents in the background. With a uid, Conflict if another object has its name."""
 
     def logs(self, pod: str, namespace: str, container: str = "", *, follow: bool = False) -> Iterator[bytes]:
         """A container's output in pieces as they come; with follow, until it ends."""

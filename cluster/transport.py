@@ -1,0 +1,170 @@
+"""Sends requests to one API server over kept connections, retries as the policy says, and translates what goes wrong.
+
+One rule: every response is read to its end or closed. One that is not keeps its connection, and the next request pays
+for a new TLS handshake (33 instead of 435 requests a second, measured).
+"""
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import orjson
+import urllib3
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    NewConnectionError,
+    ReadTimeoutError,
+    SSLError,
+)
+
+from cluster import errors, retries, status
+from cluster.limiter import Limiter
+from cluster.requests import Request
+from cluster.retries import Failure
+from cluster.settings import ConnectionSettings
+
+logger = logging.getLogger(__name__)
+
+Response = urllib3.BaseHTTPResponse
+
+
+class _AttemptFailed(Exception):
+    """One attempt failed; the policy decides whether it was the last."""
+
+    def __init__(self, failure: Failure, error: errors.ClusterError) -> None:
+        super().__init__(str(error))
+        self.failure = failure
+        self.error = error
+
+
+class Transport:
+    """A pool of connections to one API server, shared by any number of threads; not to be used across a fork."""
+
+    def __init__(
+        self,
+        pool: urllib3.PoolManager,
+        server: str,
+        authorization: Callable[[], str | None],
+        settings: ConnectionSettings,
+    ) -> None:
+        self.server = server
+        self._pool = pool
+        self._authorization = authorization
+        self._settings = settings
+        self._limiter = Limiter(settings.requests_per_second, settings.burst)
+        self._closed = threading.Event()
+
+    def send(self, request: Request) -> Any:
+        """The parsed JSON of an answer, after as many attempts as the policy allows; raises `cluster.errors` only."""
+        body = self._persist(request, lambda: self._attempt(request, self._settings.read_timeout, stream=False)).data
+        try:
+            return orjson.loads(body)
+        except orjson.JSONDecodeError as e:
+            said = body[:80].decode("utf-8", "replace")
+            raise errors.ServerError(
+                f"{self.server} did not answer with JSON but {said!r}; is it a Kubernetes API server?"
+            ) from e
+
+    def open(self, request: Request, *, first_timeout: float | None, idle_timeout: float | None) -> Response:
+        """An answer to be read piece by piece and closed by the caller.
+
+        The server has `first_timeout` seconds to begin it and may then be silent for `idle_timeout`; None is for ever.
+        """
+        response = self._persist(request, lambda: self._attempt(request, first_timeout, stream=True))
+        socket = getattr(getattr(response, "connection", None), "sock", None)
+        if socket is not None:
+            socket.settimeout(idle_timeout)
+        return response
+
+    def pieces(self, response: Response) -> Iterator[bytes]:
+        """An open answer's bytes as they come; Unreachable if it breaks off before its end."""
+        try:
+            while piece := response.read1():
+                yield piece
+        except (HTTPError, OSError) as e:
+            raise self._unreachable(e) from e
+
+    def close(self) -> None:
+        """Drop the idle connections and give up waiting between attempts; requests under way end as they end."""
+        self._closed.set()
+        self._pool.clear()
+
+    def _persist(self, request: Request, attempt: Callable[[], Response]) -> Response:
+        count = 1
+        while True:
+            try:
+                return attempt()
+            except _AttemptFailed as e:
+                wait = retries.wait(
+                    self._settings.retries,
+                    e.failure,
+                    attempt=count,
+                    repeatable=request.repeatable,
+                    jitter=random.random(),
+                )
+                if wait is None or self._closed.is_set():
+                    raise e.error from e.__cause__
+                logger.info("attempt %d failed, next in %.2f s: %s", count, wait, e)
+            self._closed.wait(wait)
+            count += 1
+
+    def _attempt(self, request: Request, read_timeout: float | None, *, stream: bool) -> Response:
+        self._closed.wait(self._limiter.reserve())
+        try:
+            response = self._pool.urlopen(
+                request.method,
+                self.server + request.path,
+                body=request.body,
+                headers=self._headers(request),
+                timeout=urllib3.Timeout(connect=self._settings.connect_timeout, read=read_timeout),
+                preload_content=not stream,
+                redirect=False,
+                retries=False,
+            )
+            if 200 <= response.status < 300:
+                return response
+            body = response.data
+        except (HTTPError, OSError) as e:
+            sent = not isinstance(e, NewConnectionError | ConnectTimeoutError)
+            raise _AttemptFailed(Failure(sent=sent), self._unreachable(e)) from e
+        error = status.error(response.status, status.read(body), request.action)
+        raise _AttemptFailed(Failure(response.status, retry_after=_retry_after(response)), error)
+
+    def _headers(self, request: Request) -> dict[str, str]:
+        headers = {"Accept": "application/json", "User-Agent": self._settings.user_agent}
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
+        if token := self._authorization():
+            headers["Authorization"] = token
+        return headers
+
+    def _unreachable(self, cause: Exception) -> errors.ClusterError:
+        reason = _reason(cause)
+        if isinstance(cause, SSLError) and "CERTIFICATE" in reason:
+            return errors.Misconfigured(
+                f"the certificate of the Kubernetes API server {self.server} is not trusted: {reason}; "
+                "check certificate-authority in the kubeconfig"
+            )
+        return errors.Unreachable(
+            f"the Kubernetes API server {self.server} does not answer: {reason}; "
+            "check that it runs and that the kubeconfig names it"
+        )
+
+
+def _retry_after(response: Response) -> float | None:
+    return retries.retry_after(response.headers.get("Retry-After"))
+
+
+def _reason(cause: BaseException) -> str:
+    """The system's own words for a failure, from under the HTTP library's wrappings."""
+    seen: BaseException | None = cause
+    while seen is not None:
+        if isinstance(seen, TimeoutError | ReadTimeoutError | ConnectTimeoutError):
+            return "timed out"
+        if isinstance(seen, OSError) and seen.strerror:
+            return seen.strerror
+        seen = seen.__cause__ or seen.__context__
+    return str(cause)

@@ -1,0 +1,217 @@
+"""An HTTP server on loopback that plays the answers a test gives it, one per request, and records what it was asked.
+
+One rule: it knows nothing of Kubernetes; what is right is said in the test.
+"""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import orjson
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request as it arrived."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: Any
+    connection: int
+    """The client's port: tells connections apart."""
+
+
+@dataclass
+class Answer:
+    """What to send back. `lines` makes it a chunked stream; `cut` breaks the connection where the answer should end."""
+
+    status: int = 200
+    body: Any = None
+    headers: dict[str, str] = field(default_factory=dict)
+    lines: list[Any] | None = None
+    hold: threading.Event | None = None
+    """A stream waits for this before it ends; the body waits for it before it begins."""
+    cut: bool = False
+
+
+Script = Callable[[Asked], Answer]
+
+
+class ScriptedServer:
+    """Plays `answers` in order, then `otherwise` for ever; a script may also be a function of the request."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer | Script] = []
+        self.otherwise: Script = lambda asked: Answer(500, {"kind": "Status", "message": f"not in the script: {asked}"})
+        self.asked: list[Asked] = []
+        self.changed = threading.Condition()
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._http.daemon_threads = False
+        self._http.block_on_close = True
+        self.stopping = threading.Event()
+        self._thread = threading.Thread(target=lambda: self._http.serve_forever(0.02), name="scripted-server")
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_port}"
+
+    def play(self, *answers: Answer | Script) -> None:
+        """Add to the script."""
+        with self.changed:
+            self.answers.extend(answers)
+
+    def wait_asked(self, count: int, timeout: float = 10.0) -> list[Asked]:
+        """The requests so far, once there are `count`."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.asked) >= count, timeout), (
+                f"{len(self.asked)} requests, not {count}"
+            )
+            return list(self.asked)
+
+    def next_answer(self, asked: Asked) -> Answer:
+        with self.changed:
+            self.asked.append(asked)
+            self.changed.notify_all()
+            answer = self.answers.pop(0) if self.answers else self.otherwise
+        return answer(asked) if callable(answer) else answer
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.stopping.set()
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            timeout = 0.5
+            """An idle kept connection ends soon, so that a test's server can stop."""
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+            def answer(self) -> None:
+                length = int(self.headers.get("Content-Length") or 0)
+                body = self.rfile.read(length)
+                url = urlsplit(self.path)
+                asked = Asked(
+                    self.command,
+                    url.path,
+                    dict(parse_qsl(url.query)),
+                    dict(self.headers.items()),
+                    orjson.loads(body) if body else None,
+                    self.client_address[1],
+                )
+                with contextlib.suppress(OSError):
+                    self.send(server.next_answer(asked))
+
+            def send(self, answer: Answer) -> None:
+                if answer.status == 0:
+                    self.cut()
+                    return
+                if answer.lines is None:
+                    self.wait(answer.hold)
+                    self.send_body(answer)
+                else:
+                    self.send_stream(answer)
+
+            def send_body(self, answer: Answer) -> None:
+                body = answer.body if isinstance(answer.body, bytes) else orjson.dumps(answer.body)
+                self.head(answer, {"Content-Length": str(len(body))})
+                self.wfile.write(body[: len(body) // 2] if answer.cut else body)
+                if answer.cut:
+                    self.cut()
+
+            def send_stream(self, answer: Answer) -> None:
+                self.head(answer, {"Transfer-Encoding": "chunked"})
+                for line in answer.lines or ():
+                    if isinstance(line, threading.Event):
+                        self.wait(line)
+                        continue
+                    piece = line if isinstance(line, bytes) else orjson.dumps(line) + b"\n"
+                    self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+                self.wait(answer.hold)
+                if answer.cut:
+                    self.cut()
+                    return
+                self.wfile.write(b"0\r\n\r\n")
+
+            def head(self, answer: Answer, framing: dict[str, str]) -> None:
+                self.send_response(answer.status)
+                for name, value in {"Content-Type": "application/json", **framing, **answer.headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.flush()
+
+            def wait(self, event: threading.Event | None) -> None:
+                while event is not None and not event.wait(0.02) and not server.stopping.is_set():
+                    pass
+
+            def cut(self) -> None:
+                self.close_connection = True
+                self.wfile.flush()
+                self.connection.shutdown(socket.SHUT_RDWR)
+
+            do_GET = do_POST = do_PATCH = do_DELETE = answer
+
+        return Handler
+
+
+@contextlib.contextmanager
+def running() -> Iterator[ScriptedServer]:
+    """A server with an empty script, stopped at the end."""
+    server = ScriptedServer()
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def kubeconfig(folder: Path, url: str, token: str = "a-token") -> Path:
+    """A kubeconfig for a server, with a bearer token."""
+    path = folder / "kubeconfig"
+    path.write_bytes(
+        orjson.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "here",
+                "clusters": [{"name": "here", "cluster": {"server": url}}],
+                "users": [{"name": "me", "user": {"token": token}}],
+                "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+            }
+        )
+    )
+    return path
+
+
+def status(code: int, reason: str = "", message: str = "", **details: Any) -> Answer:
+    """A metav1.Status as an answer."""
+    body = {"kind": "Status", "apiVersion": "v1", "code": code, "reason": reason, "message": message or reason}
+    return Answer(code, {**body, "details": details} if details else body)
+
+
+def listing(*items: Any, resource_version: str = "1", token: str = "") -> Answer:
+    """A list's answer."""
+    metadata = {"resourceVersion": resource_version, **({"continue": token} if token else {})}
+    return Answer(body={"kind": "List", "metadata": metadata, "items": list(items)})
+
+
+def pod(name: str, resource_version: int = 1, uid: str = "", **labels: str) -> dict[str, Any]:
+    """A small pod."""
+    metadata = {"name": name, "namespace": "a", "uid": uid or f"uid-{name}", "resourceVersion": str(resource_version)}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "labels": labels}}
