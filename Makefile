@@ -1,0 +1,52 @@
+# Two commands for a stranger: `make demo` and `make test`. Both make their own virtual environment first.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# Some Debians have pip but not ensurepip: then the system's pip installs into the environment from outside.
+PIP = $$($(BIN)/python -c 'import pip' 2>/dev/null && echo $(BIN)/python -m pip || echo $(PYTHON) -m pip --python $(BIN)/python) \
+	install --quiet --disable-pip-version-check --constraint requirements.lock
+
+.PHONY: demo test lint fmt bench manifests clean
+
+demo: $(VENV)/.demo
+	@$(BIN)/python -m examples.demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -q
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+fmt: $(VENV)/.dev
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m bench
+
+manifests: $(VENV)/.dev
+	$(BIN)/python -m crds.generate
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info
+
+$(VENV)/.base:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "torchq needs Python 3.11 or newer; try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 2; }
+	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || $(PYTHON) -m venv --without-pip --clear $(VENV)
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.base pyproject.toml requirements.lock
+	@echo "installing torchq and its tools into $(VENV)"
+	@$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.base pyproject.toml requirements.lock
+	@echo "installing torchq and PyTorch into $(VENV) (once)"
+	@$(PIP) --editable '.[demo]' || \
+		{ echo "demo: PyTorch (torch==2.13.0) is missing and could not be installed"; exit 2; }
+	@touch $@

@@ -1,0 +1,179 @@
+"""One coordinator leads: a Lease in the cluster, with the epoch that fences everybody else off.
+
+One rule: a leader trusts its own clock only, and stops leading by itself before anybody else may start.
+
+The holder renews every `renew_seconds`; a candidate that has seen the Lease unchanged for `lease_seconds` on its own
+monotonic clock takes it (as Kubernetes' leader election does: the clocks of two machines are never compared). Every
+term raises the epoch, kept in an annotation of the Lease, so that it rises even if Redis has forgotten everything.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from cluster import errors
+from cluster.api import Cluster, Manifest
+from coordinator.errors import LeadershipLost
+from crds.labels import GROUP
+from crds.resources import LEASES
+
+LEASE = "torchq-coordinator"
+EPOCH = f"{GROUP}/epoch"
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The Lease as last seen to change, and when that was on our own clock."""
+
+    holder: str
+    renewed: str
+    at: float
+
+    def updated(self, holder: str, renewed: str, now: float) -> "Observed":
+        """The clock of an unchanged Lease runs on."""
+        return self if (holder, renewed) == (self.holder, self.renewed) else Observed(holder, renewed, now)
+
+
+def may_take(observed: Observed, identity: str, lease_seconds: float, now: float) -> bool:
+    """Whether the Lease is ours, free, or has been silent for too long."""
+    return observed.holder in ("", identity) or now - observed.at > lease_seconds
+
+
+class Leadership:
+    """Competes for the Lease in a thread of its own until stopped."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        identity: str,
+        namespace: str,
+        lease_seconds: float,
+        renew_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._identity = identity
+        self._namespace = namespace
+        self._lease_seconds = lease_seconds
+        self._renew_seconds = renew_seconds
+        self._clock = clock
+        self._observed = Observed("", "", clock())
+        self._valid_until = float("-inf")
+        self._epoch = 0
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._compete, name="leadership")
+        self.failing = ""
+
+    @property
+    def leading(self) -> bool:
+        """Whether this process leads at this moment."""
+        return self._clock() < self._valid_until
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of our term."""
+        return self._epoch
+
+    @property
+    def holder(self) -> str:
+        """Who leads, as last seen."""
+        return self._observed.holder
+
+    def start(self) -> None:
+        """Begin to compete."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop competing; a leader hands the Lease back, so that the next one need not wait for it to run out."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        if self.leading:
+            self._valid_until = float("-inf")
+            self._release()
+
+    def raise_epoch(self) -> int:
+        """A higher epoch for a rebuild. LeadershipLost if we lead no longer."""
+        with self._lock:
+            lease = self._read()
+            if not self.leading or lease["spec"].get("holderIdentity") != self._identity:
+                raise LeadershipLost("another coordinator leads")
+            self._write(lease, _epoch(lease) + 1)
+            return self._epoch
+
+    def step(self) -> None:
+        """Try once to take or to keep the Lease."""
+        with self._lock:
+            started = self._clock()
+            lease = self._read()
+            spec = lease["spec"]
+            self._observed = self._observed.updated(
+                spec.get("holderIdentity") or "", spec.get("renewTime") or "", started
+            )
+            if not may_take(self._observed, self._identity, self._lease_seconds, started):
+                self._valid_until = float("-inf")
+                return
+            new_term = not self.leading
+            self._write(lease, _epoch(lease) + 1 if new_term else _epoch(lease))
+            self._valid_until = started + self._lease_seconds
+
+    def _compete(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self.step()
+                self.failing = ""
+            except errors.Conflict:
+                self.failing = ""  # another candidate was faster
+            except errors.ClusterError as error:
+                if self.failing != str(error):
+                    log.warning("leadership: %s", error)
+                self.failing = str(error)
+            self._stopping.wait(self._renew_seconds)
+
+    def _read(self) -> Manifest:
+        try:
+            return self._cluster.get(LEASES, LEASE, self._namespace)
+        except errors.NotFound:
+            body = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": {"name": LEASE}, "spec": {}}
+            return self._cluster.create(LEASES, body, self._namespace)
+
+    def _write(self, lease: Manifest, epoch: int) -> None:
+        spec = lease.get("spec") or {}
+        changes: dict[str, Any] = {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": max(1, round(self._lease_seconds)),
+            "renewTime": _micro_time(),
+        }
+        if spec.get("holderIdentity") != self._identity:
+            changes["acquireTime"] = changes["renewTime"]
+            changes["leaseTransitions"] = spec.get("leaseTransitions", 0) + 1
+        patch = {"metadata": {"annotations": {EPOCH: str(epoch)}}, "spec": changes}
+        version = lease["metadata"]["resourceVersion"]
+        self._cluster.patch(LEASES, LEASE, patch, self._namespace, resource_version=version)
+        self._observed = Observed(self._identity, changes["renewTime"], self._clock())
+        self._epoch = epoch
+
+    def _release(self) -> None:
+        try:
+            lease = self._read()
+            if lease["spec"].get("holderIdentity") == self._identity:
+                version = lease["metadata"]["resourceVersion"]
+                patch = {"spec": {"holderIdentity": ""}}
+                self._cluster.patch(LEASES, LEASE, patch, self._namespace, resource_version=version)
+        except errors.ClusterError as error:
+            log.info("the lease was not handed back (%s); the next leader waits for it to run out", error)
+
+
+def _epoch(lease: Manifest) -> int:
+    return int((lease["metadata"].get("annotations") or {}).get(EPOCH, 0))
+
+
+def _micro_time() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,120 @@
+"""The coordinator process: watch, compete for the lease, and while leading do a term.
+
+One rule: whatever the outside does (Redis gone, API server gone, lease lost) is said once, by name, and waited out;
+nothing is given up.
+"""
+
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from dataclasses import dataclass, field
+
+from cluster import errors as cluster_errors
+from cluster.api import Cluster
+from coordinator.errors import LeadershipLost
+from coordinator.leader import Leadership
+from coordinator.settings import Settings
+from coordinator.term import Counts, Term
+from coordinator.watch import Watches
+from queues import errors as queue_errors
+from queues.store import QueueStore
+from queues.work import WorkSource
+
+log = logging.getLogger(__name__)
+
+
+def identity() -> str:
+    """A name per process start, so that a restarted process is not taken for the one before it."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+@dataclass(slots=True)
+class Coordinator:
+    """Runs until `stop` is set."""
+
+    cluster: Cluster
+    store: QueueStore
+    work: WorkSource
+    settings: Settings
+    stop: threading.Event = field(default_factory=threading.Event)
+    counts: Counts = field(default_factory=Counts)
+    failing: str = ""
+    watches: Watches = field(init=False)
+    leadership: Leadership = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.watches = Watches(self.cluster, nodes=self.settings.pool == "nodes")
+        self.leadership = Leadership(
+            self.cluster,
+            identity=identity(),
+            namespace=self.settings.lease_namespace,
+            lease_seconds=self.settings.lease_seconds,
+            renew_seconds=self.settings.renew_seconds,
+        )
+
+    def run(self) -> None:
+        """Serve until stopped; what has begun is finished, then the lease is handed back."""
+        for informer in self.watches.informers:
+            informer.start()
+        try:
+            while not self.stop.is_set() and not self.watches.synced:
+                self._tell(self.watches.failing)
+                self.stop.wait(0.05)
+            self.leadership.start()
+            while not self.stop.is_set():
+                self._serve_once()
+        finally:
+            self.leadership.stop()
+            for informer in self.watches.informers:
+                informer.stop()
+
+    def _serve_once(self) -> None:
+        """Wait to lead, then lead until something ends the term."""
+        if not self.leadership.leading:
+            self.stop.wait(0.05)
+            return
+        try:
+            self._lead()
+        except (queue_errors.StaleEpoch, LeadershipLost, cluster_errors.Conflict) as error:
+            log.warning("term ended: %s", error)
+            self.stop.wait(self.settings.renew_seconds)
+        except queue_errors.StoreLost:
+            log.warning("the queue store has lost its content")
+        except (queue_errors.QueueError, cluster_errors.ClusterError) as error:
+            self._tell(str(error))
+            self.stop.wait(0.5)
+
+    def _lead(self) -> None:
+        term = Term(
+            self.watches,
+            self.store,
+            self.work,
+            self.settings,
+            raise_epoch=self.leadership.raise_epoch,
+            leading=lambda: self.leadership.leading,
+            pause=self.stop.wait,
+            counts=self.counts,
+        )
+        log.info("leading as %s", self.leadership.holder)
+        term.rebuild()
+        self._tell("")
+        next_resync = time.monotonic() + self.settings.resync_seconds
+        while not self.stop.is_set() and self.leadership.leading:
+            self.watches.wake.clear()
+            if not term.step():
+                self.watches.wake.wait(self.settings.dispatch_seconds)
+            if time.monotonic() >= next_resync:
+                next_resync = time.monotonic() + self.settings.resync_seconds
+                if not term.audit():
+                    log.warning("admissions without a charge: rebuilding")
+                    return
+                term.resync()
+
+    def _tell(self, failing: str) -> None:
+        """Say a trouble once, and its end once."""
+        if failing != self.failing:
+            log.warning("%s", failing) if failing else log.info("all is well again")
+        self.failing = failing

@@ -1,0 +1,121 @@
+"""What every command shares: the settings, a connection to the cluster made when first needed, and how trouble is told.
+
+One rule: a user's mistake or a server's refusal is one message and exit code 1; a wrong command line is exit code 2;
+never a traceback.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cluster import client, errors
+from cluster.api import Cluster
+from coordinator import settings as settings_module
+from coordinator.errors import CoordinatorError
+from coordinator.settings import Resolved, Settings
+from queues.errors import QueueError
+
+SHOWN = (CoordinatorError, errors.ClusterError, QueueError)
+
+
+@dataclass(frozen=True)
+class Session:
+    """One invocation of `torchq`."""
+
+    flags: Mapping[str, Any]
+    file: Path | None
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+
+    @cached_property
+    def resolved(self) -> Resolved:
+        """The settings with their sources."""
+        return settings_module.resolve(self.flags, self.environ, self.file)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings."""
+        return self.resolved.settings
+
+    def with_flags(self, **flags: Any) -> "Session":
+        """The same invocation with a command's own flags added."""
+        return Session(
+            {**self.flags, **{name: value for name, value in flags.items() if value is not None}},
+            self.file,
+            self.environ,
+        )
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        """The Kubernetes API the settings name."""
+        return client.connect(self.connection)
+
+    @property
+    def connection(self) -> client.ConnectionSettings:
+        """How to reach the Kubernetes API."""
+        settings = self.settings
+        return client.ConnectionSettings(
+            kubeconfig=settings.kubeconfig or self._fallback_kubeconfig(),
+            context=settings.context,
+            read_timeout=settings.api_timeout,
+            requests_per_second=settings.api_qps,
+            pool_connections=settings.threads + 16,
+        )
+
+    @property
+    def namespace(self) -> str:
+        """The namespace commands act in."""
+        return self.settings.namespace or client.default_namespace(self.connection)
+
+    def environment(self) -> dict[str, str]:
+        """The settings that are not defaults, for a child process: by environment, so that no secret is in a process
+        list."""
+        chosen = {
+            name: getattr(self.settings, name) for name, source in self.resolved.sources.items() if source != "default"
+        }
+        return {f"{settings_module.PREFIX}{name.upper()}": str(value) for name, value in chosen.items()}
+
+    def _fallback_kubeconfig(self) -> str:
+        """The embedded cluster's, where the machine has no other: then `torchq local up` is all it takes."""
+        usual = self.environ.get("KUBECONFIG") or (Path.home() / ".kube" / "config").exists()
+        embedded = settings_module.default_data() / "kubeconfig"
+        in_cluster = "KUBERNETES_SERVICE_HOST" in self.environ
+        return str(embedded) if not usual and not in_cluster and embedded.exists() else ""
+
+
+def start_log(level: str) -> None:
+    """Log lines to standard error, one per event."""
+    logging.basicConfig(
+        stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
+    )
+
+
+class Commands(click.Group):
+    """A group whose commands' failures are messages."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; tell trouble in one message and exit 1."""
+        try:
+            return super().invoke(ctx)
+        except errors.Invalid as error:
+            raise click.ClickException(invalid(error)) from error
+        except SHOWN as error:
+            raise click.ClickException(str(error)) from error
+        except BrokenPipeError:
+            sys.stderr.close()  # the reader went away, as `head` does
+            raise SystemExit(0) from None
+
+
+def invalid(error: errors.Invalid) -> str:
+    """A refusal with one line per field, in the server's words."""
+    lines = [f"  {cause.field}: {cause.message}" if cause.field else f"  {cause.message}" for cause in error.causes]
+    return "\n".join([str(error), *lines])
+
+
+pass_session = click.make_pass_decorator(Session)

@@ -1,0 +1,180 @@
+"""Every setting of every torchq process, in one frozen object.
+
+One rule: validated once at the start (flag over environment over file over default), then handed down; nobody reads the
+environment again.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pydantic
+from pydantic import Field
+
+from coordinator.errors import SettingsError
+from crds import quantities
+from queues import connection
+
+PREFIX = "TORCHQ_"
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
+
+class Settings(pydantic.BaseModel):
+    """What an admin may set. Times are seconds."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+
+    kubeconfig: str = Field(
+        "", description="kubeconfig file; empty: $KUBECONFIG, ~/.kube/config, in-cluster, then the embedded cluster"
+    )
+    context: str = Field("", description="context of the kubeconfig; empty: its current one")
+    namespace: str = Field("", description="namespace of the commands; empty: the context's, else default")
+    redis_url: str = Field(
+        "redis://127.0.0.1:6379/0", description="redis://, rediss:// or unix:// URL; one database per installation"
+    )
+    cost: str = Field(
+        "jobs", description="what a pick costs its queue: jobs (every job 1) or a resource, e.g. nvidia.com/gpu"
+    )
+    pool: str = Field(
+        "nodes",
+        description="what queues compete for: nodes (their allocatable), none, or amounts: cpu=64,nvidia.com/gpu=8",
+    )
+    implicit_queues: bool = Field(
+        False, description="whether a job may name a queue nobody created (it then has weight 1)"
+    )
+    master_address: Literal["service", "loopback"] = Field(
+        "service", description="MASTER_ADDR: the headless service's name, or 127.0.0.1 where all pods share one machine"
+    )
+    port_first: int = Field(
+        20_000, ge=1024, le=65_535, description="first port handed to a job's master with loopback addresses"
+    )
+    port_last: int = Field(
+        29_999, ge=1024, le=65_535, description="last such port; keep the range outside the ephemeral ports"
+    )
+    processes: int = Field(2, ge=1, le=256, description="worker processes of `torchq worker`")
+    threads: int = Field(16, ge=1, le=256, description="reconciles side by side in one worker process")
+    batch: int = Field(128, ge=1, le=4096, description="most picks in one commit")
+    heads: int = Field(128, ge=1, le=4096, description="waiting jobs per queue that a snapshot looks at")
+    cycle_seconds: Seconds = Field(0.05, description="pause between cycles when nothing happens; events end it early")
+    dispatch_seconds: Seconds = Field(0.01, description="pause between dispatches when nothing is ready")
+    queued_after: Seconds = Field(
+        1.0, description="a job that waits shorter than this is never written to as Queued: one API write saved"
+    )
+    resync_seconds: Seconds = Field(
+        60.0, description="how often every unfinished job is looked at without an event; heals what a crash left"
+    )
+    lease_namespace: str = Field("kube-system", description="namespace of the leader's Lease")
+    lease_seconds: Seconds = Field(8.0, description="a leader silent for this long is replaced")
+    renew_seconds: Seconds = Field(2.0, description="how often the leader renews its Lease")
+    running_lease_seconds: Seconds = Field(15.0, description="a worker silent for this long loses its keys")
+    drain_seconds: Seconds = Field(20.0, description="how long a stopping process waits for what it has begun")
+    health_port: int = Field(
+        0, ge=0, le=65_535, description="port of /healthz, /readyz and /status on 127.0.0.1; 0: none"
+    )
+    api_timeout: Seconds = Field(10.0, description="longest wait for one answer of the API server")
+    api_qps: float = Field(
+        0.0, ge=0, description="requests per second of one process to the API server; 0: no limit of ours"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what goes to the log")
+
+    @pydantic.model_validator(mode="after")
+    def _ranges(self) -> "Settings":
+        if self.port_last < self.port_first:
+            raise ValueError("port_last: must not be below port_first")
+        if self.renew_seconds * 2 > self.lease_seconds:
+            raise ValueError("renew_seconds: must be at most half of lease_seconds")
+        parse_pool(self.pool)
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Settings and, for each, where its value came from."""
+
+    settings: Settings
+    sources: Mapping[str, str]
+
+
+def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | None) -> Resolved:
+    """Merge the sources. SettingsError names the flag, the variable or the file's line that is wrong."""
+    values: dict[str, Any] = {}
+    sources = dict.fromkeys(Settings.model_fields, "default")
+    layers: list[tuple[str, Mapping[str, Any]]] = [
+        (str(file), _read_file(file) if file else {}),
+        ("environment", _from_environment(environ)),
+        ("flag", {name: value for name, value in flags.items() if value is not None}),
+    ]
+    for source, layer in layers:
+        for name, value in layer.items():
+            values[name] = value
+            sources[name] = _origin(source, name)
+    try:
+        settings = Settings.model_validate(values)
+    except pydantic.ValidationError as error:
+        raise SettingsError(_first_problem(error, sources)) from error
+    return Resolved(settings, sources)
+
+
+def masked(name: str, value: object) -> str:
+    """A setting as it may be shown: a URL loses its password."""
+    return connection.shown(str(value)) if name == "redis_url" else str(value)
+
+
+def parse_pool(text: str) -> dict[str, int] | Literal["nodes"] | None:
+    """`nodes`, None for `none`, or amounts from `cpu=4,memory=8Gi`. ValueError says which part is wrong."""
+    match text:
+        case "nodes":
+            return "nodes"
+        case "none":
+            return None
+    amounts = {}
+    for part in text.split(","):
+        name, equals, quantity = part.strip().partition("=")
+        if not equals:
+            raise ValueError(f"pool: {part!r} is not nodes, none or NAME=QUANTITY")
+        try:
+            amounts[quantities.canonical(name)] = quantities.parse(quantities.canonical(name), quantity)
+        except ValueError as error:
+            raise ValueError(f"pool: {name}: {error}") from error
+    return amounts
+
+
+def default_data() -> Path:
+    """The folder of the embedded cluster unless `--data` says otherwise."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "torchq"
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables of no setting are left alone: they may be for a newer torchq."""
+    names = {PREFIX + name.upper(): name for name in Settings.model_fields}
+    return {names[variable]: value for variable, value in environ.items() if variable in names}
+
+
+def _read_file(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text())
+    except FileNotFoundError as error:
+        raise SettingsError(f"settings file {file}: no such file") from error
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"settings file {file}: {error}") from error
+
+
+def _origin(source: str, name: str) -> str:
+    match source:
+        case "environment":
+            return PREFIX + name.upper()
+        case "flag":
+            return "--" + name.replace("_", "-")
+    return source
+
+
+def _first_problem(error: pydantic.ValidationError, sources: Mapping[str, str]) -> str:
+    problem = error.errors()[0]
+    name = str(problem["loc"][0]) if problem["loc"] else ""
+    text = problem["msg"].removeprefix("Value error, ")
+    source = sources.get(name, "")
+    return f"setting {name} ({source}): {text}" if name else f"settings: {text}"

@@ -1,0 +1,166 @@
+"""What the leader does, over and over: rebuild once, then flush, cycle, dispatch.
+
+One rule: one thread, in this order, each step safe to repeat. Whatever fails is done again from the newest state.
+
+    flush     keys that changed -> route -> entries put or removed, keys offered
+    cycle     snapshot -> choose -> commit
+    dispatch  ready keys -> leased -> RQ
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from coordinator import census, pool, route
+from coordinator.settings import Settings, parse_pool
+from coordinator.watch import Watches
+from crds.keys import JobKey
+from crds.tenantqueue import TenantQueue
+from queues import choose
+from queues.store import QueueStore
+from queues.values import Entry, Offer, QueueSpec
+from queues.work import WorkSource
+
+FLUSH = 512
+"""Keys routed per step: bounds how long picks wait behind a flood of events."""
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What this process has done, for people to look at."""
+
+    routed: int = 0
+    picked: int = 0
+    dispatched: int = 0
+    rebuilds: int = 0
+
+
+@dataclass(slots=True)
+class Term:
+    """One leader's time in office. `raise_epoch` and `leading` come from its leadership."""
+
+    watches: Watches
+    store: QueueStore
+    work: WorkSource
+    settings: Settings
+    raise_epoch: Callable[[], int]
+    leading: Callable[[], bool]
+    clock: Callable[[], float] = time.time
+    pause: Callable[[float], object] = time.sleep
+    counts: Counts = field(default_factory=Counts)
+    unsettled: bool = True
+    """Whether a cycle may find something to pick."""
+
+    def rebuild(self) -> None:
+        """Bring the store in line with the cluster under a new epoch, and look at every unfinished job.
+
+        If the store has lost everything, workers may still be creating pods for admissions that nobody remembers:
+        refuse them by the missing epoch, let one lease pass, and count what is there then.
+        """
+        lost = self.store.epoch() == 0
+        epoch = self.raise_epoch()
+        if lost:
+            log.info("the queue store is empty: rebuilding it from the cluster in %.0f s", self.settings.lease_seconds)
+            self.pause(self.settings.lease_seconds)
+        held = {} if lost else self.store.reservations()
+        found = census.take(self.watches.jobs.values(), self.watches.pods.values(), held)
+        self.store.rebuild(epoch, found.reservations, found.entries)
+        self.counts.rebuilds += 1
+        log.info("epoch %d: %d reservations, %d waiting", epoch, len(found.reservations), len(found.entries))
+        self.configure()
+        self.watches.mark([reservation.key for reservation in found.reservations] + list(held))
+        self.resync()
+
+    def resync(self) -> None:
+        """Look at every unfinished job again."""
+        self.watches.mark([job.key for job in self.watches.jobs.values() if not job.finished])
+        self.watches.touch_settings()
+
+    def audit(self) -> bool:
+        """Whether the store still holds what the cluster shows; what it holds for jobs that are gone is looked at
+        again.
+
+        False means that admissions have lost their charge (a Redis that came back from an older file): only a rebuild
+        helps.
+        """
+        held = self.store.reservations()
+        self.watches.mark(held)
+        charged = census.take(self.watches.jobs.values(), self.watches.pods.values(), held).reservations
+        return all(reservation.key in held for reservation in charged)
+
+    def step(self) -> bool:
+        """Flush, cycle, dispatch; whether anything happened."""
+        flushed = self.flush()
+        if self.watches.take_settings_changed():
+            self.configure()
+        picked = self.cycle() if self.unsettled else 0
+        dispatched = self.work.dispatch()
+        self.counts.dispatched += dispatched
+        return bool(flushed or picked or dispatched)
+
+    def flush(self) -> int:
+        """Route what changed. If the store cannot be reached the keys stay marked and the error goes up."""
+        taken = self.watches.take(FLUSH)
+        if not taken:
+            return 0
+        try:
+            self._apply([self._route(key, seen) for key, seen in taken], [key for key, _ in taken])
+        except BaseException:
+            for key, seen in taken:
+                self.watches.mark([key], seen)
+            raise
+        self.counts.routed += len(taken)
+        return len(taken)
+
+    def configure(self) -> None:
+        """Tell the store what admins want and what the nodes offer."""
+        queues = {queue.metadata.name: spec(queue) for queue in self.watches.queues.values()}
+        if self.settings.implicit_queues:
+            for job in self.watches.jobs.values():
+                queues.setdefault(job.queue, QueueSpec(name=job.queue))
+        nodes = self.watches.nodes.values() if self.watches.nodes else []
+        room = pool.capacity(parse_pool(self.settings.pool), nodes, self.watches.pods.values(), self.watches.demanded())
+        self.store.configure(list(queues.values()), room)
+        self.unsettled = True
+
+    def cycle(self) -> int:
+        """Pick while there is something to pick; the number of jobs admitted."""
+        snapshot = self.store.snapshot(self.settings.heads)
+        batch = choose.choose(snapshot, self.clock(), self.settings.batch, self.settings.cost)
+        if not batch.picks:
+            self.unsettled = False
+            return 0
+        committed = self.store.commit(batch)
+        if committed.refused:
+            log.debug("commit ended early: %s", committed.refused)
+        self.counts.picked += len(committed.reservations)
+        return len(committed.reservations)
+
+    def _route(self, key: JobKey, seen: int) -> route.Route:
+        return route.route(key, self.watches.job(key), self.watches.pods_of(key, seen), self.settings.queued_after)
+
+    def _apply(self, routes: list[route.Route], keys: list[JobKey]) -> None:
+        """Queue first, work second: a worker that looks finds the queue as it should be."""
+        puts: list[Entry] = [each.put for each in routes if each.put is not None]
+        removes = [key for key, each in zip(keys, routes, strict=True) if each.remove]
+        offers: list[Offer] = [each.offer for each in routes if each.offer is not None]
+        if removes:
+            self.store.remove(removes)
+        if puts:
+            self.store.put(puts)
+        if offers:
+            self.work.offer(offers)
+        self.unsettled |= bool(puts or removes)
+
+
+def spec(queue: TenantQueue) -> QueueSpec:
+    """A TenantQueue as the queue room wants it."""
+    return QueueSpec(
+        name=queue.metadata.name,
+        weight=queue.spec.weight,
+        open=queue.spec.open,
+        quota=queue.spec.quota_amounts,
+        aging_seconds=queue.spec.aging_seconds,
+    )

@@ -1,0 +1,128 @@
+"""What the coordinator sees of the cluster: four informers and the set of keys to look at.
+
+One rule: an event becomes a key and nothing else; whoever handles the key reads the newest state here.
+"""
+
+import threading
+from collections.abc import Iterable
+from itertools import islice
+
+from cluster.informer import Informer
+
+from cluster.api import Cluster
+from coordinator import views
+from coordinator.route import Pods
+from coordinator.views import JobView, NodeView, PodView
+from crds import tenantqueue
+from crds.keys import JobKey
+from crds.resources import NODES, PODS, TENANT_QUEUES, TORCHJOBS
+from crds.tenantqueue import TenantQueue
+
+
+class Watches:
+    """Caches of TorchJobs, TenantQueues, pods and nodes, and what changed since last asked."""
+
+    def __init__(self, cluster: Cluster, *, nodes: bool) -> None:
+        self._lock = threading.Lock()
+        self._dirty: dict[JobKey, int] = {}
+        self._settings_changed = True
+        self._demanded: set[str] = set()
+        self.wake = threading.Event()
+        self.jobs: Informer[JobView] = Informer(cluster, TORCHJOBS, trim=views.job_view, on_change=self._job_changed)
+        self.pods: Informer[PodView] = Informer(
+            cluster,
+            PODS,
+            trim=views.pod_view,
+            on_change=self._pod_changed,
+            index=lambda pod: pod.job.uid if pod.job else None,
+        )
+        self.queues: Informer[TenantQueue] = Informer(
+            cluster, TENANT_QUEUES, trim=tenantqueue.parse, on_change=self._settings_touched
+        )
+        self.nodes: Informer[NodeView] | None = None
+        if nodes:
+            self.nodes = Informer(cluster, NODES, trim=views.node_view, on_change=self._node_changed)
+
+    @property
+    def informers(
+        self,
+    ) -> tuple[Informer[JobView] | Informer[PodView] | Informer[TenantQueue] | Informer[NodeView], ...]:
+        """All of them, to start, stop and ask."""
+        return (self.jobs, self.pods, self.queues) + ((self.nodes,) if self.nodes else ())
+
+    @property
+    def failing(self) -> str:
+        """Why the newest state may not be here; empty when all is well."""
+        return "; ".join(dict.fromkeys(informer.failing for informer in self.informers if informer.failing))
+
+    @property
+    def synced(self) -> bool:
+        """Whether every cache has seen a whole list."""
+        return all(informer.synced for informer in self.informers)
+
+    def job(self, key: JobKey) -> JobView | None:
+        """The job of exactly this uid, None when it is gone."""
+        found = self.jobs.get(key.namespace, key.name)
+        return found if found is not None and found.key == key else None
+
+    def pods_of(self, key: JobKey, seen: int) -> Pods:
+        """The pods of a job in one value; `seen` is what `take` gave with the key."""
+        pods = self.pods.indexed(key.uid)
+        return Pods(occupy=any(pod.occupies for pod in pods), queue=next((pod.queue for pod in pods), ""), seen=seen)
+
+    def demanded(self) -> frozenset[str]:
+        """Every resource name a job has asked for since the start."""
+        with self._lock:
+            return frozenset(self._demanded)
+
+    def mark(self, keys: Iterable[JobKey], seen: int = 0) -> None:
+        """Look at these keys (again); `seen` is the resourceVersion of the pod event that is the reason, if one is."""
+        with self._lock:
+            for key in keys:
+                self._dirty[key] = max(seen, self._dirty.get(key, 0))
+        self.wake.set()
+
+    def take(self, limit: int) -> list[tuple[JobKey, int]]:
+        """Up to `limit` keys to look at, oldest first, each with the newest resourceVersion seen for its pods;
+        forgotten here."""
+        with self._lock:
+            keys = list(islice(self._dirty, limit))
+            return [(key, self._dirty.pop(key)) for key in keys]
+
+    def take_settings_changed(self) -> bool:
+        """Whether queues or nodes changed since the last call."""
+        with self._lock:
+            changed, self._settings_changed = self._settings_changed, False
+            return changed
+
+    def touch_settings(self) -> None:
+        """Have queues and pool computed again."""
+        with self._lock:
+            self._settings_changed = True
+        self.wake.set()
+
+    def _job_changed(self, before: JobView | None, after: JobView | None) -> None:
+        job = after or before
+        assert job is not None
+        with self._lock:
+            known = len(self._demanded)
+            self._demanded.update(job.charge)
+            self._settings_changed |= len(self._demanded) > known
+        self.mark([job.key])
+
+    def _pod_changed(self, before: PodView | None, after: PodView | None) -> None:
+        pod = after or before
+        assert pod is not None
+        if pod.job is not None:
+            # Not the pod's own version: that of a deletion is only in the event, and a worker must have seen the
+            # deletion too.
+            self.mark([pod.job], self.pods.resource_version)
+        else:
+            self.touch_settings()
+
+    def _settings_touched(self, _before: object, _after: object) -> None:
+        self.touch_settings()
+
+    def _node_changed(self, before: NodeView | None, after: NodeView | None) -> None:
+        if before != after:  # heartbeats change nothing that matters
+            self.touch_settings()

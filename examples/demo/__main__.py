@@ -1,0 +1,200 @@
+"""Three tenants, 24 real PyTorch jobs, one small machine: `make demo`.
+
+One rule: nothing is arranged. The demo uses the command line and the API as any user would, and its last line is
+checked, not claimed.
+"""
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import click
+import yaml
+from rich.console import Console
+
+from cluster import client, errors
+from cluster.api import Cluster, Manifest
+from crds.resources import TORCHJOBS
+from examples.demo import order, screen
+from examples.demo.screen import Moment
+
+TRAINING = Path(__file__).parent.parent / "digits"
+MISSING = 2
+"""Exit code when PyTorch is not there."""
+
+
+class DemoFailed(Exception):
+    """Something the demo promises did not hold."""
+
+
+def torchq(kubeconfig: Path, *arguments: str) -> str:
+    """Run the command line as a user would; its output. DemoFailed with what it said if it refuses."""
+    command = [sys.executable, "-m", "coordinator.cli", "--kubeconfig", str(kubeconfig), *arguments]
+    done = subprocess.run(command, cwd=TRAINING, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise DemoFailed(f"torchq {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+@contextmanager
+def stack(data: Path, cpus: int, redis: str) -> Iterator[Path]:
+    """The embedded cluster in a temporary folder, on private ports; gone at the end, whatever happens."""
+    command = [sys.executable, "-m", "coordinator.cli", "local", "up", "--foreground", "--data", str(data)]
+    command += ["--cpus", str(cpus), "--memory", "16Gi", "--gpus", "0", "--workers", "2"]
+    command += ["--redis", redis] if redis else []
+    with (data / "stack.log").open("wb") as log:
+        # A session of its own: Ctrl-C reaches the demo alone, which then stops the stack in order.
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    try:
+        _wait_until_up(process, data)
+        yield data / "kubeconfig"
+    finally:
+        process.terminate()
+        with suppress(KeyboardInterrupt):
+            process.wait()
+
+
+def _wait_until_up(process: "subprocess.Popen[bytes]", data: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not (data / "ready").exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+            tail = (data / "stack.log").read_text().splitlines()[-10:]
+            raise DemoFailed("the embedded cluster did not start:\n" + "\n".join(tail))
+        time.sleep(0.05)
+
+
+def manifests(epochs: int) -> str:
+    """Eight TorchJobs for each queue, all of one size: a Master and a Worker of one CPU each."""
+    base = yaml.safe_load((TRAINING / "torchjob.yaml").read_text())
+    documents = []
+    for queue in order.WEIGHTS:
+        for number in range(order.JOBS):
+            seed = len(documents)
+            for task in base["spec"]["torchTaskSpecs"].values():
+                container = task["template"]["spec"]["containers"][0]
+                container["command"] = ["python", "train.py", "--epochs", str(epochs), "--seed", str(seed)]
+            base["metadata"]["name"] = f"{queue}{number}"
+            base["spec"]["schedulingPolicy"]["queue"] = queue
+            documents.append(yaml.safe_dump(base))
+    return "---\n".join(documents)
+
+
+def submit(kubeconfig: Path, data: Path, epochs: int) -> None:
+    """Queues on hold, all jobs in, queues open: from then on weights alone decide."""
+    for queue, weight in order.WEIGHTS.items():
+        torchq(kubeconfig, "queue", "create", queue, "--weight", str(weight), "--hold")
+    (data / "jobs.yaml").write_text(manifests(epochs))
+    torchq(kubeconfig, "submit", str(data / "jobs.yaml"))
+    torchq(kubeconfig, "queue", "resume", *order.WEIGHTS)
+
+
+def admitted_order(jobs: Sequence[Manifest]) -> list[str]:
+    """Queues in the order of the picks, as the jobs' admissions tell."""
+    admissions = [(job["status"]["admission"], job) for job in jobs if (job.get("status") or {}).get("admission")]
+    admissions.sort(key=lambda pair: (pair[0]["epoch"], pair[0]["pick"]))
+    return [admission["queue"] for admission, _ in admissions]
+
+
+def last_lines(cluster: Cluster, jobs: Sequence[Manifest]) -> dict[str, str]:
+    """What each running job's master has printed last."""
+    lines = {}
+    for job in jobs:
+        if screen.phase(job) in ("Running", "Succeeded", "Failed"):
+            name = job["metadata"]["name"]
+            with suppress(errors.ClusterError):
+                output = b"".join(cluster.logs(f"{name}-master-0", job["metadata"]["namespace"]))
+                lines[name] = output.decode(errors="replace").strip().rpartition("\n")[2]
+    return lines
+
+
+def watch(cluster: Cluster, view: screen.Screen, deadline: float) -> list[Manifest]:
+    """Show the jobs until all have ended; DemoFailed if they have not by the deadline."""
+    lines: dict[str, str] = {}
+    while True:
+        with suppress(errors.Unreachable, errors.ServerError):  # the demo survives what the stack survives
+            jobs = cluster.list(TORCHJOBS, "default").items
+            moving = [job for job in jobs if job["metadata"]["name"] not in lines or screen.phase(job) == "Running"]
+            lines |= last_lines(cluster, moving)
+            view.show(Moment(jobs, lines, admitted_order(jobs)))
+            if all(screen.phase(job) in screen.FINAL for job in jobs):
+                return jobs
+        if time.monotonic() > deadline:
+            raise DemoFailed("the jobs have not ended in time")
+        time.sleep(0.25)
+
+
+def check(jobs: Sequence[Manifest], view: screen.Screen) -> Counter[str]:
+    """Whether all succeeded in the right order; picks per queue while all three had jobs waiting."""
+    total = len(order.WEIGHTS) * order.JOBS
+    succeeded = [job for job in jobs if screen.phase(job) == "Succeeded"]
+    if len(succeeded) != total:
+        failed = ", ".join(job["metadata"]["name"] for job in jobs if screen.phase(job) != "Succeeded")
+        raise DemoFailed(f"only {len(succeeded)} of {total} TorchJobs succeeded; not: {failed}")
+    admitted = admitted_order(jobs)
+    view.say(f"order of admission: {' '.join(admitted)}")
+    each = dict.fromkeys(order.WEIGHTS, order.JOBS)
+    wrong = order.problem(admitted, order.WEIGHTS, each)
+    if wrong:
+        raise DemoFailed(wrong)
+    return Counter(order.contested(admitted, each))
+
+
+def run(console: Console, data: Path, epochs: int, cpus: int, redis: str) -> None:
+    """The demo from start to end; DemoFailed if a promise does not hold."""
+    started = time.monotonic()
+    with stack(data, cpus, redis) as kubeconfig, screen.make(console) as view:
+        view.say(f"embedded cluster: {cpus} CPUs, room for {cpus // 2} jobs at a time; queues a, b, c weigh 5, 2, 1")
+        submit(kubeconfig, data, epochs)
+        cluster = client.connect(client.ConnectionSettings(kubeconfig=str(kubeconfig)))
+        jobs = watch(cluster, view, started + 600)
+        picks = check(jobs, view)
+    counts = " ".join(f"{queue}={picks[queue]}" for queue in order.WEIGHTS)
+    ended = f"{len(jobs)}/{len(jobs)} TorchJobs Succeeded in {time.monotonic() - started:.0f} s"
+    console.print(f"demo: {ended}, picks {counts} while all waited", highlight=False, soft_wrap=True)
+
+
+@click.command()
+@click.option("--epochs", default=6, show_default=True, help="epochs each job trains")
+@click.option("--cpus", default=4, show_default=True, help="size of the pool; a job takes 2")
+@click.option(
+    "--redis", default="", help="a Redis URL, or `embedded`; default: a redis-server on PATH, else the embedded one"
+)
+@click.option("--keep", is_flag=True, help="keep the temporary folder with all logs")
+def main(epochs: int, cpus: int, redis: str, keep: bool) -> None:
+    """Watch TorchJobs of three tenants being queued, picked by weight, run and finished."""
+    console = Console()
+    if importlib.util.find_spec("torch") is None:
+        console.print("demo: PyTorch is not installed; `make demo` installs it, or: pip install 'torchq[demo]'")
+        sys.exit(MISSING)
+    data = Path(tempfile.mkdtemp(prefix="torchq-demo-"))
+    code = 1
+    try:
+        run(console, data, epochs, cpus, redis)
+        code = 0
+    except DemoFailed as error:
+        keep = True
+        console.print(f"demo: FAILED: {error}", highlight=False, markup=False, soft_wrap=True)
+    except KeyboardInterrupt:
+        code = 130
+        console.print("demo: interrupted; every process it started is gone")
+    finally:
+        if keep:
+            console.print(f"logs and state: {data}", highlight=False, soft_wrap=True)
+        else:
+            shutil.rmtree(data, ignore_errors=True)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    os.environ.pop("KUBECONFIG", None)  # the demo speaks to its own cluster only
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended politely or by Ctrl-C, it cleans up all the same
+    main()

@@ -1,0 +1,82 @@
+"""Train a small network on handwritten digits, data-parallel over all processes of a TorchJob.
+
+Runs unchanged under `python train.py` and `torchrun train.py`: everything it needs to know is in MASTER_ADDR,
+MASTER_PORT, RANK and WORLD_SIZE. The data are the 1,797 scans of the UCI "optical recognition of handwritten digits"
+set that come with scikit-learn.
+"""
+
+import argparse
+import csv
+import gzip
+import sys
+from importlib import metadata
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+HELD_OUT = 297
+"""Digits kept for testing: the last ones of the set."""
+
+
+def digits() -> tuple[Tensor, Tensor]:
+    """Images (1797 x 64, 0 to 1) and labels. Read without importing scikit-learn, which would take longer than the
+    training."""
+    path = metadata.distribution("scikit-learn").locate_file("sklearn/datasets/data/digits.csv.gz")
+    with gzip.open(str(path), "rt") as lines:
+        table = torch.tensor([[float(cell) for cell in row] for row in csv.reader(lines)])
+    return table[:, :64] / 16.0, table[:, 64].long()
+
+
+def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
+    """Share of images the model names rightly."""
+    with torch.no_grad():
+        return float((model(images).argmax(dim=1) == labels).float().mean())
+
+
+def train(epochs: int, seed: int) -> float:
+    """Train together with the other ranks; the accuracy on the held-out digits."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(seed)
+    images, labels = digits()
+    mine, my_labels = images[:-HELD_OUT][rank::world], labels[:-HELD_OUT][rank::world]
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    batches = (
+        len(images[:-HELD_OUT]) // world // 32
+    )  # the same number on every rank, or the slower one would wait for ever
+    for epoch in range(1, epochs + 1):
+        order = torch.randperm(len(mine))
+        for batch in order[: batches * 32].split(32):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(mine[batch]), my_labels[batch])
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        total = loss.detach()
+        dist.all_reduce(total)
+        if rank == 0:
+            print(f"epoch {epoch}/{epochs} loss {total.item() / world:.3f}")
+    return accuracy(model, images[-HELD_OUT:], labels[-HELD_OUT:])
+
+
+def main() -> int:
+    """Exit code 0 if the model has learned, 1 if not."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--at-least", type=float, default=0.85, help="accuracy below which the job has failed")
+    arguments = parser.parse_args()
+    dist.init_process_group("gloo")
+    try:
+        reached = train(arguments.epochs, arguments.seed)
+        if dist.get_rank() == 0:
+            print(f"accuracy {reached:.3f} on {HELD_OUT} held-out digits with {dist.get_world_size()} processes")
+        dist.barrier()  # nobody leaves while another still talks to it
+        return 0 if reached >= arguments.at_least else 1
+    finally:
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""Values of the coordinator's room, with only what a test cares about spelled out."""
+
+from typing import Any
+
+from coordinator.views import JobView, NodeView, PodView
+from crds.keys import JobKey
+from crds.status import Admission
+
+KEY = JobKey("team", "train", "u1")
+
+
+def job(**changes: Any) -> JobView:
+    """A job that waits in queue a."""
+    fields: dict[str, Any] = {
+        "key": KEY,
+        "queue": "a",
+        "submitted": 100.0,
+        "charge": {"cpu": 2000, "jobs": 1},
+        "phase": "Queued",
+    }
+    return JobView(**{**fields, **changes})
+
+
+def admission(**changes: Any) -> Admission:
+    """An admission of that job."""
+    fields: dict[str, Any] = {
+        "queue": "a",
+        "attempt": 1,
+        "epoch": 3,
+        "charge": {"cpu": 2000, "jobs": 1},
+        "port": 20_001,
+        "admittedAt": "2026-01-01T00:00:00Z",
+    }
+    return Admission.model_validate({**fields, **changes})
+
+
+def pod(**changes: Any) -> PodView:
+    """One of the job's pods, occupying."""
+    fields: dict[str, Any] = {
+        "namespace": "team",
+        "name": "train-master-0",
+        "job": KEY,
+        "queue": "a",
+        "attempt": 1,
+        "occupies": True,
+        "demand": {"cpu": 1000},
+    }
+    return PodView(**{**fields, **changes})
+
+
+def node(**changes: Any) -> NodeView:
+    """A ready node of eight CPUs."""
+    fields: dict[str, Any] = {"name": "one", "ready": True, "allocatable": {"cpu": 8000, "memory": 1 << 30}}
+    return NodeView(**{**fields, **changes})

@@ -1,0 +1,44 @@
+"""The pool: nodes minus foreign pods, or an admin's word."""
+
+import pytest
+
+from coordinator import pool
+from coordinator.views import NodeView, PodView
+from crds.amounts import Amounts
+from tests.coordinator.builders import node, pod
+
+FOREIGN = pod(job=None, demand={"cpu": 3000})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pods", "demanded", "expected"),
+    [
+        pytest.param([], [], ["cpu"], None, id="no nodes to see: nothing is known to be scarce"),
+        pytest.param([node()], [], [], {"cpu": 8000, "memory": 1 << 30}, id="one node"),
+        pytest.param([node(), node()], [], [], {"cpu": 16_000, "memory": 2 << 30}, id="two nodes"),
+        pytest.param([node()], [FOREIGN], [], {"cpu": 5000, "memory": 1 << 30}, id="foreign pods take room"),
+        pytest.param([node()], [pod()], [], {"cpu": 8000, "memory": 1 << 30}, id="ours are charged, not subtracted"),
+        pytest.param(
+            [node()], [FOREIGN, FOREIGN, FOREIGN], [], {"cpu": 0, "memory": 1 << 30}, id="never below nothing"
+        ),
+        pytest.param(
+            [node(ready=False)], [], [], {"cpu": 0, "memory": 0}, id="a node that is not ready has room for nobody"
+        ),
+        pytest.param(
+            [node()],
+            [],
+            ["jobs", "nvidia.com/gpu"],
+            {"cpu": 8000, "memory": 1 << 30, "nvidia.com/gpu": 0},
+            id="no such resource",
+        ),
+    ],
+)
+def test_capacity_from_nodes(
+    nodes: list[NodeView], pods: list[PodView], demanded: list[str], expected: Amounts | None
+) -> None:
+    assert pool.capacity("nodes", nodes, pods, demanded) == expected
+
+
+def test_an_admins_amounts_are_taken_as_they_are() -> None:
+    assert pool.capacity({"cpu": 64_000}, [node()], [FOREIGN], ["nvidia.com/gpu"]) == {"cpu": 64_000}
+    assert pool.capacity(None, [node()], [], []) is None

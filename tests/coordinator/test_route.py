@@ -1,0 +1,58 @@
+"""Every row of the routing table."""
+
+import pytest
+
+from coordinator import route
+from coordinator.route import Pods
+from coordinator.views import JobView
+from queues.values import Entry, Offer
+from tests.coordinator.builders import KEY, admission, job
+
+OCCUPIED = Pods(occupy=True, queue="a", seen=7)
+EMPTY = Pods(seen=7)
+
+
+@pytest.mark.parametrize(
+    ("state", "pods", "put", "remove", "looks"),
+    [
+        pytest.param(None, OCCUPIED, False, False, True, id="gone, occupied"),
+        pytest.param(None, EMPTY, False, True, False, id="gone"),
+        pytest.param(job(deleting=True), OCCUPIED, False, False, True, id="deleting, occupied"),
+        pytest.param(job(deleting=True), EMPTY, False, True, True, id="deleting"),
+        pytest.param(job(finished=True, admission=admission()), OCCUPIED, False, False, True, id="finished, occupied"),
+        pytest.param(job(finished=True, admission=admission()), EMPTY, False, True, True, id="finished"),
+        pytest.param(job(invalid=True), EMPTY, False, True, True, id="invalid"),
+        pytest.param(job(suspended=True, admission=admission()), EMPTY, False, False, True, id="suspended, admitted"),
+        pytest.param(job(suspended=True), OCCUPIED, False, False, True, id="suspended, occupied"),
+        pytest.param(job(suspended=True), EMPTY, False, True, True, id="suspended"),
+        pytest.param(job(admission=admission()), EMPTY, False, False, True, id="admitted"),
+        pytest.param(job(), OCCUPIED, False, False, True, id="pods left of an earlier attempt"),
+        pytest.param(job(), EMPTY, True, False, False, id="waiting"),
+        pytest.param(job(phase="Suspended"), EMPTY, True, False, True, id="resumed"),
+        pytest.param(job(phase=""), EMPTY, True, False, True, id="new"),
+    ],
+)
+def test_every_state_has_its_route(state: JobView | None, pods: Pods, put: bool, remove: bool, looks: bool) -> None:
+    found = route.route(KEY, state, pods, queued_after=1.0)
+    assert (found.put is not None, found.remove, found.offer is not None) == (put, remove, looks)
+    if found.offer:
+        assert found.offer.seen == 7
+
+
+def test_a_new_job_waits_with_its_age_and_its_next_attempt() -> None:
+    found = route.route(KEY, job(attempt=2, priority=5, phase=""), EMPTY, queued_after=1.5)
+    assert found.put == Entry(
+        key=KEY, queue="a", submitted=100.0, priority=5, attempt=3, demand={"cpu": 2000, "jobs": 1}
+    )
+    assert found.offer == Offer(key=KEY, tenant="a", seen=7, delay=1.5)
+
+
+def test_a_resumed_job_is_written_to_at_once() -> None:
+    found = route.route(KEY, job(phase="Suspended"), EMPTY, queued_after=1.5)
+    assert found.offer is not None
+    assert found.offer.delay == 0
+
+
+def test_pods_of_a_vanished_job_are_looked_at_on_their_queues_account() -> None:
+    found = route.route(KEY, None, OCCUPIED, queued_after=1.0)
+    assert found.offer == Offer(key=KEY, tenant="a", seen=7)

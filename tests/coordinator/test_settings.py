@@ -1,0 +1,70 @@
+"""Where settings come from and what wrong ones are told."""
+
+from pathlib import Path
+
+import pytest
+
+from coordinator import settings
+from coordinator.errors import SettingsError
+
+
+def test_flag_beats_environment_beats_file_beats_default(tmp_path: Path) -> None:
+    file = tmp_path / "torchq.toml"
+    file.write_text('cost = "cpu"\nthreads = 3\nbatch = 5\n')
+    resolved = settings.resolve({"batch": 7}, {"TORCHQ_THREADS": "4", "TORCHQ_BATCH": "6"}, file)
+    assert (resolved.settings.cost, resolved.settings.threads, resolved.settings.batch) == ("cpu", 4, 7)
+    assert resolved.settings.heads == settings.Settings().heads
+    names = ("cost", "threads", "batch", "heads")
+    assert [resolved.sources[name] for name in names] == [str(file), "TORCHQ_THREADS", "--batch", "default"]
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        ({"TORCHQ_THREADS": "0"}, ("threads", "TORCHQ_THREADS", "greater than or equal to 1")),
+        ({"TORCHQ_THREADS": "many"}, ("threads", "valid integer")),
+        ({"TORCHQ_POOL": "cpu"}, ("pool", "NAME=QUANTITY")),
+        ({"TORCHQ_POOL": "cpu=fast"}, ("pool", "cpu", "fast")),
+        ({"TORCHQ_PORT_FIRST": "30000"}, ("port_last",)),
+        ({"TORCHQ_RENEW_SECONDS": "7"}, ("renew_seconds", "half of lease_seconds")),
+    ],
+)
+def test_a_wrong_setting_is_named(environ: dict[str, str], words: tuple[str, ...]) -> None:
+    with pytest.raises(SettingsError) as caught:
+        settings.resolve({}, environ, None)
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+def test_an_unknown_setting_in_the_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "torchq.toml"
+    file.write_text("treads = 3\n")
+    with pytest.raises(SettingsError, match="treads"):
+        settings.resolve({}, {}, file)
+
+
+@pytest.mark.parametrize("text", [None, "threads = = 3\n"])
+def test_a_settings_file_that_cannot_be_read_is_named(tmp_path: Path, text: str | None) -> None:
+    file = tmp_path / "torchq.toml"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(SettingsError, match=r"torchq\.toml"):
+        settings.resolve({}, {}, file)
+
+
+def test_a_password_is_never_shown() -> None:
+    shown = settings.masked("redis_url", "rediss://me:secret@host:6379/2")
+    assert "secret" not in shown
+    assert "host:6379/2" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("nodes", "nodes"),
+        ("none", None),
+        ("cpu=1500m, memory=1Ki", {"cpu": 1500, "memory": 1024}),
+        ("requests.nvidia.com/gpu=8", {"nvidia.com/gpu": 8}),
+    ],
+)
+def test_pools(text: str, expected: object) -> None:
+    assert settings.parse_pool(text) == expected
