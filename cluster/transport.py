@@ -4,6 +4,7 @@ One rule: every response is read to its end or closed. One that is not keeps its
 for a new TLS handshake (33 instead of 435 requests a second, measured).
 """
 
+import contextlib
 import logging
 import random
 import threading
@@ -16,9 +17,9 @@ from urllib3.exceptions import (
     ConnectTimeoutError,
     HTTPError,
     NewConnectionError,
-    ReadTimeoutError,
     SSLError,
 )
+from urllib3.exceptions import TimeoutError as LibraryTimeout
 
 from cluster import errors, retries, status
 from cluster.limiter import Limiter
@@ -90,6 +91,10 @@ class Transport:
     def close(self) -> None:
         """Drop the idle connections and give up waiting between attempts; requests under way end as they end."""
         self._closed.set()
+        pools = self._pool.pools
+        for key in pools.keys():  # noqa: SIM118 - no mapping: it refuses to be iterated, which would not be thread safe
+            with contextlib.suppress(KeyError):
+                pools[key].close()
         self._pool.clear()
 
     def _persist(self, request: Request, attempt: Callable[[], Response]) -> Response:
@@ -160,11 +165,12 @@ def _retry_after(response: Response) -> float | None:
 
 def _reason(cause: BaseException) -> str:
     """The system's own words for a failure, from under the HTTP library's wrappings."""
-    seen: BaseException | None = cause
-    while seen is not None:
-        if isinstance(seen, TimeoutError | ReadTimeoutError | ConnectTimeoutError):
-            return "timed out"
-        if isinstance(seen, OSError) and seen.strerror:
-            return seen.strerror
-        seen = seen.__cause__ or seen.__context__
-    return str(cause)
+    chain = [cause]
+    while (below := chain[-1].__cause__ or chain[-1].__context__) is not None:
+        chain.append(below)
+    for error in chain:
+        if isinstance(error, OSError) and error.strerror:
+            return error.strerror
+    if any(isinstance(error, TimeoutError | LibraryTimeout) for error in chain):
+        return "timed out"
+    return str(chain[-1])

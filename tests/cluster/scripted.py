@@ -45,18 +45,91 @@ class Answer:
 Script = Callable[[Asked], Answer]
 
 
+class Player(BaseHTTPRequestHandler):
+    """Plays one connection's part."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    timeout = 0.5
+    """An idle kept connection ends soon, so that a test's server can stop."""
+    script: "ScriptedServer"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: the test prints what it needs."""
+
+    def answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        url = urlsplit(self.path)
+        asked = Asked(
+            self.command,
+            url.path,
+            dict(parse_qsl(url.query)),
+            dict(self.headers.items()),
+            orjson.loads(body) if body else None,
+            self.client_address[1],
+        )
+        with contextlib.suppress(OSError):
+            self.send(self.script.next_answer(asked))
+
+    def send(self, answer: Answer) -> None:
+        if answer.status == 0:
+            self.cut()
+        elif answer.lines is None:
+            self.wait(answer.hold)
+            self.send_body(answer)
+        else:
+            self.send_stream(answer, answer.lines)
+
+    def send_body(self, answer: Answer) -> None:
+        body = answer.body if isinstance(answer.body, bytes) else orjson.dumps(answer.body)
+        self.head(answer, {"Content-Length": str(len(body))})
+        self.wfile.write(body[: len(body) // 2] if answer.cut else body)
+        if answer.cut:
+            self.cut()
+
+    def send_stream(self, answer: Answer, lines: list[Any]) -> None:
+        self.head(answer, {"Transfer-Encoding": "chunked"})
+        for line in lines:
+            if isinstance(line, threading.Event):
+                self.wait(line)
+            else:
+                piece = line if isinstance(line, bytes) else orjson.dumps(line) + b"\n"
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+        self.wait(answer.hold)
+        if answer.cut:
+            self.cut()
+        else:
+            self.wfile.write(b"0\r\n\r\n")
+
+    def head(self, answer: Answer, framing: dict[str, str]) -> None:
+        self.send_response(answer.status)
+        for name, value in {"Content-Type": "application/json", **framing, **answer.headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def wait(self, event: threading.Event | None) -> None:
+        while event is not None and not event.wait(0.02) and not self.script.stopping.is_set():
+            pass
+
+    def cut(self) -> None:
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+    do_GET = do_POST = do_PATCH = do_DELETE = answer  # noqa: N815 - the names http.server calls
+
+
 class ScriptedServer:
     """Plays `answers` in order, then `otherwise` for ever; a script may also be a function of the request."""
 
     def __init__(self) -> None:
         self.answers: list[Answer | Script] = []
-        self.otherwise: Script = lambda asked: Answer(500, {"kind": "Status", "message": f"not in the script: {asked}"})
+        self.otherwise: Answer | Script = Answer(500, {"kind": "Status", "message": "not in the script"})
         self.asked: list[Asked] = []
         self.changed = threading.Condition()
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._http.daemon_threads = False
-        self._http.block_on_close = True
         self.stopping = threading.Event()
+        player = type("BoundPlayer", (Player,), {"script": self})
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), player)
+        self._http.daemon_threads = False
         self._thread = threading.Thread(target=lambda: self._http.serve_forever(0.02), name="scripted-server")
 
     @property
@@ -71,9 +144,8 @@ class ScriptedServer:
     def wait_asked(self, count: int, timeout: float = 10.0) -> list[Asked]:
         """The requests so far, once there are `count`."""
         with self.changed:
-            assert self.changed.wait_for(lambda: len(self.asked) >= count, timeout), (
-                f"{len(self.asked)} requests, not {count}"
-            )
+            enough = self.changed.wait_for(lambda: len(self.asked) >= count, timeout)
+            assert enough, f"{len(self.asked)} requests, not {count}"
             return list(self.asked)
 
     def next_answer(self, asked: Asked) -> Answer:
@@ -81,7 +153,7 @@ class ScriptedServer:
             self.asked.append(asked)
             self.changed.notify_all()
             answer = self.answers.pop(0) if self.answers else self.otherwise
-        return answer(asked) if callable(answer) else answer
+        return answer if isinstance(answer, Answer) else answer(asked)
 
     def start(self) -> None:
         self._thread.start()
@@ -91,83 +163,6 @@ class ScriptedServer:
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
-
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            timeout = 0.5
-            """An idle kept connection ends soon, so that a test's server can stop."""
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-            def answer(self) -> None:
-                length = int(self.headers.get("Content-Length") or 0)
-                body = self.rfile.read(length)
-                url = urlsplit(self.path)
-                asked = Asked(
-                    self.command,
-                    url.path,
-                    dict(parse_qsl(url.query)),
-                    dict(self.headers.items()),
-                    orjson.loads(body) if body else None,
-                    self.client_address[1],
-                )
-                with contextlib.suppress(OSError):
-                    self.send(server.next_answer(asked))
-
-            def send(self, answer: Answer) -> None:
-                if answer.status == 0:
-                    self.cut()
-                    return
-                if answer.lines is None:
-                    self.wait(answer.hold)
-                    self.send_body(answer)
-                else:
-                    self.send_stream(answer)
-
-            def send_body(self, answer: Answer) -> None:
-                body = answer.body if isinstance(answer.body, bytes) else orjson.dumps(answer.body)
-                self.head(answer, {"Content-Length": str(len(body))})
-                self.wfile.write(body[: len(body) // 2] if answer.cut else body)
-                if answer.cut:
-                    self.cut()
-
-            def send_stream(self, answer: Answer) -> None:
-                self.head(answer, {"Transfer-Encoding": "chunked"})
-                for line in answer.lines or ():
-                    if isinstance(line, threading.Event):
-                        self.wait(line)
-                        continue
-                    piece = line if isinstance(line, bytes) else orjson.dumps(line) + b"\n"
-                    self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
-                self.wait(answer.hold)
-                if answer.cut:
-                    self.cut()
-                    return
-                self.wfile.write(b"0\r\n\r\n")
-
-            def head(self, answer: Answer, framing: dict[str, str]) -> None:
-                self.send_response(answer.status)
-                for name, value in {"Content-Type": "application/json", **framing, **answer.headers}.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.flush()
-
-            def wait(self, event: threading.Event | None) -> None:
-                while event is not None and not event.wait(0.02) and not server.stopping.is_set():
-                    pass
-
-            def cut(self) -> None:
-                self.close_connection = True
-                self.wfile.flush()
-                self.connection.shutdown(socket.SHUT_RDWR)
-
-            do_GET = do_POST = do_PATCH = do_DELETE = answer
-
-        return Handler
 
 
 @contextlib.contextmanager

@@ -218,7 +218,7 @@ def test_logs_come_in_pieces(server: ScriptedServer, cluster: KubernetesCluster)
 def test_every_failure_has_its_error(
     server: ScriptedServer, cluster: KubernetesCluster, answer: Answer, expected: type[Exception], says: str
 ) -> None:
-    server.otherwise = lambda asked: answer
+    server.otherwise = answer
     with pytest.raises(expected, match=says) as raised:
         cluster.get(PODS, "p", "a")
     assert type(raised.value) is expected
@@ -270,13 +270,13 @@ def test_what_must_not_happen_twice_is_sent_once(server: ScriptedServer, cluster
 def test_an_unreachable_server_is_named(tmp_path: Path) -> None:
     path = scripted.kubeconfig(tmp_path, "http://127.0.0.1:1")
     unreachable = client.connect(ConnectionSettings(kubeconfig=str(path), retries=FAST))
-    with pytest.raises(errors.Unreachable, match="http://127.0.0.1:1 does not answer: Connection refused"):
+    with pytest.raises(errors.Unreachable, match=r"http://127\.0\.0\.1:1 does not answer: Connection refused"):
         unreachable.get(PODS, "p", "a")
 
 
 def test_a_silent_server_times_out(server: ScriptedServer, tmp_path: Path) -> None:
     never = threading.Event()
-    server.otherwise = lambda asked: Answer(hold=never)
+    server.otherwise = Answer(hold=never)
     path = scripted.kubeconfig(tmp_path, server.url)
     cluster = client.connect(ConnectionSettings(kubeconfig=str(path), retries=FAST, read_timeout=0.05))
     with pytest.raises(errors.Unreachable, match="timed out"):
