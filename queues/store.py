@@ -1,9 +1,11 @@
 """What the coordinator asks of the place that holds the queues.
 
-One rule: the store decides nothing. It keeps entries and reservations, and applies a batch of picks atomically or not at all, pick by pick.
+One rule: the store decides nothing. It keeps entries and reservations, and applies picks one by one, each wholly or not
+at all.
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from crds.amounts import Amounts
@@ -11,30 +13,58 @@ from crds.keys import JobKey
 from queues.values import Batch, Committed, Entry, QueueSpec, Reservation, Snapshot
 
 
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """What a store must know beyond the queues."""
+
+    ports: tuple[int, int] | None = None
+    """First and last port to give to admitted jobs, where their pods share one address; None where they do not."""
+
+    def __post_init__(self) -> None:
+        """ValueError for a range that is none."""
+        if self.ports is not None and not 0 < self.ports[0] <= self.ports[1] < 65536:
+            raise ValueError(f"ports {self.ports[0]}-{self.ports[1]} are not a range of ports")
+
+
 class QueueStore(Protocol):
-    """The waiting entries and the reservations of every tenant queue. Every method may raise `queues.errors.QueueError`."""
+    """Waiting entries and reservations of every tenant queue. Every method may raise `queues.errors.QueueError`.
+
+    As long as there is no epoch, everything but `epoch` and `rebuild` raises StoreLost.
+    """
 
     def epoch(self) -> int:
-        """The epoch of the last rebuild; 0 if the store is empty or lost, and then everything but `rebuild` is refused."""
+        """The epoch of the last rebuild; 0 if the store is empty or lost."""
 
     def rebuild(self, epoch: int, reservations: Iterable[Reservation], entries: Iterable[Entry]) -> None:
-        """Replace all content by what the cluster says and open the store under a higher epoch. StaleEpoch if it is not higher."""
+        """Replace all entries and reservations by what the cluster says, and open the store under a higher epoch.
+
+        Charges all reservations, also beyond quota and pool; settings and credits stay. StaleEpoch if the epoch is not
+        higher. From now on this object speaks for that epoch: once there is a higher one, what it asks for is refused
+        with StaleEpoch.
+        """
 
     def configure(self, queues: Collection[QueueSpec], pool: Amounts | None) -> None:
-        """Set all queues (missing ones close) and the pool. Raises the revision only if something changed."""
+        """Set all queues and the pool. Raises the revision only if something changed.
+
+        What waits in a queue that is missing stays, and waits until it is there again; its credit is forgotten.
+        """
 
     def put(self, entries: Iterable[Entry]) -> None:
-        """Let jobs wait, or change how they wait (queue, priority, demand). A job that holds a reservation is left alone."""
+        """Let jobs wait, or change how they wait (queue, priority, demand).
+
+        A job that holds a reservation is left alone, except by an entry of kind "grow"; one that holds none is left
+        alone by that kind. An entry's version rises only when its content changes.
+        """
 
     def remove(self, keys: Iterable[JobKey]) -> None:
-        """Jobs that wait no longer and hold nothing: forget the entries and free the charges. Safe to repeat."""
+        """Jobs that wait no longer and hold nothing: forget the entries, free charges and ports. Safe to repeat."""
 
     def snapshot(self, heads: int) -> Snapshot:
-        """The state for `choose`, with up to `heads` waiting entries of each queue."""
+        """The state for `choose`, with up to `heads` waiting entries of each configured queue."""
 
     def commit(self, batch: Batch) -> Committed:
-        """Per pick and in order: check epoch, revision, entry version, quota and pool; charge, reserve, take a port, and mark
-        the key as work. The first failing pick ends the batch; the earlier ones stand."""
+        """Per pick and in order: check epoch, revision, entry version, quota, pool and port; then charge, reserve, and
+        mark the key as work. The first pick that fails ends the batch; the earlier ones stand."""
 
     def reservations(self, keys: Sequence[JobKey] | None = None) -> dict[JobKey, Reservation]:
         """The reservations held, all or of these keys."""

@@ -1,0 +1,123 @@
+"""The values of the queue room as JSON text, as Redis keeps them.
+
+One rule: equal values have equal text, so that a script can tell a change by comparing.
+
+Entries, reservations, settings and amounts hold numbers below 2**53, which Lua reads exactly. Accounts and clocks may
+grow past that: scripts keep and return them without reading them.
+"""
+
+import json
+from typing import Any
+
+import orjson
+
+from crds.amounts import Amounts
+from crds.keys import JobKey
+from queues.values import Account, Clock, Entry, Overtaken, QueueSpec, Reservation
+
+Text = bytes | str
+
+
+def encode_entry(entry: Entry) -> str:
+    """All of an entry, its key included."""
+    return _dump(
+        {
+            "key": str(entry.key),
+            "queue": entry.queue,
+            "kind": entry.kind,
+            "submitted": float(entry.submitted),
+            "priority": entry.priority,
+            "attempt": entry.attempt,
+            "demand": dict(entry.demand),
+        }
+    )
+
+
+def decode_entry(text: Text) -> Entry:
+    """An entry's text."""
+    fields = orjson.loads(text)
+    return Entry(**{**fields, "key": JobKey.parse(fields["key"])})
+
+
+def encode_reservation(reservation: Reservation) -> str:
+    """A reservation without its key, under which it is kept."""
+    return _dump(
+        {
+            "queue": reservation.queue,
+            "kind": reservation.kind,
+            "attempt": reservation.attempt,
+            "epoch": reservation.epoch,
+            "charge": dict(reservation.charge),
+            "port": reservation.port,
+        }
+    )
+
+
+def decode_reservation(key: JobKey, text: Text) -> Reservation:
+    """A reservation's text."""
+    return Reservation(key=key, **orjson.loads(text))
+
+
+def encode_spec(spec: QueueSpec) -> str:
+    """A queue's settings."""
+    return _dump(
+        {
+            "name": spec.name,
+            "weight": spec.weight,
+            "open": spec.open,
+            "quota": dict(spec.quota),
+            "aging_seconds": float(spec.aging_seconds),
+        }
+    )
+
+
+def decode_spec(text: Text) -> QueueSpec:
+    """A queue's settings' text."""
+    return QueueSpec(**orjson.loads(text))
+
+
+def encode_amounts(amounts: Amounts | None) -> str:
+    """Amounts; None (no pool) is the empty text."""
+    return "" if amounts is None else _dump(dict(amounts))
+
+
+def decode_amounts(text: Text) -> Amounts | None:
+    """Amounts' text."""
+    return orjson.loads(text) if text else None
+
+
+def encode_account(account: Account) -> str:
+    """A queue's account as [base, weight, last]."""
+    return json.dumps([account.base, account.weight, account.last])
+
+
+def decode_account(text: Text) -> Account:
+    """An account's text; the empty text is a queue that never contended."""
+    base, weight, last = json.loads(text) if text else (0, 0, 0)
+    return Account(base=base, weight=weight, last=last)
+
+
+def encode_clock(clock: Clock) -> str:
+    """The clock as [turns, shift, total]."""
+    return json.dumps([clock.turns, clock.shift, clock.total])
+
+
+def decode_clock(text: Text) -> Clock:
+    """A clock's text; the empty text is the beginning."""
+    turns, shift, total = json.loads(text) if text else (0, 0, 0)
+    return Clock(turns=turns, shift=shift, total=total)
+
+
+def encode_overtaken(overtaken: Overtaken) -> str:
+    """Who was overtaken, how often and since when."""
+    return _dump({"key": str(overtaken.key), "times": overtaken.times, "since": float(overtaken.since)})
+
+
+def decode_overtaken(text: Text) -> Overtaken | None:
+    """An overtaken job's text; the empty text is None."""
+    fields: dict[str, Any] = orjson.loads(text) if text else {}
+    return Overtaken(**{**fields, "key": JobKey.parse(fields["key"])}) if fields else None
+
+
+def _dump(fields: dict[str, Any]) -> str:
+    return orjson.dumps(fields, option=orjson.OPT_SORT_KEYS).decode()

@@ -1,0 +1,253 @@
+"""The queue store in memory: the twin of redis_store that tests and what-if questions run on.
+
+One rule: it skips nothing that Redis does (JSON, versions, epochs, ports), so what holds here holds there.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from crds import amounts
+from crds.amounts import Amounts
+from crds.keys import JobKey
+from queues import codec, errors, order
+from queues.store import StoreSettings
+from queues.values import (
+    Account,
+    Batch,
+    Clock,
+    Committed,
+    Entry,
+    Overtaken,
+    Pick,
+    QueueSpec,
+    QueueView,
+    Refusal,
+    Reservation,
+    Snapshot,
+    Waiting,
+)
+
+
+@dataclass(slots=True)
+class Content:
+    """What a Redis would hold; several stores may stand on it."""
+
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    epoch: int = 0
+    revision: int = 0
+    version: int = 0
+    specs: dict[str, QueueSpec] = field(default_factory=dict)
+    pool: Amounts | None = None
+    clock: Clock = field(default_factory=Clock)
+    accounts: dict[str, Account] = field(default_factory=dict)
+    overtaken: dict[str, Overtaken] = field(default_factory=dict)
+    entries: dict[JobKey, Waiting] = field(default_factory=dict)
+    reservations: dict[JobKey, Reservation] = field(default_factory=dict)
+    usage: dict[str, dict[str, int]] = field(default_factory=dict)
+    pool_usage: dict[str, int] = field(default_factory=dict)
+    last_port: int = 0
+
+
+class MemoryStore:
+    """QueueStore in one process; safe to share between threads."""
+
+    def __init__(
+        self,
+        mark: Callable[[JobKey, str], None],
+        settings: StoreSettings | None = None,
+        content: Content | None = None,
+    ) -> None:
+        """`mark(key, tenant)` makes a committed key work (`MemoryWork.mark`)."""
+        self._mark = mark
+        self._settings = settings or StoreSettings()
+        self._content = Content() if content is None else content
+        self._epoch = 0
+
+    def epoch(self) -> int:
+        """See QueueStore."""
+        return self._content.epoch
+
+    def rebuild(self, epoch: int, reservations: Iterable[Reservation], entries: Iterable[Entry]) -> None:
+        """See QueueStore."""
+        held, waiting = list(reservations), list(entries)
+        content = self._content
+        with content.lock:
+            if epoch <= content.epoch:
+                raise errors.StaleEpoch(f"cannot rebuild under epoch {epoch}: the queues are at {content.epoch}")
+            content.entries, content.reservations, content.usage, content.pool_usage = {}, {}, {}, {}
+            for reservation in held:
+                self._reserve(reservation)
+            for entry in waiting:
+                self._put(entry)
+            content.epoch = self._epoch = epoch
+            content.last_port = max([content.last_port, *(reservation.port for reservation in held)])
+
+    def configure(self, queues: Collection[QueueSpec], pool: Amounts | None) -> None:
+        """See QueueStore."""
+        content = self._content
+        specs = {spec.name: codec.decode_spec(codec.encode_spec(spec)) for spec in queues}
+        pool = codec.decode_amounts(codec.encode_amounts(pool))
+        with content.lock:
+            self._guard()
+            if (specs, pool) == (content.specs, content.pool) and content.revision:
+                return
+            content.specs, content.pool = specs, pool
+            content.accounts = {name: account for name, account in content.accounts.items() if name in specs}
+            content.overtaken = {name: each for name, each in content.overtaken.items() if name in specs}
+            content.revision += 1
+
+    def put(self, entries: Iterable[Entry]) -> None:
+        """See QueueStore."""
+        with self._content.lock:
+            self._guard()
+            for entry in entries:
+                self._put(entry)
+
+    def remove(self, keys: Iterable[JobKey]) -> None:
+        """See QueueStore."""
+        with self._content.lock:
+            self._guard()
+            for key in keys:
+                self._content.entries.pop(key, None)
+                self._release(key)
+
+    def snapshot(self, heads: int) -> Snapshot:
+        """See QueueStore."""
+        content = self._content
+        with content.lock:
+            self._guard()
+            lines = self._lines()
+            return Snapshot(
+                epoch=content.epoch,
+                revision=content.revision,
+                pool=content.pool,
+                pool_usage=dict(content.pool_usage),
+                clock=content.clock,
+                queues=tuple(self._view(name, lines.get(name, []), heads) for name in sorted(content.specs)),
+            )
+
+    def commit(self, batch: Batch) -> Committed:
+        """See QueueStore."""
+        taken: list[Reservation] = []
+        refused: Refusal = ""
+        with self._content.lock:
+            self._guard(batch.epoch)
+            for pick in batch.picks:
+                refused = self._refusal(batch, pick)
+                if refused:
+                    break
+                taken.append(self._take(batch.epoch, pick))
+        for reservation in taken:
+            self._mark(reservation.key, reservation.queue)
+        return Committed(tuple(taken), refused)
+
+    def reservations(self, keys: Sequence[JobKey] | None = None) -> dict[JobKey, Reservation]:
+        """See QueueStore."""
+        with self._content.lock:
+            self._guard()
+            held = self._content.reservations
+            return {key: held[key] for key in sorted(held if keys is None else held.keys() & set(keys))}
+
+    def _guard(self, epoch: int = 0) -> None:
+        known, ours = self._content.epoch, epoch or self._epoch
+        if not known or ours > known:
+            raise errors.StoreLost("no epoch: the queues must be rebuilt first")
+        if ours and ours < known:
+            raise errors.StaleEpoch(f"epoch {ours} is over: the queues are at {known}")
+
+    def _put(self, entry: Entry) -> None:
+        content = self._content
+        entry = codec.decode_entry(codec.encode_entry(entry))
+        known = content.entries.get(entry.key)
+        if (entry.kind == "grow") != (entry.key in content.reservations) or (known and known.entry == entry):
+            return
+        content.version += 1
+        content.entries[entry.key] = Waiting(entry, content.version)
+
+    def _lines(self) -> dict[str, list[Waiting]]:
+        """The waiting entries of each configured queue, in order."""
+        specs = self._content.specs
+        lines: dict[str, list[Waiting]] = {name: [] for name in specs}
+        for waiting in self._content.entries.values():
+            if waiting.entry.queue in lines:
+                lines[waiting.entry.queue].append(waiting)
+        for name, line in lines.items():
+            aging = specs[name].aging_seconds
+            line.sort(key=lambda waiting: order.place(waiting.entry, aging))
+        return lines
+
+    def _view(self, name: str, line: list[Waiting], heads: int) -> QueueView:
+        content = self._content
+        return QueueView(
+            spec=content.specs[name],
+            usage=dict(content.usage.get(name, {})),
+            waiting=len(line),
+            heads=tuple(line[:heads]),
+            account=content.accounts.get(name, Account()),
+            overtaken=content.overtaken.get(name),
+        )
+
+    def _refusal(self, batch: Batch, pick: Pick) -> Refusal:
+        content, entry = self._content, pick.waiting.entry
+        known = content.entries.get(entry.key)
+        if batch.revision != content.revision:
+            return "revision"
+        if known is None or known.version != pick.waiting.version:
+            return "entry"
+        if (entry.kind == "grow") != (entry.key in content.reservations):
+            return "reservation"
+        if not amounts.fits(entry.demand, content.usage.get(entry.queue, {}), content.specs[entry.queue].quota):
+            return "quota"
+        if content.pool is not None and not amounts.fits(entry.demand, content.pool_usage, content.pool):
+            return "pool"
+        return "port" if entry.kind == "admit" and self._next_port() is None else ""
+
+    def _take(self, epoch: int, pick: Pick) -> Reservation:
+        content, entry = self._content, pick.waiting.entry
+        del content.entries[entry.key]
+        content.clock = codec.decode_clock(codec.encode_clock(pick.clock))
+        content.accounts |= pick.accounts
+        content.overtaken |= pick.overtaken
+        if entry.kind == "grow":
+            return self._grow(entry)
+        port = self._next_port() or 0
+        content.last_port = port or content.last_port
+        reservation = Reservation(
+            key=entry.key, queue=entry.queue, attempt=entry.attempt, epoch=epoch, charge=entry.demand, port=port
+        )
+        return self._reserve(reservation)
+
+    def _grow(self, entry: Entry) -> Reservation:
+        held = self._content.reservations[entry.key]
+        self._release(entry.key)
+        return self._reserve(replace(held, charge=amounts.add(held.charge, entry.demand)))
+
+    def _reserve(self, reservation: Reservation) -> Reservation:
+        content, key, queue = self._content, reservation.key, reservation.queue
+        reservation = codec.decode_reservation(key, codec.encode_reservation(reservation))
+        if key not in content.reservations:
+            content.reservations[key] = reservation
+            content.usage[queue] = _nonzero(amounts.add(content.usage.get(queue, {}), reservation.charge))
+            content.pool_usage = _nonzero(amounts.add(content.pool_usage, reservation.charge))
+        return reservation
+
+    def _release(self, key: JobKey) -> None:
+        content = self._content
+        held = content.reservations.pop(key, None)
+        if held is not None:
+            content.usage[held.queue] = _nonzero(amounts.subtract(content.usage[held.queue], held.charge))
+            content.pool_usage = _nonzero(amounts.subtract(content.pool_usage, held.charge))
+
+    def _next_port(self) -> int | None:
+        """The first free port after the one given last; 0 if the store gives none, None if all are taken."""
+        if self._settings.ports is None:
+            return 0
+        first, last = self._settings.ports
+        taken = {reservation.port for reservation in self._content.reservations.values()}
+        after = range(max(first, self._content.last_port + 1), last + 1)
+        return next((port for port in (*after, *range(first, last + 1)) if port not in taken), None)
+
+
+def _nonzero(used: Amounts) -> dict[str, int]:
+    return {name: amount for name, amount in used.items() if amount}
