@@ -28,25 +28,26 @@ Text = Annotated[str, Field(max_length=1024)]
 """A sentence for people."""
 
 
+_BASE = ConfigDict(
+    frozen=True,
+    alias_generator=to_camel,
+    validate_by_name=True,
+    validate_by_alias=True,
+    # The docstrings of fields are what `kubectl explain` shows.
+    use_attribute_docstrings=True,
+)
+
+
 class Written(BaseModel):
     """What a user writes."""
 
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        alias_generator=to_camel,
-        validate_by_name=True,
-        validate_by_alias=True,
-    )
+    model_config = ConfigDict(**_BASE, extra="forbid", strict=True)
 
 
 class Observed(BaseModel):
     """What the system writes."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="ignore", alias_generator=to_camel, validate_by_name=True, validate_by_alias=True
-    )
+    model_config = ConfigDict(**_BASE, extra="ignore")
 
     def manifest(self) -> dict[str, Any]:
         """As JSON values with camelCase names; what is unset is left out."""

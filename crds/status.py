@@ -62,6 +62,8 @@ class TorchJobStatus(Observed):
     phase: Phase = ""
     """One word for people; the conditions say the same in detail."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=16)] = ()
+    tenant_queue: ResourceName = ""
+    """The tenant queue the job waits in, or that pays for it."""
     queue: QueueStatus | None = None
     admission: Admission | None = None
     attempt: Tally = 0

@@ -3,6 +3,7 @@
 One rule: its name is the queue's name; weights divide what is scarce, quotas bound what a queue may hold.
 """
 
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -13,15 +14,17 @@ from crds import demand, problems, quantities
 from crds.amounts import Amounts
 from crds.errors import InvalidObject, Problem
 from crds.metadata import Metadata
-from crds.model import Name, Observed, Written
+from crds.model import DNS_LABEL, Name, Observed, Written
 
 MAX_WEIGHT = 1_000_000
 Quantity = Annotated[
-    str | int | float,
-    WithJsonSchema({"x-kubernetes-int-or-string": True, "maxLength": 64}),
+    str | int,
+    WithJsonSchema({"x-kubernetes-int-or-string": True, "minimum": 0, "maxLength": 64, "pattern": quantities.PATTERN}),
 ]
 ResourceName = Annotated[str, Field(max_length=253)]
 Quota = Annotated[dict[ResourceName, Quantity], Field(max_length=64)]
+NAME = "the name must be a DNS label of at most 63 characters: lower case letters, digits or '-', none at an end"
+TWICE = "a resource must not be limited twice, as cpu and requests.cpu"
 UNCOUNTED = "a quota counts requests and jobs: limits.*, count/* and pods cannot be used"
 
 
@@ -94,21 +97,19 @@ def parse(manifest: Any) -> TenantQueue:
 
 
 def _check(queue: TenantQueue) -> Iterator[Problem]:
-    yield from problems.find(_Named, {"name": queue.metadata.name}, "metadata")
+    name = queue.metadata.name
+    if len(name) > 63 or not re.fullmatch(DNS_LABEL[1:-1], name):
+        yield Problem("metadata.name", f"Invalid value: {problems.shown(name)}: {NAME}")
     yield from _quota("spec.quota", queue.spec.quota)
     yield from _quota("spec.borrowingLimit", queue.spec.borrowing_limit)
 
 
-class _Named(Written):
-    name: Name
-
-
-def _quota(at: str, quota: dict[str, Any]) -> Iterator[Problem]:
+def _quota(at: str, quota: dict[str, str | int]) -> Iterator[Problem]:
     for name, quantity in quota.items():
         if name == "pods" or name.startswith(("limits.", "count/")):
-            yield Problem(at, f'Invalid value: "{name}": {UNCOUNTED}')
-        elif name != quantities.canonical(name) and quantities.canonical(name) in quota:
-            yield Problem(at, f'Invalid value: "{name}": {quantities.canonical(name)} is limited twice')
+            yield Problem(at, f"Invalid value: {problems.shown(name)}: {UNCOUNTED}")
+        if f"requests.{name}" in quota:
+            yield Problem(at, f"Invalid value: {problems.shown(name)}: {TWICE}")
         try:
             quantities.parse(quantities.canonical(name), quantity)
         except ValueError as error:

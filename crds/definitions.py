@@ -1,0 +1,113 @@
+"""The two CustomResourceDefinitions.
+
+One rule: made from the models, the rules and the field table; `crds/manifests/` is their printed form.
+"""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from crds import fields, rules, structural
+from crds.resources import TENANT_QUEUES, TORCHJOBS, Resource
+from crds.structural import Schema
+from crds.tenantqueue import TenantQueue
+from crds.torchjob import TorchJob
+
+AGE = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+
+
+def column(name: str, path: str, kind: str = "string", *, wide: bool = False) -> dict[str, Any]:
+    """A column of `kubectl get`; a wide one only with `-o wide`."""
+    return {"name": name, "type": kind, "jsonPath": path} | ({"priority": 1} if wide else {})
+
+
+def torchjob() -> dict[str, Any]:
+    """The CustomResourceDefinition of TorchJob."""
+    root = _root(TorchJob, defaults=False)
+    rules.attach(root, "spec.torchTaskSpecs", rules.task_map())
+    rules.attach(root, "spec.torchTaskSpecs.*", rules.task())
+    rules.attach(root, "spec.torchElasticPolicy", rules.elastic())
+    rules.attach(root, "spec", rules.spec())
+    rules.attach(root, "", [*rules.torchjob(), *fields.transitions()])
+    scale = {
+        "specReplicasPath": ".spec.torchTaskSpecs.Worker.numTasks",
+        "statusReplicasPath": ".status.taskStatuses.Worker.active",
+        "labelSelectorPath": ".status.selector",
+    }
+    columns = [
+        column("Phase", ".status.phase"),
+        column("Queue", ".status.tenantQueue"),
+        column("Attempt", ".status.attempt", "integer", wide=True),
+        column("Restarts", ".status.restartCount", "integer", wide=True),
+        AGE,
+    ]
+    return _definition(TORCHJOBS, "tj", root, columns, {"status": {}, "scale": scale})
+
+
+def tenant_queue() -> dict[str, Any]:
+    """The CustomResourceDefinition of TenantQueue."""
+    root = _root(TenantQueue, defaults=True)
+    rules.attach(root, "spec.quota", rules.quota())
+    rules.attach(root, "spec.borrowingLimit", rules.quota())
+    rules.attach(root, "", rules.tenant_queue())
+    columns = [
+        column("Weight", ".spec.weight", "integer"),
+        column("Pending", ".status.pending", "integer"),
+        column("Admitted", ".status.admitted", "integer"),
+        column("Share", ".status.share", wide=True),
+        column("Target", ".status.target", wide=True),
+        column("Stop", ".spec.stopPolicy", wide=True),
+        AGE,
+    ]
+    return _definition(TENANT_QUEUES, "tq", root, columns, {"status": {}})
+
+
+def _root(model: type[BaseModel], *, defaults: bool) -> Schema:
+    """A root as the API server wants it: it knows apiVersion, kind and metadata itself; nothing is filled into a status."""
+    spec = structural.schema(model, defaults=defaults)["properties"]["spec"]
+    status = structural.schema(model, defaults=False)["properties"]["status"]
+    return {
+        "description": model.__doc__,
+        "type": "object",
+        "required": [] if "default" in spec else ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": spec,
+            "status": status,
+        },
+    }
+
+
+def _definition(
+    resource: Resource, short: str, root: Schema, columns: list[dict[str, Any]], subresources: dict[str, Any]
+) -> dict[str, Any]:
+    singular = resource.kind.lower()
+    version = {
+        "name": resource.version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": root},
+        "subresources": subresources,
+        "additionalPrinterColumns": columns,
+    }
+    names = {
+        "kind": resource.kind,
+        "listKind": f"{resource.kind}List",
+        "plural": resource.plural,
+        "singular": singular,
+        "shortNames": [short],
+        "categories": ["torchq"],
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{resource.plural}.{resource.group}"},
+        "spec": {
+            "group": resource.group,
+            "names": names,
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "versions": [version],
+        },
+    }
