@@ -63,7 +63,7 @@ local function lease(key, token, ends)
 end
 
 local function push(id, batch)
-  local data = '["queues.rq_worker.run_batch", null, [' .. cjson.encode(batch) .. '], {}]'
+  local data = '["torchq.reconcile", null, [' .. cjson.encode(batch) .. '], {}]'
   local job = 'rq:job:' .. id
   redis.call('HSET', job, 'created_at', ARGV[5], 'enqueued_at', ARGV[5], 'data', data, 'origin', 'torchq',
     'status', 'queued', 'description', #batch .. ' keys', 'timeout', ARGV[6], 'result_ttl', '0', 'failure_ttl', ARGV[7])

@@ -1,0 +1,48 @@
+"""The thread of a worker process that keeps its leases.
+
+One rule: a key is renewed exactly while a thread runs it, so that a dead process's keys come back by themselves.
+"""
+
+import threading
+
+from queues import errors
+from queues.outage import Outage
+from queues.runs import Runs
+from queues.stop import Stop
+from queues.work import WorkSink
+
+
+class Keeper(threading.Thread):
+    """Says every few seconds that the worker lives, and renews what it runs."""
+
+    def __init__(self, worker: str, sink: WorkSink, runs: Runs, *, pause: float, stop: Stop, outage: Outage) -> None:
+        super().__init__(name="lease-keeper", daemon=True)
+        self._worker = worker
+        self._sink = sink
+        self._runs = runs
+        self._pause = pause
+        self._stopping = stop
+        self._outage = outage
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        """Until `end`."""
+        while not self._ended.wait(self.keep()):
+            pass
+
+    def keep(self) -> float:
+        """Register and renew once; seconds until it should be done again."""
+        try:
+            self._sink.register(self._worker, 0 if self._stopping() else self._runs.threads)
+            self._sink.renew(self._runs.leases())
+        except errors.QueueError as error:
+            self._outage.met(error)
+            return 1.0
+        self._outage.over()
+        return self._pause
+
+    def end(self) -> None:
+        """Stop renewing, and take the worker off the list."""
+        self._ended.set()
+        self.join()
+        self.keep()

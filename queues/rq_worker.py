@@ -1,0 +1,203 @@
+"""A worker process: takes batches of keys from RQ, runs them on its threads.
+
+One rule: RQ pops, counts and shows; what must not be lost lives in leases. So a worker may be killed at any moment,
+and one that cannot reach Redis waits for it and goes on.
+"""
+
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rq import SimpleWorker, worker_registration
+from rq.exceptions import DequeueTimeout
+from rq.serializers import JSONSerializer
+from rq.suspension import is_suspended
+from rq.timeouts import BaseDeathPenalty
+from rq.worker import WorkerStatus
+
+from queues import connection, errors, rq_job
+from queues.keeper import Keeper
+from queues.outage import Outage
+from queues.redis_work import RedisWork
+from queues.runs import Reconcile, Runs
+from queues.stop import Stop
+from queues.work import WorkSettings
+
+log = logging.getLogger(__name__)
+
+WORKER_SECONDS = 30
+"""How long RQ shows a worker that says nothing any more."""
+MAINTENANCE_SECONDS = 30
+"""How often RQ's registries are cleared of what dead workers left."""
+POP_SECONDS = 1
+"""How long one wait for a batch lasts: how soon an idle worker notices that it should stop."""
+_RETRY_SECONDS = (0.1, 2.0)
+_ANSWER_SECONDS = 5
+
+
+class _NoAlarm(BaseDeathPenalty):  # type: ignore[misc]
+    """RQ's alarm would break into our code anywhere; a batch bounds its own time."""
+
+    def setup_death_penalty(self) -> None:
+        """Nothing to start."""
+
+    def cancel_death_penalty(self) -> None:
+        """Nothing to end."""
+
+
+class BatchWorker(SimpleWorker):  # type: ignore[misc]
+    """An RQ worker in this process, with a loop of its own: RQ's ends with the first error of Redis, starts a thread
+    that takes commands from anybody, and raises exceptions out of signal handlers."""
+
+    death_penalty_class = _NoAlarm
+
+    def loop(self, runs: Runs, stop: Callable[[], bool]) -> None:
+        """Pop and run batches until told to stop. Raises `queues.errors.QueueError` when Redis fails."""
+        with connection.translated(self.connection):
+            self.register_birth()
+            try:
+                while not stop():
+                    self._turn(runs)
+            finally:
+                self.register_death()
+
+    def _turn(self, runs: Runs) -> None:
+        if self.should_run_maintenance_tasks:
+            self._maintain()
+        if is_suspended(self.connection, self):
+            self._show(WorkerStatus.SUSPENDED)
+            time.sleep(POP_SECONDS)
+            return
+        self._show(WorkerStatus.IDLE)
+        # A busy process leaves the batch to another one.
+        if runs.wait_for_room(POP_SECONDS):
+            self.run_next(POP_SECONDS)
+
+    def run_next(self, seconds: int | None) -> bool:
+        """Run one batch, waiting for it (None: only if there is one now); whether there was one."""
+        try:
+            found = self.queue_class.dequeue_any(
+                self.queues, seconds, self.connection, job_class=self.job_class, serializer=self.serializer
+            )
+        except DequeueTimeout:
+            return False
+        if found is None:
+            return False
+        job, queue = found
+        job.redis_server_version = self.get_redis_server_version()
+        self.execute_job(job, queue)
+        return True
+
+    @property
+    def connection_timeout(self) -> int:
+        """Seconds to wait for Redis: longer than any wait for a batch."""
+        return POP_SECONDS + _ANSWER_SECONDS
+
+    def _show(self, state: WorkerStatus) -> None:
+        if self.get_state() != state:
+            self.set_state(state)
+
+    def _maintain(self) -> None:
+        # A Redis that was emptied has forgotten this worker; RQ itself registers only once.
+        worker_registration.register(self)
+        self.connection.hset(self.key, mapping=self.serialize())
+        self.run_maintenance_tasks()
+
+    def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
+        """Be shown for `timeout` seconds more. RQ adds a minute to it."""
+        super().heartbeat(timeout or self.worker_ttl, pipeline)
+
+    def get_heartbeat_ttl(self, job: Any) -> int:
+        """Seconds after which a batch counts as abandoned."""
+        return int(job.timeout or 0) + WORKER_SECONDS
+
+    def handle_exception(self, job: Any, *exc_info: Any) -> None:
+        """A job that is refused is one line, a defect of ours a traceback."""
+        if isinstance(exc_info[1], rq_job.Refused):
+            log.warning("refused: %s", exc_info[1])
+        else:
+            super().handle_exception(job, *exc_info)
+
+
+def run_worker(
+    url: str,
+    reconcile: Reconcile,
+    *,
+    threads: int = 16,
+    settings: WorkSettings | None = None,
+    drain_seconds: float = 20.0,
+    expected: tuple[type[Exception], ...] = (),
+) -> None:
+    """Be a worker process until SIGTERM or SIGINT; then let what runs finish, for at most `drain_seconds`.
+
+    Call it in the main thread. A Redis that is down is waited for, however long. `expected` errors of a reconcile are
+    logged as one line, others with a traceback. Raises BadAddress for a URL that cannot be used.
+    """
+    settings = settings or WorkSettings()
+    name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
+    stop, outage = Stop(), Outage(log)
+    client = connection.connect(url, client_name=f"torchq-worker-{os.getpid()}")
+    sink = RedisWork(client, settings)
+    stop.listen()
+    runs = Runs(sink, reconcile, threads, outage=outage, expected=expected)
+    keeper = Keeper(name, sink, runs, pause=settings.running_lease / 3, stop=stop, outage=outage)
+    keeper.start()
+    log.info("worker %s: %d threads, Redis at %s", name, threads, connection.address(client))
+    job_class = rq_job.bound(lambda leases: runs.take(leases, stop, settings.dispatched_lease))
+    _serve(Sessions(url, name, job_class), runs, stop, outage)
+    _drain(runs, keeper, drain_seconds)
+
+
+class Sessions:
+    """Makes an RQ worker for each time that Redis is reached anew; RQ wants a new name then."""
+
+    def __init__(self, url: str, name: str, job_class: type[rq_job.BatchJob]) -> None:
+        self._client = connection.connect(url, client_name=f"torchq-{name}")
+        self._name = name
+        self._job_class = job_class
+        self._count = 0
+
+    def open(self) -> BatchWorker:
+        """Raises `queues.errors.QueueError` if Redis cannot be reached."""
+        self._count += 1
+        with connection.translated(self._client):
+            return BatchWorker(
+                [rq_job.QUEUE],
+                name=f"{self._name}-{self._count}",
+                connection=self._client,
+                job_class=self._job_class,
+                serializer=JSONSerializer,
+                worker_ttl=WORKER_SECONDS,
+                maintenance_interval=MAINTENANCE_SECONDS,
+                log_job_description=False,
+            )
+
+
+def _serve(sessions: Sessions, runs: Runs, stop: Stop, outage: Outage) -> None:
+    # RQ tells about every batch, and about every error of Redis with a traceback; `outage` says what people need.
+    logging.getLogger("rq.worker").setLevel(logging.WARNING)
+    first, cap = _RETRY_SECONDS
+    pause = first
+    while not stop():
+        started = time.monotonic()
+        try:
+            sessions.open().loop(runs, stop)
+        except errors.QueueError as error:
+            outage.met(error)
+        if time.monotonic() - started > 10 * cap:
+            pause = first
+        stop.pause(pause)
+        pause = min(cap, 2 * pause)
+
+
+def _drain(runs: Runs, keeper: Keeper, seconds: float) -> None:
+    keeper.keep()
+    log.info("stopping: waiting for %d keys, at most %.0f s", len(runs.leases()), seconds)
+    left = runs.wait_for_end(seconds)
+    keeper.end()
+    if left:
+        log.warning("stopped with %d keys still running; they are run again when their leases have ended", left)

@@ -1,0 +1,41 @@
+"""Stop signals of a process that drains.
+
+One rule: the handler only sets a plain flag, because it may interrupt code that holds a lock. The first SIGTERM or
+SIGINT asks for a drain; one that comes more than a second later ends the process at once (Ctrl-C may arrive twice).
+"""
+
+import signal
+import time
+from types import FrameType
+
+_SECOND_SIGNAL_SECONDS = 1.0
+_NAP_SECONDS = 0.05
+
+
+class Stop:
+    """Whether the process was told to end."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._at = 0.0
+
+    def listen(self) -> None:
+        """Take over the process's signals."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def __call__(self) -> bool:
+        return self.requested
+
+    def pause(self, seconds: float) -> None:
+        """Sleep, but not into a stop."""
+        end = time.monotonic() + seconds
+        while not self.requested and time.monotonic() < end:
+            time.sleep(_NAP_SECONDS)
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self.requested and now - self._at > _SECOND_SIGNAL_SECONDS:
+            raise SystemExit(128 + number)
+        if not self.requested:
+            self.requested, self._at = True, now
