@@ -190,7 +190,10 @@ class KubernetesCluster:
                 )
             )
             metadata = answer.get("metadata") or {}
-            yield Listing(_named(resource, answer.get("items") or []), str(metadata.get("resourceVersion", "")))
+            if "items" not in answer or "resourceVersion" not in metadata:
+                # Taken for an empty list, it would look as if everything were deleted.
+                raise errors.ServerError(f"{self.server} did not answer with a list; is it a Kubernetes API server?")
+            yield Listing(_named(resource, answer["items"] or []), metadata["resourceVersion"])
             token = metadata.get("continue") or ""
             if not token:
                 return

@@ -61,3 +61,26 @@ class ConnectionSettings:
                 raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
         if self.requests_per_second < 0:
             raise ValueError(f"requests_per_second must not be negative, not {self.requests_per_second}")
+
+
+@dataclass(frozen=True, slots=True)
+class InformerSettings:
+    """How an informer follows its resource."""
+
+    watch_seconds: int = 240
+    """How long one watch is asked for; then it is resumed, which spreads watches over servers and finds dead ones."""
+    resync_seconds: float = 0.0
+    """The period of `on_resync`; 0 means never."""
+    backoff_base: float = 0.2
+    """The longest wait after one failure; it doubles from failure to failure."""
+    backoff_cap: float = 30.0
+    """No wait between failures is longer."""
+    healthy_seconds: float = 5.0
+    """A watch that lived so long ends a run of failures. One that ends sooner, with nothing in it, prolongs it."""
+
+    def __post_init__(self) -> None:
+        for name in ("watch_seconds", "backoff_base", "backoff_cap", "healthy_seconds"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
+        if self.resync_seconds < 0:
+            raise ValueError(f"resync_seconds must not be negative, not {self.resync_seconds}")
