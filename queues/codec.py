@@ -20,7 +20,7 @@ Text = bytes | str
 
 def encode_entry(entry: Entry) -> str:
     """All of an entry, its key included."""
-    return _dump(
+    return dump(
         {
             "key": str(entry.key),
             "queue": entry.queue,
@@ -41,7 +41,7 @@ def decode_entry(text: Text) -> Entry:
 
 def encode_reservation(reservation: Reservation) -> str:
     """A reservation without its key, under which it is kept."""
-    return _dump(
+    return dump(
         {
             "queue": reservation.queue,
             "kind": reservation.kind,
@@ -60,7 +60,7 @@ def decode_reservation(key: JobKey, text: Text) -> Reservation:
 
 def encode_spec(spec: QueueSpec) -> str:
     """A queue's settings."""
-    return _dump(
+    return dump(
         {
             "name": spec.name,
             "weight": spec.weight,
@@ -78,7 +78,7 @@ def decode_spec(text: Text) -> QueueSpec:
 
 def encode_amounts(amounts: Amounts | None) -> str:
     """Amounts; None (no pool) is the empty text."""
-    return "" if amounts is None else _dump(dict(amounts))
+    return "" if amounts is None else dump(dict(amounts))
 
 
 def decode_amounts(text: Text) -> Amounts | None:
@@ -110,7 +110,7 @@ def decode_clock(text: Text) -> Clock:
 
 def encode_overtaken(overtaken: Overtaken) -> str:
     """Who was overtaken, how often and since when."""
-    return _dump({"key": str(overtaken.key), "times": overtaken.times, "since": float(overtaken.since)})
+    return dump({"key": str(overtaken.key), "times": overtaken.times, "since": float(overtaken.since)})
 
 
 def decode_overtaken(text: Text) -> Overtaken | None:
@@ -119,5 +119,6 @@ def decode_overtaken(text: Text) -> Overtaken | None:
     return Overtaken(**{**fields, "key": JobKey.parse(fields["key"])}) if fields else None
 
 
-def _dump(fields: dict[str, Any]) -> str:
+def dump(fields: dict[str, Any]) -> str:
+    """JSON text with sorted names."""
     return orjson.dumps(fields, option=orjson.OPT_SORT_KEYS).decode()

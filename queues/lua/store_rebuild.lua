@@ -1,0 +1,61 @@
+-- A rebuild, in three steps so that no step blocks the server for long: `begin` empties the store, which is lost from then
+-- on; `charge` (and store_put) fill it; `open` ends it. Whoever begins with a higher epoch meanwhile takes it over.
+--
+-- ARGV: epoch, step; then for `charge`, per reservation: job key, its JSON text
+-- Keys and preludes: store.lua
+-- Returns: 1. Errors STALEEPOCH, STORELOST.
+
+local EPOCH, STEP = ARGV[1], ARGV[2]
+local ours = tonumber(EPOCH)
+
+local function number(key)
+  return tonumber(redis.call('GET', key) or 0)
+end
+
+local function too_late(than)
+  return redis.error_reply('STALEEPOCH cannot rebuild under epoch ' .. EPOCH .. ': the queues are at ' .. whole(than))
+end
+
+local function begin()
+  local known, other = number('torchq:epoch'), number('torchq:rebuilding')
+  if ours <= known or ours < other then
+    return too_late(math.max(known, other))
+  end
+  redis.call('SET', 'torchq:rebuilding', EPOCH)
+  redis.call('DEL', 'torchq:epoch', 'torchq:commit', 'torchq:usage', 'torchq:ports')
+  redis.call('DEL', 'torchq:entries', 'torchq:versions', 'torchq:reservations')
+  for _, queue in ipairs(redis.call('SMEMBERS', 'torchq:known')) do
+    redis.call('DEL', 'torchq:order:' .. queue, 'torchq:usage:' .. queue)
+  end
+  redis.call('DEL', 'torchq:known')
+  return 1
+end
+
+local function charge()
+  for at = 3, #ARGV, 2 do
+    if redis.call('HEXISTS', 'torchq:reservations', ARGV[at]) == 0 then
+      reserve(ARGV[at], ARGV[at + 1])
+      local port = cjson.decode(ARGV[at + 1]).port
+      redis.call('SET', 'torchq:port', whole(math.max(port, number('torchq:port'))))
+    end
+  end
+  return 1
+end
+
+local function open()
+  redis.call('SET', 'torchq:epoch', EPOCH)
+  redis.call('DEL', 'torchq:rebuilding')
+  return 1
+end
+
+if STEP == 'begin' then
+  return begin()
+end
+if number('torchq:epoch') == ours then
+  return 1
+end
+local other = number('torchq:rebuilding')
+if other ~= ours then
+  return other > ours and too_late(other) or redis.error_reply('STORELOST the rebuild under epoch ' .. EPOCH .. ' was lost')
+end
+return STEP == 'charge' and charge() or open()

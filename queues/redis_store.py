@@ -1,0 +1,151 @@
+"""The queue store in Redis.
+
+One rule: every method is one script, which changes what it changes at one moment; a rebuild and long lists are several.
+"""
+
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
+
+from crds.amounts import Amounts
+from crds.keys import JobKey
+from queues import codec, schema
+from queues.connection import Connection, translated
+from queues.scripts import Script
+from queues.store import StoreSettings
+from queues.values import Batch, Committed, Entry, Pick, QueueSpec, QueueView, Reservation, Snapshot, Waiting
+
+CHUNK = 500
+"""How many keys one script is given at most: a few milliseconds in which the server does nothing else."""
+
+_PUT = Script("store_put", preludes=("store",))
+_REMOVE = Script("store_remove", preludes=("store",))
+_CONFIGURE = Script("store_configure", preludes=("store",))
+_SNAPSHOT = Script("store_snapshot", preludes=("store",))
+_COMMIT = Script("store_commit", preludes=("clock", "mark", "store"))
+_RESERVATIONS = Script("store_reservations", preludes=("store",))
+_REBUILD = Script("store_rebuild", preludes=("store",))
+
+
+class RedisStore:
+    """QueueStore on a Redis; safe to share between threads and to have in several processes."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        settings: StoreSettings | None = None,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        """`clock` replaces the server's time in what is marked as work; for tests."""
+        self._connection = connection
+        self._settings = settings or StoreSettings()
+        self._clock = clock
+        self._epoch = 0
+
+    def epoch(self) -> int:
+        """See QueueStore."""
+        with translated(self._connection):
+            return int(self._connection.get(schema.EPOCH) or 0)
+
+    def rebuild(self, epoch: int, reservations: Iterable[Reservation], entries: Iterable[Entry]) -> None:
+        """See QueueStore."""
+        _REBUILD(self._connection, arguments=[epoch, "begin"])
+        held = ((str(each.key), codec.encode_reservation(each)) for each in reservations)
+        for chunk in _chunks(held):
+            _REBUILD(self._connection, arguments=[epoch, "charge", *chunk])
+        self._put(epoch, entries)
+        _REBUILD(self._connection, arguments=[epoch, "open"])
+        self._epoch = epoch
+
+    def configure(self, queues: Collection[QueueSpec], pool: Amounts | None) -> None:
+        """See QueueStore."""
+        specs = [text for spec in queues for text in (spec.name, codec.encode_spec(spec))]
+        _CONFIGURE(self._connection, arguments=[self._epoch, codec.encode_amounts(pool), *specs])
+
+    def put(self, entries: Iterable[Entry]) -> None:
+        """See QueueStore."""
+        self._put(self._epoch, entries)
+
+    def remove(self, keys: Iterable[JobKey]) -> None:
+        """See QueueStore."""
+        for chunk in _chunks((str(key),) for key in keys):
+            _REMOVE(self._connection, arguments=[self._epoch, *chunk])
+
+    def snapshot(self, heads: int) -> Snapshot:
+        """See QueueStore."""
+        epoch, revision, pool, usage, clock, queues = _SNAPSHOT(self._connection, arguments=[self._epoch, heads])
+        return Snapshot(
+            epoch=int(epoch),
+            revision=int(revision or 0),
+            pool=codec.decode_amounts(pool),
+            pool_usage=_usage(usage),
+            clock=codec.decode_clock(clock),
+            queues=tuple(sorted((_view(*queue) for queue in queues), key=lambda view: view.spec.name)),
+        )
+
+    def commit(self, batch: Batch) -> Committed:
+        """See QueueStore."""
+        first, last = self._settings.ports or (0, 0)
+        now = "" if self._clock is None else repr(self._clock())
+        picks = [text for pick in batch.picks for text in _pick(pick)]
+        arguments = [batch.epoch, batch.revision, uuid.uuid4().hex, now, first, last, *picks]
+        refused, *taken = (text.decode() for text in _COMMIT(self._connection, arguments=arguments))
+        keys = (JobKey.parse(key) for key in taken[::2])
+        return Committed(tuple(map(codec.decode_reservation, keys, taken[1::2])), refused)
+
+    def reservations(self, keys: Sequence[JobKey] | None = None) -> dict[JobKey, Reservation]:
+        """See QueueStore."""
+        which = ["all"] if keys is None else ["some", *map(str, keys)]
+        texts = _RESERVATIONS(self._connection, arguments=[self._epoch, *which])
+        held = ((JobKey.parse(key.decode()), text) for key, text in _pairs(texts))
+        return {key: codec.decode_reservation(key, text) for key, text in held}
+
+    def _put(self, epoch: int, entries: Iterable[Entry]) -> None:
+        for chunk in _chunks((str(entry.key), codec.encode_entry(entry)) for entry in entries):
+            _PUT(self._connection, arguments=[epoch, *chunk])
+
+
+def _pick(pick: Pick) -> tuple[str, int, str]:
+    """A pick as the commit script takes it."""
+    entry = pick.waiting.entry
+    fields = {
+        "queue": entry.queue,
+        "kind": entry.kind,
+        "attempt": entry.attempt,
+        "demand": dict(entry.demand),
+        "clock": codec.encode_clock(pick.clock),
+        "accounts": {name: codec.encode_account(account) for name, account in pick.accounts.items()},
+        "overtaken": {name: codec.encode_overtaken(each) for name, each in pick.overtaken.items()},
+    }
+    return str(entry.key), pick.waiting.version, codec.dump(fields)
+
+
+def _view(
+    spec: bytes, account: bytes, overtaken: bytes, usage: list[bytes], waiting: int, heads: list[bytes]
+) -> QueueView:
+    """A queue as the snapshot script gives it."""
+    return QueueView(
+        spec=codec.decode_spec(spec),
+        usage=_usage(usage),
+        waiting=waiting,
+        heads=tuple(Waiting(codec.decode_entry(entry), int(version)) for version, entry in _pairs(heads)),
+        account=codec.decode_account(account),
+        overtaken=codec.decode_overtaken(overtaken),
+    )
+
+
+def _usage(flat: list[bytes]) -> dict[str, int]:
+    return {name.decode(): int(amount) for name, amount in _pairs(flat)}
+
+
+def _pairs(flat: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    return zip(flat[::2], flat[1::2], strict=True)
+
+
+def _chunks(items: Iterable[tuple[str, ...]]) -> Iterator[list[str]]:
+    """The items flattened, by CHUNK; the first chunk comes even if it is empty, so that a lost store is noticed."""
+    source = iter(items)
+    chunk = list(islice(source, CHUNK))
+    yield [text for item in chunk for text in item]
+    while chunk := list(islice(source, CHUNK)):
+        yield [text for item in chunk for text in item]

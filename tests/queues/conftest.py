@@ -1,0 +1,161 @@
+"""Queue stores for the contract suite: in memory, on fakeredis, on a private redis-server; a clock only tests move."""
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import fakeredis
+import pytest
+
+from crds.keys import JobKey
+from queues import connection, errors
+from queues.memory_store import Content, MemoryStore
+from queues.redis_store import RedisStore
+from queues.store import QueueStore, StoreSettings
+
+from .builders import START
+
+
+class Clock:
+    """Time that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> float:
+        return self.now
+
+    def step(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Place:
+    """One place that holds queues; stores opened on it see the same, as two processes would."""
+
+    def open(self, ports: tuple[int, int] | None = None) -> QueueStore:
+        """Another store on this place."""
+        raise NotImplementedError
+
+    def lose(self) -> None:
+        """The place forgets everything."""
+        raise NotImplementedError
+
+    def marked(self) -> list[tuple[JobKey, str]]:
+        """The keys that were made work and their tenants, in order."""
+        raise NotImplementedError
+
+
+class MemoryPlace(Place):
+    def __init__(self) -> None:
+        self._content = Content()
+        self._marked: list[tuple[JobKey, str]] = []
+
+    def open(self, ports: tuple[int, int] | None = None) -> QueueStore:
+        return MemoryStore(lambda key, tenant: self._marked.append((key, tenant)), StoreSettings(ports), self._content)
+
+    def lose(self) -> None:
+        fresh = Content()
+        for name in Content.__slots__:
+            setattr(self._content, name, getattr(fresh, name))
+        self._marked.clear()
+
+    def marked(self) -> list[tuple[JobKey, str]]:
+        return list(self._marked)
+
+
+class RedisPlace(Place):
+    def __init__(self, client: connection.Connection, clock: Clock) -> None:
+        self.client = client
+        self._clock = clock
+
+    def open(self, ports: tuple[int, int] | None = None) -> QueueStore:
+        return RedisStore(self.client, StoreSettings(ports), clock=self._clock)
+
+    def lose(self) -> None:
+        self.client.flushall()
+
+    def marked(self) -> list[tuple[JobKey, str]]:
+        tenants = [tenant.decode() for tenant in self.client.lrange("torchq:work:tenants", 0, -1)]
+        found = [
+            (key.decode(), each) for each in tenants for key in self.client.lrange(f"torchq:work:ready:{each}", 0, -1)
+        ]
+        return [(JobKey.parse(key), tenant) for key, tenant in found]
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A private redis-server without persistence, for the whole session."""
+    if shutil.which("redis-server") is None:
+        pytest.skip("needs a redis-server on PATH")
+    socket = tmp_path_factory.mktemp("redis") / "socket"
+    process = start_redis(socket)
+    yield f"unix://{socket}"
+    process.kill()
+    process.wait()
+
+
+def start_redis(socket: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    """A redis-server that listens on a unix socket alone, once it answers."""
+    command = ["redis-server", "--port", "0", "--unixsocket", str(socket), "--save", "", *arguments]
+    process = subprocess.Popen(command, cwd=socket.parent, stdout=subprocess.DEVNULL)
+    client = connection.connect(f"unix://{socket}", client_name="test")
+    wait_for(lambda: answers(client))
+    client.close()
+    return process
+
+
+@pytest.fixture
+def client(redis_url: str) -> Iterator[connection.Connection]:
+    """An empty real Redis."""
+    client = connection.connect(redis_url, client_name="test")
+    client.flushall()
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A stepped clock."""
+    return Clock()
+
+
+@pytest.fixture(params=["memory", "fakeredis", "redis"])
+def place(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Place]:
+    """An empty place for queues, three times."""
+    match request.param:
+        case "memory":
+            yield MemoryPlace()
+        case "fakeredis":
+            fake = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
+            yield RedisPlace(fake, clock)
+            fake.close()
+        case _:
+            yield RedisPlace(request.getfixturevalue("client"), clock)
+
+
+@pytest.fixture
+def store(place: Place) -> QueueStore:
+    """A store that was rebuilt empty under epoch 1."""
+    store = place.open()
+    store.rebuild(1, [], [])
+    return store
+
+
+def answers(client: connection.Connection) -> bool:
+    """Whether Redis is there."""
+    try:
+        with connection.translated(client):
+            return bool(client.ping())
+    except errors.QueueError:
+        return False
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    """Return as soon as the condition holds; fail if it does not in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not true within {seconds} s")
+        time.sleep(0.01)
