@@ -4,7 +4,6 @@ One rule: everything here is a CEL rule of the CRD too (`crds.rules`), in the sa
 cannot see, and the inside of the opaque pod template.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 
 from crds import problems
@@ -15,15 +14,9 @@ from crds.tasks import AI_MASTER, MASTER, WORKER, TaskSpec
 from crds.template import PodTemplate
 
 TASKS = "spec.torchTaskSpecs"
-MAX_NAME = 40
-DNS_1035 = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
 MAX_POD_NAME = 63
 """A pod's name is its host name and its service's name, which are DNS labels."""
 
-NAME = (
-    f"must be at most {MAX_NAME} characters: lower case letters, digits or '-', "
-    "starting with a letter and ending with a letter or digit"
-)
 ONE_MASTER = "a job has exactly one Master: set numTasks to 1"
 SPELLING = "Master, Worker and AIMaster are spelled so"
 TWINS = "task types must differ in more than case"
@@ -42,18 +35,12 @@ def invalid(field: str, shown: object, message: str) -> Problem:
 
 def check(metadata: Metadata, spec: TorchJobSpec) -> Iterator[Problem]:
     """Everything wrong between the fields of a job whose fields are right each by itself."""
-    yield from _name(metadata)
     yield from _task_types(metadata, spec)
     for task_type, task in spec.torch_task_specs.items():
         yield from _task(task_type, task, spec)
     yield from _members(spec)
     yield from _elastic(spec)
     yield from cycles(spec.torch_task_specs)
-
-
-def _name(metadata: Metadata) -> Iterator[Problem]:
-    if len(metadata.name) > MAX_NAME or not re.fullmatch(DNS_1035[1:-1], metadata.name):
-        yield invalid("metadata.name", metadata.name, NAME)
 
 
 def _task_types(metadata: Metadata, spec: TorchJobSpec) -> Iterator[Problem]:

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from crds import fields, rules, structural
 from crds.resources import TENANT_QUEUES, TORCHJOBS, Resource
 from crds.structural import Schema
-from crds.tenantqueue import TenantQueue
-from crds.torchjob import TorchJob
+from crds.tenantqueue import QueueName, TenantQueue
+from crds.torchjob import JobName, TorchJob
 
 AGE = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 
@@ -23,7 +23,7 @@ def column(name: str, path: str, kind: str = "string", *, wide: bool = False) ->
 
 def torchjob() -> dict[str, Any]:
     """The CustomResourceDefinition of TorchJob."""
-    root = _root(TorchJob, defaults=False)
+    root = _root(TorchJob, JobName, defaults=False)
     rules.attach(root, "spec.torchTaskSpecs", rules.task_map())
     rules.attach(root, "spec.torchTaskSpecs.*", rules.task())
     rules.attach(root, "spec.torchElasticPolicy", rules.elastic())
@@ -46,10 +46,9 @@ def torchjob() -> dict[str, Any]:
 
 def tenant_queue() -> dict[str, Any]:
     """The CustomResourceDefinition of TenantQueue."""
-    root = _root(TenantQueue, defaults=True)
+    root = _root(TenantQueue, QueueName, defaults=True)
     rules.attach(root, "spec.quota", rules.quota())
     rules.attach(root, "spec.borrowingLimit", rules.quota())
-    rules.attach(root, "", rules.tenant_queue())
     columns = [
         column("Weight", ".spec.weight", "integer"),
         column("Pending", ".status.pending", "integer"),
@@ -62,8 +61,8 @@ def tenant_queue() -> dict[str, Any]:
     return _definition(TENANT_QUEUES, "tq", root, columns, {"status": {}})
 
 
-def _root(model: type[BaseModel], *, defaults: bool) -> Schema:
-    """A root as the API server wants it: it knows apiVersion, kind and metadata itself; nothing is filled into a status."""
+def _root(model: type[BaseModel], name: type[BaseModel], *, defaults: bool) -> Schema:
+    """A root as the API server wants it: of metadata only the name may be bounded; nothing is filled into a status."""
     spec = structural.schema(model, defaults=defaults)["properties"]["spec"]
     status = structural.schema(model, defaults=False)["properties"]["status"]
     return {
@@ -73,7 +72,7 @@ def _root(model: type[BaseModel], *, defaults: bool) -> Schema:
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
-            "metadata": {"type": "object"},
+            "metadata": {"type": "object", "properties": structural.schema(name, defaults=False)["properties"]},
             "spec": spec,
             "status": status,
         },

@@ -32,3 +32,9 @@ class Metadata(Observed):
     annotations: dict[str, str] = Field(default_factory=dict)
     finalizers: tuple[str, ...] = ()
     owner_references: tuple[OwnerReference, ...] = ()
+
+
+class Named(Observed):
+    """What a kind asks of its objects' names; the only part of metadata a CustomResourceDefinition may bound."""
+
+    name: str

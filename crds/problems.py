@@ -26,8 +26,7 @@ def find(model: type[BaseModel], value: Any, at: str = "") -> list[Problem]:
 
 def translate(error: ValidationError, at: str = "") -> list[Problem]:
     """The problems a validation found, with paths below `at`."""
-    details = error.errors(include_url=False, include_context=True)
-    return [Problem(path(each["loc"], at), _message(each, path(each["loc"], at))) for each in details]
+    return [_problem(each, at) for each in error.errors(include_url=False, include_context=True)]
 
 
 def path(location: Location, at: str = "") -> str:
@@ -37,36 +36,68 @@ def path(location: Location, at: str = "") -> str:
         match step:
             case int():
                 text += f"[{step}]"
-            case "[key]":
-                continue
             case _:
                 text += f".{step}" if text else step
     return text
 
 
+def _problem(details: ErrorDetails, at: str) -> Problem:
+    location = details["loc"]
+    if location and location[-1] == "[key]":
+        # A wrong key is the map's mistake: there is no field of that name to point at.
+        return Problem(path(location[:-2], at), f"Invalid value: {shown(details['input'])}: {_key(details)}")
+    where = path(location, at)
+    return Problem(where, _message(details, where))
+
+
+def _key(details: ErrorDetails) -> str:
+    pattern = details.get("ctx", {}).get("pattern")
+    return f"every key must match {pattern}" if pattern else details["msg"]
+
+
 def _message(details: ErrorDetails, where: str) -> str:
-    kind, context = details["type"], details.get("ctx", {})
-    if kind == "missing":
-        return "Required value"
-    if kind == "extra_forbidden":
-        return f'unknown field "{where}"'
-    if kind == "literal_error":
-        return f"Unsupported value: {shown(details['input'])}: supported values: {_choices(context['expected'])}"
-    if kind in _BODY:
-        return f"Invalid value: {shown(details['input'])}: {where} in body {_BODY[kind](context)}"
-    if kind in _TYPES:
-        return f"Invalid value: {shown(details['input'])}: {where} in body must be of type {_TYPES[kind]}"
-    return f"Invalid value: {shown(details['input'])}: {details['msg'].removeprefix('Value error, ')}"
+    kind, value, context = details["type"], details["input"], details.get("ctx", {})
+    match kind:
+        case "missing":
+            return "Required value"
+        case "extra_forbidden":
+            return f'unknown field "{where}"'
+        case "literal_error":
+            return f"Unsupported value: {shown(value)}: supported values: {_choices(context['expected'])}"
+        case _ if kind in _BODY:
+            return f"Invalid value: {shown(value)}: {where} in body {_BODY[kind](context)}"
+        case _ if kind in _TYPES:
+            return f'Invalid value: "{_type(value)}": {where} in body must be of type {_TYPES[kind]}: "{_type(value)}"'
+        case _:
+            return _bound(details, where) or f"Invalid value: {shown(value)}: {_words(details)}"
+
+
+def _bound(details: ErrorDetails, where: str) -> str:
+    """The words for too many or too few of something; empty for any other problem."""
+    value, context = details["input"], details.get("ctx", {})
+    match details["type"]:
+        case "string_too_long":
+            return f"Too long: may not be more than {context['max_length']} bytes"
+        case "too_long":
+            return f"Too many: {len(value)}: must have at most {context['max_length']} items"
+        case "too_short":
+            members = "properties" if isinstance(value, dict) else "items"
+            return (
+                f"Invalid value: {len(value)}: {where} in body should have at least {context['min_length']} {members}"
+            )
+        case _:
+            return ""
+
+
+def _words(details: ErrorDetails) -> str:
+    return details["msg"].removeprefix("Value error, ")
 
 
 _BODY: dict[str, Callable[[dict[str, Any]], str]] = {
     "greater_than_equal": lambda context: f"should be greater than or equal to {context['ge']}",
     "less_than_equal": lambda context: f"should be less than or equal to {context['le']}",
     "string_too_short": lambda context: f"should be at least {context['min_length']} chars long",
-    "string_too_long": lambda context: f"should be at most {context['max_length']} chars long",
     "string_pattern_mismatch": lambda context: f"should match '{context['pattern']}'",
-    "too_short": lambda context: f"should have at least {context['min_length']} items",
-    "too_long": lambda context: f"should have at most {context['max_length']} items",
 }
 _TYPES = {
     "int_type": "integer",
@@ -79,19 +110,28 @@ _TYPES = {
     "list_type": "array",
     "tuple_type": "array",
 }
+_JSON_TYPES: dict[type, str] = {
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    dict: "object",
+    list: "array",
+}
 
 
 def _choices(expected: str) -> str:
-    return ", ".join(sorted(f'"{word.strip(" ")[1:-1]}"' for word in expected.replace(" or ", ",").split(",")))
+    return ", ".join(f'"{word.strip(" ")[1:-1]}"' for word in expected.replace(" or ", ",").split(","))
+
+
+def _type(value: Any) -> str:
+    return _JSON_TYPES.get(type(value), type(value).__name__)
 
 
 def shown(value: Any) -> str:
-    """A value as the API server quotes it: scalars as they are, the rest by kind."""
-    if isinstance(value, dict):
-        return '"object"'
-    if isinstance(value, list | tuple):
-        return '"array"'
-    return json.dumps(value, default=str)
+    """A value as the API server quotes it: scalars as they are, the rest by type."""
+    return f'"{_type(value)}"' if isinstance(value, dict | list | tuple) else json.dumps(value, default=str)
 
 
 def unique(found: Iterable[Problem]) -> tuple[Problem, ...]:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from crds import checks, tenantqueue
-from crds.model import DNS_LABEL
 from crds.tasks import AI_MASTER, MASTER, WORKER
 
 Rule = dict[str, str]
@@ -27,13 +26,13 @@ def _count(task: str) -> str:
     return f"(has({task}.numTasks) ? {task}.numTasks : 1)"
 
 
-def _each(types: str, expression: str, message: str, field: str) -> list[Rule]:
+def _each(types: str, expression: str, message: str, field: str, below: str = "") -> list[Rule]:
     """A rule over every task type `$t` in a map, with a field path of their own for those whose names are known.
 
     The path of a rule cannot depend on the value, so any other type is refused at the map.
     """
     known = [
-        rule(f"!({name!r} in {types}) || {expression.replace('$t', repr(name))}", message, f"{field}.{name}")
+        rule(f"!({name!r} in {types}) || {expression.replace('$t', repr(name))}", message, f"{field}.{name}{below}")
         for name in KNOWN
     ]
     return [*known, rule(f"{types}.all(t, {_OTHERS} || {expression.replace('$t', 't')})", message, field)]
@@ -44,7 +43,6 @@ def task_map() -> list[Rule]:
     return [
         rule(f"self.all(t, !t.matches('{_ANY_CASE}') || {_OTHERS})", checks.SPELLING),
         rule("self.all(a, self.all(b, a == b || !b.matches('^(?i)' + a + '$')))", checks.TWINS),
-        rule(f"!('{MASTER}' in self) || {_count(f'self[{MASTER!r}]')} == 1", checks.ONE_MASTER, f".{MASTER}.numTasks"),
     ]
 
 
@@ -73,7 +71,12 @@ def spec() -> list[Rule]:
         *_each("self.minMembers", enough, checks.MANY_MEMBERS, ".minMembers"),
     ]
     return [
-        *_each(tasks, upstreams, checks.UNKNOWN_UPSTREAM, ".torchTaskSpecs"),
+        *_each(tasks, upstreams, checks.UNKNOWN_UPSTREAM, ".torchTaskSpecs", ".dependsOn"),
+        rule(
+            f"!('{MASTER}' in {tasks}) || {_count(f'{tasks}[{MASTER!r}]')} == 1",
+            checks.ONE_MASTER,
+            f".torchTaskSpecs.{MASTER}.numTasks",
+        ),
         *(each | {"rule": f"!has(self.minMembers) || ({each['rule']})"} for each in members),
     ]
 
@@ -88,14 +91,8 @@ def torchjob() -> list[Rule]:
     """Rules at the root of a TorchJob, where its name is readable."""
     tasks = "self.spec.torchTaskSpecs"
     index = f"string({_count(f'{tasks}[t]')} - 1)"
-    name = f"self.metadata.name.size() <= {checks.MAX_NAME} && self.metadata.name.matches('{checks.DNS_1035}')"
     length = f"self.metadata.name.size() + t.size() + {index}.size() + 2 <= {checks.MAX_POD_NAME}"
-    return [rule(name, f"metadata.name {checks.NAME}"), rule(f"{tasks}.all(t, {length})", checks.LONG_POD_NAME)]
-
-
-def tenant_queue() -> list[Rule]:
-    """Rules at the root of a TenantQueue."""
-    return [rule(f"self.metadata.name.size() <= 63 && self.metadata.name.matches('{DNS_LABEL}')", tenantqueue.NAME)]
+    return [rule(f"{tasks}.all(t, {length})", checks.LONG_POD_NAME, ".spec.torchTaskSpecs")]
 
 
 def quota() -> list[Rule]:

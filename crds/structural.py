@@ -2,9 +2,9 @@
 
 One rule: nothing is written by hand twice; what a model says of a field is what the API server enforces.
 
-Structural means: one type for every node, no references, no alternatives, no `properties` beside `additionalProperties`.
-So references are put in place, a field that may be None is simply not required, a constant is an enum of one, and what
-bounds the keys of a map becomes a CEL rule on it.
+Structural means: every node has one type; there are no references, no alternatives, no `properties` beside
+`additionalProperties`. So references are put in place, a field that may be None is simply not required, a constant is
+an enum of one, and what bounds the keys of a map becomes a CEL rule on it.
 """
 
 from collections.abc import Mapping
@@ -42,8 +42,9 @@ def _node(source: Mapping[str, Any], definitions: Mapping[str, Any], defaults: b
     source = _plain(source, definitions)
     node = {name: source[name] for name in _KEPT if name in source}
     node |= {name: value for name, value in source.items() if name.startswith("x-kubernetes-")}
-    if defaults and source.get("default") not in (None, {}, [], ""):
-        node["default"] = source["default"]
+    if defaults and source.get("default") not in (None, [], ""):
+        # An object's default is empty: its fields have defaults of their own.
+        node["default"] = {} if isinstance(source["default"], dict) else source["default"]
     if "properties" in source:
         node["properties"] = {name: _node(each, definitions, defaults) for name, each in source["properties"].items()}
     if "items" in source:

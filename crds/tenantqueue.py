@@ -3,7 +3,6 @@
 One rule: its name is the queue's name; weights divide what is scarce, quotas bound what a queue may hold.
 """
 
-import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -13,8 +12,8 @@ from pydantic import Field, ValidationError, WithJsonSchema
 from crds import demand, problems, quantities
 from crds.amounts import Amounts
 from crds.errors import InvalidObject, Problem
-from crds.metadata import Metadata
-from crds.model import DNS_LABEL, Name, Observed, Written
+from crds.metadata import Metadata, Named
+from crds.model import Name, Observed, Written
 
 MAX_WEIGHT = 1_000_000
 Quantity = Annotated[
@@ -23,7 +22,6 @@ Quantity = Annotated[
 ]
 ResourceName = Annotated[str, Field(max_length=253)]
 Quota = Annotated[dict[ResourceName, Quantity], Field(max_length=64)]
-NAME = "the name must be a DNS label of at most 63 characters: lower case letters, digits or '-', none at an end"
 TWICE = "a resource must not be limited twice, as cpu and requests.cpu"
 UNCOUNTED = "a quota counts requests and jobs: limits.*, count/* and pods cannot be used"
 
@@ -74,6 +72,12 @@ class TenantQueueStatus(Observed):
     """The part its weight stands for."""
 
 
+class QueueName(Named):
+    """A queue's name is a label's value and a job's word for it."""
+
+    name: Name
+
+
 class TenantQueue(Written):
     """A queue of one tenant's jobs."""
 
@@ -97,9 +101,7 @@ def parse(manifest: Any) -> TenantQueue:
 
 
 def _check(queue: TenantQueue) -> Iterator[Problem]:
-    name = queue.metadata.name
-    if len(name) > 63 or not re.fullmatch(DNS_LABEL[1:-1], name):
-        yield Problem("metadata.name", f"Invalid value: {problems.shown(name)}: {NAME}")
+    yield from problems.find(QueueName, {"name": queue.metadata.name}, "metadata")
     yield from _quota("spec.quota", queue.spec.quota)
     yield from _quota("spec.borrowingLimit", queue.spec.borrowing_limit)
 

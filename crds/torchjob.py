@@ -12,9 +12,17 @@ from crds import checks, problems
 from crds.errors import InvalidObject
 from crds.jobspec import TorchJobSpec
 from crds.keys import JobKey
-from crds.metadata import Metadata
+from crds.metadata import Metadata, Named
 from crds.model import Written
 from crds.status import Admission, TorchJobStatus
+
+DNS_1035 = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
+
+
+class JobName(Named):
+    """A job's name begins those of its services and pods."""
+
+    name: str = Field(max_length=40, pattern=DNS_1035)
 
 
 class TorchJob(Written):
@@ -73,7 +81,8 @@ def parse(manifest: Any) -> TorchJob:
         job = TorchJob.model_validate(manifest, by_alias=True, by_name=False)
     except ValidationError as error:
         raise InvalidObject(problems.unique(problems.translate(error))) from error
-    found = problems.unique(checks.check(job.metadata, job.spec))
+    named = problems.find(JobName, {"name": job.metadata.name}, "metadata")
+    found = problems.unique([*named, *checks.check(job.metadata, job.spec)])
     if found:
         raise InvalidObject(found)
     return job
