@@ -1,7 +1,7 @@
 """A worker process whose reconciles only say that they ran: `python -m tests.work.sample_worker URL THREADS SECONDS`.
 
-Every run pushes `begin KEY` and `end KEY` to the list `runs` of the same Redis. Keys named `fail` raise, keys named `exit`
-kill the process, keys named `slow` take SECONDS.
+Every run pushes `begin KEY` and `end KEY` to the list `runs` of the same Redis. Keys named `fail` raise, keys
+named `exit` kill the process, keys named `slow` take SECONDS.
 """
 
 import logging

@@ -1,0 +1,182 @@
+"""Children are restarted, stopped in order, killed when they hang, and never left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coordinator import processes
+from coordinator.processes import Command, Supervisor
+from tests.work.conftest import wait_for
+
+CHILD = """
+import signal, sys, time
+from coordinator import processes
+processes.end_with_parent(grace=5)
+signal.signal(signal.SIGTERM, lambda *_: (print(sys.argv[1], "ends", flush=True), sys.exit(0)))
+print(sys.argv[1], "runs", flush=True)
+while True:
+    time.sleep(0.05)
+"""
+STUBBORN = CHILD.replace("sys.exit(0)", "0")
+
+
+@pytest.fixture
+def supervisor() -> Iterator[Supervisor]:
+    supervisor = Supervisor(drain_seconds=5)
+    yield supervisor
+    for pid in supervisor.pids().values():
+        os.kill(pid, signal.SIGKILL)
+
+
+def command(name: str, output: Path, script: str = CHILD, **fields: object) -> Command:
+    arguments = [sys.executable, "-c", textwrap.dedent(script), name]
+    return Command(name=name, arguments=arguments, output=output, **fields)  # type: ignore[arg-type]
+
+
+def lines(output: Path) -> list[str]:
+    return output.read_text().splitlines() if output.exists() else []
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def program(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+def test_a_killed_child_is_started_again(supervisor: Supervisor, tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    supervisor.start(command("child", output))
+    wait_for(lambda: lines(output) == ["child runs"])
+    os.kill(supervisor.pids()["child"], signal.SIGKILL)
+    wait_for(lambda: supervisor.step() or lines(output) == ["child runs"] * 2)
+    assert supervisor.stop() == []
+    assert lines(output)[-1] == "child ends"
+
+
+def test_pauses_between_restarts_grow_to_a_cap() -> None:
+    pauses = [processes.restart_pause(deaths) for deaths in (1, 2, 3, 4, 8, 9, 10_000)]
+    assert pauses == [0.2, 0.4, 0.8, 1.6, 25.6, 30, 30]
+
+
+def test_a_child_that_cannot_be_started_again_is_tried_again(supervisor: Supervisor, tmp_path: Path) -> None:
+    script = tmp_path / "program"
+    script.write_text("#!/bin/sh\nexec sleep 60\n")
+    script.chmod(0o700)
+    supervisor.start(Command(name="program", arguments=[str(script)]))
+    script.chmod(0o600)
+    os.kill(supervisor.pids()["program"], signal.SIGKILL)
+    wait_for(lambda: supervisor.step() or not supervisor.pids())
+    wait_for(lambda: supervisor.step() or supervisor._children["program"].deaths >= 2)
+    script.chmod(0o700)
+    wait_for(lambda: supervisor.step() or supervisor.pids())
+    supervisor.stop()
+
+
+def test_stages_are_stopped_one_after_the_other(supervisor: Supervisor, tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    for name, stage in (("database", 0), ("worker-1", 2), ("worker-2", 2), ("server", 1)):
+        supervisor.start(command(name, output, stage=stage))
+    wait_for(lambda: len(lines(output)) == 4)
+    assert supervisor.stop() == []
+    ended = [line.split()[0] for line in lines(output)[4:]]
+    assert ended[2:] == ["server", "database"]
+
+
+def test_a_child_that_does_not_end_is_killed(supervisor: Supervisor, tmp_path: Path) -> None:
+    supervisor = Supervisor(drain_seconds=-processes._KILL_MARGIN + 0.3)
+    output = tmp_path / "output"
+    supervisor.start(command("stubborn", output, STUBBORN))
+    supervisor.start(command("child", output))
+    wait_for(lambda: len(lines(output)) == 2)
+    pid = supervisor.pids()["stubborn"]
+    assert supervisor.stop() == ["stubborn"]
+    assert gone(pid)
+
+
+SUPERVISE = """
+import sys
+from pathlib import Path
+from coordinator import processes
+script, output = sys.argv[1:3]
+commands = [
+    processes.Command(name=f"child-{n}", arguments=[sys.executable, "-c", script, f"child-{n}"], output=Path(output))
+    for n in range(2)
+]
+foreign = processes.Command(name="foreign", arguments=["sleep", "60"], foreign=True)
+sys.exit(processes.supervise([*commands, foreign], drain_seconds=5))
+"""
+
+
+@pytest.fixture
+def supervised(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[int], Path]]:
+    """A supervisor with two children of ours and a foreign one; the pids of the children; their output."""
+    output = tmp_path / "output"
+    parent = subprocess.Popen([sys.executable, "-c", SUPERVISE, CHILD, str(output)])
+    try:
+        wait_for(lambda: len(lines(output)) == 2)
+        children = children_of(parent.pid)
+        wait_for(lambda: "sleep" in map(program, children))
+        yield parent, children, output
+    finally:
+        if parent.poll() is None:
+            parent.kill()
+        parent.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_signal_is_forwarded(
+    supervised: tuple[subprocess.Popen[bytes], list[int], Path], number: signal.Signals
+) -> None:
+    parent, children, output = supervised
+    assert len(children) == 3
+    parent.send_signal(number)
+    assert parent.wait(10) == 0
+    assert all(map(gone, children))
+    assert sorted(lines(output)[2:]) == ["child-0 ends", "child-1 ends"]
+
+
+def test_no_orphans_after_kill_9_of_the_supervisor(
+    supervised: tuple[subprocess.Popen[bytes], list[int], Path],
+) -> None:
+    parent, children, output = supervised
+    parent.kill()
+    parent.wait()
+    wait_for(lambda: all(map(gone, children)))
+    assert sorted(line for line in lines(output) if line.endswith("ends")) == ["child-0 ends", "child-1 ends"]
+
+
+def test_a_stubborn_child_ends_for_good_when_its_supervisor_is_killed(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    script = STUBBORN.replace("grace=5", "grace=0.3")
+    parent = subprocess.Popen([sys.executable, "-c", SUPERVISE, script, str(output)])
+    wait_for(lambda: len(lines(output)) == 2)
+    children = children_of(parent.pid)
+    parent.kill()
+    parent.wait()
+    started = time.monotonic()
+    wait_for(lambda: all(map(gone, children)))
+    assert time.monotonic() - started < 5
+
+
+def test_without_a_supervisor_nothing_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(processes.PIPE, raising=False)
+    processes.end_with_parent()
+    monkeypatch.setenv(processes.PIPE, "1:0")
+    processes.end_with_parent()
+    assert processes.PIPE not in os.environ
