@@ -232,13 +232,16 @@ def _from_file(path: str, context: str, configuration: Any) -> None:
 
 
 def _load(load: Callable[[], None], source: str) -> None:
-    """The official loader fails with what a malformed file makes it run into. Its text is not shown: it has secrets."""
+    """The official loader fails with what a malformed file makes it run into. The file's text, tokens, is not shown."""
     try:
         load()
-    except (official_config.ConfigException, FileNotFoundError, PermissionError) as e:
+    except official_config.ConfigException as e:
+        # Its messages may end in the offending entry itself.
+        raise errors.Misconfigured(f"cannot use {source}: {str(e).split('{')[0].strip()}") from None
+    except (FileNotFoundError, PermissionError) as e:
         raise errors.Misconfigured(f"cannot use {source}: {e}") from e
     except (yaml.YAMLError, OSError, KeyError, TypeError, AttributeError, ValueError) as e:
-        raise errors.Misconfigured(f"cannot use {source}: it is not a kubeconfig ({type(e).__name__})") from e
+        raise errors.Misconfigured(f"cannot use {source}: it is not a kubeconfig ({type(e).__name__})") from None
 
 
 def _authorization(configuration: Any) -> Callable[[], str | None]:

@@ -3,6 +3,7 @@
 One rule: it only says how long to wait; who asked waits.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ class Limiter:
         self._burst = burst
         self._clock = clock
         self._lock = threading.Lock()
-        self._next = clock()
+        self._next = -math.inf
         """When the next request would go out if all of them had been evenly spaced."""
 
     def reserve(self) -> float:

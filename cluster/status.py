@@ -55,13 +55,18 @@ def error(code: int, status: Mapping[str, Any], action: str) -> errors.ClusterEr
 
 def causes(status: Mapping[str, Any]) -> Iterator[errors.FieldCause]:
     """What is wrong, by field: from the Status' details, or from a strict decoding error's message, which has none."""
-    listed = (status.get("details") or {}).get("causes") or ()
-    if listed:
-        for cause in listed:
+    listed = _details(status).get("causes")
+    if isinstance(listed, list) and listed:
+        for cause in filter(lambda entry: isinstance(entry, Mapping), listed):
             yield errors.FieldCause(str(cause.get("field", "")), str(cause.get("message", "")))
         return
     for kind, field in _STRICT.findall(str(status.get("message", ""))):
         yield errors.FieldCause(field, f"{kind} field")
+
+
+def _details(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    details = status.get("details")
+    return details if isinstance(details, Mapping) else {}
 
 
 def _conflict(status: Mapping[str, Any], said: str) -> errors.ClusterError:
@@ -72,7 +77,7 @@ def _conflict(status: Mapping[str, Any], said: str) -> errors.ClusterError:
 
 def _not_found(status: Mapping[str, Any], said: str, action: str) -> str:
     """A missing object is named by the server; a missing resource is not, and the remedy is another."""
-    if (status.get("details") or {}).get("name"):
+    if _details(status).get("name"):
         return said
     hint = "if the server does not know this kind of object, install torchq's CRDs (`torchq crds` prints them)"
     return f"could not {action}: {said}; {hint}"

@@ -81,10 +81,16 @@ class Stream(Generic[T]):
 def events(pieces: Iterable[bytes], action: str) -> Iterator[WatchEvent]:
     """The events in a watch's bytes; an ERROR event is raised as the error it carries (410 as Expired)."""
     for line in lines(pieces):
-        kind, body = _parse(line)
-        if kind == "ERROR":
-            raise status.error(int(body.get("code") or _UNKNOWN_CODE), body, action)
-        yield WatchEvent(kind, body)
+        match _parse(line):
+            case {
+                "type": "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK" as kind,
+                "object": {"metadata": dict()} as body,
+            }:
+                yield WatchEvent(kind, body)
+            case {"type": "ERROR", "object": dict() as body}:
+                raise status.error(int(body.get("code") or _UNKNOWN_CODE), body, action)
+            case _:
+                raise errors.ServerError(f"could not {action}: the server sent a line that is no event: {line[:80]!r}")
 
 
 def lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -101,9 +107,8 @@ def lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
             rest.append(tail)
 
 
-def _parse(line: bytes) -> tuple[Any, dict[str, Any]]:
+def _parse(line: bytes) -> Any:
     try:
-        event = orjson.loads(line)
-        return event["type"], event["object"]
-    except (orjson.JSONDecodeError, TypeError, KeyError) as e:
-        raise errors.ServerError(f"the server sent a watch line that is no event: {line[:80]!r}") from e
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None

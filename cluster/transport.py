@@ -16,6 +16,7 @@ import urllib3
 from urllib3.exceptions import (
     ConnectTimeoutError,
     HTTPError,
+    LocationValueError,
     NewConnectionError,
     SSLError,
 )
@@ -133,6 +134,7 @@ class Transport:
                 return response
             body = response.data
         except (HTTPError, OSError) as e:
+            self._refuse_misconfiguration(e)
             sent = not isinstance(e, NewConnectionError | ConnectTimeoutError)
             raise _AttemptFailed(Failure(sent=sent), self._unreachable(e)) from e
         error = status.error(response.status, status.read(body), request.action)
@@ -146,17 +148,24 @@ class Transport:
             headers["Authorization"] = token
         return headers
 
-    def _unreachable(self, cause: Exception) -> errors.ClusterError:
-        reason = _reason(cause)
-        if isinstance(cause, SSLError) and "CERTIFICATE" in reason:
-            return errors.Misconfigured(
-                f"the certificate of the Kubernetes API server {self.server} is not trusted: {reason}; "
-                "check certificate-authority in the kubeconfig"
-            )
+    def _unreachable(self, cause: Exception) -> errors.Unreachable:
         return errors.Unreachable(
-            f"the Kubernetes API server {self.server} does not answer: {reason}; "
+            f"the Kubernetes API server {self.server} does not answer: {_reason(cause)}; "
             "check that it runs and that the kubeconfig names it"
         )
+
+    def _refuse_misconfiguration(self, cause: Exception) -> None:
+        """What no attempt can cure is raised at once."""
+        if isinstance(cause, LocationValueError):
+            raise errors.Misconfigured(
+                f"{self.server!r} is no URL of a server: {cause}; check the kubeconfig"
+            ) from cause
+        reason = _reason(cause)
+        if isinstance(cause, SSLError) and "CERTIFICATE" in reason:
+            raise errors.Misconfigured(
+                f"the certificate of the Kubernetes API server {self.server} is not trusted: {reason}; "
+                "check certificate-authority in the kubeconfig"
+            ) from cause
 
 
 def _retry_after(response: Response) -> float | None:

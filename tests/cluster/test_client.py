@@ -1,12 +1,15 @@
 """The client against a scripted server: what it sends, what it returns, and what every kind of failure becomes."""
 
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from cluster import client, errors
+from cluster.api import WatchEvent
 from cluster.client import KubernetesCluster
 from cluster.settings import ConnectionSettings, RetrySettings
 from crds.resources import NODES, PODS, TORCHJOBS
@@ -177,7 +180,7 @@ def test_a_watch_can_be_closed_from_another_thread(server: ScriptedServer, clust
     never = threading.Event()
     server.play(Answer(lines=[{"type": "ADDED", "object": pod("p")}], hold=never))
     events = cluster.watch(PODS, resource_version="1")
-    seen = []
+    seen: list[WatchEvent] = []
     reader = threading.Thread(target=lambda: seen.extend(events))
     reader.start()
     server.wait_asked(1)
@@ -283,3 +286,44 @@ def test_a_silent_server_times_out(server: ScriptedServer, tmp_path: Path) -> No
         cluster.get(PODS, "p", "a")
     never.set()
     cluster.close()
+
+
+def test_a_server_that_asks_to_wait_is_waited_for(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+    busy = status(429)
+    server.play(Answer(429, busy.body, {"Retry-After": "0.2"}), Answer(body=pod("p")))
+    began = time.monotonic()
+    cluster.get(PODS, "p", "a")
+    assert time.monotonic() - began >= 0.2
+
+
+def test_close_ends_the_wait_for_a_next_attempt(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+    server.otherwise = Answer(429, status(429).body, {"Retry-After": "25"})
+    raised: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            cluster.get(PODS, "p", "a")
+        except errors.TooManyRequests as e:
+            raised.append(e)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    server.wait_asked(1)
+    cluster.close()
+    asking.join(5)
+    assert raised
+
+
+def test_an_answer_that_is_no_list_is_not_an_empty_list(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+    server.otherwise = Answer(body={})
+    with pytest.raises(errors.ServerError, match="list"):
+        cluster.list(PODS)
+
+
+def test_many_threads_share_a_cluster(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+    server.otherwise = lambda asked: Answer(body=pod(asked.path.rpartition("/")[2]))
+    with ThreadPoolExecutor(8) as threads:
+        names = [str(i) for i in range(200)]
+        found = list(threads.map(lambda name: cluster.get(PODS, name, "a")["metadata"]["name"], names))
+    assert found == names
+    assert len({asked.connection for asked in server.asked}) <= 8
