@@ -1,0 +1,208 @@
+"""Carry out a plan.
+
+One rule: one `match` over the actions, in order; whatever shows that the plan is outdated ends it, and the key is
+observed again. Every action may find its work done already.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from cluster import errors
+from cluster.api import Cluster, Manifest
+from crds import labels
+from crds.keys import JobKey
+from crds.resources import PODS, SERVICES, TORCHJOBS, Resource
+from reconcilers.errors import NameTaken
+from reconcilers.pod_view import PodView
+from reconcilers.settings import ReconcileSettings
+from reconcilers.values import Action, CreatePods, CreateService, DeletePods, DeleteService, Plan, WriteStatus
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How far a plan came."""
+
+    requeue_after: float | None = None
+    """Seconds after which to observe again; None: when something happens."""
+    refused: str = ""
+    """What the API server said against a pod of the job; the same pod will never be taken."""
+
+
+class _ObserveAgain(Exception):
+    """The plan is outdated or too long for one go."""
+
+    def __init__(self, after: float) -> None:
+        super().__init__(after)
+        self.after = after
+
+
+class _Lost(Exception):
+    """Another worker has the key."""
+
+
+class _Refused(Exception):
+    """The API server does not take a pod as it is."""
+
+
+@dataclass(slots=True)
+class Application:
+    """One plan being carried out."""
+
+    cluster: Cluster
+    settings: ReconcileSettings
+    executor: Executor
+    clock: Callable[[], float]
+    key: JobKey
+    holds: Callable[[], bool]
+    """The fence: whether the key is still ours."""
+    began: float = field(init=False)
+    writes: int = 0
+    made: list[int] = field(default_factory=list)
+    """The resourceVersions of the pods made."""
+
+    def __post_init__(self) -> None:
+        self.began = self.clock()
+
+    def run(self, plan: Plan) -> Outcome:
+        """Do what fits into one reconcile. Forbidden and the like are raised: the queue tries again, with a backoff."""
+        try:
+            for action in plan.actions:
+                self._do(action)
+        except _ObserveAgain as again:
+            return Outcome(again.after)
+        except _Refused as refused:
+            return Outcome(refused=str(refused))
+        except _Lost:
+            log.info("%s: lost to another worker, nothing made", self.key)
+        return Outcome(plan.requeue_after)
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case WriteStatus(change, resource_version):
+                self._write(change["status"], resource_version)
+            case CreateService(manifest):
+                self._fence()
+                self._side_by_side(self._create_service, [manifest])
+            case DeleteService(name):
+                self._side_by_side(self._delete_service, [name])
+            case CreatePods(manifests):
+                self._fence()
+                self._side_by_side(self._create_pod, manifests)
+            case DeletePods(pods):
+                self._side_by_side(self._delete_pod, pods)
+
+    def _fence(self) -> None:
+        if not self.holds():
+            raise _Lost
+
+    def _write(self, change: Manifest, resource_version: str) -> None:
+        namespace, name = self.key.namespace, self.key.name
+        patch = {"status": change}
+        try:
+            self.cluster.patch(
+                TORCHJOBS, name, patch, namespace, subresource="status", resource_version=resource_version
+            )
+        except (errors.Conflict, errors.NotFound) as error:
+            raise _ObserveAgain(0.0) from error
+        self.writes += 1
+        if "phase" in change:
+            log.info("%s: %s", self.key, change["phase"])
+
+    def _side_by_side(self, work: Callable[[T], None], things: Sequence[T]) -> None:
+        """Do it to all, a few at a time; all that was begun is over when this returns or raises."""
+        for start in range(0, len(things), self.settings.parallel):
+            chunk = things[start : start + self.settings.parallel]
+            if start and self._spent(len(chunk)):
+                raise _ObserveAgain(0.0)
+            self.writes += len(chunk)
+            futures = [self.executor.submit(work, each) for each in chunk[1:]]
+            failures = [_failure(work, chunk[0]), *(future.exception() for future in futures)]
+            found = [each for each in failures if each is not None]
+            if found:
+                raise next((each for each in found if isinstance(each, _Refused)), found[0])
+
+    def _spent(self, more: int) -> bool:
+        """Whether so many more writes are too many for one go, or it has taken too long."""
+        late = self.clock() - self.began > self.settings.most_seconds
+        return late or self.writes + more > self.settings.most_writes
+
+    def _create_pod(self, manifest: Manifest) -> None:
+        try:
+            made = self.cluster.create(PODS, manifest, self.key.namespace)
+        except errors.AlreadyExists:
+            made = self._same_pod(manifest)
+        except errors.Invalid as error:
+            raise _Refused(_words(manifest, error)) from error
+        version = made["metadata"]["resourceVersion"]
+        self.made.append(int(version) if version.isdigit() else 0)
+
+    def _same_pod(self, manifest: Manifest) -> Manifest:
+        """The pod that has the name already, if it is the one we wanted to make."""
+        there = self._look(PODS, manifest)
+        same = (labels.JOB_UID, labels.ATTEMPT, labels.RESTART)
+        marks, wanted = there["metadata"].get("labels") or {}, manifest["metadata"]["labels"]
+        if any(marks.get(each) != wanted[each] for each in same) or "deletionTimestamp" in there["metadata"]:
+            raise _ObserveAgain(self.settings.name_retry)
+        return there
+
+    def _create_service(self, manifest: Manifest) -> None:
+        try:
+            self.cluster.create(SERVICES, manifest, self.key.namespace)
+        except errors.AlreadyExists as error:
+            there = self._look(SERVICES, manifest)["metadata"]
+            if there["labels"][labels.JOB_UID] != self.key.uid:
+                # Left over by an earlier job of this name, in a cluster without garbage collection or slow at it.
+                self._delete(SERVICES, there["name"], there["uid"])
+                raise _ObserveAgain(self.settings.name_retry) from error
+
+    def _look(self, resource: Resource, manifest: Manifest) -> Manifest:
+        """The object that has a name we need. NameTaken if it is nobody's we know."""
+        name = manifest["metadata"]["name"]
+        try:
+            there = self.cluster.get(resource, name, self.key.namespace)
+        except errors.NotFound as error:
+            raise _ObserveAgain(0.0) from error
+        if labels.JOB_UID not in (there["metadata"].get("labels") or {}):
+            kind = resource.kind.lower()
+            raise NameTaken(
+                f"{self.key}: the job needs a {kind} named {name}, but namespace {self.key.namespace} has one that is not "
+                f"torchq's: delete that {kind} or give the job another name"
+            )
+        return there
+
+    def _delete_pod(self, pod: PodView) -> None:
+        self._delete(PODS, pod.name, pod.uid)
+
+    def _delete_service(self, name: str) -> None:
+        try:
+            there = self.cluster.get(SERVICES, name, self.key.namespace)["metadata"]
+        except errors.NotFound:
+            return
+        if (there.get("labels") or {}).get(labels.JOB_UID) == self.key.uid:
+            self._delete(SERVICES, name, there["uid"])
+
+    def _delete(self, resource: Resource, name: str, uid: str) -> None:
+        try:
+            self.cluster.delete(resource, name, self.key.namespace, uid=uid)
+        except (errors.NotFound, errors.Conflict):
+            log.debug("%s: %s %s was gone already", self.key, resource.kind, name)
+
+
+def _failure(work: Callable[[T], None], thing: T) -> BaseException | None:
+    """Do it here, as an executor would elsewhere."""
+    try:
+        work(thing)
+    except Exception as error:
+        return error
+    return None
+
+
+def _words(manifest: Manifest, error: errors.Invalid) -> str:
+    causes = "; ".join(f"{each.field}: {each.message}" for each in error.causes)
+    return f"pod {manifest['metadata']['name']}: {causes or error}"

@@ -1,0 +1,116 @@
+"""Where a job stands: what it may do now, before anything is said about single pods.
+
+One rule: pure, a ladder of early returns, one reason each. Pods are made only on the last rung.
+
+    Gone      the object is deleted, or another one has its name: nothing of it may stay
+    Broken    the object cannot be run: it says so and holds nothing
+    Ended     Succeeded or Failed: clean up
+    Vacate    pods are in the way: they go first
+    Idle      it waits or is suspended, and holds nothing
+    Run       it holds its room
+"""
+
+from dataclasses import dataclass
+
+from crds.conditions import Phase
+from crds.status import Admission
+from crds.torchjob import TorchJob
+from queues.values import Reservation
+from reconcilers import tasks
+from reconcilers.pod_view import PodView
+from reconcilers.values import InvalidJob, Observation
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Nothing of it may stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """It cannot be run."""
+
+    job: InvalidJob
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """It has reached its end."""
+
+    job: TorchJob
+
+
+@dataclass(frozen=True, slots=True)
+class Vacate:
+    """These pods must be gone before anything else happens; a terminating one is not gone."""
+
+    pods: tuple[PodView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """It holds nothing."""
+
+    job: TorchJob
+    phase: Phase
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """It holds its room under an admission, which may not be written yet."""
+
+    job: TorchJob
+    admission: Admission
+    pods: tuple[PodView, ...]
+
+
+Course = Gone | Broken | Ended | Vacate | Idle | Run
+
+
+def decide(observation: Observation) -> Course:
+    """Where the job stands."""
+    job, pods = observation.job, observation.pods
+    match job:
+        case None:
+            return Gone()
+        case InvalidJob(status=status):
+            return Broken(job) if not status.finished else Vacate(pods)
+    if job.finished:
+        return Ended(job)
+    if job.spec.suspend:
+        return Vacate(pods) if pods else Idle(job, "Suspended", "Suspended", "suspended by its owner")
+    admission = granted(job, observation.reservation)
+    if admission is None:
+        return Vacate(pods) if pods else _waiting(job)
+    expected = tasks.members(job, admission.attempt)
+    foreign = tuple(pod for pod in pods if pod.attempt != admission.attempt or pod.name not in expected)
+    return Vacate(foreign) if foreign else Run(job, admission, pods)
+
+
+def granted(job: TorchJob, reservation: Reservation | None) -> Admission | None:
+    """The admission that holds now: the written one while its reservation stands, else a newer reservation's.
+
+    A reservation of an attempt that the job has left behind is about to be released, and grants nothing.
+    """
+    if reservation is None:
+        return None
+    written = job.admission
+    if written is not None and written.attempt == reservation.attempt:
+        return written
+    if reservation.attempt <= job.status.attempt:
+        return None
+    return Admission(
+        queue=reservation.queue,
+        attempt=reservation.attempt,
+        epoch=reservation.epoch,
+        charge=dict(reservation.charge),
+        port=reservation.port,
+    )
+
+
+def _waiting(job: TorchJob) -> Idle:
+    if job.admission is not None:
+        return Idle(job, "Queued", "AdmissionRevoked", f"its room in queue {job.admission.queue} was taken back")
+    return Idle(job, "Queued", "Waiting", f"waits in queue {job.queue}")

@@ -1,0 +1,128 @@
+"""What there is of one key: the job from the API server, its pods from this process's own cache.
+
+One rule: one GET, and no LIST unless the cache is behind what somebody has seen already.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pydantic
+
+from cluster import errors
+from cluster.api import Cluster, Manifest
+from cluster.informer import Informer
+from crds import labels, torchjob
+from crds.errors import InvalidObject
+from crds.keys import JobKey
+from crds.resources import PODS, TORCHJOBS
+from crds.status import TorchJobStatus
+from crds.torchjob import TorchJob
+from queues.values import Task
+from reconcilers import pod_view
+from reconcilers.pod_view import PodView
+from reconcilers.settings import ReconcileSettings
+from reconcilers.values import InvalidJob, Observation
+
+REMEMBERED = 10_000
+"""Keys whose newest pod is remembered; one that is forgotten costs an AlreadyExists at most."""
+
+
+class PodCache(Protocol):
+    """A current copy of the pods that carry our labels, by job uid (`pods_informer`)."""
+
+    @property
+    def synced(self) -> bool:
+        """Whether the first list is in."""
+
+    def wait_for(self, resource_version: int, timeout: float) -> bool:
+        """Wait until the cache has reached a version."""
+
+    def indexed(self, key: str) -> list[PodView]:
+        """The pods of a job's uid."""
+
+
+def pods_informer(
+    cluster: Cluster, on_change: Callable[[PodView | None, PodView | None], None] | None = None
+) -> Informer[PodView]:
+    """The cache a worker process keeps of the pods of all TorchJobs; to be started by whoever wires."""
+    return Informer(
+        cluster,
+        PODS,
+        trim=pod_view.trim,
+        index=lambda pod: pod.job_uid or None,
+        label_selector=labels.JOB_UID,
+        on_change=on_change,
+    )
+
+
+@dataclass(slots=True)
+class Observer:
+    """Sees one key at a time; shared between threads."""
+
+    cluster: Cluster
+    pods: PodCache
+    settings: ReconcileSettings
+    _written: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def observe(self, task: Task) -> Observation:
+        """The key as it is now. Any ClusterError of the API server."""
+        # The job first: pods that are newer than the job can only show more of what became of it.
+        job = self._job(task.key)
+        pods = self._pods(task)
+        return Observation(
+            key=task.key,
+            job=job,
+            pods=tuple(sorted(pods, key=lambda pod: pod.name)),
+            reservation=task.reservation,
+        )
+
+    def wrote(self, key: JobKey, resource_version: int) -> None:
+        """Remember the newest pod made for a key, so that the next look at it sees that pod."""
+        with self._lock:
+            self._written[key.uid] = max(resource_version, self._written.pop(key.uid, 0))
+            while len(self._written) > REMEMBERED:
+                self._written.popitem(last=False)
+
+    def _job(self, key: JobKey) -> TorchJob | InvalidJob | None:
+        try:
+            manifest = self.cluster.get(TORCHJOBS, key.name, key.namespace)
+        except errors.NotFound:
+            return None
+        metadata = manifest["metadata"]
+        if metadata["uid"] != key.uid or "deletionTimestamp" in metadata:
+            return None
+        try:
+            return torchjob.parse(manifest)
+        except InvalidObject as error:
+            return _invalid(manifest, error)
+
+    def _pods(self, task: Task) -> list[PodView]:
+        with self._lock:
+            seen = max(task.seen, self._written.get(task.key.uid, 0))
+        if self.pods.synced and (not seen or self.pods.wait_for(seen, self.settings.cache_wait)):
+            return self.pods.indexed(task.key.uid)
+        selector = f"{labels.JOB_UID}={task.key.uid}"
+        listed = self.cluster.list(PODS, task.key.namespace, label_selector=selector)
+        return [pod_view.trim(each) for each in listed.items]
+
+
+def _invalid(manifest: Manifest, error: InvalidObject) -> InvalidJob:
+    metadata = manifest["metadata"]
+    return InvalidJob(
+        problems=error.problems,
+        status=_status(manifest.get("status")),
+        generation=metadata.get("generation", 0),
+        resource_version=metadata["resourceVersion"],
+    )
+
+
+def _status(found: Any) -> TorchJobStatus:
+    """The status of a job whose spec is wrong; if that is wrong too, it is written anew."""
+    try:
+        return TorchJobStatus.model_validate(found or {})
+    except pydantic.ValidationError:
+        return TorchJobStatus()

@@ -1,0 +1,166 @@
+"""What to do about a job: from an observation to actions.
+
+One rule: pure; the plan is empty when nothing is left to do, and every action in it is safe to repeat.
+"""
+
+from datetime import datetime
+
+from crds.status import TorchJobStatus
+from crds.torchjob import TorchJob
+from gang import members as gang
+from reconcilers import failures, lifecycle, pods, status, tasks
+from reconcilers.lifecycle import Broken, Ended, Gone, Idle, Run, Vacate
+from reconcilers.pod_view import PodView
+from reconcilers.settings import ReconcileSettings
+from reconcilers.values import (
+    Action,
+    CreatePods,
+    CreateService,
+    DeletePods,
+    DeleteService,
+    InvalidJob,
+    Observation,
+    Plan,
+    WriteStatus,
+)
+
+Pods = tuple[PodView, ...]
+
+
+def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -> Plan:
+    """The next actions for one key, in order."""
+    job = observation.job
+    if isinstance(job, TorchJob) and not job.finished:
+        # 1. What was reached stays reached, even if the owner suspends the job or its room was taken back since.
+        if succeeded(job, observation.pods):
+            return _finish(job, observation.pods, status.finished(job, "Succeeded", "Succeeded", "all is done", now))
+        # 2. The API server refuses the pods as they are.
+        if observation.refused:
+            failed = status.finished(job, "Failed", "InvalidTemplate", observation.refused, now)
+            return _finish(job, observation.pods, failed)
+    # 3. Everything else depends on where the job stands.
+    match lifecycle.decide(observation):
+        case Gone():
+            return Plan(_services(observation.pods) + _away(observation.pods))
+        case Broken(invalid):
+            return Plan(_broken(invalid, now) + _away(observation.pods))
+        case Ended(ended):
+            return Plan(_away(_leftovers(ended, observation.pods)))
+        case Vacate(in_the_way):
+            return Plan(_away(in_the_way))
+        case Idle() as idle:
+            return Plan(_idle(idle, now))
+        case Run() as run:
+            return _run(run, settings, now)
+
+
+def _run(run: Run, settings: ReconcileSettings, now: datetime) -> Plan:
+    """The plan of a job that holds its room."""
+    job = run.job
+    # 1. The fence: nobody makes pods before the admission is in the cluster.
+    if job.admission != run.admission:
+        after = status.admitted(job, run.admission, now)
+        return Plan(_write(job, after, run.pods) + _create(run, settings))
+    # 2. A failure ends the job or restarts it.
+    failed = failures.fresh(job, run.pods)
+    if failed:
+        return _failed(run, failed, now)
+    # 3. After a restart of the whole job no pod of before may meet one of after.
+    outdated = tuple(pod for pod in run.pods if _outdated(job, pod))
+    if outdated:
+        return Plan(_away(outdated))
+    # 4. Missing pods, and what the pods that are there amount to.
+    return Plan(_write(job, _progress(run, now), run.pods) + _create(run, settings))
+
+
+def succeeded(job: TorchJob, found: Pods) -> bool:
+    """Whether the pods of the newest admission have done what the job is for."""
+    if job.admission is None:
+        return False
+    current = (pod for pod in found if pod.attempt == job.admission.attempt and not _outdated(job, pod))
+    counts = status.count(job, current)
+    decisive = tasks.decisive(job.spec)
+    return bool(decisive) and all(tasks.counted(job.spec, counts, each).done for each in decisive)
+
+
+def _outdated(job: TorchJob, pod: PodView) -> bool:
+    return job.spec.restart_scope == "Job" and pod.restart != job.status.restart_count
+
+
+def _failed(run: Run, failed: Pods, now: datetime) -> Plan:
+    job, verdict = run.job, failures.judge(run.job, failed)
+    if verdict.permanent:
+        return _finish(job, run.pods, status.finished(job, "Failed", verdict.reason, verdict.message, now))
+    count = _write(job, status.restarted(job, verdict.message, now), run.pods)
+    return Plan(count + _away(run.pods) if job.spec.restart_scope == "Job" else _away(failed) + count)
+
+
+def _progress(run: Run, now: datetime) -> TorchJobStatus:
+    """Running once every task has its minimum; it stays so until a restart or the end."""
+    job = run.job
+    counts = status.count(job, run.pods)
+    if job.status.phase != "Running" and gang.running(tasks.counted(job.spec, counts, each) for each in counts):
+        return status.enter(job, "Running", "Running", "every task has its minimum of running pods", now)
+    return status.seen(job)
+
+
+def _create(run: Run, settings: ReconcileSettings) -> tuple[Action, ...]:
+    """The pods that are missing and may start, each rank 0 with its service before it."""
+    job = run.job
+    counts = status.count(job, run.pods)
+    members = tasks.members(job, run.admission.attempt)
+    blueprint = pods.Blueprint(job=job, admission=run.admission, members=members, settings=settings)
+    there = {pod.name for pod in run.pods}
+    open_tasks = {each for each in job.spec.tasks if tasks.unlocked(job.spec, counts, each)}
+    missing = [each for name, each in members.items() if name not in there and each.task_type in open_tasks]
+    leads = [] if blueprint.shared_address else [each for each in missing if each.name == each.lead]
+    services = tuple(CreateService(pods.service(blueprint, each)) for each in leads)
+    manifests = tuple(pods.pod(blueprint, each) for each in missing)
+    return (*services, CreatePods(manifests)) if manifests else ()
+
+
+def _finish(job: TorchJob, found: Pods, after: TorchJobStatus) -> Plan:
+    """The services first, since nothing shows later that they are there; then the word, then the pods that prove it."""
+    leaving = _leftovers(job, found)
+    staying = tuple(pod for pod in found if pod not in leaving)
+    services = _services(found) if job.spec.clean_pod_policy != "None" else ()
+    return Plan(services + _write(job, after, staying) + _away(leaving))
+
+
+def _leftovers(job: TorchJob, found: Pods) -> Pods:
+    """The pods that the job's end takes with it."""
+    match job.spec.clean_pod_policy:
+        case "All":
+            return found
+        case "Running":
+            return tuple(pod for pod in found if not pod.finished)
+    return ()
+
+
+def _idle(idle: Idle, now: datetime) -> tuple[Action, ...]:
+    job = idle.job
+    if job.status.phase == idle.phase and job.admission is None:
+        return _write(job, status.seen(job), ())
+    return _write(job, status.idle(job, idle.phase, idle.reason, idle.message, now), ())
+
+
+def _broken(job: InvalidJob, now: datetime) -> tuple[Action, ...]:
+    message = "; ".join(map(str, job.problems))
+    after = status.entered(job.status, job.generation, "Failed", "InvalidSpec", message, now)
+    after = after.model_copy(update={"completion_time": now})
+    return (WriteStatus({"status": status.change(job.status, after)}, job.resource_version),)
+
+
+def _write(job: TorchJob, after: TorchJobStatus, found: Pods) -> tuple[Action, ...]:
+    counted = after.model_copy(update={"task_statuses": status.count(job, found)})
+    changed = status.change(job.status, counted)
+    return (WriteStatus({"status": changed}, job.metadata.resource_version),) if changed else ()
+
+
+def _away(found: Pods) -> tuple[Action, ...]:
+    staying = tuple(pod for pod in found if not pod.deleting)
+    return (DeletePods(staying),) if staying else ()
+
+
+def _services(found: Pods) -> tuple[Action, ...]:
+    return tuple(DeleteService(pod.service) for pod in found if pod.service and not pod.deleting)

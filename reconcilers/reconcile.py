@@ -1,0 +1,70 @@
+"""Make it so: observe, plan, apply.
+
+One rule: what a worker calls for a key. It remembers nothing that it could not observe again.
+"""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import TracebackType
+
+from cluster.api import Cluster
+from queues.values import Task
+from reconcilers.apply import Application, Outcome
+from reconcilers.observe import Observer, PodCache
+from reconcilers.plan import plan
+from reconcilers.settings import ReconcileSettings
+from reconcilers.values import Observation
+
+
+class Reconciler:
+    """Reconciles one key per call; shared between threads. Close it when no call is running any more."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        pods: PodCache,
+        settings: ReconcileSettings | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._cluster = cluster
+        self._settings = settings or ReconcileSettings()
+        self._clock = clock
+        self._observer = Observer(cluster, pods, self._settings)
+        self._executor = ThreadPoolExecutor(self._settings.parallel, thread_name_prefix="apply")
+
+    def __call__(self, task: Task, holds: Callable[[], bool]) -> float | None:
+        """Bring one job a step nearer to what it should be; seconds after which to come back, None if events will tell.
+
+        Raises any ClusterError and ReconcileError: the same again later, with a backoff.
+        """
+        observation = self._observer.observe(task)
+        outcome = self._carry_out(observation, holds)
+        if outcome.refused:
+            observation = replace(self._observer.observe(task), refused=outcome.refused)
+            outcome = self._carry_out(observation, holds)
+        return outcome.requeue_after
+
+    def _carry_out(self, observation: Observation, holds: Callable[[], bool]) -> Outcome:
+        now = datetime.fromtimestamp(self._clock(), UTC)
+        decided = plan(observation, self._settings, now)
+        application = Application(self._cluster, self._settings, self._executor, self._clock, observation.key, holds)
+        try:
+            return application.run(decided)
+        finally:
+            if application.made:
+                self._observer.wrote(observation.key, max(application.made))
+
+    def close(self) -> None:
+        """End its threads."""
+        self._executor.shutdown()
+
+    def __enter__(self) -> "Reconciler":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,27 @@
+"""How a worker reconciles.
+
+One rule: one frozen object, made once by the wiring.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconcileSettings:
+    """Times are seconds."""
+
+    master_address: Literal["service", "loopback"] = "service"
+    """MASTER_ADDR: the headless service's name, or 127.0.0.1 with the reservation's port where pods share a machine."""
+    most_writes: int = 64
+    """API writes one reconcile may spend before it makes room for another key."""
+    most_seconds: float = 1.0
+    """Time one reconcile may begin new writes in."""
+    parallel: int = 8
+    """Pods being made or deleted at once by one process; its pool of connections must be larger."""
+    cache_wait: float = 0.5
+    """How long to wait for the pod cache to show what the coordinator has already seen."""
+    cache_retry: float = 0.1
+    """When to look again if it did not."""
+    name_retry: float = 0.2
+    """When to look again while an older pod still holds the name of a new one."""

@@ -1,0 +1,103 @@
+"""The status of a job, and the patch that brings it about.
+
+One rule: pure; one merge patch with only what changed, never `status.queue`, which is the coordinator's. Over a life:
+Queued, Admitted, Running and the end. Counts of pods alone are no reason to write; they go along with the next write.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from crds import conditions, labels
+from crds.conditions import Phase
+from crds.status import Admission, TaskStatus, TorchJobStatus
+from crds.tasks import WORKER
+from crds.torchjob import TorchJob
+from reconcilers.pod_view import PodView
+
+
+def enter(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
+    """The job's status in a phase; entering it again changes nothing but the reason."""
+    return entered(job.status, job.metadata.generation, phase, reason, message, now)
+
+
+def entered(
+    before: TorchJobStatus, generation: int, phase: Phase, reason: str, message: str, now: datetime
+) -> TorchJobStatus:
+    """The same for a job that has a status but no valid spec."""
+    found = conditions.enter(before.conditions, phase, reason, message, now, generation)
+    return before.model_copy(update={"phase": phase, "conditions": found, "observed_generation": generation})
+
+
+def idle(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
+    """Waiting or suspended: it holds nothing."""
+    empty = {"admission": None, "start_time": None, "task_statuses": count(job, ())}
+    return enter(job, phase, reason, message, now).model_copy(update=empty)
+
+
+def admitted(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStatus:
+    """It holds its room: the fence behind which its pods are made."""
+    update = {
+        "admission": admission,
+        "attempt": admission.attempt,
+        "selector": f"{labels.JOB_UID}={job.metadata.uid},{labels.TASK_TYPE}={WORKER.lower()}",
+        "start_time": now,
+    }
+    message = f"room taken from queue {admission.queue}, attempt {admission.attempt}"
+    return enter(job, "Admitted", "Admitted", message, now).model_copy(update=update)
+
+
+def restarted(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
+    """One restart more; the room stays. A job of which single pods are replaced keeps running."""
+    whole = job.spec.restart_scope == "Job"
+    status = enter(job, "Admitted", "Restarting", message, now) if whole else job.status
+    return status.model_copy(update={"restart_count": job.status.restart_count + 1})
+
+
+def finished(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
+    """The end."""
+    return enter(job, phase, reason, message, now).model_copy(update={"completion_time": now})
+
+
+def seen(job: TorchJob) -> TorchJobStatus:
+    """As it is, with its newest spec observed."""
+    return job.status.model_copy(update={"observed_generation": job.metadata.generation})
+
+
+def count(job: TorchJob, pods: Iterable[PodView]) -> dict[str, TaskStatus]:
+    """The pods of each task, counted."""
+    by_task: dict[str, list[PodView]] = {}
+    for pod in pods:
+        by_task.setdefault(pod.task, []).append(pod)
+    return {name: _count(by_task.get(name.lower(), [])) for name in job.spec.tasks}
+
+
+def _count(pods: list[PodView]) -> TaskStatus:
+    failed = [pod for pod in pods if pod.phase == "Failed"]
+    evicted = sum(pod.reason == "Evicted" for pod in failed)
+    return TaskStatus(
+        active=sum(not pod.finished for pod in pods),
+        ready=sum(pod.running for pod in pods),
+        succeeded=sum(pod.phase == "Succeeded" for pod in pods),
+        failed=len(failed) - evicted,
+        evicted=evicted,
+    )
+
+
+def change(before: TorchJobStatus, after: TorchJobStatus) -> dict[str, Any]:
+    """The merge patch from one status to another; empty if they differ in nothing but counts of pods."""
+    found = difference(before.manifest(), after.manifest())
+    return found if found.keys() - {"taskStatuses"} else {}
+
+
+def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON merge patch (RFC 7386) from one object to another."""
+    found: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
+    for name, value in after.items():
+        old = before.get(name)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            inner = difference(old, value)
+            found |= {name: inner} if inner else {}
+        elif value != old:
+            found[name] = value
+    return found
