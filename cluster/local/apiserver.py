@@ -1,0 +1,243 @@
+"""The embedded API server: a Kubernetes API on loopback, kept in one folder.
+
+One rule: nothing is answered before it is on disk, and nobody is answered without the token.
+
+Run it with `python -m cluster.local.apiserver --data DIR [--port N]`, or in a test with `running(layout)`.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import errno
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from cluster.local import access, builtins, definitions, discovery, pod_logs, refusals, requests, watches
+from cluster.local.catalog import Catalog, storage
+from cluster.local.disk import Disk, DiskFailed
+from cluster.local.garbage import Collector
+from cluster.local.handlers import Answer, Handlers, Question
+from cluster.local.journal import Change
+from cluster.local.layout import Layout
+from cluster.local.refusals import Refusal
+from cluster.local.store import Store
+from cluster.local.watches import Watch
+from cluster.local.writes import WriteOptions
+from crds.resources import CRDS, NAMESPACES
+
+_LOG = logging.getLogger(__name__)
+_HEALTH = ("/healthz", "/livez", "/readyz")
+_FIRST_NAMESPACES = ("default", "kube-system")
+_LARGEST_BODY = 3 * 1024 * 1024
+_WARNING = '299 - "{}"'
+
+
+class PortInUse(Exception):
+    """Another process listens on the port."""
+
+
+class ApiServer:
+    """One embedded API server. Its methods belong to one event loop."""
+
+    def __init__(self, layout: Layout, host: str = "127.0.0.1", port: int = 0) -> None:
+        access.check_host(host)
+        self._layout = layout
+        self._host, self._port = host, port
+        self._under_way: set[Watch] = set()
+        self.token = access.token(layout)
+        self.kubeconfig = layout.kubeconfig
+        self.url = ""
+        """Known once it is started."""
+
+    async def start(self) -> None:
+        """Load what was kept, listen, and write the kubeconfig. PortInUse, DiskFailed."""
+        self._disk = Disk(self._layout.database)
+        try:
+            self._open()
+            await self._listen()
+        except BaseException:
+            self._disk.close()
+            raise
+        access.write_private(self.kubeconfig, access.kubeconfig(self.url, self.token))
+
+    def _open(self) -> None:
+        self._catalog = Catalog(builtins.kinds())
+        self._store = Store(self._disk, self._catalog.selectable)
+        for stored in self._store.items(storage(CRDS)):
+            self._define(stored.manifest())
+        self._handlers = Handlers(self._store, self._catalog)
+        self._store.follow(self._follow_definitions)
+        Collector(self._store, self._catalog, self._handlers.deleter).start()
+        for name in _FIRST_NAMESPACES:
+            self._make_namespace(name)
+        self._store.flush()
+
+    def _make_namespace(self, name: str) -> None:
+        kind = self._catalog.stored(storage(NAMESPACES))
+        if kind is not None and self._store.get(kind.storage, "", name) is None:
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            self._handlers.writer.create(kind, "", body, WriteOptions())
+
+    async def _listen(self) -> None:
+        server = web.Server(self._handle, request_factory=_request, access_log=None)
+        self._runner = web.ServerRunner(server, shutdown_timeout=2.0)
+        await self._runner.setup()
+        try:
+            site = web.TCPSite(self._runner, self._host, self._port, backlog=1024)
+            await site.start()
+        except OSError as error:
+            await self._runner.cleanup()
+            if error.errno == errno.EADDRINUSE:
+                message = f"port {self._port} on {self._host} is in use: stop its process or choose another port"
+                raise PortInUse(message) from error
+            raise
+        host, port = self._runner.addresses[0][:2]
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+    async def stop(self) -> None:
+        """Finish what is under way and close the database."""
+        for watch in tuple(self._under_way):
+            watch.end()
+        await self._runner.cleanup()
+        self._store.flush()
+        self._disk.close()
+
+    def _follow_definitions(self, resource: str, change: Change) -> None:
+        if resource != storage(CRDS):
+            return
+        if change.kind == "DELETED":
+            self._catalog.unregister(change.object.name)
+        else:
+            self._define(change.object.manifest())
+
+    def _define(self, definition: dict[str, Any]) -> None:
+        kind = definitions.kind_of(definition)
+        if kind is not None:
+            self._catalog.register(kind)
+        else:
+            self._catalog.unregister(definition["metadata"]["name"])
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            return await self._route(request)
+        except Refusal as refusal:
+            return _json(refusal.status(), refusal.code)
+        except DiskFailed as error:
+            return _json(refusals.internal(str(error)).status(), 500)
+        except (ConnectionError, asyncio.CancelledError, web.HTTPException):
+            raise
+        except Exception:
+            _LOG.exception("%s %s failed", request.method, request.path)
+            return _json(refusals.internal("see the API server's log").status(), 500)
+
+    async def _route(self, request: web.BaseRequest) -> web.StreamResponse:
+        path = request.path
+        if path in _HEALTH:
+            return web.Response(text="ok")
+        if not access.admits(request.headers.get("Authorization", ""), self.token):
+            raise refusals.unauthorized()
+        if _is_discovery(path):
+            return _json(discovery.answer(path, self._catalog))
+        target = requests.target(path, self._catalog)
+        if request.method == "GET":
+            query = request.query
+            if target.subresource == "log":
+                return await self._serve_log(request, target)
+            if not target.subresource and requests.flag(query, "watch"):
+                wanted = watches.wish(target.kind, target.namespace, target.name, query)
+                return await watches.serve(request, wanted, self._store, self._under_way)
+        body = await _body(request)
+        content_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
+        answer = self._handlers.answer(Question(request.method, target, request.query, content_type, body))
+        await self._store.durable()
+        return _response(answer)
+
+    async def _serve_log(self, request: web.BaseRequest, target: requests.Target) -> web.StreamResponse:
+        found = self._store.get(target.kind.storage, target.namespace, target.name)
+        if found is None:
+            raise refusals.not_found(target.kind.resource, target.name)
+        return await pod_logs.serve(request, pod_logs.wish(found.manifest(), self._layout, request.query))
+
+
+def _is_discovery(path: str) -> bool:
+    parts = path.strip("/").split("/")
+    return parts[0] not in {"api", "apis"} or len(parts) <= (2 if parts[0] == "api" else 3)
+
+
+def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=_LARGEST_BODY)
+
+
+async def _body(request: web.BaseRequest) -> bytes:
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        message = f"the request is too large: at most {_LARGEST_BODY} bytes"
+        raise Refusal(413, "RequestEntityTooLarge", message) from None
+
+
+def _json(value: Any, code: int = 200) -> web.Response:
+    return web.Response(body=orjson.dumps(value), status=code, content_type="application/json")
+
+
+def _response(answer: Answer) -> web.Response:
+    response = web.Response(body=answer.body, status=answer.code, content_type="application/json")
+    for warning in answer.warnings:
+        response.headers.add("Warning", _WARNING.format(warning.replace("\\", "\\\\").replace('"', '\\"')))
+    return response
+
+
+@contextlib.contextmanager
+def running(layout: Layout, host: str = "127.0.0.1", port: int = 0) -> Iterator[ApiServer]:
+    """A server in a thread of its own, for as long as the block lasts."""
+    server = ApiServer(layout, host, port)
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(server.start())
+        thread = threading.Thread(target=loop.run_forever, name="apiserver")
+        thread.start()
+        try:
+            yield server
+        finally:
+            asyncio.run_coroutine_threadsafe(server.stop(), loop).result(30)
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+    finally:
+        loop.close()
+
+
+async def _serve(layout: Layout, port: int) -> None:
+    server = ApiServer(layout, port=port)
+    over = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, over.set)
+    await server.start()
+    print(f"API server ready at {server.url}, kubeconfig {server.kubeconfig}", flush=True)
+    await over.wait()
+    await server.stop()
+
+
+def main() -> None:
+    """The process: serve until SIGTERM or SIGINT; exit code 1 with one line if it cannot."""
+    parser = argparse.ArgumentParser(prog="python -m cluster.local.apiserver", description="Embedded Kubernetes API.")
+    parser.add_argument("--data", type=Path, required=True, help="folder of the cluster's files")
+    parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; 0 takes a free one")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        asyncio.run(_serve(Layout(arguments.data), arguments.port))
+    except (PortInUse, DiskFailed, OSError) as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""The resources that are there without a CRD.
+
+One rule: a table; each resource's shape is given as far as torchq and its users write it, and open where nobody checks.
+"""
+
+import base64
+from typing import Any
+
+from cluster.api import Manifest
+from cluster.local import definitions, metadata, pod_rules
+from cluster.local.catalog import Column, Kind
+from cluster.local.pod_schema import EITHER, FLAG, NUMBER, OPEN, POD, TEXT, choice, fields, many, mapping, texts
+from cluster.local.schema import compile_schema
+from crds.resources import CRDS, EVENTS, LEASES, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, SERVICES, Resource
+
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+SECRETS = Resource("", "v1", "secrets", "Secret")
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
+
+_OBJECT = {"apiVersion": TEXT, "kind": TEXT, "metadata": metadata.SCHEMA}
+_STATUS = frozenset({"status"})
+
+
+def _shape(**properties: dict[str, Any]) -> Any:
+    return compile_schema(fields(**_OBJECT, **properties))
+
+
+def _begin_namespace(new: Manifest, old: Manifest | None) -> None:
+    if old is None:
+        new["spec"], new["status"] = {"finalizers": ["kubernetes"]}, {"phase": "Active"}
+
+
+def _begin_service(new: Manifest, old: Manifest | None) -> None:
+    if old is None:
+        spec = new.setdefault("spec", {})
+        spec.setdefault("type", "ClusterIP")
+        spec.setdefault("sessionAffinity", "None")
+        # This cluster has no virtual addresses: every service is headless.
+        spec.setdefault("clusterIP", "None")
+        new["status"] = {"loadBalancer": {}}
+
+
+def _encode_secret(new: Manifest, old: Manifest | None) -> None:  # noqa: ARG001
+    written = new.pop("stringData", None)
+    if written:
+        encoded = {name: base64.b64encode(text.encode()).decode() for name, text in written.items()}
+        new["data"] = {**(new.get("data") or {}), **encoded}
+
+
+_PORT = fields(
+    port=NUMBER,
+    nodePort=NUMBER,
+    targetPort=EITHER,
+    protocol={**choice("TCP", "UDP", "SCTP"), "default": "TCP"},
+    **texts("name", "appProtocol"),
+)
+_SERVICE = fields(
+    **texts("clusterIP", "type", "sessionAffinity", "externalName", "externalTrafficPolicy", "internalTrafficPolicy"),
+    **texts("ipFamilyPolicy", "loadBalancerIP", "loadBalancerClass", "trafficDistribution"),
+    selector=mapping(TEXT),
+    ports=many(_PORT),
+    clusterIPs=many(TEXT),
+    ipFamilies=many(TEXT),
+    externalIPs=many(TEXT),
+    loadBalancerSourceRanges=many(TEXT),
+    publishNotReadyAddresses=FLAG,
+    allocateLoadBalancerNodePorts=FLAG,
+    healthCheckNodePort=NUMBER,
+    sessionAffinityConfig=OPEN,
+)
+_EVENT = {
+    **texts("reason", "message", "type", "firstTimestamp", "lastTimestamp", "eventTime", "action"),
+    **texts("reportingComponent", "reportingInstance"),
+    "count": NUMBER,
+    "source": OPEN,
+    "series": OPEN,
+    "involvedObject": fields(**texts("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")),
+    "related": OPEN,
+}
+_LEASE = fields(
+    **texts("holderIdentity", "acquireTime", "renewTime", "strategy", "preferredHolder"),
+    leaseDurationSeconds=NUMBER,
+    leaseTransitions=NUMBER,
+)
+_SECRET_TYPE = {**TEXT, "default": "Opaque"}
+_AGE = Column("Age", "date", ".metadata.creationTimestamp")
+
+
+def kinds() -> list[Kind]:
+    """All of them."""
+    return [
+        Kind(
+            resource=PODS,
+            singular="pod",
+            short_names=("po",),
+            categories=("all",),
+            schema=compile_schema(POD),
+            subresources=frozenset({"status", "binding", "log"}),
+            selectable=("spec.nodeName", "status.phase", "spec.restartPolicy", "spec.schedulerName"),
+            generation=True,
+            graceful=True,
+            complete=pod_rules.complete,
+            check=pod_rules.check,
+            columns=(Column("Status", "string", ".status.phase"), _AGE),
+        ),
+        Kind(
+            resource=SERVICES,
+            singular="service",
+            short_names=("svc",),
+            categories=("all",),
+            schema=_shape(spec=_SERVICE, status=OPEN),
+            subresources=_STATUS,
+            simple_names=True,
+            complete=_begin_service,
+        ),
+        Kind(
+            resource=NODES,
+            singular="node",
+            short_names=("no",),
+            schema=_shape(spec=OPEN, status=OPEN),
+            subresources=_STATUS,
+            status_at_birth=True,
+            selectable=("spec.unschedulable",),
+        ),
+        Kind(
+            resource=NAMESPACES,
+            singular="namespace",
+            short_names=("ns",),
+            schema=_shape(spec=OPEN, status=OPEN),
+            subresources=_STATUS,
+            selectable=("status.phase",),
+            simple_names=True,
+            complete=_begin_namespace,
+            columns=(Column("Status", "string", ".status.phase"), _AGE),
+        ),
+        Kind(
+            resource=EVENTS,
+            singular="event",
+            short_names=("ev",),
+            schema=_shape(**_EVENT),
+            selectable=(*(f"involvedObject.{name}" for name in ("kind", "namespace", "name", "uid")), "reason", "type"),
+        ),
+        Kind(
+            resource=CONFIG_MAPS,
+            singular="configmap",
+            short_names=("cm",),
+            schema=_shape(data=mapping(TEXT), binaryData=mapping(TEXT), immutable=FLAG),
+        ),
+        Kind(
+            resource=SECRETS,
+            singular="secret",
+            schema=_shape(**dict.fromkeys(("data", "stringData"), mapping(TEXT)), type=_SECRET_TYPE, immutable=FLAG),
+            complete=_encode_secret,
+            selectable=("type",),
+        ),
+        Kind(
+            resource=SERVICE_ACCOUNTS,
+            singular="serviceaccount",
+            short_names=("sa",),
+            schema=_shape(secrets=many(OPEN), imagePullSecrets=many(OPEN), automountServiceAccountToken=FLAG),
+        ),
+        Kind(
+            resource=RESOURCE_QUOTAS,
+            singular="resourcequota",
+            short_names=("quota",),
+            schema=_shape(spec=OPEN, status=OPEN),
+            subresources=_STATUS,
+        ),
+        Kind(resource=LEASES, singular="lease", schema=_shape(spec=_LEASE)),
+        Kind(
+            resource=PRIORITY_CLASSES,
+            singular="priorityclass",
+            short_names=("pc",),
+            schema=_shape(value=NUMBER, globalDefault=FLAG, **texts("description", "preemptionPolicy")),
+        ),
+        Kind(
+            resource=CRDS,
+            singular="customresourcedefinition",
+            short_names=("crd", "crds"),
+            schema=_shape(spec={**OPEN, "properties": definitions.SPEC}, status=OPEN),
+            subresources=_STATUS,
+            generation=True,
+            complete=definitions.complete,
+            check=definitions.check,
+        ),
+    ]

@@ -1,0 +1,101 @@
+"""Discovery: what this server serves, for clients that ask before they act.
+
+One rule: everything is derived from the catalog, so a CRD shows up the moment it is served.
+"""
+
+import sys
+from typing import Any
+
+from cluster.local.catalog import Catalog, Kind
+from cluster.local.refusals import no_such_path
+
+KUBERNETES = ("1", "33")
+"""The release whose behaviour this server follows."""
+
+_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+_SUBRESOURCES: dict[str, tuple[str, list[str]]] = {
+    "status": ("", ["get", "patch", "update"]),
+    "scale": ("Scale", ["get", "patch", "update"]),
+    "binding": ("Binding", ["create"]),
+    "log": ("", ["get"]),
+}
+
+
+def answer(path: str, catalog: Catalog) -> dict[str, Any]:
+    """The answer to a discovery path. NotFound for any other."""
+    match path.strip("/").split("/"):
+        case ["version"]:
+            return _version()
+        case ["api"]:
+            return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+        case ["apis"]:
+            groups = [_group(name, catalog) for name in _groups(catalog)]
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+        case ["apis", group] if group in _groups(catalog):
+            return {**_group(group, catalog), "kind": "APIGroup", "apiVersion": "v1"}
+        case ["api", version]:
+            return _resources("", version, catalog)
+        case ["apis", group, version]:
+            return _resources(group, version, catalog)
+        case _:
+            raise no_such_path()
+
+
+def _version() -> dict[str, str]:
+    major, minor = KUBERNETES
+    python = ".".join(str(part) for part in sys.version_info[:3])
+    return {
+        "major": major,
+        "minor": minor,
+        "gitVersion": f"v{major}.{minor}.0+torchq-local",
+        "platform": sys.platform,
+        "goVersion": f"none (Python {python})",
+    }
+
+
+def _groups(catalog: Catalog) -> list[str]:
+    return list(dict.fromkeys(kind.resource.group for kind in catalog.kinds() if kind.resource.group))
+
+
+def _group(group: str, catalog: Catalog) -> dict[str, Any]:
+    versions = dict.fromkeys(kind.resource.version for kind in catalog.kinds() if kind.resource.group == group)
+    described = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+    return {"name": group, "versions": described, "preferredVersion": described[0]}
+
+
+def _resources(group: str, version: str, catalog: Catalog) -> dict[str, Any]:
+    kinds = [k for k in catalog.kinds() if (k.resource.group, k.resource.version) == (group, version)]
+    if not kinds:
+        raise no_such_path()
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": f"{group}/{version}" if group else version,
+        "resources": [described for kind in kinds for described in _describe(kind)],
+    }
+
+
+def _describe(kind: Kind) -> list[dict[str, Any]]:
+    resource = kind.resource
+    own = {
+        "name": resource.plural,
+        "singularName": kind.singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": _VERBS,
+        **({"shortNames": list(kind.short_names)} if kind.short_names else {}),
+        **({"categories": list(kind.categories)} if kind.categories else {}),
+    }
+    return [own, *(_describe_part(kind, part) for part in sorted(kind.subresources))]
+
+
+def _describe_part(kind: Kind, part: str) -> dict[str, Any]:
+    word, verbs = _SUBRESOURCES[part]
+    return {
+        "name": f"{kind.resource.plural}/{part}",
+        "singularName": "",
+        "namespaced": kind.resource.namespaced,
+        "kind": word or kind.resource.kind,
+        "verbs": verbs,
+        **({"group": "autoscaling", "version": "v1"} if part == "scale" else {}),
+    }

@@ -1,0 +1,163 @@
+"""Validation rules in CEL (`x-kubernetes-validations`): compiled once, run against a value and the one before it.
+
+One rule: a rule that cannot be run here is refused when its CRD is registered, not when the first object comes.
+"""
+
+import itertools
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import cel
+from cel import stdlib
+
+from cluster.local.refusals import Cause
+
+_REASONS = {"FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"}
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_NATIVE = _words(
+    "size contains startsWith endsWith matches string int uint double bytes type timestamp duration dyn getFullYear "
+    "getMonth getDate getDayOfMonth getDayOfWeek getDayOfYear getHours getMinutes getSeconds getMilliseconds"
+)
+_KUBERNETES = _words(
+    "min max sum charAt indexOf lastIndexOf substring replace split join lowerAscii upperAscii trim "
+    "sets.contains sets.equivalent sets.intersects math.greatest math.least"
+)
+_TYPES = _words("int uint double bool string bytes list map null_type type sets math")
+_STRINGS = re.compile(r"""r?"(?:\\.|[^"\\])*"|r?'(?:\\.|[^'\\])*'""")
+_BOUND = re.compile(r"\.(?:all|exists|exists_one|map|filter)\(\s*(\w+)\s*,")
+
+
+def _is_sorted(items: list[Any]) -> bool:
+    return all(left <= right for left, right in itertools.pairwise(items))
+
+
+def _find(text: str, pattern: str) -> str:
+    found = re.search(pattern, text)
+    return found.group() if found else ""
+
+
+def _find_all(text: str, pattern: str) -> list[str]:
+    return [found.group() for found in re.finditer(pattern, text)]
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{name: stdlib.STDLIB_FUNCTIONS[name] for name in _KUBERNETES},
+    "bool": stdlib.STDLIB_FUNCTIONS["bool"],
+    "isSorted": _is_sorted,
+    "find": _find,
+    "findAll": _find_all,
+}
+"""What a Kubernetes API server adds to CEL, as far as this one knows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One compiled rule."""
+
+    program: Any
+    source: str
+    message: str
+    message_program: Any | None
+    field_path: str
+    reason: str
+    transition: bool
+    """Whether it compares with the value before; such a rule runs on updates only."""
+
+
+def compile_rule(raw: Mapping[str, Any]) -> Rule:
+    """Compile one entry of `x-kubernetes-validations`. ValueError says what this server cannot run."""
+    source = raw.get("rule")
+    if not isinstance(source, str) or not source.strip():
+        raise ValueError("rule: Required value")
+    if raw.get("optionalOldSelf"):
+        raise ValueError(f"optionalOldSelf is not supported by the embedded cluster, in rule {source!r}")
+    reason = raw.get("reason", "FieldValueInvalid")
+    if reason not in _REASONS:
+        raise ValueError(f"reason: Unsupported value: {reason!r}")
+    program = _compile(source)
+    worded = raw.get("messageExpression")
+    return Rule(
+        program=program,
+        source=source,
+        message=raw.get("message", ""),
+        message_program=_compile(worded) if worded else None,
+        field_path=raw.get("fieldPath", ""),
+        reason=reason,
+        transition="oldSelf" in program.variables(),
+    )
+
+
+def _compile(source: str) -> Any:
+    try:
+        program = cel.compile(source)
+    except ValueError as error:
+        raise ValueError(f"compilation failed: {error}") from error
+    plain = _STRINGS.sub('""', source)
+    strange = set(program.variables()) - {"self", "oldSelf"} - set(_BOUND.findall(plain)) - _TYPES
+    if strange:
+        raise ValueError(f"compilation failed: undeclared reference to {', '.join(sorted(strange))} in rule {source!r}")
+    unknown = {name for name in program.functions() if name[0].isalpha()} - _NATIVE - FUNCTIONS.keys()
+    if unknown:
+        raise ValueError(
+            f"compilation failed: the embedded cluster does not know the function {', '.join(sorted(unknown))}"
+            f" in rule {source!r}"
+        )
+    return program
+
+
+def chains(rule: Rule) -> list[tuple[str, ...]]:
+    """The field paths that a rule reads from `self` and `oldSelf`, as far as they are written out."""
+    plain = _STRINGS.sub('""', rule.source)
+    found = re.findall(r"(?<![\w.])(?:self|oldSelf)((?:\s*\.\s*\w+)+)(\s*\()?", plain)
+    paths = [(tuple(path.replace(" ", "").split(".")[1:]), bool(called)) for path, called in found]
+    return [path[:-1] if called else path for path, called in paths]
+
+
+def context(value: Any, before: Any = None) -> Any:
+    """What the rules of one value see; to be shared between them, the conversion is most of the cost."""
+    variables = {"self": value} if before is None else {"self": value, "oldSelf": before}
+    return cel.Context(variables=variables, functions=FUNCTIONS)
+
+
+def run(rule: Rule, seen: Any, path: str, type_name: str) -> Cause | None:
+    """Run a rule; the cause if it does not hold."""
+    try:
+        held = rule.program.execute(seen)
+    except Exception as error:  # the library raises built-in errors of many kinds
+        return _cause(rule, path, type_name, f"{_explain(error)} evaluating rule: {rule.message or rule.source}")
+    return None if held is True else _cause(rule, path, type_name, _message(rule, seen))
+
+
+def _explain(error: Exception) -> str:
+    return f"no such key: {error.args[0]}" if isinstance(error, KeyError) and error.args else str(error).split(":")[0]
+
+
+def _message(rule: Rule, seen: Any) -> str:
+    if rule.message_program is not None:
+        try:
+            text = rule.message_program.execute(seen)
+        except Exception:  # as a Kubernetes API server: fall back to the fixed message
+            text = ""
+        if isinstance(text, str) and text.strip():
+            return text
+    return rule.message or f"failed rule: {rule.source}"
+
+
+def _cause(rule: Rule, path: str, type_name: str, message: str) -> Cause:
+    field = (path + rule.field_path).lstrip(".") or "<nil>"
+    match rule.reason:
+        case "FieldValueForbidden":
+            return Cause(field, f"Forbidden: {message}", rule.reason)
+        case "FieldValueRequired":
+            return Cause(field, f"Required value: {message}", rule.reason)
+        case "FieldValueDuplicate":
+            return Cause(field, f'Duplicate value: "{type_name}"', rule.reason)
+        case _:
+            return Cause(field, f'Invalid value: "{type_name}": {message}', rule.reason)

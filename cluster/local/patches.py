@@ -1,0 +1,143 @@
+"""Patches: JSON merge patch (RFC 7386) and JSON patch (RFC 6902).
+
+One rule: a patch is applied to a copy that the caller owns, and either applies as a whole or is refused.
+"""
+
+import re
+from typing import Any
+
+import orjson
+
+from cluster.api import Manifest
+from cluster.local.refusals import Refusal, bad_request
+
+MERGE = "application/merge-patch+json"
+JSON = "application/json-patch+json"
+
+
+class Inapplicable(Exception):
+    """The patch does not fit the object."""
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """RFC 7386: mappings are merged, null removes, everything else replaces. The target is changed."""
+    if not isinstance(patch, dict):
+        return patch
+    result = target if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        elif isinstance(value, dict):
+            result[name] = merge(result.get(name), value)
+        else:
+            result[name] = value
+    return result
+
+
+def apply_json(target: Manifest, operations: Any) -> Manifest:
+    """RFC 6902. BadRequest if the patch is malformed, 422 if it does not apply to this object."""
+    if not isinstance(operations, list) or not all(isinstance(operation, dict) for operation in operations):
+        raise bad_request("a JSON patch is a list of operations")
+    document: Any = target
+    for number, operation in enumerate(operations):
+        try:
+            document = _apply(document, operation)
+        except Inapplicable as error:
+            message = f"the server rejected our request due to an error in our request: operation {number}: {error}"
+            raise Refusal(422, "Invalid", message) from error
+    if not isinstance(document, dict):
+        raise bad_request("a JSON patch must leave an object")
+    return document
+
+
+def _apply(document: Any, operation: dict[str, Any]) -> Any:
+    kind, path = operation.get("op"), _steps(operation.get("path"))
+    match kind:
+        case "add":
+            return _add(document, path, _value(operation))
+        case "remove":
+            return _remove(document, path)
+        case "replace":
+            _find(document, path)
+            return _value(operation) if not path else _set(document, path, _value(operation))
+        case "test":
+            if not _same(_find(document, path), _value(operation)):
+                raise Inapplicable(f"testing value {operation['path']} failed")
+            return document
+        case "move" | "copy":
+            source = _steps(operation.get("from"))
+            value = _copy(_find(document, source))
+            return _add(_remove(document, source) if kind == "move" else document, path, value)
+        case _:
+            raise Inapplicable(f"unknown operation {kind!r}")
+
+
+def _steps(pointer: Any) -> list[str]:
+    if not isinstance(pointer, str) or (pointer and not pointer.startswith("/")):
+        raise Inapplicable(f"{pointer!r} is no JSON pointer")
+    return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
+
+
+def _value(operation: dict[str, Any]) -> Any:
+    if "value" not in operation:
+        raise Inapplicable("the operation needs a value")
+    return operation["value"]
+
+
+def _find(document: Any, path: list[str]) -> Any:
+    for step in path:
+        match document:
+            case dict() if step in document:
+                document = document[step]
+            case list():
+                document = document[_index(document, step, len(document) - 1)]
+            case _:
+                raise Inapplicable(f"there is nothing at /{'/'.join(path)}")
+    return document
+
+
+def _add(document: Any, path: list[str], value: Any) -> Any:
+    if not path:
+        return value
+    match _find(document, path[:-1]):
+        case dict() as parent:
+            parent[path[-1]] = value
+        case list() as parent:
+            parent.insert(len(parent) if path[-1] == "-" else _index(parent, path[-1], len(parent)), value)
+        case _:
+            raise Inapplicable(f"nothing can be added at /{'/'.join(path)}")
+    return document
+
+
+def _set(document: Any, path: list[str], value: Any) -> Any:
+    parent = _find(document, path[:-1])
+    parent[_index(parent, path[-1], len(parent) - 1) if isinstance(parent, list) else path[-1]] = value
+    return document
+
+
+def _remove(document: Any, path: list[str]) -> Any:
+    _find(document, path)
+    if not path:
+        raise Inapplicable("the whole object cannot be removed")
+    parent = _find(document, path[:-1])
+    del parent[_index(parent, path[-1], len(parent) - 1) if isinstance(parent, list) else path[-1]]
+    return document
+
+
+def _index(items: list[Any], step: str, highest: int) -> int:
+    if not re.fullmatch(r"0|[1-9][0-9]*", step) or int(step) > highest:
+        raise Inapplicable(f"{step!r} is no index of a list of {len(items)}")
+    return int(step)
+
+
+def _same(left: Any, right: Any) -> bool:
+    # Not ==: to Python, 1 equals true.
+    return _canonical(left) == _canonical(right)
+
+
+def _canonical(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+def _copy(value: Any) -> Any:
+    return orjson.loads(orjson.dumps(value))

@@ -1,0 +1,138 @@
+"""A container's log over HTTP: the file its shim writes, whole, its end, or as it grows.
+
+One rule: a followed log ends when the container has exited and every byte of it has been sent, not before.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from cluster.api import Manifest
+from cluster.local import requests
+from cluster.local.layout import Layout
+from cluster.local.refusals import bad_request
+
+_PIECE = 64 * 1024
+_POLL_SECONDS = 0.1
+_UNSUPPORTED = ("timestamps", "insecureSkipTLSVerifyBackend")
+
+
+@dataclass(frozen=True, slots=True)
+class LogWish:
+    """What a log request asked for."""
+
+    folder: Path
+    """The folder of the container's run."""
+    follow: bool
+    tail: int | None
+    """Only the last lines."""
+    most: int | None
+    """Bytes after which the answer ends."""
+
+
+def wish(pod: Manifest, layout: Layout, query: Mapping[str, str]) -> LogWish:
+    """Read a log request. BadRequest if there is no such container, or it has not started."""
+    for name in _UNSUPPORTED:
+        if requests.flag(query, name):
+            raise bad_request(f"{name}: the embedded cluster keeps no timestamps of log lines")
+    if "sinceSeconds" in query or "sinceTime" in query:
+        raise bad_request("sinceSeconds: the embedded cluster keeps no timestamps of log lines, use tailLines")
+    container = _container(pod, query.get("container", ""))
+    return LogWish(
+        folder=_run(pod, container, layout, previous=requests.flag(query, "previous")),
+        follow=requests.flag(query, "follow"),
+        tail=_number(query, "tailLines"),
+        most=_number(query, "limitBytes"),
+    )
+
+
+def _number(query: Mapping[str, str], name: str) -> int | None:
+    if name not in query:
+        return None
+    value = requests.integer(name, query[name])
+    if value < 0:
+        raise bad_request(f"{name}: must not be negative")
+    return value
+
+
+def _container(pod: Manifest, asked: str) -> str:
+    spec = pod["spec"]
+    names: list[str] = [c["name"] for field in ("containers", "initContainers") for c in spec.get(field) or ()]
+    if asked and asked not in names:
+        raise bad_request(f"container {asked} is not valid for pod {pod['metadata']['name']}: choose one of {names}")
+    return asked or names[0]
+
+
+def _run(pod: Manifest, container: str, layout: Layout, *, previous: bool) -> Path:
+    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+    restarts = _restarts(pod.get("status") or {}, container)
+    restart = restarts - 1 if previous else restarts
+    folder = layout.container(uid, container, restart)
+    if previous and restart < 0:
+        raise bad_request(f'previous terminated container "{container}" in pod "{name}" not found')
+    if (folder / "output").exists():
+        return folder
+    # The next run is announced before it starts: until then the log is the last run's.
+    earlier = layout.container(uid, container, restart - 1)
+    if not previous and restart > 0 and (earlier / "output").exists():
+        return earlier
+    raise bad_request(f'container "{container}" in pod "{name}" is waiting to start')
+
+
+def _restarts(status: Mapping[str, Any], container: str) -> int:
+    shown = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
+    return next((int(item.get("restartCount") or 0) for item in shown if item.get("name") == container), 0)
+
+
+def pieces(wanted: LogWish, start: int) -> Iterator[bytes]:
+    """What is in the log now, from a position."""
+    with open(wanted.folder / "output", "rb") as file:
+        file.seek(start)
+        while piece := file.read(_PIECE):
+            yield piece
+
+
+def tail_start(path: Path, lines: int) -> int:
+    """The position at which the last lines of a file begin."""
+    end = position = path.stat().st_size
+    found = 0
+    with open(path, "rb") as file:
+        while position > 0:
+            size = min(_PIECE, position)
+            position -= size
+            file.seek(position)
+            piece = file.read(size)
+            for index in range(len(piece) - 1, -1, -1):
+                # The newline at the very end closes the last line; it does not begin another.
+                if piece[index] == 0x0A and position + index != end - 1:
+                    found += 1
+                    if found >= lines:
+                        return position + index + 1
+    return 0 if lines else end
+
+
+async def serve(request: web.BaseRequest, wanted: LogWish) -> web.StreamResponse:
+    """Send the log."""
+    response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+    await response.prepare(request)
+    position = tail_start(wanted.folder / "output", wanted.tail) if wanted.tail is not None else 0
+    left = wanted.most
+    while True:
+        exited = _is_over(wanted.folder)
+        for piece in pieces(wanted, position):
+            position += len(piece)
+            allowed = piece if left is None else piece[:left]
+            await response.write(allowed)
+            left = None if left is None else left - len(allowed)
+        if exited or not wanted.follow or left == 0:
+            return response
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+def _is_over(folder: Path) -> bool:
+    # Asked before the last read, so that what was written before the exit is read. A folder that is gone is over too.
+    return (folder / "exited").exists() or not folder.exists()

@@ -1,0 +1,141 @@
+"""The shape of a pod, as far as torchq's users write pods: which fields there are and of what type.
+
+One rule: a field that is not listed does not exist, so that a typo is refused and not ignored. What is listed but
+cannot be honoured is for the node to refuse.
+"""
+
+from typing import Any
+
+from cluster.local import metadata
+
+TEXT: dict[str, Any] = {"type": "string"}
+NUMBER: dict[str, Any] = {"type": "integer", "format": "int64"}
+FLAG: dict[str, Any] = {"type": "boolean"}
+OPEN: dict[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+EITHER: dict[str, Any] = {"x-kubernetes-int-or-string": True}
+QUANTITY: dict[str, Any] = {"x-kubernetes-preserve-unknown-fields": True}
+"""A string, an integer or a decimal; what it says is checked by its reader."""
+
+
+def fields(**properties: dict[str, Any]) -> dict[str, Any]:
+    """An object with these fields and no others."""
+    return {"type": "object", "properties": properties}
+
+
+def needing(schema: dict[str, Any], *names: str) -> dict[str, Any]:
+    """The same, with fields that must be there."""
+    return {**schema, "required": list(names)}
+
+
+def many(items: dict[str, Any]) -> dict[str, Any]:
+    """A list."""
+    return {"type": "array", "items": items}
+
+
+def mapping(values: dict[str, Any]) -> dict[str, Any]:
+    """A map from names to values."""
+    return {"type": "object", "additionalProperties": values}
+
+
+def choice(*words: str) -> dict[str, Any]:
+    """One of these words."""
+    return {"type": "string", "enum": list(words)}
+
+
+def texts(*names: str) -> dict[str, dict[str, Any]]:
+    """Several fields that are strings."""
+    return dict.fromkeys(names, TEXT)
+
+
+RESOURCES = fields(limits=mapping(QUANTITY), requests=mapping(QUANTITY), claims=many(OPEN))
+_REFERENCE = fields(**texts("name", "key"), optional=FLAG)
+_SOURCE = fields(
+    fieldRef=needing(fields(**texts("apiVersion", "fieldPath")), "fieldPath"),
+    resourceFieldRef=needing(fields(**texts("containerName", "resource"), divisor=QUANTITY), "resource"),
+    configMapKeyRef=needing(_REFERENCE, "key"),
+    secretKeyRef=needing(_REFERENCE, "key"),
+    fileKeyRef=OPEN,
+)
+_ENV = needing(fields(**texts("name", "value"), valueFrom=_SOURCE), "name")
+_PORT = fields(
+    containerPort=NUMBER,
+    hostPort=NUMBER,
+    protocol={**choice("TCP", "UDP", "SCTP"), "default": "TCP"},
+    **texts("name", "hostIP"),
+)
+_MOUNT = fields(
+    **texts("name", "mountPath", "subPath", "subPathExpr", "mountPropagation", "recursiveReadOnly"),
+    readOnly=FLAG,
+)
+_PROBES = dict.fromkeys(("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "securityContext"), OPEN)
+CONTAINER = fields(
+    **texts("name", "image", "workingDir", "terminationMessagePath", "terminationMessagePolicy", "imagePullPolicy"),
+    command=many(TEXT),
+    args=many(TEXT),
+    env=many(_ENV),
+    envFrom=many(fields(prefix=TEXT, configMapRef=_REFERENCE, secretRef=_REFERENCE)),
+    ports=many(needing(_PORT, "containerPort")),
+    resources=RESOURCES,
+    resizePolicy=many(OPEN),
+    restartPolicy=choice("Always", "OnFailure", "Never"),
+    restartPolicyRules=many(OPEN),
+    volumeMounts=many(needing(_MOUNT, "name", "mountPath")),
+    volumeDevices=many(OPEN),
+    stdin=FLAG,
+    stdinOnce=FLAG,
+    tty=FLAG,
+    **_PROBES,
+)
+SPEC = fields(
+    containers=many(CONTAINER),
+    initContainers=many(CONTAINER),
+    ephemeralContainers=many(OPEN),
+    volumes=many({**OPEN, "properties": {"name": TEXT}}),
+    restartPolicy={**choice("Always", "OnFailure", "Never"), "default": "Always"},
+    terminationGracePeriodSeconds={**NUMBER, "default": 30},
+    schedulerName={**TEXT, "default": "default-scheduler"},
+    dnsPolicy={**TEXT, "default": "ClusterFirst"},
+    activeDeadlineSeconds=NUMBER,
+    priority=NUMBER,
+    nodeSelector=mapping(TEXT),
+    overhead=mapping(QUANTITY),
+    tolerations=many(OPEN),
+    hostAliases=many(OPEN),
+    imagePullSecrets=many(OPEN),
+    topologySpreadConstraints=many(OPEN),
+    readinessGates=many(OPEN),
+    schedulingGates=many(OPEN),
+    resourceClaims=many(OPEN),
+    resources=RESOURCES,
+    affinity=OPEN,
+    dnsConfig=OPEN,
+    os=OPEN,
+    workloadRef=OPEN,
+    securityContext={**OPEN, "default": {}},
+    **dict.fromkeys(
+        (
+            "hostNetwork",
+            "hostPID",
+            "hostIPC",
+            "hostUsers",
+            "shareProcessNamespace",
+            "setHostnameAsFQDN",
+            "enableServiceLinks",
+            "automountServiceAccountToken",
+        ),
+        FLAG,
+    ),
+    **texts("nodeName", "hostname", "hostnameOverride", "subdomain", "priorityClassName", "preemptionPolicy"),
+    **texts("runtimeClassName", "serviceAccountName", "serviceAccount"),
+)
+POD: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "apiVersion": TEXT,
+        "kind": TEXT,
+        "metadata": metadata.SCHEMA,
+        "spec": SPEC,
+        "status": OPEN,
+    },
+    "required": ["spec"],
+}

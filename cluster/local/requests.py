@@ -1,0 +1,113 @@
+"""An HTTP request in the words of the API: which resource, which object, with which options.
+
+One rule: parsed once, at the door; a parameter that would change the meaning and is not understood is refused.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from cluster.local import selectors
+from cluster.local.catalog import Catalog, Kind
+from cluster.local.deletions import DeleteOptions
+from cluster.local.refusals import bad_request, no_such_path
+from cluster.local.selectors import Selector
+from cluster.local.writes import WriteOptions
+
+_VALIDATIONS = ("Strict", "Warn", "Ignore")
+_PROPAGATIONS = ("", "Background", "Foreground", "Orphan")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a path names: a collection (no name), an object, or a subresource."""
+
+    kind: Kind
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+def target(path: str, catalog: Catalog) -> Target:
+    """Read a path below /api or /apis. NotFound if nothing is served there."""
+    parts = path.strip("/").split("/")
+    root, parts = parts[0], parts[1:]
+    group = parts.pop(0) if root == "apis" and parts else ""
+    if len(parts) < 2 or not all(parts):
+        raise no_such_path()
+    version, *rest = parts
+    return _within(group, version, rest, catalog)
+
+
+def _within(group: str, version: str, rest: list[str], catalog: Catalog) -> Target:
+    namespace = ""
+    # /namespaces/x/pods is about pods, /namespaces/x and /namespaces/x/status about the namespace itself.
+    if rest[0] == "namespaces" and len(rest) > 2 and catalog.find(group, version, rest[2]):
+        namespace, rest = rest[1], rest[2:]
+    elif rest[0] == "namespaces" and len(rest) == 3 and rest[2] == "bindings" and not group:
+        namespace, rest = rest[1], ["pods", "", "binding"]
+    kind = catalog.find(group, version, rest[0])
+    if kind is None or len(rest) > 3 or bool(namespace) > kind.resource.namespaced:
+        raise no_such_path()
+    found = Target(kind, namespace, *rest[1:])
+    if found.subresource and found.subresource not in kind.subresources:
+        raise no_such_path()
+    if kind.resource.namespaced and found.name and not namespace:
+        raise no_such_path()
+    return found
+
+
+def selector(query: Mapping[str, str], kind: Kind) -> Selector:
+    """The label and field selector of a request."""
+    return selectors.parse(query.get("labelSelector", ""), query.get("fieldSelector", ""), kind.selectable)
+
+
+def write_options(query: Mapping[str, str], *, patch: bool = False) -> WriteOptions:
+    """The options of a create, update or patch."""
+    level = query.get("fieldValidation") or "Warn"
+    if level not in _VALIDATIONS:
+        raise bad_request(f"fieldValidation: Unsupported value: {level!r}: supported values: {', '.join(_VALIDATIONS)}")
+    strictness = cast(Literal["Strict", "Warn", "Ignore"], level)
+    return WriteOptions(dry_run=_dry_run(query.get("dryRun")), validation=strictness, patch=patch)
+
+
+def _dry_run(value: Any) -> bool:
+    values = value if isinstance(value, list) else [value] if value else []
+    if any(item != "All" for item in values):
+        raise bad_request(f"dryRun: Unsupported value: {value!r}: supported values: All")
+    return bool(values)
+
+
+def delete_options(query: Mapping[str, str], body: Any) -> DeleteOptions:
+    """The options of a deletion, from its body (DeleteOptions) or its query."""
+    asked = body if body is not None else {}
+    if not isinstance(asked, dict):
+        raise bad_request("the body is not DeleteOptions")
+    preconditions = asked.get("preconditions") or {}
+    grace = asked.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
+    propagation = asked.get("propagationPolicy") or query.get("propagationPolicy") or ""
+    if propagation not in _PROPAGATIONS:
+        raise bad_request(f"propagationPolicy: Unsupported value: {propagation!r}")
+    return DeleteOptions(
+        uid=preconditions.get("uid") or "",
+        version=preconditions.get("resourceVersion") or "",
+        grace=None if grace is None else integer("gracePeriodSeconds", grace),
+        propagation=propagation,
+        dry_run=_dry_run(asked.get("dryRun") or query.get("dryRun")),
+    )
+
+
+def integer(name: str, value: Any) -> int:
+    """A number of the query. BadRequest if it is none."""
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise bad_request(f"{name}: {value!r} is not an integer") from None
+
+
+def flag(query: Mapping[str, str], name: str) -> bool:
+    """A boolean of the query."""
+    value = query.get(name, "false")
+    if value.lower() not in {"true", "false", "1", "0", "", "t", "f"}:
+        raise bad_request(f"{name}: {value!r} is not a boolean")
+    return value.lower() in {"true", "1", "t"}

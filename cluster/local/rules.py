@@ -1,0 +1,126 @@
+"""Walks an object beside its schema and runs the CEL rules of every value that has some.
+
+One rule: a rule sees what the schema declares and nothing else; what a preserve-unknown field keeps is hidden from CEL.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from cluster.local import expressions
+from cluster.local.refusals import Cause
+from cluster.local.schema import Node
+from cluster.local.validation import json_type
+
+_VISIBLE_METADATA = ("name", "generateName")
+
+
+def check_object(
+    new: Mapping[str, Any], old: Mapping[str, Any] | None, root: Node, changed: set[str]
+) -> Iterator[Cause]:
+    """Run all rules of a resource on an object.
+
+    `changed` are the top-level fields that differ from the old object. Below an unchanged one only transition rules
+    run, as with a Kubernetes API server's ratcheting.
+    """
+    if root.rules:
+        yield from _run(_visible_root(new, root), _visible_root(old, root) if old else None, root, "", bool(changed))
+    for name, child in root.properties.items():
+        if child.ruled and name in new:
+            yield from _check(new[name], (old or {}).get(name), child, name, name in changed)
+
+
+def _check(new: Any, old: Any, node: Node, path: str, changed: bool) -> Iterator[Cause]:
+    if not node.ruled or new is None:
+        return
+    if node.rules:
+        before = None if old is None else visible(old, node)
+        yield from _run(visible(new, node), before, node, path, changed)
+    for step, item, item_before, child in _below(new, old, node):
+        yield from _check(item, item_before, child, path + step, changed)
+
+
+def _below(new: Any, old: Any, node: Node) -> Iterator[tuple[str, Any, Any, Node]]:
+    match new:
+        case dict():
+            before = old if isinstance(old, dict) else {}
+            for name, item in new.items():
+                if name in node.properties:
+                    yield f".{name}", item, before.get(name), node.properties[name]
+                elif node.additional is not None:
+                    yield f"[{name}]", item, before.get(name), node.additional
+        case list() if node.items is not None:
+            known = _by_keys(old, node) if node.list_type == "map" and isinstance(old, list) else {}
+            for index, item in enumerate(new):
+                yield f"[{index}]", item, known.get(_identity(item, node)), node.items
+
+
+def _by_keys(items: list[Any], node: Node) -> dict[tuple[Any, ...], Any]:
+    return {_identity(item, node): item for item in items}
+
+
+def _identity(item: Any, node: Node) -> tuple[Any, ...]:
+    return tuple(str(item.get(key)) for key in node.list_keys) if isinstance(item, dict) else ()
+
+
+def _run(value: Any, before: Any, node: Node, path: str, changed: bool) -> Iterator[Cause]:
+    seen = expressions.context(value, before)
+    for rule in node.rules:
+        if (before is not None or not rule.transition) and (rule.transition or changed):
+            cause = expressions.run(rule, seen, path, json_type(value))
+            if cause:
+                yield cause
+
+
+def _visible_root(value: Mapping[str, Any], root: Node) -> dict[str, Any]:
+    metadata = value.get("metadata", {})
+    return {
+        **{name: visible(value[name], child) for name, child in root.properties.items() if name in value},
+        "metadata": {name: metadata[name] for name in _VISIBLE_METADATA if name in metadata},
+    }
+
+
+def visible(value: Any, node: Node) -> Any:
+    """A value as CEL sees it: declared fields only, numbers and dates by their declared type."""
+    match value:
+        case dict() if node.additional is not None:
+            return {name: visible(item, node.additional) for name, item in value.items()}
+        case dict():
+            children = node.properties
+            return {name: visible(item, children[name]) for name, item in value.items() if name in children}
+        case list() if node.items is not None:
+            return [visible(item, node.items) for item in value]
+        case int() if node.type == "number" and not isinstance(value, bool):
+            return float(value)
+        case str() if node.limits and node.limits.format == "date-time":
+            return datetime.fromisoformat(value)
+        case _:
+            return value
+
+
+def undefined_fields(root: Node) -> Iterator[str]:
+    """Fields that a rule reads and the schema does not declare: a Kubernetes API server would not compile the rule."""
+    yield from _undefined(root, "", is_root=True)
+
+
+def _undefined(node: Node, path: str, *, is_root: bool = False) -> Iterator[str]:
+    for rule in node.rules:
+        for chain in expressions.chains(rule):
+            missing = _missing(node, chain, is_root)
+            if missing:
+                yield f"{path or '<root>'}: undefined field '{missing}' in rule {rule.source!r}"
+    for name, child in node.properties.items():
+        yield from _undefined(child, f"{path}.{name}" if path else name)
+    for child in filter(None, (node.additional, node.items)):
+        yield from _undefined(child, f"{path}[*]")
+
+
+def _missing(node: Node, chain: tuple[str, ...], is_root: bool) -> str:
+    for position, step in enumerate(chain):
+        if is_root and position == 0 and step == "metadata":
+            return next((name for name in chain[1:2] if name not in _VISIBLE_METADATA), "")
+        found = node.properties.get(step) or node.additional
+        if found is None:
+            return step
+        node = found
+    return ""

@@ -1,0 +1,136 @@
+"""Structural schemas: what an object of a resource may look like.
+
+One rule: a schema is compiled once, into frozen nodes; walking an object never looks at the YAML again.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from cluster.local import expressions
+from cluster.local.expressions import Rule
+
+_EMBEDDED: dict[str, dict[str, Any]] = {
+    "apiVersion": {"type": "string"},
+    "kind": {"type": "string"},
+    "metadata": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a value must satisfy beyond its type."""
+
+    enum: tuple[Any, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    exclusive_minimum: bool = False
+    exclusive_maximum: bool = False
+    multiple_of: float | None = None
+    pattern: str = ""
+    expression: re.Pattern[str] | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    min_items: int | None = None
+    max_items: int | None = None
+    min_properties: int | None = None
+    max_properties: int | None = None
+    format: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """The schema of one value."""
+
+    type: str = ""
+    """Empty: any type."""
+    properties: Mapping[str, "Node"]
+    additional: "Node | None" = None
+    """The schema of a map's values."""
+    items: "Node | None" = None
+    required: tuple[str, ...] = ()
+    limits: Limits | None = None
+    open: bool = False
+    """Unknown fields are kept."""
+    int_or_string: bool = False
+    nullable: bool = False
+    default: bytes | None = None
+    """The default as JSON, to be parsed afresh for each object."""
+    list_type: str = "atomic"
+    list_keys: tuple[str, ...] = ()
+    all_of: tuple["Node", ...] = ()
+    any_of: tuple["Node", ...] = ()
+    one_of: tuple["Node", ...] = ()
+    none_of: tuple["Node", ...] = ()
+    rules: tuple[Rule, ...] = ()
+    ruled: bool = False
+    """Whether this node or one below has rules."""
+
+
+ANY = Node(properties={}, open=True)
+
+
+def compile_schema(raw: Mapping[str, Any]) -> Node:
+    """Compile a schema that `structure.problems` has nothing against. ValueError if a rule does not compile."""
+    properties = {name: compile_schema(child) for name, child in (raw.get("properties") or {}).items()}
+    if raw.get("x-kubernetes-embedded-resource"):
+        properties = {name: compile_schema(child) for name, child in _EMBEDDED.items()} | properties
+    additional, items = raw.get("additionalProperties"), raw.get("items")
+    values = compile_schema(additional) if isinstance(additional, dict) else ANY if additional is True else None
+    elements = compile_schema(items) if items else None
+    rules = tuple(expressions.compile_rule(rule) for rule in raw.get("x-kubernetes-validations") or ())
+    below = [*properties.values(), *filter(None, (values, elements))]
+    return Node(
+        type=raw.get("type", ""),
+        properties=properties,
+        additional=values,
+        items=elements,
+        required=tuple(raw.get("required") or ()),
+        limits=_limits(raw),
+        open=bool(raw.get("x-kubernetes-preserve-unknown-fields")),
+        int_or_string=bool(raw.get("x-kubernetes-int-or-string")),
+        nullable=bool(raw.get("nullable")),
+        default=orjson.dumps(raw["default"]) if "default" in raw else None,
+        list_type=raw.get("x-kubernetes-list-type", "atomic"),
+        list_keys=tuple(raw.get("x-kubernetes-list-map-keys") or ()),
+        all_of=_nodes(raw, "allOf"),
+        any_of=_nodes(raw, "anyOf"),
+        one_of=_nodes(raw, "oneOf"),
+        none_of=(compile_schema(raw["not"]),) if raw.get("not") else (),
+        rules=rules,
+        ruled=bool(rules) or any(child.ruled for child in below),
+    )
+
+
+def _nodes(raw: Mapping[str, Any], key: str) -> tuple[Node, ...]:
+    return tuple(compile_schema(child) for child in raw.get(key) or ())
+
+
+def _limits(raw: Mapping[str, Any]) -> Limits | None:
+    limits = Limits(
+        enum=tuple(raw.get("enum") or ()),
+        minimum=raw.get("minimum"),
+        maximum=raw.get("maximum"),
+        exclusive_minimum=bool(raw.get("exclusiveMinimum")),
+        exclusive_maximum=bool(raw.get("exclusiveMaximum")),
+        multiple_of=raw.get("multipleOf"),
+        pattern=raw.get("pattern", ""),
+        expression=re.compile(python_pattern(raw["pattern"])) if raw.get("pattern") else None,
+        min_length=raw.get("minLength"),
+        max_length=raw.get("maxLength"),
+        min_items=raw.get("minItems"),
+        max_items=raw.get("maxItems"),
+        min_properties=raw.get("minProperties"),
+        max_properties=raw.get("maxProperties"),
+        format=raw.get("format", ""),
+    )
+    return None if limits == Limits() else limits
+
+
+def python_pattern(pattern: str) -> str:
+    """An RE2 pattern in Python's words: there `$` is the very end of the text, Python's stops before a newline."""
+    pieces = re.findall(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", pattern, re.DOTALL)
+    return "".join({"$": r"\Z", r"\z": r"\Z"}.get(piece, piece) for piece in pieces)

@@ -1,0 +1,177 @@
+"""Watches: what changed, line by line, to everybody who asked.
+
+One rule: a watch never holds a write up. Whoever reads too slowly is cut off and may resume where it was.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import orjson
+from aiohttp import web
+
+from cluster.local import requests
+from cluster.local.catalog import Kind
+from cluster.local.journal import Change, Journal
+from cluster.local.objects import Stored, seal
+from cluster.local.refusals import Cause, Refusal, invalid
+from cluster.local.selectors import Selector
+from cluster.local.store import Store
+
+BOOKMARK_SECONDS = 10.0
+_LONGEST_SECONDS = 1800
+_MOST_BYTES = 64 * 1024 * 1024
+"""Lines that may wait for a slow reader."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a watch asked for."""
+
+    kind: Kind
+    namespace: str
+    selector: Selector
+    since: str
+    """A resourceVersion; empty or 0: begin with what is there."""
+    bookmarks: bool
+    seconds: int
+
+
+def wish(kind: Kind, namespace: str, name: str, query: Mapping[str, str]) -> Wish:
+    """Read a watch request."""
+    if requests.flag(query, "sendInitialEvents") or query.get("resourceVersionMatch"):
+        cause = Cause("sendInitialEvents", "Forbidden: sendInitialEvents is not offered: list first, then watch")
+        raise invalid(kind.resource, "", [cause])
+    fields = ",".join(filter(None, (query.get("fieldSelector", ""), f"metadata.name={name}" if name else "")))
+    seconds = requests.integer("timeoutSeconds", query.get("timeoutSeconds") or _LONGEST_SECONDS)
+    since = query.get("resourceVersion", "")
+    requests.integer("resourceVersion", since or 0)
+    return Wish(
+        kind=kind,
+        namespace=namespace,
+        selector=requests.selector({**query, "fieldSelector": fields}, kind),
+        since="" if since == "0" else since,
+        bookmarks=requests.flag(query, "allowWatchBookmarks"),
+        seconds=max(1, min(seconds, _LONGEST_SECONDS)),
+    )
+
+
+def line(event: str, raw: bytes) -> bytes:
+    """One line of a watch."""
+    return b'{"type":"' + event.encode() + b'","object":' + raw + b"}\n"
+
+
+def translate(change: Change, wanted: Wish) -> bytes:
+    """The line a change is for somebody who sees only part of the objects; empty if it is none."""
+    shown = change.object
+    if wanted.namespace and shown.namespace != wanted.namespace:
+        return b""
+    if not wanted.selector:
+        return line(change.kind, shown.raw)
+    before = change.before is not None and wanted.selector.matches(change.before)
+    after = change.kind != "DELETED" and wanted.selector.matches(shown)
+    match before, after:
+        case True, True:
+            return line("MODIFIED", shown.raw)
+        case False, True:
+            return line("ADDED", shown.raw)
+        case True, False:
+            return line("DELETED", _last_seen(change).raw)
+        case _:
+            return b""
+
+
+def _last_seen(change: Change) -> Stored:
+    if change.before is None or change.kind == "DELETED":
+        return change.object
+    # The watcher knew the object as it was before it stopped matching.
+    return seal(change.before.manifest(), change.object.version)
+
+
+class Watch:
+    """One watch under way: lines wait here until its reader takes them."""
+
+    def __init__(self, wanted: Wish, store: Store) -> None:
+        self._wanted = wanted
+        self._store = store
+        self._journal: Journal = store.journal(wanted.kind.storage)
+        self._lines: list[bytes] = []
+        self._size = 0
+        self._awake = asyncio.Event()
+        self.ended = False
+
+    def begin(self) -> None:
+        """Replay what the reader has missed and listen from here. Expired if too much is forgotten."""
+        wanted = self._wanted
+        if wanted.since:
+            changes = self._journal.since(int(wanted.since), self._store.revision)
+            self._add(b"".join(translate(change, wanted) for change in changes))
+        else:
+            present = self._store.items(wanted.kind.storage, wanted.namespace)
+            self._add(b"".join(line("ADDED", item.raw) for item in present if wanted.selector.matches(item)))
+        self._journal.listen(self._hear)
+
+    def _hear(self, change: Change) -> None:
+        self._add(translate(change, self._wanted))
+
+    def _add(self, text: bytes) -> None:
+        if text and not self.ended:
+            self._lines.append(text)
+            self._size += len(text)
+            self.ended = self._size > _MOST_BYTES
+            self._awake.set()
+
+    def bookmark(self) -> bytes:
+        """How far this watch has come: everything up to here has been sent."""
+        resource = self._wanted.kind.resource
+        own = {"resourceVersion": str(self._store.published), "creationTimestamp": None}
+        shown = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": own}
+        return line("BOOKMARK", orjson.dumps(shown))
+
+    async def take(self, seconds: float) -> bytes:
+        """The waiting lines, or none after a while."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._awake.wait(), seconds)
+        # Also after a timeout: what came in this very moment goes out before a bookmark says that it has.
+        self._awake.clear()
+        lines, self._lines, self._size = self._lines, [], 0
+        return b"".join(lines)
+
+    def end(self) -> None:
+        """Listen no longer and let the reader finish."""
+        self._journal.leave(self._hear)
+        self.ended = True
+        self._awake.set()
+
+
+async def serve(request: web.BaseRequest, wanted: Wish, store: Store, under_way: set[Watch]) -> web.StreamResponse:
+    """Answer a watch until its time is over, its reader leaves, or the server stops."""
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    watch = Watch(wanted, store)
+    try:
+        store.flush()  # what is shown as present must not be told again as news
+        watch.begin()
+        under_way.add(watch)
+        await response.prepare(request)
+        await _pump(watch, wanted, response)
+    except Refusal as refusal:
+        await response.prepare(request)
+        await response.write(line("ERROR", orjson.dumps(refusal.status())))
+    finally:
+        watch.end()
+        under_way.discard(watch)
+    return response
+
+
+async def _pump(watch: Watch, wanted: Wish, response: web.StreamResponse) -> None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + wanted.seconds
+    bookmark_at = loop.time() + BOOKMARK_SECONDS
+    while not watch.ended and loop.time() < deadline:
+        text = await watch.take(min(deadline, bookmark_at) - loop.time())
+        if loop.time() >= bookmark_at or (loop.time() >= deadline and not watch.ended):
+            text += watch.bookmark() if wanted.bookmarks else b""
+            bookmark_at = loop.time() + BOOKMARK_SECONDS
+        if text:
+            await response.write(text)

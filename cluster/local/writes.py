@@ -1,0 +1,227 @@
+"""Creating and changing objects: from a client's body to the next version in the store.
+
+One rule: the order of the checks is the API server's: type and identity, unknown fields, defaults, validity, names.
+Nothing is stored before all of them have passed.
+"""
+
+import random
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from cluster.api import Manifest
+from cluster.local import metadata, pruning, refusals, rules, validation
+from cluster.local.catalog import Kind
+from cluster.local.objects import Stored, encode
+from cluster.local.refusals import Cause
+from cluster.local.store import Store
+from crds.resources import NAMESPACES
+
+_SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
+_UNCHECKED_RULES = Cause(
+    "<nil>",
+    'Invalid value: "null": some validation rules were not checked because the object was invalid; '
+    "correct the existing errors to complete validation",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """How a write is to be done."""
+
+    dry_run: bool = False
+    validation: Literal["Strict", "Warn", "Ignore"] = "Warn"
+    patch: bool = False
+    """A patch's unknown fields are answered with 422 instead of 400."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The object after a write, and what the client should be warned of."""
+
+    raw: bytes
+    warnings: tuple[str, ...] = ()
+
+
+class Writer:
+    """Creates and updates objects of every kind."""
+
+    def __init__(self, store: Store, now: Callable[[], float]) -> None:
+        self._store = store
+        self._now = now
+
+    def create(self, kind: Kind, namespace: str, manifest: Manifest, options: WriteOptions) -> Written:
+        """Make an object. Any Refusal."""
+        check_type(kind, manifest)
+        self._christen(kind, namespace, manifest)
+        if kind.has_status and not kind.status_at_birth:
+            manifest.pop("status", None)
+        warnings = _judge_unknown(kind, manifest, pruning.settle(manifest, kind.schema), options)
+        _judge_shape(kind, manifest, set(manifest))
+        kind.complete(manifest, None)
+        self._judge(kind, manifest, None, set(manifest))
+        own = manifest["metadata"]
+        if self._store.get(kind.storage, own.get("namespace", ""), own["name"]):
+            raise refusals.already_exists(kind.resource, own["name"])
+        raw = encode(manifest) if options.dry_run else self._store.put(kind.storage, manifest).raw
+        return Written(raw, warnings)
+
+    def update(
+        self, kind: Kind, current: Stored, candidate: Manifest, options: WriteOptions, *, section: str = ""
+    ) -> Written:
+        """Replace an object, or one section of it (`status`), by a candidate. Any Refusal."""
+        old = current.manifest()
+        check_type(kind, candidate)
+        _check_identity(kind, current, candidate)
+        new = _next_version(kind, old, candidate, section)
+        changed = _changed(new, old)
+        warnings = _judge_unknown(kind, new, pruning.settle_sections(new, kind.schema, changed), options)
+        _judge_shape(kind, new, changed)
+        kind.complete(new, old)
+        changed = _changed(new, old)
+        if not changed:
+            return Written(current.raw, warnings)
+        if kind.generation and changed - {"metadata", "status"}:
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        self._judge(kind, new, old, changed)
+        return Written(self._keep(kind, current, new, options), warnings)
+
+    def _keep(self, kind: Kind, current: Stored, new: Manifest, options: WriteOptions) -> bytes:
+        if options.dry_run:
+            return encode(new)
+        if is_released(new):
+            return self._store.remove(kind.storage, current, new).raw
+        return self._store.put(kind.storage, new).raw
+
+    def _christen(self, kind: Kind, namespace: str, manifest: Manifest) -> None:
+        own = manifest["metadata"]
+        if own.get("resourceVersion"):
+            raise refusals.bad_request("resourceVersion should not be set on objects to be created")
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink", "resourceVersion"):
+            own.pop(name, None)
+        if own.get("namespace", namespace) != namespace:
+            message = "the namespace of the provided object does not match the namespace sent on the request"
+            raise refusals.bad_request(message)
+        if kind.resource.namespaced:
+            own["namespace"] = namespace
+            self._check_namespace(kind, namespace, own.get("name", ""))
+        if not own.get("name") and own.get("generateName"):
+            own["name"] = self._generated_name(kind, namespace, own["generateName"])
+        own["uid"] = str(uuid.uuid4())
+        own["creationTimestamp"] = metadata.timestamp(self._now())
+        if kind.generation:
+            own["generation"] = 1
+
+    def _generated_name(self, kind: Kind, namespace: str, prefix: str) -> str:
+        while True:
+            name = prefix[:58] + "".join(random.choices(_SUFFIX, k=5))
+            if not self._store.get(kind.storage, namespace, name):
+                return name
+
+    def _check_namespace(self, kind: Kind, namespace: str, name: str) -> None:
+        found = self._store.get(NAMESPACES.plural, "", namespace)
+        if found is None:
+            raise refusals.not_found(NAMESPACES, namespace)
+        if found.deleting:
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            cause = Cause("metadata.namespace", f"namespace {namespace} is being terminated", "NamespaceTerminating")
+            raise refusals.forbidden(kind.resource, name, why, [cause])
+
+    def _judge(self, kind: Kind, new: Manifest, old: Manifest | None, changed: set[str]) -> None:
+        problems = list(_problems(kind, new, old, changed))
+        problems = problems or list(rules.check_object(new, old, kind.schema, changed))
+        if problems:
+            raise refusals.invalid(kind.resource, new["metadata"].get("name", ""), problems)
+
+
+def is_released(manifest: Manifest) -> bool:
+    """Whether an object that is being deleted has nothing left that holds it."""
+    own = manifest["metadata"]
+    return "deletionTimestamp" in own and not own.get("finalizers") and not own.get("deletionGracePeriodSeconds")
+
+
+def check_type(kind: Kind, manifest: Any) -> None:
+    """Whether a body is an object of the kind at all. BadRequest if not."""
+    if not isinstance(manifest, dict):
+        raise refusals.bad_request("the body is not a JSON object")
+    if not isinstance(manifest.setdefault("metadata", {}), dict):
+        raise refusals.bad_request("metadata is not a JSON object")
+    for key, expected in (("apiVersion", kind.resource.api_version), ("kind", kind.resource.kind)):
+        found = manifest.get(key)
+        if not found:
+            raise refusals.bad_request(f"Object '{key}' is missing")
+        if found != expected:
+            word = "API version" if key == "apiVersion" else "kind"
+            message = f"the {word} in the data ({found}) does not match the expected {word} ({expected})"
+            raise refusals.bad_request(message)
+    for key in ("name", "generateName", "namespace", "uid", "resourceVersion"):
+        if not isinstance(manifest["metadata"].get(key, ""), str | None):
+            raise refusals.bad_request(f"metadata.{key} is not a string")
+
+
+def _check_identity(kind: Kind, current: Stored, candidate: Manifest) -> None:
+    own = candidate["metadata"]
+    for key, actual in (("name", current.name), ("namespace", current.namespace)):
+        if own.setdefault(key, actual) != actual:
+            raise refusals.bad_request(
+                f"the {key} of the object ({own[key]}) does not match the {key} on the URL ({actual})"
+            )
+    if own.get("uid", current.uid) != current.uid:
+        why = f"Precondition failed: UID in precondition: {own['uid']}, UID in object meta: {current.uid}"
+        raise refusals.conflict(kind.resource, current.name, why)
+    version = own.get("resourceVersion", "")
+    if not version and kind.custom:
+        cause = refusals.wrong("metadata.resourceVersion", 0, "must be specified for an update")
+        raise refusals.invalid(kind.resource, current.name, [cause])
+    if version and version != str(current.version):
+        raise refusals.conflict(kind.resource, current.name)
+
+
+def _next_version(kind: Kind, old: Manifest, candidate: Manifest, section: str) -> Manifest:
+    metadata.carry_over(candidate, old)
+    if section:
+        others = {name: value for name, value in old.items() if name != section}
+        return {**others, **({section: candidate[section]} if section in candidate else {})}
+    if not kind.has_status:
+        return candidate
+    others = {name: value for name, value in candidate.items() if name != "status"}
+    return {**others, **({"status": old["status"]} if "status" in old else {})}
+
+
+def _changed(new: Manifest, old: Manifest) -> set[str]:
+    # Compared as bytes: to Python, 1 equals true.
+    shared = {name for name in new.keys() & old.keys() if encode({name: new[name]}) != encode({name: old[name]})}
+    return shared | (new.keys() ^ old.keys())
+
+
+def _judge_unknown(kind: Kind, manifest: Manifest, unknown: list[str], options: WriteOptions) -> tuple[str, ...]:
+    if not unknown or options.validation == "Ignore":
+        return ()
+    texts = tuple(f'unknown field "{path}"' for path in unknown)
+    if options.validation == "Warn":
+        return texts
+    message = "strict decoding error: " + ", ".join(texts)
+    if options.patch:
+        raise refusals.invalid(kind.resource, manifest["metadata"].get("name", ""), [Cause("patch", message)])
+    where = f"{kind.resource.kind} in version {kind.resource.version!r}".replace("'", '"')
+    raise refusals.bad_request(f"{where} cannot be handled as a {kind.resource.kind}: {message}")
+
+
+def _judge_shape(kind: Kind, manifest: Manifest, changed: set[str]) -> None:
+    problems = [refusals.required(name) for name in kind.schema.required if name not in manifest]
+    for name, child in kind.schema.properties.items():
+        if name in changed and name in manifest:
+            problems.extend(validation.check(manifest[name], child, name))
+    if problems and kind.schema.ruled:
+        problems.append(_UNCHECKED_RULES)
+    if problems:
+        raise refusals.invalid(kind.resource, manifest["metadata"].get("name", ""), problems)
+
+
+def _problems(kind: Kind, new: Manifest, old: Manifest | None, changed: set[str]) -> Iterator[Cause]:
+    if "metadata" in changed:
+        yield from metadata.check(new["metadata"], simple_names=kind.simple_names)
+        if old:
+            yield from metadata.check_update(new["metadata"], old["metadata"])
+    yield from kind.check(new, old)
