@@ -72,6 +72,34 @@ def test_in_a_pod_the_service_account_is_used(nowhere: Path, monkeypatch: pytest
         assert cluster.server == "https://10.0.0.1:443"
 
 
+def test_credentials_that_cannot_be_renewed_are_an_error_of_ours() -> None:
+    class Loader:
+        def get_api_key_with_prefix(self, *_: str, **__: str) -> str:
+            raise RuntimeError("the plugin said a-token")
+
+    with pytest.raises(errors.Misconfigured, match="cannot renew the credentials: RuntimeError") as raised:
+        client._Authorization(Loader())()
+    assert "a-token" not in str(raised.value)
+
+
+def test_credentials_come_from_a_plugin_of_the_kubeconfig(nowhere: Path) -> None:
+    credential = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {"token": "fresh"},
+    }
+    plugin = {"apiVersion": credential["apiVersion"], "command": "echo", "args": [orjson.dumps(credential).decode()]}
+    with scripted.running() as server:
+        server.otherwise = Answer(body=pod("p"))
+        path = scripted.kubeconfig(nowhere, server.url)
+        config = orjson.loads(path.read_bytes())
+        config["users"][0]["user"] = {"exec": {**plugin, "interactiveMode": "Never"}}
+        path.write_bytes(orjson.dumps(config))
+        with connected(ConnectionSettings(kubeconfig=str(path), retries=ONCE)) as cluster:
+            cluster.get(PODS, "p", "a")
+        assert server.asked[0].headers["Authorization"] == "Bearer fresh"
+
+
 def test_without_any_configuration_it_says_where_one_may_be() -> None:
     with pytest.raises(errors.Misconfigured, match=r"--kubeconfig, set KUBECONFIG.*~/\.kube/config"):
         client.connect()
