@@ -133,8 +133,10 @@ class MemoryStore:
         refused: Refusal = ""
         with self._content.lock:
             self._guard(batch.epoch)
+            if batch.revision != self._content.revision:
+                return Committed((), "revision")
             for pick in batch.picks:
-                refused = self._refusal(batch, pick)
+                refused = self._refusal(pick)
                 if refused:
                     break
                 taken.append(self._take(batch.epoch, pick))
@@ -188,11 +190,9 @@ class MemoryStore:
             overtaken=content.overtaken.get(name),
         )
 
-    def _refusal(self, batch: Batch, pick: Pick) -> Refusal:
+    def _refusal(self, pick: Pick) -> Refusal:
         content, entry = self._content, pick.waiting.entry
         known = content.entries.get(entry.key)
-        if batch.revision != content.revision:
-            return "revision"
         if known is None or known.version != pick.waiting.version:
             return "entry"
         if (entry.kind == "grow") != (entry.key in content.reservations):

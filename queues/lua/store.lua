@@ -27,7 +27,7 @@ local BOOST_LIMIT = 604800
 local DEFAULT_AGING = 600
 
 local function whole(number)
-  return string.format('%.0f', number)
+  return string.format('%.0f', number + 0) -- without the sum, -0 is written with its sign
 end
 
 -- The reply that refuses a script's work under `epoch` (0: under whatever epoch there is), or nil.

@@ -1,0 +1,132 @@
+"""Memory and Redis answer any sequence of calls alike, and the sums they keep are those of the reservations."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import fakeredis
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from queues import connection, errors
+from queues.choose import choose
+from queues.memory_store import MemoryStore
+from queues.redis_store import RedisStore
+from queues.store import QueueStore, StoreSettings
+from queues.values import QueueSpec
+
+from .builders import GPU, START, entry, key, reservation, usage, used
+
+Step = Callable[[QueueStore], object]
+PORTS = StoreSettings(ports=(30000, 30006))
+
+names = st.sampled_from(["one", "two", "three", "four", "five", "six"])
+queue_names = st.sampled_from("abc")
+amounts_small = st.integers(0, 5)
+jobs = st.builds(
+    entry,
+    name=names,
+    queue=queue_names,
+    submitted=st.sampled_from([START, START + 1, START + 0.1, START + 700.3]),
+    priority=st.integers(-2, 2),
+    kind=st.sampled_from(["admit", "admit", "grow"]),
+    attempt=st.integers(1, 3),
+    gpu=amounts_small,
+    memory=st.sampled_from([0, 1, 2**52]),
+)
+queues = st.builds(
+    QueueSpec,
+    name=queue_names,
+    weight=st.integers(1, 7),
+    open=st.sampled_from([True, True, False]),
+    quota=st.dictionaries(st.sampled_from(["jobs", GPU]), st.integers(0, 9)),
+    aging_seconds=st.sampled_from([0.0, 600.0, 0.3, 1000.0]),
+)
+held = st.builds(reservation, name=names, queue=queue_names, port=st.sampled_from([0, 30001, 30002]), gpu=amounts_small)
+
+
+def put(entries: list) -> Step:  # type: ignore[type-arg]
+    return lambda store: store.put(entries)
+
+
+def remove(gone: list[str]) -> Step:
+    return lambda store: store.remove([key(name) for name in gone])
+
+
+def configure(specs: list[QueueSpec], pool: dict[str, int] | None) -> Step:
+    return lambda store: store.configure(specs, pool)
+
+
+def rebuild(epoch: int, reservations: list, entries: list) -> Step:  # type: ignore[type-arg]
+    return lambda store: store.rebuild(epoch, reservations, entries)
+
+
+def cycle(limit: int, heads: int, cost: str) -> Step:
+    return lambda store: store.commit(choose(store.snapshot(heads), START, limit, cost))
+
+
+def stale_cycle(limit: int, between: Step) -> Step:
+    """Something happens between the choice and its commit."""
+
+    def step(store: QueueStore) -> object:
+        batch = choose(store.snapshot(9), START, limit, "jobs")
+        between(store)
+        return store.commit(replace(batch, epoch=max(batch.epoch, 1)))
+
+    return step
+
+
+puts = st.builds(put, st.lists(jobs, max_size=6))
+removes = st.builds(remove, st.lists(names, max_size=3))
+configures = st.builds(
+    configure,
+    st.lists(queues, max_size=3, unique_by=lambda spec: spec.name),
+    st.none() | st.fixed_dictionaries({GPU: st.integers(0, 12)}),
+)
+rebuilds = st.builds(
+    rebuild,
+    st.integers(1, 6),
+    st.lists(held, max_size=2, unique_by=(lambda each: each.key, lambda each: each.port or each.key)),
+    st.lists(jobs, max_size=4),
+)
+cycles = st.builds(cycle, st.integers(1, 5), st.integers(1, 4), st.sampled_from(["jobs", GPU]))
+stale = st.builds(stale_cycle, st.integers(1, 5), st.one_of(puts, removes, configures))
+steps = st.lists(st.one_of(puts, puts, removes, configures, cycles, cycles, stale, rebuilds), min_size=4, max_size=25)
+
+
+def answer(store: QueueStore, step: Step) -> object:
+    """What a step answers, or which error it raises."""
+    try:
+        return step(store)
+    except errors.QueueError as error:
+        return type(error)
+
+
+def check_twins(client: connection.Connection, history: list[Step]) -> None:
+    client.flushall()
+    memory, redis = MemoryStore(lambda *_: None, PORTS), RedisStore(client, PORTS)
+    for store in (memory, redis):
+        store.rebuild(1, [], [])
+        store.configure([QueueSpec(name="a", weight=2), QueueSpec(name="b")], {GPU: 9})
+    for step in history:
+        assert answer(memory, step) == answer(redis, step)
+        assert memory.snapshot(9) == redis.snapshot(9)
+        assert memory.reservations() == redis.reservations()
+        configured = {"", *(view.spec.name for view in memory.snapshot(0).queues)}
+        counted = {name: use for name, use in used(memory.reservations().values()).items() if use or not name}
+        assert usage(memory.snapshot(0)) == {name: use for name, use in counted.items() if name in configured}
+
+
+@given(history=steps)
+@settings(deadline=None)
+def test_memory_and_redis_answer_alike(redis_url: str, history: list[Step]) -> None:
+    client = connection.connect(redis_url, client_name="test")
+    check_twins(client, history)
+    client.close()
+
+
+@given(history=steps)
+@settings(deadline=None, max_examples=30)
+def test_memory_and_fakeredis_answer_alike(history: list[Step]) -> None:
+    client = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
+    check_twins(client, history)
+    client.close()
