@@ -1,0 +1,150 @@
+"""A pod's demand is what the Kubernetes scheduler counts."""
+
+from typing import Any
+
+import pytest
+
+from crds import demand, torchjob
+from crds.demand import HostPort
+from tests.crds import builders
+
+Resources = dict[str, dict[str, Any]]
+
+
+def container(
+    requests: dict[str, Any] | None = None, limits: dict[str, Any] | None = None, **more: Any
+) -> dict[str, Any]:
+    return {"name": "c", "resources": {"requests": requests or {}, "limits": limits or {}}, **more}
+
+
+def sidecar(**requests: Any) -> dict[str, Any]:
+    return container(requests, restartPolicy="Always")
+
+
+POD_TABLE: list[tuple[str, dict[str, Any], dict[str, int]]] = [
+    ("nothing asked", {"containers": [{"name": "c"}]}, {}),
+    ("sum of containers", {"containers": [container({"cpu": "1"}), container({"cpu": "500m"})]}, {"cpu": 1500}),
+    (
+        "limits stand in",
+        {"containers": [container(limits={"cpu": 2, "nvidia.com/gpu": 1})]},
+        {"cpu": 2000, "nvidia.com/gpu": 1},
+    ),
+    (
+        "requests win",
+        {"containers": [container({"cpu": "1"}, {"cpu": "4", "memory": "1Ki"})]},
+        {"cpu": 1000, "memory": 1024},
+    ),
+    (
+        "a larger init container",
+        {"initContainers": [container({"cpu": "3"}), container({"cpu": "2"})], "containers": [container({"cpu": "1"})]},
+        {"cpu": 3000},
+    ),
+    (
+        "name by name",
+        {"initContainers": [container({"cpu": "3"})], "containers": [container({"memory": "5"})]},
+        {"cpu": 3000, "memory": 5},
+    ),
+    (
+        "a sidecar runs with the containers",
+        {"initContainers": [sidecar(cpu="1")], "containers": [container({"cpu": "2"})]},
+        {"cpu": 3000},
+    ),
+    (
+        "an init container runs beside the sidecars before it",
+        {
+            "initContainers": [sidecar(cpu="1"), container({"cpu": "4"}), sidecar(cpu="1")],
+            "containers": [container({"cpu": "2"})],
+        },
+        {"cpu": 5000},
+    ),
+    (
+        "a sidecar after an init container does not add to it",
+        {"initContainers": [container({"cpu": "4"}), sidecar(cpu="1")], "containers": [container({"cpu": "2"})]},
+        {"cpu": 4000},
+    ),
+    (
+        "overhead comes on top",
+        {
+            "overhead": {"cpu": "250m"},
+            "initContainers": [container({"cpu": "3"})],
+            "containers": [container({"cpu": "1"})],
+        },
+        {"cpu": 3250},
+    ),
+    (
+        "requests of the pod replace the sum",
+        {"resources": {"requests": {"cpu": "1"}}, "containers": [container({"cpu": "3", "nvidia.com/gpu": 1})]},
+        {"cpu": 1000, "nvidia.com/gpu": 1},
+    ),
+    (
+        "limits of the pod stand in where no container asks",
+        {"resources": {"limits": {"cpu": "4", "memory": "8"}}, "containers": [container({"cpu": "3"})]},
+        {"cpu": 3000, "memory": 8},
+    ),
+    ("nulls", {"containers": [{"name": "c", "resources": None}], "initContainers": None, "overhead": None}, {}),
+]
+
+
+@pytest.mark.parametrize(("spec", "expected"), [row[1:] for row in POD_TABLE], ids=[row[0] for row in POD_TABLE])
+def test_pod_demand(spec: dict[str, Any], expected: dict[str, int]) -> None:
+    assert demand.pod_demand(spec) == expected
+
+
+def test_a_job_is_charged_for_all_its_pods_and_one_job() -> None:
+    tasks = {
+        "Master": builders.task(template=builders.template(cpu="1")),
+        "Worker": builders.task(numTasks=3, template=builders.template(cpu="500m", **{builders.GPU: 2})),
+    }
+    spec = torchjob.parse(builders.job(torchTaskSpecs=tasks)).spec
+    assert demand.job_charge(spec) == {"cpu": 2500, builders.GPU: 6, "jobs": 1}
+    assert demand.pod_charge(spec.tasks["Worker"]) == {"cpu": 500, builders.GPU: 2}
+
+
+def test_spot_tasks_are_charged_too() -> None:
+    tasks = {"Worker": builders.task(numTasks=3, spotTaskSpec={"numSpotTasks": 2}, template=builders.template(cpu="1"))}
+    assert demand.job_charge(torchjob.parse(builders.job(torchTaskSpecs=tasks)).spec)["cpu"] == 3000
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"containers": [{"ports": [{"containerPort": 1}]}]}, set()),
+        ({"containers": [{"ports": [{"containerPort": 1, "hostPort": 7}]}]}, {HostPort(7)}),
+        ({"hostNetwork": True, "containers": [{"ports": [{"containerPort": 1}]}]}, {HostPort(1)}),
+        (
+            {
+                "containers": [
+                    {"ports": [{"containerPort": 1, "hostPort": 7, "protocol": "UDP", "hostIP": "127.0.0.1"}]}
+                ]
+            },
+            {HostPort(7, "UDP", "127.0.0.1")},
+        ),
+        (
+            {
+                "containers": [{"name": "c"}],
+                "initContainers": [
+                    {"ports": [{"containerPort": 1, "hostPort": 8}], "restartPolicy": "Always"},
+                    {"ports": [{"containerPort": 1, "hostPort": 9}]},
+                ],
+            },
+            {HostPort(8)},
+        ),
+    ],
+)
+def test_host_ports(spec: dict[str, Any], expected: set[HostPort]) -> None:
+    assert demand.host_ports(spec) == expected
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "conflict"),
+    [
+        (HostPort(7), HostPort(7), True),
+        (HostPort(7), HostPort(8), False),
+        (HostPort(7), HostPort(7, "UDP"), False),
+        (HostPort(7), HostPort(7, "TCP", "127.0.0.1"), True),
+        (HostPort(7, "TCP", "10.0.0.1"), HostPort(7, "TCP", "127.0.0.1"), False),
+    ],
+)
+def test_ports_conflict_on_one_address_or_the_wildcard(one: HostPort, other: HostPort, conflict: bool) -> None:
+    assert one.conflicts(other) is conflict
+    assert other.conflicts(one) is conflict

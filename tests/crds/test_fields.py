@@ -1,0 +1,94 @@
+"""Every cell of the field table, judged by the rules made from it."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from crds import fields
+from crds.fields import TABLE, Field, State
+from crds.jobspec import SchedulingPolicy, TorchJobSpec
+from tests.crds import served
+from tests.crds.builders import job, task
+
+ADMISSION = {"queue": "team", "attempt": 1, "epoch": 1, "charge": {"jobs": 1}}
+STATUS: dict[State, list[dict[str, Any] | None]] = {
+    "waiting": [None, {}, {"phase": "Queued"}, {"phase": "Suspended"}],
+    "admitted": [{"phase": "Admitted", "admission": ADMISSION}, {"phase": "Running", "admission": ADMISSION}],
+    "finished": [{"phase": "Succeeded", "admission": ADMISSION}, {"phase": "Failed"}],
+}
+VALUES: dict[str, tuple[Any, Any]] = {
+    "torchTaskSpecs": (job()["spec"]["torchTaskSpecs"], {"Master": task(), "Worker": task(numTasks=3)}),
+    "minMembers": ({"Worker": 2}, {"Worker": 1}),
+    "schedulingPolicy.queue": ("a", "b"),
+    "schedulingPolicy.priority": (1, 2),
+    "schedulingPolicy.priorityClassName": ("a", "b"),
+    "schedulingPolicy.hold": (False, True),
+    "schedulingPolicy.gangScheduler": ("a", "b"),
+    "schedulingPolicy.gangQueue": ("a", "b"),
+    "torchElasticPolicy": ({"numMinReplicas": 1}, {"numMinReplicas": 2}),
+    "restartScope": ("Job", "Task"),
+    "backoffLimit": (1, 2),
+    "activeDeadlineSeconds": (1, 2),
+    "ttlSecondsAfterFinished": (1, 2),
+    "cleanPodPolicy": ("All", "None"),
+    "suspend": (False, True),
+}
+CELLS = [
+    pytest.param(field, state, status, id=f"{field.path}-{state}-{index}")
+    for field in TABLE
+    for state, statuses in STATUS.items()
+    for index, status in enumerate(statuses)
+]
+
+
+def with_field(path: str, value: Any, status: dict[str, Any] | None) -> dict[str, Any]:
+    """A job with one field set; without it if the value is None."""
+    manifest = copy.deepcopy(job(status=status))
+    at = manifest["spec"]
+    *steps, last = path.split(".")
+    for step in steps:
+        at = at.setdefault(step, {})
+    if value is not None:
+        at[last] = value
+    return manifest
+
+
+def changes(path: str) -> list[tuple[Any, Any]]:
+    """From one value to another, from nothing to a value and back, as far as the field may be absent."""
+    one, other = VALUES[path]
+    return [(one, other)] if path == "torchTaskSpecs" else [(one, other), (None, one), (one, None)]
+
+
+@pytest.mark.parametrize(("field", "state", "status"), CELLS)
+def test_a_field_changes_only_where_the_table_says_so(
+    field: Field, state: State, status: dict[str, Any] | None
+) -> None:
+    for before, after in changes(field.path):
+        old, new = with_field(field.path, before, status), with_field(field.path, after, status)
+        found = served.refusals(new, old)
+        if field.may_change(state):
+            assert found == []
+        else:
+            (refusal,) = found
+            assert refusal.startswith(f"spec.{field.path}: Invalid value")
+            assert f"{field.path} may not change" in refusal
+
+
+@pytest.mark.parametrize(("field", "state", "status"), CELLS)
+def test_a_status_may_change_whatever_the_spec_holds(field: Field, state: State, status: dict[str, Any] | None) -> None:
+    old = with_field(field.path, VALUES[field.path][0], status)
+    for others in STATUS.values():
+        for other in others:
+            assert served.refusals(with_field(field.path, VALUES[field.path][0], other), old) == []
+
+
+def test_the_table_names_every_field_of_the_spec() -> None:
+    top = {info.alias for info in TorchJobSpec.model_fields.values()} - {"schedulingPolicy"}
+    policy = {f"schedulingPolicy.{info.alias}" for info in SchedulingPolicy.model_fields.values()}
+    assert sorted(field.path for field in TABLE) == sorted(str(path) for path in top | policy)
+
+
+def test_the_messages_say_what_to_do() -> None:
+    for rule in fields.transitions():
+        assert "spec.suspend" in rule["message"] or "submit a new job" in rule["message"]
