@@ -171,8 +171,8 @@ class Application:
         if labels.JOB_UID not in (there["metadata"].get("labels") or {}):
             kind = resource.kind.lower()
             raise NameTaken(
-                f"{self.key}: the job needs a {kind} named {name}, but namespace {self.key.namespace} has one that is not "
-                f"torchq's: delete that {kind} or give the job another name"
+                f"{self.key}: the job needs a {kind} named {name}, but the one of that name in namespace "
+                f"{self.key.namespace} is not torchq's: delete that {kind} or give the job another name"
             )
         return there
 

@@ -38,7 +38,7 @@ def idle(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) 
 def admitted(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStatus:
     """It holds its room: the fence behind which its pods are made."""
     update = {
-        "admission": admission,
+        "admission": admission.model_copy(update={"admitted_at": now}),
         "attempt": admission.attempt,
         "selector": f"{labels.JOB_UID}={job.metadata.uid},{labels.TASK_TYPE}={WORKER.lower()}",
         "start_time": now,

@@ -1,0 +1,37 @@
+"""When a gang runs: the table."""
+
+import pytest
+
+from gang.members import Members, running
+
+
+@pytest.mark.parametrize(
+    ("wanted", "minimum", "is_running", "succeeded", "enough"),
+    [
+        (4, 4, 4, 0, True),
+        (4, 4, 3, 0, False),
+        (4, 4, 3, 1, True),  # one was fast
+        (4, 2, 2, 0, True),
+        (4, 2, 1, 0, False),
+        (4, 2, 0, 2, True),
+        (2, 4, 2, 0, True),  # a minimum above the size means all
+        (1, 1, 0, 0, False),
+    ],
+)
+def test_a_task_has_enough_when_its_minimum_runs_or_has_succeeded(
+    wanted: int, minimum: int, is_running: int, succeeded: int, enough: bool
+) -> None:
+    task = Members(wanted=wanted, minimum=minimum, running=is_running, succeeded=succeeded)
+    assert task.enough is enough
+
+
+def test_a_gang_runs_when_every_task_has_enough() -> None:
+    full = Members(wanted=2, minimum=2, running=2, succeeded=0)
+    half = Members(wanted=2, minimum=2, running=1, succeeded=0)
+    assert running([full, full])
+    assert not running([full, half])
+
+
+def test_a_task_is_done_when_all_of_it_has_succeeded_whatever_the_minimum() -> None:
+    assert Members(wanted=2, minimum=1, running=0, succeeded=2).done
+    assert not Members(wanted=2, minimum=1, running=1, succeeded=1).done

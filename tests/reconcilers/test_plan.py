@@ -1,0 +1,357 @@
+"""The plan, situation by situation."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from crds.errors import Problem
+from crds.status import TorchJobStatus
+from reconcilers.plan import plan
+from reconcilers.pod_view import PodView
+from reconcilers.settings import ReconcileSettings
+from reconcilers.values import (
+    CreatePods,
+    CreateService,
+    DeletePods,
+    DeleteService,
+    InvalidJob,
+    Observation,
+    Plan,
+    WriteStatus,
+)
+from tests.reconcilers.builders import (
+    ADMISSION,
+    KEY,
+    NOW,
+    RESERVATION,
+    all_pods,
+    job,
+    observe,
+    pod,
+    status,
+    task,
+)
+
+SERVICE = ReconcileSettings()
+LOOPBACK = ReconcileSettings(master_address="loopback")
+NEXT = replace(RESERVATION, attempt=2)
+
+
+def decide(observation: Observation, settings: ReconcileSettings = SERVICE) -> Plan:
+    return plan(observation, settings, NOW)
+
+
+def kinds(found: Plan) -> list[str]:
+    return [type(each).__name__ for each in found.actions]
+
+
+def written(found: Plan) -> dict[str, Any]:
+    """The status change of a plan, {} if it has none."""
+    changes = [each.change["status"] for each in found.actions if isinstance(each, WriteStatus)]
+    assert len(changes) <= 1
+    return dict(changes[0]) if changes else {}
+
+
+def true(change: dict[str, Any]) -> set[str]:
+    return {each["type"] for each in change["conditions"] if each["status"] == "True"}
+
+
+def made(found: Plan) -> list[str]:
+    return [
+        each["metadata"]["name"]
+        for action in found.actions
+        if isinstance(action, CreatePods)
+        for each in action.manifests
+    ]
+
+
+def deleted(found: Plan) -> list[str]:
+    return [each.name for action in found.actions if isinstance(action, DeletePods) for each in action.pods]
+
+
+class TestWaiting:
+    def test_a_new_job_is_queued_once(self) -> None:
+        change = written(decide(observe(job(), reservation=None)))
+        assert (change["phase"], true(change), change["observedGeneration"]) == ("Queued", {"Queued"}, 1)
+        assert not decide(observe(job(status=status("Queued")), reservation=None)).actions
+
+    def test_the_coordinators_part_of_the_status_is_left_alone(self) -> None:
+        waiting = job(status={"queue": {"name": "team", "reason": "QuotaExceeded", "message": "full"}})
+        assert "queue" not in written(decide(observe(waiting, reservation=None)))
+
+    def test_a_changed_spec_is_acknowledged(self) -> None:
+        waiting = job(status=status("Queued", observedGeneration=0))
+        change = written(decide(observe(waiting, reservation=None)))
+        assert (change["observedGeneration"], change.keys() & {"phase", "conditions"}) == (1, set())
+
+    def test_pods_of_nobody_knows_when_go_before_the_word_is_given(self) -> None:
+        found = decide(observe(job(), pod(), reservation=None))
+        assert kinds(found) == ["DeletePods"]
+
+    def test_a_reservation_of_an_attempt_left_behind_grants_nothing(self) -> None:
+        waiting = job(status=status("Queued", attempt=1))
+        assert not decide(observe(waiting)).actions
+        assert kinds(decide(observe(waiting, reservation=NEXT)))[0] == "WriteStatus"
+
+
+class TestAdmission:
+    def test_the_fence_stands_before_the_pods(self) -> None:
+        found = decide(observe(job(status=status("Queued"))))
+        assert kinds(found) == ["WriteStatus", "CreateService", "CreatePods"]
+        change = written(found)
+        assert change["phase"] == "Admitted"
+        assert true(change) == {"Admitted"}
+        assert change["attempt"] == 1
+        assert change["selector"] == f"train.distributed.io/job-uid={KEY.uid},train.distributed.io/task-type=worker"
+        assert change["admission"] == change["admission"] | ADMISSION | {"admittedAt": "2026-01-02T03:04:05Z"}
+        assert made(found) == ["digits-master-0", "digits-worker-0", "digits-worker-1"]
+
+    def test_the_patch_names_the_version_it_was_made_for(self) -> None:
+        (write, *_) = decide(observe(job())).actions
+        assert isinstance(write, WriteStatus)
+        assert write.resource_version == "100"
+
+    def test_no_service_where_all_pods_share_an_address(self) -> None:
+        assert kinds(decide(observe(job()), LOOPBACK)) == ["WriteStatus", "CreatePods"]
+
+    def test_missing_pods_are_made_under_the_written_admission(self) -> None:
+        found = decide(observe(job(status=status("Admitted")), pod("Master"), pod("Worker", 1)))
+        assert kinds(found) == ["CreatePods"]
+        assert made(found) == ["digits-worker-0"]
+
+    def test_an_admission_without_a_reservation_is_revoked_pods_first(self) -> None:
+        admitted = job(status=status("Running"))
+        assert deleted(decide(observe(admitted, *all_pods(), reservation=None))) == [each.name for each in all_pods()]
+        assert not decide(observe(admitted, *all_pods(deleting=True), reservation=None)).actions
+        change = written(decide(observe(admitted, reservation=None)))
+        assert change["admission"] is None
+        assert change["phase"] == "Queued"
+        assert true(change) == {"Queued"}
+        assert "attempt" not in change
+
+    def test_pods_of_a_foreign_attempt_go_before_the_new_ones_come(self) -> None:
+        admitted = job(status=status("Running"))
+        mixed = decide(observe(admitted, *all_pods(), reservation=NEXT))
+        assert kinds(mixed) == ["DeletePods"]
+        assert not decide(observe(admitted, *all_pods(deleting=True), reservation=NEXT)).actions
+        fresh = decide(observe(admitted, reservation=NEXT))
+        assert written(fresh)["admission"] == {"attempt": 2, "admittedAt": "2026-01-02T03:04:05Z"}
+        assert len(made(fresh)) == 3
+
+    def test_a_pod_the_job_does_not_have_goes(self) -> None:
+        found = decide(observe(job(status=status("Admitted")), *all_pods(), pod("Worker", 2)))
+        assert deleted(found) == ["digits-worker-2"]
+
+
+class TestRunning:
+    def test_every_task_has_its_minimum(self) -> None:
+        change = written(decide(observe(job(status=status("Admitted")), *all_pods())))
+        assert change["phase"] == "Running"
+        assert true(change) == {"Admitted", "Running"}
+        assert change["taskStatuses"]["Worker"] == {"active": 2, "ready": 2, "succeeded": 0, "failed": 0, "evicted": 0}
+
+    @pytest.mark.parametrize("late", [pod("Worker", 1, "Pending"), pod("Worker", 1, deleting=True)])
+    def test_not_while_one_is_missing(self, late: PodView) -> None:
+        assert not decide(observe(job(status=status("Admitted")), pod(), pod("Worker"), late)).actions
+
+    def test_the_users_minimum_is_enough(self) -> None:
+        small = job(status=status("Admitted"), minMembers={"Worker": 1})
+        found = decide(observe(small, pod(), pod("Worker"), pod("Worker", 1, "Pending")))
+        assert written(found)["phase"] == "Running"
+
+    def test_nothing_is_left_to_do(self) -> None:
+        assert decide(observe(job(status=status("Running")), *all_pods())) == Plan()
+
+    def test_counts_alone_are_not_written(self) -> None:
+        pods = (pod(), pod("Worker"), pod("Worker", 1, "Succeeded"))
+        assert not decide(observe(job(status=status("Running")), *pods)).actions
+
+
+class TestSuccess:
+    def test_the_masters_success_is_the_jobs(self) -> None:
+        found = decide(observe(job(status=status("Running")), pod(phase="Succeeded"), pod("Worker"), pod("Worker", 1)))
+        change = written(found)
+        assert (change["phase"], true(change)) == ("Succeeded", {"Succeeded"})
+        assert change["completionTime"] == "2026-01-02T03:04:05Z"
+        assert "admission" not in change  # what it held stays on record
+        assert change["taskStatuses"]["Master"]["succeeded"] == 1
+        assert deleted(found) == ["digits-worker-0", "digits-worker-1"]
+
+    def test_without_a_master_all_must_succeed(self) -> None:
+        tasks = {"Trainer": task(2)}
+        running = job(tasks, status=status("Running"))
+        one, two = pod("Trainer", 0, "Succeeded"), pod("Trainer", 1)
+        assert not decide(observe(running, one, two)).actions
+        assert written(decide(observe(running, one, replace(two, phase="Succeeded"))))["phase"] == "Succeeded"
+
+    def test_a_service_task_decides_nothing(self) -> None:
+        running = job({"Trainer": task(), "Board": task(restartPolicy="Always")}, status=status("Running"))
+        found = decide(observe(running, pod("Trainer", 0, "Succeeded"), pod("Board")))
+        assert written(found)["phase"] == "Succeeded"
+        assert deleted(found) == ["digits-board-0"]
+
+    def test_a_success_outlives_a_suspension_and_a_lost_reservation(self) -> None:
+        suspended = job(status=status("Running"), suspend=True)
+        pods = (pod(phase="Succeeded", deleting=True), pod("Worker"), pod("Worker", 1))
+        assert written(decide(observe(suspended, *pods)))["phase"] == "Succeeded"
+        assert written(decide(observe(job(status=status("Running")), *pods, reservation=None)))["phase"] == "Succeeded"
+
+    @pytest.mark.parametrize(
+        ("policy", "left"),
+        [
+            ("Running", ["digits-worker-0", "digits-worker-1"]),
+            ("All", ["digits-master-0", "digits-worker-0", "digits-worker-1"]),
+            ("None", []),
+        ],
+    )
+    def test_what_the_end_takes_with_it(self, policy: str, left: list[str]) -> None:
+        pods = (pod(phase="Succeeded", service="digits-master-0"), pod("Worker"), pod("Worker", 1))
+        found = decide(observe(job(status=status("Running"), cleanPodPolicy=policy), *pods))
+        assert deleted(found) == left
+        assert (DeleteService("digits-master-0") in found.actions) is (policy != "None")
+        # Later, when only clean-up is left, the same pods go.
+        ended = job(status=status("Succeeded", attempt=1), cleanPodPolicy=policy)
+        assert deleted(decide(observe(ended, *pods))) == left
+        assert not decide(observe(ended, *(replace(each, deleting=True) for each in pods))).actions
+
+    def test_the_word_is_given_before_the_pods_that_prove_it_go(self) -> None:
+        running = job(status=status("Running"), cleanPodPolicy="All")
+        assert kinds(decide(observe(running, *all_pods("Succeeded")))) == ["WriteStatus", "DeletePods"]
+
+
+class TestSuspension:
+    def test_a_waiting_job_is_suspended_at_once_and_once(self) -> None:
+        change = written(decide(observe(job(status=status("Queued"), suspend=True), reservation=None)))
+        assert (change["phase"], true(change)) == ("Suspended", {"Suspended"})
+        assert not decide(observe(job(status=status("Suspended"), suspend=True), reservation=None)).actions
+
+    def test_an_admitted_one_when_no_pod_is_left(self) -> None:
+        suspended = job(status=status("Running"), suspend=True)
+        assert kinds(decide(observe(suspended, *all_pods()))) == ["DeletePods"]
+        assert not decide(observe(suspended, pod(deleting=True))).actions
+        change = written(decide(observe(suspended)))
+        assert change["admission"] is None
+        assert change["phase"] == "Suspended"
+        assert true(change) == {"Suspended"}
+        assert change["startTime"] is None
+
+    def test_resumed_it_waits_again(self) -> None:
+        change = written(decide(observe(job(status=status("Suspended", attempt=1)), reservation=None)))
+        assert (change["phase"], true(change)) == ("Queued", {"Queued"})
+
+
+class TestGone:
+    def test_its_pods_and_service_go(self) -> None:
+        pods = (pod(service="digits-master-0"), pod("Worker", 0, "Succeeded"))
+        assert decide(observe(None, *pods)) == Plan((DeleteService("digits-master-0"), DeletePods(pods)))
+
+    def test_then_nothing_is_left_to_do(self) -> None:
+        assert not decide(observe(None)).actions
+        assert not decide(observe(None, pod(deleting=True, service="digits-master-0"))).actions
+
+
+class TestRefusals:
+    def test_an_invalid_job_says_so_once(self) -> None:
+        problem = Problem("spec.torchTaskSpecs", "dependency cycle Master -> Worker -> Master")
+        broken = InvalidJob(problems=(problem,), status=TorchJobStatus(), generation=3, resource_version="9")
+        change = written(decide(observe(broken, reservation=None)))
+        assert (change["phase"], true(change)) == ("Failed", {"Failed"})
+        (condition,) = change["conditions"]
+        assert (condition["reason"], condition["message"]) == ("InvalidSpec", str(problem))
+        said = replace(broken, status=TorchJobStatus.model_validate(change))
+        assert not decide(observe(said, reservation=None)).actions
+
+    def test_a_template_the_server_does_not_take_fails_the_job(self) -> None:
+        refused = "pod digits-worker-0: spec.containers[0].image: Required value"
+        found = decide(observe(job(status=status("Admitted")), pod(), refused=refused))
+        change = written(found)
+        failed = next(each for each in change["conditions"] if each["type"] == "Failed")
+        assert (failed["reason"], failed["message"]) == ("InvalidTemplate", refused)
+        assert deleted(found) == ["digits-master-0"]
+
+
+class TestFailures:
+    def test_a_failure_restarts_the_whole_job_and_counts_once(self) -> None:
+        both = (pod(), pod("Worker", 0, "Failed", exit_code=1), pod("Worker", 1, "Failed", exit_code=1))
+        found = decide(observe(job(status=status("Running")), *both))
+        change = written(found)
+        assert kinds(found) == ["WriteStatus", "DeletePods"]  # counted first: a crash cannot count again
+        assert change["restartCount"] == 1
+        assert change["phase"] == "Admitted"
+        assert len(deleted(found)) == 3
+        counted = job(status=status("Admitted", restartCount=1))
+        again = decide(observe(counted, *both))
+        assert kinds(again) == ["DeletePods"]
+
+    def test_new_pods_wait_until_the_last_old_one_is_gone(self) -> None:
+        counted = job(status=status("Admitted", restartCount=1))
+        assert not decide(observe(counted, pod("Worker", 1, deleting=True))).actions
+        found = decide(observe(counted))
+        assert len(made(found)) == 3
+        (pods,) = (each for each in found.actions if isinstance(each, CreatePods))
+        assert {each["metadata"]["labels"]["train.distributed.io/restart"] for each in pods.manifests} == {"1"}
+
+    def test_the_master_fails_for_good_on_an_exit_code_of_its_program(self) -> None:
+        failed = pod(phase="Failed", exit_code=1, reason="Error", message="ValueError: no data")
+        found = decide(observe(job(status=status("Running")), failed, pod("Worker"), pod("Worker", 1)))
+        change = written(found)
+        said = next(each for each in change["conditions"] if each["type"] == "Failed")
+        assert said["reason"] == "PodFailed"
+        assert said["message"] == "pod digits-master-0 failed with exit code 1 (Error): ValueError: no data"
+        assert change["phase"] == "Failed"
+        assert deleted(found) == ["digits-worker-0", "digits-worker-1"]
+
+    def test_the_limit_ends_it(self) -> None:
+        last = job(status=status("Running", restartCount=2), backoffLimit=2)
+        failed = pod("Worker", 0, "Failed", restart=2, exit_code=1)
+        change = written(decide(observe(last, pod(restart=2), failed, pod("Worker", 1, restart=2))))
+        said = next(each for each in change["conditions"] if each["type"] == "Failed")
+        assert said["reason"] == "BackoffLimitExceeded"
+        assert "digits-worker-0 failed with exit code 1" in said["message"]
+        assert "restartCount" not in change
+
+    def test_in_the_scope_of_a_task_only_the_failed_pods_are_replaced(self) -> None:
+        running = job(status=status("Running"), restartScope="Task")
+        failed = pod("Worker", 0, "Failed", exit_code=1)
+        found = decide(observe(running, pod(), failed, pod("Worker", 1)))
+        assert kinds(found) == ["DeletePods", "WriteStatus"]  # deleted first: what is gone cannot count again
+        assert deleted(found) == ["digits-worker-0"]
+        assert written(found)["restartCount"] == 1
+        assert "phase" not in written(found)
+        counted = job(status=status("Running", restartCount=1), restartScope="Task")
+        assert made(decide(observe(counted, pod(), pod("Worker", 1)))) == ["digits-worker-0"]
+        assert not decide(observe(counted, pod(), replace(failed, deleting=True), pod("Worker", 1))).actions
+
+    def test_a_pod_somebody_is_deleting_has_not_failed(self) -> None:
+        going = pod("Worker", 0, "Failed", exit_code=143, deleting=True)
+        assert not decide(observe(job(status=status("Running")), pod(), going, pod("Worker", 1))).actions
+
+
+STEPS = {
+    "Master": task(dependsOn=[{"taskType": "Prepare", "phase": "Succeeded"}]),
+    "Prepare": task(2),
+    "Worker": task(2, dependsOn=[{"taskType": "Master"}]),
+}
+
+
+class TestDependencies:
+    def test_a_task_starts_when_its_upstream_has_come_so_far(self) -> None:
+        assert made(decide(observe(job(STEPS)))) == ["digits-prepare-0", "digits-prepare-1"]
+        admitted = job(STEPS, status=status("Admitted"))
+        prepared = (pod("Prepare", 0, "Succeeded"), pod("Prepare", 1, "Succeeded"))
+        assert made(decide(observe(admitted, prepared[0], pod("Prepare", 1)))) == []
+        assert made(decide(observe(admitted, *prepared))) == ["digits-master-0"]
+        assert made(decide(observe(admitted, pod(phase="Pending"), *prepared))) == []
+        assert made(decide(observe(admitted, pod(), *prepared))) == ["digits-worker-0", "digits-worker-1"]
+
+    def test_a_failed_upstream_never_unlocks(self) -> None:
+        found = decide(
+            observe(job(STEPS, status=status("Admitted")), *[pod("Prepare", each, "Failed") for each in (0, 1)])
+        )
+        assert made(found) == []
+
+    def test_each_rank_0_gets_its_service_when_it_is_made(self) -> None:
+        first = decide(observe(job(STEPS)))
+        names = [each.manifest["metadata"]["name"] for each in first.actions if isinstance(each, CreateService)]
+        assert names == ["digits-prepare-0"]

@@ -1,0 +1,220 @@
+"""What pods and services are made of: names, labels, ports, environment."""
+
+from typing import Any
+
+import pytest
+
+from crds.status import Admission
+from crds.torchjob import TorchJob
+from reconcilers import pods, tasks
+from reconcilers.settings import ReconcileSettings
+from tests.reconcilers.builders import ADMISSION, KEY, job, task, template
+
+PREFIX = "train.distributed.io"
+
+
+def make(job: TorchJob, **settings: Any) -> dict[str, dict[str, Any]]:
+    """Every pod of a job, by name."""
+    blueprint = blueprint_of(job, **settings)
+    return {name: pods.pod(blueprint, member) for name, member in blueprint.members.items()}
+
+
+def blueprint_of(job: TorchJob, port: int = 20_001, **settings: Any) -> pods.Blueprint:
+    admission = Admission.model_validate(ADMISSION | {"port": port})
+    members = tasks.members(job, admission.attempt)
+    return pods.Blueprint(job=job, admission=admission, members=members, settings=ReconcileSettings(**settings))
+
+
+def environment(pod: dict[str, Any], container: int = 0) -> dict[str, str]:
+    found = [(each["name"], each.get("value")) for each in pod["spec"]["containers"][container]["env"]]
+    assert len(dict(found)) == len(found), "a variable stands twice"
+    return dict(found)
+
+
+def test_labels_and_annotations() -> None:
+    made = make(job(annotations={f"{PREFIX}/submit-directory": "/home/ann/digits"}))
+    worker = made["digits-worker-1"]["metadata"]
+    assert (worker["name"], worker["namespace"]) == ("digits-worker-1", "team")
+    assert worker["labels"] == {
+        f"{PREFIX}/job-name": "digits",
+        f"{PREFIX}/job-uid": KEY.uid,
+        f"{PREFIX}/task-type": "worker",
+        f"{PREFIX}/task-index": "1",
+        f"{PREFIX}/attempt": "1",
+        f"{PREFIX}/restart": "0",
+        f"{PREFIX}/queue": "team",
+    }
+    assert worker["annotations"] == {
+        f"{PREFIX}/charge": '{"cpu":1000}',
+        f"{PREFIX}/gang": f"{KEY.uid}-1-0-0",
+        f"{PREFIX}/gang-size": "3",
+        f"{PREFIX}/submit-directory": "/home/ann/digits",
+    }
+    (owner,) = worker["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("TorchJob", "digits", KEY.uid)
+    assert owner["controller"]
+    assert owner["blockOwnerDeletion"]
+
+
+def test_the_templates_own_labels_stay_but_ours_win() -> None:
+    marked = template() | {
+        "metadata": {"labels": {"team": "vision", f"{PREFIX}/attempt": "9"}, "annotations": {"a": "b"}}
+    }
+    made = make(job({"Master": {"template": marked}}))["digits-master-0"]["metadata"]
+    assert (made["labels"]["team"], made["labels"][f"{PREFIX}/attempt"], made["annotations"]["a"]) == (
+        "vision",
+        "1",
+        "b",
+    )
+
+
+def test_the_template_itself_is_not_touched() -> None:
+    original = job()
+    before = original.model_dump_json()
+    make(original)
+    make(original, master_address="loopback")
+    assert original.model_dump_json() == before
+
+
+def test_world_by_service() -> None:
+    made = make(job())
+    shared = {
+        "PYTHONUNBUFFERED": "1",
+        "MASTER_ADDR": "digits-master-0",
+        "MASTER_PORT": "23456",
+        "WORLD_SIZE": "3",
+        "PET_NNODES": "3",
+        "PET_NPROC_PER_NODE": "1",
+        "PET_MASTER_ADDR": "digits-master-0",
+        "PET_MASTER_PORT": "23456",
+    }
+    for rank, name in enumerate(["digits-master-0", "digits-worker-0", "digits-worker-1"]):
+        assert environment(made[name]) == shared | {"RANK": str(rank), "PET_NODE_RANK": str(rank)}
+    master, worker = made["digits-master-0"]["spec"], made["digits-worker-0"]["spec"]
+    assert master["containers"][0]["ports"] == [{"name": "torchjob-port", "containerPort": 23456, "protocol": "TCP"}]
+    assert (master["hostname"], master["subdomain"]) == ("digits-master-0", "digits-master-0")
+    assert "ports" not in worker["containers"][0]
+    assert "hostname" not in worker
+
+
+def test_world_on_one_machine() -> None:
+    made = make(job(), master_address="loopback")
+    for pod in made.values():
+        assert environment(pod)["MASTER_ADDR"] == environment(pod)["PET_MASTER_ADDR"] == "127.0.0.1"
+        assert environment(pod)["MASTER_PORT"] == environment(pod)["PET_MASTER_PORT"] == "20001"
+    port = {"name": "torchjob-port", "containerPort": 20001, "protocol": "TCP", "hostPort": 20001}
+    assert made["digits-master-0"]["spec"]["containers"][0]["ports"] == [port]
+    assert "hostname" not in made["digits-master-0"]["spec"]
+
+
+def test_the_declared_port_is_the_one() -> None:
+    declared = template(ports=[{"name": "torchjob-port", "containerPort": 29400}, {"name": "web", "containerPort": 80}])
+    described = job({"Master": {"template": declared}, "Worker": task()})
+    made = make(described)
+    assert environment(made["digits-worker-0"])["MASTER_PORT"] == "29400"
+    assert made["digits-master-0"]["spec"]["containers"][0]["ports"] == declared["spec"]["containers"][0]["ports"]
+    on_host = make(described, master_address="loopback")["digits-master-0"]["spec"]["containers"][0]["ports"]
+    assert [(each["name"], each["containerPort"], each.get("hostPort")) for each in on_host] == [
+        ("web", 80, None),
+        ("torchjob-port", 20001, 20001),
+    ]
+
+
+def test_what_the_user_set_wins_and_stands_once_behind_ours() -> None:
+    users = [{"name": "MASTER_PORT", "value": "1"}, {"name": "ME", "value": "rank $(RANK)"}]
+    made = make(job({"Master": {"template": template(env=users)}}))["digits-master-0"]
+    assert environment(made)["MASTER_PORT"] == "1"
+    names = [each["name"] for each in made["spec"]["containers"][0]["env"]]
+    assert names.index("RANK") < names.index("ME")
+
+
+def test_every_container_gets_the_environment_and_says_why_it_ended() -> None:
+    spec = {
+        "initContainers": [{"name": "fetch"}],
+        "containers": [{"name": "side", "terminationMessagePolicy": "File"}, {"name": "torch"}],
+    }
+    made = make(job({"Master": {"template": {"spec": spec}}}), master_address="loopback")["digits-master-0"]["spec"]
+    assert environment({"spec": {"containers": made["initContainers"]}})["RANK"] == "0"
+    assert environment({"spec": made}, 0)["RANK"] == environment({"spec": made}, 1)["RANK"] == "0"
+    assert [each["terminationMessagePolicy"] for each in made["containers"]] == ["File", "FallbackToLogsOnError"]
+    assert [len(each.get("ports", [])) for each in made["containers"]] == [0, 1], "the main container declares the port"
+
+
+@pytest.mark.parametrize(
+    ("policy", "pods_policy"), [("Always", "Always"), ("OnFailure", "Never"), ("ExitCode", "Never"), ("Never", "Never")]
+)
+def test_failures_are_judged_here_and_not_by_the_node(policy: str, pods_policy: str) -> None:
+    made = make(job({"Trainer": task(restartPolicy=policy)}))["digits-trainer-0"]
+    assert made["spec"]["restartPolicy"] == pods_policy
+
+
+def test_without_a_master_the_first_pod_of_the_first_task_plays_it() -> None:
+    made = make(job({"Trainer": task(2), "Evaluator": task()}))
+    assert {environment(each)["MASTER_ADDR"] for each in made.values()} == {"digits-evaluator-0"}
+    assert {name: environment(each)["RANK"] for name, each in made.items()} == {
+        "digits-evaluator-0": "0",
+        "digits-trainer-0": "1",
+        "digits-trainer-1": "2",
+    }
+    assert made["digits-evaluator-0"]["spec"]["subdomain"] == "digits-evaluator-0"
+
+
+def test_an_aimaster_is_outside_of_the_world() -> None:
+    made = make(job({"AIMaster": task(), "Master": task(), "Worker": task()}))
+    brain = environment(made["digits-aimaster-0"])
+    assert (brain["MASTER_ADDR"], "RANK" in brain, "WORLD_SIZE" in brain) == ("digits-master-0", False, False)
+    assert environment(made["digits-worker-0"])["RANK"] == "1"
+    assert environment(made["digits-worker-0"])["WORLD_SIZE"] == "2"
+    assert set(environment(make(job({"AIMaster": task()}))["digits-aimaster-0"])) == {"PYTHONUNBUFFERED"}
+
+
+def test_what_never_runs_together_is_no_world() -> None:
+    steps = {
+        "Prepare": task(),
+        "Master": task(dependsOn=[{"taskType": "Prepare", "phase": "Succeeded"}]),
+        "Worker": task(2, dependsOn=[{"taskType": "Master", "phase": "Running"}]),
+        "Evaluate": task(dependsOn=[{"taskType": "Worker", "phase": "Succeeded"}]),
+    }
+    made = make(job(steps))
+    worlds = {name: (environment(each)["RANK"], environment(each)["WORLD_SIZE"]) for name, each in made.items()}
+    assert worlds == {
+        "digits-master-0": ("0", "3"),
+        "digits-evaluate-0": ("0", "1"),
+        "digits-prepare-0": ("0", "1"),
+        "digits-worker-0": ("1", "3"),
+        "digits-worker-1": ("2", "3"),
+    }
+    gangs = {name: each["metadata"]["annotations"][f"{PREFIX}/gang"] for name, each in made.items()}
+    assert len(set(gangs.values())) == 4, "created at four moments"
+    assert gangs["digits-worker-0"] == gangs["digits-worker-1"]
+
+
+def test_processes_per_pod() -> None:
+    made = make(job(torchElasticPolicy={"nprocPerNode": 4}))
+    assert environment(made["digits-master-0"])["PET_NPROC_PER_NODE"] == "4"
+    assert environment(made["digits-master-0"])["WORLD_SIZE"] == "3"
+
+
+def test_a_restart_is_a_new_gang_and_a_replaced_pod_joins_the_old_one() -> None:
+    gang = f"{PREFIX}/gang"
+    again = {"restartCount": 2}
+    whole = make(job(status=again))["digits-master-0"]["metadata"]
+    single = make(job(status=again, restartScope="Task"))["digits-master-0"]["metadata"]
+    assert whole["annotations"][gang] == f"{KEY.uid}-1-2-0"
+    assert single["annotations"][gang] == f"{KEY.uid}-1-0-0"
+    assert whole["labels"][f"{PREFIX}/restart"] == "2"
+
+
+def test_the_service_finds_rank_0_before_it_is_ready() -> None:
+    blueprint = blueprint_of(job())
+    made = pods.service(blueprint, blueprint.members["digits-master-0"])
+    spec = made["spec"]
+    assert (made["metadata"]["name"], spec["clusterIP"], spec["publishNotReadyAddresses"]) == (
+        "digits-master-0",
+        "None",
+        True,
+    )
+    labels = pods.pod(blueprint, blueprint.members["digits-master-0"])["metadata"]["labels"]
+    assert spec["selector"].items() <= labels.items()
+    assert spec["selector"][f"{PREFIX}/task-index"] == "0"
+    assert spec["ports"] == [{"name": "torchjob-port", "port": 23456, "targetPort": 23456, "protocol": "TCP"}]
