@@ -43,7 +43,7 @@ class BatchJob(Job):  # type: ignore[misc]
         known = {name: value for name, value in raw_data.items() if name.decode(errors="replace") in _KNOWN}
         try:
             super().restore(known)
-        except (ValueError, TypeError) as error:
+        except Exception as error:  # whatever somebody wrote there
             log.warning("skipped the RQ job %s, whose record is broken: %s", self.id, error)
             raise NoSuchJobError(f"broken record: {self.id}") from error
 

@@ -116,10 +116,15 @@ class BatchWorker(SimpleWorker):  # type: ignore[misc]
         return int(job.timeout or 0) + WORKER_SECONDS
 
     def handle_exception(self, job: Any, *exc_info: Any) -> None:
-        """A job that is refused is one line, a defect of ours a traceback."""
-        if isinstance(exc_info[1], rq_job.Refused):
-            log.warning("refused: %s", exc_info[1])
-        else:
+        """A job that is refused is one line, a defect of ours a traceback. Redis going away ends `loop`."""
+        try:
+            with connection.translated(self.connection):
+                raise exc_info[1]
+        except rq_job.Refused as refusal:
+            log.warning("refused: %s", refusal)
+        except errors.QueueError:
+            raise
+        except BaseException:
             super().handle_exception(job, *exc_info)
 
 
@@ -188,6 +193,8 @@ def _serve(sessions: Sessions, runs: Runs, stop: Stop, outage: Outage) -> None:
             sessions.open().loop(runs, stop)
         except errors.QueueError as error:
             outage.met(error)
+        except Exception:
+            log.exception("RQ failed; starting over")
         if time.monotonic() - started > 10 * cap:
             pause = first
         stop.pause(pause)

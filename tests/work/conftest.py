@@ -133,18 +133,18 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 class running_redis:  # noqa: N801 - a context manager, read like a function
     """A redis-server on a unix socket, until the block ends."""
 
-    def __init__(self, socket: Path, *arguments: str) -> None:
+    def __init__(self, socket: Path, *arguments: str, url: str = "") -> None:
         self.socket = socket
+        self.url = url or f"unix://{socket}"
         command = ["redis-server", "--port", "0", "--unixsocket", str(socket), "--save", "", "--daemonize", "no"]
         self.command = [*command, *arguments]
 
     def __enter__(self) -> str:
         self.process = subprocess.Popen(self.command, cwd=self.socket.parent, stdout=subprocess.DEVNULL)
-        url = f"unix://{self.socket}"
-        client = connection.connect(url, client_name="test")
+        client = connection.connect(self.url, client_name="test")
         wait_for(lambda: answers(client))
         client.close()
-        return url
+        return self.url
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()

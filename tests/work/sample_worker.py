@@ -33,7 +33,7 @@ def main() -> None:
         client.rpush("runs", f"end {task.key.name} {int(holds())} {os.getpid()}")
         return None
 
-    rq_worker.run_worker(url, reconcile, threads=threads, settings=WorkSettings(running_lease=2.0), drain_seconds=3.0)
+    rq_worker.run_worker(url, reconcile, threads=threads, settings=WorkSettings(running_lease=1.0), drain_seconds=1.5)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,243 @@
+"""Real worker processes on a real Redis: what they promise while things are killed around them."""
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from crds.keys import JobKey
+from queues import connection, schema
+from queues.redis_work import RedisWork
+from queues.values import Offer
+from queues.work import WorkSettings
+from tests.work.conftest import answers, running_redis, wait_for
+
+SETTINGS = WorkSettings(running_lease=1.0)
+
+
+class Stage:
+    """A Redis, a dispatching coordinator, and worker processes."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.folder = folder
+        self.client = connection.connect(url, client_name="test")
+        self.work = RedisWork(self.client, SETTINGS)
+        self.workers: list[subprocess.Popen[bytes]] = []
+
+    def reset(self) -> None:
+        self.client.flushall()
+        self.client.set(schema.EPOCH, 1)
+
+    def start(self, threads: int = 16, slow: float = 1.0) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "tests.work.sample_worker", self.url, str(threads), str(slow)]
+        with open(self.folder / f"log-{len(self.workers)}", "wb") as log:
+            self.workers.append(subprocess.Popen(command, stdout=log, stderr=log))
+        return self.workers[-1]
+
+    def started(self, count: int = 1) -> None:
+        wait_for(lambda: self.client.zcard("torchq:work:workers") >= count and self.client.scard("rq:workers") >= count)
+
+    def log(self, worker: int = 0) -> list[str]:
+        return (self.folder / f"log-{worker}").read_text().splitlines()
+
+    def offer(self, *names: str) -> None:
+        self.work.offer([Offer(key=JobKey("team", name, "uid"), tenant="a") for name in names])
+
+    def runs(self, word: str) -> list[str]:
+        """Names of keys, as they began or ended."""
+        lines = [line.decode().split() for line in self.client.lrange("runs", 0, -1)]
+        return [name for what, name, *_ in lines if what == word]
+
+    def until(self, condition: Callable[[], object], seconds: float = 15.0) -> None:
+        """Dispatch until the condition holds."""
+        wait_for(lambda: (self.work.dispatch(), condition())[1], seconds)
+
+    def settled(self) -> bool:
+        """Nothing is waiting or running."""
+        return not self.client.keys("torchq:work:key:*")
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.kill()
+            worker.wait()
+        self.client.close()
+
+
+@pytest.fixture
+def stage(redis_url: str, tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(redis_url, tmp_path)
+    stage.reset()
+    yield stage
+    stage.close()
+
+
+def test_every_key_runs_once_on_two_workers_and_rq_shows_them(stage: Stage) -> None:
+    stage.start()
+    stage.start()
+    stage.started(2)
+    names = [f"key-{number}" for number in range(300)]
+    stage.offer(*names)
+    stage.until(stage.settled)
+    assert sorted(stage.runs("begin")) == sorted(stage.runs("end")) == sorted(names)
+    pids = {line.split()[-1] for line in stage.client.lrange("runs", 0, -1)}
+    assert len(pids) == 2
+    shown = subprocess.run(
+        [sys.executable, "-m", "rq.cli", "info", "--url", stage.url], capture_output=True, text=True, check=True
+    ).stdout
+    assert "torchq" in shown
+    assert "2 workers, 1 queues" in shown
+
+
+def test_redis_is_as_before_after_a_thousand_keys(stage: Stage) -> None:
+    stage.start()
+    stage.started()
+    stage.offer("warm")
+    stage.until(stage.settled)
+    before = set(stage.client.keys("*"))
+    for _ in range(4):
+        stage.offer(*[f"key-{number}" for number in range(250)])
+        stage.until(stage.settled)
+    wait_for(lambda: not stage.client.exists("rq:wip:torchq"))
+    assert set(stage.client.keys("*")) == before
+    assert len(stage.runs("end")) == 1001
+
+
+def test_a_batch_does_not_wait_for_its_slowest_key(stage: Stage) -> None:
+    stage.start(threads=2, slow=1.0)
+    stage.started()
+    stage.offer("slow-1", "key-1")
+    stage.until(lambda: "key-1" in stage.runs("end"))
+    stage.offer("key-2")
+    stage.until(lambda: "key-2" in stage.runs("end"))
+    assert "slow-1" not in stage.runs("end")
+
+
+def test_a_long_run_keeps_its_lease(stage: Stage) -> None:
+    stage.start(slow=3 * SETTINGS.running_lease)
+    stage.started()
+    stage.offer("slow-1")
+    stage.until(stage.settled)
+    assert stage.runs("begin") == ["slow-1"]
+    assert stage.client.lrange("runs", -1, -1)[0].startswith(b"end slow-1 1"), "the fence must hold to the end"
+
+
+def test_a_killed_workers_keys_go_to_another(stage: Stage) -> None:
+    stage.start()
+    stage.start()
+    stage.started(2)
+    names = ["exit-1", *[f"key-{number}" for number in range(40)]]
+    stage.offer(*names)
+    stage.until(stage.settled)
+    assert set(stage.runs("end")) == set(names)
+    assert stage.runs("begin").count("exit-1") == 2
+    assert sorted(worker.poll() is None for worker in stage.workers) == [False, True]
+
+
+def test_a_run_that_raises_backs_off_and_is_told(stage: Stage) -> None:
+    stage.start()
+    stage.started()
+    stage.offer("fail-1")
+    record = "torchq:work:key:team/fail-1/uid"
+    stage.until(lambda: int(stage.client.hget(record, "failures") or 0) >= 3)
+    wait_for(lambda: "ValueError: this key always fails" in stage.log())
+    assert "ERROR queues.runs team/fail-1/uid: the run failed; it will be tried again" in stage.log()
+
+
+def test_a_stop_signal_lets_runs_finish_and_takes_nothing_new(stage: Stage) -> None:
+    worker = stage.start(threads=2, slow=1.2)
+    stage.started()
+    stage.offer("slow-1")
+    stage.until(lambda: stage.runs("begin"))
+    worker.send_signal(signal.SIGTERM)
+    wait_for(lambda: not stage.client.exists("torchq:work:threads"))
+    stage.offer("key-1")
+    assert stage.work.dispatch() == 0
+    assert worker.wait(5) == 0
+    assert stage.runs("end") == ["slow-1"]
+    assert not stage.client.zcard("torchq:work:leases")
+    assert stage.client.scard("rq:workers") == 0
+
+
+def test_a_batch_not_started_is_given_back_at_a_stop(stage: Stage) -> None:
+    worker = stage.start(threads=1, slow=1.2)
+    stage.started()
+    stage.work.register("more", 10)
+    stage.offer("slow-1", "key-1", "key-2", "key-3")
+    stage.until(lambda: stage.runs("begin") and stage.client.llen("rq:queue:torchq") < 4)
+    worker.send_signal(signal.SIGINT)
+    assert worker.wait(5) == 0
+    stage.start()
+    stage.until(stage.settled)
+    assert sorted(stage.runs("end")) == ["key-1", "key-2", "key-3", "slow-1"]
+
+
+def test_a_drain_is_bounded(stage: Stage) -> None:
+    worker = stage.start(slow=60)
+    stage.started()
+    stage.offer("slow-1")
+    stage.until(lambda: stage.runs("begin"))
+    started = time.monotonic()
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(10) == 0
+    assert 1.4 < time.monotonic() - started < 4
+    assert "stopped with 1 keys still running" in stage.log()[-1]
+    stage.start(slow=0.1)
+    stage.until(lambda: stage.runs("end") == ["slow-1"])
+
+
+def test_a_second_signal_ends_at_once(stage: Stage) -> None:
+    worker = stage.start(slow=60)
+    stage.started()
+    stage.offer("slow-1")
+    stage.until(lambda: stage.runs("begin"))
+    worker.send_signal(signal.SIGTERM)
+    wait_for(lambda: (worker.send_signal(signal.SIGTERM), worker.poll() is not None)[1], 1.4)
+    assert worker.poll() in (128 + signal.SIGTERM, -signal.SIGTERM)
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def test_redis_may_go_and_come_back(tmp_path: Path, port: int) -> None:
+    password = secrets.token_hex(8)
+    arguments = ["--port", str(port), "--requirepass", password, "--appendonly", "yes", "--dir", str(tmp_path)]
+    stage = Stage(f"redis://:{password}@127.0.0.1:{port}/0", tmp_path)
+    worker = stage.start(slow=1.0)
+    try:
+        wait_for(lambda: any("does not answer" in line for line in stage.log()))
+        for name in ("key-1", "key-2"):
+            with running_redis(tmp_path / "socket", *arguments, url=stage.url):
+                stage.client.set(schema.EPOCH, 1)
+                stage.started()
+                stage.offer(name)
+                stage.until(lambda name=name: name in stage.runs("end"))  # type: ignore[misc]
+            assert not answers(stage.client)
+            os.kill(worker.pid, 0)
+    finally:
+        stage.close()
+    text = "\n".join(stage.log())
+    assert f"Redis at redis://127.0.0.1:{port}/0 does not answer" in text
+    assert password not in text
+    assert "Traceback" not in text
+    assert len(stage.log()) < 12, text
+
+
+def test_an_emptied_redis_is_registered_with_again(stage: Stage) -> None:
+    stage.start()
+    stage.started()
+    stage.reset()
+    stage.client.set(schema.EPOCH, 2)
+    stage.offer("key-1")
+    stage.until(lambda: stage.runs("end") == ["key-1"])
