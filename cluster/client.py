@@ -28,6 +28,7 @@ from crds.resources import Resource
 
 DEFAULT_KUBECONFIG = "~/.kube/config"
 IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
+POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 _LIST_RESTARTS = 2
 """How often a list whose pages expired begins again before it is asked for in one piece, which cannot expire."""
@@ -53,6 +54,22 @@ def connect(settings: ConnectionSettings | None = None) -> "KubernetesCluster":
     except (OSError, ValueError) as e:
         raise errors.Misconfigured(f"the TLS settings for {server} are not usable: {e}; check the kubeconfig") from e
     return KubernetesCluster(Transport(pool, server, _Authorization(configuration), settings), settings)
+
+
+def default_namespace(settings: ConnectionSettings) -> str:
+    """The namespace that the kubeconfig's context names, or this pod's own; `default` if none does."""
+    path = settings.kubeconfig or os.environ.get("KUBECONFIG", "")
+    if not path and os.environ.get(IN_CLUSTER) and POD_NAMESPACE.exists():
+        return POD_NAMESPACE.read_text(encoding="utf-8").strip()
+    found: list[str] = []
+    _load(lambda: found.append(_context_namespace(path or DEFAULT_KUBECONFIG, settings.context)), path)
+    return found[0]
+
+
+def _context_namespace(path: str, name: str) -> str:
+    contexts, active = official_config.list_kube_config_contexts(path)
+    context = next((each for each in contexts if each["name"] == name), active)
+    return str(context["context"].get("namespace") or "default")
 
 
 class KubernetesCluster:
