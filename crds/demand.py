@@ -46,7 +46,6 @@ def pod_demand(pod_spec: PodSpec) -> dict[str, int]:
         wanted = requests(container)
         if container.get("restartPolicy") == "Always":
             sidecars = add(sidecars, wanted)
-            starting = peak(starting, sidecars)
         else:
             starting = peak(starting, add(sidecars, wanted))
     running = reduce(add, map(requests, pod_spec.get("containers") or ()), sidecars)

@@ -39,7 +39,7 @@ def tasks(draw: st.DrawFn) -> dict[str, Any]:
             fields["numTasks"] = draw(st.integers(1, 10))
         if draw(st.booleans()):
             fields["restartPolicy"] = draw(restart_policies)
-        if made and draw(st.booleans()):
+        if draw(st.booleans()) and made:
             upstreams = draw(st.lists(st.sampled_from(sorted(made)), max_size=2))
             fields["dependsOn"] = [{"taskType": each} for each in upstreams]
         made[kind] = task(**fields)

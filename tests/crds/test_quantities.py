@@ -49,29 +49,28 @@ def test_parse(name: str, text: str | int | float, amount: int) -> None:
     assert quantities.parse(name, text) == amount
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "lots",
-        "1 Gi",
-        "1gi",
-        "1KI",
-        "1ki",
-        "--1",
-        "1e",
-        "1e+",
-        "1e1000",
-        "0x10",
-        "1,5",
-        "Gi",
-        ".",
-        "-1",
-        "-1m",
-        "9" * 65,
-    ]
-    + ["1E3Ki", "٣", "16Ei", "1\n"],
-)
+NO_QUANTITIES = [
+    "",
+    "lots",
+    "1 Gi",
+    "1gi",
+    "1KI",
+    "1ki",
+    "--1",
+    "1e",
+    "1e+",
+    "1e1000",
+    "0x10",
+    "1,5",
+    "Gi",
+    ".",
+    "-1",
+    "-1m",
+]
+HARDLY = ["9" * 65, "1E3Ki", "\u0663", "16Ei", "1\n"]
+
+
+@pytest.mark.parametrize("text", [*NO_QUANTITIES, *HARDLY])
 def test_what_is_no_quantity_is_named(text: str) -> None:
     with pytest.raises(ValueError, match="quantity") as error:
         quantities.parse("memory", text)

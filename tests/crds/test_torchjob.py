@@ -103,7 +103,8 @@ REFUSED: list[tuple[str, Any, list[str]]] = [
         "minMembers of no task",
         job(minMembers={"Evaluator": 1}),
         [
-            'spec.minMembers.Evaluator: Invalid value: "Evaluator": every task type here must be one of spec.torchTaskSpecs'
+            'spec.minMembers.Evaluator: Invalid value: "Evaluator": '
+            "every task type here must be one of spec.torchTaskSpecs"
         ],
     ),
     (
