@@ -1,0 +1,91 @@
+"""Watches through `cluster.api.Cluster`: nothing missed, nothing twice, and an end that says where to go on."""
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from cluster import errors
+from cluster.api import WatchEvent
+from cluster.client import KubernetesCluster
+from crds.resources import PODS
+from tests.cluster.servers import Server
+from tests.cluster.widgets import WIDGETS, pod, widget
+
+
+def _told(events: Iterator[WatchEvent], count: int) -> list[tuple[str, str]]:
+    told = (event for event in events if event.kind != "BOOKMARK")
+    return [(event.kind, event.object["metadata"]["name"]) for event in itertools.islice(told, count)]
+
+
+def test_a_watch_begins_where_the_list_ended(cluster: KubernetesCluster, namespace: str) -> None:
+    cluster.create(WIDGETS, widget("before"), namespace)
+    start = cluster.list(WIDGETS, namespace).resource_version
+    watch = cluster.watch(WIDGETS, namespace, resource_version=start, timeout_seconds=20)
+    cluster.create(WIDGETS, widget("a"), namespace)
+    cluster.patch(WIDGETS, "a", {"spec": {"size": 2}}, namespace)
+    cluster.patch(WIDGETS, "a", {"spec": {"size": 2}}, namespace)  # changes nothing, is told to nobody
+    cluster.delete(WIDGETS, "a", namespace)
+    assert _told(watch, 3) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
+    watch.close()
+
+
+def test_a_watch_resumes_after_any_event(cluster: KubernetesCluster, namespace: str) -> None:
+    start = cluster.list(WIDGETS, namespace).resource_version
+    for name in ("a", "b", "c"):
+        cluster.create(WIDGETS, widget(name), namespace)
+    watch = cluster.watch(WIDGETS, namespace, resource_version=start, timeout_seconds=20)
+    first = next(watch)
+    watch.close()
+    resumed = cluster.watch(
+        WIDGETS, namespace, resource_version=first.object["metadata"]["resourceVersion"], timeout_seconds=20
+    )
+    assert _told(resumed, 2) == [("ADDED", "b"), ("ADDED", "c")]
+    resumed.close()
+
+
+def test_other_namespaces_are_not_told(cluster: KubernetesCluster, namespace: str) -> None:
+    start = cluster.list(WIDGETS, namespace).resource_version
+    watch = cluster.watch(WIDGETS, namespace, resource_version=start, timeout_seconds=20)
+    everywhere = cluster.watch(WIDGETS, resource_version=start, timeout_seconds=20)
+    cluster.create(WIDGETS, widget("elsewhere"), "default")
+    cluster.create(WIDGETS, widget("here"), namespace)
+    assert _told(watch, 1) == [("ADDED", "here")]
+    assert _told(everywhere, 2) == [("ADDED", "elsewhere"), ("ADDED", "here")]
+    watch.close()
+    everywhere.close()
+    cluster.delete(WIDGETS, "elsewhere", "default")
+
+
+def test_selected_objects_come_and_go(cluster: KubernetesCluster, namespace: str) -> None:
+    cluster.create(WIDGETS, widget("a"), namespace)
+    start = cluster.list(WIDGETS, namespace).resource_version
+    watch = cluster.watch(WIDGETS, namespace, resource_version=start, label_selector="on=yes", timeout_seconds=20)
+    cluster.create(WIDGETS, widget("b"), namespace)
+    cluster.patch(WIDGETS, "a", {"metadata": {"labels": {"on": "yes"}}}, namespace)
+    cluster.patch(WIDGETS, "a", {"spec": {"size": 2}}, namespace)
+    left = cluster.patch(WIDGETS, "a", {"metadata": {"labels": {"on": "no"}}}, namespace)
+    cluster.patch(WIDGETS, "a", {"metadata": {"labels": {"on": "yes"}}}, namespace)
+    cluster.delete(WIDGETS, "a", namespace)
+    events = list(itertools.islice((event for event in watch if event.kind != "BOOKMARK"), 5))
+    assert [event.kind for event in events] == ["ADDED", "MODIFIED", "DELETED", "ADDED", "DELETED"]
+    assert events[2].object["metadata"]["resourceVersion"] == left["metadata"]["resourceVersion"]
+    watch.close()
+
+
+def test_a_watch_ends_with_a_bookmark_to_resume_from(cluster: KubernetesCluster, namespace: str) -> None:
+    start = cluster.list(WIDGETS, namespace).resource_version
+    last = cluster.create(PODS, pod(), namespace)
+    events = list(cluster.watch(WIDGETS, namespace, resource_version=start, timeout_seconds=1))
+    assert all(event.kind == "BOOKMARK" for event in events)
+    for event in events:
+        assert int(event.object["metadata"]["resourceVersion"]) >= int(start)
+    assert events == [] or set(events[-1].object) == {"kind", "apiVersion", "metadata"} or "spec" in events[-1].object
+    assert last["metadata"]["resourceVersion"] > "0"
+
+
+def test_a_forgotten_version_has_expired(cluster: KubernetesCluster, server: Server, namespace: str) -> None:
+    if not server.embedded:
+        pytest.skip("a real server forgets after minutes")
+    with pytest.raises(errors.Expired):
+        next(cluster.watch(WIDGETS, namespace, resource_version="999999999", timeout_seconds=5))
