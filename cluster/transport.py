@@ -111,10 +111,10 @@ class Transport:
                     repeatable=request.repeatable,
                     jitter=random.random(),
                 )
-                if wait is None or self._closed.is_set():
+                if wait is not None:
+                    logger.info("attempt %d failed, next in %.2f s: %s", count, wait, e)
+                if wait is None or self._closed.wait(wait):
                     raise e.error from e.__cause__
-                logger.info("attempt %d failed, next in %.2f s: %s", count, wait, e)
-            self._closed.wait(wait)
             count += 1
 
     def _attempt(self, request: Request, read_timeout: float | None, *, stream: bool) -> Response:

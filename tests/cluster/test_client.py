@@ -1,11 +1,13 @@
 """The client against a scripted server: what it sends, what it returns, and what every kind of failure becomes."""
 
+import logging
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import orjson
 import pytest
 
 from cluster import client, errors
@@ -162,10 +164,13 @@ def test_watch_lines_may_be_cut_anywhere(server: ScriptedServer, cluster: Kubern
 
 def test_an_expired_watch_says_so_at_once_or_in_the_stream(server: ScriptedServer, cluster: KubernetesCluster) -> None:
     gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
-    server.play(Answer(410, gone), Answer(lines=[{"type": "ERROR", "object": gone}]))
-    for _ in range(2):
-        with pytest.raises(errors.Expired, match="too old"):
-            list(cluster.watch(PODS, resource_version="1"))
+    server.play(Answer(410, gone), Answer(lines=[{"type": "ERROR", "object": gone}], hold=threading.Event()))
+    with pytest.raises(errors.Expired, match="too old"):
+        cluster.watch(PODS, resource_version="1")
+    events = cluster.watch(PODS, resource_version="1")
+    with pytest.raises(errors.Expired, match="too old"):
+        next(events)
+    assert events._response.closed
 
 
 def test_a_watch_that_breaks_off_is_unreachable(server: ScriptedServer, cluster: KubernetesCluster) -> None:
@@ -296,9 +301,19 @@ def test_a_server_that_asks_to_wait_is_waited_for(server: ScriptedServer, cluste
     assert time.monotonic() - began >= 0.2
 
 
-def test_close_ends_the_wait_for_a_next_attempt(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+def test_close_ends_the_wait_for_a_next_attempt(
+    server: ScriptedServer,
+    cluster: KubernetesCluster,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     server.otherwise = Answer(429, status(429).body, {"Retry-After": "25"})
     raised: list[Exception] = []
+    waiting = threading.Event()
+    caplog.set_level(logging.INFO, "cluster.transport")
+    notice = logging.Handler()
+    monkeypatch.setattr(notice, "emit", lambda _: waiting.set())
+    monkeypatch.setattr(logging.getLogger("cluster.transport"), "handlers", [notice])
 
     def ask() -> None:
         try:
@@ -308,10 +323,35 @@ def test_close_ends_the_wait_for_a_next_attempt(server: ScriptedServer, cluster:
 
     asking = threading.Thread(target=ask)
     asking.start()
-    server.wait_asked(1)
+    assert waiting.wait(5)
     cluster.close()
     asking.join(5)
     assert raised
+    assert len(server.asked) == 1
+
+
+def test_a_watch_may_be_silent_for_longer_than_an_answer(server: ScriptedServer, tmp_path: Path) -> None:
+    later = threading.Event()
+    server.play(Answer(lines=[later, {"type": "ADDED", "object": pod("p")}]))
+    path = scripted.kubeconfig(tmp_path, server.url)
+    cluster = client.connect(ConnectionSettings(kubeconfig=str(path), retries=FAST, read_timeout=0.1))
+    timer = threading.Timer(0.3, later.set)
+    timer.start()
+    assert [event.kind for event in cluster.watch(PODS, resource_version="1")] == ["ADDED"]
+    timer.join()
+    cluster.close()
+
+
+def test_a_closed_watch_tells_nothing_more_and_holds_no_connection(
+    server: ScriptedServer, cluster: KubernetesCluster
+) -> None:
+    both = b"".join(orjson.dumps({"type": "ADDED", "object": pod(name)}) + b"\n" for name in "pq")
+    server.play(Answer(lines=[both], hold=threading.Event()))
+    events = cluster.watch(PODS, resource_version="1")
+    assert next(events).object["metadata"]["name"] == "p"
+    events.close()
+    assert events._response.closed
+    assert list(events) == []
 
 
 def test_an_answer_that_is_no_list_is_not_an_empty_list(server: ScriptedServer, cluster: KubernetesCluster) -> None:

@@ -70,6 +70,7 @@ def test_in_a_pod_the_service_account_is_used(nowhere: Path, monkeypatch: pytest
         monkeypatch.setattr(f"kubernetes.config.incluster_config.{constant}", str(path))
     with connected() as cluster:
         assert cluster.server == "https://10.0.0.1:443"
+        assert cluster._transport._authorization() == "bearer a-token"
 
 
 def test_credentials_that_cannot_be_renewed_are_an_error_of_ours() -> None:
