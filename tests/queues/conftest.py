@@ -144,12 +144,12 @@ def store(place: Place) -> QueueStore:
 
 
 def answers(client: connection.Connection) -> bool:
-    """Whether Redis is there."""
+    """Whether Redis is there, if only to refuse us."""
     try:
         with connection.translated(client):
             return bool(client.ping())
-    except errors.QueueError:
-        return False
+    except errors.QueueError as error:
+        return "credentials" in str(error)
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 10.0) -> None:

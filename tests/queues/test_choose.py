@@ -302,7 +302,7 @@ def within(limits: Amounts, before: Amounts, after: Amounts) -> bool:
 @given(store=situations(), batch=st.integers(1, 20), cost=st.sampled_from(["jobs", GPU]))
 def test_nothing_passes_quota_or_pool_and_the_credits_sum_up(store: MemoryStore, batch: int, cost: str) -> None:
     before = store.snapshot(0)
-    list(run(store, 60, batch, cost))
+    list(run(store, 60, batch, cost, heads=12))
     after = store.snapshot(99)
     for old, new in zip(before.queues, after.queues, strict=True):
         assert within(new.spec.quota, old.usage, new.usage)

@@ -1,0 +1,107 @@
+"""The door to Redis: addresses, what its errors become, and scripts the server does not know."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from queues import connection, errors
+from queues.redis_store import RedisStore
+from queues.scripts import Script
+
+from .conftest import start_redis, wait_for
+
+SECRET = "s3cret"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        (f"redis://user:{SECRET}@host:7000/3", "redis://host:7000/3"),
+        (f"rediss://:{SECRET}@host", "rediss://host:6379/0"),
+        (f"unix://user:{SECRET}@/run/redis.sock?db=2", "unix:///run/redis.sock?db=2"),
+    ],
+)
+def test_an_address_is_shown_without_its_secrets(url: str, shown: str) -> None:
+    client = connection.connect(url, client_name="test")
+    assert connection.address(client) == shown
+    assert SECRET not in connection.shown(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "host:6379", f"http://:{SECRET}@host", f"redis://:{SECRET}@host:port", "redis://h:99999"]
+)
+def test_a_url_that_cannot_be_used_says_why(url: str) -> None:
+    with pytest.raises(errors.BadAddress, match="Redis URL") as raised:
+        connection.connect(url, client_name="test")
+    assert SECRET not in str(raised.value)
+
+
+def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
+    store = RedisStore(connection.connect(f"unix://:{SECRET}@{tmp_path}/none?db=1", client_name="test"))
+    with pytest.raises(errors.StoreUnreachable, match=f"{tmp_path}/none") as raised:
+        store.epoch()
+    assert SECRET not in str(raised.value)
+    with pytest.raises(errors.StoreUnreachable):
+        store.snapshot(1)
+
+
+@pytest.fixture
+def guarded(redis_url: str, tmp_path: Path) -> Iterator[Path]:  # redis_url: skips without a server
+    """A redis-server that asks for a password."""
+    socket = tmp_path / "socket"
+    process = start_redis(socket, "--requirepass", SECRET)
+    yield socket
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.parametrize("password", ["", ":wrong@"])
+def test_refused_credentials_are_told_apart_and_not_shown(guarded: Path, password: str) -> None:
+    store = RedisStore(connection.connect(f"unix://{password}{guarded}", client_name="test"))
+    with pytest.raises(errors.StoreUnreachable, match="credentials") as raised:
+        store.epoch()
+    assert "wrong" not in str(raised.value)
+
+
+def test_a_server_that_comes_back_is_used_again(redis_url: str, tmp_path: Path) -> None:
+    socket = tmp_path / "socket"
+    first = start_redis(socket)
+    store = RedisStore(connection.connect(f"unix://{socket}", client_name="test"))
+    store.rebuild(1, [], [])
+    stop(first)
+    with pytest.raises(errors.StoreUnreachable):
+        store.snapshot(1)
+    second = start_redis(socket)
+    assert store.epoch() == 0
+    store.rebuild(2, [], [])
+    stop(second)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+
+
+def test_a_script_the_server_forgot_is_sent_again(client: connection.Connection) -> None:
+    store = RedisStore(client)
+    store.rebuild(1, [], [])
+    client.script_flush()
+    assert store.snapshot(1).epoch == 1
+
+
+def test_an_error_inside_a_script_is_a_queue_error(client: connection.Connection) -> None:
+    client.set("torchq:queues", "not a hash")
+    client.set("torchq:epoch", 1)
+    with pytest.raises(errors.QueueError, match="WRONGTYPE"):
+        RedisStore(client).snapshot(1)
+
+
+def test_one_source_has_one_sha() -> None:
+    assert Script("store_put", ("store",)).sha == Script("store_put", ("store",)).sha
+    assert Script("store_put", ("store",)).sha != Script("store_remove", ("store",)).sha
+
+
+def test_the_client_is_named_for_whoever_looks(client: connection.Connection) -> None:
+    wait_for(lambda: any(each["name"] == "test" for each in client.client_list()))
