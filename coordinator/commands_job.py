@@ -14,7 +14,7 @@ from cluster import errors
 from cluster.api import Cluster, Manifest
 from coordinator import output, submission
 from coordinator.session import Session, pass_session
-from crds import torchjob
+from crds import labels, torchjob
 from crds.keys import JobKey
 from crds.resources import PODS, TORCHJOBS
 
@@ -128,8 +128,8 @@ def _facts(item: Manifest) -> list[tuple[str, object]]:
 
 
 def _pods(cluster: Cluster, item: Manifest) -> list[Manifest]:
-    selector = (item.get("status") or {}).get("selector")
-    return cluster.list(PODS, item["metadata"]["namespace"], label_selector=selector).items if selector else []
+    metadata = item["metadata"]
+    return cluster.list(PODS, metadata["namespace"], label_selector=f"{labels.JOB_UID}={metadata['uid']}").items
 
 
 def _pod_row(pod: Manifest) -> tuple[object, ...]:

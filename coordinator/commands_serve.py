@@ -9,14 +9,15 @@ import sys
 import threading
 
 import click
-from queues.redis_store import RedisStore
 
 from coordinator import health, processes, worker_process
 from coordinator.queue_status import QueueStatusWriter
 from coordinator.serve import Coordinator
 from coordinator.session import Session, pass_session, start_log
 from queues import connection
+from queues.redis_store import RedisStore
 from queues.redis_work import RedisWork
+from queues.store import StoreSettings
 
 
 @click.command()
@@ -29,9 +30,11 @@ def coordinator(session: Session, health_port: int | None) -> None:
     session = session.with_flags(health_port=health_port)
     settings = session.settings
     start_log(settings.log_level)
+    processes.end_with_parent()
     redis = connection.connect(settings.redis_url, client_name="torchq-coordinator")
     ports = (settings.port_first, settings.port_last) if settings.master_address == "loopback" else None
-    desk = Coordinator(session.cluster, RedisStore(redis, ports=ports), RedisWork(redis), settings)
+    store = RedisStore(redis, StoreSettings(ports=ports))
+    desk = Coordinator(session.cluster, store, RedisWork(redis, worker_process.work_settings(settings)), settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: desk.stop.set())
     writer = QueueStatusWriter(session.cluster, desk.watches)
@@ -54,12 +57,12 @@ def worker(session: Session, count: int | None, single: bool) -> None:
     session = session.with_flags(processes=count)
     start_log(session.settings.log_level)
     if single:
-        sys.exit(worker_process.run(session.cluster, session.settings))
+        processes.end_with_parent()
+        worker_process.run(session.cluster, session.settings)
+        return
     # The settings travel by environment, so that no secret is in a process list.
     command = [sys.executable, "-m", "coordinator.cli", "worker", "--single"]
     environment = {**os.environ, **session.environment()}
-    commands = [
-        processes.Command(name=f"worker-{index}", arguments=command, environment=environment)
-        for index in range(session.settings.processes)
-    ]
+    names = [f"worker-{index}" for index in range(session.settings.processes)]
+    commands = [processes.Command(name=name, arguments=command, environment=environment) for name in names]
     sys.exit(processes.supervise(commands, drain_seconds=session.settings.drain_seconds))

@@ -42,6 +42,7 @@ class Coordinator:
     stop: threading.Event = field(default_factory=threading.Event)
     counts: Counts = field(default_factory=Counts)
     failing: str = ""
+    _last_epoch: int = 0
     watches: Watches = field(init=False)
     leadership: Leadership = field(init=False)
 
@@ -93,13 +94,11 @@ class Coordinator:
             self.store,
             self.work,
             self.settings,
-            raise_epoch=self.leadership.raise_epoch,
-            leading=lambda: self.leadership.leading,
             pause=self.stop.wait,
             counts=self.counts,
         )
         log.info("leading as %s", self.leadership.holder)
-        term.rebuild()
+        term.rebuild(self._new_epoch())
         self._tell("")
         next_resync = time.monotonic() + self.settings.resync_seconds
         while not self.stop.is_set() and self.leadership.leading:
@@ -112,6 +111,14 @@ class Coordinator:
                     log.warning("admissions without a charge: rebuilding")
                     return
                 term.resync()
+
+    def _new_epoch(self) -> int:
+        """Taking the lease has raised the epoch already; a second rebuild in one term has to raise it again."""
+        epoch = self.leadership.epoch
+        if epoch <= self._last_epoch:
+            epoch = self.leadership.raise_epoch()
+        self._last_epoch = epoch
+        return epoch
 
     def _tell(self, failing: str) -> None:
         """Say a trouble once, and its end once."""

@@ -17,6 +17,7 @@ import click
 
 from cluster import client, errors
 from cluster.api import Cluster
+from cluster.settings import ConnectionSettings
 from coordinator import settings as settings_module
 from coordinator.errors import CoordinatorError
 from coordinator.settings import Resolved, Settings
@@ -57,10 +58,10 @@ class Session:
         return client.connect(self.connection)
 
     @property
-    def connection(self) -> client.ConnectionSettings:
+    def connection(self) -> ConnectionSettings:
         """How to reach the Kubernetes API."""
         settings = self.settings
-        return client.ConnectionSettings(
+        return ConnectionSettings(
             kubeconfig=settings.kubeconfig or self._fallback_kubeconfig(),
             context=settings.context,
             read_timeout=settings.api_timeout,

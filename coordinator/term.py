@@ -39,29 +39,27 @@ class Counts:
 
 @dataclass(slots=True)
 class Term:
-    """One leader's time in office. `raise_epoch` and `leading` come from its leadership."""
+    """One leader's time in office."""
 
     watches: Watches
     store: QueueStore
     work: WorkSource
     settings: Settings
-    raise_epoch: Callable[[], int]
-    leading: Callable[[], bool]
     clock: Callable[[], float] = time.time
     pause: Callable[[float], object] = time.sleep
     counts: Counts = field(default_factory=Counts)
     unsettled: bool = True
     """Whether a cycle may find something to pick."""
 
-    def rebuild(self) -> None:
+    def rebuild(self, epoch: int) -> None:
         """Bring the store in line with the cluster under a new epoch, and look at every unfinished job.
 
-        If the store has lost everything, workers may still be creating pods for admissions that nobody remembers:
-        refuse them by the missing epoch, let one lease pass, and count what is there then.
+        If the store has lost everything, workers may still be creating pods for admissions that nobody remembers: they
+        are refused by the missing epoch; let one lease pass, and count what is there then. In the very first epoch
+        nobody has ever been admitted.
         """
         lost = self.store.epoch() == 0
-        epoch = self.raise_epoch()
-        if lost:
+        if lost and epoch > 1:
             log.info("the queue store is empty: rebuilding it from the cluster in %.0f s", self.settings.lease_seconds)
             self.pause(self.settings.lease_seconds)
         held = {} if lost else self.store.reservations()
@@ -70,7 +68,8 @@ class Term:
         self.counts.rebuilds += 1
         log.info("epoch %d: %d reservations, %d waiting", epoch, len(found.reservations), len(found.entries))
         self.configure()
-        self.watches.mark([reservation.key for reservation in found.reservations] + list(held))
+        self.watches.mark([reservation.key for reservation in found.reservations])
+        self.watches.mark(held)
         self.resync()
 
     def resync(self) -> None:

@@ -7,9 +7,8 @@ import threading
 from collections.abc import Iterable
 from itertools import islice
 
-from cluster.informer import Informer
-
 from cluster.api import Cluster
+from cluster.informer import Informer
 from coordinator import views
 from coordinator.route import Pods
 from coordinator.views import JobView, NodeView, PodView
@@ -37,7 +36,7 @@ class Watches:
             index=lambda pod: pod.job.uid if pod.job else None,
         )
         self.queues: Informer[TenantQueue] = Informer(
-            cluster, TENANT_QUEUES, trim=tenantqueue.parse, on_change=self._settings_touched
+            cluster, TENANT_QUEUES, trim=tenantqueue.parse, on_change=self._queue_changed
         )
         self.nodes: Informer[NodeView] | None = None
         if nodes:
@@ -120,8 +119,9 @@ class Watches:
         else:
             self.touch_settings()
 
-    def _settings_touched(self, _before: object, _after: object) -> None:
-        self.touch_settings()
+    def _queue_changed(self, before: TenantQueue | None, after: TenantQueue | None) -> None:
+        if before is None or after is None or before.spec != after.spec:  # our own status writes change nothing
+            self.touch_settings()
 
     def _node_changed(self, before: NodeView | None, after: NodeView | None) -> None:
         if before != after:  # heartbeats change nothing that matters

@@ -23,6 +23,8 @@ from rich.console import Console
 
 from cluster import client, errors
 from cluster.api import Cluster, Manifest
+from cluster.settings import ConnectionSettings
+from coordinator import processes
 from crds.resources import TORCHJOBS
 from examples.demo import order, screen
 from examples.demo.screen import Moment
@@ -51,9 +53,14 @@ def stack(data: Path, cpus: int, redis: str) -> Iterator[Path]:
     command = [sys.executable, "-m", "coordinator.cli", "local", "up", "--foreground", "--data", str(data)]
     command += ["--cpus", str(cpus), "--memory", "16Gi", "--gpus", "0", "--workers", "2"]
     command += ["--redis", redis] if redis else []
+    reader, writer = os.pipe()  # closed by the demo's end, however that comes: the stack then ends too
+    environment = {**os.environ, processes.PIPE: str(reader)}
     with (data / "stack.log").open("wb") as log:
         # A session of its own: Ctrl-C reaches the demo alone, which then stops the stack in order.
-        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, env=environment, pass_fds=(reader,), start_new_session=True
+        )
+    os.close(reader)
     try:
         _wait_until_up(process, data)
         yield data / "kubeconfig"
@@ -61,6 +68,7 @@ def stack(data: Path, cpus: int, redis: str) -> Iterator[Path]:
         process.terminate()
         with suppress(KeyboardInterrupt):
             process.wait()
+        os.close(writer)
 
 
 def _wait_until_up(process: "subprocess.Popen[bytes]", data: Path) -> None:
@@ -154,7 +162,7 @@ def run(console: Console, data: Path, epochs: int, cpus: int, redis: str) -> Non
     with stack(data, cpus, redis) as kubeconfig, screen.make(console) as view:
         view.say(f"embedded cluster: {cpus} CPUs, room for {cpus // 2} jobs at a time; queues a, b, c weigh 5, 2, 1")
         submit(kubeconfig, data, epochs)
-        cluster = client.connect(client.ConnectionSettings(kubeconfig=str(kubeconfig)))
+        cluster = client.connect(ConnectionSettings(kubeconfig=str(kubeconfig)))
         jobs = watch(cluster, view, started + 600)
         picks = check(jobs, view)
     counts = " ".join(f"{queue}={picks[queue]}" for queue in order.WEIGHTS)

@@ -1,0 +1,122 @@
+"""`torchq local`: everything on one machine in one command.
+
+One rule: a data folder is a cluster; two of them are two clusters.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from coordinator import local as stack
+from coordinator import output, processes, settings
+from coordinator.errors import LocalError
+from coordinator.local import Files, Options
+from coordinator.session import Session, pass_session, start_log
+
+DATA = click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=settings.default_data,
+    show_default="~/.local/state/torchq",
+    help="folder of the cluster",
+)
+UP_SECONDS = 60.0
+DOWN_SECONDS = 60.0
+
+
+@click.group()
+def local() -> None:
+    """Run a whole cluster on this machine: API server, Redis, node, coordinator and workers."""
+
+
+@local.command()
+@DATA
+@click.option("--cpus", default="", help="CPUs of the node (default: this machine's)")
+@click.option("--memory", default="", help="memory of the node, e.g. 64Gi (default: this machine's)")
+@click.option("--gpus", default="", help="GPUs of the node (default: this machine's)")
+@click.option("--workers", default=2, show_default=True, type=click.IntRange(1, 256), help="worker processes")
+@click.option(
+    "--port", default=0, type=click.IntRange(0, 65_535), help="port of the API server (default: any free one)"
+)
+@click.option("--redis", default="", help="Redis URL or `embedded` (default: a redis-server on PATH, else embedded)")
+@click.option("--foreground", is_flag=True, help="stay, until Ctrl-C")
+@pass_session
+def up(session: Session, data: Path, foreground: bool, **flags: object) -> None:
+    """Start the cluster; returns when it is ready."""
+    data = data.absolute()
+    if foreground:
+        start_log(session.settings.log_level)
+        processes.end_with_parent()
+        if not flags["redis"] and session.resolved.sources["redis_url"] != "default":
+            flags["redis"] = session.settings.redis_url
+        options = Options(data=data, environment=session.environment(), **flags)  # type: ignore[arg-type]
+        sys.exit(stack.run(options))
+    _spawn(data)
+    click.echo(f"the cluster is up; its data and logs are in {data}")
+    click.echo(f"export KUBECONFIG={Files(data).layout.kubeconfig}")
+
+
+def _spawn(data: Path) -> None:
+    """Run this very command again, in the foreground of a session of its own."""
+    running = stack.supervisor_pid(data)
+    if running:
+        raise LocalError(f"the cluster in {data} is up already (process {running})")
+    log = Files(data).layout.logs("stack")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "coordinator.cli", *sys.argv[1:], "--foreground"]
+    with log.open("ab") as out:
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+    deadline = time.monotonic() + UP_SECONDS
+    while not stack.members(data):
+        if child.poll() is not None or time.monotonic() > deadline:
+            child.terminate()
+            tail = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
+            raise LocalError(f"the cluster did not start; the end of {log}:\n{tail}")
+        time.sleep(0.05)
+
+
+@local.command()
+@DATA
+def down(data: Path) -> None:
+    """Stop the cluster and the pods on it; its data stay, and `up` goes on from there."""
+    pid = stack.supervisor_pid(data)
+    if pid is None:
+        click.echo(f"no cluster runs in {data}")
+        return
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + DOWN_SECONDS
+    while stack.supervisor_pid(data) is not None:
+        if time.monotonic() > deadline:
+            raise LocalError(
+                f"process {pid} has not ended in {DOWN_SECONDS:.0f} s; see {Files(data).layout.logs('stack')}"
+            )
+        time.sleep(0.05)
+    click.echo("the cluster is down")
+
+
+@local.command()
+@DATA
+@click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print for programs")
+def status(data: Path, form: str | None) -> None:
+    """Show the cluster's processes; exit code 1 if it is down."""
+    pids = stack.members(data) if stack.supervisor_pid(data) else {}
+    layout = Files(data).layout
+    if form:
+        output.show({"up": bool(pids), "kubeconfig": str(layout.kubeconfig), "processes": pids}, form)
+    elif pids:
+        click.echo(
+            output.columns(("PROCESS", "PID", "LOG"), [(name, pid, _log(data, name)) for name, pid in pids.items()])
+        )
+        click.echo(f"kubeconfig: {layout.kubeconfig}")
+    else:
+        click.echo(f"no cluster runs in {data}; start it with: torchq local up")
+    sys.exit(0 if pids else 1)
+
+
+def _log(data: Path, name: str) -> Path:
+    return Files(data).layout.logs("stack" if name == "supervisor" else name)

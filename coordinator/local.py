@@ -1,0 +1,275 @@
+"""The whole of torchq on one machine: API server, Redis, node, coordinator and workers under one supervisor.
+
+One rule: wiring only. Each part is its own process and meets the others over HTTP and Redis, as on a real cluster.
+"""
+
+import contextlib
+import fcntl
+import os
+import random
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+import orjson
+
+from cluster import client, errors
+from cluster.api import Cluster
+from cluster.local import embedded_redis
+from cluster.local.layout import Layout
+from cluster.settings import ConnectionSettings
+from coordinator.errors import LocalError
+from coordinator.processes import Command, Supervisor
+from crds import generate
+from crds.resources import CRDS, TENANT_QUEUES, TORCHJOBS, Resource
+
+START_SECONDS = 30.0
+"""How long one part may take to answer before the start is given up."""
+PORTS_PER_STACK = 1_000
+"""Ports handed to masters by one stack: a block of its own, so that two stacks on one machine rarely meet."""
+FIRST_PORT, LAST_PORT = 10_000, 30_000
+"""Below the ephemeral ports of Linux (32768 and up), which any program may be given."""
+CLUSTER, DATA, NODE, DESK = range(4)
+"""Stages: stopped from the last to the first, so that each part ends while what it needs still answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What `torchq local up` was asked for."""
+
+    data: Path
+    cpus: str = ""
+    memory: str = ""
+    gpus: str = ""
+    redis: str = ""
+    """A URL, `embedded`, or empty: a redis-server on PATH, else the embedded one."""
+    workers: int = 2
+    port: int = 0
+    """Of the API server; 0: the one it had, else any free one."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Settings for coordinator and workers."""
+
+
+class Files:
+    """What the stack itself keeps in the data folder, beside the cluster's own files."""
+
+    def __init__(self, data: Path) -> None:
+        self.layout = Layout(data)
+        self.lock = data / "lock"
+        """Held by the supervisor as long as it lives; holds its process id."""
+        self.ready = data / "ready"
+        """There once everything has started: JSON with the processes' ids."""
+        self.port = data / "port"
+        """The API server's port, kept so that kubeconfigs stay right over restarts."""
+
+
+def run(options: Options) -> int:
+    """Start everything, keep it alive until SIGTERM or SIGINT, stop it. The exit code."""
+    files = Files(options.data)
+    options.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _locked(files):
+        files.ready.unlink(missing_ok=True)
+        stopping = _Stopping()
+        supervisor = Supervisor()
+        try:
+            with contextlib.suppress(_Stopped):
+                _start(options, files, supervisor, stopping)
+                _watch(files, supervisor, stopping)
+        finally:
+            files.ready.unlink(missing_ok=True)
+            killed = supervisor.stop()
+    return 1 if killed else 0
+
+
+def supervisor_pid(data: Path) -> int | None:
+    """The process that runs the stack of a data folder, None if none does."""
+    try:
+        with Files(data).lock.open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return int(lock.read() or 0) or None
+    except FileNotFoundError:
+        pass
+    return None
+
+
+def members(data: Path) -> dict[str, int]:
+    """The stack's processes by name; empty while it is not ready."""
+    try:
+        found: dict[str, int] = orjson.loads(Files(data).ready.read_bytes())
+    except (FileNotFoundError, orjson.JSONDecodeError):
+        return {}
+    return found
+
+
+def install(cluster: Cluster) -> None:
+    """Create or update the CustomResourceDefinitions and wait until they are served."""
+    for body in generate.load():
+        name = body["metadata"]["name"]
+        try:
+            cluster.create(CRDS, body)
+        except errors.AlreadyExists:
+            cluster.patch(CRDS, name, {"spec": body["spec"]})
+    for resource in (TORCHJOBS, TENANT_QUEUES):
+        _until(lambda resource=resource: _listable(cluster, resource), f"{resource.plural} to be served")  # type: ignore[misc]
+
+
+class _Stopped(Exception):
+    """A stop signal came while starting."""
+
+
+class _Stopping:
+    """Whether a stop signal has come."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def __call__(self) -> bool:
+        return self.requested
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self.requested = True
+
+
+def _start(options: Options, files: Files, supervisor: Supervisor, stopping: Callable[[], bool]) -> None:
+    """One part after the other, each when what it needs answers."""
+
+    def until(condition: Callable[[], bool], what: str) -> None:
+        def step() -> bool:
+            if stopping():
+                raise _Stopped
+            supervisor.step()
+            return condition()
+
+        _until(step, what)
+
+    layout = files.layout
+    port = options.port or _kept_port(files)
+    supervisor.start(_module(files, "apiserver", ["--data", str(layout.root), "--port", str(port)], CLUSTER))
+    until(lambda: _accepts(port) and layout.kubeconfig.exists(), f"the API server on 127.0.0.1:{port}")
+    cluster = client.connect(ConnectionSettings(kubeconfig=str(layout.kubeconfig)))
+    install(cluster)
+    url = _start_redis(options, files, supervisor)
+    until(lambda: embedded_redis.answers(url), f"Redis at {url}")
+    node = ["--data", str(layout.root), "--kubeconfig", str(layout.kubeconfig), *_capacity(options)]
+    supervisor.start(_module(files, "node", node, NODE))
+    for command in _desk(options, files, url):
+        supervisor.start(command)
+
+
+def _watch(files: Files, supervisor: Supervisor, stopping: Callable[[], bool]) -> None:
+    """Keep everything alive, and the list of processes true."""
+    shown: dict[str, int] = {}
+    while not stopping():
+        supervisor.step()
+        pids = supervisor.pids()
+        if pids != shown:
+            partial = files.ready.with_suffix(".partial")
+            partial.write_bytes(orjson.dumps({"supervisor": os.getpid(), **pids}))
+            partial.replace(files.ready)
+            shown = pids
+        time.sleep(0.05)
+
+
+def _start_redis(options: Options, files: Files, supervisor: Supervisor) -> str:
+    """The URL of the Redis to use; starts one unless a URL was given."""
+    if options.redis and options.redis != "embedded":
+        return options.redis
+    plan = embedded_redis.plan(files.layout, embedded=options.redis == "embedded")
+    output = files.layout.logs("redis")
+    supervisor.start(Command(name="redis", arguments=plan.command, output=output, stage=DATA, foreign=True))
+    return plan.url
+
+
+def _desk(options: Options, files: Files, redis_url: str) -> Iterator[Command]:
+    """Coordinator and workers, with the settings of one machine."""
+    first = random.randrange(FIRST_PORT, LAST_PORT, PORTS_PER_STACK)
+    settings = {
+        "TORCHQ_KUBECONFIG": str(files.layout.kubeconfig),
+        "TORCHQ_REDIS_URL": redis_url,
+        "TORCHQ_MASTER_ADDRESS": "loopback",
+        "TORCHQ_IMPLICIT_QUEUES": "true",
+        "TORCHQ_PORT_FIRST": str(first),
+        "TORCHQ_PORT_LAST": str(first + PORTS_PER_STACK - 1),
+    }
+    environment = {**os.environ, **settings, **options.environment}
+    names = ["coordinator", *(f"worker-{index}" for index in range(options.workers))]
+    for name in names:
+        arguments = ["coordinator"] if name == "coordinator" else ["worker", "--single"]
+        yield Command(
+            name=name,
+            arguments=[sys.executable, "-m", "coordinator.cli", *arguments],
+            environment=environment,
+            output=files.layout.logs(name),
+            stage=DESK,
+        )
+
+
+def _module(files: Files, name: str, arguments: list[str], stage: int) -> Command:
+    """A process of the embedded cluster."""
+    command = [sys.executable, "-m", f"cluster.local.{name}", *arguments]
+    return Command(name=name, arguments=command, output=files.layout.logs(name), stage=stage, foreign=True)
+
+
+def _capacity(options: Options) -> list[str]:
+    given = {"--cpus": options.cpus, "--memory": options.memory, "--gpus": options.gpus}
+    return [text for flag, value in given.items() if value for text in (flag, value)]
+
+
+@contextlib.contextmanager
+def _locked(files: Files) -> Iterator[None]:
+    """One supervisor per data folder."""
+    files.layout.logs("any").parent.mkdir(parents=True, exist_ok=True)
+    with files.lock.open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise LocalError(
+                f"a stack runs in {files.layout.root} already (process {lock.read().strip()}); "
+                "`torchq local down` stops it, --data names another folder"
+            ) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
+
+
+def _kept_port(files: Files) -> int:
+    """The port of last time, so that kubeconfigs stay right; the first time any free one."""
+    if files.port.exists():
+        return int(files.port.read_text())
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    files.port.write_text(str(port))
+    return port
+
+
+def _accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _listable(cluster: Cluster, resource: Resource) -> bool:
+    try:
+        cluster.list(resource)
+    except errors.NotFound:
+        return False
+    return True
+
+
+def _until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise LocalError(f"waited {START_SECONDS:.0f} s in vain for {what}; see the logs folder")
+        time.sleep(0.02)

@@ -1,0 +1,60 @@
+"""One worker process: a cache of our pods, a reconciler, and RQ to hand it keys.
+
+One rule: wiring only; it decides nothing.
+"""
+
+import logging
+
+from cluster import errors
+from cluster.api import Cluster
+from cluster.informer import Informer
+from coordinator.settings import Settings
+from crds import labels
+from crds.resources import PODS
+from queues import rq_worker
+from queues.work import WorkSettings
+from reconcilers.errors import ReconcileError
+from reconcilers.pod_view import PodView, trim
+from reconcilers.reconcile import Reconciler
+from reconcilers.settings import ReconcileSettings
+
+log = logging.getLogger(__name__)
+
+
+EXPECTED = (errors.ClusterError, ReconcileError)
+"""What a reconcile may end with on a bad day: one line in the log, and again after the backoff."""
+
+
+def run(cluster: Cluster, settings: Settings) -> None:
+    """Reconcile until a stop signal has been obeyed."""
+    pods: Informer[PodView] = Informer(
+        cluster, PODS, trim=trim, label_selector=labels.JOB_UID, index=lambda pod: pod.job_uid
+    )
+    pods.start()
+    try:
+        _wait_for_pods(pods)
+        with Reconciler(cluster, pods, ReconcileSettings(master_address=settings.master_address)) as reconciler:
+            rq_worker.run_worker(
+                settings.redis_url,
+                reconciler,
+                threads=settings.threads,
+                settings=work_settings(settings),
+                drain_seconds=settings.drain_seconds,
+                expected=EXPECTED,
+            )
+    finally:
+        pods.stop()
+
+
+def work_settings(settings: Settings) -> WorkSettings:
+    """The work queue's share of the settings."""
+    return WorkSettings(running_lease=settings.running_lease_seconds)
+
+
+def _wait_for_pods(pods: Informer[PodView]) -> None:
+    """A reconcile without the pods would create them again."""
+    told = ""
+    while not pods.wait_synced(1.0):
+        if pods.failing != told:
+            log.warning("waiting for the pods: %s", pods.failing)
+        told = pods.failing
