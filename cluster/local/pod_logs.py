@@ -99,6 +99,8 @@ def pieces(wanted: LogWish, start: int) -> Iterator[bytes]:
 def tail_start(path: Path, lines: int) -> int:
     """The position at which the last lines of a file begin."""
     end = position = path.stat().st_size
+    if not lines:
+        return end
     found = 0
     with open(path, "rb") as file:
         while position > 0:
@@ -112,7 +114,7 @@ def tail_start(path: Path, lines: int) -> int:
                     found += 1
                     if found >= lines:
                         return position + index + 1
-    return 0 if lines else end
+    return 0
 
 
 async def serve(request: web.BaseRequest, wanted: LogWish) -> web.StreamResponse:

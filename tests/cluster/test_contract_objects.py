@@ -1,5 +1,7 @@
 """Objects through `cluster.api.Cluster`, as any Kubernetes API keeps them."""
 
+from typing import Any
+
 import pytest
 
 from cluster import errors
@@ -86,7 +88,7 @@ def test_merge_patch_removes_with_null_and_replaces_lists(cluster: KubernetesClu
 
 def test_json_patch(cluster: KubernetesCluster, namespace: str) -> None:
     cluster.create(WIDGETS, widget(names=["a", "c"]), namespace)
-    steps = [
+    steps: list[dict[str, Any]] = [
         {"op": "test", "path": "/spec/size", "value": 1},
         {"op": "add", "path": "/spec/names/1", "value": "b"},
         {"op": "replace", "path": "/spec/size", "value": 5},

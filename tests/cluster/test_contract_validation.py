@@ -220,7 +220,7 @@ def test_a_wrong_pod_is_refused_by_field(
 
 
 def test_unknown_pod_fields_are_refused(cluster: KubernetesCluster, namespace: str) -> None:
-    with pytest.raises(errors.Invalid, match='unknown field "spec.restartPolcy"'):
+    with pytest.raises(errors.Invalid, match=r'unknown field "spec\.restartPolcy"'):
         cluster.create(PODS, pod(restartPolcy="Never"), namespace)
 
 
