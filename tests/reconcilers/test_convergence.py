@@ -1,0 +1,158 @@
+"""Whatever happened, repeated reconciles come to an end, and never do on the way what must not be done."""
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from crds import torchjob
+from reconcilers import tasks
+from reconcilers.pod_view import PodView
+from reconcilers.settings import ReconcileSettings
+from tests.reconcilers.builders import ADMISSION, RESERVATION, manifest, pod, status, task
+from tests.reconcilers.simulation import Simulation
+
+PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
+SHAPES: tuple[dict[str, Any], ...] = (
+    {"Master": task(), "Worker": task(2)},
+    {"Trainer": task(2, restartPolicy="ExitCode"), "Board": task(restartPolicy="Always")},
+    {
+        "Prepare": task(),
+        "Master": task(dependsOn=[{"taskType": "Prepare", "phase": "Succeeded"}]),
+        "Worker": task(2, dependsOn=[{"taskType": "Master"}]),
+        "Evaluate": task(dependsOn=[{"taskType": "Master", "phase": "Succeeded"}]),
+    },
+)
+ends = st.sampled_from([(None, ""), (None, "Evicted"), (0, ""), (1, "Error"), (137, "OOMKilled"), (128, "StartError")])
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> dict[str, Any]:
+    """A job nobody has looked at yet."""
+    return manifest(
+        copy.deepcopy(draw(st.sampled_from(SHAPES))),
+        restartScope=draw(st.sampled_from(["Job", "Task"])),
+        cleanPodPolicy=draw(st.sampled_from(["Running", "All", "None"])),
+        backoffLimit=draw(st.integers(0, 3)),
+        suspend=draw(st.booleans()),
+    )
+
+
+@st.composite
+def statuses(draw: st.DrawFn) -> dict[str, Any]:
+    """A status some earlier life may have left."""
+    phase = draw(st.sampled_from(["", "Queued", "Admitted", "Running", "Suspended", "Succeeded", "Failed"]))
+    attempt = draw(st.integers(1, 2))
+    found = status(phase, restartCount=draw(st.integers(0, 2)), attempt=attempt)
+    return found | ({"admission": ADMISSION | {"attempt": attempt}} if "admission" in found else {})
+
+
+@st.composite
+def pods_of(draw: st.DrawFn, names: list[str]) -> dict[str, PodView]:
+    """Pods of any history under some of the job's names."""
+    found = {}
+    for name in draw(st.lists(st.sampled_from(names), unique=True)):
+        _, task_type, index = name.split("-")
+        exit_code, reason = draw(ends)
+        found[name] = pod(
+            task_type,
+            int(index),
+            draw(st.sampled_from(PHASES)),
+            attempt=draw(st.integers(0, 3)),
+            restart=draw(st.integers(0, 2)),
+            deleting=draw(st.booleans()),
+            exit_code=exit_code,
+            reason=reason,
+        )
+    return found
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_from_any_state_to_one_where_nothing_is_left_to_do(data: st.DataObject) -> None:
+    described = data.draw(jobs()) | {"status": data.draw(statuses())}
+    names = [*tasks.members(torchjob.parse(described), 1), "digits-worker-7"]
+    reservation = data.draw(st.none() | st.integers(1, 3).map(lambda attempt: replace(RESERVATION, attempt=attempt)))
+    there = data.draw(st.sampled_from([described, None]))
+    Simulation(there, data.draw(pods_of(names)), reservation).settle()
+
+
+class Life(RuleBasedStateMachine):
+    """A job, its owner, a node, a coordinator, and a worker that may die between any two actions."""
+
+    @initialize(described=jobs(), address=st.sampled_from(["service", "loopback"]))
+    def begin(self, described: dict[str, Any], address: Any) -> None:
+        self.world = Simulation(described, settings=ReconcileSettings(master_address=address))
+
+    @rule()
+    def reconcile(self) -> None:
+        self.world.reconcile()
+
+    @rule(most=st.integers(1, 2))
+    def die_half_way(self, most: int) -> None:
+        self.world.reconcile(most)
+
+    @precondition(lambda self: self.world.pods)
+    @rule(data=st.data(), phase=st.sampled_from(PHASES[1:]), end=ends)
+    def a_pod_moves_on(self, data: st.DataObject, phase: str, end: tuple[int | None, str]) -> None:
+        found = data.draw(st.sampled_from(sorted(self.world.pods.values(), key=lambda each: each.name)))
+        if not found.finished:
+            code, reason = end if phase == "Failed" else (None, "")
+            self.world.pods[found.name] = replace(found, phase=phase, exit_code=code, reason=reason)
+
+    @rule()
+    def all_pods_run(self) -> None:
+        moved = {
+            name: replace(each, phase="Running") for name, each in self.world.pods.items() if each.phase == "Pending"
+        }
+        self.world.pods |= moved
+
+    @precondition(lambda self: self.world.pods)
+    @rule(data=st.data())
+    def somebody_deletes_a_pod(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.world.pods)))
+        self.world.pods[name] = replace(self.world.pods[name], deleting=True)
+
+    @rule()
+    def what_terminates_is_gone(self) -> None:
+        self.world.pods = {name: each for name, each in self.world.pods.items() if not each.deleting}
+
+    @rule()
+    def the_owner_suspends_or_resumes(self) -> None:
+        if self.world.manifest:
+            self.world.manifest["spec"]["suspend"] = not self.world.manifest["spec"]["suspend"]
+            self.world.manifest["metadata"]["generation"] += 1
+
+    @rule()
+    def the_coordinator_picks_or_releases(self) -> None:
+        job = self.world.job
+        occupied = any(not each.finished for each in self.world.pods.values())
+        if job is None or job.admission is None or job.finished:
+            self.world.reservation = self.world.reservation if occupied else None
+        if job and not (job.spec.suspend or job.finished or job.admission or self.world.reservation):
+            self.world.reservation = replace(RESERVATION, attempt=job.status.attempt + 1)
+
+    @rule()
+    def a_rebuild_takes_the_room_back(self) -> None:
+        self.world.reservation = None
+
+    @rule()
+    def the_job_is_deleted(self) -> None:
+        self.world.manifest = None
+
+    def teardown(self) -> None:
+        self.world.settle()
+        job = self.world.job
+        if job is None or (job.spec.suspend and not job.finished):
+            assert not self.world.pods
+        elif not job.finished and self.world.reservation is None:
+            assert job.admission is None
+        elif not job.finished and job.admission is not None:
+            assert {each.attempt for each in self.world.pods.values()} <= {job.admission.attempt}
+
+
+TestLife = Life.TestCase
+TestLife.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
