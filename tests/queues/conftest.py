@@ -8,6 +8,7 @@ from pathlib import Path
 
 import fakeredis
 import pytest
+from hypothesis import settings
 
 from crds.keys import JobKey
 from queues import connection, errors
@@ -16,6 +17,9 @@ from queues.redis_store import RedisStore
 from queues.store import QueueStore, StoreSettings
 
 from .builders import START
+
+settings.register_profile("queues", deadline=None, max_examples=60)
+settings.load_profile("queues")
 
 
 class Clock:

@@ -117,7 +117,6 @@ def check_twins(client: connection.Connection, history: list[Step]) -> None:
 
 
 @given(history=steps)
-@settings(deadline=None)
 def test_memory_and_redis_answer_alike(redis_url: str, history: list[Step]) -> None:
     client = connection.connect(redis_url, client_name="test")
     check_twins(client, history)
@@ -125,7 +124,7 @@ def test_memory_and_redis_answer_alike(redis_url: str, history: list[Step]) -> N
 
 
 @given(history=steps)
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_memory_and_fakeredis_answer_alike(history: list[Step]) -> None:
     client = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
     check_twins(client, history)
