@@ -1,0 +1,111 @@
+"""What of a pod this node cannot honour.
+
+One rule: pure, and nothing is ignored that would change what a program sees: a pod is run as written or refused with
+the field and what to do. Isolation (images, users, capabilities, limits) is not among it: a process has none here.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cluster.local.podstatus import Verdict
+from crds.amounts import Amounts
+
+SHARED_MEMORY = "/dev/shm"
+_FIELDS = (
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.podIP",
+    "status.podIPs",
+    "status.hostIP",
+    "status.hostIPs",
+)
+_MAPS = ("metadata.labels['", "metadata.annotations['")
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle")
+
+
+def refusal(spec: Mapping[str, Any], demand: Amounts, allocatable: Amounts) -> Verdict | None:
+    """Why a pod cannot run here; None if it can."""
+    short = sorted(name for name, amount in demand.items() if amount > allocatable.get(name, 0))
+    if short:
+        return Verdict(f"OutOf{short[0]}", f"the pod wants more {', '.join(short)} than the whole node has")
+    problem = next(_problems(spec), None)
+    return Verdict("NotSupported", f"the embedded node cannot run this pod: {problem}") if problem else None
+
+
+def _problems(spec: Mapping[str, Any]) -> Iterator[str]:
+    volumes = {volume["name"]: volume for volume in spec.get("volumes") or ()}
+    for index, volume in enumerate(spec.get("volumes") or ()):
+        yield from _volume_problems(volume, f"spec.volumes[{index}]")
+    for kind in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(kind) or ()):
+            yield from _container_problems(container, volumes, f"spec.{kind}[{index}]")
+    if spec.get("ephemeralContainers"):
+        yield "spec.ephemeralContainers are not supported"
+
+
+def _volume_problems(volume: Mapping[str, Any], path: str) -> Iterator[str]:
+    sources = [source for source in volume if source != "name"]
+    if sources and sources[0] not in ("emptyDir", "hostPath"):
+        yield f"{path}.{sources[0]}: only emptyDir and hostPath volumes exist here"
+
+
+def _container_problems(
+    container: Mapping[str, Any], volumes: Mapping[str, Mapping[str, Any]], path: str
+) -> Iterator[str]:
+    if not container.get("command"):
+        yield f"{path}.command is required: images are not run here, so there is no entry point to fall back on"
+    if container.get("restartPolicy"):
+        yield f"{path}.restartPolicy: sidecars and restart policies of single containers are not supported"
+    for field in _PROBES:
+        if container.get(field):
+            yield f"{path}.{field} is not supported; remove it"
+    for index, source in enumerate(container.get("envFrom") or ()):
+        yield f"{path}.envFrom[{index}]: {_first(source)} is not supported; write the variables under env"
+    for index, variable in enumerate(container.get("env") or ()):
+        yield from _variable_problems(variable, f"{path}.env[{index}]")
+    for index, mount in enumerate(container.get("volumeMounts") or ()):
+        yield from _mount_problems(mount, volumes, f"{path}.volumeMounts[{index}]")
+
+
+def _variable_problems(variable: Mapping[str, Any], path: str) -> Iterator[str]:
+    source = variable.get("valueFrom") or {}
+    for kind in source:
+        if kind not in ("fieldRef", "resourceFieldRef"):
+            yield f"{path}.valueFrom.{kind} is not supported; give {variable['name']} a value"
+    field = (source.get("fieldRef") or {}).get("fieldPath")
+    if field and field not in _FIELDS and not field.startswith(_MAPS):
+        yield f"{path}.valueFrom.fieldRef.fieldPath: {field!r} is not a field a variable can have"
+
+
+def _mount_problems(mount: Mapping[str, Any], volumes: Mapping[str, Mapping[str, Any]], path: str) -> Iterator[str]:
+    volume = volumes.get(mount["name"])
+    where = mount["mountPath"]
+    if volume is None:
+        yield f"{path}.name: there is no volume {mount['name']!r}"
+    elif not honoured(mount, volume):
+        yield (
+            f"{path}.mountPath: {where!r} cannot be mounted for a process; remove the mount and use the folder named "
+            f"in the variable {variable(mount['name'])}"
+        )
+
+
+def honoured(mount: Mapping[str, Any], volume: Mapping[str, Any]) -> bool:
+    """Whether the machine has at the mount's path what the mount would put there."""
+    where = mount["mountPath"].rstrip("/") or "/"
+    if mount.get("subPath") or mount.get("subPathExpr"):
+        return False
+    if "hostPath" in volume:
+        return bool(where == (volume["hostPath"]["path"].rstrip("/") or "/"))
+    return where == SHARED_MEMORY and (volume.get("emptyDir") or {}).get("medium") == "Memory"
+
+
+def variable(volume: str) -> str:
+    """The variable that names a volume's folder."""
+    return "TORCHQ_VOLUME_" + volume.upper().replace("-", "_").replace(".", "_")
+
+
+def _first(source: Mapping[str, Any]) -> str:
+    return next((name for name in source if name.endswith("Ref")), "this source")

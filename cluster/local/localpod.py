@@ -1,0 +1,113 @@
+"""A pod as the embedded scheduler and node see it.
+
+One rule: parsed once, when it comes from the API server; whoever is handed one trusts it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from cluster.api import Manifest
+from crds import labels
+from crds.amounts import NOTHING, Amounts
+from crds.demand import HostPort, host_ports, pod_demand
+
+FINISHED = ("Succeeded", "Failed")
+"""The phases after which nothing of a pod runs or will run."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPod:
+    """One pod of the cluster."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    """The node it is bound to; empty while it waits for the scheduler."""
+    scheduler: str
+    phase: str
+    created: str
+    """creationTimestamp; sorts by age."""
+    deletion_grace: float | None
+    """Seconds its processes have to end; None unless it is being deleted."""
+    demand: Amounts
+    ports: frozenset[HostPort]
+    group: str
+    """What it is bound with: its gang, else its owner, else itself."""
+    group_size: int
+    """How many pods the group has when it is complete; 0 if nobody said."""
+    manifest: Manifest
+    """All of it, as it came."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended for good."""
+        return self.phase in FINISHED
+
+    @property
+    def deleting(self) -> bool:
+        """Whether somebody asked for it to go."""
+        return self.deletion_grace is not None
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """Its spec."""
+        spec: Mapping[str, Any] = self.manifest["spec"]
+        return spec
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """Its status as the API server last told it."""
+        status: Mapping[str, Any] = self.manifest.get("status") or {}
+        return status
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Its annotations."""
+        annotations: Mapping[str, str] = self.manifest["metadata"].get("annotations") or {}
+        return annotations
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def read(manifest: Manifest) -> LocalPod:
+    """A pod from its manifest. ValueError, KeyError or TypeError if it is none."""
+    metadata, spec = manifest["metadata"], manifest["spec"]
+    phase = (manifest.get("status") or {}).get("phase", "Pending")
+    over = phase in FINISHED
+    deleting = "deletionTimestamp" in metadata
+    return LocalPod(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        node=spec.get("nodeName", ""),
+        scheduler=spec.get("schedulerName") or "default-scheduler",
+        phase=phase,
+        created=metadata["creationTimestamp"],
+        deletion_grace=float(metadata.get("deletionGracePeriodSeconds") or 0) if deleting else None,
+        demand=NOTHING if over else pod_demand(spec),
+        ports=frozenset() if over else host_ports(spec),
+        group=_group(metadata),
+        group_size=_group_size(metadata),
+        manifest=manifest,
+    )
+
+
+def seconds(timestamp: str) -> float:
+    """A Kubernetes time as seconds since the epoch."""
+    return datetime.fromisoformat(timestamp).timestamp()
+
+
+def _group(metadata: Mapping[str, Any]) -> str:
+    named: str | None = (metadata.get("annotations") or {}).get(labels.GANG)
+    owners = metadata.get("ownerReferences") or ()
+    owner = next((owner["uid"] for owner in owners if owner.get("controller")), None)
+    return named or owner or str(metadata["uid"])
+
+
+def _group_size(metadata: Mapping[str, Any]) -> int:
+    size = str((metadata.get("annotations") or {}).get(labels.GANG_SIZE, ""))
+    return int(size) if size.isdecimal() else 0

@@ -1,0 +1,181 @@
+"""The embedded node: the scheduler and the one node of a cluster on this machine.
+
+One rule: the process may be killed at any moment; its pods run on, and the next node process takes them over. Two on
+one data folder are refused.
+
+Run it with `python -m cluster.local.node --data DIR --kubeconfig FILE`, or in a test with `running_node(...)`.
+"""
+
+import argparse
+import fcntl
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cluster import client, errors
+from cluster.api import Cluster
+from cluster.informer import Informer
+from cluster.local import capacity, environment, localpod, registration
+from cluster.local.capacity import Machine
+from cluster.local.devices import Devices
+from cluster.local.kubelet import Kubelet
+from cluster.local.layout import Layout
+from cluster.local.lifecycle import Backoff
+from cluster.local.localpod import LocalPod
+from cluster.local.podwork import Ground
+from cluster.local.registration import Heartbeat
+from cluster.local.reporter import Reporter
+from cluster.local.runs import Runs
+from cluster.local.scheduler import Scheduler
+from cluster.settings import ConnectionSettings
+from crds.resources import PODS
+
+logger = logging.getLogger(__name__)
+
+NAME = "local"
+"""The node's name."""
+_SYNC_SECONDS = 30.0
+
+
+class NodeFailed(Exception):
+    """The node cannot run; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """How a node runs pods."""
+
+    machine: Machine
+    name: str = NAME
+    backoff: Backoff = field(default_factory=Backoff)
+    """The waits before containers are restarted."""
+    stop_pods: bool = False
+    """Whether the pods' processes end with the node. Else they run on, and the next node takes them over."""
+
+
+class LocalNode:
+    """The threads that make a node, and the scheduler."""
+
+    def __init__(self, cluster: Cluster, layout: Layout, settings: NodeSettings) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._node = registration.node(settings.name, settings.machine)
+        self._reporter = Reporter(cluster)
+        ground = Ground(
+            layout=layout,
+            runs=Runs(layout),
+            devices=Devices(layout, settings.machine.gpus),
+            reporter=self._reporter,
+            base=environment.base_environment(os.environ, str(Path(sys.executable).parent)),
+            allocatable=self._node.allocatable,
+            backoff=settings.backoff,
+        )
+        self._kubelet = Kubelet(settings.name, ground)
+        self._pods: Informer[LocalPod] = Informer(cluster, PODS, trim=localpod.read, on_change=self._changed)
+        self._scheduler = Scheduler(cluster, self._node, self._pods.values, time.time)
+        self._heartbeat = Heartbeat(cluster, self._node)
+
+    def start(self) -> None:
+        """Register and begin. ClusterError if the API server does not answer or refuses, NodeFailed if it is slow."""
+        registration.register(self._cluster, self._node, time.time())
+        self._pods.start()
+        if not self._pods.wait_synced(_SYNC_SECONDS):
+            self._pods.stop()
+            raise NodeFailed(f"the API server did not list the pods in {_SYNC_SECONDS:.0f} s: {self._pods.failing}")
+        self._reporter.start()
+        self._heartbeat.start()
+        self._kubelet.start(self._pods.values())
+        self._scheduler.start()
+
+    def stop(self) -> None:
+        """End the threads; what they found is written first."""
+        self._scheduler.stop()
+        self._kubelet.stop(stop_pods=self._settings.stop_pods)
+        self._heartbeat.stop()
+        self._pods.stop()
+        self._reporter.stop()
+
+    def _changed(self, before: LocalPod | None, after: LocalPod | None) -> None:
+        self._kubelet.changed(before, after)
+        self._scheduler.changed()
+
+
+@contextmanager
+def running_node(cluster: Cluster, layout: Layout, settings: NodeSettings) -> Iterator[LocalNode]:
+    """A node for the time of the block, alone on its data folder. NodeFailed, ClusterError."""
+    with _alone(layout):
+        node = LocalNode(cluster, layout, settings)
+        node.start()
+        try:
+            yield node
+        finally:
+            node.stop()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a node until SIGTERM or SIGINT. The exit code: 1 if it could not run, with a line that says why."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    try:
+        settings = _settings(options)
+        cluster = client.connect(ConnectionSettings(kubeconfig=options.kubeconfig))
+        with running_node(cluster, Layout(options.data), settings):
+            logger.info("node %s runs pods; it has %s", settings.name, settings.machine)
+            stopping.wait()
+    except (NodeFailed, errors.ClusterError, ValueError, OSError) as e:
+        print(f"node: {e}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m cluster.local.node", description="Run the embedded node.")
+    parser.add_argument("--data", type=Path, required=True, help="the cluster's data folder")
+    parser.add_argument("--kubeconfig", required=True, help="how to reach the API server")
+    parser.add_argument("--cpus", default="", help="CPUs for pods, as in 4 or 2500m (default: this machine's)")
+    parser.add_argument("--memory", default="", help="memory for pods, as in 8Gi (default: this machine's)")
+    parser.add_argument("--gpus", type=int, help="GPUs for pods (default: this machine's)")
+    parser.add_argument("--stop-pods", action="store_true", help="end the pods' processes when the node ends")
+    return parser
+
+
+def _settings(options: argparse.Namespace) -> NodeSettings:
+    options.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if options.gpus is not None and options.gpus < 0:
+        raise ValueError(f"--gpus must not be negative, not {options.gpus}")
+    measured = capacity.measure(options.data, os.environ)
+    machine = capacity.overridden(measured, options.cpus, options.memory, options.gpus)
+    return NodeSettings(machine, stop_pods=options.stop_pods)
+
+
+@contextmanager
+def _alone(layout: Layout) -> Iterator[None]:
+    """The lock of the one node of a data folder; it goes with the process. NodeFailed if another has it."""
+    layout.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(layout.root / "node.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        _lock(descriptor, layout)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, layout: Layout) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as e:
+        raise NodeFailed(f"another node runs on {layout.root}; stop it, or choose another data folder") from e
+
+
+if __name__ == "__main__":
+    sys.exit(main())

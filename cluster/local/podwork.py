@@ -1,0 +1,238 @@
+"""One pod on this node: look at its runs, decide, act, report.
+
+One rule: level-triggered: `sync` may be called at any time, any number of times, by a node that remembers nothing.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from cluster.local import acceptance, devices, environment, lifecycle, localpod, podstatus, processes
+from cluster.local.devices import Devices
+from cluster.local.environment import Place
+from cluster.local.layout import Layout
+from cluster.local.lifecycle import Action, Backoff, Containers, Kill, Start, Stopping, Terminate
+from cluster.local.localpod import LocalPod
+from cluster.local.podstatus import Status, Verdict, View
+from cluster.local.reporter import Report, Reporter
+from cluster.local.runs import Order, Run, RunKey, Runs
+from crds.amounts import Amounts
+
+logger = logging.getLogger(__name__)
+
+_LOOK_AGAIN_SECONDS = 1.0
+"""How often a running pod is looked at closely: whether its shims still live."""
+_LAST_BYTES, _LAST_LINES = 2048, 80
+"""How much of its output becomes a failed container's message, as the kubelet takes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What all pods of a node stand on."""
+
+    layout: Layout
+    runs: Runs
+    devices: Devices
+    reporter: Reporter
+    base: Mapping[str, str]
+    allocatable: Amounts
+    backoff: Backoff = field(default_factory=Backoff)
+
+
+class PodWork:
+    """One pod."""
+
+    def __init__(self, pod: LocalPod, ground: Ground) -> None:
+        self.pod = pod
+        self.wake_at = 0.0
+        """When to look again if nothing changes before, in seconds since the epoch."""
+        self._ground = ground
+        self._containers: Containers = lifecycle.containers(pod.spec, ground.backoff)
+        self._histories: dict[str, tuple[Run, ...]] = {name: () for name in self._containers.all}
+        self._status: Mapping[str, Any] = pod.status
+        self._stopping: Stopping | None = None
+        self._verdict: Verdict | None = None
+        self._waiting: dict[str, str] = {}
+        self._let_go = False
+
+    def update(self, pod: LocalPod) -> None:
+        """The API server's newer word on the pod."""
+        self.pod = pod
+        self.wake_at = 0.0
+
+    def due(self, now: float) -> bool:
+        """Whether there is something to look at."""
+        return now >= self.wake_at or any(
+            self._ground.runs.changed(self._key(name, run.restart), run) for name, run in self._alive()
+        )
+
+    def sync(self, now: float) -> None:
+        """Bring the pod one step further. OSError if the machine's disk fails."""
+        self._observe()
+        if self._refuse(now):
+            return
+        self._judge(now)
+        plan = lifecycle.plan(self._containers, self._histories, now, self._stopping)
+        self._waiting = {}
+        if not self.pod.finished or self._stopping:
+            for action in plan.actions:
+                self._apply(action)
+            self._observe()
+        self._report(now)
+        watched = now + _LOOK_AGAIN_SECONDS if self._waiting or self._alive() else plan.wake_at
+        self.wake_at = min(plan.wake_at, watched, self._deadline())
+
+    def _observe(self) -> None:
+        runs, uid = self._ground.runs, self.pod.uid
+        self._histories = {name: runs.history(uid, name, known) for name, known in self._histories.items()}
+
+    def _alive(self) -> list[tuple[str, Run]]:
+        return [(name, history[-1]) for name, history in self._histories.items() if history and history[-1].alive]
+
+    def _key(self, container: str, restart: int) -> RunKey:
+        return RunKey(self.pod.uid, container, restart)
+
+    def _refuse(self, now: float) -> bool:
+        """Fail a pod that cannot run here, before anything of it has."""
+        if self.pod.finished or self.pod.deleting or any(self._histories.values()):
+            return False
+        verdict = acceptance.refusal(self.pod.spec, self.pod.demand, self._ground.allocatable)
+        if verdict is None:
+            return False
+        self._tell(podstatus.refused_status(verdict, self._status, now))
+        self.wake_at = float("inf")
+        return True
+
+    def _judge(self, now: float) -> None:
+        """Whether the pod is to stop, and how much time it has."""
+        grace = self._grace(now)
+        if grace is None:
+            self._stopping = None
+        elif self._stopping is None:
+            self._stopping = Stopping(grace, now)
+        else:
+            self._stopping = replace(self._stopping, grace=grace)
+
+    def _grace(self, now: float) -> float | None:
+        if self.pod.deleting:
+            return self.pod.deletion_grace
+        own = float(self.pod.spec.get("terminationGracePeriodSeconds", 30))
+        if self.pod.finished:
+            return own if self._alive() else None
+        if self._verdict is None and now >= self._deadline() and not self._ended():
+            self._verdict = Verdict("DeadlineExceeded", "the pod ran longer than spec.activeDeadlineSeconds")
+        return own if self._verdict else None
+
+    def _deadline(self) -> float:
+        seconds, started = self.pod.spec.get("activeDeadlineSeconds"), self._status.get("startTime")
+        if not seconds or not started or self._verdict or self._ended():
+            return float("inf")
+        return localpod.seconds(started) + float(seconds)
+
+    def _ended(self) -> bool:
+        return lifecycle.outcome(self._containers, self._histories) in localpod.FINISHED
+
+    def _apply(self, action: Action) -> None:
+        match action:
+            case Start(container, restart):
+                self._start(container, restart)
+            case Terminate(container, run):
+                if run.process is not None:
+                    processes.signal_group(run.process, processes.TERMINATE)
+                signalled = self._stopping.signalled if self._stopping else frozenset()
+                stopping = self._stopping or Stopping(0.0, 0.0)
+                self._stopping = replace(stopping, signalled=signalled | {(container, run.restart)})
+            case Kill(container, run):
+                processes.kill_marked(self._key(container, run.restart).mark, run.process)
+
+    def _start(self, name: str, restart: int) -> None:
+        """Begin a run, or say why it cannot begin yet."""
+        try:
+            order = self._order(name)
+            if order is None:
+                self._waiting[name] = "the node's GPUs are not free yet"
+                return
+            self._ground.runs.start(self._key(name, restart), order)
+            self._ground.runs.prune(self.pod.uid, name)
+        except OSError as e:
+            logger.warning("container %s of pod %s cannot start yet: %s", name, self.pod, e)
+            self._waiting[name] = f"the machine cannot start it: {e}"
+
+    def _order(self, name: str) -> Order | None:
+        pod, ground = self.pod, self._ground
+        folder = ground.layout.pod(pod.uid)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        assigned = ground.devices.assign(pod.uid, devices.wanted(pod.spec))
+        if assigned is None:
+            return None
+        spec = pod.spec
+        container = next(
+            each for each in (*spec["containers"], *(spec.get("initContainers") or ())) if each["name"] == name
+        )
+        place = Place(
+            base=ground.base,
+            volumes={volume["name"]: str(self._volume(volume)) for volume in spec.get("volumes") or ()},
+            folder=str(folder),
+            gpus=devices.share(spec, name, assigned),
+            machine_gpus=environment.GPU in ground.allocatable,
+            allocatable=ground.allocatable,
+        )
+        return environment.order(pod, container, place)
+
+    def _volume(self, volume: Mapping[str, Any]) -> Path:
+        if "hostPath" in volume:
+            return Path(volume["hostPath"]["path"])
+        folder = self._ground.layout.volume(self.pod.uid, volume["name"])
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return folder
+
+    def _report(self, now: float) -> None:
+        over = not self._alive()
+        if not self.pod.finished and (any(self._histories.values()) or not self.pod.deleting):
+            self._tell(podstatus.running_status(self._view(), self._known_status(), now))
+        if over and (self.pod.finished or self._status.get("phase") in localpod.FINISHED):
+            self._ground.devices.release(self.pod.uid)
+        if over and self.pod.deleting and not self._let_go:
+            self._let_go = True
+            self._ground.reporter.report(Report(self.pod, None, remove=True))
+
+    def _view(self) -> View:
+        return View(
+            containers=self._containers,
+            spec=self.pod.spec,
+            histories=self._histories,
+            last_words=dict(self._last_words()),
+            waiting=self._waiting,
+            stopping=self._stopping is not None,
+            verdict=self._verdict,
+        )
+
+    def _known_status(self) -> Mapping[str, Any]:
+        """What we wrote last, with the conditions of others as the API server tells them."""
+        ours = {each["type"]: each for each in self._status.get("conditions") or ()}
+        theirs = {each["type"]: each for each in self.pod.status.get("conditions") or ()}
+        return {**self._status, "conditions": list((theirs | ours).values())}
+
+    def _tell(self, status: Status) -> None:
+        if podstatus.differs(status, self._status):
+            self._status = {**self._status, **status}
+            self._ground.reporter.report(Report(self.pod, status))
+
+    def _last_words(self) -> list[tuple[tuple[str, int], str]]:
+        wanting = [
+            container["name"]
+            for container in (*self.pod.spec["containers"], *(self.pod.spec.get("initContainers") or ()))
+            if container.get("terminationMessagePolicy") == "FallbackToLogsOnError"
+        ]
+        return [
+            ((name, run.restart), self._words(name, run))
+            for name in wanting
+            for run in self._histories[name][-2:]
+            if run.ending is not None and run.ending.exit_code
+        ]
+
+    def _words(self, name: str, run: Run) -> str:
+        text = self._ground.runs.tail(self._key(name, run.restart), _LAST_BYTES)
+        return "\n".join(text.splitlines()[-_LAST_LINES:])

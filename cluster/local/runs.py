@@ -1,0 +1,252 @@
+"""The runs of a pod's containers, as their folders tell them.
+
+One rule: the folders are the only record. Whoever starts a run holds its lock and has seen that the command never
+began; the lock passes to the shim by inheritance, so that at no moment a run is begun twice or forgotten.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cluster.local import processes, shim
+from cluster.local.layout import Layout
+from cluster.local.processes import Process
+
+LOST = "ContainerStatusUnknown"
+"""The reason of a run whose end nobody saw, as the kubelet gives it."""
+_KEPT_RUNS = 8
+"""Runs of a container that are kept: enough for the doubling of the back-off to reach its end."""
+_SHIM = str(Path(shim.__file__).resolve())
+
+
+@dataclass(frozen=True, slots=True)
+class RunKey:
+    """One run of one container."""
+
+    uid: str
+    """The pod's."""
+    container: str
+    restart: int
+
+    @property
+    def mark(self) -> str:
+        """What the run's processes carry in their environment."""
+        return f"{self.uid}/{self.container}/{self.restart}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run ended."""
+
+    exit_code: int
+    finished_at: float
+    """Seconds since the epoch."""
+    signal: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run: about to begin, running (`process`), or over (`ending`)."""
+
+    restart: int
+    started_at: float | None = None
+    """Seconds since the epoch; None while the shim has not begun the command."""
+    process: Process | None = None
+    ending: Ending | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is not over, as far as is known."""
+        return self.ending is None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a container is to execute."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    directory: str
+
+
+class Runs:
+    """The runs in one data folder."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._shims: set[int] = set()
+
+    def start(self, key: RunKey, order: Order) -> bool:
+        """Begin a run, unless it was begun before. OSError if the machine cannot start another process."""
+        folder = self._folder(key)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _locked(folder) as lock:
+            if lock is None or (folder / "started").exists():
+                return False
+            self._shims.add(_spawn(folder, key, order, lock))
+        return True
+
+    def history(self, uid: str, container: str, known: tuple[Run, ...] = ()) -> tuple[Run, ...]:
+        """The runs of a container, oldest first; `known` saves reading again those that are over."""
+        over = {run.restart: run for run in known if not run.alive}
+        numbers = self._numbers(uid, container)
+        found = (over.get(number) or self.read(RunKey(uid, container, number)) for number in numbers)
+        return tuple(run for run in found if run is not None)
+
+    def read(self, key: RunKey) -> Run | None:
+        """A run as its folder tells it; None if its command never began and nobody is about to begin it."""
+        folder = self._folder(key)
+        if (folder / "exited").exists():
+            return _ended(key.restart, folder)
+        with _locked(folder) as lock:
+            if lock is None:
+                return _begun(key.restart, folder)
+            if (folder / "exited").exists():  # the shim wrote it and went between our two looks
+                return _ended(key.restart, folder)
+            return self._lose(key, folder) if (folder / "started").exists() else None
+
+    def changed(self, key: RunKey, run: Run) -> bool:
+        """Whether a run that was alive has begun or ended since it was read. Two looks at the disk, no more."""
+        folder = self._folder(key)
+        return (folder / "exited").exists() or (run.started_at is None and (folder / "started").exists())
+
+    def tail(self, key: RunKey, most: int) -> str:
+        """The last bytes of a run's output."""
+        with suppress(OSError), (self._folder(key) / "output").open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - most))
+            return file.read(most).decode(errors="replace")
+        return ""
+
+    def prune(self, uid: str, container: str) -> None:
+        """Forget runs that are too old to matter."""
+        for number in self._numbers(uid, container)[:-_KEPT_RUNS]:
+            shutil.rmtree(self._folder(RunKey(uid, container, number)), ignore_errors=True)
+
+    def alive(self, uid: str) -> bool:
+        """Whether a shim of any of a pod's runs is alive."""
+        return any(not _free(folder) for folder in (self._layout.pod(uid) / "containers").glob("*/*"))
+
+    def unsettled(self, uid: str) -> bool:
+        """Whether something of a pod's runs may be left: one that began has not been seen to end."""
+        folders = (self._layout.pod(uid) / "containers").glob("*/*")
+        return any(
+            not (folder / "exited").exists() and ((folder / "started").exists() or not _free(folder))
+            for folder in folders
+        )
+
+    def reap(self) -> None:
+        """Bury the shims that were our children and have ended."""
+        for pid in tuple(self._shims):
+            with suppress(ChildProcessError):
+                if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                    continue
+            self._shims.discard(pid)
+
+    def _folder(self, key: RunKey) -> Path:
+        return self._layout.container(key.uid, key.container, key.restart)
+
+    def _numbers(self, uid: str, container: str) -> list[int]:
+        folder = self._layout.container(uid, container, 0).parent
+        with suppress(FileNotFoundError):
+            return sorted(int(name) for name in os.listdir(folder) if name.isdecimal())
+        return []
+
+    def _lose(self, key: RunKey, folder: Path) -> Run:
+        """Record the end of a run whose shim was killed, once nothing of it is left."""
+        started = _read(folder / "started")
+        process = Process(started["pid"], started["startTicks"])
+        if processes.kill_marked(key.mark, process):
+            return Run(key.restart, started["startedAt"], process)
+        message = "the process that watched over this container was killed; how the container ended is not known"
+        shim.write(
+            str(folder), "exited", {"exitCode": 137, "reason": LOST, "message": message, "finishedAt": time.time()}
+        )
+        return _ended(key.restart, folder)
+
+
+def _spawn(folder: Path, key: RunKey, order: Order, lock: int) -> int:
+    """Start a shim in a session of its own, with the order in its standard input and the lock; its pid.
+
+    The order is complete before the shim is born: a node that dies here leaves a whole shim or none.
+    """
+    environment = {**order.environment, processes.MARK: key.mark}
+    content = {
+        "folder": str(folder),
+        "command": order.command,
+        "environment": environment,
+        "directory": order.directory,
+    }
+    with os.fdopen(os.memfd_create("order"), "wb") as paper:
+        paper.write(json.dumps(content).encode())
+        paper.flush()
+        paper.seek(0)
+        return os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-I", "-S", _SHIM],
+            {"LANG": "C.UTF-8"},
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 2, str(folder / "shim.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+                (os.POSIX_SPAWN_DUP2, paper.fileno(), 0),
+                (os.POSIX_SPAWN_DUP2, lock, shim.LOCK_DESCRIPTOR),
+                (os.POSIX_SPAWN_DUP2, 2, 1),
+            ],
+            setsid=True,
+        )
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[int | None]:
+    """A run's lock, shared with what inherits it; None if another has it."""
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _free(folder: Path) -> bool:
+    with suppress(FileNotFoundError), _locked(folder) as lock:
+        return lock is not None
+    return True
+
+
+def _begun(restart: int, folder: Path) -> Run:
+    with suppress(FileNotFoundError):
+        started = _read(folder / "started")
+        return Run(restart, started["startedAt"], Process(started["pid"], started["startTicks"]))
+    return Run(restart)
+
+
+def _ended(restart: int, folder: Path) -> Run:
+    exited = _read(folder / "exited")
+    ending = Ending(
+        exit_code=exited["exitCode"],
+        finished_at=exited["finishedAt"],
+        signal=exited.get("signal", 0),
+        reason=exited.get("reason", ""),
+        message=exited.get("message", ""),
+    )
+    begun = _begun(restart, folder)
+    return Run(restart, begun.started_at, begun.process, ending)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(path.read_bytes())
+    return content

@@ -1,0 +1,124 @@
+"""Binds pods to the node.
+
+One rule: decides on everything it sees and everything it has just done: a pod it bound counts until the API server
+shows it bound.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from cluster import errors
+from cluster.api import Cluster, Manifest
+from cluster.local import placement, podstatus
+from cluster.local.localpod import LocalPod
+from cluster.local.placement import Bind, Node, Wait
+from crds.resources import PODS, Resource
+
+logger = logging.getLogger(__name__)
+
+_GATHER_SECONDS = 0.01
+"""How long to wait after a change for those that come with it."""
+_RETRY_SECONDS = 1.0
+
+
+class Scheduler:
+    """A thread that places pods whenever pods change."""
+
+    def __init__(
+        self, cluster: Cluster, node: Node, pods: Callable[[], Iterable[LocalPod]], clock: Callable[[], float]
+    ) -> None:
+        self._cluster = cluster
+        self._node = node
+        self._pods = pods
+        self._clock = clock
+        self._bound: set[str] = set()
+        """Uids of pods bound by us that the API server has not shown bound yet."""
+        self._changed = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="scheduler")
+
+    def start(self) -> None:
+        """Begin; the pods must be known by now."""
+        self._changed.set()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopping.set()
+        self._changed.set()
+        self._thread.join()
+
+    def changed(self) -> None:
+        """Some pod changed."""
+        self._changed.set()
+
+    def _run(self) -> None:
+        while True:
+            self._changed.wait()
+            self._stopping.wait(_GATHER_SECONDS)
+            if self._stopping.is_set():
+                return
+            self._changed.clear()
+            try:
+                self._cycle()
+            except errors.ClusterError as e:
+                logger.warning("pods are placed again in a second: %s", e)
+                self._later()
+            except Exception:  # the pods of others must not wait for one that cannot be read
+                logger.exception("pods are placed again in a second after an unforeseen error")
+                self._later()
+
+    def _later(self) -> None:
+        self._stopping.wait(_RETRY_SECONDS)
+        self._changed.set()
+
+    def _cycle(self) -> None:
+        """Look, decide, bind."""
+        for decision in placement.place(self._overlaid(), self._node):
+            if self._stopping.is_set():
+                return
+            match decision:
+                case Bind(pod):
+                    self._bind(pod)
+                case Wait(pod, reason, message):
+                    self._explain(pod, reason, message)
+
+    def _overlaid(self) -> list[LocalPod]:
+        """The pods as the API server shows them, with our bindings it has not shown yet."""
+        seen = list(self._pods())
+        self._bound &= {pod.uid for pod in seen if not pod.node}
+        return [replace(pod, node=self._node.name) if pod.uid in self._bound else pod for pod in seen]
+
+    def _bind(self, pod: LocalPod) -> None:
+        body: Manifest = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": self._node.name},
+        }
+        try:
+            self._cluster.create(_binding(pod), body, pod.namespace)
+        except (errors.NotFound, errors.Conflict) as e:
+            logger.info("pod %s is not bound: %s", pod, e)
+            return
+        self._bound.add(pod.uid)
+
+    def _explain(self, pod: LocalPod, reason: str, message: str) -> None:
+        """Say in the pod's status why it waits, unless it says so."""
+        before = pod.status.get("conditions") or ()
+        wanted = podstatus.condition("PodScheduled", False, reason, message)
+        if any(wanted.items() <= condition.items() for condition in before):
+            return
+        conditions = podstatus.merge_conditions(before, [wanted], self._clock())
+        patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": conditions}}
+        try:
+            self._cluster.patch(PODS, pod.name, patch, pod.namespace, subresource="status")
+        except (errors.NotFound, errors.Conflict):
+            logger.debug("pod %s is gone", pod)
+
+
+def _binding(pod: LocalPod) -> Resource:
+    """The binding subresource of a pod, which only a create reaches."""
+    return Resource("", "v1", f"{PODS.plural}/{pod.name}/binding", "Binding")

@@ -1,0 +1,160 @@
+"""Runs one container once, and outlives the node that asked for it.
+
+One rule: `started` is written before the command begins and `exited` after all of it is gone, each whole or not at all,
+and the lock is held from before the shim's birth to its death. So for whoever looks at a run's folder:
+
+    lock held                            it runs, or is about to
+    lock free, no `started`              the command never began: it may be started
+    lock free, `started`, no `exited`    the shim was killed: nobody knows how the command ended
+    `exited`                             it ended so
+
+Run as `python -I -S shim.py` with the order as JSON on standard input (so that no secret is on a command line or on
+disk) and the locked file as descriptor 3. Imports nothing but a little of the standard library: it starts with every
+container, and stays in memory beside it.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+LOCK_DESCRIPTOR = 3
+START_ERROR = 128
+"""The exit code of a container whose command could not be executed, as containerd gives it."""
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def main() -> None:
+    """Run the order on standard input; do nothing if it was run before."""
+    os.set_inheritable(LOCK_DESCRIPTOR, False)
+    order = json.load(sys.stdin.buffer)
+    if os.path.exists(os.path.join(order["folder"], "started")):
+        return
+    for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
+    _set_process_option(_PR_SET_CHILD_SUBREAPER, 1)
+    pid, go, verdict = _fork(order)
+    write(order["folder"], "started", {"pid": pid, "startTicks": _start_ticks(pid), "startedAt": time.time()})
+    os.write(go, b"go")
+    os.close(go)
+    with open(verdict, encoding="utf-8") as failure:
+        problem = failure.read()
+    status = _wait(pid)
+    _end_leftovers()
+    write(order["folder"], "exited", {**_ending(status, problem), "finishedAt": time.time()})
+
+
+def _fork(order: dict[str, Any]) -> tuple[int, int, int]:
+    """A child that waits for our word, and the descriptors to give it and to hear why it could not begin."""
+    ready, go = os.pipe()
+    verdict, failure = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        problem = "the shim ended"
+        try:
+            os.close(go)
+            problem = _become(order, ready)
+        finally:
+            with contextlib.suppress(OSError):
+                os.write(failure, problem.encode())
+            os._exit(START_ERROR)
+    os.close(ready)
+    os.close(failure)
+    return pid, go, verdict
+
+
+def _become(order: dict[str, Any], ready: int) -> str:
+    """Turn this child into the command, once it is on record; what went wrong, if it comes back."""
+    os.setsid()
+    _set_process_option(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if not os.read(ready, 2):
+        return "the shim ended before the command began"
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        with contextlib.suppress(OSError):
+            signal.signal(number, signal.SIG_DFL)
+    output = os.open(os.path.join(order["folder"], "output"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.umask(0o022)
+    try:
+        os.chdir(order["directory"])
+    except OSError as e:
+        return f"cannot enter the working directory {order['directory']!r}: {e.strerror}"
+    command = order["command"]
+    try:
+        os.execvpe(command[0], command, order["environment"])
+    except OSError as e:
+        return f"cannot execute {command[0]!r}: {e.strerror}; is it on the PATH of the machine?"
+    except ValueError as e:
+        return f"cannot execute {command[0]!r}: {e}"
+
+
+def _wait(pid: int) -> int:
+    """The command's status; orphans that came to us meanwhile are buried on the way."""
+    while True:
+        ended, status = os.wait()
+        if ended == pid:
+            return status
+
+
+def _end_leftovers() -> None:
+    """Kill what the command left behind, as the end of a container's first process does on Kubernetes.
+
+    Orphans of any depth and session become our children, so that killing children until there are none is enough.
+    """
+    while True:
+        for child in _children():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        try:
+            os.wait()
+        except ChildProcessError:
+            return
+
+
+def _children() -> list[int]:
+    own = str(os.getpid()).encode()
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal() and _stat(name)[1:2] == [own]]
+
+
+def _start_ticks(pid: int) -> int:
+    return int(_stat(str(pid))[19])
+
+
+def _stat(pid: str) -> list[bytes]:
+    """The fields of /proc/<pid>/stat after the command's name: state, parent, ...; empty if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
+def _ending(status: int, problem: str) -> dict[str, Any]:
+    if problem:
+        return {"exitCode": START_ERROR, "reason": "StartError", "message": problem}
+    code = os.waitstatus_to_exitcode(status)
+    return {"exitCode": code} if code >= 0 else {"exitCode": 128 - code, "signal": -code}
+
+
+def write(folder: str, name: str, content: dict[str, Any]) -> None:
+    """Put a file there whole, or not at all."""
+    draft = os.path.join(folder, f".{name}")
+    with open(draft, "w", encoding="utf-8") as file:
+        json.dump(content, file)
+    os.rename(draft, os.path.join(folder, name))
+
+
+def _set_process_option(option: int, value: int) -> None:
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    main()
