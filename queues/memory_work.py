@@ -90,7 +90,8 @@ class MemoryWork:
             threads = sum(count for count, _ in self._workers.values())
             ready = sum(map(len, self._ready.values()))
             size = batch_size(ready, len(self._workers), threads, self._settings.batch)
-            taken = [self._lease(epoch, now) for _ in range(min(ready, threads - self._leased))]
+            free = threads - self._leased if len(self._batches) < len(self._workers) else 0
+            taken = [self._lease(epoch, now) for _ in range(min(ready, free))]
             for start in range(0, len(taken), size):
                 self._batches.append(json.dumps(taken[start : start + size]))
             return len(taken)

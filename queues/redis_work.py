@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from crds.keys import JobKey
 from queues.connection import Connection
+from queues.group_commit import GroupCommit
 from queues.scripts import Script
 from queues.values import Offer, Reservation, Task
 from queues.work import Lease, WorkSettings
@@ -39,6 +40,7 @@ class RedisWork:
         self._connection = connection
         self._settings = settings or WorkSettings()
         self._clock = clock
+        self._finish = GroupCommit(self._finish_all)
 
     def offer(self, offers: Iterable[Offer]) -> None:
         """See WorkSource."""
@@ -82,9 +84,12 @@ class RedisWork:
 
     def finish(self, key: JobKey, token: str, *, requeue_after: float | None = None, failed: bool = False) -> None:
         """See WorkSink."""
-        first, cap = self._settings.backoff_first, self._settings.backoff_cap
         after = "" if requeue_after is None else repr(float(requeue_after))
-        _FINISH(self._connection, arguments=[self._now(), first, cap, str(key), token, after, int(failed)])
+        self._finish((str(key), token, after, int(failed)))
+
+    def _finish_all(self, finished: Sequence[tuple[str | int, ...]]) -> None:
+        limits = (self._settings.backoff_first, self._settings.backoff_cap)
+        _FINISH(self._connection, arguments=[self._now(), *limits, *itertools.chain.from_iterable(finished)])
 
     def _now(self) -> str:
         return repr(self._clock()) if self._clock else ""

@@ -55,7 +55,8 @@ class WorkSource(Protocol):
 
     def dispatch(self) -> int:
         """Wake keys that are due or whose lease ended, then lease ready keys fairly over tenants and push them to the
-        workers, as many as there are free threads. How many were pushed. StoreLost while the store has no epoch."""
+        workers, as many as there are free threads; none while every worker has a batch waiting. How many were pushed.
+        StoreLost while the store has no epoch."""
 
 
 class WorkSink(Protocol):

@@ -83,6 +83,11 @@ woken('torchq:work:leases', now)
 local threads, workers = registered(now)
 local ready = tonumber(redis.call('GET', 'torchq:work:ready') or '0')
 local left = math.min(ready, threads - redis.call('ZCARD', 'torchq:work:leases'))
+-- While every worker has a batch waiting for it, threads that get free are collected for the next one: a batch per freed
+-- thread would cost RQ's 30 round trips for each key.
+if redis.call('LLEN', 'rq:queue:torchq') >= workers then
+  left = 0
+end
 -- An idle system sends every key by itself, to whichever worker is free; a busy one shares RQ's cost over many keys, but
 -- never more than one worker has threads.
 local share = math.max(1, workers)
