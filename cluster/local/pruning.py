@@ -35,7 +35,8 @@ def _settle(value: Any, node: Node, path: str, unknown: list[str]) -> None:
             _settle_mapping(value, node, path, unknown)
         case list() if node.items is not None:
             for index, item in enumerate(value):
-                _settle(item, node.items, f"{path}[{index}]", unknown)
+                if item.__class__ is not node.items.plain:
+                    _settle(item, node.items, f"{path}[{index}]", unknown)
 
 
 def _settle_mapping(value: dict[str, Any], node: Node, path: str, unknown: list[str]) -> None:
@@ -43,6 +44,8 @@ def _settle_mapping(value: dict[str, Any], node: Node, path: str, unknown: list[
     for name in list(value):
         child = properties.get(name) or additional
         if child is not None:
+            if value[name].__class__ is child.plain:
+                continue
             if value[name] is None and not child.nullable and child.type:
                 del value[name]  # then the default applies, if there is one
             else:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from cluster.local import expressions
+from cluster.local.expressions import Needs
 from cluster.local.refusals import Cause
 from cluster.local.schema import Node
 from cluster.local.validation import json_type
@@ -23,19 +24,16 @@ def check_object(
     `changed` are the top-level fields that differ from the old object. Below an unchanged one only transition rules
     run, as with a Kubernetes API server's ratcheting.
     """
-    if root.rules:
-        yield from _run(_visible_root(new, root), _visible_root(old, root) if old else None, root, "", bool(changed))
+    yield from _run(_root_view(new), _root_view(old) if old else None, root, "", bool(changed))
     for name, child in root.properties.items():
-        if child.ruled and name in new:
+        if name in new:
             yield from _check(new[name], (old or {}).get(name), child, name, name in changed)
 
 
 def _check(new: Any, old: Any, node: Node, path: str, changed: bool) -> Iterator[Cause]:
-    if not node.ruled or new is None:
+    if not node.ruled or new is None or not (changed or node.transitional):
         return
-    if node.rules:
-        before = None if old is None else visible(old, node)
-        yield from _run(visible(new, node), before, node, path, changed)
+    yield from _run(new, old, node, path, changed)
     for step, item, item_before, child in _below(new, old, node):
         yield from _check(item, item_before, child, path + step, changed)
 
@@ -64,30 +62,33 @@ def _identity(item: Any, node: Node) -> tuple[Any, ...]:
 
 
 def _run(value: Any, before: Any, node: Node, path: str, changed: bool) -> Iterator[Cause]:
-    seen = expressions.context(value, before)
-    for rule in node.rules:
-        if (before is not None or not rule.transition) and (rule.transition or changed):
-            cause = expressions.run(rule, seen, path, json_type(value))
-            if cause:
-                yield cause
+    plan = node.fresh if before is None else node.altered if changed else node.unaltered
+    if not plan.rules:
+        return
+    seen_before = None if before is None else visible(before, node, plan.needs)
+    seen = expressions.context(visible(value, node, plan.needs), seen_before)
+    for rule in plan.rules:
+        cause = expressions.run(rule, seen, path, json_type(value))
+        if cause:
+            yield cause
 
 
-def _visible_root(value: Mapping[str, Any], root: Node) -> dict[str, Any]:
+def _root_view(value: Mapping[str, Any]) -> dict[str, Any]:
     metadata = value.get("metadata", {})
-    return {
-        **{name: visible(value[name], child) for name, child in root.properties.items() if name in value},
-        "metadata": {name: metadata[name] for name in _VISIBLE_METADATA if name in metadata},
-    }
+    return {**value, "metadata": {name: metadata[name] for name in _VISIBLE_METADATA if name in metadata}}
 
 
-def visible(value: Any, node: Node) -> Any:
-    """A value as CEL sees it: declared fields only, numbers and dates by their declared type."""
+def visible(value: Any, node: Node, needs: Needs = None) -> Any:
+    """A value as CEL sees it: declared fields only, of them those that are needed, with their declared types."""
     match value:
+        case dict() if needs is not None:
+            children = {name: node.properties.get(name) or node.additional for name in needs if name in value}
+            return {name: visible(value[name], child, needs[name]) for name, child in children.items() if child}
         case dict() if node.additional is not None:
             return {name: visible(item, node.additional) for name, item in value.items()}
         case dict():
-            children = node.properties
-            return {name: visible(item, children[name]) for name, item in value.items() if name in children}
+            properties = node.properties
+            return {name: visible(item, properties[name]) for name, item in value.items() if name in properties}
         case list() if node.items is not None:
             return [visible(item, node.items) for item in value]
         case int() if node.type == "number" and not isinstance(value, bool):
@@ -105,7 +106,7 @@ def undefined_fields(root: Node) -> Iterator[str]:
 
 def _undefined(node: Node, path: str, *, is_root: bool = False) -> Iterator[str]:
     for rule in node.rules:
-        for chain in expressions.chains(rule):
+        for chain in rule.chains:
             missing = _missing(node, chain, is_root)
             if missing:
                 yield f"{path or '<root>'}: undefined field '{missing}' in rule {rule.source!r}"

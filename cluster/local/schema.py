@@ -11,13 +11,15 @@ from typing import Any
 import orjson
 
 from cluster.local import expressions
-from cluster.local.expressions import Rule
+from cluster.local.expressions import Plan, Rule
 
 _EMBEDDED: dict[str, dict[str, Any]] = {
     "apiVersion": {"type": "string"},
     "kind": {"type": "string"},
     "metadata": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
 }
+_NO_RULES = Plan((), {})
+_PLAIN = {"string": str, "integer": int, "boolean": bool}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +68,18 @@ class Node:
     one_of: tuple["Node", ...] = ()
     none_of: tuple["Node", ...] = ()
     rules: tuple[Rule, ...] = ()
+    fresh: Plan = _NO_RULES
+    """The rules for a new value."""
+    altered: Plan = _NO_RULES
+    """The rules for a value that has changed."""
+    unaltered: Plan = _NO_RULES
+    """The rules for a value that has not changed: those that compare."""
     ruled: bool = False
     """Whether this node or one below has rules."""
+    transitional: bool = False
+    """Whether one of these compares with the value before."""
+    plain: object = None
+    """Values of this class need no look at all: most of an object's leaves. None: every value is looked at."""
 
 
 ANY = Node(properties={}, open=True)
@@ -82,6 +94,8 @@ def compile_schema(raw: Mapping[str, Any]) -> Node:
     values = compile_schema(additional) if isinstance(additional, dict) else ANY if additional is True else None
     elements = compile_schema(items) if items else None
     rules = tuple(expressions.compile_rule(rule) for rule in raw.get("x-kubernetes-validations") or ())
+    limits = _limits(raw)
+    checked = limits or any(raw.get(key) for key in ("allOf", "anyOf", "oneOf", "not"))
     below = [*properties.values(), *filter(None, (values, elements))]
     return Node(
         type=raw.get("type", ""),
@@ -89,7 +103,7 @@ def compile_schema(raw: Mapping[str, Any]) -> Node:
         additional=values,
         items=elements,
         required=tuple(raw.get("required") or ()),
-        limits=_limits(raw),
+        limits=limits,
         open=bool(raw.get("x-kubernetes-preserve-unknown-fields")),
         int_or_string=bool(raw.get("x-kubernetes-int-or-string")),
         nullable=bool(raw.get("nullable")),
@@ -101,7 +115,12 @@ def compile_schema(raw: Mapping[str, Any]) -> Node:
         one_of=_nodes(raw, "oneOf"),
         none_of=(compile_schema(raw["not"]),) if raw.get("not") else (),
         rules=rules,
+        fresh=expressions.plan(rule for rule in rules if not rule.transition),
+        altered=expressions.plan(rules),
+        unaltered=expressions.plan(rule for rule in rules if rule.transition),
         ruled=bool(rules) or any(child.ruled for child in below),
+        transitional=any(rule.transition for rule in rules) or any(child.transitional for child in below),
+        plain=None if checked else _PLAIN.get(raw.get("type", "")),
     )
 
 

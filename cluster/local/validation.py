@@ -74,14 +74,15 @@ def _check_mapping(value: dict[str, Any], node: Node, path: str) -> Iterator[Cau
             yield refusals.required(f"{path}.{name}" if path else name)
     for name, item in value.items():
         child = node.properties.get(name) or node.additional
-        if child is not None:
+        if child is not None and item.__class__ is not child.plain:
             yield from check(item, child, f"{path}.{name}" if path else name)
 
 
 def _check_list(value: list[Any], node: Node, path: str) -> Iterator[Cause]:
     if node.items is not None:
         for index, item in enumerate(value):
-            yield from check(item, node.items, f"{path}[{index}]")
+            if item.__class__ is not node.items.plain:
+                yield from check(item, node.items, f"{path}[{index}]")
     if node.list_type in {"set", "map"}:
         yield from _check_unique(value, node, path)
 

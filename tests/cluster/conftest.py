@@ -1,7 +1,7 @@
 """API servers for the suites of this folder and of any that wants a cluster: `server`, `cluster`, `namespace`.
 
-`server` and `cluster` are parametrised: the embedded server always, a real kube-apiserver where KUBEBUILDER_ASSETS names
-its binaries. `embedded_server` and `embedded_cluster` are the embedded one alone.
+`server` and `cluster` are parametrised: the embedded server always, a real kube-apiserver where KUBEBUILDER_ASSETS
+names its binaries. `embedded_server` and `embedded_cluster` are the embedded one alone.
 """
 
 import itertools
