@@ -264,6 +264,22 @@ def test_stop_interrupts_a_silent_watch(server: ScriptedServer, start: Callable[
     assert not stopper.is_alive()
 
 
+def test_stop_does_not_wait_for_a_list_to_end(server: ScriptedServer, start: Callable[..., Informer[str]]) -> None:
+    may_answer = threading.Event()
+    server.play(Answer(body=listing(pod("a"), token="t").body, hold=may_answer))
+    server.otherwise = listing(pod("b"), token="t")
+    informer = start()
+    server.wait_asked(1)
+    stopper = threading.Thread(target=informer.stop)
+    stopper.start()
+    assert informer._stopping.wait(5)
+    may_answer.set()
+    stopper.join(5)
+    assert not stopper.is_alive()
+    assert not informer.synced
+    assert len(server.asked) == 1
+
+
 def test_stop_may_come_from_a_callback_and_before_the_start(
     server: ScriptedServer, cluster: KubernetesCluster, start: Callable[..., Informer[str]]
 ) -> None:
