@@ -104,11 +104,24 @@ class Life(RuleBasedStateMachine):
             self.world.pods[found.name] = replace(found, phase=phase, exit_code=code, reason=reason)
 
     @rule()
-    def all_pods_run(self) -> None:
-        moved = {
-            name: replace(each, phase="Running") for name, each in self.world.pods.items() if each.phase == "Pending"
-        }
-        self.world.pods |= moved
+    def a_good_day(self) -> None:
+        """An owner who wants the job, room for it, and a node that starts everything."""
+        if self.world.manifest:
+            self.world.manifest["spec"]["suspend"] = False
+        self.the_coordinator_picks_or_releases()
+        self.world.reconcile()
+        for name, each in self.world.pods.items():
+            self.world.pods[name] = replace(each, phase="Running") if each.phase == "Pending" else each
+        self.world.reconcile()
+
+    @rule(data=st.data(), most=st.integers(0, 2))
+    def a_pod_fails_and_so_does_the_worker(self, data: st.DataObject, most: int) -> None:
+        self.a_good_day()
+        running = sorted(each.name for each in self.world.pods.values() if each.running)
+        if running:
+            name = data.draw(st.sampled_from(running))
+            self.world.pods[name] = replace(self.world.pods[name], phase="Failed", exit_code=137)
+            self.world.reconcile(most)
 
     @precondition(lambda self: self.world.pods)
     @rule(data=st.data())
@@ -120,9 +133,9 @@ class Life(RuleBasedStateMachine):
     def what_terminates_is_gone(self) -> None:
         self.world.pods = {name: each for name, each in self.world.pods.items() if not each.deleting}
 
-    @rule()
-    def the_owner_suspends_or_resumes(self) -> None:
-        if self.world.manifest:
+    @rule(really=st.booleans())
+    def the_owner_suspends_or_resumes(self, really: bool) -> None:
+        if self.world.manifest and really:
             self.world.manifest["spec"]["suspend"] = not self.world.manifest["spec"]["suspend"]
             self.world.manifest["metadata"]["generation"] += 1
 
@@ -139,9 +152,10 @@ class Life(RuleBasedStateMachine):
     def a_rebuild_takes_the_room_back(self) -> None:
         self.world.reservation = None
 
-    @rule()
-    def the_job_is_deleted(self) -> None:
-        self.world.manifest = None
+    @rule(really=st.integers(0, 9).map(lambda number: number == 7))
+    def the_job_is_deleted(self, really: bool) -> None:
+        if really:
+            self.world.manifest = None
 
     def teardown(self) -> None:
         self.world.settle()

@@ -1,0 +1,33 @@
+"""A reconciler on a real API server, with pods moved on by hand."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cluster.client import KubernetesCluster
+from reconcilers.observe import pods_informer
+from reconcilers.reconcile import Reconciler
+from reconcilers.settings import ReconcileSettings
+from tests.cluster.conftest import cluster, embedded_server, namespace, real_server, server
+from tests.reconcilers.bench import Bench, Counting
+
+__all__ = ["cluster", "embedded_server", "namespace", "real_server", "server"]
+
+
+@pytest.fixture
+def bench(cluster: KubernetesCluster, namespace: str) -> Iterator[Bench]:
+    yield from benches(cluster, namespace)
+
+
+@pytest.fixture
+def loopback(cluster: KubernetesCluster, namespace: str) -> Iterator[Bench]:
+    yield from benches(cluster, namespace, master_address="loopback")
+
+
+def benches(cluster: KubernetesCluster, namespace: str, **settings: Any) -> Iterator[Bench]:
+    counting = Counting(cluster)
+    with pods_informer(cluster) as pods:
+        assert pods.wait_synced(10)
+        with Reconciler(counting, pods, ReconcileSettings(**settings)) as reconciler:
+            yield Bench(cluster, counting, namespace, pods, reconciler)

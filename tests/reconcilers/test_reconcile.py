@@ -1,0 +1,285 @@
+"""A job through its life on a real API server, and everything that may come between two steps."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from crds.keys import JobKey
+from crds.resources import PODS, SERVICES, TORCHJOBS
+from queues.values import Task
+from reconcilers import errors
+from reconcilers.observe import Observer
+from reconcilers.settings import ReconcileSettings
+from tests.reconcilers.bench import Bench
+from tests.reconcilers.builders import task, template
+
+ALL = ["digits-master-0", "digits-worker-0", "digits-worker-1"]
+
+
+def test_a_life(bench: Bench) -> None:
+    bench.submit()
+    assert bench.reconcile() is None
+    assert bench.job.status.phase == "Queued"
+    assert bench.names() == []
+
+    bench.pick()
+    assert bench.reconcile() is None
+    assert bench.job.status.phase == "Admitted"
+    assert bench.job.admission is not None
+    assert (bench.job.admission.attempt, bench.job.admission.charge) == (1, {"jobs": 1, "cpu": 3000})
+    assert (bench.names(), bench.services()) == (ALL, ["digits-master-0"])
+
+    bench.move("Running", "digits-master-0", "digits-worker-0")
+    bench.reconcile()
+    assert bench.job.status.phase == "Admitted"
+    bench.move("Running", "digits-worker-1")
+    bench.reconcile()
+    assert bench.job.status.phase == "Running"
+
+    bench.move("Succeeded", "digits-master-0", exit_code=0)
+    bench.reconcile(times=2)
+    status = bench.job.status
+    assert (status.phase, status.completion_time is not None) == ("Succeeded", True)
+    assert status.task_statuses["Master"].succeeded == 1
+    assert (bench.names(), bench.services()) == (["digits-master-0"], [])
+
+    calls = bench.counting.calls
+    assert calls["patch TorchJob"] == 4, "Queued, Admitted, Running, Succeeded"
+    assert calls["create Pod"] == 3
+    assert calls["list Pod"] == calls["list TorchJob"] == 0
+
+
+def test_with_nothing_to_do_it_reads_the_job_and_no_more(bench: Bench) -> None:
+    bench.submit()
+    bench.pick()
+    bench.reconcile()
+    bench.move("Running")
+    bench.reconcile()
+    bench.counting.calls.clear()
+    bench.reconcile(times=3)
+    assert bench.counting.calls == {"get TorchJob": 3}
+
+
+def test_one_machine_needs_no_service_and_one_write_less(loopback: Bench) -> None:
+    loopback.submit()
+    loopback.pick()
+    loopback.reconcile()
+    assert (loopback.names(), loopback.services()) == (ALL, [])
+    master = loopback.cluster.get(PODS, "digits-master-0", loopback.namespace)
+    assert master["spec"]["containers"][0]["ports"][0]["hostPort"] == 20_001
+    assert loopback.counting.calls == {"get TorchJob": 1, "patch TorchJob": 1, "create Pod": 3}
+
+
+class TestTheFence:
+    def test_who_lost_the_key_makes_no_pods(self, bench: Bench) -> None:
+        bench.submit()
+        bench.pick()
+        assert bench.reconcile(holds=lambda: False) is None
+        assert (bench.names(), bench.services()) == ([], [])
+
+    def test_a_job_that_changed_meanwhile_is_observed_again(self, bench: Bench) -> None:
+        bench.submit()
+        bench.pick()
+        bench.counting.before["patch TorchJob"] = lambda: bench.change(suspend=True)
+        assert bench.reconcile() == 0.0
+        assert bench.names() == []
+        bench.reconcile()
+        assert bench.job.status.phase == "Suspended"
+
+    def test_a_job_that_vanished_meanwhile_is_observed_again(self, bench: Bench) -> None:
+        bench.submit()
+        bench.pick()
+        bench.counting.before["patch TorchJob"] = lambda: bench.cluster.delete(TORCHJOBS, "digits", bench.namespace)
+        assert bench.reconcile() == 0.0
+        assert bench.reconcile() is None
+        assert bench.names() == []
+
+    def test_two_workers_on_one_key_make_every_pod_once(self, bench: Bench) -> None:
+        bench.submit({"Master": task(), "Worker": task(20)})
+        bench.pick()
+        bench.reconcile(holds=lambda: False)
+        barrier = threading.Barrier(2)
+
+        def race() -> float | None:
+            work = Task(key=bench.key, token="t", tenant="x", seen=0, failures=0, reservation=bench.reservation)
+            barrier.wait(10)
+            return bench.reconciler(work, lambda: True)
+
+        with ThreadPoolExecutor(2) as pool:
+            done = [pool.submit(race), pool.submit(race)]
+        assert {each.result() for each in done} == {None}
+        assert len(bench.names()) == 21
+
+
+class TestNamesThatAreTaken:
+    def pod(self, bench: Bench, **labels: str) -> None:
+        marks = {f"train.distributed.io/{name.replace('_', '-')}": value for name, value in labels.items()}
+        metadata = {"name": "digits-worker-0", "labels": marks}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, **template()}
+        bench.cluster.create(PODS, body, bench.namespace)
+
+    def test_a_pod_of_an_earlier_job_is_waited_for(self, bench: Bench) -> None:
+        bench.submit()
+        bench.pick()
+        self.pod(bench, job_uid="earlier", attempt="1", restart="0")
+        assert bench.reconcile() == 0.2
+        bench.remove("digits-worker-0")
+        assert bench.reconcile() is None
+        assert bench.names() == ALL
+
+    def test_a_stranger_with_the_name_is_named(self, bench: Bench) -> None:
+        bench.submit()
+        bench.pick()
+        self.pod(bench)
+        with pytest.raises(errors.NameTaken, match=r"needs a pod named digits-worker-0.*delete that pod"):
+            bench.reconcile()
+
+    def test_a_service_of_an_earlier_job_is_deleted(self, bench: Bench) -> None:
+        bench.submit()
+        bench.pick()
+        marks = {"train.distributed.io/job-uid": "earlier"}
+        spec = {"clusterIP": "None", "ports": [{"port": 1}]}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "digits-master-0", "labels": marks},
+            "spec": spec,
+        }
+        bench.cluster.create(SERVICES, body, bench.namespace)
+        assert bench.reconcile() == 0.2
+        assert bench.reconcile() is None
+        (service,) = bench.cluster.list(SERVICES, bench.namespace, label_selector="train.distributed.io/job-uid").items
+        assert service["metadata"]["labels"]["train.distributed.io/job-uid"] == bench.key.uid
+
+
+class TestRefusals:
+    def test_a_template_the_server_does_not_take(self, bench: Bench) -> None:
+        bench.submit({"Master": task(), "Worker": {"template": template(imagePullPolicy="Sometimes", nonsense=1)}})
+        bench.pick()
+        bench.reconcile()
+        reason, message = bench.said("Failed")
+        assert reason == "InvalidTemplate"
+        assert "pod digits-worker-0: " in message
+        assert "nonsense" in message or "imagePullPolicy" in message
+        bench.reconcile()
+        assert bench.names() == []
+
+    def test_a_cycle(self, bench: Bench) -> None:
+        circle = {
+            "Master": task(dependsOn=[{"taskType": "Worker"}]),
+            "Worker": task(dependsOn=[{"taskType": "Master"}]),
+        }
+        with pytest.raises(ValueError, match="cycle"):
+            bench.submit(circle)
+        assert bench.reconcile(times=2) is None
+        status = bench.raw()["status"]
+        assert status["phase"] == "Failed"
+        (condition,) = status["conditions"]
+        assert condition["reason"] == "InvalidSpec"
+        assert condition["message"] == "spec.torchTaskSpecs: dependency cycle Master -> Worker -> Master"
+        assert bench.counting.calls["patch TorchJob"] == 1
+
+
+class TestBudget:
+    def test_a_big_job_makes_room_for_others(self, bench: Bench) -> None:
+        bench.submit({"Master": task(), "Worker": task(99)})
+        bench.pick()
+        assert bench.reconcile() == 0.0
+        assert 0 < len(bench.names()) <= 64
+        assert bench.reconcile() is None
+        assert len(bench.names()) == 100
+        assert bench.counting.calls["create Pod"] == 100
+
+
+class TestEnds:
+    def test_the_pods_of_a_job_that_is_gone_go(self, bench: Bench) -> None:
+        bench.submit()
+        bench.pick()
+        bench.reconcile()
+        gone = bench.key
+        bench.catch_up()
+        bench.key = JobKey(bench.namespace, "another", gone.uid)  # as if nobody collected garbage
+        assert bench.reconcile() is None
+        assert (bench.names(), bench.services()) == ([], [])
+
+    def test_a_namesake_is_not_touched(self, bench: Bench) -> None:
+        bench.submit()
+        bench.pick()
+        bench.reconcile()
+        current, bench.key = bench.key, replace(bench.key, uid="0c5e8f0a-0000-0000-0000-000000000000")
+        assert bench.reconcile() is None
+        assert bench.names() == ALL
+        bench.key = current
+        assert bench.job.status.phase == "Admitted"
+
+    def test_suspended_and_resumed(self, bench: Bench) -> None:
+        bench.submit()
+        bench.pick()
+        bench.reconcile()
+        bench.move("Running")
+        bench.reconcile()
+        bench.change(suspend=True)
+        bench.reconcile(times=2)
+        assert bench.names() == []
+        assert (bench.job.status.phase, bench.job.admission, bench.job.status.attempt) == ("Suspended", None, 1)
+        bench.change(suspend=False)
+        bench.reservation = None
+        bench.reconcile()
+        assert bench.job.status.phase == "Queued"
+        bench.pick(attempt=2)
+        bench.reconcile()
+        assert bench.names() == ALL
+        made = bench.cluster.get(PODS, "digits-master-0", bench.namespace)
+        assert made["metadata"]["labels"]["train.distributed.io/attempt"] == "2"
+
+    @pytest.mark.parametrize("scope", ["Job", "Task"])
+    def test_restarted(self, bench: Bench, scope: str) -> None:
+        bench.submit(restartScope=scope)
+        bench.pick()
+        bench.reconcile()
+        bench.move("Running")
+        bench.reconcile()
+        before = {name: bench.cluster.get(PODS, name, bench.namespace)["metadata"]["uid"] for name in ALL}
+        bench.move("Failed", "digits-worker-0", "digits-worker-1", exit_code=1)
+        bench.reconcile(times=3)
+        assert bench.job.status.restart_count == 1
+        after = {name: bench.cluster.get(PODS, name, bench.namespace)["metadata"]["uid"] for name in ALL}
+        assert [name for name in ALL if before[name] != after[name]] == (ALL if scope == "Job" else ALL[1:])
+        bench.move("Running")
+        bench.reconcile()
+        assert bench.job.status.phase == "Running"
+
+    def test_failed(self, bench: Bench) -> None:
+        bench.submit()
+        bench.pick()
+        bench.reconcile()
+        bench.move("Running")
+        bench.reconcile()
+        bench.move("Failed", "digits-master-0", exit_code=1, reason="Error")
+        bench.reconcile(times=2)
+        assert bench.said("Failed") == ("PodFailed", "pod digits-master-0 failed with exit code 1 (Error)")
+        assert (bench.names(), bench.services()) == (["digits-master-0"], [])
+
+
+class Behind:
+    """A cache that has not seen anything yet."""
+
+    synced = True
+
+    def wait_for(self, _resource_version: int, _timeout: float) -> bool:
+        return False
+
+    def indexed(self, _key: str) -> list[Any]:
+        raise AssertionError("an outdated cache was believed")
+
+
+def test_a_cache_that_is_behind_is_not_believed(bench: Bench) -> None:
+    bench.submit()
+    bench.pick()
+    bench.reconcile()
+    observer = Observer(bench.cluster, Behind(), ReconcileSettings(cache_wait=0.0))
+    work = Task(key=bench.key, token="t", tenant="x", seen=5, failures=0, reservation=bench.reservation)
+    assert [each.name for each in observer.observe(work).pods] == ALL
