@@ -24,7 +24,7 @@ from crds import generate
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="what goes to the log")
 @click.version_option(package_name="torchq", message="torchq %(version)s")
 @click.pass_context
-def main(context: click.Context, file: Path | None, **flags: Any) -> None:
+def main(context: click.Context, /, file: Path | None, **flags: Any) -> None:
     """Queues for distributed PyTorch training: tenants own queues, weights decide whose job goes next."""
     context.obj = Session({name: value for name, value in flags.items() if value is not None}, file)
 

@@ -4,6 +4,7 @@ One rule: the client only asks. Once the handle is printed the job lives in the 
 """
 
 import os
+import sys
 import time
 from datetime import datetime
 from typing import Any
@@ -191,8 +192,8 @@ def logs(session: Session, name: str, follow: bool, task: str | None, index: int
     if follow:
         _wait_for_start(session, parsed.key, pod)
     for piece in session.cluster.logs(pod, parsed.key.namespace, container, follow=follow):
-        click.get_binary_stream("stdout").write(piece)
-        click.get_binary_stream("stdout").flush()
+        sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
 
 
 def _wait_for_start(session: Session, key: JobKey, pod: str) -> None:

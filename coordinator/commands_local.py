@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -46,7 +47,7 @@ def local() -> None:
 @click.option("--redis", default="", help="Redis URL or `embedded` (default: a redis-server on PATH, else embedded)")
 @click.option("--foreground", is_flag=True, help="stay, until Ctrl-C")
 @pass_session
-def up(session: Session, data: Path, foreground: bool, **flags: object) -> None:
+def up(session: Session, /, data: Path, foreground: bool, **flags: Any) -> None:
     """Start the cluster; returns when it is ready."""
     data = data.absolute()
     if foreground:
@@ -54,7 +55,7 @@ def up(session: Session, data: Path, foreground: bool, **flags: object) -> None:
         processes.end_with_parent()
         if not flags["redis"] and session.resolved.sources["redis_url"] != "default":
             flags["redis"] = session.settings.redis_url
-        options = Options(data=data, environment=session.environment(), **flags)  # type: ignore[arg-type]
+        options = Options(data=data, environment=session.environment(), **flags)
         sys.exit(stack.run(options))
     _spawn(data)
     click.echo(f"the cluster is up; its data and logs are in {data}")
