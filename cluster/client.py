@@ -5,6 +5,7 @@ parsing of raw JSON and silently drop the fields they do not know.
 """
 
 import ipaddress
+import logging
 import os
 import threading
 import time
@@ -14,10 +15,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import urllib3
 import yaml
 from kubernetes import client as official
 from kubernetes import config as official_config
 from kubernetes.client import rest
+from urllib3.exceptions import InsecureRequestWarning
 
 from cluster import errors, requests, streams
 from cluster.api import Listing, Manifest, Patch, WatchEvent
@@ -25,6 +28,8 @@ from cluster.settings import ConnectionSettings
 from cluster.streams import Stream
 from cluster.transport import Transport
 from crds.resources import Resource
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_KUBECONFIG = "~/.kube/config"
 IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
@@ -49,6 +54,9 @@ def connect(settings: ConnectionSettings | None = None) -> "KubernetesCluster":
     configuration.keep_alive = True
     server = configuration.host.rstrip("/")
     _spare_loopback(configuration, server)
+    if not configuration.verify_ssl:
+        logger.warning("the certificate of %s is not verified: insecure-skip-tls-verify in the kubeconfig", server)
+        urllib3.disable_warnings(InsecureRequestWarning)
     try:
         pool = rest.RESTClientObject(configuration).pool_manager
     except (OSError, ValueError) as e:

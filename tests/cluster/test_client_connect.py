@@ -141,6 +141,15 @@ def test_a_url_that_is_none_is_not_tried_again(nowhere: Path, url: str) -> None:
         cluster.get(PODS, "p", "a")
 
 
+def test_a_server_whose_certificate_is_not_verified_is_named(nowhere: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = scripted.kubeconfig(nowhere, "https://127.0.0.1:1")
+    config = orjson.loads(path.read_bytes())
+    config["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = True
+    path.write_bytes(orjson.dumps(config))
+    with connected(ConnectionSettings(kubeconfig=str(path))):
+        assert "the certificate of https://127.0.0.1:1 is not verified" in caplog.text
+
+
 def test_a_missing_certificate_is_misconfiguration(nowhere: Path) -> None:
     path = scripted.kubeconfig(nowhere, "https://127.0.0.1:1")
     config = orjson.loads(path.read_bytes())

@@ -56,7 +56,8 @@ def test_writes_are_read_back(cluster: KubernetesCluster, namespace: str) -> Non
         assert informer.wait_for(version(last), 10)
         assert {value[0] for value in informer.values()} == {"before", "last"}
         assert informer.failing == ""
-    assert [(before and before[0], after and after[0]) for before, after in told] == [
+    # A server may write a pod once more on the way to its deletion; what is kept of it stays the same.
+    assert [(before and before[0], after and after[0]) for before, after in told if before != after] == [
         (None, "before"),
         (None, "after"),
         ("after", "after"),
