@@ -190,7 +190,10 @@ class PodWork:
 
     def _report(self, now: float) -> None:
         over = not self._alive()
-        if not self.pod.finished and (any(self._histories.values()) or not self.pod.deleting):
+        # A run that is just beginning is told with its beginning: a moment later, and a write less.
+        beginning = any(run.started_at is None for _, run in self._alive())
+        told = beginning or self.pod.finished or (self.pod.deleting and not any(self._histories.values()))
+        if not told:
             self._tell(podstatus.running_status(self._view(), self._known_status(), now))
         if over and (self.pod.finished or self._status.get("phase") in localpod.FINISHED):
             self._ground.devices.release(self.pod.uid)

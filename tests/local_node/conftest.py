@@ -1,0 +1,29 @@
+from collections.abc import Iterator
+
+import pytest
+
+from cluster import client
+from cluster.local import apiserver
+from cluster.local.layout import Layout
+from cluster.local.node import running_node
+from cluster.settings import ConnectionSettings
+from tests.local_node.stage import SETTINGS, Stage
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """A cluster without a node."""
+    layout = Layout(tmp_path_factory.mktemp("cluster"))
+    with apiserver.running(layout) as server:
+        cluster = client.connect(ConnectionSettings(kubeconfig=str(server.kubeconfig)))
+        try:
+            yield Stage(cluster, layout, server.kubeconfig)
+        finally:
+            cluster.close()
+
+
+@pytest.fixture(scope="module")
+def stage(bare: Stage) -> Iterator[Stage]:
+    """A cluster with a node in this process."""
+    with running_node(bare.cluster, bare.layout, SETTINGS):
+        yield bare
