@@ -198,16 +198,17 @@ def test_the_order_is_age_moved_by_priority_and_ties_go_by_namespace_and_name(st
             entry("z-tie", namespace="a-b"),
             entry("a-tie", namespace="a"),
             entry("a-tie-1", namespace="a"),
-            entry("younger", submitted=START + 0.25),
+            entry("y-younger", submitted=START + 0.250001),
+            entry("x-younger", submitted=START + 0.250002),
             entry("high", submitted=START + 99, priority=1),
             entry("late", submitted=START + 102, priority=1),
             entry("low", submitted=START - 99, priority=-1),
             entry("capped", submitted=START + 700_000, priority=1_000_000),
         ]
     )
-    assert heads(store) == ["high", "a-tie", "a-tie-1", "z-tie", "younger", "low", "late", "capped"]
+    assert heads(store) == ["high", "a-tie", "a-tie-1", "z-tie", "y-younger", "x-younger", "low", "late", "capped"]
     assert heads(store, most=2) == ["high", "a-tie"]
-    assert store.snapshot(0).queues[0].waiting == 8
+    assert store.snapshot(0).queues[0].waiting == 9
 
 
 def version(store: QueueStore) -> int:
