@@ -4,9 +4,11 @@ One rule: pure. A failure counts once: the restart label of a pod that was count
 
     restartPolicy   a failed pod
     Never           fails the job
-    ExitCode        fails the job on codes 1..127 and on a container that cannot be started; else as OnFailure
-    OnFailure       is restarted, up to backoffLimit restarts of the job
+    ExitCode        fails the job on codes up to 127, else as OnFailure
+    OnFailure       is replaced, up to backoffLimit restarts of the job
     Always          the same; its containers are restarted by the node already, so that it only fails with the node
+
+Whatever the policy but Always, a pod that cannot be started fails the job at once: it could not be started next time.
 
 Codes from 128 on mean a signal (out of memory, eviction, a node going down), which is not the program's fault; neither
 is a code that nobody knows (a lost node).
@@ -18,8 +20,8 @@ from dataclasses import dataclass
 from crds.torchjob import TorchJob
 from reconcilers.pod_view import PodView
 
-PERMANENT_REASONS = frozenset({"StartError", "ContainerCannotRun", "InvalidImageName", "CreateContainerConfigError"})
-"""Ends of containers that never began; they would not begin next time."""
+NEVER_BEGAN = frozenset({"ContainerCannotRun", "NotSupported", "StartError"})
+"""Reasons of containers that could not be started, and of pods that the embedded node cannot run."""
 NOT_THE_JOBS_FAULT = frozenset(
     {
         "ContainerStatusUnknown",
@@ -74,18 +76,16 @@ def is_permanent(policy: str, pod: PodView) -> bool:
         case "Never":
             return True
         case "ExitCode":
-            return not _passing(pod)
+            return pod.reason in NEVER_BEGAN or not _passing(pod)
+        case "OnFailure":
+            return pod.reason in NEVER_BEGAN
     return False
 
 
 def _passing(pod: PodView) -> bool:
-    """Whether the next try may well succeed."""
-    if pod.reason in NOT_THE_JOBS_FAULT or pod.reason.startswith("OutOf"):
-        return True
-    if pod.reason in PERMANENT_REASONS:
-        return False
-    # Without an exit code, a reason is a node that refuses the pod as it is; no reason is a loss.
-    return not pod.reason if pod.exit_code is None else pod.exit_code >= 128
+    """Whether it was not the program that failed."""
+    elsewhere = pod.reason in NOT_THE_JOBS_FAULT or pod.reason.startswith("OutOf")
+    return elsewhere or pod.exit_code is None or pod.exit_code >= 128
 
 
 def describe(pod: PodView) -> str:

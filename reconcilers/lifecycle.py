@@ -106,6 +106,7 @@ def granted(job: TorchJob, reservation: Reservation | None) -> Admission | None:
         attempt=reservation.attempt,
         epoch=reservation.epoch,
         charge=dict(reservation.charge),
+        pick=reservation.pick,
         port=reservation.port,
     )
 

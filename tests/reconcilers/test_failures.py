@@ -24,7 +24,7 @@ from tests.reconcilers.builders import job, pod, status
         (None, "NodeLost", False),
         (None, "OutOfcpu", False),
         (None, "", False),  # lost
-        (None, "VolumeRefused", True),  # a node that does not take the pod as it is
+        (None, "NotSupported", True),  # the node cannot run the pod as it is
         (0, "DeadlineExceeded", True),
     ],
 )
@@ -32,7 +32,8 @@ def test_under_exit_code(exit_code: int | None, reason: str, permanent: bool) ->
     failed = pod(phase="Failed", exit_code=exit_code, reason=reason)
     assert failures.is_permanent("ExitCode", failed) is permanent
     assert failures.is_permanent("Never", failed)
-    assert not failures.is_permanent("OnFailure", failed)
+    assert failures.is_permanent("OnFailure", failed) is (reason in failures.NEVER_BEGAN)
+    assert not failures.is_permanent("Always", failed)
 
 
 def test_one_that_fails_for_good_decides_whoever_else_failed() -> None:

@@ -1,0 +1,127 @@
+"""What is kept of a pod."""
+
+import sys
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from reconcilers import pod_view
+from reconcilers.pod_view import PodView
+from tests.reconcilers.builders import KEY
+
+LABELS = {
+    "train.distributed.io/job-uid": KEY.uid,
+    "train.distributed.io/task-type": "worker",
+    "train.distributed.io/task-index": "3",
+    "train.distributed.io/attempt": "2",
+    "train.distributed.io/restart": "1",
+}
+
+
+def manifest(phase: str = "Running", **status: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"namespace": "team", "name": "digits-worker-3", "uid": "u", "labels": dict(LABELS)},
+        "spec": {
+            "nodeName": "n1",
+            "initContainers": [{"name": "fetch"}],
+            "containers": [{"name": "log"}, {"name": "torch"}],
+        },
+        "status": {"phase": phase, "startTime": "2026-01-02T03:04:05Z", **status},
+    }
+
+
+def ended(name: str, code: int, reason: str = "", message: str = "") -> dict[str, Any]:
+    return {"name": name, "state": {"terminated": {"exitCode": code, "reason": reason, "message": message}}}
+
+
+def trim(*args: Any, **status: Any) -> PodView:
+    return pod_view.trim(manifest(*args, **status))
+
+
+def test_what_is_kept() -> None:
+    ready = [{"type": "Ready", "status": "True"}]
+    assert trim(conditions=ready) == PodView(
+        namespace="team",
+        name="digits-worker-3",
+        uid="u",
+        job_uid=KEY.uid,
+        task="worker",
+        index=3,
+        attempt=2,
+        restart=1,
+        phase="Running",
+        ready=True,
+        node="n1",
+        started="2026-01-02T03:04:05Z",
+    )
+
+
+@pytest.mark.parametrize(
+    ("phase", "deleting", "occupies", "running"),
+    [
+        ("Pending", False, True, False),
+        ("Running", False, True, True),
+        ("Running", True, True, False),
+        ("Unknown", False, True, False),
+        ("Succeeded", False, False, False),
+        ("Failed", False, False, False),
+        ("Failed", True, False, False),
+    ],
+)
+def test_who_occupies_and_who_runs(phase: str, deleting: bool, occupies: bool, running: bool) -> None:
+    described = manifest(phase)
+    if deleting:
+        described["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+    view = pod_view.trim(described)
+    assert (view.deleting, pod_view.occupies(view), view.running) == (deleting, occupies, running)
+
+
+@pytest.mark.parametrize(
+    ("inits", "containers", "code", "reason"),
+    [
+        ([], [ended("log", 0), ended("torch", 1, "Error")], 1, "Error"),
+        ([], [ended("log", 3, "Error"), ended("torch", 137, "OOMKilled")], 137, "OOMKilled"),
+        ([], [ended("log", 3, "Error"), ended("torch", 0, "Completed")], 3, "Error"),
+        ([ended("fetch", 7, "Error")], [], 7, "Error"),
+        ([], [], None, ""),
+    ],
+)
+def test_whose_exit_code_it_is(inits: list[Any], containers: list[Any], code: int | None, reason: str) -> None:
+    view = trim("Failed", initContainerStatuses=inits, containerStatuses=containers)
+    assert (view.exit_code, view.reason) == (code, reason)
+
+
+def test_success_has_the_main_containers_code() -> None:
+    statuses = [ended("log", 0), ended("torch", 0, "Completed")]
+    assert trim("Succeeded", containerStatuses=statuses).exit_code == 0
+
+
+def test_without_a_container_named_torch_the_first_is_the_main_one() -> None:
+    described = manifest("Failed", containerStatuses=[ended("side", 1), ended("train", 2)])
+    described["spec"]["containers"] = [{"name": "train"}, {"name": "side"}]
+    assert pod_view.trim(described).exit_code == 2
+
+
+def test_a_running_pod_has_no_exit_code_yet() -> None:
+    assert trim(containerStatuses=[ended("log", 1)]).exit_code is None
+
+
+def test_the_pods_own_reason_comes_first_and_the_last_line_is_kept() -> None:
+    statuses = [ended("torch", 137, "Error", "Traceback:\n  deep\nValueError: no data\n\n")]
+    view = trim("Failed", reason="Evicted", message="The node was low on memory.", containerStatuses=statuses)
+    assert (view.reason, view.message) == ("Evicted", "ValueError: no data")
+
+
+def test_labels_that_are_not_numbers_match_nothing() -> None:
+    described = manifest()
+    described["metadata"]["labels"] |= {"train.distributed.io/attempt": "two", "train.distributed.io/restart": "²"}
+    view = pod_view.trim(described)
+    assert (view.attempt, view.restart) == (-1, -1)
+
+
+def test_it_is_small() -> None:
+    said = [ended("torch", 1, "Error", "x" * 4096)]
+    view = trim("Failed", containerStatuses=said)
+    size = sys.getsizeof(view) + sum(sys.getsizeof(getattr(view, each.name)) for each in fields(view))
+    assert size < 1500, "interned small values are counted here and cost nothing there"
