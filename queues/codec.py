@@ -48,6 +48,7 @@ def encode_reservation(reservation: Reservation) -> str:
             "attempt": reservation.attempt,
             "epoch": reservation.epoch,
             "charge": dict(reservation.charge),
+            "pick": reservation.pick,
             "port": reservation.port,
         }
     )

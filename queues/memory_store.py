@@ -47,6 +47,7 @@ class Content:
     usage: dict[str, dict[str, int]] = field(default_factory=dict)
     pool_usage: dict[str, int] = field(default_factory=dict)
     last_port: int = 0
+    picked: int = 0
 
 
 class MemoryStore:
@@ -213,8 +214,15 @@ class MemoryStore:
             return self._grow(entry)
         port = self._next_port() or 0
         content.last_port = port or content.last_port
+        content.picked += 1
         reservation = Reservation(
-            key=entry.key, queue=entry.queue, attempt=entry.attempt, epoch=epoch, charge=entry.demand, port=port
+            key=entry.key,
+            queue=entry.queue,
+            attempt=entry.attempt,
+            epoch=epoch,
+            charge=entry.demand,
+            pick=content.picked,
+            port=port,
         )
         return self._reserve(reservation)
 

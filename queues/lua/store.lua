@@ -12,11 +12,12 @@
 --   torchq:order:<queue>      zset    place -> score; the place is the job key with "!" for "/", so that ties sort by
 --                                     namespace, then name ("!" sorts before every letter of a name, "/" does not)
 --   torchq:known              set     queues that may have an order or usage key
---   torchq:reservations       hash    job key -> JSON {attempt, charge, epoch, kind, port, queue}
+--   torchq:reservations       hash    job key -> JSON {attempt, charge, epoch, kind, pick, port, queue}
 --   torchq:usage              hash    resource -> sum over all reservations; a sum of 0 is left out
 --   torchq:usage:<queue>      hash    resource -> sum over one queue's reservations
 --   torchq:ports              hash    port -> key of the job that holds it
 --   torchq:port               string  port given last
+--   torchq:pick               string  number of the pick taken last
 --   torchq:accounts           hash    queue -> JSON account; never read by scripts
 --   torchq:clock              string  JSON clock; never read by scripts
 --   torchq:overtaken          hash    queue -> JSON {key, since, times}; never read by scripts

@@ -84,7 +84,8 @@ local function reservation_text(reservation)
     .. ',"charge":' .. amounts_text(reservation.charge)
     .. ',"epoch":' .. whole(reservation.epoch)
     .. ',"kind":"' .. reservation.kind
-    .. '","port":' .. whole(reservation.port)
+    .. '","pick":' .. whole(reservation.pick)
+    .. ',"port":' .. whole(reservation.port)
     .. ',"queue":' .. quoted(reservation.queue) .. '}'
 end
 
@@ -107,6 +108,7 @@ local function admitted(pick, port)
     attempt = pick.attempt,
     epoch = tonumber(EPOCH),
     charge = pick.demand,
+    pick = redis.call('INCR', 'torchq:pick'),
     port = port,
   }
 end

@@ -46,11 +46,11 @@ def entries(queue: str, count: int, **demand: int) -> list[Entry]:
 
 
 def reservation(
-    name: str, queue: str = "a", attempt: int = 1, epoch: int = 1, port: int = 0, **charge: int
+    name: str, queue: str = "a", attempt: int = 1, epoch: int = 1, port: int = 0, pick: int = 0, **charge: int
 ) -> Reservation:
     """A held job."""
     taken = {amounts.JOBS: 1} | resources(**charge)
-    return Reservation(key=key(name), queue=queue, attempt=attempt, epoch=epoch, charge=taken, port=port)
+    return Reservation(key=key(name), queue=queue, attempt=attempt, epoch=epoch, charge=taken, port=port, pick=pick)
 
 
 def resources(**demand: int) -> dict[str, int]:

@@ -95,7 +95,7 @@ def test_numbers_are_exact_and_text_is_plain(server: connection.Connection) -> N
     assert server.hget("torchq:usage", "memory") == str(large).encode()
     assert server.hget("torchq:reservations", str(key("job"))) == (
         b'{"attempt":1,"charge":{"jobs":1,"memory":9007199254740991,"nvidia.com/gpu":1},'
-        b'"epoch":1,"kind":"admit","port":0,"queue":"a"}'
+        b'"epoch":1,"kind":"admit","pick":1,"port":0,"queue":"a"}'
     )
 
 

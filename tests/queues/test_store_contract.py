@@ -280,8 +280,8 @@ def test_a_commit_charges_reserves_and_marks(place: Place, store: QueueStore) ->
     store.configure(specs(a=2, b=1), {GPU: 8})
     store.put([entry("one", gpu=2, attempt=3), entry("two", "b", gpu=1, memory=2**50 + 1)])
     committed = store.commit(batch(store))
-    one = reservation("one", "a", attempt=3, gpu=2)
-    two = reservation("two", "b", gpu=1, memory=2**50 + 1)
+    one = reservation("one", "a", attempt=3, pick=1, gpu=2)
+    two = reservation("two", "b", pick=2, gpu=1, memory=2**50 + 1)
     assert committed.refused == ""
     assert committed.reservations == (one, two)
     assert store.reservations() == {one.key: one, two.key: two}
@@ -351,6 +351,15 @@ def test_a_job_grows_by_a_second_entry(place: Place, store: QueueStore) -> None:
     assert list(run(store, 1)) == []
     store.remove([key("job")])
     assert usage(store.snapshot(0)) == {"": {}}
+
+
+def test_picks_are_numbered_over_rebuilds(place: Place, store: QueueStore) -> None:
+    store.configure(specs(a=1), None)
+    store.put(entries("a", 5))
+    assert [each.pick for each in run(store, 3, 2)] == [1, 2, 3]
+    store.rebuild(2, store.reservations().values(), entries("a", 5))
+    assert [each.pick for each in run(store, 9, 2)] == [4, 5]
+    assert sorted(each.pick for each in store.reservations().values()) == [1, 2, 3, 4, 5]
 
 
 # Ports
