@@ -71,6 +71,8 @@ class Selector:
 
 def parse(labels: str, fields: str, selectable: tuple[str, ...]) -> Selector:
     """Read both selectors of a request; `selectable` are the resource's own field paths."""
+    if "(" in fields:
+        raise bad_request(f"unable to parse field selector {fields!r}: use =, == or !=")
     known = {"metadata.name", "metadata.namespace", *selectable}
     wanted = _terms(fields)
     for term in wanted:

@@ -5,7 +5,7 @@ One rule: a watch never holds a write up. Whoever reads too slowly is cut off an
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import orjson
@@ -92,8 +92,9 @@ def _last_seen(change: Change) -> Stored:
 class Watch:
     """One watch under way: lines wait here until its reader takes them."""
 
-    def __init__(self, wanted: Wish, store: Store) -> None:
+    def __init__(self, wanted: Wish, store: Store, cut: Callable[[], None]) -> None:
         self._wanted = wanted
+        self._cut = cut
         self._store = store
         self._journal: Journal = store.journal(wanted.kind.storage)
         self._lines: list[bytes] = []
@@ -119,8 +120,10 @@ class Watch:
         if text and not self.ended:
             self._lines.append(text)
             self._size += len(text)
-            self.ended = self._size > _MOST_BYTES
             self._awake.set()
+            if self._size > _MOST_BYTES:
+                self.ended = True
+                self._cut()
 
     def bookmark(self) -> bytes:
         """How far this watch has come: everything up to here has been sent."""
@@ -148,7 +151,7 @@ class Watch:
 async def serve(request: web.BaseRequest, wanted: Wish, store: Store, under_way: set[Watch]) -> web.StreamResponse:
     """Answer a watch until its time is over, its reader leaves, or the server stops."""
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
-    watch = Watch(wanted, store)
+    watch = Watch(wanted, store, lambda: request.transport.abort() if request.transport else None)
     try:
         store.flush()  # what is shown as present must not be told again as news
         watch.begin()
