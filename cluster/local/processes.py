@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MARK = "TORCHQ_CONTAINER"
-"""The variable that every process of a container inherits: `<pod uid>/<container>/<restart>`."""
+"""The variable that every process of a container inherits: `<pod uid>/<container>/<restart>/`."""
 
 TERMINATE = signal.SIGTERM
 

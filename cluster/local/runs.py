@@ -39,7 +39,7 @@ class RunKey:
     @property
     def mark(self) -> str:
         """What the run's processes carry in their environment."""
-        return f"{self.uid}/{self.container}/{self.restart}"
+        return f"{self.uid}/{self.container}/{self.restart}/"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,161 @@
+"""Runs and their shims, and the moments at which either may die."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from cluster.local import processes
+from cluster.local.devices import Devices, share
+from cluster.local.layout import Layout
+from cluster.local.processes import Process
+from cluster.local.runs import Order, Run, RunKey, Runs, _locked
+from tests.local_node.stage import until
+
+KEY = RunKey("uid-1", "c", 0)
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path)
+
+
+@pytest.fixture
+def runs(layout: Layout) -> Runs:
+    return Runs(layout)
+
+
+def order(layout: Layout, *command: str) -> Order:
+    return Order(command, {"PATH": os.environ["PATH"]}, str(layout.root))
+
+
+def finished(runs: Runs, key: RunKey = KEY) -> Run:
+    run: Run = until(lambda: runs.read(key), lambda run: run is not None and run.ending is not None)
+    until(lambda: runs.alive(key.uid), lambda alive: not alive)
+    runs.reap()
+    return run
+
+
+def folder(layout: Layout, key: RunKey = KEY) -> Path:
+    return layout.container(key.uid, key.container, key.restart)
+
+
+def test_a_run_is_begun_once(runs: Runs, layout: Layout) -> None:
+    assert runs.start(KEY, order(layout, "sh", "-c", "echo once"))
+    assert not runs.start(KEY, order(layout, "sh", "-c", "echo twice"))
+    assert finished(runs).ending
+    assert not runs.start(KEY, order(layout, "sh", "-c", "echo again"))
+    assert (folder(layout) / "output").read_text() == "once\n"
+
+
+def test_a_node_that_died_before_it_spawned_left_nothing(runs: Runs, layout: Layout) -> None:
+    folder(layout).mkdir(parents=True)
+    (folder(layout) / "lock").touch()
+    assert runs.read(KEY) is None
+    assert runs.start(KEY, order(layout, "true"))
+    finished(runs)
+
+
+def test_a_shim_that_has_not_begun_is_waited_for(runs: Runs, layout: Layout) -> None:
+    folder(layout).mkdir(parents=True)
+    with _locked(folder(layout)) as lock:
+        assert lock is not None
+        assert runs.read(KEY) == Run(0)
+        assert not runs.start(KEY, order(layout, "true"))
+    assert runs.read(KEY) is None
+
+
+def test_a_shim_refuses_what_was_begun_before(runs: Runs, layout: Layout) -> None:
+    folder(layout).mkdir(parents=True)
+    (folder(layout) / "started").write_text(json.dumps({"pid": 2**22 + 1, "startTicks": 1, "startedAt": 5.0}))
+    assert not runs.start(KEY, order(layout, "touch", "here"))
+    assert not (layout.root / "here").exists()
+
+
+def test_a_machine_that_was_switched_off_leaves_unknown_ends(runs: Runs, layout: Layout) -> None:
+    folder(layout).mkdir(parents=True)
+    # The pid is another process's by now: this one.
+    (folder(layout) / "started").write_text(json.dumps({"pid": os.getpid(), "startTicks": 1, "startedAt": 5.0}))
+    run = runs.read(KEY)
+    assert run is not None
+    assert run.ending is not None
+    assert (run.ending.exit_code, run.ending.reason) == (137, "ContainerStatusUnknown")
+    assert runs.read(KEY) == run
+
+
+def test_a_command_that_was_never_begun_dies_with_its_shim(runs: Runs, layout: Layout) -> None:
+    assert runs.start(KEY, order(layout, "sleep", "600"))
+    run = until(lambda: runs.read(KEY), lambda run: run is not None and run.process is not None)
+    (shim,) = runs._shims
+    os.kill(shim, signal.SIGKILL)
+    lost = finished(runs)
+    assert lost.ending is not None
+    assert lost.ending.reason == "ContainerStatusUnknown"
+    assert not run.process.alive()
+
+
+def test_the_order_is_nowhere_to_be_read(runs: Runs, layout: Layout) -> None:
+    secret = "xyzzy-4711"
+    wish = Order(("sleep", "600"), {"PATH": os.environ["PATH"], "TOKEN": secret}, str(layout.root))
+    assert runs.start(KEY, wish)
+    until(lambda: runs.read(KEY), lambda run: run is not None and run.process is not None)
+    (shim,) = runs._shims
+    assert secret.encode() not in Path(f"/proc/{shim}/cmdline").read_bytes()
+    assert secret.encode() not in Path(f"/proc/{shim}/environ").read_bytes()
+    assert not any(secret.encode() in file.read_bytes() for file in layout.root.rglob("*") if file.is_file())
+    while processes.kill_marked(KEY.mark):
+        pass
+    run = finished(runs)
+    assert run.ending is not None
+    assert (run.ending.exit_code, run.ending.signal) == (137, 9)
+
+
+def test_old_runs_are_forgotten(runs: Runs, layout: Layout) -> None:
+    for restart in range(12):
+        key = RunKey("uid-1", "c", restart)
+        folder(layout, key).mkdir(parents=True)
+    runs.prune("uid-1", "c")
+    kept = sorted(int(path.name) for path in folder(layout).parent.iterdir())
+    assert kept == list(range(4, 12))
+
+
+def test_a_mark_is_not_the_mark_of_a_longer_name(runs: Runs, layout: Layout) -> None:
+    longer = RunKey("uid-1", "c", 11)
+    assert runs.start(longer, order(layout, "sleep", "600"))
+    until(lambda: processes.members(longer.mark), bool)
+    assert not processes.kill_marked(RunKey("uid-1", "c", 1).mark)
+    while processes.kill_marked("uid-1/"):
+        pass
+    finished(runs, longer)
+
+
+def test_a_pid_of_another_time_is_another_process() -> None:
+    assert not Process(os.getpid(), 1).alive()
+    processes.signal_group(Process(os.getpid(), 1), signal.SIGKILL)  # nobody is hit
+
+
+def test_gpus_stay_assigned_over_a_restart(layout: Layout) -> None:
+    layout.pod("a").mkdir(parents=True)
+    layout.pod("b").mkdir(parents=True)
+    devices = Devices(layout, ("0", "1", "2"))
+    assert devices.assign("a", 2) == ("0", "1")
+    again = Devices(layout, ("0", "1", "2"))
+    assert again.assign("a", 2) == ("0", "1")
+    assert again.assign("b", 2) is None
+    again.release("a")
+    assert again.assign("b", 2) == ("0", "1")
+    assert Devices(layout, ("0", "1", "2")).assign("a", 2) is None
+
+
+def test_containers_share_the_pods_gpus() -> None:
+    def container(name: str, gpus: int) -> dict[str, object]:
+        return {"name": name, "resources": {"limits": {"nvidia.com/gpu": gpus}}}
+
+    spec = {
+        "initContainers": [container("i", 2)],
+        "containers": [container("a", 1), container("b", 2), container("c", 0)],
+    }
+    parts = {name: share(spec, name, ("5", "6", "7")) for name in "iabc"}
+    assert parts == {"i": ("5", "6"), "a": ("5",), "b": ("6", "7"), "c": ()}
