@@ -18,7 +18,16 @@ from crds.resources import PODS, SERVICES, TORCHJOBS, Resource
 from reconcilers.errors import NameTaken
 from reconcilers.pod_view import PodView
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Action, CreatePods, CreateService, DeletePods, DeleteService, Plan, WriteStatus
+from reconcilers.values import (
+    Action,
+    CreatePods,
+    CreateService,
+    DeleteJob,
+    DeletePods,
+    DeleteService,
+    Plan,
+    WriteStatus,
+)
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -96,6 +105,8 @@ class Application:
                 self._side_by_side(self._create_pod, manifests)
             case DeletePods(pods):
                 self._side_by_side(self._delete_pod, pods)
+            case DeleteJob():
+                self._delete(TORCHJOBS, self.key.name, self.key.uid)
 
     def _fence(self) -> None:
         if not self.holds():

@@ -16,6 +16,7 @@ from reconcilers.values import (
     Action,
     CreatePods,
     CreateService,
+    DeleteJob,
     DeletePods,
     DeleteService,
     InvalidJob,
@@ -45,7 +46,7 @@ def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -
         case Broken(invalid):
             return Plan(_broken(invalid, now) + _away(observation.pods))
         case Ended(ended):
-            return Plan(_away(_leftovers(ended, observation.pods)))
+            return _after_the_end(ended, observation.pods, now)
         case Vacate(in_the_way):
             return Plan(_away(in_the_way))
         case Idle() as idle:
@@ -61,16 +62,21 @@ def _run(run: Run, settings: ReconcileSettings, now: datetime) -> Plan:
     if job.admission != run.admission:
         after = status.admitted(job, run.admission, now)
         return Plan(_write(job, after, run.pods) + _create(run, settings))
-    # 2. A failure ends the job or restarts it.
+    # 2. Its time may be over.
+    left = _seconds_left(job.status.start_time, job.spec.active_deadline_seconds, now)
+    if left is not None and left <= 0:
+        message = f"ran longer than activeDeadlineSeconds {job.spec.active_deadline_seconds}"
+        return _finish(job, run.pods, status.finished(job, "Failed", "DeadlineExceeded", message, now))
+    # 3. A failure ends the job or restarts it.
     failed = failures.fresh(job, run.pods)
     if failed:
         return _failed(run, failed, now)
-    # 3. After a restart of the whole job no pod of before may meet one of after.
+    # 4. After a restart of the whole job no pod of before may meet one of after.
     outdated = tuple(pod for pod in run.pods if _outdated(job, pod))
     if outdated:
         return Plan(_away(outdated))
-    # 4. Missing pods, and what the pods that are there amount to.
-    return Plan(_write(job, _progress(run, now), run.pods) + _create(run, settings))
+    # 5. Missing pods, and what the pods that are there amount to.
+    return Plan(_write(job, _progress(run, now), run.pods) + _create(run, settings), requeue_after=left)
 
 
 def succeeded(job: TorchJob, found: Pods) -> bool:
@@ -125,6 +131,21 @@ def _finish(job: TorchJob, found: Pods, after: TorchJobStatus) -> Plan:
     staying = tuple(pod for pod in found if pod not in leaving)
     services = _services(found) if job.spec.clean_pod_policy != "None" else ()
     return Plan(services + _write(job, after, staying) + _away(leaving))
+
+
+def _after_the_end(job: TorchJob, found: Pods, now: datetime) -> Plan:
+    """Clean up; and when its time has come, the job goes too."""
+    left = _seconds_left(job.status.completion_time, job.spec.ttl_seconds_after_finished, now)
+    if left is not None and left <= 0:
+        return Plan((DeleteJob(),))
+    return Plan(_away(_leftovers(job, found)), requeue_after=left)
+
+
+def _seconds_left(since: datetime | None, seconds: int | None, now: datetime) -> float | None:
+    """What is left of a span of time; None if there is none."""
+    if since is None or seconds is None:
+        return None
+    return seconds - (now - since).total_seconds()
 
 
 def _leftovers(job: TorchJob, found: Pods) -> Pods:

@@ -76,7 +76,12 @@ class DeletePods:
     pods: tuple[PodView, ...]
 
 
-Action = WriteStatus | CreateService | DeleteService | CreatePods | DeletePods
+@dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """Delete the job itself."""
+
+
+Action = WriteStatus | CreateService | DeleteService | CreatePods | DeletePods | DeleteJob
 
 
 @dataclass(frozen=True, slots=True)

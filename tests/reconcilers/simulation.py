@@ -15,7 +15,7 @@ from queues.values import Reservation
 from reconcilers.plan import plan
 from reconcilers.pod_view import PodView
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Action, CreatePods, DeletePods, Observation, Plan, WriteStatus
+from reconcilers.values import Action, CreatePods, DeleteJob, DeletePods, Observation, Plan, WriteStatus
 from tests.reconcilers import builders
 
 
@@ -67,6 +67,10 @@ class Simulation:
             case CreatePods(manifests):
                 for manifest in manifests:
                     self._create(manifest)
+            case DeleteJob():
+                assert self.job is not None
+                assert self.job.finished
+                self.manifest = None
 
     def _write(self, change: Mapping[str, Any], resource_version: str) -> None:
         before = self.job

@@ -38,6 +38,8 @@ def jobs(draw: st.DrawFn) -> dict[str, Any]:
         cleanPodPolicy=draw(st.sampled_from(["Running", "All", "None"])),
         backoffLimit=draw(st.integers(0, 3)),
         suspend=draw(st.booleans()),
+        activeDeadlineSeconds=draw(st.sampled_from([1, 10**6])),
+        ttlSecondsAfterFinished=draw(st.sampled_from([0, 10**6])),
     )
 
 

@@ -13,6 +13,7 @@ from reconcilers.settings import ReconcileSettings
 from reconcilers.values import (
     CreatePods,
     CreateService,
+    DeleteJob,
     DeletePods,
     DeleteService,
     InvalidJob,
@@ -89,10 +90,14 @@ class TestWaiting:
         found = decide(observe(job(), pod(), reservation=None))
         assert kinds(found) == ["DeletePods"]
 
-    def test_a_reservation_of_an_attempt_left_behind_grants_nothing(self) -> None:
-        waiting = job(status=status("Queued", attempt=1))
-        assert not decide(observe(waiting)).actions
-        assert kinds(decide(observe(waiting, reservation=NEXT)))[0] == "WriteStatus"
+    @pytest.mark.parametrize(("left_behind", "granted"), [(0, True), (1, True), (2, False)])
+    def test_a_reservation_of_an_attempt_left_behind_grants_nothing(self, left_behind: int, granted: bool) -> None:
+        waiting = job(status=status("Queued", attempt=left_behind))
+        assert ("WriteStatus" in kinds(decide(observe(waiting)))) is granted
+
+    def test_neither_does_one_that_is_older_than_the_admission(self) -> None:
+        admitted = status("Running", attempt=2, admission=ADMISSION | {"attempt": 2})
+        assert written(decide(observe(job(status=admitted))))["admission"] is None
 
 
 class TestAdmission:
@@ -239,6 +244,26 @@ class TestSuspension:
     def test_resumed_it_waits_again(self) -> None:
         change = written(decide(observe(job(status=status("Suspended", attempt=1)), reservation=None)))
         assert (change["phase"], true(change)) == ("Queued", {"Queued"})
+
+
+class TestTime:
+    @pytest.mark.parametrize(("seconds", "left"), [(246, 1.0), (300, 55.0)])
+    def test_it_comes_back_when_its_time_is_over(self, seconds: int, left: float) -> None:
+        running = job(status=status("Running"), activeDeadlineSeconds=seconds)
+        assert decide(observe(running, *all_pods())) == Plan(requeue_after=left)
+
+    def test_a_job_whose_time_is_over_fails(self) -> None:
+        found = decide(observe(job(status=status("Running"), activeDeadlineSeconds=245), *all_pods()))
+        said = next(each for each in written(found)["conditions"] if each["type"] == "Failed")
+        assert (said["reason"], said["message"]) == ("DeadlineExceeded", "ran longer than activeDeadlineSeconds 245")
+        assert len(deleted(found)) == 3
+
+    def test_a_finished_job_goes_when_its_time_has_come(self) -> None:
+        done = status("Succeeded", completionTime="2026-01-02T03:04:00Z")
+        early = decide(observe(job(status=done, ttlSecondsAfterFinished=60), pod(phase="Succeeded")))
+        assert early == Plan(requeue_after=55.0)
+        assert decide(observe(job(status=done, ttlSecondsAfterFinished=5))) == Plan((DeleteJob(),))
+        assert decide(observe(job(status=done))) == Plan()
 
 
 class TestGone:

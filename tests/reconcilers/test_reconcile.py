@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cluster.errors import NotFound
 from crds.keys import JobKey
 from crds.resources import PODS, SERVICES, TORCHJOBS
 from queues.values import Task
@@ -262,6 +263,17 @@ class TestEnds:
         bench.reconcile(times=2)
         assert bench.said("Failed") == ("PodFailed", "pod digits-master-0 failed with exit code 1 (Error)")
         assert (bench.names(), bench.services()) == (["digits-master-0"], [])
+
+    def test_a_finished_job_goes_when_its_time_has_come(self, bench: Bench) -> None:
+        bench.submit(ttlSecondsAfterFinished=0)
+        bench.pick()
+        bench.reconcile()
+        bench.move("Succeeded")
+        assert bench.reconcile() is None
+        assert bench.job.status.phase == "Succeeded"
+        bench.reconcile()
+        with pytest.raises(NotFound):
+            bench.raw()
 
 
 class Behind:

@@ -1,0 +1,62 @@
+"""The environment, tried on PyTorch itself: the same script under `python` and under `torchrun`, without arguments."""
+
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.reconcilers.builders import job, task
+from tests.reconcilers.test_pods import blueprint_of, pods
+
+SCRIPT = """
+import torch, torch.distributed as world
+world.init_process_group("gloo")
+ranks = torch.tensor([float(world.get_rank())])
+world.all_reduce(ranks)
+print(f"world {world.get_world_size()} sum {ranks.item():.0f}", flush=True)
+world.destroy_process_group()
+"""
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
+
+
+@pytest.mark.parametrize(
+    ("command", "processes", "said"),
+    [
+        (["train.py"], 1, "world 2 sum 1"),
+        (["-m", "torch.distributed.run", "train.py"], 1, "world 2 sum 1"),
+        (["-m", "torch.distributed.run", "train.py"], 2, "world 4 sum 6"),
+    ],
+)
+def test_all_ranks_meet(tmp_path: Path, command: list[str], processes: int, said: str) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    described = job({"Master": task(), "Worker": task()}, torchElasticPolicy={"nprocPerNode": processes})
+    blueprint = blueprint_of(described, port=_free_port(), master_address="loopback")
+    running = []
+    for member in blueprint.members.values():
+        (container,) = pods.pod(blueprint, member)["spec"]["containers"]
+        environment = {each["name"]: each["value"] for each in container["env"]}
+        local = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+        running.append(
+            subprocess.Popen(
+                [sys.executable, *command],
+                cwd=tmp_path,
+                env=local | environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+        )
+    outputs = [each.communicate(timeout=100)[0].decode() for each in running]
+    assert [each.returncode for each in running] == [0, 0], outputs
+    assert all(output.count(said) == processes for output in outputs), outputs
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
