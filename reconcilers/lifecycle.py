@@ -92,8 +92,8 @@ def decide(observation: Observation) -> Course:
 def granted(job: TorchJob, reservation: Reservation | None) -> Admission | None:
     """The admission that holds now: the written one while its reservation stands, else a newer reservation's.
 
-    A job that was suspended and resumed before its reservation was released goes on with it: it is still charged for that
-    room. An older reservation than the job has seen comes from a store that went back in time, and grants nothing.
+    A job that was suspended and resumed before its reservation was released goes on with it: it is still charged for
+    that room. An older reservation than the job has seen comes from a store that went back in time, and grants nothing.
     """
     if reservation is None:
         return None
