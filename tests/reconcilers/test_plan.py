@@ -109,7 +109,7 @@ class TestAdmission:
         assert true(change) == {"Admitted"}
         assert change["attempt"] == 1
         assert change["selector"] == f"train.distributed.io/job-uid={KEY.uid},train.distributed.io/task-type=worker"
-        assert change["admission"] == change["admission"] | ADMISSION | {"admittedAt": "2026-01-02T03:04:05Z"}
+        assert change["admission"] == ADMISSION | {"admittedAt": "2026-01-02T03:04:05Z"}
         assert made(found) == ["digits-master-0", "digits-worker-0", "digits-worker-1"]
 
     def test_the_patch_names_the_version_it_was_made_for(self) -> None:
