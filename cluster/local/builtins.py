@@ -89,6 +89,10 @@ _AGE = Column("Age", "date", ".metadata.creationTimestamp")
 
 def kinds() -> list[Kind]:
     """All of them."""
+    return [*_workloads(), *_contents(), *_rules()]
+
+
+def _workloads() -> list[Kind]:
     return [
         Kind(
             resource=PODS,
@@ -134,6 +138,11 @@ def kinds() -> list[Kind]:
             complete=_begin_namespace,
             columns=(Column("Status", "string", ".status.phase"), _AGE),
         ),
+    ]
+
+
+def _contents() -> list[Kind]:
+    return [
         Kind(
             resource=EVENTS,
             singular="event",
@@ -160,6 +169,11 @@ def kinds() -> list[Kind]:
             short_names=("sa",),
             schema=_shape(secrets=many(OPEN), imagePullSecrets=many(OPEN), automountServiceAccountToken=FLAG),
         ),
+    ]
+
+
+def _rules() -> list[Kind]:
+    return [
         Kind(
             resource=RESOURCE_QUOTAS,
             singular="resourcequota",
