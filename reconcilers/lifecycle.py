@@ -106,7 +106,6 @@ def granted(job: TorchJob, reservation: Reservation | None) -> Admission | None:
         queue=reservation.queue,
         attempt=reservation.attempt,
         epoch=reservation.epoch,
-        pick=reservation.pick,
         charge=dict(reservation.charge),
         pick=reservation.pick,
         port=reservation.port,
