@@ -44,7 +44,8 @@ class MemoryWork:
         reservation: Callable[[JobKey], Reservation | None],
         settings: WorkSettings | None = None,
     ) -> None:
-        """`epoch` and `reservation` read the queue store that stands beside it; epoch 0 means that it is lost."""
+        """`epoch` and `reservation` read the queue store that stands beside it; epoch 0 means that it is lost. They are
+        called without our lock, since the store calls `mark` under its own."""
         self._clock = clock
         self._epoch = epoch
         self._reservation = reservation
@@ -73,8 +74,8 @@ class MemoryWork:
 
     def offer(self, offers: Iterable[Offer]) -> None:
         """See WorkSource."""
+        self._live_epoch()
         with self._lock:
-            self._live_epoch()
             for each in offers:
                 if each.delay > 0:
                     self._mark_later(each)
@@ -83,8 +84,8 @@ class MemoryWork:
 
     def dispatch(self) -> int:
         """See WorkSource."""
+        epoch, now = self._live_epoch(), self._clock()
         with self._lock:
-            epoch, now = self._live_epoch(), self._clock()
             self._wake(now)
             self._workers = {name: each for name, each in self._workers.items() if each[1] > now}
             threads = sum(count for count, _ in self._workers.values())
@@ -118,10 +119,11 @@ class MemoryWork:
 
     def begin(self, leases: Sequence[Lease]) -> list[Task]:
         """See WorkSink."""
+        epoch = self._live_epoch()
+        reservations = {key: self._reservation(key) for key, _ in leases}
         with self._lock:
-            epoch = self._live_epoch()
             ours = [key for key, token in leases if (found := self._held(key, token)) and not found.epoch]
-            return [self._begin(key, self._records[key], epoch) for key in ours]
+            return [self._begin(key, epoch, reservations[key]) for key in ours]
 
     def renew(self, leases: Sequence[Lease]) -> None:
         """See WorkSink."""
@@ -132,8 +134,9 @@ class MemoryWork:
 
     def holds(self, key: JobKey, token: str) -> bool:
         """See WorkSink."""
+        epoch = self._epoch()
         with self._lock:
-            record, epoch = self._held(key, token), self._epoch()
+            record = self._held(key, token)
             return record is not None and epoch > 0 and record.epoch == epoch
 
     def finish(self, key: JobKey, token: str, *, requeue_after: float | None = None, failed: bool = False) -> None:
@@ -209,7 +212,8 @@ class MemoryWork:
         record.due = now + self._settings.dispatched_lease
         return [str(key), record.token]
 
-    def _begin(self, key: JobKey, record: _Record, epoch: int) -> Task:
+    def _begin(self, key: JobKey, epoch: int, reservation: Reservation | None) -> Task:
+        record = self._records[key]
         record.epoch, record.due = epoch, self._clock() + self._settings.running_lease
         return Task(
             key=key,
@@ -217,5 +221,5 @@ class MemoryWork:
             tenant=record.tenant,
             seen=record.seen,
             failures=record.failures,
-            reservation=self._reservation(key),
+            reservation=reservation,
         )

@@ -4,16 +4,16 @@ One rule: every step is one script (queues/lua/work_*.lua), so that a process ma
 """
 
 import itertools
-import json
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from crds.keys import JobKey
+from queues import codec
 from queues.connection import Connection
 from queues.group_commit import GroupCommit
 from queues.scripts import Script
-from queues.values import Offer, Reservation, Task
+from queues.values import Offer, Task
 from queues.work import Lease, WorkSettings
 
 _PRELUDES = ("clock", "mark")
@@ -112,7 +112,7 @@ def _task(fields: Sequence[bytes]) -> Task:
         tenant=tenant,
         seen=int(seen),
         failures=int(failures),
-        reservation=Reservation(key=job, **json.loads(reservation)) if reservation else None,
+        reservation=codec.decode_reservation(job, reservation) if reservation else None,
     )
 
 

@@ -7,15 +7,17 @@
 -- ARGV: 1 now, seconds; empty: the server's time
 --       2 seconds a lease lasts while its batch waits in RQ
 --       3 most keys in one batch
---       4 a random word, new with every call: makes tokens and RQ job ids unique, also after the server lost everything
+--       4 a random word, new with every call: makes tokens and RQ job ids unique, also after the server lost everything;
+--         a counter here keeps them apart when the client sends the same call twice
 --       5 the same moment for people, as RQ writes it (2026-01-31T12:00:00.000000Z)
 --       6 seconds RQ lets a batch run   7 seconds RQ keeps a failed batch
 -- Returns: number of keys pushed. Error STORELOST if torchq:epoch is missing.
 --
 -- Further keys, in the format of RQ 2.12:
---   rq:queues              set   names of RQ's queues
---   rq:queue:torchq        list  ids of waiting RQ jobs
---   rq:job:<id>            hash  data: JSON [function, null, [[[key, token], ...]], {}], and RQ's bookkeeping
+--   torchq:work:dispatches  string  number of calls that pushed something
+--   rq:queues               set     names of RQ's queues
+--   rq:queue:torchq         list    ids of waiting RQ jobs
+--   rq:job:<id>             hash    data: JSON [function, null, [[[key, token], ...]], {}], and RQ's bookkeeping
 
 local WAKE = 1000  -- most keys woken in one call: bounds the time other clients wait
 
@@ -92,6 +94,7 @@ end
 -- never more than one worker has threads.
 local share = math.max(1, workers)
 local size = math.max(1, math.min(tonumber(ARGV[3]), math.ceil(ready / (2 * share)), math.ceil(threads / share)))
+local word = left > 0 and ARGV[4] .. '-' .. redis.call('INCR', 'torchq:work:dispatches')
 local taken, batch = 0, {}
 while taken < left do
   local key = take()
@@ -99,15 +102,15 @@ while taken < left do
     break
   end
   taken = taken + 1
-  local token = epoch .. '.' .. ARGV[4] .. '.' .. taken
+  local token = epoch .. '-' .. word .. '-' .. taken
   lease(key, token, now + tonumber(ARGV[2]))
   batch[#batch + 1] = {key, token}
   if #batch == size then
-    push('torchq-' .. ARGV[4] .. '-' .. taken, batch)
+    push('torchq-' .. word .. '-' .. taken, batch)
     batch = {}
   end
 end
 if #batch > 0 then
-  push('torchq-' .. ARGV[4] .. '-' .. taken, batch)
+  push('torchq-' .. word .. '-' .. taken, batch)
 end
 return taken

@@ -12,7 +12,7 @@ import fakeredis
 import pytest
 
 from crds.keys import JobKey
-from queues import connection, errors, schema
+from queues import codec, connection, errors, schema
 from queues.memory_work import MemoryWork
 from queues.redis_work import RedisWork
 from queues.values import Reservation, Task
@@ -104,9 +104,7 @@ class RedisStand(Stand):
         self.client.set(schema.EPOCH, epoch)
 
     def reserve(self, reservation: Reservation) -> None:
-        fields = ("queue", "kind", "attempt", "epoch", "port")
-        value = {name: getattr(reservation, name) for name in fields} | {"charge": dict(reservation.charge)}
-        self.client.hset(schema.RESERVATIONS, str(reservation.key), json.dumps(value))
+        self.client.hset(schema.RESERVATIONS, str(reservation.key), codec.encode_reservation(reservation))
 
     def lose(self) -> None:
         self.client.flushall()

@@ -91,6 +91,23 @@ def test_the_record_is_one_rq_would_write(client: connection.Connection, work: R
     assert {name: theirs[name] for name in ours if name != b"data"} == {k: v for k, v in ours.items() if k != b"data"}
 
 
+def test_a_dispatch_sent_twice_loses_nothing(
+    client: connection.Connection, work: RedisWork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client repeats a call whose answer was lost, word for word."""
+    monkeypatch.setattr("secrets.token_hex", lambda _: "same")
+    first = work.dispatch()
+    waiting = client.lrange("rq:queue:torchq", 0, -1)
+    client.delete("rq:queue:torchq")
+    work.register("w2", 3)
+    work.offer([Offer(key=JobKey("team", f"more-{number}", "uid"), tenant="a") for number in range(3)])
+    assert first == work.dispatch() == 3
+    client.rpush("rq:queue:torchq", *waiting)
+    leases = [lease for job in batches(client) for lease in rq_job.leases(job.args[0])]
+    assert len(leases) == len({token for _, token in leases}) == 6
+    assert len(work.begin(leases)) == 6
+
+
 def test_rqs_own_worker_runs_it_and_leaves_nothing(
     client: connection.Connection, work: RedisWork, taken: list[Lease]
 ) -> None:
@@ -181,8 +198,8 @@ def test_a_broken_record_is_skipped_and_the_next_one_run(
     client: connection.Connection, work: RedisWork, worker: rq_worker.BatchWorker, taken: list[Lease]
 ) -> None:
     client.hset("rq:job:broken", mapping={"data": json.dumps(["f", None, [], {}]), "timeout": "soon"})
-    client.rpush("rq:queue:torchq", "broken")
     work.dispatch()
+    client.lpush("rq:queue:torchq", "broken")
     while worker.run_next(None):
         pass
     assert len(taken) == 3
