@@ -27,6 +27,7 @@ def loopback(cluster: KubernetesCluster, namespace: str) -> Iterator[Bench]:
 
 def benches(cluster: KubernetesCluster, namespace: str, **settings: Any) -> Iterator[Bench]:
     counting = Counting(cluster)
+    settings = {"most_seconds": 60.0} | settings  # a slow machine is no reason to stop half way
     with pods_informer(cluster) as pods:
         assert pods.wait_synced(10)
         with Reconciler(counting, pods, ReconcileSettings(**settings)) as reconciler:

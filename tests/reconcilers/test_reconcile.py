@@ -1,5 +1,6 @@
 """A job through its life on a real API server, and everything that may come between two steps."""
 
+import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -13,6 +14,7 @@ from crds.resources import PODS, SERVICES, TORCHJOBS
 from queues.values import Task
 from reconcilers import errors
 from reconcilers.observe import Observer
+from reconcilers.reconcile import Reconciler
 from reconcilers.settings import ReconcileSettings
 from tests.reconcilers.bench import Bench
 from tests.reconcilers.builders import task, template
@@ -193,6 +195,19 @@ class TestBudget:
         assert bench.reconcile() is None
         assert len(bench.names()) == 100
         assert bench.counting.calls["create Pod"] == 100
+
+    def test_a_slow_server_costs_one_key_no_more_than_its_time(self, bench: Bench) -> None:
+        bench.submit({"Master": task(), "Worker": task(19)})
+        bench.pick()
+        seconds = itertools.count(0, 2)  # every look at the clock is two seconds later
+        with Reconciler(bench.counting, bench.pods, ReconcileSettings(), lambda: float(next(seconds))) as slow:
+            bench.reconciler = slow
+            made, after = [], 0.0
+            while after == 0.0:
+                after = bench.reconcile()
+                made.append(len(bench.names()))
+        assert made == [8, 16, 20]
+        assert after is None
 
 
 class TestEnds:
