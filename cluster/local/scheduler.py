@@ -62,7 +62,7 @@ class Scheduler:
                 return
             self._changed.clear()
             try:
-                self._cycle()
+                self.cycle()
             except errors.ClusterError as e:
                 logger.warning("pods are placed again in a second: %s", e)
                 self._later()
@@ -74,8 +74,8 @@ class Scheduler:
         self._stopping.wait(_RETRY_SECONDS)
         self._changed.set()
 
-    def _cycle(self) -> None:
-        """Look, decide, bind."""
+    def cycle(self) -> None:
+        """Look, decide, bind: once. ClusterError if the API server fails; what was done stays done."""
         for decision in placement.place(self._overlaid(), self._node):
             if self._stopping.is_set():
                 return
