@@ -22,7 +22,7 @@ from crds.amounts import Amounts
 
 logger = logging.getLogger(__name__)
 
-_LOOK_AGAIN_SECONDS = 1.0
+_LOOK_AGAIN_SECONDS = 2.0
 """How often a running pod is looked at closely: whether its shims still live."""
 _LAST_BYTES, _LAST_LINES = 2048, 80
 """How much of its output becomes a failed container's message, as the kubelet takes it."""
@@ -79,7 +79,8 @@ class PodWork:
         if not self.pod.finished or self._stopping:
             for action in plan.actions:
                 self._apply(action)
-            self._observe()
+            if plan.actions:
+                self._observe()
         self._report(now)
         watched = now + _LOOK_AGAIN_SECONDS if self._waiting or self._alive() else plan.wake_at
         self.wake_at = min(plan.wake_at, watched, self._deadline())

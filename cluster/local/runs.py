@@ -6,6 +6,7 @@ began; the lock passes to the shim by inheritance, so that at no moment a run is
 
 import fcntl
 import json
+import marshal
 import os
 import shutil
 import sys
@@ -13,6 +14,8 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
+from os.path import exists
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ from cluster.local.processes import Process
 
 LOST = "ContainerStatusUnknown"
 """The reason of a run whose end nobody saw, as the kubelet gives it."""
+_LOST_MESSAGE = "the process that watched over this container was killed; how the container ended is not known"
 _KEPT_RUNS = 8
 """Runs of a container that are kept: enough for the doubling of the back-off to reach its end."""
 _SHIM = str(Path(shim.__file__).resolve())
@@ -117,8 +121,8 @@ class Runs:
 
     def changed(self, key: RunKey, run: Run) -> bool:
         """Whether a run that was alive has begun or ended since it was read. Two looks at the disk, no more."""
-        folder = self._folder(key)
-        return (folder / "exited").exists() or (run.started_at is None and (folder / "started").exists())
+        folder = str(self._folder(key))
+        return exists(folder + "/exited") or (run.started_at is None and exists(folder + "/started"))
 
     def tail(self, key: RunKey, most: int) -> str:
         """The last bytes of a run's output."""
@@ -154,7 +158,7 @@ class Runs:
             self._shims.discard(pid)
 
     def _folder(self, key: RunKey) -> Path:
-        return self._layout.container(key.uid, key.container, key.restart)
+        return _folder(self._layout, key)
 
     def _numbers(self, uid: str, container: str) -> list[int]:
         folder = self._layout.container(uid, container, 0).parent
@@ -168,11 +172,15 @@ class Runs:
         process = Process(started["pid"], started["startTicks"])
         if processes.kill_marked(key.mark, process):
             return Run(key.restart, started["startedAt"], process)
-        message = "the process that watched over this container was killed; how the container ended is not known"
-        shim.write(
-            str(folder), "exited", {"exitCode": 137, "reason": LOST, "message": message, "finishedAt": time.time()}
-        )
+        ending = {"exitCode": 137, "reason": LOST, "message": _LOST_MESSAGE, "finishedAt": time.time()}
+        shim.write(str(folder), "exited", json.dumps(ending))
         return _ended(key.restart, folder)
+
+
+@lru_cache(maxsize=4096)
+def _folder(layout: Layout, key: RunKey) -> Path:
+    """Asked for twenty times a second for every container that runs: making a path costs more than looking at it."""
+    return layout.container(key.uid, key.container, key.restart)
 
 
 def _spawn(folder: Path, key: RunKey, order: Order, lock: int) -> int:
@@ -181,14 +189,9 @@ def _spawn(folder: Path, key: RunKey, order: Order, lock: int) -> int:
     The order is complete before the shim is born: a node that dies here leaves a whole shim or none.
     """
     environment = {**order.environment, processes.MARK: key.mark}
-    content = {
-        "folder": str(folder),
-        "command": order.command,
-        "environment": environment,
-        "directory": order.directory,
-    }
+    content: shim.Order = (str(folder), list(order.command), environment, order.directory)
     with os.fdopen(os.memfd_create("order"), "wb") as paper:
-        paper.write(json.dumps(content).encode())
+        marshal.dump(content, paper)
         paper.flush()
         paper.seek(0)
         return os.posix_spawn(
@@ -241,10 +244,16 @@ def _ended(restart: int, folder: Path) -> Run:
         finished_at=exited["finishedAt"],
         signal=exited.get("signal", 0),
         reason=exited.get("reason", ""),
-        message=exited.get("message", ""),
+        message=exited.get("message") or _problem(folder),
     )
     begun = _begun(restart, folder)
     return Run(restart, begun.started_at, begun.process, ending)
+
+
+def _problem(folder: Path) -> str:
+    with suppress(FileNotFoundError):
+        return (folder / "problem").read_text(errors="replace")
+    return ""
 
 
 def _read(path: Path) -> dict[str, Any]:

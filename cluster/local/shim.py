@@ -8,88 +8,95 @@ and the lock is held from before the shim's birth to its death. So for whoever l
     lock free, `started`, no `exited`    the shim was killed: nobody knows how the command ended
     `exited`                             it ended so
 
-Run as `python -I -S shim.py` with the order as JSON on standard input (so that no secret is on a command line or on
-disk) and the locked file as descriptor 3. Imports nothing but a little of the standard library: it starts with every
-container, and stays in memory beside it.
+Why a command could not be executed is in `problem`.
+
+Run as `python -I -S shim.py` with the order marshalled on standard input (so that no secret is on a command line or on
+disk) and the locked file as descriptor 3. It starts with every container and stays in memory beside it, so it imports
+the least there is: json, typing and contextlib would double the time until a container begins.
 """
 
-import contextlib
 import ctypes
-import json
+import marshal
 import os
 import signal
 import sys
 import time
-from typing import Any
 
 LOCK_DESCRIPTOR = 3
 START_ERROR = 128
 """The exit code of a container whose command could not be executed, as containerd gives it."""
 
+Order = tuple[str, list[str], dict[str, str], str]
+"""The run's folder, the command, its environment, its working directory."""
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Meant for the command, or for the node."""
 
 
 def main() -> None:
     """Run the order on standard input; do nothing if it was run before."""
     os.set_inheritable(LOCK_DESCRIPTOR, False)
-    order = json.load(sys.stdin.buffer)
-    if os.path.exists(os.path.join(order["folder"], "started")):
+    order: Order = marshal.load(sys.stdin.buffer)
+    folder = order[0]
+    if os.path.exists(os.path.join(folder, "started")):
         return
-    for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for ignored in _IGNORED:
         signal.signal(ignored, signal.SIG_IGN)
     _set_process_option(_PR_SET_CHILD_SUBREAPER, 1)
     pid, go, verdict = _fork(order)
-    write(order["folder"], "started", {"pid": pid, "startTicks": _start_ticks(pid), "startedAt": time.time()})
+    started = f'{{"pid": {pid}, "startTicks": {_start_ticks(pid)}, "startedAt": {time.time()}}}'
+    write(folder, "started", started)
     os.write(go, b"go")
     os.close(go)
     with open(verdict, encoding="utf-8") as failure:
         problem = failure.read()
     status = _wait(pid)
     _end_leftovers()
-    write(order["folder"], "exited", {**_ending(status, problem), "finishedAt": time.time()})
+    if problem:
+        write(folder, "problem", problem)
+    write(folder, "exited", f'{{{_ending(status, problem)}, "finishedAt": {time.time()}}}')
 
 
-def _fork(order: dict[str, Any]) -> tuple[int, int, int]:
+def _fork(order: Order) -> tuple[int, int, int]:
     """A child that waits for our word, and the descriptors to give it and to hear why it could not begin."""
     ready, go = os.pipe()
     verdict, failure = os.pipe()
     pid = os.fork()
     if pid == 0:
-        problem = "the shim ended"
         try:
             os.close(go)
-            problem = _become(order, ready)
+            os.write(failure, _become(order, ready).encode(errors="replace"))
+        except Exception as e:
+            os.write(failure, f"cannot prepare the command: {e}".encode(errors="replace"))
         finally:
-            with contextlib.suppress(OSError):
-                os.write(failure, problem.encode())
-            os._exit(START_ERROR)
+            os._exit(START_ERROR)  # whatever happens: this child must never go on as a second shim
     os.close(ready)
     os.close(failure)
     return pid, go, verdict
 
 
-def _become(order: dict[str, Any], ready: int) -> str:
+def _become(order: Order, ready: int) -> str:
     """Turn this child into the command, once it is on record; what went wrong, if it comes back."""
+    folder, command, environment, directory = order
     os.setsid()
     _set_process_option(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if not os.read(ready, 2):
         return "the shim ended before the command began"
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        with contextlib.suppress(OSError):
-            signal.signal(number, signal.SIG_DFL)
-    output = os.open(os.path.join(order["folder"], "output"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    for ignored in (*_IGNORED, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(ignored, signal.SIG_DFL)
+    output = os.open(os.path.join(folder, "output"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.umask(0o022)
     try:
-        os.chdir(order["directory"])
+        os.chdir(directory)
     except OSError as e:
-        return f"cannot enter the working directory {order['directory']!r}: {e.strerror}"
-    command = order["command"]
+        return f"cannot enter the working directory {directory!r}: {e.strerror}"
     try:
-        os.execvpe(command[0], command, order["environment"])
+        os.execvpe(command[0], command, environment)
     except OSError as e:
         return f"cannot execute {command[0]!r}: {e.strerror}; is it on the PATH of the machine?"
     except ValueError as e:
@@ -111,12 +118,18 @@ def _end_leftovers() -> None:
     """
     while True:
         for child in _children():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
+            _kill(child)
         try:
             os.wait()
         except ChildProcessError:
             return
+
+
+def _kill(child: int) -> None:
+    try:  # noqa: SIM105 - contextlib is not imported here
+        os.kill(child, signal.SIGKILL)
+    except PermissionError:
+        pass  # it became another user's: waited for
 
 
 def _children() -> list[int]:
@@ -137,18 +150,18 @@ def _stat(pid: str) -> list[bytes]:
         return []
 
 
-def _ending(status: int, problem: str) -> dict[str, Any]:
+def _ending(status: int, problem: str) -> str:
     if problem:
-        return {"exitCode": START_ERROR, "reason": "StartError", "message": problem}
+        return f'"exitCode": {START_ERROR}, "reason": "StartError"'
     code = os.waitstatus_to_exitcode(status)
-    return {"exitCode": code} if code >= 0 else {"exitCode": 128 - code, "signal": -code}
+    return f'"exitCode": {code}' if code >= 0 else f'"exitCode": {128 - code}, "signal": {-code}'
 
 
-def write(folder: str, name: str, content: dict[str, Any]) -> None:
+def write(folder: str, name: str, content: str) -> None:
     """Put a file there whole, or not at all."""
     draft = os.path.join(folder, f".{name}")
     with open(draft, "w", encoding="utf-8") as file:
-        json.dump(content, file)
+        file.write(content)
     os.rename(draft, os.path.join(folder, name))
 
 

@@ -159,3 +159,18 @@ def test_containers_share_the_pods_gpus() -> None:
     }
     parts = {name: share(spec, name, ("5", "6", "7")) for name in "iabc"}
     assert parts == {"i": ("5", "6"), "a": ("5",), "b": ("6", "7"), "c": ()}
+
+
+def test_a_run_whose_output_cannot_be_written_says_why(runs: Runs, layout: Layout) -> None:
+    (folder(layout) / "output").mkdir(parents=True)
+    assert runs.start(KEY, order(layout, "true"))
+    run = finished(runs)
+    assert run.ending is not None
+    assert (run.ending.exit_code, run.ending.reason) == (128, "StartError")
+    assert "output" in run.ending.message
+
+
+def test_signals_have_their_usual_meaning_for_the_command(runs: Runs, layout: Layout) -> None:
+    assert runs.start(KEY, order(layout, "sh", "-c", "grep -E 'SigIgn|SigBlk' /proc/self/status"))
+    finished(runs)
+    assert (folder(layout) / "output").read_text().split() == ["SigBlk:", "0" * 16, "SigIgn:", "0" * 16]
