@@ -53,7 +53,7 @@ def charge(key: JobKey, job: JobView | None, occupying: list[PodView], held: Res
 
 def waits(job: JobView) -> bool:
     """Whether a job without a charge has its place in a queue."""
-    return not (job.finished or job.deleting or job.suspended or job.invalid) and job.admission is None
+    return not (job.finished or job.deleting or job.suspended or job.held or job.invalid) and job.admission is None
 
 
 def _admitted(job: JobView) -> Reservation:
@@ -65,6 +65,7 @@ def _admitted(job: JobView) -> Reservation:
         attempt=admission.attempt,
         epoch=admission.epoch,
         charge=admission.charge,
+        pick=admission.pick,
         port=admission.port,
     )
 

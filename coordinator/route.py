@@ -11,6 +11,7 @@ One rule: pure and level-triggered. The same state always gives the same route, 
     suspended, otherwise                forget    free      looks (writes Suspended)
     invalid                             forget    free      looks (writes Failed)
     admitted                            -         keep      looks
+    held                                forget    free      looks in a second (writes Queued), unless written
     waiting                             put       -         looks in a second (writes Queued), unless written
 """
 
@@ -28,6 +29,8 @@ class Route:
     put: Entry | None = None
     remove: bool = False
     offer: Offer | None = None
+    charged: bool = False
+    """It was admitted just now: the store must have charged it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,19 +53,23 @@ def route(key: JobKey, job: JobView | None, pods: Pods, queued_after: float) -> 
         return Route(offer=look, remove=True)
     if job.suspended:
         return Route(offer=look, remove=job.admission is None and not pods.occupy)
-    if job.admission is not None or pods.occupy:
+    if job.admission is not None:
+        return Route(offer=look, charged=job.phase == "Admitted")
+    if pods.occupy:
         return Route(offer=look)
     return _waiting(job, look, queued_after)
 
 
 def _waiting(job: JobView, look: Offer, queued_after: float) -> Route:
+    put = None if job.held else entry(job)
     if job.phase == "Queued":
-        return Route(put=entry(job))
+        return Route(put=put, remove=job.held)
     # A job admitted within the delay is written to as Admitted straight away: one write saved on the hot path. One
     # that was
     # suspended or sent back says something untrue until it is written, so it does not wait.
     delay = queued_after if not job.phase else 0.0
-    return Route(put=entry(job), offer=Offer(key=look.key, tenant=look.tenant, seen=look.seen, delay=delay))
+    offer = Offer(key=look.key, tenant=look.tenant, seen=look.seen, delay=delay)
+    return Route(put=put, remove=job.held, offer=offer)
 
 
 def entry(job: JobView) -> Entry:

@@ -17,7 +17,7 @@ from cluster.api import Cluster
 from coordinator.errors import LeadershipLost
 from coordinator.leader import Leadership
 from coordinator.settings import Settings
-from coordinator.term import Counts, Term
+from coordinator.term import Counts, Term, Unaccounted
 from coordinator.watch import Watches
 from queues import errors as queue_errors
 from queues.store import QueueStore
@@ -82,8 +82,8 @@ class Coordinator:
         except (queue_errors.StaleEpoch, LeadershipLost, cluster_errors.Conflict) as error:
             log.warning("term ended: %s", error)
             self.stop.wait(self.settings.renew_seconds)
-        except queue_errors.StoreLost:
-            log.warning("the queue store has lost its content")
+        except (queue_errors.StoreLost, Unaccounted) as error:
+            log.warning("rebuilding: %s", error)
         except (queue_errors.QueueError, cluster_errors.ClusterError) as error:
             self._tell(str(error))
             self.stop.wait(0.5)

@@ -57,9 +57,11 @@ class Settings(pydantic.BaseModel):
     processes: int = Field(2, ge=1, le=256, description="worker processes of `torchq worker`")
     threads: int = Field(16, ge=1, le=256, description="reconciles side by side in one worker process")
     batch: int = Field(128, ge=1, le=4096, description="most picks in one commit")
-    heads: int = Field(128, ge=1, le=4096, description="waiting jobs per queue that a snapshot looks at")
-    cycle_seconds: Seconds = Field(0.05, description="pause between cycles when nothing happens; events end it early")
+    heads: int = Field(32, ge=1, le=4096, description="waiting jobs per queue that a snapshot looks at")
     dispatch_seconds: Seconds = Field(0.01, description="pause between dispatches when nothing is ready")
+    settle_seconds: Seconds = Field(
+        0.25, description="changes of queues and nodes take effect together once none has come for so long"
+    )
     queued_after: Seconds = Field(
         1.0, description="a job that waits shorter than this is never written to as Queued: one API write saved"
     )

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from coordinator import census, pool, route
+from coordinator.errors import CoordinatorError
 from coordinator.settings import Settings, parse_pool
 from coordinator.watch import Watches
 from crds.keys import JobKey
@@ -24,7 +25,13 @@ from queues.work import WorkSource
 
 FLUSH = 512
 """Keys routed per step: bounds how long picks wait behind a flood of events."""
+CYCLE_SECONDS = 5.0
+"""A cycle is due after this time even if nothing has changed."""
 log = logging.getLogger(__name__)
+
+
+class Unaccounted(CoordinatorError):
+    """The cluster shows an admission that the store does not charge; a rebuild does."""
 
 
 @dataclass(slots=True)
@@ -50,6 +57,7 @@ class Term:
     counts: Counts = field(default_factory=Counts)
     unsettled: bool = True
     """Whether a cycle may find something to pick."""
+    _cycled_at: float = 0.0
 
     def rebuild(self, epoch: int) -> None:
         """Bring the store in line with the cluster under a new epoch, and look at every unfinished job.
@@ -92,9 +100,9 @@ class Term:
     def step(self) -> bool:
         """Flush, cycle, dispatch; whether anything happened."""
         flushed = self.flush()
-        if self.watches.take_settings_changed():
+        if self.watches.take_settings_changed(self.settings.settle_seconds):
             self.configure()
-        picked = self.cycle() if self.unsettled else 0
+        picked = self.cycle() if self.unsettled or self._long_ago() else 0
         dispatched = self.work.dispatch()
         self.counts.dispatched += dispatched
         return bool(flushed or picked or dispatched)
@@ -125,7 +133,8 @@ class Term:
         self.unsettled = True
 
     def cycle(self) -> int:
-        """Pick while there is something to pick; the number of jobs admitted."""
+        """Pick what can be picked; the number of jobs admitted."""
+        self._cycled_at = self.clock()
         snapshot = self.store.snapshot(self.settings.heads)
         batch = choose.choose(snapshot, self.clock(), self.settings.batch, self.settings.cost)
         if not batch.picks:
@@ -136,6 +145,15 @@ class Term:
             log.debug("commit ended early: %s", committed.refused)
         self.counts.picked += len(committed.reservations)
         return len(committed.reservations)
+
+    def _account(self, keys: list[JobKey]) -> None:
+        """A job that was suspended and resumed while it was being admitted may hold room that was just freed."""
+        if keys and self.store.reservations(keys).keys() != set(keys):
+            raise Unaccounted("an admission has no charge")
+
+    def _long_ago(self) -> bool:
+        """Time alone can hand the pool's reservation to another job."""
+        return self.clock() - self._cycled_at >= CYCLE_SECONDS
 
     def _route(self, key: JobKey, seen: int) -> route.Route:
         return route.route(key, self.watches.job(key), self.watches.pods_of(key, seen), self.settings.queued_after)
@@ -151,6 +169,7 @@ class Term:
             self.store.put(puts)
         if offers:
             self.work.offer(offers)
+        self._account([key for key, each in zip(keys, routes, strict=True) if each.charged])
         self.unsettled |= bool(puts or removes)
 
 

@@ -32,6 +32,7 @@ class JobView:
     admission: Admission | None = None
     phase: str = ""
     suspended: bool = False
+    held: bool = False
     finished: bool = False
     deleting: bool = False
     invalid: bool = False
@@ -78,6 +79,7 @@ def job_view(manifest: Manifest) -> JobView:
         admission=job.admission,
         phase=job.status.phase,
         suspended=job.spec.suspend,
+        held=job.spec.scheduling_policy.hold,
         finished=job.finished,
         deleting=job.deleting,
     )

@@ -4,6 +4,7 @@ One rule: an event becomes a key and nothing else; whoever handles the key reads
 """
 
 import threading
+import time
 from collections.abc import Iterable
 from itertools import islice
 
@@ -24,7 +25,7 @@ class Watches:
     def __init__(self, cluster: Cluster, *, nodes: bool) -> None:
         self._lock = threading.Lock()
         self._dirty: dict[JobKey, int] = {}
-        self._settings_changed = True
+        self._settings_changed_at: float | None = None
         self._demanded: set[str] = set()
         self.wake = threading.Event()
         self.jobs: Informer[JobView] = Informer(cluster, TORCHJOBS, trim=views.job_view, on_change=self._job_changed)
@@ -88,16 +89,20 @@ class Watches:
             keys = list(islice(self._dirty, limit))
             return [(key, self._dirty.pop(key)) for key in keys]
 
-    def take_settings_changed(self) -> bool:
-        """Whether queues or nodes changed since the last call."""
+    def take_settings_changed(self, settle_seconds: float) -> bool:
+        """Whether queues or nodes changed since this was last true, and none has for `settle_seconds`: what an admin
+        changes together takes effect together."""
         with self._lock:
-            changed, self._settings_changed = self._settings_changed, False
-            return changed
+            since = self._settings_changed_at
+            settled = since is not None and time.monotonic() - since >= settle_seconds
+            if settled:
+                self._settings_changed_at = None
+            return settled
 
     def touch_settings(self) -> None:
         """Have queues and pool computed again."""
         with self._lock:
-            self._settings_changed = True
+            self._settings_changed_at = time.monotonic()
         self.wake.set()
 
     def _job_changed(self, before: JobView | None, after: JobView | None) -> None:
@@ -106,16 +111,18 @@ class Watches:
         with self._lock:
             known = len(self._demanded)
             self._demanded.update(job.charge)
-            self._settings_changed |= len(self._demanded) > known
+            grown = len(self._demanded) > known
+        if grown:
+            self.touch_settings()
         self.mark([job.key])
 
     def _pod_changed(self, before: PodView | None, after: PodView | None) -> None:
         pod = after or before
         assert pod is not None
         if pod.job is not None:
-            # Not the pod's own version: that of a deletion is only in the event, and a worker must have seen the
-            # deletion too.
-            self.mark([pod.job], self.pods.resource_version)
+            # Not the pod's own version: that of a deletion is only in the event, and a worker must have seen that too.
+            # The first list tells nothing new, and its version may be one that a worker reaches only much later.
+            self.mark([pod.job], self.pods.resource_version if self.pods.synced else 0)
         else:
             self.touch_settings()
 

@@ -9,12 +9,11 @@ from cluster import errors
 from cluster.api import Cluster
 from cluster.informer import Informer
 from coordinator.settings import Settings
-from crds import labels
-from crds.resources import PODS
 from queues import rq_worker
 from queues.work import WorkSettings
+from reconcilers import observe
 from reconcilers.errors import ReconcileError
-from reconcilers.pod_view import PodView, trim
+from reconcilers.pod_view import PodView
 from reconcilers.reconcile import Reconciler
 from reconcilers.settings import ReconcileSettings
 
@@ -27,9 +26,7 @@ EXPECTED = (errors.ClusterError, ReconcileError)
 
 def run(cluster: Cluster, settings: Settings) -> None:
     """Reconcile until a stop signal has been obeyed."""
-    pods: Informer[PodView] = Informer(
-        cluster, PODS, trim=trim, label_selector=labels.JOB_UID, index=lambda pod: pod.job_uid
-    )
+    pods = observe.pods_informer(cluster)
     pods.start()
     try:
         _wait_for_pods(pods)

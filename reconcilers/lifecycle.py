@@ -94,13 +94,14 @@ def granted(job: TorchJob, reservation: Reservation | None) -> Admission | None:
 
     A job that was suspended and resumed before its reservation was released goes on with it: it is still charged for
     that room. An older reservation than the job has seen comes from a store that went back in time, and grants nothing.
+    Nor does one of a job that its owner holds back meanwhile.
     """
     if reservation is None:
         return None
     written = job.admission
     if written is not None and written.attempt == reservation.attempt:
         return written
-    if reservation.attempt < job.status.attempt:
+    if reservation.attempt < job.status.attempt or job.spec.scheduling_policy.hold:
         return None
     return Admission(
         queue=reservation.queue,
@@ -115,4 +116,6 @@ def granted(job: TorchJob, reservation: Reservation | None) -> Admission | None:
 def _waiting(job: TorchJob) -> Idle:
     if job.admission is not None:
         return Idle(job, "Queued", "AdmissionRevoked", f"its room in queue {job.admission.queue} was taken back")
+    if job.spec.scheduling_policy.hold:
+        return Idle(job, "Queued", "Held", "held back by its owner (schedulingPolicy.hold)")
     return Idle(job, "Queued", "Waiting", f"waits in queue {job.queue}")

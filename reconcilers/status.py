@@ -18,7 +18,8 @@ from reconcilers.pod_view import PodView
 
 def enter(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
     """The job's status in a phase; entering it again changes nothing but the reason."""
-    return entered(job.status, job.metadata.generation, phase, reason, message, now)
+    status = entered(job.status, job.metadata.generation, phase, reason, message, now)
+    return status.model_copy(update={"tenant_queue": job.queue})
 
 
 def entered(

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from rich.console import Console
 from cluster import client, errors
 from cluster.api import Cluster, Manifest
 from cluster.settings import ConnectionSettings
-from coordinator import processes
+from coordinator.processes import Command, Supervisor
 from crds.resources import TORCHJOBS
 from examples.demo import order, screen
 from examples.demo.screen import Moment
@@ -48,33 +48,25 @@ def torchq(kubeconfig: Path, *arguments: str) -> str:
 
 
 @contextmanager
-def stack(data: Path, cpus: int, redis: str) -> Iterator[Path]:
+def stack(data: Path, cpus: int, redis: str) -> Iterator[Supervisor]:
     """The embedded cluster in a temporary folder, on private ports; gone at the end, whatever happens."""
     command = [sys.executable, "-m", "coordinator.cli", "local", "up", "--foreground", "--data", str(data)]
     command += ["--cpus", str(cpus), "--memory", "16Gi", "--gpus", "0", "--workers", "2"]
     command += ["--redis", redis] if redis else []
-    reader, writer = os.pipe()  # closed by the demo's end, however that comes: the stack then ends too
-    environment = {**os.environ, processes.PIPE: str(reader)}
-    with (data / "stack.log").open("wb") as log:
-        # A session of its own: Ctrl-C reaches the demo alone, which then stops the stack in order.
-        process = subprocess.Popen(
-            command, stdout=log, stderr=log, env=environment, pass_fds=(reader,), start_new_session=True
-        )
-    os.close(reader)
+    supervisor = Supervisor(drain_seconds=60)
     try:
-        _wait_until_up(process, data)
-        yield data / "kubeconfig"
+        supervisor.start(Command(name="stack", arguments=command, output=data / "stack.log"))
+        _wait_until_up(supervisor, data)
+        yield supervisor
     finally:
-        process.terminate()
-        with suppress(KeyboardInterrupt):
-            process.wait()
-        os.close(writer)
+        supervisor.stop()
 
 
-def _wait_until_up(process: "subprocess.Popen[bytes]", data: Path) -> None:
+def _wait_until_up(supervisor: Supervisor, data: Path) -> None:
     deadline = time.monotonic() + 60
     while not (data / "ready").exists():
-        if process.poll() is not None or time.monotonic() > deadline:
+        supervisor.step()
+        if not supervisor.pids() or time.monotonic() > deadline:
             tail = (data / "stack.log").read_text().splitlines()[-10:]
             raise DemoFailed("the embedded cluster did not start:\n" + "\n".join(tail))
         time.sleep(0.05)
@@ -124,10 +116,11 @@ def last_lines(cluster: Cluster, jobs: Sequence[Manifest]) -> dict[str, str]:
     return lines
 
 
-def watch(cluster: Cluster, view: screen.Screen, deadline: float) -> list[Manifest]:
-    """Show the jobs until all have ended; DemoFailed if they have not by the deadline."""
+def watch(cluster: Cluster, view: screen.Screen, alive: Callable[[], None], deadline: float) -> list[Manifest]:
+    """Show the jobs until all have ended, keeping the stack `alive`; DemoFailed if they have not by the deadline."""
     lines: dict[str, str] = {}
     while True:
+        alive()
         with suppress(errors.Unreachable, errors.ServerError):  # the demo survives what the stack survives
             jobs = cluster.list(TORCHJOBS, "default").items
             moving = [job for job in jobs if job["metadata"]["name"] not in lines or screen.phase(job) == "Running"]
@@ -159,11 +152,12 @@ def check(jobs: Sequence[Manifest], view: screen.Screen) -> Counter[str]:
 def run(console: Console, data: Path, epochs: int, cpus: int, redis: str) -> None:
     """The demo from start to end; DemoFailed if a promise does not hold."""
     started = time.monotonic()
-    with stack(data, cpus, redis) as kubeconfig, screen.make(console) as view:
+    kubeconfig = data / "kubeconfig"
+    with stack(data, cpus, redis) as supervisor, screen.make(console) as view:
         view.say(f"embedded cluster: {cpus} CPUs, room for {cpus // 2} jobs at a time; queues a, b, c weigh 5, 2, 1")
         submit(kubeconfig, data, epochs)
         cluster = client.connect(ConnectionSettings(kubeconfig=str(kubeconfig)))
-        jobs = watch(cluster, view, started + 600)
+        jobs = watch(cluster, view, supervisor.step, started + 600)
         picks = check(jobs, view)
     counts = " ".join(f"{queue}={picks[queue]}" for queue in order.WEIGHTS)
     ended = f"{len(jobs)}/{len(jobs)} TorchJobs Succeeded in {time.monotonic() - started:.0f} s"

@@ -28,6 +28,8 @@ EMPTY = Pods(seen=7)
         pytest.param(job(admission=admission()), EMPTY, False, False, True, id="admitted"),
         pytest.param(job(), OCCUPIED, False, False, True, id="pods left of an earlier attempt"),
         pytest.param(job(), EMPTY, True, False, False, id="waiting"),
+        pytest.param(job(held=True), EMPTY, False, True, False, id="held"),
+        pytest.param(job(held=True, admission=admission()), EMPTY, False, False, True, id="held when it was admitted"),
         pytest.param(job(phase="Suspended"), EMPTY, True, False, True, id="resumed"),
         pytest.param(job(phase=""), EMPTY, True, False, True, id="new"),
     ],
