@@ -100,7 +100,7 @@ def test_the_order_is_nowhere_to_be_read(runs: Runs, layout: Layout) -> None:
     secret = "xyzzy-4711"
     wish = Order(("sleep", "600"), {"PATH": os.environ["PATH"], "TOKEN": secret}, str(layout.root))
     assert runs.start(KEY, wish)
-    until(lambda: runs.read(KEY), lambda run: run is not None and run.process is not None)
+    until(lambda: processes.members(KEY.mark), bool)
     (shim,) = runs._shims
     assert secret.encode() not in Path(f"/proc/{shim}/cmdline").read_bytes()
     assert secret.encode() not in Path(f"/proc/{shim}/environ").read_bytes()
@@ -173,4 +173,6 @@ def test_a_run_whose_output_cannot_be_written_says_why(runs: Runs, layout: Layou
 def test_signals_have_their_usual_meaning_for_the_command(runs: Runs, layout: Layout) -> None:
     assert runs.start(KEY, order(layout, "sh", "-c", "grep -E 'SigIgn|SigBlk' /proc/self/status"))
     finished(runs)
-    assert (folder(layout) / "output").read_text().split() == ["SigBlk:", "0" * 16, "SigIgn:", "0" * 16]
+    _, blocked, _, ignored = (folder(layout) / "output").read_text().split()
+    assert int(blocked, 16) & ~0x180000000 == 0  # 32 and 33 are the C library's own
+    assert int(ignored, 16) & ~0x180000000 == 0
