@@ -3,12 +3,17 @@
 One rule: a pod is bound once; whoever comes second is told who was first.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from cluster.api import Manifest
 from cluster.local import metadata, refusals
 from cluster.local.catalog import Kind
 from cluster.local.objects import Stored
+from crds.resources import PODS
+
+_BINDING = replace(PODS, plural="pods/binding")
+"""What refusals of a binding call it."""
 
 
 def bound(kind: Kind, current: Stored, body: Manifest, now: float) -> Manifest:
@@ -23,10 +28,10 @@ def bound(kind: Kind, current: Stored, body: Manifest, now: float) -> Manifest:
     pod = current.manifest()
     if pod["spec"].get("nodeName"):
         why = f'pod {current.name} is already assigned to node "{pod["spec"]["nodeName"]}"'
-        raise refusals.conflict(kind.resource, current.name, why)
+        raise refusals.conflict(_BINDING, current.name, why)
     if current.deleting:
         why = f"pod {current.name} is being deleted, cannot be assigned to a host"
-        raise refusals.conflict(kind.resource, current.name, why)
+        raise refusals.conflict(_BINDING, current.name, why)
     pod["spec"]["nodeName"] = node
     conditions = [c for c in pod["status"].get("conditions") or () if c.get("type") != "PodScheduled"]
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": metadata.timestamp(now)}

@@ -79,10 +79,10 @@ def check(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
 def _check_change(spec: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Cause]:
     for field in ("group", "scope"):
         if spec[field] != old[field]:
-            yield refusals.wrong(f"spec.{field}", spec[field], "field is immutable")
+            yield refusals.immutable(f"spec.{field}", spec[field])
     for field in ("plural", "kind"):
         if spec["names"][field] != old["names"][field]:
-            yield refusals.wrong(f"spec.names.{field}", spec["names"][field], "field is immutable")
+            yield refusals.immutable(f"spec.names.{field}", spec["names"][field])
 
 
 def _check_versions(versions: list[dict[str, Any]]) -> Iterator[Cause]:

@@ -13,7 +13,8 @@ from typing import Any
 import cel
 from cel import stdlib
 
-from cluster.local.refusals import Cause
+from cluster.local.refusals import Cause, shown
+from cluster.local.values import json_type
 
 _REASONS = {"FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"}
 
@@ -179,13 +180,15 @@ def context(value: Any, before: Any = None) -> Any:
     return cel.Context(variables=variables, functions=FUNCTIONS)
 
 
-def run(rule: Rule, seen: Any, path: str, type_name: str) -> Cause | None:
-    """Run a rule; the cause if it does not hold."""
+def run(rule: Rule, seen: Any, path: str, value: Any) -> Cause | None:
+    """Run a rule on what `context` made of a value; the cause if it does not hold."""
+    field = (path + rule.field_path).lstrip(".") or "<nil>"
     try:
         held = rule.program.execute(seen)
     except Exception as error:  # the library raises built-in errors of many kinds
-        return _cause(rule, path, type_name, f"{_explain(error)} evaluating rule: {rule.message or rule.source}")
-    return None if held is True else _cause(rule, path, type_name, _message(rule, seen))
+        message = f"{_explain(error)} evaluating rule: {rule.message or rule.source}"
+        return Cause(field, f'Invalid value: "{json_type(value)}": {message}')
+    return None if held is True else _cause(rule, field, value, _message(rule, seen))
 
 
 def _explain(error: Exception) -> str:
@@ -203,14 +206,15 @@ def _message(rule: Rule, seen: Any) -> str:
     return rule.message or f"failed rule: {rule.source}"
 
 
-def _cause(rule: Rule, path: str, type_name: str, message: str) -> Cause:
-    field = (path + rule.field_path).lstrip(".") or "<nil>"
+def _cause(rule: Rule, field: str, value: Any, message: str) -> Cause:
+    # Objects and lists would flood the message: they are not shown.
+    value_shown = "" if isinstance(value, dict | list) else f" {shown(value)}"
     match rule.reason:
         case "FieldValueForbidden":
             return Cause(field, f"Forbidden: {message}", rule.reason)
         case "FieldValueRequired":
             return Cause(field, f"Required value: {message}", rule.reason)
         case "FieldValueDuplicate":
-            return Cause(field, f'Duplicate value: "{type_name}"', rule.reason)
+            return Cause(field, f"Duplicate value{':' if value_shown else ''}{value_shown}", rule.reason)
         case _:
-            return Cause(field, f'Invalid value: "{type_name}": {message}', rule.reason)
+            return Cause(field, f"Invalid value:{value_shown}{':' if value_shown else ''} {message}", rule.reason)

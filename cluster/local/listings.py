@@ -14,7 +14,7 @@ import orjson
 from cluster.local import requests
 from cluster.local.catalog import Kind
 from cluster.local.objects import Stored
-from cluster.local.refusals import bad_request, expired
+from cluster.local.refusals import expired
 from cluster.local.store import Store
 
 _OPEN_LISTS = 64
@@ -39,9 +39,7 @@ class Lister:
 
     def list(self, kind: Kind, namespace: str, query: Mapping[str, str]) -> bytes:
         """The List object for a request. Expired for a page of a forgotten list."""
-        limit = requests.integer("limit", query.get("limit") or 0)
-        if limit < 0:
-            raise bad_request("limit: must not be negative")
+        limit = max(0, requests.integer("limit", query.get("limit") or 0))
         token = query.get("continue", "")
         rest = self._resume(token) if token else self._begin(kind, namespace, query)
         end = min(len(rest.items), rest.start + limit) if limit else len(rest.items)

@@ -68,7 +68,8 @@ _QUALIFIED_DETAIL = (
 )
 _VALUE_DETAIL = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
-    "end with an alphanumeric character"
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    f"'({_QUALIFIED})?')"
 )
 _MOST_ANNOTATIONS = 256 * 1024
 

@@ -129,7 +129,7 @@ def _group(resource: Resource) -> dict[str, str]:
 
 
 def _details(resource: Resource, name: str, kind: str, causes: Sequence[Cause] = ()) -> dict[str, Any]:
-    details: dict[str, Any] = {"name": name, **_group(resource), "kind": kind}
+    details: dict[str, Any] = {**({"name": name} if name else {}), **_group(resource), "kind": kind}
     if causes:
         details["causes"] = [{"reason": c.reason, "message": c.message, "field": c.field} for c in causes]
     return details
@@ -153,6 +153,16 @@ def wrong_type(field: str, value: Any, detail: str) -> Cause:
     return Cause(field, f"Invalid value: {shown(value)}: {detail}", "FieldValueTypeInvalid")
 
 
+BLOCKING = frozenset(f"FieldValue{word}" for word in ("NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid"))
+"""Reasons of causes after which no validation rule is run."""
+
+UNCHECKED_RULES = Cause(
+    "<nil>",
+    "Invalid value: null: some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation",
+)
+
+
 def required(field: str, detail: str = "") -> Cause:
     """The value is missing."""
     return Cause(field, f"Required value: {detail}" if detail else "Required value", "FieldValueRequired")
@@ -167,6 +177,11 @@ def unsupported(field: str, value: Any, choices: Iterable[Any]) -> Cause:
 def duplicate(field: str, value: Any) -> Cause:
     """The value is there twice."""
     return Cause(field, f"Duplicate value: {shown(value)}", "FieldValueDuplicate")
+
+
+def immutable(field: str, value: Any) -> Cause:
+    """The value may not change."""
+    return wrong(field, value, "field is immutable")
 
 
 def not_allowed(field: str, detail: str) -> Cause:

@@ -11,7 +11,6 @@ from cluster.local import expressions
 from cluster.local.expressions import Needs
 from cluster.local.refusals import Cause
 from cluster.local.schema import Node
-from cluster.local.validation import json_type
 
 _VISIBLE_METADATA = ("name", "generateName")
 
@@ -68,7 +67,7 @@ def _run(value: Any, before: Any, node: Node, path: str, changed: bool) -> Itera
     seen_before = None if before is None else visible(before, node, plan.needs)
     seen = expressions.context(visible(value, node, plan.needs), seen_before)
     for rule in plan.rules:
-        cause = expressions.run(rule, seen, path, json_type(value))
+        cause = expressions.run(rule, seen, path, value)
         if cause:
             yield cause
 

@@ -23,8 +23,9 @@ def show(kind: Kind, current: Stored) -> Manifest:
     if replicas is None:
         raise Refusal(500, "InternalError", f"the spec replicas field {'.' + paths.spec!r} does not exist")
     status: dict[str, Any] = {"replicas": _value(manifest, paths.status) or 0}
-    if paths.selector:
-        status["selector"] = field_text(manifest, paths.selector)
+    selector = field_text(manifest, paths.selector) if paths.selector else ""
+    if selector:
+        status["selector"] = selector
     return {
         "kind": _KIND,
         "apiVersion": _API_VERSION,

@@ -11,6 +11,7 @@ from cluster.local import refusals
 from cluster.local.objects import encode
 from cluster.local.refusals import Cause
 from cluster.local.schema import Limits, Node
+from cluster.local.values import json_type
 
 _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _INTEGERS = {"int32": 2**31, "int64": 2**63}
@@ -33,25 +34,6 @@ def check(value: Any, node: Node, path: str) -> Iterator[Cause]:
             yield from _check_list(value, node, path)
     if node.all_of or node.any_of or node.one_of or node.none_of:
         yield from _check_junctions(value, node, path)
-
-
-def json_type(value: Any) -> str:
-    """The JSON Schema name of a value's type."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "integer" if value.is_integer() else "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "object"
 
 
 def _type_problem(value: Any, node: Node, path: str) -> Cause | None:
@@ -119,7 +101,7 @@ def _check_text(value: str, limits: Limits, path: str) -> Iterator[Cause]:
     if limits.expression and not limits.expression.search(value):
         yield refusals.wrong(path, value, f"{path} in body should match '{limits.pattern}'")
     if limits.format == "date-time" and not _DATE_TIME.fullmatch(value):
-        yield refusals.wrong(path, value, f'{path} in body must be of type date-time: "{value}"')
+        yield refusals.wrong_type(path, value, f'{path} in body must be of type date-time: "{value}"')
 
 
 def _check_number(value: float, limits: Limits, path: str) -> Iterator[Cause]:
@@ -144,7 +126,7 @@ def _check_size(value: list[Any] | dict[str, Any], limits: Limits, path: str) ->
     if most is not None and len(value) > most:
         yield refusals.too_many(path, len(value), most)
     if least is not None and len(value) < least:
-        yield refusals.wrong(path, json_type(value), f"{path} in body should have at least {least} {what}")
+        yield refusals.wrong(path, len(value), f"{path} in body should have at least {least} {what}")
 
 
 def _check_junctions(value: Any, node: Node, path: str) -> Iterator[Cause]:

@@ -7,7 +7,7 @@ Nothing is stored before all of them have passed.
 import random
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from cluster.api import Manifest
@@ -18,12 +18,10 @@ from cluster.local.refusals import Cause
 from cluster.local.store import Store
 from crds.resources import NAMESPACES
 
+_MISSHAPEN = frozenset({"FieldValueRequired", "FieldValueTypeInvalid"})
+"""Reasons of causes after which the checks beyond the schema could not trust what they read."""
+
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
-_UNCHECKED_RULES = Cause(
-    "<nil>",
-    'Invalid value: "null": some validation rules were not checked because the object was invalid; '
-    "correct the existing errors to complete validation",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +56,7 @@ class Writer:
         if kind.has_status and not kind.status_at_birth:
             manifest.pop("status", None)
         warnings = _judge_unknown(kind, manifest, pruning.settle(manifest, kind.schema), options)
-        _judge_shape(kind, manifest, set(manifest))
-        kind.complete(manifest, None)
-        self._judge(kind, manifest, None, set(manifest))
+        _judge(kind, manifest, None, set(manifest))
         own = manifest["metadata"]
         if self._store.get(kind.storage, own.get("namespace", ""), own["name"]):
             raise refusals.already_exists(kind.resource, own["name"])
@@ -73,18 +69,16 @@ class Writer:
         """Replace an object, or one section of it (`status`), by a candidate. Any Refusal."""
         old = current.manifest()
         check_type(kind, candidate)
-        _check_identity(kind, current, candidate)
+        _check_identity(kind, current, candidate, patch=options.patch)
         new = _next_version(kind, old, candidate, section)
         changed = _changed(new, old)
         warnings = _judge_unknown(kind, new, pruning.settle_sections(new, kind.schema, changed), options)
-        _judge_shape(kind, new, changed)
-        kind.complete(new, old)
+        _judge(kind, new, old, changed)
         changed = _changed(new, old)
         if not changed:
             return Written(current.raw, warnings)
         if kind.generation and changed - {"metadata", "status"}:
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        self._judge(kind, new, old, changed)
         return Written(self._keep(kind, current, new, options), warnings)
 
     def _keep(self, kind: Kind, current: Stored, new: Manifest, options: WriteOptions) -> bytes:
@@ -128,12 +122,6 @@ class Writer:
             cause = Cause("metadata.namespace", f"namespace {namespace} is being terminated", "NamespaceTerminating")
             raise refusals.forbidden(kind.resource, name, why, [cause])
 
-    def _judge(self, kind: Kind, new: Manifest, old: Manifest | None, changed: set[str]) -> None:
-        problems = list(_problems(kind, new, old, changed))
-        problems = problems or list(rules.check_object(new, old, kind.schema, changed))
-        if problems:
-            raise refusals.invalid(kind.resource, new["metadata"].get("name", ""), problems)
-
 
 def is_released(manifest: Manifest) -> bool:
     """Whether an object that is being deleted has nothing left that holds it."""
@@ -151,6 +139,10 @@ def check_type(kind: Kind, manifest: Any) -> None:
         found = manifest.get(key)
         if not found:
             raise refusals.bad_request(f"Object '{key}' is missing")
+        if found != expected and key == "kind" and kind.custom:
+            wrong = replace(kind.resource, kind=str(found))
+            name = str(manifest["metadata"].get("name") or "")
+            raise refusals.invalid(wrong, name, [refusals.wrong("kind", found, f"must be {expected}")])
         if found != expected:
             word = "API version" if key == "apiVersion" else "kind"
             message = f"the {word} in the data ({found}) does not match the expected {word} ({expected})"
@@ -160,20 +152,22 @@ def check_type(kind: Kind, manifest: Any) -> None:
             raise refusals.bad_request(f"metadata.{key} is not a string")
 
 
-def _check_identity(kind: Kind, current: Stored, candidate: Manifest) -> None:
+def _check_identity(kind: Kind, current: Stored, candidate: Manifest, *, patch: bool) -> None:
     own = candidate["metadata"]
     for key, actual in (("name", current.name), ("namespace", current.namespace)):
         if own.setdefault(key, actual) != actual:
             raise refusals.bad_request(
                 f"the {key} of the object ({own[key]}) does not match the {key} on the URL ({actual})"
             )
+    if own.get("uid", current.uid) != current.uid and patch:
+        raise refusals.invalid(kind.resource, current.name, [refusals.immutable("metadata.uid", own["uid"])])
     if own.get("uid", current.uid) != current.uid:
         why = f"Precondition failed: UID in precondition: {own['uid']}, UID in object meta: {current.uid}"
         raise refusals.conflict(kind.resource, current.name, why)
     version = own.get("resourceVersion", "")
     if not version and kind.custom:
         cause = refusals.wrong("metadata.resourceVersion", 0, "must be specified for an update")
-        raise refusals.invalid(kind.resource, current.name, [cause])
+        raise refusals.invalid(replace(kind.resource, kind=kind.resource.plural), current.name, [cause])
     if version and version != str(current.version):
         raise refusals.conflict(kind.resource, current.name)
 
@@ -181,8 +175,10 @@ def _check_identity(kind: Kind, current: Stored, candidate: Manifest) -> None:
 def _next_version(kind: Kind, old: Manifest, candidate: Manifest, section: str) -> Manifest:
     metadata.carry_over(candidate, old)
     if section:
+        # Of the metadata, a status write changes what is the client's, but of built-in resources only.
         others = {name: value for name, value in old.items() if name != section}
-        return {**others, **({section: candidate[section]} if section in candidate else {})}
+        own = old["metadata"] if kind.custom else candidate["metadata"]
+        return {**others, "metadata": own, **({section: candidate[section]} if section in candidate else {})}
     if not kind.has_status:
         return candidate
     others = {name: value for name, value in candidate.items() if name != "status"}
@@ -208,15 +204,21 @@ def _judge_unknown(kind: Kind, manifest: Manifest, unknown: list[str], options: 
     raise refusals.bad_request(f"{where} cannot be handled as a {kind.resource.kind}: {message}")
 
 
-def _judge_shape(kind: Kind, manifest: Manifest, changed: set[str]) -> None:
-    problems = [refusals.required(name) for name in kind.schema.required if name not in manifest]
+def _judge(kind: Kind, new: Manifest, old: Manifest | None, changed: set[str]) -> None:
+    """Refuse an object that is not valid, with all that is wrong; complete it where its shape allows."""
+    problems = [refusals.required(name) for name in kind.schema.required if name not in new]
     for name, child in kind.schema.properties.items():
-        if name in changed and name in manifest:
-            problems.extend(validation.check(manifest[name], child, name))
-    if problems and kind.schema.ruled:
-        problems.append(_UNCHECKED_RULES)
+        if name in changed and name in new:
+            problems.extend(validation.check(new[name], child, name))
+    if all(problem.reason not in _MISSHAPEN for problem in problems):
+        kind.complete(new, old)
+        problems.extend(_problems(kind, new, old, changed))
+    if all(problem.reason not in refusals.BLOCKING for problem in problems):
+        problems.extend(rules.check_object(new, old, kind.schema, changed))
+    elif kind.schema.ruled:
+        problems.append(refusals.UNCHECKED_RULES)
     if problems:
-        raise refusals.invalid(kind.resource, manifest["metadata"].get("name", ""), problems)
+        raise refusals.invalid(kind.resource, new["metadata"].get("name", ""), problems)
 
 
 def _problems(kind: Kind, new: Manifest, old: Manifest | None, changed: set[str]) -> Iterator[Cause]:

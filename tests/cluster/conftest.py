@@ -83,7 +83,7 @@ def _wait_established(server: Server, name: str) -> None:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         _, found = server.send("GET", CRDS.path(name=name))
-        conditions = {c["type"]: c["status"] for c in found.get("status", {}).get("conditions", [])}
+        conditions = {c["type"]: c["status"] for c in (found.get("status", {}).get("conditions") or [])}
         if conditions.get("Established") == "True":
             return
         time.sleep(0.05)

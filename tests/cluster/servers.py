@@ -88,7 +88,8 @@ def real(folder: Path) -> Iterator[Server]:
                  f"--secure-port={secure}", f"--cert-dir={folder / 'certificates'}", "--authorization-mode=AlwaysAllow",
                  f"--token-auth-file={folder / 'tokens.csv'}", "--service-account-issuer=https://127.0.0.1",
                  f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}",
-                 "--service-cluster-ip-range=10.0.0.0/24", "--disable-admission-plugins=ServiceAccount"]  # fmt: skip
+                 "--service-cluster-ip-range=10.0.0.0/24", "--disable-admission-plugins=ServiceAccount",
+                 "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", "--profiling=false"]  # fmt: skip
     with _process(etcd, folder / "etcd.log"), _process(apiserver, folder / "apiserver.log"):
         server = Server("real", f"https://127.0.0.1:{secure}", token, folder / "kubeconfig", _unverified())
         _wait_ready(server, folder / "apiserver.log")

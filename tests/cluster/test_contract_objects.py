@@ -251,11 +251,11 @@ def test_the_first_namespaces_are_there(cluster: KubernetesCluster) -> None:
 
 def test_wrong_verbs_paths_and_formats(server: Server, namespace: str) -> None:
     path = WIDGETS.path(namespace)
-    assert server.send("POST", WIDGETS.path(namespace, "w"), widget())[0] == 405
+    assert server.send("POST", PODS.path(namespace, "p"), pod())[0] == 405
     assert server.send("GET", f"/apis/example.com/v1/namespaces/{namespace}/gadgets")[0] == 404
     assert server.send("POST", path, b"size: 1", "text/plain")[0] == 415
     assert server.send("POST", path, b"{")[0] == 400
-    assert server.send("POST", path, {**widget(), "kind": "Gadget"})[0] == 400
+    assert server.send("POST", path, {**widget(), "kind": "Gadget"})[0] == 422
     assert server.send("POST", path, {**widget(), "apiVersion": "example.com/v2"})[0] == 400
     wandered = widget()
     wandered["metadata"]["namespace"] = "default"
