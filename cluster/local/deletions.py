@@ -100,6 +100,4 @@ def grace_period(kind: Kind, manifest: Manifest, asked: int | None) -> int:
     spec, status = manifest.get("spec", {}), manifest.get("status", {})
     if not kind.graceful or not spec.get("nodeName") or status.get("phase") in {"Succeeded", "Failed"}:
         return 0
-    grace = int(spec.get("terminationGracePeriodSeconds", 30)) if asked is None else asked
-    before: int = manifest["metadata"].get("deletionGracePeriodSeconds", grace)
-    return min(grace, before)
+    return int(spec.get("terminationGracePeriodSeconds", 30)) if asked is None else asked

@@ -5,7 +5,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.local import patches
@@ -41,6 +41,7 @@ def test_merge_patches_of_the_rfc(target: Any, patch: Any, result: Any) -> None:
     assert patches.merge(target, patch) == result
 
 
+@settings(deadline=None)
 @given(OBJECTS, OBJECTS)
 def test_a_merge_patch_applied_twice_is_applied_once(target: dict[str, Any], patch: dict[str, Any]) -> None:
     once = patches.merge(copy.deepcopy(target), copy.deepcopy(patch))
@@ -89,6 +90,7 @@ def test_json_patches_that_do_not_apply(operation: Any, code: int) -> None:
     assert caught.value.code == code
 
 
+@settings(deadline=None)
 @given(OBJECTS, st.lists(st.sampled_from(["", "/a", "/a/0", "/c~1d", "/b/a", "/-"]), max_size=3), VALUES)
 def test_no_json_patch_breaks_the_server(target: dict[str, Any], paths: list[str], value: Any) -> None:
     operations = [

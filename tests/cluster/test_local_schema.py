@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.local import expressions, pruning, rules, validation
@@ -226,6 +226,7 @@ def _containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("abcd"), inner, max_size=3)
 
 
+@settings(deadline=None)
 @given(st.recursive(LEAVES, _containers))
 def test_no_value_breaks_the_checks(value: Any) -> None:
     schema = _object(
