@@ -9,13 +9,16 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
-"""Linux: send a signal when the parent dies; kept over exec. Elsewhere the program is started without a leash."""
+"""Linux: send a signal when the parent dies; kept over exec. Elsewhere the program is started without a leash.
+
+The signal is SIGINT, so that a program can tell the death of its supervisor from a wish of its supervisor, SIGTERM.
+"""
 
 
 def main(parent: int, arguments: list[str]) -> None:
     """Does not return."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGINT)
         if os.getppid() != parent:
             raise SystemExit("the supervisor died before its child began")
     try:

@@ -27,6 +27,7 @@ from coordinator.errors import LocalError
 from coordinator.processes import Command, Supervisor
 from crds import generate
 from crds.resources import CRDS, TENANT_QUEUES, TORCHJOBS, Resource
+from queues import connection
 
 START_SECONDS = 30.0
 """How long one part may take to answer before the start is given up."""
@@ -158,8 +159,8 @@ def _start(options: Options, files: Files, supervisor: Supervisor, stopping: Cal
     cluster = client.connect(ConnectionSettings(kubeconfig=str(layout.kubeconfig)))
     install(cluster)
     url = _start_redis(options, files, supervisor)
-    until(lambda: embedded_redis.answers(url), f"Redis at {url}")
-    node = ["--data", str(layout.root), "--kubeconfig", str(layout.kubeconfig), *_capacity(options)]
+    until(lambda: embedded_redis.answers(url), f"Redis at {connection.shown(url)}")
+    node = ["--data", str(layout.root), "--kubeconfig", str(layout.kubeconfig), "--stop-pods", *_capacity(options)]
     supervisor.start(_module(files, "node", node, NODE))
     for command in _desk(options, files, url):
         supervisor.start(command)
@@ -183,7 +184,10 @@ def _start_redis(options: Options, files: Files, supervisor: Supervisor) -> str:
     """The URL of the Redis to use; starts one unless a URL was given."""
     if options.redis and options.redis != "embedded":
         return options.redis
-    plan = embedded_redis.plan(files.layout, embedded=options.redis == "embedded")
+    try:
+        plan = embedded_redis.plan(files.layout, embedded=options.redis == "embedded")
+    except embedded_redis.RedisFailed as error:
+        raise LocalError(str(error)) from error
     output = files.layout.logs("redis")
     supervisor.start(Command(name="redis", arguments=plan.command, output=output, stage=DATA, foreign=True))
     return plan.url

@@ -28,59 +28,63 @@ class Settings(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
 
     kubeconfig: str = Field(
-        "", description="kubeconfig file; empty: $KUBECONFIG, ~/.kube/config, in-cluster, then the embedded cluster"
+        default="",
+        description="kubeconfig file; empty: $KUBECONFIG, ~/.kube/config, in-cluster, then the embedded cluster",
     )
-    context: str = Field("", description="context of the kubeconfig; empty: its current one")
-    namespace: str = Field("", description="namespace of the commands; empty: the context's, else default")
+    context: str = Field(default="", description="context of the kubeconfig; empty: its current one")
+    namespace: str = Field(default="", description="namespace of the commands; empty: the context's, else default")
     redis_url: str = Field(
-        "redis://127.0.0.1:6379/0", description="redis://, rediss:// or unix:// URL; one database per installation"
+        default="redis://127.0.0.1:6379/0",
+        description="redis://, rediss:// or unix:// URL; one database per installation",
     )
     cost: str = Field(
-        "jobs", description="what a pick costs its queue: jobs (every job 1) or a resource, e.g. nvidia.com/gpu"
+        default="jobs", description="what a pick costs its queue: jobs (every job 1) or a resource, e.g. nvidia.com/gpu"
     )
     pool: str = Field(
-        "nodes",
+        default="nodes",
         description="what queues compete for: nodes (their allocatable), none, or amounts: cpu=64,nvidia.com/gpu=8",
     )
     implicit_queues: bool = Field(
-        False, description="whether a job may name a queue nobody created (it then has weight 1)"
+        default=False, description="whether a job may name a queue nobody created (it then has weight 1)"
     )
     master_address: Literal["service", "loopback"] = Field(
-        "service", description="MASTER_ADDR: the headless service's name, or 127.0.0.1 where all pods share one machine"
+        default="service",
+        description="MASTER_ADDR: the headless service's name, or 127.0.0.1 where all pods share one machine",
     )
     port_first: int = Field(
-        20_000, ge=1024, le=65_535, description="first port handed to a job's master with loopback addresses"
+        default=20_000, ge=1024, le=65_535, description="first port handed to a job's master with loopback addresses"
     )
     port_last: int = Field(
-        29_999, ge=1024, le=65_535, description="last such port; keep the range outside the ephemeral ports"
+        default=29_999, ge=1024, le=65_535, description="last such port; keep the range outside the ephemeral ports"
     )
-    processes: int = Field(2, ge=1, le=256, description="worker processes of `torchq worker`")
-    threads: int = Field(16, ge=1, le=256, description="reconciles side by side in one worker process")
-    batch: int = Field(128, ge=1, le=4096, description="most picks in one commit")
-    heads: int = Field(32, ge=1, le=4096, description="waiting jobs per queue that a snapshot looks at")
-    dispatch_seconds: Seconds = Field(0.01, description="pause between dispatches when nothing is ready")
+    processes: int = Field(default=2, ge=1, le=256, description="worker processes of `torchq worker`")
+    threads: int = Field(default=16, ge=1, le=256, description="reconciles side by side in one worker process")
+    batch: int = Field(default=128, ge=1, le=4096, description="most picks in one commit")
+    heads: int = Field(default=32, ge=1, le=4096, description="waiting jobs per queue that a snapshot looks at")
+    dispatch_seconds: Seconds = Field(default=0.01, description="pause between dispatches when nothing is ready")
     settle_seconds: Seconds = Field(
-        0.25, description="changes of queues and nodes take effect together once none has come for so long"
+        default=0.25, description="changes of queues and nodes take effect together once none has come for so long"
     )
     queued_after: Seconds = Field(
-        1.0, description="a job that waits shorter than this is never written to as Queued: one API write saved"
+        default=1.0, description="a job that waits shorter than this is never written to as Queued: one API write saved"
     )
     resync_seconds: Seconds = Field(
-        60.0, description="how often every unfinished job is looked at without an event; heals what a crash left"
+        default=60.0,
+        description="how often every unfinished job is looked at without an event; heals what a crash left",
     )
-    lease_namespace: str = Field("kube-system", description="namespace of the leader's Lease")
-    lease_seconds: Seconds = Field(8.0, description="a leader silent for this long is replaced")
-    renew_seconds: Seconds = Field(2.0, description="how often the leader renews its Lease")
-    running_lease_seconds: Seconds = Field(15.0, description="a worker silent for this long loses its keys")
-    drain_seconds: Seconds = Field(20.0, description="how long a stopping process waits for what it has begun")
+    lease_namespace: str = Field(default="kube-system", description="namespace of the leader's Lease")
+    lease_seconds: Seconds = Field(default=8.0, description="a leader silent for this long is replaced")
+    renew_seconds: Seconds = Field(default=2.0, description="how often the leader renews its Lease")
+    running_lease_seconds: Seconds = Field(default=15.0, description="a worker silent for this long loses its keys")
+    drain_seconds: Seconds = Field(default=20.0, description="how long a stopping process waits for what it has begun")
     health_port: int = Field(
-        0, ge=0, le=65_535, description="port of /healthz, /readyz and /status on 127.0.0.1; 0: none"
+        default=0, ge=0, le=65_535, description="port of /healthz, /readyz and /status on 127.0.0.1; 0: none"
     )
-    api_timeout: Seconds = Field(10.0, description="longest wait for one answer of the API server")
+    api_timeout: Seconds = Field(default=10.0, description="longest wait for one answer of the API server")
     api_qps: float = Field(
-        0.0, ge=0, description="requests per second of one process to the API server; 0: no limit of ours"
+        default=0.0, ge=0, description="requests per second of one process to the API server; 0: no limit of ours"
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what goes to the log")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="what goes to the log")
 
     @pydantic.model_validator(mode="after")
     def _ranges(self) -> "Settings":

@@ -65,7 +65,7 @@ class LocalNode:
 
     def __init__(self, cluster: Cluster, layout: Layout, settings: NodeSettings) -> None:
         self._cluster = cluster
-        self._settings = settings
+        self._stop_pods = settings.stop_pods
         self._node = registration.node(settings.name, settings.machine)
         self._reporter = Reporter(cluster)
         ground = Ground(
@@ -97,10 +97,14 @@ class LocalNode:
     def stop(self) -> None:
         """End the threads; what they found is written first."""
         self._scheduler.stop()
-        self._kubelet.stop(stop_pods=self._settings.stop_pods)
+        self._kubelet.stop(stop_pods=self._stop_pods)
         self._heartbeat.stop()
         self._pods.stop()
         self._reporter.stop()
+
+    def leave_pods(self) -> None:
+        """Let the pods run on after all when the node stops."""
+        self._stop_pods = False
 
     def _changed(self, before: LocalPod | None, after: LocalPod | None) -> None:
         self._kubelet.changed(before, after)
@@ -120,18 +124,29 @@ def running_node(cluster: Cluster, layout: Layout, settings: NodeSettings) -> It
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a node until SIGTERM or SIGINT. The exit code: 1 if it could not run, with a line that says why."""
+    """Run a node until SIGTERM or SIGINT. The exit code: 1 if it could not run, with a line that says why.
+
+    Only SIGTERM stops the pods if that was asked for; SIGINT is what a supervisor's death sends, and the next node goes
+    on with them.
+    """
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+    stopping, orphaned = threading.Event(), threading.Event()
+
+    def orphan(*_: object) -> None:
+        orphaned.set()
+        stopping.set()
+
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    signal.signal(signal.SIGINT, orphan)
     try:
         settings = _settings(options)
         cluster = client.connect(ConnectionSettings(kubeconfig=options.kubeconfig))
-        with running_node(cluster, Layout(options.data), settings):
+        with running_node(cluster, Layout(options.data), settings) as node:
             logger.info("node %s runs pods; it has %s", settings.name, settings.machine)
             stopping.wait()
+            if orphaned.is_set():
+                node.leave_pods()
     except (NodeFailed, errors.ClusterError, ValueError, OSError) as e:
         print(f"node: {e}", file=sys.stderr)
         return 1

@@ -97,11 +97,11 @@ def submit(kubeconfig: Path, data: Path, epochs: int) -> None:
     torchq(kubeconfig, "queue", "resume", *order.WEIGHTS)
 
 
-def admitted_order(jobs: Sequence[Manifest]) -> list[str]:
-    """Queues in the order of the picks, as the jobs' admissions tell."""
-    admissions = [(job["status"]["admission"], job) for job in jobs if (job.get("status") or {}).get("admission")]
-    admissions.sort(key=lambda pair: (pair[0]["epoch"], pair[0]["pick"]))
-    return [admission["queue"] for admission, _ in admissions]
+def admissions(jobs: Sequence[Manifest]) -> list[tuple[int, str]]:
+    """Epoch and queue of each admission in the order of the picks, as the jobs' statuses tell."""
+    found = [job["status"]["admission"] for job in jobs if (job.get("status") or {}).get("admission")]
+    found.sort(key=lambda admission: (admission["epoch"], admission["pick"]))
+    return [(admission["epoch"], admission["queue"]) for admission in found]
 
 
 def last_lines(cluster: Cluster, jobs: Sequence[Manifest]) -> dict[str, str]:
@@ -125,7 +125,7 @@ def watch(cluster: Cluster, view: screen.Screen, alive: Callable[[], None], dead
             jobs = cluster.list(TORCHJOBS, "default").items
             moving = [job for job in jobs if job["metadata"]["name"] not in lines or screen.phase(job) == "Running"]
             lines |= last_lines(cluster, moving)
-            view.show(Moment(jobs, lines, admitted_order(jobs)))
+            view.show(Moment(jobs, lines, [queue for _, queue in admissions(jobs)]))
             if all(screen.phase(job) in screen.FINAL for job in jobs):
                 return jobs
         if time.monotonic() > deadline:
@@ -140,13 +140,14 @@ def check(jobs: Sequence[Manifest], view: screen.Screen) -> Counter[str]:
     if len(succeeded) != total:
         failed = ", ".join(job["metadata"]["name"] for job in jobs if screen.phase(job) != "Succeeded")
         raise DemoFailed(f"only {len(succeeded)} of {total} TorchJobs succeeded; not: {failed}")
-    admitted = admitted_order(jobs)
-    view.say(f"order of admission: {' '.join(admitted)}")
+    admitted = admissions(jobs)
+    queues = [queue for _, queue in admitted]
+    view.say(f"order of admission: {' '.join(queues)}")
     each = dict.fromkeys(order.WEIGHTS, order.JOBS)
     wrong = order.problem(admitted, order.WEIGHTS, each)
     if wrong:
         raise DemoFailed(wrong)
-    return Counter(order.contested(admitted, each))
+    return Counter(order.contested(queues, each))
 
 
 def run(console: Console, data: Path, epochs: int, cpus: int, redis: str) -> None:

@@ -4,7 +4,7 @@ One rule: pure, and computed independently of the picker: nginx's smooth weighte
 plainest form.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 WEIGHTS: Mapping[str, int] = {"a": 5, "b": 2, "c": 1}
 JOBS = 8
@@ -39,12 +39,23 @@ def contested(order: Sequence[str], jobs: Mapping[str, int]) -> list[str]:
     return taken
 
 
-def problem(order: Iterable[str], weights: Mapping[str, int], jobs: Mapping[str, int]) -> str:
-    """Why an order of admission is not the expected one; empty if it is."""
-    actual = contested(list(order), jobs)
-    expected = smooth(weights, len(actual))
-    if actual == expected:
+def problem(admissions: Sequence[tuple[int, str]], weights: Mapping[str, int], jobs: Mapping[str, int]) -> str:
+    """Why an order of admission, pairs of epoch and queue, is not the expected one; empty if it is.
+
+    A new epoch goes on with the round, unless Redis had lost its content: then it begins a new one.
+    """
+    actual = contested([queue for _, queue in admissions], jobs)
+    epochs = [epoch for epoch, _ in admissions[: len(actual)]]
+    boundaries = [at for at in range(1, len(actual)) if epochs[at] != epochs[at - 1]]
+    if _fits(actual, boundaries, weights):
         return ""
-    at = next(index for index, (one, other) in enumerate(zip(actual, expected, strict=True)) if one != other)
-    wrong = f"pick {at + 1} was {actual[at]}, smooth weighted round robin says {expected[at]}"
-    return f"{wrong}: {' '.join(actual)} against {' '.join(expected)}"
+    expected = smooth(weights, len(actual))
+    return f"{' '.join(actual)} is not smooth weighted round robin, which is {' '.join(expected)}"
+
+
+def _fits(actual: list[str], boundaries: list[int], weights: Mapping[str, int]) -> bool:
+    """Whether the picks are rounds, each begun at the start or at one of the boundaries."""
+    if actual == smooth(weights, len(actual)):
+        return True
+    splits = ((at, [each - at for each in boundaries if each > at]) for at in boundaries)
+    return any(actual[:at] == smooth(weights, at) and _fits(actual[at:], later, weights) for at, later in splits)
