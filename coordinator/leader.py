@@ -99,13 +99,13 @@ class Leadership:
             self._valid_until = float("-inf")
             self._release()
 
-    def raise_epoch(self) -> int:
-        """A higher epoch for a rebuild. LeadershipLost if we lead no longer."""
+    def raise_epoch(self, above: int = 0) -> int:
+        """A higher epoch for a rebuild, also higher than `above`. LeadershipLost if we lead no longer."""
         with self._lock:
             lease = self._read()
-            if not self.leading or lease["spec"].get("holderIdentity") != self._identity:
+            if not self.leading or _spec(lease).get("holderIdentity") != self._identity:
                 raise LeadershipLost("another coordinator leads")
-            self._write(lease, _epoch(lease) + 1)
+            self._write(lease, max(_epoch(lease), above) + 1)
             return self._epoch
 
     def step(self) -> None:
@@ -113,7 +113,7 @@ class Leadership:
         with self._lock:
             started = self._clock()
             lease = self._read()
-            spec = lease["spec"]
+            spec = _spec(lease)
             self._observed = self._observed.updated(
                 spec.get("holderIdentity") or "", spec.get("renewTime") or "", started
             )
@@ -129,12 +129,18 @@ class Leadership:
             try:
                 self.step()
                 self.failing = ""
-            except errors.Conflict:
+            except (errors.Conflict, errors.AlreadyExists):
                 self.failing = ""  # another candidate was faster
             except errors.ClusterError as error:
                 if self.failing != str(error):
                     log.warning("leadership: %s", error)
                 self.failing = str(error)
+            except Exception as error:
+                # Without this thread nobody would ever lead again, and nobody would know.
+                what = f"{type(error).__name__}: {error}"
+                if self.failing != what:
+                    log.exception("leadership: an unforeseen error")
+                self.failing = what
             self._stopping.wait(self._renew_seconds)
 
     def _read(self) -> Manifest:
@@ -145,7 +151,7 @@ class Leadership:
             return self._cluster.create(LEASES, body, self._namespace)
 
     def _write(self, lease: Manifest, epoch: int) -> None:
-        spec = lease.get("spec") or {}
+        spec = _spec(lease)
         changes: dict[str, Any] = {
             "holderIdentity": self._identity,
             "leaseDurationSeconds": max(1, round(self._lease_seconds)),
@@ -163,7 +169,7 @@ class Leadership:
     def _release(self) -> None:
         try:
             lease = self._read()
-            if lease["spec"].get("holderIdentity") == self._identity:
+            if _spec(lease).get("holderIdentity") == self._identity:
                 version = lease["metadata"]["resourceVersion"]
                 patch = {"spec": {"holderIdentity": ""}}
                 self._cluster.patch(LEASES, LEASE, patch, self._namespace, resource_version=version)
@@ -171,8 +177,14 @@ class Leadership:
             log.info("the lease was not handed back (%s); the next leader waits for it to run out", error)
 
 
+def _spec(lease: Manifest) -> dict[str, Any]:
+    return lease.get("spec") or {}
+
+
 def _epoch(lease: Manifest) -> int:
-    return int((lease["metadata"].get("annotations") or {}).get(EPOCH, 0))
+    """0 for what is no number: the rebuild asks for one above all that it knows of."""
+    text = str((lease["metadata"].get("annotations") or {}).get(EPOCH, ""))
+    return int(text) if text.isdecimal() else 0
 
 
 def _micro_time() -> str:

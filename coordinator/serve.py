@@ -64,6 +64,7 @@ class Coordinator:
             while not self.stop.is_set() and not self.watches.synced:
                 self._tell(self.watches.failing)
                 self.stop.wait(0.05)
+            self._tell("")
             self.leadership.start()
             while not self.stop.is_set():
                 self._serve_once()
@@ -75,6 +76,7 @@ class Coordinator:
     def _serve_once(self) -> None:
         """Wait to lead, then lead until something ends the term."""
         if not self.leadership.leading:
+            self.failing = ""  # what a term ran into is the next leader's to say
             self.stop.wait(0.05)
             return
         try:
@@ -97,9 +99,9 @@ class Coordinator:
             pause=self.stop.wait,
             counts=self.counts,
         )
-        log.info("leading as %s", self.leadership.holder)
         term.rebuild(self._new_epoch())
         self._tell("")
+        log.info("leading as %s", self.leadership.holder)
         next_resync = time.monotonic() + self.settings.resync_seconds
         while not self.stop.is_set() and self.leadership.leading:
             self.watches.wake.clear()
@@ -113,10 +115,14 @@ class Coordinator:
                 term.resync()
 
     def _new_epoch(self) -> int:
-        """Taking the lease has raised the epoch already; a second rebuild in one term has to raise it again."""
+        """Taking the lease has raised the epoch already. It has to rise again for a second rebuild in one term, and
+        where store or cluster remember a higher one: somebody has deleted the Lease, or given us another cluster's
+        Redis. While the store cannot be reached this writes nothing."""
+        admitted = (job.admission.epoch for job in self.watches.jobs.values() if job.admission)
+        known = max(self.store.epoch(), self._last_epoch, *admitted)
         epoch = self.leadership.epoch
-        if epoch <= self._last_epoch:
-            epoch = self.leadership.raise_epoch()
+        if epoch <= known:
+            epoch = self.leadership.raise_epoch(above=known)
         self._last_epoch = epoch
         return epoch
 

@@ -1,0 +1,24 @@
+"""A front desk on an API server: the real watches, term and reconciler over queues in memory and a stepped clock."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from cluster.client import KubernetesCluster
+from tests.cluster.conftest import cluster, embedded_cluster, embedded_server, namespace, real_server, server
+from tests.coordinator.desk import Clock, Desk, clear
+
+__all__ = ["cluster", "embedded_cluster", "embedded_server", "namespace", "real_server", "server"]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def desk(embedded_cluster: KubernetesCluster, clock: Clock) -> Iterator[Desk]:
+    """On the embedded server; what a test made is gone after it."""
+    with Desk(embedded_cluster, clock) as desk:
+        yield desk
+    clear(embedded_cluster)

@@ -1,0 +1,193 @@
+"""What the tests on an API server share: a desk that is driven by hand, and the objects it works on."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cluster import errors
+from cluster.api import Cluster, Manifest
+from cluster.client import KubernetesCluster
+from coordinator.settings import Settings
+from coordinator.term import Term
+from coordinator.watch import Watches
+from crds import torchjob
+from crds.keys import JobKey
+from crds.resources import PODS, SERVICES, TENANT_QUEUES, TORCHJOBS
+from crds.torchjob import TorchJob
+from queues.memory_store import Content, MemoryStore
+from queues.memory_work import MemoryWork
+from queues.store import QueueStore, StoreSettings
+from queues.values import Task
+from reconcilers.observe import pods_informer
+from reconcilers.reconcile import Reconciler
+from reconcilers.settings import ReconcileSettings
+from tests.reconcilers.bench import Counting
+
+START = 1_700_000_000.0
+LEASE_SECONDS = 8.0
+
+
+class Clock:
+    """Time that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> float:
+        return self.now
+
+    def step(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Desk:
+    """A coordinator's term and one worker, without their processes: every step is taken by the test."""
+
+    def __init__(self, cluster: KubernetesCluster, clock: Clock, **settings: Any) -> None:
+        self.cluster = cluster
+        self.clock = clock
+        self.settings = Settings(**{"pool": "none", "settle_seconds": 0.001, "lease_seconds": LEASE_SECONDS, **settings})
+        self.watching, self.working = Counting(cluster), Counting(cluster)
+        """What coordinator and worker ask of the API server."""
+        self.content = Content()
+        reader = MemoryStore(lambda *_: None, content=self.content)
+        self.work = MemoryWork(clock, reader.epoch, lambda key: reader.reservations([key]).get(key))
+        self.store: QueueStore = self.open()
+        self.watches = Watches(self.watching, nodes=self.settings.pool == "nodes", clock=clock)
+        self.paused: list[float] = []
+        self.term = self.new_term()
+        self.pods = pods_informer(self.working)
+        self.reconciler = Reconciler(
+            self.working, self.pods, ReconcileSettings(master_address="loopback", most_seconds=60.0), clock
+        )
+        self.work.register("worker", 8)
+
+    def open(self) -> MemoryStore:
+        """Another process's view of the same store."""
+        return MemoryStore(self.work.mark, StoreSettings(ports=(20_000, 20_099)), self.content)
+
+    def new_term(self, store: QueueStore | None = None) -> Term:
+        """What a leader begins with."""
+        self.store = store or self.store
+        return Term(
+            self.watches, self.store, self.work, self.settings, clock=self.clock, pause=self.paused.append
+        )
+
+    def __enter__(self) -> "Desk":
+        for informer in (*self.watches.informers, self.pods):
+            informer.start()
+        for informer in (*self.watches.informers, self.pods):
+            assert informer.wait_synced(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for informer in (*self.watches.informers, self.pods):
+            informer.stop()
+        self.reconciler.close()
+
+    def lose(self) -> None:
+        """The store forgets everything, work included."""
+        fresh = Content()
+        for name in Content.__slots__:
+            setattr(self.content, name, getattr(fresh, name))
+        self.work.clear()
+        self.work.register("worker", 8)
+
+    def until(self, condition: Callable[[], object], *, worker: bool = True, seconds: float = 10.0) -> None:
+        """Let coordinator and worker do what there is to do until the condition holds; time stands still."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, f"not true within {seconds} s"
+            self.work.register("worker", 8)
+            busy = self.term.step()
+            if not (worker and self.run_worker()) and not busy:
+                self.watches.wake.wait(0.005)
+                self.watches.wake.clear()
+
+    def run_worker(self) -> int:
+        """Run the batches that were pushed; how many keys."""
+        tasks: list[Task] = []
+        while leases := self.work.pop():
+            tasks += self.work.begin(leases)
+        for task in tasks:
+            after = self.reconciler(task, lambda task=task: self.work.holds(task.key, task.token))
+            self.work.finish(task.key, task.token, requeue_after=after)
+        return len(tasks)
+
+    def queue(self, name: str, **spec: Any) -> None:
+        body = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": name}}
+        self.cluster.create(TENANT_QUEUES, {**body, "spec": spec})
+
+    def submit(self, name: str, namespace: str, queue: str, **spec: Any) -> JobKey:
+        made = self.cluster.create(TORCHJOBS, manifest(name, queue, **spec), namespace)["metadata"]
+        return JobKey(namespace, name, made["uid"])
+
+    def job(self, key: JobKey) -> TorchJob:
+        return torchjob.parse(self.cluster.get(TORCHJOBS, key.name, key.namespace))
+
+    def phase(self, key: JobKey) -> str:
+        return self.job(key).status.phase
+
+    def pods_of(self, key: JobKey) -> list[str]:
+        listed = self.cluster.list(PODS, key.namespace).items
+        return sorted(each["metadata"]["name"] for each in listed if each["metadata"]["name"].startswith(key.name))
+
+    def move(self, key: JobKey, phase: str) -> None:
+        """Play the node."""
+        for name in self.pods_of(key):
+            self.cluster.patch(PODS, name, {"status": {"phase": phase}}, key.namespace, subresource="status")
+
+    def change(self, key: JobKey, **spec: Any) -> None:
+        """Play the owner."""
+        self.cluster.patch(TORCHJOBS, key.name, {"spec": spec}, key.namespace)
+
+    def waiting(self) -> set[JobKey]:
+        """Who waits in the store."""
+        return set(self.content.entries)
+
+    def held(self) -> set[JobKey]:
+        """Who holds room in the store."""
+        return set(self.content.reservations)
+
+
+def task(count: int = 1, cpu: str = "1") -> dict[str, Any]:
+    """One entry of torchTaskSpecs."""
+    container = {"name": "torch", "image": "torch:1", "resources": {"requests": {"cpu": cpu}}}
+    return {"numTasks": count, "template": {"spec": {"containers": [container]}}}
+
+
+def manifest(name: str, queue: str = "", tasks: Mapping[str, Any] | None = None, **spec: Any) -> Manifest:
+    """A TorchJob of one Master and one Worker unless said otherwise."""
+    policy = {**({"queue": queue} if queue else {}), **spec.pop("schedulingPolicy", {})}
+    return {
+        "apiVersion": TORCHJOBS.api_version,
+        "kind": TORCHJOBS.kind,
+        "metadata": {"name": name},
+        "spec": {"schedulingPolicy": policy, "torchTaskSpecs": tasks or {"Master": task(), "Worker": task()}, **spec},
+    }
+
+
+def clear(cluster: Cluster) -> None:
+    """Delete what tests make."""
+    for resource in (TORCHJOBS, TENANT_QUEUES, PODS, SERVICES):
+        for item in cluster.list(resource).items:
+            metadata = item["metadata"]
+            if metadata["name"] != "kubernetes":
+                remove(cluster, resource, metadata["name"], metadata.get("namespace", ""))
+
+
+def remove(cluster: Cluster, resource: Any, name: str, namespace: str) -> None:
+    """Delete it now, if it is still there."""
+    try:
+        cluster.delete(resource, name, namespace, grace_period_seconds=0)
+    except errors.NotFound:
+        return
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    """Return as soon as the condition holds; fail if it does not in time."""
+    deadline, pause = time.monotonic() + seconds, threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, f"not true within {seconds} s"
+        pause.wait(0.01)
