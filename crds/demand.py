@@ -5,17 +5,21 @@ One rule: pure, and one way of counting for everybody: a job's charge, a foreign
 Pod specs are opaque JSON; those of a parsed TorchJob were checked (`crds.template`), those of pods by the API server.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 from crds import quantities
 from crds.amounts import JOBS, NOTHING, Amounts, add, peak, scale
+from crds.errors import Problem
 from crds.jobspec import TorchJobSpec
 from crds.tasks import TaskSpec
 
 PodSpec = Mapping[str, Any]
+
+LARGEST = 2**53 - 1
+"""The largest amount that is exact wherever charges are added up: Lua counts in floats."""
 
 
 def amounts(resources: Mapping[str, Any] | None) -> dict[str, int]:
@@ -67,6 +71,18 @@ def pod_charge(task: TaskSpec) -> dict[str, int]:
 def job_charge(spec: TorchJobSpec) -> dict[str, int]:
     """What a job takes from its queue's quota and the pool while admitted: all its pods at once, and one job."""
     return reduce(add, (scale(pod_charge(task), task.num_tasks) for task in spec.tasks.values()), {JOBS: 1})
+
+
+def countable(spec: TorchJobSpec) -> Iterator[Problem]:
+    """What makes a job's charge too large to be kept, for a spec that is right otherwise."""
+    try:
+        charge = job_charge(spec)
+    except ValueError as error:
+        yield Problem("spec.torchTaskSpecs", f"Invalid value: {error}")
+        return
+    for name, amount in charge.items():
+        if amount > LARGEST:
+            yield Problem("spec.torchTaskSpecs", f"Invalid value: {amount}: all pods together ask for too much {name}")
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from crds import checks, problems
+from crds import checks, demand, problems
 from crds.errors import InvalidObject
 from crds.jobspec import TorchJobSpec
 from crds.keys import JobKey
@@ -83,6 +83,7 @@ def parse(manifest: Any) -> TorchJob:
         raise InvalidObject(problems.unique(problems.translate(error))) from error
     named = problems.find(JobName, {"name": job.metadata.name}, "metadata")
     found = problems.unique([*named, *checks.check(job.metadata, job.spec)])
+    found = found or tuple(demand.countable(job.spec))
     if found:
         raise InvalidObject(found)
     return job

@@ -47,7 +47,9 @@ class Desk:
     def __init__(self, cluster: KubernetesCluster, clock: Clock, **settings: Any) -> None:
         self.cluster = cluster
         self.clock = clock
-        self.settings = Settings(**{"pool": "none", "settle_seconds": 0.001, "lease_seconds": LEASE_SECONDS, **settings})
+        self.settings = Settings(
+            **{"pool": "none", "settle_seconds": 0.001, "lease_seconds": LEASE_SECONDS, **settings}
+        )
         self.watching, self.working = Counting(cluster), Counting(cluster)
         """What coordinator and worker ask of the API server."""
         self.content = Content()
@@ -70,9 +72,7 @@ class Desk:
     def new_term(self, store: QueueStore | None = None) -> Term:
         """What a leader begins with."""
         self.store = store or self.store
-        return Term(
-            self.watches, self.store, self.work, self.settings, clock=self.clock, pause=self.paused.append
-        )
+        return Term(self.watches, self.store, self.work, self.settings, clock=self.clock, pause=self.paused.append)
 
     def __enter__(self) -> "Desk":
         for informer in (*self.watches.informers, self.pods):

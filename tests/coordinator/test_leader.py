@@ -199,7 +199,11 @@ class Broken:
 
 @pytest.mark.parametrize("error", [errors.Unreachable("the API server is away"), ZeroDivisionError("a defect")])
 def test_trouble_is_told_once_and_outlived(
-    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock, error: Exception, caplog: pytest.LogCaptureFixture
+    embedded_cluster: KubernetesCluster,
+    namespace: str,
+    clock: Clock,
+    error: Exception,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     broken = Broken(embedded_cluster, error)
     one = candidate(broken, namespace, "one", clock, renew=0.01)

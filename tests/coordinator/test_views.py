@@ -1,0 +1,56 @@
+"""What the coordinator keeps of objects, also of those that should not be."""
+
+from typing import Any
+
+import pytest
+
+from coordinator import views
+from crds.keys import JobKey
+from tests.coordinator import desk
+
+
+def stored(template: Any, status: Any = None) -> dict[str, Any]:
+    """A job as the API server shows it."""
+    body = desk.manifest("train", "a", tasks={"Worker": {"numTasks": 3, "template": template}})
+    given = {"namespace": "team", "uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "1"}
+    return {**body, "metadata": {**body["metadata"], **given}, "status": status or {}}
+
+
+def requests(**amounts: Any) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "torch", "resources": {"requests": amounts}}]}}
+
+
+def test_a_job_is_kept_with_its_charge() -> None:
+    view = views.job_view(stored(requests(cpu="500m", memory="1Gi")))
+    assert (view.key, view.queue, view.invalid) == (JobKey("team", "train", "u1"), "a", False)
+    assert view.charge == {"jobs": 1, "cpu": 1500, "memory": 3 << 30}
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        pytest.param({}, id="no spec"),
+        pytest.param({"spec": {"containers": 7}}, id="containers that are none"),
+        pytest.param(requests(cpu="much"), id="no quantity"),
+        pytest.param(requests(cpu=[1]), id="a list for a quantity"),
+        pytest.param(requests(cpu="9E"), id="more cores than a number holds"),
+        pytest.param(requests(memory="9E"), id="more bytes in all than a number holds"),
+        pytest.param(requests(memory="4Pi"), id="more bytes in all than Lua counts"),
+    ],
+)
+def test_a_job_that_cannot_be_run_is_kept_as_invalid_so_that_somebody_says_so(template: Any) -> None:
+    view = views.job_view(stored(template))
+    assert (view.invalid, view.finished, view.charge) == (True, False, {})
+
+
+@pytest.mark.parametrize("status", [{"phase": 5}, {"conditions": "x"}, {"admission": {"queue": "a"}}])
+def test_a_status_that_is_none_does_not_stop_anybody(status: Any) -> None:
+    assert views.job_view(stored(requests(cpu="1"), status)).invalid
+
+
+def test_a_foreign_pod_takes_room_once_it_is_on_a_node() -> None:
+    body = {"metadata": {"namespace": "x", "name": "p"}, "spec": requests(cpu="2")["spec"]}
+    assert views.pod_view(body).demand == {}
+    placed = {**body, "spec": {**body["spec"], "nodeName": "one"}}
+    assert views.pod_view(placed).demand == {"cpu": 2000}
+    assert views.pod_view(placed | {"status": {"phase": "Failed"}}).occupies is False
