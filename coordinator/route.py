@@ -9,7 +9,8 @@ One rule: pure and level-triggered. The same state always gives the same route, 
     finished, no pod occupies           forget    free      looks (cleans up)
     suspended, admitted or occupied     -         keep      looks (takes the pods away)
     suspended, otherwise                forget    free      looks (writes Suspended)
-    invalid                             forget    free      looks (writes Failed)
+    invalid, pods occupy                -         keep      looks (writes Failed, takes the pods away)
+    invalid, no pod occupies            forget    free      looks (writes Failed)
     admitted                            -         keep      looks
     held                                forget    free      looks in a second (writes Queued), unless written
     waiting                             put       -         looks in a second (writes Queued), unless written
@@ -47,10 +48,8 @@ def route(key: JobKey, job: JobView | None, pods: Pods, queued_after: float) -> 
     look = Offer(key=key, tenant=job.queue if job else pods.queue, seen=pods.seen)
     if job is None:
         return Route(offer=look) if pods.occupy else Route(remove=True)
-    if job.deleting or job.finished:
+    if job.deleting or job.finished or job.invalid:
         return Route(offer=look, remove=not pods.occupy)
-    if job.invalid:
-        return Route(offer=look, remove=True)
     if job.suspended:
         return Route(offer=look, remove=job.admission is None and not pods.occupy)
     if job.admission is not None:
@@ -64,9 +63,8 @@ def _waiting(job: JobView, look: Offer, queued_after: float) -> Route:
     put = None if job.held else entry(job)
     if job.phase == "Queued":
         return Route(put=put, remove=job.held)
-    # A job admitted within the delay is written to as Admitted straight away: one write saved on the hot path. One
-    # that was
-    # suspended or sent back says something untrue until it is written, so it does not wait.
+    # A job admitted within the delay is written to as Admitted straight away: one write saved on the hot path. One that
+    # was suspended or sent back says something untrue until it is written, so it does not wait.
     delay = queued_after if not job.phase else 0.0
     offer = Offer(key=look.key, tenant=look.tenant, seen=look.seen, delay=delay)
     return Route(put=put, remove=job.held, offer=offer)

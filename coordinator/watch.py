@@ -5,7 +5,8 @@ One rule: an event becomes a key and nothing else; whoever handles the key reads
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import islice
 
 from cluster.api import Cluster
@@ -19,14 +20,28 @@ from crds.resources import NODES, PODS, TENANT_QUEUES, TORCHJOBS
 from crds.tenantqueue import TenantQueue
 
 
+PATIENCE = 8
+"""How many times `settle_seconds` settings that keep changing may wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """When settings changed first and last since they took effect."""
+
+    first: float
+    last: float
+
+
 class Watches:
     """Caches of TorchJobs, TenantQueues, pods and nodes, and what changed since last asked."""
 
-    def __init__(self, cluster: Cluster, *, nodes: bool) -> None:
+    def __init__(self, cluster: Cluster, *, nodes: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._lock = threading.Lock()
         self._dirty: dict[JobKey, int] = {}
-        self._settings_changed_at: float | None = None
+        self._settings_changed: Changed | None = None
         self._demanded: set[str] = set()
+        self._named: set[str] = set()
         self.wake = threading.Event()
         self.jobs: Informer[JobView] = Informer(cluster, TORCHJOBS, trim=views.job_view, on_change=self._job_changed)
         self.pods: Informer[PodView] = Informer(
@@ -91,28 +106,32 @@ class Watches:
 
     def take_settings_changed(self, settle_seconds: float) -> bool:
         """Whether queues or nodes changed since this was last true, and none has for `settle_seconds`: what an admin
-        changes together takes effect together."""
+        changes together takes effect together. A cluster that never rests is waited for PATIENCE times as long."""
         with self._lock:
-            since = self._settings_changed_at
-            settled = since is not None and time.monotonic() - since >= settle_seconds
+            changed, now = self._settings_changed, self._clock()
+            settled = changed is not None and (
+                now - changed.last >= settle_seconds or now - changed.first >= PATIENCE * settle_seconds
+            )
             if settled:
-                self._settings_changed_at = None
+                self._settings_changed = None
             return settled
 
     def touch_settings(self) -> None:
         """Have queues and pool computed again."""
         with self._lock:
-            self._settings_changed_at = time.monotonic()
+            now = self._clock()
+            self._settings_changed = Changed(self._settings_changed.first if self._settings_changed else now, now)
         self.wake.set()
 
     def _job_changed(self, before: JobView | None, after: JobView | None) -> None:
         job = after or before
         assert job is not None
         with self._lock:
-            known = len(self._demanded)
+            known = len(self._demanded) + len(self._named)
             self._demanded.update(job.charge)
-            grown = len(self._demanded) > known
-        if grown:
+            self._named.add(job.queue)
+            grown = len(self._demanded) + len(self._named) > known
+        if grown:  # a resource that no node may have, or a queue that nobody may have created
             self.touch_settings()
         self.mark([job.key])
 
@@ -123,7 +142,7 @@ class Watches:
             # Not the pod's own version: that of a deletion is only in the event, and a worker must have seen that too.
             # The first list tells nothing new, and its version may be one that a worker reaches only much later.
             self.mark([pod.job], self.pods.resource_version if self.pods.synced else 0)
-        else:
+        elif before != after:  # of a foreign pod only the room it takes matters
             self.touch_settings()
 
     def _queue_changed(self, before: TenantQueue | None, after: TenantQueue | None) -> None:

@@ -21,6 +21,7 @@ EMPTY = Pods(seen=7)
         pytest.param(job(deleting=True), EMPTY, False, True, True, id="deleting"),
         pytest.param(job(finished=True, admission=admission()), OCCUPIED, False, False, True, id="finished, occupied"),
         pytest.param(job(finished=True, admission=admission()), EMPTY, False, True, True, id="finished"),
+        pytest.param(job(invalid=True), OCCUPIED, False, False, True, id="invalid, occupied"),
         pytest.param(job(invalid=True), EMPTY, False, True, True, id="invalid"),
         pytest.param(job(suspended=True, admission=admission()), EMPTY, False, False, True, id="suspended, admitted"),
         pytest.param(job(suspended=True), OCCUPIED, False, False, True, id="suspended, occupied"),
