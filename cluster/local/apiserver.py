@@ -130,6 +130,8 @@ class ApiServer:
             return await self._route(request)
         except Refusal as refusal:
             return _json(refusal.status(), refusal.code)
+        except RecursionError:
+            return _json(refusals.bad_request("the body is nested too deeply").status(), 400)
         except DiskFailed as error:
             return _json(refusals.internal(str(error)).status(), 500)
         except (ConnectionError, asyncio.CancelledError, web.HTTPException):

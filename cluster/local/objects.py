@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from cluster.api import Manifest
+from cluster.local.refusals import bad_request
 
 _NO_TEXT: Mapping[str, str] = {}
 
@@ -38,8 +39,11 @@ class Stored:
 
 
 def encode(manifest: Mapping[str, Any]) -> bytes:
-    """An object's canonical bytes."""
-    return orjson.dumps(manifest, option=orjson.OPT_SORT_KEYS)
+    """An object's canonical bytes. BadRequest for one that is nested deeper than can be written."""
+    try:
+        return orjson.dumps(manifest, option=orjson.OPT_SORT_KEYS)
+    except TypeError as error:
+        raise bad_request(f"the object cannot be kept: {error}".lower()) from error
 
 
 def seal(manifest: Manifest, version: int, selectable: tuple[str, ...] = ()) -> Stored:

@@ -93,6 +93,14 @@ def test_a_body_may_not_be_too_large(embedded_server: Server, namespace: str) ->
     assert (code, status["reason"]) == (413, "RequestEntityTooLarge")
 
 
+def test_a_body_may_not_be_too_deep(embedded_server: Server, namespace: str) -> None:
+    for depth in (300, 900, 2000):
+        deep = b'{"spec":{"size":1,"loose":' + b'{"a":' * depth + b"1" + b"}" * depth + b"}}"
+        embedded_server.send("POST", WIDGETS.path(namespace), widget())
+        code, _ = embedded_server.send("PATCH", WIDGETS.path(namespace, "w"), deep, "application/merge-patch+json")
+        assert code in {200, 400}
+
+
 def test_what_is_not_offered_is_refused_clearly(embedded_server: Server, namespace: str) -> None:
     path = WIDGETS.path(namespace, "w")
     embedded_server.send("POST", WIDGETS.path(namespace), widget())

@@ -219,7 +219,13 @@ def test_what_a_rule_reads(rule: str, fields: list[tuple[str, ...]]) -> None:
     assert list(expressions.compile_rule({"rule": rule}).chains) == fields
 
 
-LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3)
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=3)
+)
 
 
 def _containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
