@@ -1,0 +1,59 @@
+"""One embedded cluster for all tests that leave it as they found it, and fresh ones for those that do not."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.stack import Stack, fresh
+
+Make = Callable[..., Stack]
+
+
+def _make(factory: pytest.TempPathFactory, *options: str) -> Stack:
+    root = factory.mktemp(fresh("stack"))
+    (root / "work").mkdir()
+    stack = Stack(root / "data", root / "work")
+    if options:
+        stack.options += options
+    return stack
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    stack = _make(tmp_path_factory)
+    try:
+        said = stack.up()
+        assert said.code == 0, said
+        yield stack
+    finally:
+        stack.close()
+
+
+@pytest.fixture
+def stack(shared: Stack) -> Iterator[Stack]:
+    """The shared stack, empty before and after."""
+    yield shared
+    shared.clear()
+
+
+@pytest.fixture(scope="module")
+def make_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
+    """Stacks of a module's own, with further options; not started, ended at the end."""
+    made: list[Stack] = []
+
+    def make(*options: str) -> Stack:
+        made.append(_make(tmp_path_factory, *options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    """A folder for pods to note their runs in."""
+    folder = tmp_path / "records"
+    folder.mkdir()
+    return folder

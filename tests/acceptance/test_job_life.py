@@ -1,0 +1,237 @@
+"""A job's life as its user sees it."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cluster.api import Manifest
+from tests.acceptance.jobs import job, python, recording, spans
+from tests.acceptance.stack import Stack, alive, fresh, torchq_command, until
+
+pytestmark = pytest.mark.acceptance
+
+BIG = "3"
+"""CPUs of a job that fits only once."""
+
+
+def condition(found: Manifest, kind: str) -> Manifest:
+    """A condition of a job."""
+    return next(each for each in found["status"]["conditions"] if each["type"] == kind)
+
+
+def test_a_submitted_job_is_named_and_succeeds(stack: Stack) -> None:
+    name = fresh()
+    (stack.folder / "job.json").write_text(json.dumps(job(name, python("print('hello')"), workers=1)))
+    handle = stack.torchq("submit", "job.json").strip()
+    found = stack.reach(name, "Succeeded")
+    assert handle == f"default/{name}/{found['metadata']['uid']}"
+    assert condition(found, "Succeeded")["status"] == "True"
+    assert condition(found, "Running")["status"] == "False"
+    assert found["status"]["taskStatuses"]["Master"]["succeeded"] == 1
+    assert stack.shown("job", "show", handle) == found
+    assert stack.torchq("job", "logs", handle) == "hello\n"
+    assert [each["metadata"]["name"] for each in stack.shown("job", "list")["items"]] == [name]
+    line = stack.torchq("job", "list", "--no-headers").split()
+    assert line[:4] == ["default", name, "default", "Succeeded"]
+    until(stack.settled)
+
+
+def test_every_pod_finds_its_place_in_its_environment(stack: Stack, tmp_path: Path) -> None:
+    name = fresh()
+    script = """
+        import json, os, sys
+        with open(sys.argv[1] + "/" + os.environ["POD"], "w") as file:
+            json.dump(dict(os.environ) | {"cwd": os.getcwd()}, file)
+    """
+    stack.submit(job(name, python(script, tmp_path), workers=2))
+    stack.reach(name, "Succeeded")
+    port = str(stack.admission(name)["port"])
+    for rank, pod in enumerate(["master-0", "worker-0", "worker-1"]):
+        file = tmp_path / f"{name}-{pod}"
+        until(file.exists)
+        found = json.loads(file.read_text())
+        wanted = {
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+            "RANK": str(rank),
+            "WORLD_SIZE": "3",
+            "PET_NNODES": "3",
+            "PET_NODE_RANK": str(rank),
+            "PET_NPROC_PER_NODE": "1",
+            "PET_MASTER_ADDR": "127.0.0.1",
+            "PET_MASTER_PORT": port,
+            "PYTHONUNBUFFERED": "1",
+            "cwd": str(stack.folder),
+        }
+        assert {each: found.get(each) for each in wanted} == wanted
+        assert not [each for each in found if each.startswith("KUBE")]
+
+
+def test_what_the_user_sets_wins(stack: Stack) -> None:
+    name = fresh()
+    body = job(name, python("import os; print(*(os.environ[each] for each in ('WORLD_SIZE', 'PYTHONUNBUFFERED', 'MINE')))"))
+    container = body["spec"]["torchTaskSpecs"]["Master"]["template"]["spec"]["containers"][0]
+    container["env"] += [
+        {"name": "WORLD_SIZE", "value": "77"},
+        {"name": "PYTHONUNBUFFERED", "value": "yes"},
+        {"name": "MINE", "value": "rank $(RANK)"},
+    ]
+    stack.submit(body)
+    stack.reach(name, "Succeeded")
+    assert stack.torchq("job", "logs", name) == "77 yes rank 0\n"
+
+
+def test_a_suspended_job_gives_its_room_back_and_keeps_its_age(stack: Stack, records: Path, tmp_path: Path) -> None:
+    first, second, third = (fresh() for _ in range(3))
+    gates = {name: tmp_path / f"{name}.gate" for name in (first, second, third)}
+    for name, gate in gates.items():
+        stack.submit(job(name, recording(records, gate=gate), cpu=BIG))
+    stack.reach(first, "Running")
+    until(lambda: len(spans(records)) == 1)
+    pid = spans(records)[0].pid
+
+    stack.torchq("job", "suspend", first)
+    suspended = stack.reach(first, "Suspended")
+    assert condition(suspended, "Suspended")["status"] == "True"
+    assert "admission" not in suspended["status"]
+    assert not stack.pods(first)
+    assert not alive(pid)
+    stack.reach(second, "Running")
+
+    stack.torchq("job", "resume", first)
+    stack.reach(first, "Queued")
+    stack.reach(third, "Queued")
+    gates[second].touch()
+    stack.reach(second, "Succeeded")
+    stack.reach(first, "Running")  # older than the third, which has waited without a break
+    assert stack.phase(third) == "Queued"
+    gates[first].touch()
+    gates[third].touch()
+    stack.reach(third, "Succeeded")
+    assert stack.reach(first, "Succeeded")["status"]["attempt"] == 2
+    runs = {(span.job, span.attempt): len(span.starts) for span in spans(records)}
+    assert runs == {(first, 1): 1, (first, 2): 1, (second, 1): 1, (third, 1): 1}
+
+
+def test_a_waiting_job_may_be_suspended(stack: Stack) -> None:
+    queue, held, free = fresh("queue"), fresh(), fresh()
+    stack.torchq("queue", "create", queue, "--hold")
+    stack.submit(job(held, python("pass"), queue=queue), job(free, python("pass"), queue=queue))
+    stack.reach(held, "Queued")
+    stack.torchq("job", "suspend", held)
+    stack.reach(held, "Suspended")
+    stack.torchq("queue", "resume", queue)
+    stack.reach(free, "Succeeded")
+    assert stack.phase(held) == "Suspended"
+    stack.torchq("job", "resume", held)
+    assert stack.reach(held, "Succeeded")["status"]["attempt"] == 1
+
+
+def test_a_running_job_is_cancelled_and_another_takes_its_room(stack: Stack, records: Path, tmp_path: Path) -> None:
+    first, second = fresh(), fresh()
+    stack.submit(job(first, recording(records, gate=tmp_path / "never"), cpu=BIG))
+    stack.submit(job(second, python("pass"), cpu=BIG))
+    stack.reach(first, "Running")
+    stack.reach(second, "Queued")
+    until(lambda: spans(records))
+    stack.torchq("job", "cancel", first)
+    stack.reach(second, "Succeeded")
+    assert not stack.exists(first)
+    assert not stack.pods(first)
+    assert not alive(spans(records)[0].pid)
+
+
+def test_a_waiting_job_is_cancelled_without_a_trace(stack: Stack) -> None:
+    queue, name = fresh("queue"), fresh()
+    stack.torchq("queue", "create", queue, "--hold")
+    [handle] = stack.submit(job(name, python("pass"), queue=queue))
+    until(stack.waiting, lambda found: handle in found)
+    stack.torchq("job", "cancel", handle)
+    until(stack.waiting, lambda found: handle not in found)
+    assert not stack.exists(name)
+    stack.torchq("queue", "delete", queue)
+
+
+def test_a_failed_job_says_why(stack: Stack) -> None:
+    name = fresh()
+    stack.submit(job(name, python("import sys; sys.exit('no data there')")))
+    failed = condition(stack.reach(name, "Failed"), "Failed")
+    assert failed["status"] == "True"
+    assert failed["reason"] == "PodFailed"
+    assert "exit code 1" in failed["message"]
+    assert "no data there" in failed["message"]
+    assert "PodFailed" in stack.torchq("job", "show", name)
+    until(stack.settled)
+
+
+COUNTING = """
+    import os, sys
+    with open(sys.argv[1], "a") as file:
+        file.write("run\\n")
+    sys.exit(len(open(sys.argv[1]).readlines()) <= int(sys.argv[2]))
+"""
+"""Fails so many times, then succeeds."""
+
+
+def test_a_job_is_restarted_until_it_succeeds(stack: Stack, tmp_path: Path) -> None:
+    name = fresh()
+    stack.submit(job(name, python(COUNTING, tmp_path / "runs", 2), policy="OnFailure"))
+    status = stack.reach(name, "Succeeded")["status"]
+    assert status["restartCount"] == 2
+    assert status["attempt"] == 1  # restarted in the room it has
+    assert len((tmp_path / "runs").read_text().splitlines()) == 3
+
+
+def test_restarts_have_a_limit(stack: Stack, tmp_path: Path) -> None:
+    name = fresh()
+    stack.submit(job(name, python(COUNTING, tmp_path / "runs", 9), policy="OnFailure", backoffLimit=1))
+    failed = stack.reach(name, "Failed")
+    assert condition(failed, "Failed")["reason"] == "BackoffLimitExceeded"
+    assert len((tmp_path / "runs").read_text().splitlines()) == 2
+
+
+def test_logs_are_followed_from_before_the_start_to_the_end(stack: Stack, tmp_path: Path) -> None:
+    queue, name, gate = fresh("queue"), fresh(), tmp_path / "gate"
+    stack.torchq("queue", "create", queue, "--hold")
+    script = """
+        import os, sys, time
+        print("begun")
+        while not os.path.exists(sys.argv[1]): time.sleep(0.02)
+        print("done", file=sys.stderr)
+    """
+    stack.submit(job(name, python(script, gate), queue=queue))
+    stack.reach(name, "Queued")
+    command = torchq_command("job", "logs", "-f", name)
+    out = (tmp_path / "out").open("w+")
+    with out, subprocess.Popen(command, env=stack.environment, stdout=out, stderr=subprocess.PIPE, text=True) as follower:
+        try:
+            assert follower.stderr is not None
+            assert "is Queued; waiting" in follower.stderr.readline()
+            stack.torchq("queue", "resume", queue)
+            until((tmp_path / "out").read_text, lambda text: text == "begun\n")  # while the job runs
+            gate.touch()
+            assert follower.wait(60) == 0
+        finally:
+            follower.kill()
+    assert (tmp_path / "out").read_text() == "begun\ndone\n"
+    assert stack.torchq("job", "logs", "-f", name) == "begun\ndone\n"
+    said = stack.tried("job", "logs", name, "--task", "worker")
+    assert (said.code, "Master 0..0" in said.err.replace("master", "Master")) == (2, True)
+
+
+def test_a_job_does_not_need_the_client_that_submitted_it(stack: Stack) -> None:
+    name = fresh()
+    with subprocess.Popen(
+        torchq_command("submit", "-"), env=stack.environment, cwd=stack.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as submitter:
+        assert submitter.stdin is not None
+        assert submitter.stdout is not None
+        submitter.stdin.write(json.dumps(job(name, python("pass"), workers=1)).encode())
+        submitter.stdin.close()
+        assert submitter.stdout.readline().startswith(f"default/{name}/".encode())
+        os.kill(submitter.pid, signal.SIGKILL)
+    stack.reach(name, "Succeeded")
