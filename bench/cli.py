@@ -1,0 +1,106 @@
+"""`python -m bench [NAME]`: one benchmark, or the list of them with a short run of each.
+
+One rule: a benchmark takes a frozen Options and gives figures; everything about words and JSON is here.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+import orjson
+
+from bench import apiserver, fairness, machine, picks, reconcile
+from bench.errors import BenchError
+from bench.report import Figures, report, text
+from cluster.errors import ClusterError
+from coordinator.errors import CoordinatorError
+from queues.errors import QueueError
+
+SHORT: Mapping[str, Callable[[], dict[str, Any]]] = {
+    "fairness": lambda: measured("fairness", fairness.SHORT, fairness.run),
+    "picks": lambda: measured("picks", picks.SHORT, picks.run),
+    "reconcile": lambda: measured("reconcile", reconcile.SHORT, reconcile.run),
+    "apiserver": lambda: measured("apiserver", apiserver.SHORT, apiserver.run),
+}
+_JSON = click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+Options = TypeVar("Options")
+_COUNT = click.IntRange(min=1)
+
+
+def measured(name: str, options: Options, run: Callable[[Options], Figures]) -> dict[str, Any]:
+    """One run and where it took place. ClickException if it could not be measured."""
+    facts, before = machine.facts(), machine.load()
+    try:
+        figures = run(options)
+    except (BenchError, QueueError, ClusterError, CoordinatorError) as error:
+        raise click.ClickException(f"{name}: {error}") from error
+    return report(name, options, figures, {**facts, "load_before": before, "load_after": machine.load()})
+
+
+@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--json", "as_json", is_flag=True, help="print the short runs as one JSON array")
+@click.pass_context
+def main(context: click.Context, as_json: bool) -> None:
+    """How fast, how fair; bench/README.md says how to read it. Without a name: a short run of each benchmark."""
+    if context.invoked_subcommand:
+        return
+    results = []
+    for name, command in main.commands.items():
+        if not as_json:
+            click.echo(f"{name}: {command.get_short_help_str(90)}")
+    for run in SHORT.values():
+        results.append(run())
+        if not as_json:
+            click.echo("\n" + text(results[-1]))
+    if as_json:
+        click.echo(orjson.dumps(results, option=orjson.OPT_INDENT_2))
+
+
+@main.command("picks")
+@click.option("--queues", type=_COUNT, default=picks.Options().queues, show_default=True)
+@click.option("--jobs", type=_COUNT, default=picks.Options().jobs, show_default=True)
+@click.option("--mix", type=click.Choice(["plain", "quotas"]), default="plain", show_default=True)
+@click.option("--heads", type=_COUNT, default=picks.Options().heads, show_default=True, help="per queue and snapshot")
+@click.option("--batch", type=_COUNT, default=picks.Options().batch, show_default=True, help="most picks per commit")
+@click.option("--seconds", type=click.FloatRange(min=0.1), default=picks.Options().seconds, show_default=True)
+@_JSON
+def picks_command(as_json: bool, **given: Any) -> None:
+    """Durable picks per second through a real Redis."""
+    _show(measured("picks", picks.Options(**given), picks.run), as_json)
+
+
+@main.command("reconcile")
+@click.option("--keys", type=_COUNT, default=reconcile.Options().keys, show_default=True)
+@click.option("--plain-jobs", type=_COUNT, default=reconcile.Options().plain_jobs, show_default=True)
+@click.option("--work-ms", type=click.FloatRange(min=0), default=0.0, show_default=True, help="each run sleeps so long")
+@click.option("--threads", type=_COUNT, default=reconcile.Options().threads, show_default=True)
+@_JSON
+def reconcile_command(as_json: bool, **given: Any) -> None:
+    """No-op reconciles per second with one and two workers, beside plain RQ jobs."""
+    _show(measured("reconcile", reconcile.Options(**given), reconcile.run), as_json)
+
+
+@main.command("fairness")
+@click.option("--picks", type=_COUNT, default=fairness.Options().picks, show_default=True)
+@click.option("--pool", type=click.IntRange(min=0), default=0, show_default=True, help="shared GPUs; 0: no limit")
+@click.option("--batch", type=_COUNT, default=fairness.Options().batch, show_default=True, help="most picks per commit")
+@click.option("--seed", type=int, default=fairness.Options().seed, show_default=True)
+@_JSON
+def fairness_command(as_json: bool, **given: Any) -> None:
+    """How close admitted GPUs stay to the weights 5:3:1:1."""
+    if 0 < given["pool"] < max(fairness.SIZES):
+        raise click.BadParameter(f"the largest job needs {max(fairness.SIZES)} GPUs", param_hint="--pool")
+    _show(measured("fairness", fairness.Options(**given), fairness.run), as_json)
+
+
+@main.command("apiserver")
+@click.option("--objects", type=click.IntRange(min=20), default=apiserver.Options().objects, show_default=True)
+@click.option("--threads", type=_COUNT, default=apiserver.Options().threads, show_default=True)
+@_JSON
+def apiserver_command(as_json: bool, **given: Any) -> None:
+    """Requests per second and watch lag of the embedded API server."""
+    _show(measured("apiserver", apiserver.Options(**given), apiserver.run), as_json)
+
+
+def _show(result: dict[str, Any], as_json: bool) -> None:
+    click.echo(orjson.dumps(result, option=orjson.OPT_INDENT_2) if as_json else text(result))

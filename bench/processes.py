@@ -1,0 +1,64 @@
+"""The processes a benchmark runs beside itself, in a folder that goes away with it.
+
+One rule: whatever happens, they end before the block does, or with this process if that is killed.
+"""
+
+import contextlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from bench.errors import BenchError
+from bench.machine import ROOT
+from coordinator.processes import Command, Supervisor
+
+START_SECONDS = 30.0
+"""How long a process may take to answer."""
+_POLL_SECONDS = 0.01
+
+
+class Bench:
+    """A folder and the processes started in it."""
+
+    def __init__(self, folder: Path, supervisor: Supervisor) -> None:
+        self.folder = folder
+        self._supervisor = supervisor
+
+    def start(self, name: str, arguments: Sequence[str], stage: int = 0) -> None:
+        """Start a program; its output goes to NAME.log in the folder. Higher stages are stopped first."""
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        output = self.folder / f"{name}.log"
+        command = Command(
+            name=name, arguments=arguments, environment=environment, output=output, stage=stage, foreign=True
+        )
+        self._supervisor.start(command)
+
+    def start_python(self, name: str, module: str, *arguments: str, stage: int = 0) -> None:
+        """The same for a module of this environment's Python."""
+        self.start(name, [sys.executable, "-m", module, *arguments], stage)
+
+    def wait(self, condition: Callable[[], object], what: str, seconds: float = START_SECONDS) -> None:
+        """Return once the condition holds; BenchError with the end of the logs if it does not in time."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                raise BenchError(f"waited {seconds:.0f} s in vain for {what}{self._logs()}")
+            time.sleep(_POLL_SECONDS)
+
+    def _logs(self) -> str:
+        logs = sorted(self.folder.glob("*.log"))
+        return "".join(f"\n--- {log.name}\n{log.read_text(errors='replace')[-1000:]}" for log in logs)
+
+
+@contextlib.contextmanager
+def room() -> Iterator[Bench]:
+    """A folder of our own for as long as the block lasts."""
+    with tempfile.TemporaryDirectory(prefix="torchq-bench-") as folder:
+        supervisor = Supervisor(drain_seconds=5.0)
+        try:
+            yield Bench(Path(folder), supervisor)
+        finally:
+            supervisor.stop()

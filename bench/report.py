@@ -1,0 +1,48 @@
+"""A benchmark's result as JSON and as text.
+
+One rule: what was asked for, what was measured and where stand together; a figure without its conditions means nothing.
+"""
+
+import dataclasses
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Figures = dict[str, Any]
+"""What a benchmark measured: numbers by name, the unit at the end of the name."""
+
+
+def report(name: str, options: Any, figures: Figures, machine: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON object of one run; `options` is the benchmark's frozen dataclass."""
+    return {"benchmark": name, **dataclasses.asdict(options), **figures, "machine": dict(machine)}
+
+
+def text(result: Mapping[str, Any]) -> str:
+    """The same for people: a line per figure, the machine in the last line."""
+    machine = ", ".join(f"{name} {value}" for name, value in result["machine"].items())
+    rows = [(name, _shown(value)) for name, value in result.items() if name not in ("benchmark", "machine")]
+    width = max(len(name) for name, _ in rows)
+    lines = [f"  {name.ljust(width)}  {value}" for name, value in rows]
+    return "\n".join([result["benchmark"], *lines, f"  on {machine}"])
+
+
+def milliseconds(seconds: Sequence[float]) -> dict[str, float]:
+    """Median, 99th percentile and largest of some times."""
+    cuts = statistics.quantiles(seconds, n=100, method="inclusive")
+    return {"p50": _ms(statistics.median(seconds)), "p99": _ms(cuts[98]), "max": _ms(max(seconds))}
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 2)
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case dict():
+            return "  ".join(f"{name} {_shown(each)}" for name, each in value.items())
+        case int() if not isinstance(value, bool):
+            return f"{value:,}"
+        case float():
+            return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+        case _:
+            return str(value)

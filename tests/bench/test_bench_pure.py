@@ -1,0 +1,110 @@
+"""The pure parts of the benchmarks: arguments, the shape of the JSON, what is measured from what was admitted."""
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from bench import fairness, picks, redis_server
+from bench.cli import SHORT, main
+from bench.errors import BenchError
+from bench.report import milliseconds, report, text
+from crds import amounts
+from queues import lanes
+from queues.memory_store import MemoryStore
+
+MACHINE = {"cpu", "cores", "system", "python", "torchq", "redis_server", "rq", "commit", "load_before", "load_after"}
+
+
+def run(*arguments: str) -> Any:
+    """The JSON that a command prints."""
+    done = CliRunner().invoke(main, [*arguments, "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_fairness_as_json() -> None:
+    result = run("fairness", "--picks", "200", "--seed", "3")
+    assert result["benchmark"] == "fairness"
+    assert (result["picks"], result["seed"], result["picked"]) == (200, 3, 200)
+    assert set(result["shares"]) == set(result["target"]) == {"a", "b", "c", "d"}
+    assert set(result["machine"]) >= MACHINE
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("batch", [1, 128])
+def test_every_prefix_is_within_one_largest_job_of_the_weights(seed: int, batch: int) -> None:
+    figures = fairness.run(fairness.Options(picks=250, batch=batch, seed=seed))
+    assert 0 < figures["worst_prefix_deviation"] <= 1
+    assert figures["shares"] == pytest.approx(figures["target"], abs=0.02)
+
+
+def test_shares_hold_where_the_pool_is_scarce() -> None:
+    figures = fairness.run(fairness.Options(picks=500, pool=64))
+    assert figures["picked"] == 500
+    assert figures["shares"] == pytest.approx(figures["target"], abs=0.02)
+
+
+def test_deviation_is_counted_over_every_prefix() -> None:
+    figures = fairness.measure([("a", 4), ("a", 4), ("b", 8)], {"a": 1, "b": 1})
+    assert figures["worst_prefix_deviation"] == 4 / 8
+    assert figures["shares"] == {"a": 0.5, "b": 0.5}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["picks", "--queues", "0"],
+        ["picks", "--mix", "other"],
+        ["reconcile", "--keys", "none"],
+        ["fairness", "--pool", "4"],
+        ["apiserver", "--objects", "1"],
+        ["nothing"],
+    ],
+)
+def test_a_wrong_argument_is_one_message(arguments: list[str]) -> None:
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 2
+    assert "Error:" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_every_benchmark_has_a_short_version() -> None:
+    assert set(SHORT) == set(main.commands)
+
+
+def test_without_the_server_there_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    done = CliRunner().invoke(main, ["picks", "--jobs", "1"])
+    assert done.exit_code == 1
+    assert done.stderr.startswith("Error: picks: redis-server is not on PATH")
+
+
+def test_a_report_holds_what_was_asked_and_what_was_measured() -> None:
+    result = report("picks", picks.Options(queues=2), {"picks_per_s": 1234.5}, {"cores": 2})
+    assert (result["benchmark"], result["queues"], result["picks_per_s"]) == ("picks", 2, 1234.5)
+    assert result["machine"] == {"cores": 2}
+    assert "picks_per_s  1,23" in text(result)
+
+
+def test_times_are_summed_up_in_milliseconds() -> None:
+    assert milliseconds([0.001, 0.002, 0.003]) == {"p50": 2.0, "p99": 2.98, "max": 3.0}
+
+
+def test_the_rate_that_redis_benchmark_prints() -> None:
+    assert redis_server.parse('"test","rps","avg_latency_ms"\n"SET","38095.24","0.6"\n') == 38095.24
+    with pytest.raises(BenchError, match="no rate"):
+        redis_server.parse("Could not connect")
+
+
+def test_one_queue_in_ten_has_a_next_job_that_does_not_fit() -> None:
+    options = picks.Options(queues=20, jobs=60, mix="quotas")
+    store = MemoryStore(lambda _key, _tenant: None)
+    store.rebuild(1, picks.held(options), picks.entries(options))
+    store.configure(list(picks.specs(options)), None)
+    spent = picks.pick(store, options)
+    assert sum(spent.picks) == 54
+    blocked = [view for view in store.snapshot(1).queues if view.waiting]
+    assert len(blocked) == 2
+    assert all(lanes.build(view, amounts.NOTHING, amounts.JOBS).bid is None for view in blocked)
