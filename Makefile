@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP = $$($(BIN)/python -c 'import pip' 2>/dev/null && echo $(BIN)/python -m pip || echo $(PYTHON) -m pip --python $(BIN)/python) \
 	install --quiet --disable-pip-version-check --constraint requirements.lock
 
-.PHONY: demo test lint fmt bench manifests clean
+.PHONY: demo test lint fmt bench manifests lock clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/python -m examples.demo
@@ -30,6 +30,14 @@ bench: $(VENV)/.dev
 
 manifests: $(VENV)/.dev
 	$(BIN)/python -m crds.generate
+
+# The newest versions that pyproject.toml allows, tried in an environment of their own.
+lock:
+	rm -rf $(VENV)-lock && $(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet --disable-pip-version-check '.[dev,demo]'
+	(head -n 1 requirements.lock; $(VENV)-lock/bin/python -m pip freeze --exclude torchq | sed 's/+cpu//') > requirements.lock.new
+	mv requirements.lock.new requirements.lock
+	rm -rf $(VENV)-lock
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info
