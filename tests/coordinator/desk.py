@@ -47,16 +47,16 @@ class Desk:
     def __init__(self, cluster: KubernetesCluster, clock: Clock, **settings: Any) -> None:
         self.cluster = cluster
         self.clock = clock
-        self.settings = Settings(
-            **{"pool": "none", "settle_seconds": 0.001, "lease_seconds": LEASE_SECONDS, **settings}
-        )
+        self.settings = Settings(**{"pool": "none", "lease_seconds": LEASE_SECONDS, **settings})
         self.watching, self.working = Counting(cluster), Counting(cluster)
         """What coordinator and worker ask of the API server."""
         self.content = Content()
         reader = MemoryStore(lambda *_: None, content=self.content)
         self.work = MemoryWork(clock, reader.epoch, lambda key: reader.reservations([key]).get(key))
         self.store: QueueStore = self.open()
-        self.watches = Watches(self.watching, nodes=self.settings.pool == "nodes", clock=clock)
+        self.settling = Clock()
+        """What new settings wait by; `until` lets it run."""
+        self.watches = Watches(self.watching, nodes=self.settings.pool == "nodes", clock=self.settling)
         self.paused: list[float] = []
         self.term = self.new_term()
         self.pods = pods_informer(self.working)
@@ -73,6 +73,11 @@ class Desk:
         """What a leader begins with."""
         self.store = store or self.store
         return Term(self.watches, self.store, self.work, self.settings, clock=self.clock, pause=self.paused.append)
+
+    def begin(self, epoch: int = 1) -> None:
+        """A term begins."""
+        self.term = self.new_term()
+        self.term.rebuild(epoch)
 
     def __enter__(self) -> "Desk":
         for informer in (*self.watches.informers, self.pods):
@@ -100,6 +105,7 @@ class Desk:
         while not condition():
             assert time.monotonic() < deadline, f"not true within {seconds} s"
             self.work.register("worker", 8)
+            self.settling.step(1.0)
             busy = self.term.step()
             if not (worker and self.run_worker()) and not busy:
                 self.watches.wake.wait(0.005)
