@@ -160,8 +160,8 @@ class Informer(Generic[T]):
         return Round(self.clock() - self._watch_began, self._watch_asked, self._changes, failed)
 
     def _fail(self, why: str) -> None:
-        self.failing = why
-        if not self._stopping.is_set():
+        told, self.failing = self.failing, why
+        if why != told and not self._stopping.is_set():
             logger.warning("the cache of %s may be behind: %s", self.resource.plural, why)
 
     def _list(self) -> str:

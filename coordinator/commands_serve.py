@@ -4,9 +4,8 @@ One rule: a stop signal drains: what was begun is finished or given back, then t
 """
 
 import os
-import signal
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import click
 
@@ -17,7 +16,11 @@ from coordinator.session import Session, pass_session, start_log
 from queues import connection
 from queues.redis_store import RedisStore
 from queues.redis_work import RedisWork
+from queues.stop import Stop
 from queues.store import StoreSettings
+
+PAUSE_SECONDS = 0.1
+"""How soon a coordinator notices that a thread of its own has ended."""
 
 
 @click.command()
@@ -35,17 +38,25 @@ def coordinator(session: Session, health_port: int | None) -> None:
     ports = (settings.port_first, settings.port_last) if settings.master_address == "loopback" else None
     store = RedisStore(redis, StoreSettings(ports=ports))
     desk = Coordinator(session.cluster, store, RedisWork(redis, worker_process.work_settings(settings)), settings)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: desk.stop.set())
-    writer = QueueStatusWriter(session.cluster, desk.watches)
-    thread = threading.Thread(target=writer.run, args=(desk.stop, lambda: desk.leadership.leading), name="queue-status")
     with health.serving(desk, settings.health_port):
-        thread.start()
+        _serve(desk, QueueStatusWriter(session.cluster, desk.watches))
+
+
+def _serve(desk: Coordinator, writer: QueueStatusWriter) -> None:
+    """Run until a stop signal. The main thread only waits: a signal's handler may interrupt it anywhere, and must not
+    meet a lock of those who work."""
+    stop = Stop()
+    stop.listen()
+    with ThreadPoolExecutor(2, thread_name_prefix="desk") as threads:
+        serving = threads.submit(desk.run)
+        writing = threads.submit(writer.run, desk.stop, lambda: desk.leadership.leading)
         try:
-            desk.run()
+            while not (stop() or serving.done() or writing.done()):
+                stop.pause(PAUSE_SECONDS)
         finally:
             desk.stop.set()
-            thread.join()
+    for each in (serving, writing):
+        each.result()  # a defect of ours ends the process with a traceback
 
 
 @click.command()
@@ -60,6 +71,9 @@ def worker(session: Session, count: int | None, single: bool) -> None:
         processes.end_with_parent()
         worker_process.run(session.cluster, session.settings)
         return
+    # What the workers could never start with is said once, here, and not by each of them for ever.
+    session.cluster.close()
+    connection.connect(session.settings.redis_url, client_name="torchq-worker").close()
     # The settings travel by environment, so that no secret is in a process list.
     command = [sys.executable, "-m", "coordinator.cli", "worker", "--single"]
     environment = {**os.environ, **session.environment()}

@@ -1,6 +1,7 @@
 """What a TenantQueue's status says: how many wait, how many are admitted, what they use.
 
-One rule: derived from what the coordinator watches, written only when it changed, and never on the way of a pick.
+One rule: derived from what the coordinator watches, written where the cluster says otherwise, and never on the way of a
+pick.
 """
 
 import logging
@@ -24,6 +25,16 @@ EVERY = 1.0
 log = logging.getLogger(__name__)
 
 Status = dict[str, Any]
+ABSENT = (errors.Unreachable, errors.ServerError, errors.TooManyRequests)
+"""Errors after which the next queue would fare no better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A status we wrote and the version it made."""
+
+    status: Status
+    version: int
 
 
 def statuses(queues: Iterable[TenantQueue], jobs: Iterable[JobView]) -> dict[str, Status]:
@@ -60,31 +71,58 @@ def _percent(part: int, whole: int) -> str:
 
 @dataclass(slots=True)
 class QueueStatusWriter:
-    """Writes what changed since it last wrote."""
+    """Writes what the cluster does not say yet."""
 
     cluster: Cluster
     watches: Watches
-    _written: dict[str, Status] = field(default_factory=dict)
+    _written: dict[str, Written] = field(default_factory=dict)
 
     def run(self, stop: threading.Event, leading: Callable[[], bool]) -> None:
         """Write while leading, until stopped."""
         while not stop.wait(EVERY):
             if leading() and self.watches.synced:
-                self.write()
+                self.write(stop)
 
-    def write(self) -> None:
-        """One look at every queue."""
-        for name, wanted in statuses(self.watches.queues.values(), self.watches.jobs.values()).items():
-            before = self._written.get(name)
-            if wanted != before:
-                self._write(name, wanted, before or {"usage": {}})
+    def write(self, stop: threading.Event | None = None) -> None:
+        """One look at every queue. What the API server does not take now is written at one of the next looks."""
+        queues = {queue.metadata.name: queue for queue in self.watches.queues.values()}
+        for name, wanted in statuses(queues.values(), self.watches.jobs.values()).items():
+            if stop is not None and stop.is_set():
+                return
+            if wanted == _said(queues[name]) or self._under_way(name, wanted):
+                continue
+            try:
+                self._write(queues[name], wanted)
+            except ABSENT as error:
+                log.debug("status of the queues: %s", error)
+                return
+            except errors.ClusterError as error:
+                log.debug("status of queue %s: %s", name, error)
 
-    def _write(self, name: str, wanted: Status, before: Status) -> None:
+    def _under_way(self, name: str, wanted: Status) -> bool:
+        """Whether it is written and only the watch has not shown it yet."""
+        written = self._written.get(name)
+        return (
+            written is not None and written.status == wanted and written.version > self.watches.queues.resource_version
+        )
+
+    def _write(self, queue: TenantQueue, wanted: Status) -> None:
         # A merge patch keeps what it does not name: amounts that are gone have to be named as null.
-        gone = dict.fromkeys(before["usage"].keys() - wanted["usage"].keys())
-        try:
-            patch = {"status": wanted | {"usage": wanted["usage"] | gone}}
-            self.cluster.patch(TENANT_QUEUES, name, patch, subresource="status")
-            self._written[name] = wanted
-        except errors.ClusterError as error:
-            log.debug("status of queue %s: %s", name, error)
+        gone = dict.fromkeys(queue.status.usage.keys() - wanted["usage"].keys())
+        patch = {"status": wanted | {"usage": wanted["usage"] | gone}}
+        name = queue.metadata.name
+        stored = self.cluster.patch(TENANT_QUEUES, name, patch, subresource="status")
+        version = stored["metadata"]["resourceVersion"]
+        self._written[name] = Written(wanted, int(version) if version.isdecimal() else 0)
+
+
+def _said(queue: TenantQueue) -> Status:
+    """What the cluster says of a queue, as the watch has shown it."""
+    said = queue.status
+    return {
+        "pending": said.pending,
+        "admitted": said.admitted,
+        "usage": dict(said.usage),
+        "share": said.share,
+        "target": said.target,
+    }

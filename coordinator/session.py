@@ -16,14 +16,15 @@ from typing import Any
 import click
 
 from cluster import client, errors
-from cluster.api import Cluster
+from cluster.client import KubernetesCluster
 from cluster.settings import ConnectionSettings
 from coordinator import settings as settings_module
 from coordinator.errors import CoordinatorError
 from coordinator.settings import Resolved, Settings
+from crds.errors import InvalidObject
 from queues.errors import QueueError
 
-SHOWN = (CoordinatorError, errors.ClusterError, QueueError)
+SHOWN = (CoordinatorError, errors.ClusterError, QueueError, InvalidObject)
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Session:
         )
 
     @cached_property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> KubernetesCluster:
         """The Kubernetes API the settings name."""
         return client.connect(self.connection)
 

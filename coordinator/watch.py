@@ -19,7 +19,6 @@ from crds.keys import JobKey
 from crds.resources import NODES, PODS, TENANT_QUEUES, TORCHJOBS
 from crds.tenantqueue import TenantQueue
 
-
 PATIENCE = 8
 """How many times `settle_seconds` settings that keep changing may wait."""
 

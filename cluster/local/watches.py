@@ -158,6 +158,8 @@ async def serve(request: web.BaseRequest, wanted: Wish, store: Store, under_way:
         under_way.add(watch)
         await response.prepare(request)
         await _pump(watch, wanted, response)
+    except ConnectionResetError:
+        pass  # the reader left while something was on its way to it
     except Refusal as refusal:
         await response.prepare(request)
         await response.write(line("ERROR", orjson.dumps(refusal.status())))
