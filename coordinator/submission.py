@@ -4,12 +4,14 @@ One rule: the API server judges; what it cannot see (a dependency cycle, a pod t
 words, and nothing is created before everything has passed.
 """
 
+import contextlib
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
 import yaml
 
 from cluster import errors
@@ -23,6 +25,10 @@ from crds.resources import PODS, TORCHJOBS
 
 class BadManifest(CoordinatorError):
     """A file holds something that cannot be submitted."""
+
+
+class PartlySubmitted(CoordinatorError):
+    """A job was refused after others had been created, and these could not be taken back; names them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +46,50 @@ def read(paths: Iterable[str], namespace: str, directory: str) -> list[Submitted
 
 
 def submit(cluster: Cluster, documents: list[Submitted], *, dry_run: bool) -> list[JobKey]:
-    """Check every document, then create all. The keys in the order given."""
+    """Check every document, then create all; if one is refused nevertheless, those before it are taken back.
+
+    The keys in the order given. PartlySubmitted if they could not be taken back.
+    """
+    _check_names(documents)
     for document in documents:
         _check(cluster, document)
-    if dry_run:
-        return []
-    return [_create(cluster, document) for document in documents]
+    made: list[JobKey] = []
+    try:
+        for document in () if dry_run else documents:
+            made.append(_create(cluster, document))
+    except errors.ClusterError as error:
+        _take_back(cluster, made, error)
+        raise
+    return made
 
 
 def _create(cluster: Cluster, document: Submitted) -> JobKey:
     metadata = cluster.create(TORCHJOBS, document.body, document.namespace)["metadata"]
     return JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
+
+
+def _take_back(cluster: Cluster, made: list[JobKey], cause: errors.ClusterError) -> None:
+    left = list(made)
+    try:
+        for key in made:
+            with contextlib.suppress(errors.NotFound):
+                cluster.delete(TORCHJOBS, key.name, key.namespace, uid=key.uid)
+            left.remove(key)
+    except errors.ClusterError as error:
+        names = ", ".join(map(str, left))
+        raise PartlySubmitted(f"{cause}\nsubmitted and not taken back ({error}): {names}") from error
+
+
+def _check_names(documents: list[Submitted]) -> None:
+    """Two jobs of one name would pass one by one, and the second would be refused when the first is there."""
+    first: dict[tuple[str, str], str] = {}
+    for document in documents:
+        name = document.body["metadata"].get("name")
+        if not name:
+            continue
+        earlier = first.setdefault((document.namespace, str(name)), document.source)
+        if earlier is not document.source:
+            raise BadManifest(f"{document.source}: job {document.namespace}/{name} is in {earlier} already")
 
 
 def _check(cluster: Cluster, document: Submitted) -> None:
@@ -61,10 +100,12 @@ def _check(cluster: Cluster, document: Submitted) -> None:
             _check_template(cluster, job, task_type, task.template)
     except InvalidObject as error:
         causes = tuple(errors.FieldCause(each.field, each.message) for each in error.problems)
-        name = document.body.get("metadata", {}).get("name", "")
+        name = document.body["metadata"].get("name", "")
         raise errors.Invalid(f'{document.source}: TorchJob "{name}" is invalid', causes) from error
     except errors.Invalid as error:
         raise errors.Invalid(f"{document.source}: {error}", error.causes) from error
+    except errors.AlreadyExists as error:
+        raise errors.AlreadyExists(f"{document.source}: {error}") from error
 
 
 def _check_template(cluster: Cluster, job: torchjob.TorchJob, task_type: str, template: dict[str, Any]) -> None:
@@ -79,11 +120,11 @@ def _check_template(cluster: Cluster, job: torchjob.TorchJob, task_type: str, te
     }
     try:
         cluster.create(PODS, body, job.key.namespace, dry_run=True)
-    except errors.AlreadyExists:
-        return
+    except (errors.AlreadyExists, errors.Forbidden):
+        return  # who may submit jobs need not be allowed to make pods: then the job's status will say
     except errors.Invalid as error:
         prefix = f"spec.torchTaskSpecs.{task_type}.template."
-        causes = tuple(errors.FieldCause(prefix + cause.field, cause.message) for cause in error.causes)
+        causes = tuple(errors.FieldCause((prefix + cause.field).rstrip("."), cause.message) for cause in error.causes)
         raise errors.Invalid(f"the pod template of task {task_type} is invalid: {error}", causes) from error
 
 
@@ -98,12 +139,28 @@ def _documents(path: str, namespace: str, directory: str) -> Iterator[Submitted]
             or body.get("apiVersion") != TORCHJOBS.api_version
         ):
             raise BadManifest(f"{source}: not a TorchJob (apiVersion: {TORCHJOBS.api_version}, kind: {TORCHJOBS.kind})")
-        metadata = body.setdefault("metadata", {}) or {}
-        if not isinstance(metadata, dict):
-            raise BadManifest(f"{source}: metadata: must be a map")
-        annotations = {labels.SUBMIT_DIRECTORY: directory, **(metadata.get("annotations") or {})}
-        body["metadata"] = {**metadata, "annotations": annotations}
-        yield Submitted(source, metadata.get("namespace") or namespace, body)
+        metadata = _map(body.get("metadata"), f"{source}: metadata")
+        annotations = _map(metadata.get("annotations"), f"{source}: metadata.annotations")
+        body["metadata"] = {**metadata, "annotations": {labels.SUBMIT_DIRECTORY: directory, **annotations}}
+        yield Submitted(source, str(metadata.get("namespace") or namespace), _json(body, source))
+
+
+def _map(value: Any, what: str) -> dict[str, Any]:
+    if value is not None and not isinstance(value, dict):
+        raise BadManifest(f"{what}: must be a map")
+    return value or {}
+
+
+def _json(body: Any, source: str) -> Manifest:
+    """What JSON makes of it: YAML knows keys and values that no API server does."""
+    try:
+        found: Manifest = orjson.loads(orjson.dumps(body))
+    except (orjson.JSONEncodeError, RecursionError) as error:
+        raise BadManifest(
+            f"{source}: cannot be sent as JSON ({error}); "
+            "put quotes around keys such as on, yes or 1, and around dates and very long numbers"
+        ) from error
+    return found
 
 
 def _load(path: str) -> list[Any]:
@@ -114,6 +171,13 @@ def _load(path: str) -> list[Any]:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise BadManifest(f"{path}: {reason}") from error
     except yaml.YAMLError as error:
-        raise BadManifest(
-            f"{path}: not YAML: {str(error).splitlines()[0]} {getattr(error, 'problem_mark', '') or ''}".strip()
-        ) from error
+        raise BadManifest(f"{path}: not YAML: {_yaml_problem(error)}") from error
+    except (ValueError, RecursionError) as error:  # what looks like a date and is none; what is nested too deeply
+        raise BadManifest(f"{path}: not usable YAML: {error}") from error
+
+
+def _yaml_problem(error: yaml.YAMLError) -> str:
+    """In one line: what, and where."""
+    mark = getattr(error, "problem_mark", None)
+    what = getattr(error, "problem", None) or str(error).splitlines()[0]
+    return f"line {mark.line + 1}, column {mark.column + 1}: {what}" if mark else what
