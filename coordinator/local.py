@@ -26,7 +26,7 @@ from cluster.settings import ConnectionSettings
 from coordinator.errors import LocalError
 from coordinator.processes import Command, Supervisor
 from crds import generate
-from crds.resources import CRDS, TENANT_QUEUES, TORCHJOBS, Resource
+from crds.resources import CRDS, NODES, TENANT_QUEUES, TORCHJOBS, Resource
 from queues import connection
 
 START_SECONDS = 30.0
@@ -154,6 +154,7 @@ def _start(options: Options, files: Files, supervisor: Supervisor, stopping: Cal
 
     layout = files.layout
     port = options.port or _kept_port(files)
+    _refuse_taken(port)
     supervisor.start(_module(files, "apiserver", ["--data", str(layout.root), "--port", str(port)], CLUSTER))
     until(lambda: _accepts(port) and layout.kubeconfig.exists(), f"the API server on 127.0.0.1:{port}")
     cluster = client.connect(ConnectionSettings(kubeconfig=str(layout.kubeconfig)))
@@ -162,6 +163,8 @@ def _start(options: Options, files: Files, supervisor: Supervisor, stopping: Cal
     until(lambda: embedded_redis.answers(url), f"Redis at {connection.shown(url)}")
     node = ["--data", str(layout.root), "--kubeconfig", str(layout.kubeconfig), "--stop-pods", *_capacity(options)]
     supervisor.start(_module(files, "node", node, NODE))
+    # Where no node is known nothing is scarce, and a coordinator would admit whatever waits.
+    until(lambda: bool(cluster.list(NODES).items), "the node")
     for command in _desk(options, files, url):
         supervisor.start(command)
 
@@ -196,15 +199,19 @@ def _start_redis(options: Options, files: Files, supervisor: Supervisor) -> str:
 def _desk(options: Options, files: Files, redis_url: str) -> Iterator[Command]:
     """Coordinator and workers, with the settings of one machine."""
     first = random.randrange(FIRST_PORT, LAST_PORT, PORTS_PER_STACK)
-    settings = {
-        "TORCHQ_KUBECONFIG": str(files.layout.kubeconfig),
-        "TORCHQ_REDIS_URL": redis_url,
+    defaults = {
         "TORCHQ_MASTER_ADDRESS": "loopback",
         "TORCHQ_IMPLICIT_QUEUES": "true",
         "TORCHQ_PORT_FIRST": str(first),
         "TORCHQ_PORT_LAST": str(first + PORTS_PER_STACK - 1),
     }
-    environment = {**os.environ, **settings, **options.environment}
+    # Whatever cluster and Redis its user works with elsewhere, a stack works with its own.
+    own = {
+        "TORCHQ_KUBECONFIG": str(files.layout.kubeconfig),
+        "TORCHQ_CONTEXT": "",
+        "TORCHQ_REDIS_URL": redis_url,
+    }
+    environment = {**os.environ, **defaults, **options.environment, **own}
     names = ["coordinator", *(f"worker-{index}" for index in range(options.workers))]
     for name in names:
         arguments = ["coordinator"] if name == "coordinator" else ["worker", "--single"]
@@ -256,6 +263,18 @@ def _kept_port(files: Files) -> int:
         port = int(free.getsockname()[1])
     files.port.write_text(str(port))
     return port
+
+
+def _refuse_taken(port: int) -> None:
+    """Whoever listens there would be taken for the API server."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server will: old connections do not count
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise LocalError(
+                f"the API server cannot have port 127.0.0.1:{port}: {error.strerror}; choose another with --port"
+            ) from error
 
 
 def _accepts(port: int) -> bool:

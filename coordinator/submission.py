@@ -87,9 +87,10 @@ def _check_names(documents: list[Submitted]) -> None:
         name = document.body["metadata"].get("name")
         if not name:
             continue
-        earlier = first.setdefault((document.namespace, str(name)), document.source)
-        if earlier is not document.source:
-            raise BadManifest(f"{document.source}: job {document.namespace}/{name} is in {earlier} already")
+        job = (document.namespace, str(name))
+        if job in first:
+            raise BadManifest(f"{document.source}: job {document.namespace}/{name} is in {first[job]} already")
+        first[job] = document.source
 
 
 def _check(cluster: Cluster, document: Submitted) -> None:
