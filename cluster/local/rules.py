@@ -1,6 +1,7 @@
 """Walks an object beside its schema and runs the CEL rules of every value that has some.
 
-One rule: a rule sees what the schema declares and nothing else; what a preserve-unknown field keeps is hidden from CEL.
+One rule: a rule names what the schema declares and nothing else; what a preserve-unknown field keeps counts only when
+whole objects are compared.
 """
 
 from collections.abc import Iterator, Mapping
@@ -78,7 +79,11 @@ def _root_view(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def visible(value: Any, node: Node, needs: Needs = None) -> Any:
-    """A value as CEL sees it: declared fields only, of them those that are needed, with their declared types."""
+    """A value as CEL sees it: declared fields with their declared types, of them those that are needed.
+
+    Undeclared fields of a preserve-unknown object are kept as they are: no rule can name them (`undefined_fields`), but
+    they make two objects unequal, as they do on a Kubernetes API server.
+    """
     match value:
         case dict() if needs is not None:
             children = {name: node.properties.get(name) or node.additional for name in needs if name in value}
@@ -86,8 +91,10 @@ def visible(value: Any, node: Node, needs: Needs = None) -> Any:
         case dict() if node.additional is not None:
             return {name: visible(item, node.additional) for name, item in value.items()}
         case dict():
-            properties = node.properties
-            return {name: visible(item, properties[name]) for name, item in value.items() if name in properties}
+            known = {
+                name: visible(item, node.properties[name]) for name, item in value.items() if name in node.properties
+            }
+            return {**value, **known} if node.open else known
         case list() if node.items is not None:
             return [visible(item, node.items) for item in value]
         case int() if node.type == "number" and not isinstance(value, bool):

@@ -113,6 +113,15 @@ def test_transition_rules(cluster: KubernetesCluster, namespace: str) -> None:
     assert [cause.field for cause in caught.value.causes] == ["spec"]
     with pytest.raises(errors.Invalid, match="colour is final"):
         cluster.patch(WIDGETS, "w", {"spec": {"colour": None}}, namespace)
+
+
+def test_undeclared_fields_count_when_a_rule_compares_objects(cluster: KubernetesCluster, namespace: str) -> None:
+    cluster.create(WIDGETS, widget(sealed={"known": "a", "free": [{"deep": 1}]}), namespace)
+    cluster.patch(WIDGETS, "w", {"spec": {"size": 2}}, namespace)
+    with pytest.raises(errors.Invalid, match="sealed is final"):
+        cluster.patch(WIDGETS, "w", {"spec": {"sealed": {"free": [{"deep": 2}]}}}, namespace)
+    with pytest.raises(errors.Invalid, match="sealed is final"):
+        cluster.patch(WIDGETS, "w", {"spec": {"sealed": {"free": None}}}, namespace)
     with pytest.raises(errors.Invalid, match="size must not exceed limit"):
         cluster.patch(WIDGETS, "w", {"spec": {"limit": 1}}, namespace)
 

@@ -186,14 +186,16 @@ def test_rules_that_do_not_compare_rest_while_nothing_changes() -> None:
     assert len(_run(_ruled("self.a > oldSelf.a"), {"a": 1}, {"a": 1})) == 1
 
 
-def test_what_the_schema_does_not_declare_is_hidden_from_rules() -> None:
+def test_what_the_schema_does_not_declare_counts_when_objects_are_compared() -> None:
     assert _run(_ruled("self.open == oldSelf.open"), {"open": {"x": 1}}, {"open": {"x": 1}}) == []
+    assert len(_run(_ruled("self.open == oldSelf.open"), {"open": {"x": 1}}, {"open": {"x": 2}})) == 1
     spec = {
         **_object(),
         "x-kubernetes-preserve-unknown-fields": True,
         "x-kubernetes-validations": [{"rule": "self == oldSelf"}],
     }
-    assert _run(spec, {"x": 1}, {"x": 2}) == []
+    assert _run(spec, {"x": [{"y": 1}]}, {"x": [{"y": 1}]}) == []
+    assert len(_run(spec, {"x": [{"y": 1}]}, {"x": [{"y": 2}]})) == 1
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,10 @@ SPEC_RULES = [
         "rule": "!has(oldSelf.colour) || (has(self.colour) && self.colour == oldSelf.colour)",
         "message": "colour is final",
     },
+    {
+        "rule": "!has(oldSelf.sealed) || (has(self.sealed) && self.sealed == oldSelf.sealed)",
+        "message": "sealed is final",
+    },
 ]
 SPEC: dict[str, Any] = {
     "type": "object",
@@ -30,6 +34,8 @@ SPEC: dict[str, Any] = {
         "port": {"x-kubernetes-int-or-string": True},
         "when": {"type": "string", "format": "date-time"},
         "ratio": {"type": "number"},
+        "sealed": {"type": "object", "x-kubernetes-preserve-unknown-fields": True,
+                   "properties": {"known": {"type": "string"}}},
         "loose": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
         "names": {"type": "array", "maxItems": 3, "items": {"type": "string", "maxLength": 10},
                   "x-kubernetes-list-type": "set"},
