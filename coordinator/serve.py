@@ -23,6 +23,8 @@ from queues import errors as queue_errors
 from queues.store import QueueStore
 from queues.work import WorkSource
 
+RETRY_SECONDS = 0.5
+"""Pause before a term begins again that Redis or the API server has ended."""
 log = logging.getLogger(__name__)
 
 
@@ -64,6 +66,8 @@ class Coordinator:
             while not self.stop.is_set() and not self.watches.synced:
                 self._tell(self.watches.failing)
                 self.stop.wait(0.05)
+            if self.stop.is_set():
+                return
             self._tell("")
             self.leadership.start()
             while not self.stop.is_set():
@@ -88,7 +92,7 @@ class Coordinator:
             log.warning("rebuilding: %s", error)
         except (queue_errors.QueueError, cluster_errors.ClusterError) as error:
             self._tell(str(error))
-            self.stop.wait(0.5)
+            self.stop.wait(RETRY_SECONDS)
 
     def _lead(self) -> None:
         term = Term(

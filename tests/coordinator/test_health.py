@@ -1,0 +1,95 @@
+"""What a probe is told, and what a port that is taken is called."""
+
+import json
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from cluster.client import KubernetesCluster
+from coordinator import health
+from coordinator.errors import CoordinatorError
+from coordinator.serve import Coordinator
+from coordinator.settings import Settings
+from queues.memory_store import MemoryStore
+from queues.memory_work import MemoryWork
+
+
+@pytest.fixture
+def coordinator(embedded_cluster: KubernetesCluster, namespace: str) -> Coordinator:
+    """One that has not been started."""
+    store = MemoryStore(lambda *_: None)
+    work = MemoryWork(lambda: 0.0, store.epoch, lambda _: None)
+    return Coordinator(embedded_cluster, store, work, Settings(lease_namespace=namespace))
+
+
+@pytest.fixture
+def port(coordinator: Coordinator) -> Iterator[int]:
+    port = free_port()
+    with health.serving(coordinator, port):
+        yield port
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        found: int = probe.getsockname()[1]
+    return found
+
+
+def ask(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_it_lives_before_it_is_ready(port: int, coordinator: Coordinator) -> None:
+    assert ask(port, "/healthz") == (200, "ok\n")
+    assert ask(port, "/readyz") == (503, "not synced yet\n")
+    assert ask(port, "/elsewhere") == (404, "try /healthz, /readyz or /status\n")
+
+
+def test_it_is_ready_when_it_has_seen_the_cluster(port: int, coordinator: Coordinator) -> None:
+    for informer in coordinator.watches.informers:
+        informer.start()
+    try:
+        assert all(informer.wait_synced(10) for informer in coordinator.watches.informers)
+        assert ask(port, "/readyz") == (200, "ok\n")
+        coordinator.failing = "Redis at redis://127.0.0.1:6379/0 does not answer"
+        assert ask(port, "/readyz") == (503, "Redis at redis://127.0.0.1:6379/0 does not answer\n")
+    finally:
+        for informer in coordinator.watches.informers:
+            informer.stop()
+
+
+def test_its_status_is_json(port: int, coordinator: Coordinator) -> None:
+    coordinator.counts.picked = 7
+    coordinator.leadership.step()
+    code, text = ask(port, "/status")
+    found = json.loads(text)
+    assert (code, found["leading"], found["epoch"], found["picked"]) == (200, True, 1, 7)
+    assert found["leader"] == coordinator.leadership.holder != ""
+    assert found["failing"] == ""
+
+
+def test_a_port_in_use_is_named(coordinator: Coordinator) -> None:
+    with closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with (
+            pytest.raises(CoordinatorError, match=rf"127\.0\.0\.1:{port}.*in use.*--health-port"),
+            health.serving(coordinator, port),
+        ):
+            pass
+
+
+def test_port_0_listens_nowhere(coordinator: Coordinator) -> None:
+    with health.serving(coordinator, 0):
+        pass

@@ -1,0 +1,171 @@
+"""The coordinator's own loop: it leads, it outlives its surroundings, it stops when told."""
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster import client
+from cluster.client import KubernetesCluster
+from cluster.settings import ConnectionSettings, RetrySettings
+from coordinator import serve
+from coordinator.leader import EPOCH, LEASE
+from coordinator.serve import Coordinator
+from coordinator.settings import Settings
+from crds.resources import LEASES, TENANT_QUEUES
+from queues import errors
+from queues.memory_store import Content, MemoryStore
+from queues.memory_work import MemoryWork
+from tests.coordinator import desk as desks
+from tests.coordinator.test_health import free_port
+
+QUICK = {"pool": "none", "lease_seconds": 0.6, "renew_seconds": 0.1, "settle_seconds": 0.01}
+
+
+class Place:
+    """A store and its work queue, which can be lost or out of reach."""
+
+    def __init__(self) -> None:
+        self.content = Content()
+        reader = MemoryStore(lambda *_: None, content=self.content)
+        self.work = MemoryWork(lambda: 0.0, reader.epoch, lambda key: reader.reservations([key]).get(key))
+        self._store = MemoryStore(self.work.mark, content=self.content)
+        self.away = ""
+        self.refused = 0
+
+    def lose(self) -> None:
+        fresh = Content()
+        for name in Content.__slots__:
+            setattr(self.content, name, getattr(fresh, name))
+
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        def asked(*args: Any) -> Any:
+            if self.away:
+                self.refused += 1
+                raise errors.StoreUnreachable(self.away)
+            return getattr(self._store, verb)(*args)
+
+        return asked
+
+
+@contextmanager
+def running(cluster: KubernetesCluster, place: Place, namespace: str, **settings: Any) -> Iterator[Coordinator]:
+    chosen = Settings(**{**QUICK, "lease_namespace": namespace, **settings})
+    coordinator = Coordinator(cluster, place, place.work, chosen)
+    thread = threading.Thread(target=coordinator.run)
+    thread.start()
+    try:
+        yield coordinator
+    finally:
+        coordinator.stop.set()
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def lease(cluster: KubernetesCluster, namespace: str) -> tuple[str, str]:
+    found = cluster.get(LEASES, LEASE, namespace)
+    return found["spec"].get("holderIdentity", ""), found["metadata"]["annotations"][EPOCH]
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.name == serve.log.name]
+
+
+def test_it_leads_picks_and_hands_the_lease_back(embedded_cluster: KubernetesCluster, namespace: str) -> None:
+    place = Place()
+    queue = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": "a"}}
+    embedded_cluster.create(TENANT_QUEUES, queue)
+    with running(embedded_cluster, place, namespace) as coordinator:
+        desks.wait_for(lambda: coordinator.counts.rebuilds == 1)
+        embedded_cluster.create(desks.TORCHJOBS, desks.manifest("train", "a"), namespace)
+        desks.wait_for(lambda: coordinator.counts.picked == 1)
+        assert lease(embedded_cluster, namespace) == (coordinator.leadership.holder, "1")
+        assert coordinator.failing == ""
+    assert lease(embedded_cluster, namespace) == ("", "1")
+    desks.clear(embedded_cluster)
+
+
+def test_a_second_one_takes_over_at_once_when_the_first_stops(
+    embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    place = Place()
+    with running(embedded_cluster, place, namespace, lease_seconds=60, renew_seconds=0.1) as first:
+        desks.wait_for(lambda: first.leadership.leading)
+        with running(embedded_cluster, place, namespace, lease_seconds=60, renew_seconds=0.1) as second:
+            desks.wait_for(lambda: second.leadership.holder == first.leadership.holder)
+            assert not second.leadership.leading
+            first.stop.set()
+            desks.wait_for(lambda: second.counts.rebuilds == 1)
+            assert place.content.epoch == 2
+
+
+def test_a_redis_that_is_away_is_named_once_and_waited_for(
+    embedded_cluster: KubernetesCluster,
+    namespace: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(serve, "RETRY_SECONDS", 0.01)
+    caplog.set_level(logging.INFO)
+    place = Place()
+    place.away = "Redis at redis://127.0.0.1:6379/0 does not answer: Connection refused"
+    with running(embedded_cluster, place, namespace) as coordinator:
+        desks.wait_for(lambda: place.refused > 5)
+        assert coordinator.failing == place.away
+        assert told(caplog) == [place.away]
+        assert lease(embedded_cluster, namespace)[1] == "1"  # nobody writes while nobody listens
+        place.away = ""
+        desks.wait_for(lambda: coordinator.counts.rebuilds == 1)
+        desks.wait_for(lambda: coordinator.failing == "")
+        desks.wait_for(lambda: told(caplog)[1:2] == ["all is well again"])
+
+
+def test_a_store_that_was_lost_is_rebuilt_under_a_higher_epoch(
+    embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    place = Place()
+    with running(embedded_cluster, place, namespace) as coordinator:
+        desks.wait_for(lambda: coordinator.counts.rebuilds == 1)
+        place.lose()
+        desks.wait_for(lambda: coordinator.counts.rebuilds == 2)
+        assert place.content.epoch == 2
+
+
+def test_a_store_of_another_time_is_overtaken_in_one_step(embedded_cluster: KubernetesCluster, namespace: str) -> None:
+    place = Place()
+    place.content.epoch = 5_000
+    with running(embedded_cluster, place, namespace) as coordinator:
+        desks.wait_for(lambda: coordinator.counts.rebuilds == 1)
+        assert place.content.epoch == 5_001
+        assert lease(embedded_cluster, namespace)[1] == "5001"
+
+
+def test_an_api_server_that_is_away_is_named_once_and_does_not_delay_the_stop(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    server = f"http://127.0.0.1:{free_port()}"
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        json.dumps(
+            {
+                "current-context": "away",
+                "clusters": [{"name": "away", "cluster": {"server": server}}],
+                "users": [{"name": "away", "user": {}}],
+                "contexts": [{"name": "away", "context": {"cluster": "away", "user": "away"}}],
+            }
+        )
+    )
+    retries = RetrySettings(attempts=2, base_seconds=0.01)
+    away = client.connect(ConnectionSettings(kubeconfig=str(kubeconfig), retries=retries))
+    with running(away, Place(), "default") as coordinator:
+        desks.wait_for(lambda: coordinator.failing)
+        assert server in coordinator.failing
+    assert told(caplog) == [coordinator.failing]
+    assert len(caplog.records) <= 1 + len(coordinator.watches.informers)
+    away.close()
