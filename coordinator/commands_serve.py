@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import click
 
+from cluster.stop import Stop
 from coordinator import health, processes, worker_process
 from coordinator.queue_status import QueueStatusWriter
 from coordinator.serve import Coordinator
@@ -16,7 +17,6 @@ from coordinator.session import Session, pass_session, start_log
 from queues import connection
 from queues.redis_store import RedisStore
 from queues.redis_work import RedisWork
-from queues.stop import Stop
 from queues.store import StoreSettings
 
 PAUSE_SECONDS = 0.1

@@ -7,14 +7,12 @@ import contextlib
 import fcntl
 import os
 import random
-import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 
 import orjson
 
@@ -23,6 +21,7 @@ from cluster.api import Cluster
 from cluster.local import embedded_redis
 from cluster.local.layout import Layout
 from cluster.settings import ConnectionSettings
+from cluster.stop import Stop
 from coordinator.errors import LocalError
 from coordinator.processes import Command, Supervisor
 from crds import generate
@@ -75,7 +74,8 @@ def run(options: Options) -> int:
     options.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _locked(files):
         files.ready.unlink(missing_ok=True)
-        stopping = _Stopping()
+        stopping = Stop()
+        stopping.listen()
         supervisor = Supervisor()
         try:
             with contextlib.suppress(_Stopped):
@@ -123,21 +123,6 @@ def install(cluster: Cluster) -> None:
 
 class _Stopped(Exception):
     """A stop signal came while starting."""
-
-
-class _Stopping:
-    """Whether a stop signal has come."""
-
-    def __init__(self) -> None:
-        self.requested = False
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
-
-    def __call__(self) -> bool:
-        return self.requested
-
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        self.requested = True
 
 
 def _start(options: Options, files: Files, supervisor: Supervisor, stopping: Callable[[], bool]) -> None:

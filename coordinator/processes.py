@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cluster.stop import Stop
 from coordinator import leash
-from queues.stop import Stop
 
 log = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ One rule: a key is renewed exactly while a thread runs it, so that a dead proces
 
 import threading
 
+from cluster.stop import Stop
 from queues import errors
 from queues.outage import Outage
 from queues.runs import Runs
-from queues.stop import Stop
 from queues.work import WorkSink
 
 

@@ -19,12 +19,12 @@ from rq.suspension import is_suspended
 from rq.timeouts import BaseDeathPenalty
 from rq.worker import WorkerStatus
 
+from cluster.stop import Stop
 from queues import connection, errors, rq_job
 from queues.keeper import Keeper
 from queues.outage import Outage
 from queues.redis_work import RedisWork
 from queues.runs import Reconcile, Runs
-from queues.stop import Stop
 from queues.work import WorkSettings
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,6 @@ import itertools
 import os
 import select
 import shutil
-import signal
 import socket
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from urllib.parse import unquote, urlsplit
 from fakeredis._clients._tcp_server import TCPFakeRequestHandler, TcpFakeServer
 
 from cluster.local.layout import Layout
+from cluster.stop import Stop
 
 SERVERS = ("redis-server", "valkey-server")
 _LONGEST_SOCKET_PATH = 100
@@ -190,9 +190,8 @@ def main(arguments: list[str] | None = None) -> int:
     if answers(f"unix://{path}"):
         print(f"redis: another Redis listens on {path}; stop it first", file=sys.stderr)
         return 1
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+    stop = Stop()
+    stop.listen()
     try:
         server = Imitation(path)
     except OSError as e:
@@ -201,7 +200,7 @@ def main(arguments: list[str] | None = None) -> int:
     thread = threading.Thread(target=server.serve_forever, name="redis", daemon=True)
     thread.start()
     print(f"Redis imitation ready at unix://{path}", flush=True)
-    stopping.wait()
+    stop.wait()
     server.shutdown()
     server.server_close()
     return 0

@@ -12,7 +12,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +34,7 @@ from cluster.local.reporter import Reporter
 from cluster.local.runs import Runs
 from cluster.local.scheduler import Scheduler
 from cluster.settings import ConnectionSettings
+from cluster.stop import Stop
 from crds.resources import PODS
 
 logger = logging.getLogger(__name__)
@@ -131,21 +131,15 @@ def main(arguments: list[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    stopping, orphaned = threading.Event(), threading.Event()
-
-    def orphan(*_: object) -> None:
-        orphaned.set()
-        stopping.set()
-
-    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    signal.signal(signal.SIGINT, orphan)
+    stop = Stop()
+    stop.listen()
     try:
         settings = _settings(options)
         cluster = client.connect(ConnectionSettings(kubeconfig=options.kubeconfig))
         with running_node(cluster, Layout(options.data), settings) as node:
             logger.info("node %s runs pods; it has %s", settings.name, settings.machine)
-            stopping.wait()
-            if orphaned.is_set():
+            stop.wait()
+            if stop.signal == signal.SIGINT:
                 node.leave_pods()
     except (NodeFailed, errors.ClusterError, ValueError, OSError) as e:
         print(f"node: {e}", file=sys.stderr)

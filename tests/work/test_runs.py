@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from cluster.stop import Stop
 from crds.keys import JobKey
 from queues import errors
 from queues.keeper import Keeper
 from queues.memory_work import MemoryWork
 from queues.outage import Complaints, Outage
 from queues.runs import Runs
-from queues.stop import Stop
 from queues.values import Offer, Task
 from tests.work.conftest import Clock, wait_for
 

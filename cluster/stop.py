@@ -1,4 +1,4 @@
-"""Stop signals of a process that drains.
+"""Stop signals of a process: every process of torchq ends by them, and none by accident.
 
 One rule: the handler only sets a plain flag, because it may interrupt code that holds a lock. The first SIGTERM or
 SIGINT asks for a drain; one that comes more than a second later ends the process at once (Ctrl-C may arrive twice).
@@ -17,6 +17,8 @@ class Stop:
 
     def __init__(self) -> None:
         self.requested = False
+        self.signal = 0
+        """The signal that asked; 0 while none has."""
         self._at = 0.0
 
     def listen(self) -> None:
@@ -26,6 +28,11 @@ class Stop:
 
     def __call__(self) -> bool:
         return self.requested
+
+    def wait(self) -> None:
+        """Sleep until told to end."""
+        while not self.requested:
+            time.sleep(_NAP_SECONDS)
 
     def pause(self, seconds: float) -> None:
         """Sleep, but not into a stop."""
@@ -38,4 +45,4 @@ class Stop:
         if self.requested and now - self._at > _SECOND_SIGNAL_SECONDS:
             raise SystemExit(128 + number)
         if not self.requested:
-            self.requested, self._at = True, now
+            self.requested, self.signal, self._at = True, number, now
