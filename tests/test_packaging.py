@@ -1,0 +1,93 @@
+"""What is installed: every package with its data, nothing else, and a command that starts."""
+
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("crds", "cluster", "gang", "queues", "reconcilers", "coordinator")
+DATA = (".yaml", ".lua")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel built from a copy of the sources, so that nothing is left in the tree."""
+    # Installing torchq brings its build tools into an environment of their own, which is gone when it is done.
+    pytest.importorskip("setuptools.command.bdist_wheel", reason="needs setuptools 70.1 or newer beside the tests")
+    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in (*PACKAGES, "bench", "examples", "tests"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    script = f"from setuptools import build_meta; print(build_meta.build_wheel({str(target)!r}))"
+    built = subprocess.run([sys.executable, "-c", script], cwd=source, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    return target / built.stdout.split()[-1]
+
+
+@pytest.fixture(scope="module")
+def content(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
+
+
+def sources() -> set[str]:
+    """What the wheel should hold: every module of every package, and the data beside them."""
+    files = (path for package in PACKAGES for path in (ROOT / package).rglob("*"))
+    return {str(path.relative_to(ROOT)) for path in files if path.suffix in (".py", *DATA)}
+
+
+def test_everything_is_in_it_and_nothing_else(content: set[str]) -> None:
+    assert content == sources()
+
+
+def test_scripts_and_definitions_are_in_it(content: set[str]) -> None:
+    assert {
+        "crds/manifests/torchjobs.yaml",
+        "crds/manifests/tenantqueues.yaml",
+        "queues/lua/store_commit.lua",
+    } <= content
+
+
+def test_tests_benchmarks_and_examples_are_not(content: set[str]) -> None:
+    assert {name.partition("/")[0] for name in content} == set(PACKAGES)
+
+
+def test_the_wheel_says_what_it_needs_and_which_command_it_brings(wheel: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    with zipfile.ZipFile(wheel) as archive:
+        folder = f"torchq-{project['version']}.dist-info"
+        metadata = archive.read(f"{folder}/METADATA").decode()
+        commands = archive.read(f"{folder}/entry_points.txt").decode()
+        assert f"{folder}/licenses/LICENSE" in archive.namelist() or f"{folder}/LICENSE" in archive.namelist()
+    assert f"Version: {project['version']}" in metadata
+    assert metadata.count("Requires-Dist:") >= len(project["dependencies"])
+    assert "torchq = coordinator.cli:main" in commands
+
+
+def test_what_is_in_the_wheel_starts_by_itself(wheel: Path, tmp_path: Path) -> None:
+    """Unpacked elsewhere, it is complete: the command says its version and prints the definitions."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert run(tmp_path, "--version") == f"torchq {version}\n"
+    assert run(tmp_path, "crds").count("kind: CustomResourceDefinition") == 2
+
+
+def run(place: Path, *arguments: str) -> str:
+    """The command of exactly these files: an editable install beside them must not lend it what it lacks."""
+    script = (
+        f"import sys; sys.meta_path[:] = [each for each in sys.meta_path if 'editable' not in str(each).lower()]; "
+        f"sys.path[:] = [{str(place)!r}] + [each for each in sys.path if each not in ('', {str(ROOT)!r})]; "
+        "from coordinator import cli; assert cli.__file__.startswith(sys.path[0]), cli.__file__; cli.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], cwd=place, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
