@@ -41,7 +41,14 @@ def recording(folder: Path, seconds: float = 0.0, gate: Path | None = None) -> l
 
 
 def job(
-    name: str, command: list[str], *, queue: str = "default", workers: int = 0, cpu: str = "1", policy: str = "Never", **spec: Any
+    name: str,
+    command: list[str],
+    *,
+    queue: str = "default",
+    workers: int = 0,
+    cpu: str = "1",
+    policy: str = "Never",
+    **spec: Any,
 ) -> dict[str, Any]:
     """A TorchJob whose pods all run one command."""
     container = {

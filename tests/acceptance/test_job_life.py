@@ -73,7 +73,9 @@ def test_every_pod_finds_its_place_in_its_environment(stack: Stack, tmp_path: Pa
 
 def test_what_the_user_sets_wins(stack: Stack) -> None:
     name = fresh()
-    body = job(name, python("import os; print(*(os.environ[each] for each in ('WORLD_SIZE', 'PYTHONUNBUFFERED', 'MINE')))"))
+    body = job(
+        name, python("import os; print(*(os.environ[each] for each in ('WORLD_SIZE', 'PYTHONUNBUFFERED', 'MINE')))")
+    )
     container = body["spec"]["torchTaskSpecs"]["Master"]["template"]["spec"]["containers"][0]
     container["env"] += [
         {"name": "WORLD_SIZE", "value": "77"},
@@ -207,7 +209,10 @@ def test_logs_are_followed_from_before_the_start_to_the_end(stack: Stack, tmp_pa
     stack.reach(name, "Queued")
     command = torchq_command("job", "logs", "-f", name)
     out = (tmp_path / "out").open("w+")
-    with out, subprocess.Popen(command, env=stack.environment, stdout=out, stderr=subprocess.PIPE, text=True) as follower:
+    with (
+        out,
+        subprocess.Popen(command, env=stack.environment, stdout=out, stderr=subprocess.PIPE, text=True) as follower,
+    ):
         try:
             assert follower.stderr is not None
             assert "is Queued; waiting" in follower.stderr.readline()
@@ -226,7 +231,11 @@ def test_logs_are_followed_from_before_the_start_to_the_end(stack: Stack, tmp_pa
 def test_a_job_does_not_need_the_client_that_submitted_it(stack: Stack) -> None:
     name = fresh()
     with subprocess.Popen(
-        torchq_command("submit", "-"), env=stack.environment, cwd=stack.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        torchq_command("submit", "-"),
+        env=stack.environment,
+        cwd=stack.folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     ) as submitter:
         assert submitter.stdin is not None
         assert submitter.stdout is not None

@@ -1,0 +1,205 @@
+"""What bad input gets: one message that names the field, exit code 1, no traceback, and nothing is created."""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster import errors
+from crds.resources import TORCHJOBS
+from tests.acceptance.jobs import job, python
+from tests.acceptance.stack import Stack, clean_environment, fresh, run, until
+
+pytestmark = pytest.mark.acceptance
+
+Edit = Callable[[dict[str, Any]], Any]
+TASKS = "spec.torchTaskSpecs"
+
+
+def _tasks(body: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = body["spec"]["torchTaskSpecs"]
+    return found
+
+
+def _container(body: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = _tasks(body)["Worker"]["template"]["spec"]["containers"][0]
+    return found
+
+
+def _depend(body: dict[str, Any], task: str, upstream: str) -> None:
+    _tasks(body)[task]["dependsOn"] = [{"taskType": upstream}]
+
+
+SEEN_BY_THE_SERVER: dict[str, tuple[Edit, str]] = {
+    "unknown field": (lambda body: body["spec"].update(minMember={"Worker": 1}), "spec.minMember"),
+    "unknown field of a task": (lambda body: _tasks(body)["Worker"].update(replicas=2), f"{TASKS}.Worker.replicas"),
+    "negative numTasks": (lambda body: _tasks(body)["Worker"].update(numTasks=-1), f"{TASKS}.Worker.numTasks"),
+    "numTasks of the wrong type": (
+        lambda body: _tasks(body)["Worker"].update(numTasks="two"),
+        f"{TASKS}.Worker.numTasks",
+    ),
+    "two masters": (lambda body: _tasks(body)["Master"].update(numTasks=2), f"{TASKS}.Master"),
+    "minMembers above numTasks": (lambda body: body["spec"].update(minMembers={"Worker": 5}), "spec.minMembers"),
+    "unknown restartPolicy": (
+        lambda body: _tasks(body)["Worker"].update(restartPolicy="Maybe"),
+        f"{TASKS}.Worker.restartPolicy",
+    ),
+    "dependency on an unknown task": (lambda body: _depend(body, "Worker", "Chief"), f"{TASKS}.Worker.dependsOn"),
+    "no tasks": (lambda body: body["spec"].update(torchTaskSpecs={}), TASKS),
+    "a name that is none": (lambda body: body["metadata"].update(name="Not_A_Name"), "metadata.name"),
+}
+SEEN_BY_THE_CLIENT: dict[str, tuple[Edit, str]] = {
+    "cycle": (
+        lambda body: (_depend(body, "Worker", "Master"), _depend(body, "Master", "Worker")),
+        "dependency cycle Master -> Worker -> Master",
+    ),
+    "a pod field that does not exist": (
+        lambda body: _container(body).update(comand=["python"]),
+        f"{TASKS}.Worker.template.spec.containers[0].comand",
+    ),
+    "a quantity that is none": (
+        lambda body: _container(body).update(resources={"requests": {"cpu": "many"}}),
+        f"{TASKS}.Worker.template.spec.containers[0].resources.requests",
+    ),
+}
+
+
+def edited(edit: Edit, name: str) -> dict[str, Any]:
+    """A good job with one thing wrong."""
+    body = copy.deepcopy(job(name, python("pass"), workers=2))
+    edit(body)
+    return body
+
+
+@pytest.mark.parametrize("case", SEEN_BY_THE_SERVER)
+def test_server_and_client_refuse_in_the_same_words(shared: Stack, case: str) -> None:
+    edit, field = SEEN_BY_THE_SERVER[case]
+    body = edited(edit, fresh())
+    with pytest.raises(errors.ClusterError) as refusal:
+        shared.api.create(TORCHJOBS, body, "default")
+    causes = getattr(refusal.value, "causes", ())
+    said = shared.tried("submit", "-", text=json.dumps(body))
+    assert (said.code, said.out) == (1, "")
+    assert field in said.err
+    for cause in causes:
+        assert f"{cause.field}: {cause.message}" in said.err
+    assert not shared.exists(body["metadata"]["name"])
+
+
+@pytest.mark.parametrize("case", SEEN_BY_THE_CLIENT)
+def test_the_client_sees_what_the_schema_cannot(shared: Stack, case: str) -> None:
+    edit, words = SEEN_BY_THE_CLIENT[case]
+    body = edited(edit, fresh())
+    said = shared.tried("submit", "-", text=json.dumps(body))
+    assert (said.code, said.out) == (1, "")
+    assert words in said.err
+    assert not shared.exists(body["metadata"]["name"])
+
+
+def test_one_bad_file_keeps_all_others_out(shared: Stack) -> None:
+    good, bad = fresh(), fresh()
+    (shared.folder / "good.yaml").write_text(yaml.safe_dump(job(good, python("pass"))))
+    (shared.folder / "bad.yaml").write_text(yaml.safe_dump(edited(SEEN_BY_THE_SERVER["two masters"][0], bad)))
+    said = shared.tried("submit", "good.yaml", "bad.yaml")
+    assert (said.code, said.out) == (1, "")
+    assert "bad.yaml" in said.err
+    assert "good.yaml" not in said.err
+    assert not shared.exists(good)
+    assert not shared.exists(bad)
+
+
+def test_a_name_given_twice_keeps_both_out(stack: Stack) -> None:
+    name, other = fresh(), fresh()
+    twice = [job(other, python("pass")), job(name, python("pass")), job(name, python("pass"))]
+    said = stack.tried("submit", "-", text="\n---\n".join(map(json.dumps, twice)))
+    assert (said.code, said.out) == (1, "")
+    assert name in said.err
+    assert not stack.exists(name)
+    assert not stack.exists(other)
+
+
+def test_a_name_that_is_taken_keeps_the_others_out(stack: Stack) -> None:
+    taken, other = fresh(), fresh()
+    stack.submit(job(taken, python("pass")))
+    said = stack.tried(
+        "submit", "-", text="\n---\n".join(json.dumps(job(each, python("pass"))) for each in (other, taken))
+    )
+    assert (said.code, said.out) == (1, "")
+    assert taken in said.err
+    assert not stack.exists(other)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kind: [", "not YAML"),
+        ("just words", "not a TorchJob"),
+        ("apiVersion: v1\nkind: Pod\n", "not a TorchJob"),
+        ("", "no TorchJob"),
+    ],
+)
+def test_a_file_without_a_job_is_refused(shared: Stack, text: str, words: str) -> None:
+    said = shared.tried("submit", "-", text=text)
+    assert (said.code, said.out) == (1, "")
+    assert words in said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("submit", "missing.yaml"), 1, "missing.yaml: No such file"),
+        (("job", "show", "nobody"), 1, "nobody"),
+        (("job", "cancel", "default/nobody/uid"), 1, "nobody"),
+        (("job", "logs", "-f", "nobody"), 1, "nobody"),
+        (("queue", "set-weight", "nobody", "2"), 1, "nobody"),
+        (("queue", "create", "Not_A_Name"), 1, "metadata.name"),
+        (("queue", "create", "q", "--quota", "cpu=many"), 1, "spec.quota"),
+        (("queue", "create", "q", "--quota", "cpu"), 2, "NAME=QUANTITY"),
+        (("queue", "create", "q", "--weight", "0"), 2, "--weight"),
+        (("--config", "missing.toml", "queue", "list"), 1, "missing.toml"),
+        (("--kubeconfig", "missing", "queue", "list"), 1, "missing"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_told(
+    shared: Stack, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    said = shared.tried(*arguments)
+    assert said.code == code, said
+    assert words in said.err
+
+
+def test_a_bad_setting_is_named_with_its_source(shared: Stack) -> None:
+    environment = clean_environment(TORCHQ_THREADS="many", TORCHQ_KUBECONFIG=str(shared.layout.kubeconfig))
+    said = run("queue", "list", cwd=shared.folder, environment=environment)
+    assert said.code == 1
+    assert "threads" in said.err
+    assert "TORCHQ_THREADS" in said.err
+    assert "Traceback" not in said.err
+
+
+def test_an_api_server_that_is_down_is_named(shared: Stack, tmp_path: Path) -> None:
+    config = yaml.safe_load(shared.layout.kubeconfig.read_text())
+    config["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:9"  # the discard port, which nobody serves
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
+    said = shared.tried("--kubeconfig", str(tmp_path / "kubeconfig"), "queue", "list")
+    assert said.code == 1
+    assert "http://127.0.0.1:9" in said.err
+
+
+def test_a_cycle_that_came_past_the_client_fails_the_job_and_nothing_else(stack: Stack) -> None:
+    cyclic, other, before = fresh(), fresh(), stack.pids()
+    stack.api.create(TORCHJOBS, edited(SEEN_BY_THE_CLIENT["cycle"][0], cyclic), "default")
+    failed = stack.reach(cyclic, "Failed")
+    [condition] = [each for each in failed["status"]["conditions"] if each["type"] == "Failed"]
+    assert condition["reason"] == "InvalidSpec"
+    assert "dependency cycle Master -> Worker -> Master" in condition["message"]
+    stack.submit(job(other, python("pass")))
+    stack.reach(other, "Succeeded")
+    until(stack.settled)
+    assert stack.job(cyclic)["metadata"]["resourceVersion"] == failed["metadata"]["resourceVersion"]
+    assert stack.pids() == before
+    assert "InvalidSpec" in stack.torchq("job", "show", cyclic)

@@ -1,0 +1,102 @@
+"""kill -9 of any process while jobs come and go: nothing is lost, nothing is doubled, no quota is exceeded."""
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.jobs import job, most_at_once, recording, spans
+from tests.acceptance.stack import Stack, alive, fresh, until
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+
+Make = Callable[..., Stack]
+CPUS, QUOTA, JOBS = 4, 1, 8
+
+
+@dataclass
+class Stream:
+    """Jobs of two queues, more than fit at once; one of the queues may hold one job at a time."""
+
+    stack: Stack
+    records: Path
+
+    def __post_init__(self) -> None:
+        self.bound, self.free = fresh("bound"), fresh("free")
+        self.stack.torchq("queue", "create", self.bound, "--quota", f"jobs={QUOTA}")
+        self.stack.torchq("queue", "create", self.free, "--weight", "2")
+        self.names = [f"{queue}-{number}" for number in range(JOBS // 2) for queue in (self.bound, self.free)]
+        jobs = (
+            job(name, recording(self.records, 0.7), queue=name.partition("-")[0], workers=1, cpu="1")
+            for name in self.names
+        )
+        self.stack.submit(*jobs)
+
+    def flowing(self) -> None:
+        """Wait until some pods run, with more jobs to come."""
+        until(lambda: len(spans(self.records)) >= 3)
+
+    def check(self) -> None:
+        """All jobs succeed, and what their pods have noted is as it should be."""
+        for name in self.names:
+            assert self.stack.reach(name, "Succeeded")["status"].get("restartCount", 0) == 0
+        found = spans(self.records)
+        runs = Counter(span.pod for span in found)
+        assert runs == {f"{name}-{pod}": 1 for name in self.names for pod in ("master-0", "worker-0")}
+        assert [span for span in found if len(span.starts) != 1 or len(span.ends) != 1] == []
+        assert most_at_once(span for span in found if span.job.startswith(self.bound)) <= QUOTA
+        assert most_at_once(found) <= CPUS // 2
+        until(self.stack.settled)
+
+
+@pytest.fixture(scope="module")
+def victim(make_stack: Make) -> Stack:
+    """A stack that is started once and recovers from everything."""
+    stack = make_stack()
+    assert stack.up().code == 0
+    return stack
+
+
+@pytest.fixture
+def stream(victim: Stack, records: Path) -> Iterator[Stream]:
+    yield Stream(victim, records)
+    victim.clear()
+
+
+@pytest.mark.parametrize("name", ["coordinator", "worker-0", "redis", "apiserver", "node"])
+def test_a_part_is_killed(stream: Stream, name: str) -> None:
+    stream.flowing()
+    killed = stream.stack.kill(name)
+    stream.check()
+    assert stream.stack.pids()[name] != killed
+
+
+def test_all_workers_are_killed(stream: Stream) -> None:
+    stream.flowing()
+    for name in ("worker-0", "worker-1"):
+        stream.stack.kill(name)
+    stream.check()
+
+
+def test_the_supervisor_is_killed_and_the_cluster_started_again(stream: Stream) -> None:
+    stream.flowing()
+    stack, pids = stream.stack, stream.stack.pids()
+    os.kill(pids["supervisor"], signal.SIGKILL)
+    until(lambda: not any(map(alive, pids.values())))
+    said = stack.up()
+    assert said.code == 0, said
+    stream.check()
+
+
+def test_the_imitation_of_redis_is_killed_and_forgets_everything(make_stack: Make, records: Path) -> None:
+    stack = make_stack("--redis", "embedded")
+    assert stack.up().code == 0
+    stream = Stream(stack, records)
+    stream.flowing()
+    stack.kill("redis")
+    stream.check()
+    stack.clear()

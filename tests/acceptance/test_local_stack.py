@@ -1,0 +1,93 @@
+"""`torchq local`: a cluster comes up in one command, goes down without a trace, and goes on where it was."""
+
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.jobs import job, python, recording, spans
+from tests.acceptance.stack import Stack, alive, fresh, until
+
+pytestmark = pytest.mark.acceptance
+
+Make = Callable[..., Stack]
+PARTS = {"supervisor", "apiserver", "redis", "node", "coordinator", "worker-0", "worker-1"}
+
+
+def test_up_twice_is_refused(shared: Stack) -> None:
+    before = shared.pids()
+    said = shared.up()
+    assert said.code == 1
+    assert str(shared.data) in said.err
+    assert str(before["supervisor"]) in said.err
+    assert shared.pids() == before
+
+
+def test_status_names_the_parts(shared: Stack) -> None:
+    said = shared.local("status")
+    assert said.code == 0
+    shown = {line.split()[0]: int(line.split()[1]) for line in said.out.splitlines()[1:-1]}
+    assert shown == shared.pids()
+    assert shown.keys() == PARTS
+    assert all(map(alive, shown.values()))
+    assert json.loads(shared.local("status", "-o", "json").out)["up"] is True
+
+
+def test_what_the_cluster_keeps_is_its_users_alone(shared: Stack) -> None:
+    assert shared.data.stat().st_mode & 0o077 == 0
+    for file in (shared.layout.kubeconfig, shared.layout.token, shared.layout.database):
+        assert file.stat().st_mode & 0o077 == 0, file
+    token = shared.layout.token.read_text().strip()
+    for pid in shared.pids().values():
+        assert token.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def test_a_port_in_use_is_named(make_stack: Make) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        stack = make_stack("--port", str(port))
+        said = stack.up()
+    assert said.code == 1
+    assert str(port) in said.err
+    assert "in use" in said.err
+    assert stack.local("status").code == 1
+
+
+def test_nothing_runs_nothing_to_do(make_stack: Make) -> None:
+    stack = make_stack()
+    said = stack.down()
+    assert (said.code, str(stack.data) in said.out) == (0, True)
+    status = stack.local("status", "-o", "json")
+    assert status.code == 1
+    assert json.loads(status.out)["up"] is False
+
+
+def test_down_leaves_no_process_and_up_goes_on(make_stack: Make, records: Path, tmp_path: Path) -> None:
+    stack, queue = make_stack(), fresh("queue")
+    done, running, waiting = fresh(), fresh(), fresh()
+    assert stack.up().code == 0
+    stack.torchq("queue", "create", queue, "--weight", "7", "--quota", "jobs=1")
+    [handle] = stack.submit(job(done, python("print('before')"), queue=queue))
+    stack.reach(done, "Succeeded")
+    stack.submit(job(running, recording(records, gate=tmp_path / "gate"), queue=queue, policy="OnFailure", workers=1))
+    stack.submit(job(waiting, python("pass"), queue=queue))
+    stack.reach(running, "Running")
+    stack.reach(waiting, "Queued")
+    until(lambda: len(spans(records)) == 2)
+    stack.pods()
+    pids = stack.pids()
+    assert stack.pod_processes()
+
+    assert stack.down().code == 0
+    assert not [name for name, pid in pids.items() if alive(pid)]
+    assert not stack.pod_processes()
+
+    (tmp_path / "gate").touch()
+    assert stack.up().code == 0
+    stack.reach(running, "Succeeded")
+    stack.reach(waiting, "Succeeded")
+    assert stack.torchq("job", "logs", handle) == "before\n"
+    assert stack.shown("queue", "list")["items"][0]["spec"]["weight"] == 7
+    until(stack.settled)
