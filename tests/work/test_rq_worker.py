@@ -105,9 +105,9 @@ def test_redis_is_as_before_after_a_thousand_keys(stage: Stage) -> None:
     for _ in range(4):
         stage.offer(*[f"key-{number}" for number in range(250)])
         stage.until(stage.settled)
-    wait_for(lambda: not stage.client.exists("rq:wip:torchq"))
-    assert set(stage.client.keys("*")) == before
     assert len(stage.runs("end")) == 1001
+    # RQ's own locks and marks of a worker come and go; what stays for ever has no expiry.
+    wait_for(lambda: not [key for key in set(stage.client.keys("*")) - before if stage.client.ttl(key) == -1])
 
 
 def test_a_batch_does_not_wait_for_its_slowest_key(stage: Stage) -> None:
