@@ -68,6 +68,7 @@ def _spawn(data: Path) -> None:
     if running:
         raise LocalError(f"the cluster in {data} is up already (process {running})")
     log = Files(data).layout.logs("stack")
+    data.mkdir(parents=True, exist_ok=True, mode=0o700)
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "coordinator.cli", *sys.argv[1:], "--foreground"]
     with log.open("ab") as out:

@@ -125,8 +125,8 @@ class Term:
         """Tell the store what admins want and what the nodes offer."""
         queues = {queue.metadata.name: spec(queue) for queue in self.watches.queues.values()}
         if self.settings.implicit_queues:
-            for job in self.watches.jobs.values():
-                queues.setdefault(job.queue, QueueSpec(name=job.queue))
+            for name in self.watches.named():
+                queues.setdefault(name, QueueSpec(name=name))
         nodes = self.watches.nodes.values() if self.watches.nodes else []
         room = pool.capacity(parse_pool(self.settings.pool), nodes, self.watches.pods.values(), self.watches.demanded())
         self.store.configure(list(queues.values()), room)

@@ -89,6 +89,13 @@ class Watches:
         with self._lock:
             return frozenset(self._demanded)
 
+    def named(self) -> frozenset[str]:
+        """The queues that jobs name now. The first job that names another one changes the settings."""
+        names = {job.queue for job in self.jobs.values()}
+        with self._lock:
+            self._named = names
+        return frozenset(names)
+
     def mark(self, keys: Iterable[JobKey], seen: int = 0) -> None:
         """Look at these keys (again); `seen` is the resourceVersion of the pod event that is the reason, if one is."""
         with self._lock:

@@ -3,6 +3,7 @@
 One rule: a pod does nothing by the clock that a test waits for; it is let go by a file, or short.
 """
 
+import copy
 import re
 import textwrap
 from collections.abc import Iterable, Mapping
@@ -63,7 +64,7 @@ def job(
         "resources": {"requests": {"cpu": cpu}},
     }
     task = {"restartPolicy": policy, "template": {"spec": {"containers": [container]}}}
-    tasks = {"Master": task} | ({"Worker": task | {"numTasks": workers}} if workers else {})
+    tasks = {"Master": task} | ({"Worker": copy.deepcopy(task) | {"numTasks": workers}} if workers else {})
     return {
         "apiVersion": TORCHJOBS.api_version,
         "kind": TORCHJOBS.kind,

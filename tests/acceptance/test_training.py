@@ -23,7 +23,7 @@ def test_two_processes_train_one_model(stack: Stack, program: str) -> None:
     body["metadata"]["name"] = name = fresh(program)
     for task in body["spec"]["torchTaskSpecs"].values():
         task["template"]["spec"]["containers"][0] |= {
-            "command": [program, "train.py", "--epochs", "1"],
+            "command": [program, "train.py", "--epochs", "4"],
             "workingDir": str(DIGITS),
         }
     stack.submit(body)

@@ -174,6 +174,22 @@ def test_where_queues_are_implicit_a_new_name_is_a_queue_at_once(
     desks.clear(embedded_cluster)
 
 
+def test_where_queues_are_implicit_a_name_that_nobody_used_for_a_while_is_a_queue_again(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    with Desk(embedded_cluster, clock, implicit_queues=True) as desk:
+        desk.begin()
+        first = desk.submit("first", namespace, "returning")
+        desk.until(lambda: first in desk.held(), worker=False)
+        embedded_cluster.delete(TORCHJOBS, "first", namespace)
+        desk.until(lambda: not desk.held())
+        desk.watches.touch_settings()
+        desk.until(lambda: "returning" not in {each.spec.name for each in desk.store.snapshot(1).queues})
+        second = desk.submit("second", namespace, "returning")
+        desk.until(lambda: second in desk.held(), worker=False)
+    desks.clear(embedded_cluster)
+
+
 def test_queues_opened_one_after_the_other_open_together(desk: Desk, namespace: str) -> None:
     for name in ("a", "b"):
         desk.queue(name, stopPolicy="Hold")
