@@ -135,7 +135,7 @@ class Term:
     def cycle(self) -> int:
         """Pick what can be picked; the number of jobs admitted."""
         self._cycled_at = self.clock()
-        snapshot = self.store.snapshot(self.settings.heads)
+        snapshot = self.store.snapshot(self._heads())
         batch = choose.choose(snapshot, self.clock(), self.settings.batch, self.settings.cost)
         if not batch.picks:
             self.unsettled = False
@@ -154,6 +154,11 @@ class Term:
     def _long_ago(self) -> bool:
         """Time alone can hand the pool's reservation to another job."""
         return self.clock() - self._cycled_at >= CYCLE_SECONDS
+
+    def _heads(self) -> int:
+        """Jobs per queue to look at: together about twice a batch, since reading more costs more than picking again."""
+        queues = max(1, len(self.watches.queues.values()))
+        return max(2, min(self.settings.heads, 2 * self.settings.batch // queues))
 
     def _route(self, key: JobKey, seen: int) -> route.Route:
         return route.route(key, self.watches.job(key), self.watches.pods_of(key, seen), self.settings.queued_after)

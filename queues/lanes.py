@@ -17,7 +17,7 @@ from queues.values import Overtaken, QueueView, Waiting
 class Patience:
     """How long a job lets others overtake it for want of room in the pool."""
 
-    times: int = 8
+    times: int = 2
     """How many picks may overtake it; times their cost, it is how far the shares may drift meanwhile."""
     seconds: float = 30.0
     """How long after the first of them, at most."""
