@@ -18,7 +18,16 @@ def clock() -> Clock:
 
 @pytest.fixture
 def desk(embedded_cluster: KubernetesCluster, clock: Clock) -> Iterator[Desk]:
-    """On the embedded server; what a test made is gone after it."""
+    """On the embedded server."""
     with Desk(embedded_cluster, clock) as desk:
         yield desk
-    clear(embedded_cluster)
+
+
+@pytest.fixture(autouse=True)
+def _clear(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a test made is gone after it: informers see all namespaces, and queues have none."""
+    names = ("cluster", "embedded_cluster")
+    used = [request.getfixturevalue(name) for name in names if name in request.fixturenames]
+    yield
+    for each in used:
+        clear(each)

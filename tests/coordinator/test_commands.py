@@ -12,17 +12,17 @@ from click.testing import CliRunner, Result
 
 from cluster.client import KubernetesCluster
 from coordinator import cli
+from coordinator.settings import Settings
 from crds import labels
 from crds.resources import PODS, TENANT_QUEUES, TORCHJOBS
 from tests.cluster.servers import Server
-from tests.coordinator import desk as desks
 from tests.coordinator.desk import manifest, task
 
 Torchq = Callable[..., Result]
 
 
 @pytest.fixture
-def torchq(embedded_server: Server, namespace: str) -> Torchq:
+def torchq(embedded_server: Server, embedded_cluster: KubernetesCluster, namespace: str) -> Torchq:
     """The command, in the test's own namespace."""
 
     def run(*arguments: str, code: int = 0, **environ: str) -> Result:
@@ -43,12 +43,6 @@ def _own_log() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
-
-
-@pytest.fixture(autouse=True)
-def _clear(embedded_cluster: KubernetesCluster) -> Iterator[None]:
-    yield
-    desks.clear(embedded_cluster)
 
 
 @pytest.fixture
@@ -101,7 +95,7 @@ def test_lists_and_shows_have_a_form_for_programs(
     shown = load(torchq("job", "show", "train", "-o", form).output)
     assert (shown["kind"], shown["metadata"]["uid"]) == ("TorchJob", job.rpartition("/")[2])
     config = load(torchq("config", "-o", form).output)
-    assert config["threads"] == {"value": "16", "source": "default"}
+    assert config["threads"] == {"value": str(Settings().threads), "source": "default"}
 
 
 @pytest.mark.parametrize(
@@ -241,7 +235,7 @@ def test_secrets_are_masked_and_sources_named(torchq: Torchq) -> None:
     rows = {row[0]: row[1:] for row in table(shown)}
     assert rows["redis_url"] == ["redis://host:6379/2", "TORCHQ_REDIS_URL"]
     assert rows["threads"] == ["3", "TORCHQ_THREADS"]
-    assert rows["batch"] == ["128", "default"]
+    assert rows["batch"] == [str(Settings().batch), "default"]
 
 
 def test_the_definitions_are_printed_for_kubectl(torchq: Torchq) -> None:

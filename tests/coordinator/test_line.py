@@ -20,7 +20,6 @@ def line(cluster: KubernetesCluster, clock: Clock) -> Iterator[Desk]:
     """On every server there is."""
     with Desk(cluster, clock) as desk:
         yield desk
-    desks.clear(cluster)
 
 
 def test_a_job_runs_to_its_end_at_the_price_of_three_status_writes(line: Desk, namespace: str) -> None:
@@ -79,7 +78,6 @@ def test_jobs_of_two_queues_share_a_pool_by_weight(cluster: KubernetesCluster, n
             line.move(key, "Succeeded")
             line.until(lambda key=key: line.phase(key) == "Succeeded" and key not in line.held())
         assert order == ["heavy", "light", "heavy", "heavy", "light", "light"]
-    desks.clear(cluster)
 
 
 def test_a_job_that_fails_says_why_and_frees_its_room(line: Desk, namespace: str) -> None:

@@ -87,7 +87,6 @@ def test_it_leads_picks_and_hands_the_lease_back(embedded_cluster: KubernetesClu
         assert lease(embedded_cluster, namespace) == (coordinator.leadership.holder, "1")
         assert coordinator.failing == ""
     assert lease(embedded_cluster, namespace) == ("", "1")
-    desks.clear(embedded_cluster)
 
 
 def test_a_second_one_takes_over_at_once_when_the_first_stops(

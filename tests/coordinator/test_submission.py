@@ -12,7 +12,6 @@ from coordinator import submission
 from coordinator.submission import BadManifest, PartlySubmitted
 from crds import labels
 from crds.resources import PODS, TORCHJOBS
-from tests.coordinator import desk as desks
 from tests.coordinator.desk import manifest, task
 
 
@@ -178,7 +177,6 @@ def test_what_cannot_be_taken_back_is_named(
     with pytest.raises(PartlySubmitted, match=r"exceeded quota(.|\n)*not taken back.*job-0/.*job-1/"):
         submit(Full(embedded_cluster, stuck=True), [path], namespace)
     assert names(embedded_cluster, namespace) == ["job-0", "job-1"]
-    desks.clear(embedded_cluster)
 
 
 class NoPods:

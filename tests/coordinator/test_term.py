@@ -70,7 +70,6 @@ def test_a_job_that_finds_no_room_waits_and_a_worker_writes_so_after_a_while(
         assert desk.phase(key) == ""
         clock.step(desk.settings.queued_after)
         desk.until(lambda: desk.phase(key) == "Queued")
-    desks.clear(embedded_cluster)
 
 
 def test_a_finished_job_frees_its_room_once_no_pod_occupies(desk: Desk, namespace: str) -> None:
@@ -171,7 +170,6 @@ def test_where_queues_are_implicit_a_new_name_is_a_queue_at_once(
         for name in ("one", "two", "three"):
             key = desk.submit(name, namespace, f"queue-of-{name}")
             desk.until(lambda key=key: key in desk.held(), worker=False)
-    desks.clear(embedded_cluster)
 
 
 def test_where_queues_are_implicit_a_name_that_nobody_used_for_a_while_is_a_queue_again(
@@ -187,7 +185,6 @@ def test_where_queues_are_implicit_a_name_that_nobody_used_for_a_while_is_a_queu
         desk.until(lambda: "returning" not in {each.spec.name for each in desk.store.snapshot(1).queues})
         second = desk.submit("second", namespace, "returning")
         desk.until(lambda: second in desk.held(), worker=False)
-    desks.clear(embedded_cluster)
 
 
 def test_queues_opened_one_after_the_other_open_together(desk: Desk, namespace: str) -> None:
