@@ -30,10 +30,8 @@ class Stream:
         self.stack.torchq("queue", "create", self.bound, "--quota", f"jobs={QUOTA}")
         self.stack.torchq("queue", "create", self.free, "--weight", "2")
         self.names = [f"{queue}-{number}" for number in range(JOBS // 2) for queue in (self.bound, self.free)]
-        jobs = (
-            job(name, recording(self.records, 0.7), queue=name.partition("-")[0], workers=1, cpu="1")
-            for name in self.names
-        )
+        command = recording(self.records, 0.7)  # the workers may outlive their master: all runs are whole
+        jobs = (job(name, command, queue=queue(name), workers=1, cleanPodPolicy="None") for name in self.names)
         self.stack.submit(*jobs)
 
     def flowing(self) -> None:
@@ -44,13 +42,18 @@ class Stream:
         """All jobs succeed, and what their pods have noted is as it should be."""
         for name in self.names:
             assert self.stack.reach(name, "Succeeded")["status"].get("restartCount", 0) == 0
-        found = spans(self.records)
+        found = until(lambda: spans(self.records), lambda found: all(span.ends for span in found))
         runs = Counter(span.pod for span in found)
         assert runs == {f"{name}-{pod}": 1 for name in self.names for pod in ("master-0", "worker-0")}
         assert [span for span in found if len(span.starts) != 1 or len(span.ends) != 1] == []
         assert most_at_once(span for span in found if span.job.startswith(self.bound)) <= QUOTA
         assert most_at_once(found) <= CPUS // 2
         until(self.stack.settled)
+
+
+def queue(name: str) -> str:
+    """The queue of a stream's job."""
+    return name.partition("-")[0]
 
 
 @pytest.fixture(scope="module")
