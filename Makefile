@@ -35,7 +35,7 @@ manifests: $(VENV)/.dev
 lock:
 	rm -rf $(VENV)-lock && $(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/python -m pip install --quiet --disable-pip-version-check '.[dev,demo]'
-	(head -n 1 requirements.lock; $(VENV)-lock/bin/python -m pip freeze --exclude torchq | sed 's/+cpu//') > requirements.lock.new
+	(head -n 1 requirements.lock; $(VENV)-lock/bin/python -m pip freeze --all --exclude torchq --exclude pip --exclude wheel | sed 's/+cpu//') > requirements.lock.new
 	mv requirements.lock.new requirements.lock
 	rm -rf $(VENV)-lock
 

@@ -112,7 +112,7 @@ class Transport:
                     jitter=random.random(),
                 )
                 if wait is not None:
-                    logger.info("attempt %d failed, next in %.2f s: %s", count, wait, e)
+                    logger.debug("attempt %d failed, next in %.2f s: %s", count, wait, e)
                 if wait is None or self._closed.wait(wait):
                     raise e.error from e.__cause__
             count += 1
