@@ -310,7 +310,7 @@ def test_close_ends_the_wait_for_a_next_attempt(
     server.otherwise = Answer(429, status(429).body, {"Retry-After": "25"})
     raised: list[Exception] = []
     waiting = threading.Event()
-    caplog.set_level(logging.INFO, "cluster.transport")
+    caplog.set_level(logging.DEBUG, "cluster.transport")
     notice = logging.Handler()
     monkeypatch.setattr(notice, "emit", lambda _: waiting.set())
     monkeypatch.setattr(logging.getLogger("cluster.transport"), "handlers", [notice])

@@ -16,11 +16,13 @@ from coordinator.processes import Command, Supervisor
 from tests.work.conftest import wait_for
 
 CHILD = """
-import signal, sys, time
+import os, signal, sys, time
 from coordinator import processes
 processes.end_with_parent(grace=5)
-signal.signal(signal.SIGTERM, lambda *_: (print(sys.argv[1], "ends", flush=True), sys.exit(0)))
-print(sys.argv[1], "runs", flush=True)
+def say(word):  # in one write: several children share the file
+    os.write(1, f"{sys.argv[1]} {word}\\n".encode())
+signal.signal(signal.SIGTERM, lambda *_: (say("ends"), sys.exit(0)))
+say("runs")
 while True:
     time.sleep(0.05)
 """
