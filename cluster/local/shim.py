@@ -84,8 +84,9 @@ def _become(order: Order, ready: int) -> str:
     _set_process_option(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if not os.read(ready, 2):
         return "the shim ended before the command began"
-    for ignored in (*_IGNORED, signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(ignored, signal.SIG_DFL)
+    # What a shell that started us in the background ignores (SIGQUIT) is none of the command's business.
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)
     output = os.open(os.path.join(folder, "output"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(output, 1)

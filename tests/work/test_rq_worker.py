@@ -137,7 +137,7 @@ def test_a_killed_workers_keys_go_to_another(stage: Stage) -> None:
     stage.offer(*names)
     stage.until(stage.settled)
     assert set(stage.runs("end")) == set(names)
-    assert stage.runs("begin").count("exit-1") == 2
+    assert stage.runs("begin").count("exit-1") >= 2  # more, if a lease ran out on a busy machine
     assert sorted(worker.poll() is None for worker in stage.workers) == [False, True]
 
 
