@@ -119,12 +119,8 @@ def invalid(error: errors.Invalid) -> str:
     if not error.causes:
         return str(error)
     title, known, _ = str(error).partition(" is invalid: ")
-    lines = [f"  {_field(cause)}{cause.message}" for cause in error.causes]
+    lines = [f"  {cause.field}: {cause.message}" if cause.field else f"  {cause.message}" for cause in error.causes]
     return "\n".join([f"{title} is invalid:" if known else str(error), *lines])
-
-
-def _field(cause: errors.FieldCause) -> str:
-    return f"{cause.field}: " if cause.field not in ("", "<nil>") else ""
 
 
 pass_session = click.make_pass_decorator(Session)
