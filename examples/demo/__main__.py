@@ -176,7 +176,8 @@ def main(epochs: int, cpus: int, redis: str, keep: bool) -> None:
     """Watch TorchJobs of three tenants being queued, picked by weight, run and finished."""
     console = Console()
     if importlib.util.find_spec("torch") is None:
-        console.print("demo: PyTorch is not installed; `make demo` installs it, or: pip install 'torchq[demo]'")
+        missing = "demo: PyTorch is not installed; `make demo` installs it, or: pip install 'torchq[demo]'"
+        console.print(missing, markup=False, highlight=False, soft_wrap=True)
         sys.exit(MISSING)
     data = Path(tempfile.mkdtemp(prefix="torchq-demo-"))
     code = 1
