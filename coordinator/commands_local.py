@@ -4,6 +4,7 @@ One rule: a data folder is a cluster; two of them are two clusters.
 """
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -90,15 +91,24 @@ def down(data: Path) -> None:
     if pid is None:
         click.echo(f"no cluster runs in {data}")
         return
-    os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + DOWN_SECONDS
-    while stack.supervisor_pid(data) is not None:
-        if time.monotonic() > deadline:
-            raise LocalError(
-                f"process {pid} has not ended in {DOWN_SECONDS:.0f} s; see {Files(data).layout.logs('stack')}"
-            )
-        time.sleep(0.05)
+    if not _ended(pid, DOWN_SECONDS):
+        raise LocalError(f"process {pid} has not ended in {DOWN_SECONDS:.0f} s; see {Files(data).layout.logs('stack')}")
     click.echo("the cluster is down")
+
+
+def _ended(pid: int, seconds: float) -> bool:
+    """Ask a process to end and wait for it; through a descriptor, which cannot come to mean another process."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+        return bool(select.select([descriptor], [], [], seconds)[0])
+    except ProcessLookupError:
+        return True
+    finally:
+        os.close(descriptor)
 
 
 @local.command()
