@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -210,6 +211,7 @@ def port() -> int:
         return int(free.getsockname()[1])
 
 
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason="needs a redis-server on PATH")
 def test_redis_may_go_and_come_back(tmp_path: Path, port: int) -> None:
     password = secrets.token_hex(8)
     arguments = ["--port", str(port), "--requirepass", password, "--appendonly", "yes", "--dir", str(tmp_path)]
