@@ -21,7 +21,5 @@ class ReconcileSettings:
     """Pods being made or deleted at once by one process; its pool of connections must be larger."""
     cache_wait: float = 0.5
     """How long to wait for the pod cache to show what the coordinator has already seen."""
-    cache_retry: float = 0.1
-    """When to look again if it did not."""
     name_retry: float = 0.2
     """When to look again while an older pod still holds the name of a new one."""
