@@ -18,7 +18,11 @@ from crds.resources import TORCHJOBS
 RECORDING = """
 import os, sys, time
 folder, seconds, gate = sys.argv[1], float(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else ""
-name = "@".join(os.environ[each] for each in ("POD", "ATTEMPT", "RESTARTS"))
+pod, attempt, restarts = (os.environ[each] for each in ("POD", "ATTEMPT", "RESTARTS"))
+name = "@".join((pod, attempt, restarts))
+def peers():
+    noted = [each.split("@") for each in os.listdir(folder)]
+    return {each[0] for each in noted if each[0].startswith(pod.rsplit("-", 2)[0] + "-") and each[1] == attempt}
 def say(word):
     with open(os.path.join(folder, name), "a") as file:
         file.write(f"{word} {time.time()} {os.getpid()}\\n")
@@ -26,9 +30,14 @@ say("start")
 time.sleep(seconds)
 while gate and not os.path.exists(gate):
     time.sleep(0.02)
+while os.environ["RANK"] == "0" and len(peers()) < int(os.environ["WORLD_SIZE"]):
+    time.sleep(0.02)
 say("end")
 """
-"""A pod that notes its start and its end in a file named after itself and its attempt; it may wait for a gate."""
+"""A pod that notes its start and its end in a file named after itself and its attempt; it may wait for a gate.
+
+A master also waits until all its peers have started: the job succeeds with it, and who has not started by then never will.
+"""
 
 
 def python(code: str, *arguments: object) -> list[str]:

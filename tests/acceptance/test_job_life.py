@@ -43,16 +43,20 @@ def test_a_submitted_job_is_named_and_succeeds(stack: Stack) -> None:
 def test_every_pod_finds_its_place_in_its_environment(stack: Stack, tmp_path: Path) -> None:
     name = fresh()
     script = """
-        import json, os, sys
-        with open(sys.argv[1] + "/" + os.environ["POD"], "w") as file:
+        import json, os, sys, time
+        folder = sys.argv[1]
+        with open(folder + "/writing-" + os.environ["POD"], "w") as file:
             json.dump(dict(os.environ) | {"cwd": os.getcwd()}, file)
+        os.rename(file.name, folder + "/" + os.environ["POD"])
+        # The job has succeeded with its master, and pods that still run then are stopped: the master leaves last.
+        while os.environ["RANK"] == "0" and sum(not name.startswith("writing-") for name in os.listdir(folder)) < 3:
+            time.sleep(0.02)
     """
     stack.submit(job(name, python(script, tmp_path), workers=2))
     stack.reach(name, "Succeeded")
     port = str(stack.admission(name)["port"])
     for rank, pod in enumerate(["master-0", "worker-0", "worker-1"]):
         file = tmp_path / f"{name}-{pod}"
-        until(file.exists)
         found = json.loads(file.read_text())
         wanted = {
             "MASTER_ADDR": "127.0.0.1",
