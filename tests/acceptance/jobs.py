@@ -36,7 +36,8 @@ say("end")
 """
 """A pod that notes its start and its end in a file named after itself and its attempt; it may wait for a gate.
 
-A master also waits until all its peers have started: the job succeeds with it, and who has not started by then never will.
+A master also waits until all its peers have started: the job succeeds with it, and who has not started by then never
+will.
 """
 
 
