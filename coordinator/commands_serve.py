@@ -30,7 +30,7 @@ PAUSE_SECONDS = 0.1
 @pass_session
 def coordinator(session: Session, health_port: int | None) -> None:
     """Watch jobs, keep the queues, pick whose job goes next. Several may run; one leads."""
-    session = session.with_flags(health_port=health_port)
+    session = session.introduced("torchq-coordinator").with_flags(health_port=health_port)
     settings = session.settings
     start_log(settings.log_level)
     processes.end_with_parent()
@@ -65,7 +65,7 @@ def _serve(desk: Coordinator, writer: QueueStatusWriter) -> None:
 @pass_session
 def worker(session: Session, count: int | None, single: bool) -> None:
     """Reconcile: observe each job, plan, apply."""
-    session = session.with_flags(processes=count)
+    session = session.introduced("torchq-worker").with_flags(processes=count)
     start_log(session.settings.log_level)
     if single:
         processes.end_with_parent()

@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,8 @@ class Session:
     flags: Mapping[str, Any]
     file: Path | None
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    agent: str = "torchq"
+    """How this process introduces itself to the API server, whose audit log and metrics tell clients apart by it."""
 
     @cached_property
     def resolved(self) -> Resolved:
@@ -47,11 +49,12 @@ class Session:
 
     def with_flags(self, **flags: Any) -> "Session":
         """The same invocation with a command's own flags added."""
-        return Session(
-            {**self.flags, **{name: value for name, value in flags.items() if value is not None}},
-            self.file,
-            self.environ,
-        )
+        given = {name: value for name, value in flags.items() if value is not None}
+        return replace(self, flags={**self.flags, **given})
+
+    def introduced(self, agent: str) -> "Session":
+        """The same invocation under a name of its own."""
+        return replace(self, agent=agent)
 
     @cached_property
     def cluster(self) -> KubernetesCluster:
@@ -68,6 +71,7 @@ class Session:
             read_timeout=settings.api_timeout,
             requests_per_second=settings.api_qps,
             pool_connections=settings.threads + 16,
+            user_agent=self.agent,
         )
 
     @property

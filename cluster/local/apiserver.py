@@ -20,7 +20,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from cluster.local import access, builtins, definitions, discovery, pod_logs, refusals, requests, watches
+from cluster.local import access, builtins, definitions, discovery, metrics, pod_logs, refusals, requests, watches
 from cluster.local.catalog import Catalog, storage
 from cluster.local.disk import Disk, DiskFailed
 from cluster.local.garbage import Collector
@@ -52,6 +52,7 @@ class ApiServer:
         self._layout = layout
         self._host, self._port = host, port
         self._under_way: set[Watch] = set()
+        self._metrics = metrics.Metrics()
         self.token = access.token(layout)
         self.kubeconfig = layout.kubeconfig
         self.url = ""
@@ -129,6 +130,7 @@ class ApiServer:
         try:
             return await self._route(request)
         except Refusal as refusal:
+            self._metrics.refused(refusal.code, refusal.reason)
             return _json(refusal.status(), refusal.code)
         except RecursionError:
             return _json(refusals.bad_request("the body is nested too deeply").status(), 400)
@@ -146,9 +148,12 @@ class ApiServer:
             return web.Response(text="ok")
         if not access.admits(request.headers.get("Authorization", ""), self.token):
             raise refusals.unauthorized()
+        if path == "/metrics":
+            return web.Response(text=self._measured())
         if _is_discovery(path):
             return _json(discovery.answer(path, self._catalog))
         target = requests.target(path, self._catalog)
+        self._count(request, target)
         if request.method == "GET":
             query = request.query
             if target.subresource == "log":
@@ -161,6 +166,15 @@ class ApiServer:
         answer = self._handlers.answer(Question(request.method, target, request.query, content_type, body))
         await self._store.durable()
         return _response(answer)
+
+    def _count(self, request: web.BaseRequest, target: requests.Target) -> None:
+        watching = "watch" in request.query and requests.flag(request.query, "watch")
+        verb = metrics.verb(request.method, bool(target.name), watching)
+        agent = request.headers.get("User-Agent", "")
+        self._metrics.asked(agent, verb, target.kind.storage, target.subresource)
+
+    def _measured(self) -> str:
+        return self._metrics.text(self._store.counts(), len(self._under_way), self._store.remembered())
 
     async def _serve_log(self, request: web.BaseRequest, target: requests.Target) -> web.StreamResponse:
         found = self._store.get(target.kind.storage, target.namespace, target.name)

@@ -38,6 +38,9 @@ class Journal:
         self._floor = floor
         self._listeners: set[Listener] = set()
 
+    def __len__(self) -> int:
+        return len(self._changes)
+
     def publish(self, change: Change) -> None:
         """Remember a change and tell everybody."""
         if len(self._changes) == self._changes.maxlen:

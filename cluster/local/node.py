@@ -135,7 +135,7 @@ def main(arguments: list[str] | None = None) -> int:
     stop.listen()
     try:
         settings = _settings(options)
-        cluster = client.connect(ConnectionSettings(kubeconfig=options.kubeconfig))
+        cluster = client.connect(ConnectionSettings(kubeconfig=options.kubeconfig, user_agent="torchq-node"))
         with running_node(cluster, Layout(options.data), settings) as node:
             logger.info("node %s runs pods; it has %s", settings.name, settings.machine)
             stop.wait()

@@ -63,6 +63,14 @@ class Store:
             for stored in self.items(resource, namespace):
                 yield resource, stored
 
+    def counts(self) -> dict[str, int]:
+        """How many objects there are of each resource."""
+        return {resource: sum(map(len, spaces.values())) for resource, spaces in self._objects.items()}
+
+    def remembered(self) -> int:
+        """How many changes are kept for watches to resume from."""
+        return sum(map(len, self._journals.values()))
+
     def place_of(self, uid: str) -> Place | None:
         """Where the object with this uid lives, or None if it is gone."""
         return self._places.get(uid)
