@@ -7,13 +7,19 @@ BIN := $(VENV)/bin
 PIP = $$($(BIN)/python -c 'import pip' 2>/dev/null && echo $(BIN)/python -m pip || echo $(PYTHON) -m pip --python $(BIN)/python) \
 	install --quiet --disable-pip-version-check --constraint requirements.lock
 
-.PHONY: demo test lint fmt bench manifests lock clean
+.PHONY: demo test chaos lint fmt bench manifests lock clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/python -m examples.demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile
+
+# Real processes under seeded faults: `make chaos SEED=7 SECONDS=300`.
+SEED ?= 1
+SECONDS ?= 120
+chaos: $(VENV)/.dev
+	$(BIN)/python -m tests.chaos --seed $(SEED) --seconds $(SECONDS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

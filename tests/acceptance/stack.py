@@ -262,5 +262,5 @@ class Stack:
 
 
 def fresh(word: str = "job") -> str:
-    """A name nobody has used."""
-    return f"{word}{next(_NUMBERS)}"
+    """A name nobody has used; later ones sort later, as jobs of one second are ordered by name."""
+    return f"{word}{next(_NUMBERS):04d}"
