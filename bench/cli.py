@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 import orjson
 
-from bench import apiserver, fairness, machine, picks, reconcile
+from bench import apiserver, burst, fairness, machine, picks, reconcile
 from bench.errors import BenchError
 from bench.report import Figures, report, text
 from cluster.errors import ClusterError
@@ -21,6 +21,7 @@ SHORT: Mapping[str, Callable[[], dict[str, Any]]] = {
     "picks": lambda: measured("picks", picks.SHORT, picks.run),
     "reconcile": lambda: measured("reconcile", reconcile.SHORT, reconcile.run),
     "apiserver": lambda: measured("apiserver", apiserver.SHORT, apiserver.run),
+    "burst": lambda: measured("burst", burst.SHORT, burst.run),
 }
 _JSON = click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 Options = TypeVar("Options")
@@ -100,6 +101,21 @@ def fairness_command(as_json: bool, **given: Any) -> None:
 def apiserver_command(as_json: bool, **given: Any) -> None:
     """Requests per second and watch lag of the embedded API server."""
     _show(measured("apiserver", apiserver.Options(**given), apiserver.run), as_json)
+
+
+@main.command("burst")
+@click.option("--jobs", type=_COUNT, default=burst.Options().jobs, show_default=True)
+@click.option("--pods", type=_COUNT, default=burst.Options().pods, show_default=True, help="of each job")
+@click.option("--queues", type=_COUNT, default=burst.Options().queues, show_default=True)
+@click.option("--clients", type=_COUNT, default=burst.Options().clients, show_default=True, help="that create jobs")
+@click.option("--threads", type=_COUNT, default=burst.Options().threads, show_default=True, help="of each client")
+@click.option("--cpus", type=_COUNT, default=burst.Options().cpus, show_default=True, help="pods at once")
+@click.option("--workers", type=_COUNT, default=burst.Options().workers, show_default=True)
+@click.option("--seconds", type=click.FloatRange(min=1), default=burst.Options().seconds, help="when to give up")
+@_JSON
+def burst_command(as_json: bool, **given: Any) -> None:
+    """Thousands of TorchJobs created at once on a whole embedded stack, until all have ended."""
+    _show(measured("burst", burst.Options(**given), burst.run), as_json)
 
 
 def _show(result: dict[str, Any], as_json: bool) -> None:

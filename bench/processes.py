@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.errors import BenchError
@@ -27,25 +27,40 @@ class Bench:
         self.folder = folder
         self._supervisor = supervisor
 
-    def start(self, name: str, arguments: Sequence[str], stage: int = 0) -> None:
+    def start(
+        self, name: str, arguments: Sequence[str], stage: int = 0, environment: Mapping[str, str] | None = None
+    ) -> None:
         """Start a program; its output goes to NAME.log in the folder. Higher stages are stopped first."""
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})}
         output = self.folder / f"{name}.log"
         command = Command(
             name=name, arguments=arguments, environment=environment, output=output, stage=stage, foreign=True
         )
         self._supervisor.start(command)
 
-    def start_python(self, name: str, module: str, *arguments: str, stage: int = 0) -> None:
+    def start_python(
+        self,
+        name: str,
+        module: str,
+        *arguments: str,
+        stage: int = 0,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         """The same for a module of this environment's Python."""
-        self.start(name, [sys.executable, "-m", module, *arguments], stage)
+        self.start(name, [sys.executable, "-m", module, *arguments], stage, environment)
 
-    def wait(self, condition: Callable[[], object], what: str, seconds: float = START_SECONDS) -> None:
+    def wait(
+        self,
+        condition: Callable[[], object],
+        what: str,
+        seconds: float = START_SECONDS,
+        progress: Callable[[], str] = str,
+    ) -> None:
         """Return once the condition holds; BenchError with the end of the logs if it does not in time."""
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:
-                raise BenchError(f"waited {seconds:.0f} s in vain for {what}{self._logs()}")
+                raise BenchError(f"waited {seconds:.0f} s in vain for {what} {progress()}{self._logs()}")
             time.sleep(_POLL_SECONDS)
 
     def _logs(self) -> str:

@@ -192,6 +192,13 @@ class KubernetesCluster:
         response = self._transport.open(request, first_timeout=patience, idle_timeout=patience)
         return Stream(response, self._transport.pieces(response))
 
+    def metrics(self) -> str:
+        """What the server counts, in the Prometheus text format; for benchmarks and tests."""
+        patience = self._settings.read_timeout
+        response = self._transport.open(requests.metrics(), first_timeout=patience, idle_timeout=patience)
+        with Stream(response, self._transport.pieces(response)) as pieces:
+            return b"".join(pieces).decode()
+
     def close(self) -> None:
         """Give the connections back. Open watches are their readers' to close."""
         self._transport.close()

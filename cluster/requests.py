@@ -121,6 +121,11 @@ def logs(pod: str, namespace: str, container: str, *, follow: bool) -> Request:
     return Request("GET", path + _query(query), _words("read the log of", PODS, namespace, pod))
 
 
+def metrics() -> Request:
+    """What the server counts."""
+    return Request("GET", "/metrics", "read the metrics")
+
+
 def _pinned(change: Patch, resource_version: str) -> Patch:
     if not isinstance(change, Mapping):
         raise ValueError("a resource_version goes with a merge patch only; put a `test` operation into a JSON patch")
