@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_PASSING = (errors.Unreachable, errors.TooManyRequests, errors.Unauthorized, errors.Forbidden)
+"""Errors that say nothing against our resourceVersion: the watch is resumed from it."""
+
 
 class _Stopped(Exception):
     """`stop` was called in the middle of a list."""
@@ -141,7 +144,7 @@ class Informer(Generic[T]):
             self._follow(self._version)
         except errors.ClusterError as e:
             self._fail(str(e))
-            if not isinstance(e, errors.Unreachable | errors.TooManyRequests):
+            if not isinstance(e, _PASSING):
                 # Not only Expired: a server restored from a backup may refuse our version for other reasons.
                 self._version = None
             return self._ended(failed=True)

@@ -53,6 +53,8 @@ class ConnectionSettings:
     """How many requests may go out at once before requests_per_second limits them."""
     user_agent: str = "torchq"
     """How we introduce ourselves in the server's audit log."""
+    permission_hint: str = ""
+    """What to do about a permission that is missing; added to the error when the server says that one is."""
     retries: RetrySettings = field(default_factory=RetrySettings)
 
     def __post_init__(self) -> None:

@@ -13,6 +13,8 @@ import orjson
 from cluster import errors
 
 _STRICT = re.compile(r'(unknown|duplicate) field "([^"]+)"')
+_PERMISSION = re.compile(r"""User "[^"]*" cannot |can't set finalizers""")
+"""How the server says that an account lacks a permission; quotas and policies are 403 too, in other words."""
 _LONGEST_TEXT = 300
 
 
@@ -27,7 +29,7 @@ def read(body: bytes) -> Mapping[str, Any]:
     return {"message": str(parsed)[:_LONGEST_TEXT]}
 
 
-def error(code: int, status: Mapping[str, Any], action: str) -> errors.ClusterError:
+def error(code: int, status: Mapping[str, Any], action: str, permission_hint: str = "") -> errors.ClusterError:
     """The error for an HTTP status code and its Status; `action` is what we tried: `create pods in namespace a`."""
     said = str(status.get("message") or f"HTTP status {code}")
     match code:
@@ -38,7 +40,8 @@ def error(code: int, status: Mapping[str, Any], action: str) -> errors.ClusterEr
                 f"could not {action}: the server does not accept these credentials; renew those in the kubeconfig"
             )
         case 403:
-            return errors.Forbidden(f"not allowed to {action}: {said}")
+            hint = permission_hint if _PERMISSION.search(said) else ""
+            return errors.Forbidden("; ".join(filter(None, [f"not allowed to {action}: {said}", hint])))
         case 404:
             return errors.NotFound(_not_found(status, said, action))
         case 409:

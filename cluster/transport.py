@@ -137,7 +137,8 @@ class Transport:
             self._refuse_misconfiguration(e)
             sent = not isinstance(e, NewConnectionError | ConnectTimeoutError)
             raise _AttemptFailed(Failure(sent=sent), self._unreachable(e)) from e
-        error = status.error(response.status, status.read(body), request.action)
+        said = status.read(body)
+        error = status.error(response.status, said, request.action, self._settings.permission_hint)
         raise _AttemptFailed(Failure(response.status, retry_after=_retry_after(response)), error)
 
     def _headers(self, request: Request) -> dict[str, str]:

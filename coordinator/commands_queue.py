@@ -10,6 +10,7 @@ import click
 from cluster import errors
 from cluster.api import Manifest
 from coordinator import output
+from coordinator.permissions import QUEUE_ADMIN
 from coordinator.session import Session, pass_session
 from crds.resources import TENANT_QUEUES, TORCHJOBS
 
@@ -18,17 +19,21 @@ WEIGHT = click.IntRange(min=1)
 
 
 @click.group()
-def queue() -> None:
+@click.pass_context
+def queue(context: click.Context) -> None:
     """Show and steer the tenant queues."""
+    context.obj = context.find_object(Session).acting_as(QUEUE_ADMIN)  # type: ignore[union-attr]
 
 
 @queue.command("list")
+@click.argument("names", nargs=-1, metavar="[NAME...]")
 @FORM
 @click.option("--no-headers", is_flag=True, help="leave the header line out")
 @pass_session
-def list_queues(session: Session, form: str | None, no_headers: bool) -> None:
-    """List all queues."""
-    items = sorted(session.cluster.list(TENANT_QUEUES).items, key=lambda item: str(item["metadata"]["name"]))
+def list_queues(session: Session, names: tuple[str, ...], form: str | None, no_headers: bool) -> None:
+    """List all queues, or those named: whoever may look at one only has to name it."""
+    found = [session.cluster.get(TENANT_QUEUES, each) for each in names] or session.cluster.list(TENANT_QUEUES).items
+    items = sorted(found, key=lambda item: str(item["metadata"]["name"]))
     if form:
         output.show({"apiVersion": "v1", "kind": "List", "items": items}, form)
         return

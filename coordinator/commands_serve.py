@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import click
 
 from cluster.stop import Stop
-from coordinator import health, processes, worker_process
+from coordinator import health, preflight, processes, worker_process
+from coordinator.permissions import COORDINATOR, WORKER
 from coordinator.queue_status import QueueStatusWriter
 from coordinator.serve import Coordinator
 from coordinator.session import Session, pass_session, start_log
@@ -30,12 +31,13 @@ PAUSE_SECONDS = 0.1
 @pass_session
 def coordinator(session: Session, health_port: int | None) -> None:
     """Watch jobs, keep the queues, pick whose job goes next. Several may run; one leads."""
-    session = session.introduced("torchq-coordinator").with_flags(health_port=health_port)
+    session = session.introduced("torchq-coordinator").acting_as(COORDINATOR).with_flags(health_port=health_port)
     settings = session.settings
     start_log(settings.log_level)
     processes.end_with_parent()
     redis = connection.connect(settings.redis_url, client_name="torchq-coordinator")
     ports = (settings.port_first, settings.port_last) if settings.master_address == "loopback" else None
+    preflight.check(session.cluster, COORDINATOR, settings)
     store = RedisStore(redis, StoreSettings(ports=ports))
     desk = Coordinator(session.cluster, store, RedisWork(redis, worker_process.work_settings(settings)), settings)
     with health.serving(desk, settings.health_port):
@@ -65,15 +67,16 @@ def _serve(desk: Coordinator, writer: QueueStatusWriter) -> None:
 @pass_session
 def worker(session: Session, count: int | None, single: bool) -> None:
     """Reconcile: observe each job, plan, apply."""
-    session = session.introduced("torchq-worker").with_flags(processes=count)
+    session = session.introduced("torchq-worker").acting_as(WORKER).with_flags(processes=count)
     start_log(session.settings.log_level)
     if single:
         processes.end_with_parent()
         worker_process.run(session.cluster, session.settings)
         return
     # What the workers could never start with is said once, here, and not by each of them for ever.
-    session.cluster.close()
     connection.connect(session.settings.redis_url, client_name="torchq-worker").close()
+    preflight.check(session.cluster, WORKER, session.settings)
+    session.cluster.close()
     # The settings travel by environment, so that no secret is in a process list.
     command = [sys.executable, "-m", "coordinator.cli", "worker", "--single"]
     environment = {**os.environ, **session.environment()}

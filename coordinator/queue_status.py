@@ -6,6 +6,7 @@ pick.
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -19,12 +20,15 @@ from crds import amounts, quantities
 from crds.amounts import Amounts
 from crds.resources import TENANT_QUEUES
 from crds.tenantqueue import TenantQueue
+from queues.outage import Outage
 
 EVERY = 1.0
 """Seconds between two looks: fresh enough for people, one write per queue and second at most."""
 log = logging.getLogger(__name__)
 
 Status = dict[str, Any]
+REFUSED_SECONDS = 30.0
+"""How long nothing is written after the API server has refused for want of a permission."""
 ABSENT = (errors.Unreachable, errors.ServerError, errors.TooManyRequests)
 """Errors after which the next queue would fare no better."""
 
@@ -75,7 +79,10 @@ class QueueStatusWriter:
 
     cluster: Cluster
     watches: Watches
+    clock: Callable[[], float] = time.monotonic
     _written: dict[str, Written] = field(default_factory=dict)
+    _refused: Outage = field(default_factory=lambda: Outage(log))
+    _silent_until: float = 0.0
 
     def run(self, stop: threading.Event, leading: Callable[[], bool]) -> None:
         """Write while leading, until stopped."""
@@ -85,6 +92,8 @@ class QueueStatusWriter:
 
     def write(self, stop: threading.Event | None = None) -> None:
         """One look at every queue. What the API server does not take now is written at one of the next looks."""
+        if self.clock() < self._silent_until:
+            return
         queues = {queue.metadata.name: queue for queue in self.watches.queues.values()}
         for name, wanted in statuses(queues.values(), self.watches.jobs.values()).items():
             if stop is not None and stop.is_set():
@@ -93,6 +102,11 @@ class QueueStatusWriter:
                 continue
             try:
                 self._write(queues[name], wanted)
+                self._refused.over()
+            except errors.Forbidden as error:
+                self._refused.met(error)
+                self._silent_until = self.clock() + REFUSED_SECONDS
+                return
             except ABSENT as error:
                 log.debug("status of the queues: %s", error)
                 return

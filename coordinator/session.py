@@ -20,6 +20,7 @@ from cluster.client import KubernetesCluster
 from cluster.settings import ConnectionSettings
 from coordinator import settings as settings_module
 from coordinator.errors import CoordinatorError
+from coordinator.permissions import USER, Role
 from coordinator.settings import Resolved, Settings
 from crds.errors import InvalidObject
 from queues.errors import QueueError
@@ -36,6 +37,8 @@ class Session:
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     agent: str = "torchq"
     """How this process introduces itself to the API server, whose audit log and metrics tell clients apart by it."""
+    role: Role = USER
+    """Whose permissions it needs; named where one is missing."""
 
     @cached_property
     def resolved(self) -> Resolved:
@@ -56,6 +59,10 @@ class Session:
         """The same invocation under a name of its own."""
         return replace(self, agent=agent)
 
+    def acting_as(self, role: Role) -> "Session":
+        """The same invocation by another kind of account."""
+        return replace(self, role=role)
+
     @cached_property
     def cluster(self) -> KubernetesCluster:
         """The Kubernetes API the settings name."""
@@ -72,6 +79,7 @@ class Session:
             requests_per_second=settings.api_qps,
             pool_connections=settings.threads + 16,
             user_agent=self.agent,
+            permission_hint=self.role.remedy,
         )
 
     @property

@@ -41,6 +41,8 @@ class Outcome:
     """Seconds after which to observe again; None: when something happens."""
     refused: str = ""
     """What the API server said against a pod of the job; the same pod will never be taken."""
+    denied: errors.Forbidden | None = None
+    """The API server lets nobody, or not this worker, make pods there now: a permission, a quota or a policy."""
 
 
 class _ObserveAgain(Exception):
@@ -57,6 +59,14 @@ class _Lost(Exception):
 
 class _Refused(Exception):
     """The API server does not take a pod as it is."""
+
+
+class _Denied(Exception):
+    """Pods may not be made now."""
+
+    def __init__(self, error: errors.Forbidden) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 @dataclass(slots=True)
@@ -79,7 +89,8 @@ class Application:
         self.began = self.clock()
 
     def run(self, plan: Plan) -> Outcome:
-        """Do what fits into one reconcile. Forbidden and the like are raised: the queue tries again, with a backoff."""
+        """Do what fits into one reconcile. What else the API server says is raised: the queue tries again, with a
+        backoff."""
         try:
             for action in plan.actions:
                 self._do(action)
@@ -87,6 +98,8 @@ class Application:
             return Outcome(again.after)
         except _Refused as refused:
             return Outcome(refused=str(refused))
+        except _Denied as denied:
+            return Outcome(denied=denied.error)
         except _Lost:
             log.info("%s: lost to another worker, nothing made", self.key)
         return Outcome(plan.requeue_after)
@@ -150,6 +163,8 @@ class Application:
             made = self._same_pod(manifest)
         except errors.Invalid as error:
             raise _Refused(_words(manifest, error)) from error
+        except errors.Forbidden as error:
+            raise _Denied(error) from error
         version = made["metadata"]["resourceVersion"]
         self.made.append(int(version) if version.isdigit() else 0)
 
@@ -165,6 +180,8 @@ class Application:
     def _create_service(self, manifest: Manifest) -> None:
         try:
             self.cluster.create(SERVICES, manifest, self.key.namespace)
+        except errors.Forbidden as error:
+            raise _Denied(error) from error
         except errors.AlreadyExists as error:
             there = self._look(SERVICES, manifest)["metadata"]
             if there["labels"][labels.JOB_UID] != self.key.uid:

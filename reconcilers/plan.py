@@ -52,7 +52,12 @@ def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -
         case Idle() as idle:
             return Plan(_idle(idle, now))
         case Run() as run:
-            return _run(run, settings, now)
+            return _denied(run, observation.denied, now) if observation.denied else _run(run, settings, now)
+
+
+def _denied(run: Run, message: str, now: datetime) -> Plan:
+    """No pod may be made now: its owner is told."""
+    return Plan(_write(run.job, status.denied(run.job, message, now), run.pods))
 
 
 def _run(run: Run, settings: ReconcileSettings, now: datetime) -> Plan:
@@ -105,7 +110,8 @@ def _progress(run: Run, now: datetime) -> TorchJobStatus:
     """Running once every task has its minimum; it stays so until a restart or the end."""
     job = run.job
     counts = status.count(job, run.pods)
-    if job.status.phase != "Running" and gang.running(tasks.counted(job.spec, counts, each) for each in counts):
+    settled = job.status.phase == "Running" and not status.is_denied(job.status)
+    if not settled and gang.running(tasks.counted(job.spec, counts, each) for each in counts):
         return status.enter(job, "Running", "Running", "every task has its minimum of running pods", now)
     return status.seen(job)
 

@@ -45,6 +45,10 @@ class Reconciler:
         if outcome.refused:
             observation = replace(self._observer.observe(task), refused=outcome.refused)
             outcome = self._carry_out(observation, holds)
+        if outcome.denied is not None:
+            # The owner reads it in the job, the admin in the log; it is tried again with a backoff.
+            self._carry_out(replace(self._observer.observe(task), denied=str(outcome.denied)), holds)
+            raise outcome.denied
         return outcome.requeue_after
 
     def _carry_out(self, observation: Observation, holds: Callable[[], bool]) -> Outcome:

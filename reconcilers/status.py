@@ -15,6 +15,9 @@ from crds.tasks import WORKER
 from crds.torchjob import TorchJob
 from reconcilers.pod_view import PodView
 
+DENIED = "PodsForbidden"
+"""Reason: the API server lets no pod of the job be made, for want of a permission or because of a quota or policy."""
+
 
 def enter(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
     """The job's status in a phase; entering it again changes nothing but the reason."""
@@ -53,6 +56,19 @@ def restarted(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
     whole = job.spec.restart_scope == "Job"
     status = enter(job, "Admitted", "Restarting", message, now) if whole else job.status
     return status.model_copy(update={"restart_count": job.status.restart_count + 1})
+
+
+def denied(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
+    """It holds its room, but its pods may not be made: said with the condition Admitted until they run."""
+    generation = job.metadata.generation
+    found = conditions.set_condition(job.status.conditions, "Admitted", True, DENIED, message, now, generation)
+    return seen(job).model_copy(update={"conditions": found})
+
+
+def is_denied(status: TorchJobStatus) -> bool:
+    """Whether it says so."""
+    found = conditions.find(status.conditions, "Admitted")
+    return found is not None and found.reason == DENIED
 
 
 def finished(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:

@@ -38,6 +38,8 @@ class Observation:
     reservation: Reservation | None
     refused: str = ""
     """What the API server said when it refused a pod of this job, just now."""
+    denied: str = ""
+    """What it said when it let no pod of this job be made, just now."""
 
 
 @dataclass(frozen=True, slots=True)

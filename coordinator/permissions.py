@@ -1,0 +1,118 @@
+"""What each account of torchq may ask of the Kubernetes API: four tables.
+
+One rule: the tables alone say so. `deploy/rbac/` and `torchq rbac` are made from them, coordinator and workers check
+theirs when they start, and a test records what the code really asks and compares both ways.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from coordinator.leader import LEASE
+from crds.resources import LEASES, NODES, PODS, SERVICES, TENANT_QUEUES, TORCHJOBS, Resource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """Verbs on one resource or subresource."""
+
+    resource: Resource
+    verbs: tuple[str, ...]
+    subresource: str = ""
+    name: str = ""
+    """Only the object of this name; empty: any."""
+    by_hand: tuple[str, ...] = ()
+    """Verbs that no code of ours uses: for kubectl in the hands of people, or asked for by the API server itself."""
+
+    @property
+    def all_verbs(self) -> tuple[str, ...]:
+        """What is granted."""
+        return self.verbs + self.by_hand
+
+    @property
+    def target(self) -> str:
+        """The resource as RBAC names it."""
+        return f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """What one kind of account may do."""
+
+    name: str
+    purpose: str
+    rules: tuple[Rule, ...] = ()
+    """In every namespace; for users, in each namespace they are given."""
+    lease: tuple[Rule, ...] = ()
+    """In the namespace of the leader's Lease."""
+    queue: tuple[Rule, ...] = ()
+    """On the queue they are given."""
+
+    @property
+    def file(self) -> str:
+        """The manifest that grants it."""
+        return f"deploy/rbac/{self.name}.yaml"
+
+    @property
+    def remedy(self) -> str:
+        """What to do about a permission that is missing, for the end of a message."""
+        grants = "torchq rbac --tenant NAMESPACE" if self is USER else f"torchq rbac {self.name}"
+        return f"{self.file} grants what a {self.name} account needs: an admin runs `{grants} | kubectl apply -f -`"
+
+    def each(self) -> Iterator[Rule]:
+        """Its rules, wherever they hold."""
+        yield from (*self.rules, *self.lease, *self.queue)
+
+
+_FOLLOW = ("list", "watch")
+
+COORDINATOR = Role(
+    name="coordinator",
+    purpose="`torchq coordinator`: watches everything, writes what queues say of themselves and its own Lease",
+    rules=(
+        Rule(resource=TORCHJOBS, verbs=_FOLLOW),
+        Rule(resource=TENANT_QUEUES, verbs=_FOLLOW),
+        Rule(resource=TENANT_QUEUES, subresource="status", verbs=("patch",)),
+        Rule(resource=PODS, verbs=_FOLLOW),
+        Rule(resource=NODES, verbs=_FOLLOW),
+    ),
+    lease=(
+        # A create cannot be bound to a name.
+        Rule(resource=LEASES, verbs=("create",)),
+        Rule(resource=LEASES, name=LEASE, verbs=("get", "patch")),
+    ),
+)
+WORKER = Role(
+    name="worker",
+    purpose="`torchq worker`: makes and deletes the pods and services of jobs, writes what became of jobs",
+    rules=(
+        # Delete: ttlSecondsAfterFinished.
+        Rule(resource=TORCHJOBS, verbs=("get", "delete")),
+        Rule(resource=TORCHJOBS, subresource="status", verbs=("patch",)),
+        # Where the API server asks it of whoever makes an object that holds up its owner's deletion.
+        Rule(resource=TORCHJOBS, subresource="finalizers", verbs=(), by_hand=("update",)),
+        Rule(resource=PODS, verbs=("get", "list", "watch", "create", "delete")),
+        Rule(resource=SERVICES, verbs=("get", "create", "delete")),
+    ),
+)
+USER = Role(
+    name="user",
+    purpose="people who submit jobs: TorchJobs of their namespace, their pods and logs, their queue to look at",
+    rules=(
+        Rule(resource=TORCHJOBS, verbs=("get", "list", "create", "patch", "delete"), by_hand=("watch",)),
+        Rule(resource=PODS, verbs=("get", "list"), by_hand=("watch",)),
+        Rule(resource=PODS, subresource="log", verbs=("get",)),
+    ),
+    queue=(Rule(resource=TENANT_QUEUES, verbs=("get",)),),
+)
+QUEUE_ADMIN = Role(
+    name="queue-admin",
+    purpose="people who give queues their weights and quotas: TenantQueues; TorchJobs only to look at",
+    rules=(
+        Rule(resource=TENANT_QUEUES, verbs=("get", "list", "create", "patch", "delete"), by_hand=("watch",)),
+        # A queue that unfinished jobs name is not deleted.
+        Rule(resource=TORCHJOBS, verbs=("list",)),
+    ),
+)
+ROLES = {role.name: role for role in (COORDINATOR, WORKER, USER, QUEUE_ADMIN)}
+TRIED = ((PODS, "", "create"),)
+"""What `torchq submit` asks for in a dry run and does without: whoever may make pods passes by the queues."""

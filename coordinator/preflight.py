@@ -1,0 +1,71 @@
+"""Whether this process may do what it will have to do, asked before it begins.
+
+One rule: what is missing is said in one message, all of it at once. A server that cannot be asked (it does not answer,
+or knows no access reviews) stops nobody: then the request itself will tell.
+"""
+
+import logging
+from collections.abc import Iterator
+
+from cluster import errors
+from cluster.api import Cluster
+from coordinator.errors import CoordinatorError
+from coordinator.permissions import COORDINATOR, Role, Rule
+from coordinator.settings import Settings
+from crds.resources import NODES, Resource
+
+REVIEWS = Resource(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
+)
+log = logging.getLogger(__name__)
+
+Question = tuple[Rule, str, str]
+"""A rule, one of its verbs, and a namespace (empty: all)."""
+
+
+class PermissionMissing(CoordinatorError):
+    """The account lacks a permission that this process needs."""
+
+
+def check(cluster: Cluster, role: Role, settings: Settings) -> None:
+    """PermissionMissing names every verb and resource the role needs and this account does not have."""
+    try:
+        refused = [each for each in questions(role, settings) if not _allowed(cluster, each)]
+    except errors.ClusterError as error:
+        log.debug("permissions are not checked beforehand: %s", error)
+        return
+    if refused:
+        raise PermissionMissing(f"this account is not allowed to {'; '.join(map(_words, refused))}. {role.remedy}")
+
+
+def questions(role: Role, settings: Settings) -> Iterator[Question]:
+    """One for each verb."""
+    for rule in role.rules:
+        if not (role is COORDINATOR and rule.resource is NODES and settings.pool != "nodes"):
+            yield from ((rule, verb, "") for verb in rule.verbs)
+    for rule in role.lease:
+        yield from ((rule, verb, settings.lease_namespace) for verb in rule.verbs)
+
+
+def _allowed(cluster: Cluster, question: Question) -> bool:
+    rule, verb, namespace = question
+    asked = {
+        "verb": verb,
+        "group": rule.resource.group,
+        "resource": rule.resource.plural,
+        "subresource": rule.subresource,
+        "name": rule.name,
+        "namespace": namespace,
+    }
+    body = {
+        "apiVersion": REVIEWS.api_version,
+        "kind": REVIEWS.kind,
+        "spec": {"resourceAttributes": {name: value for name, value in asked.items() if value}},
+    }
+    return bool((cluster.create(REVIEWS, body).get("status") or {}).get("allowed"))
+
+
+def _words(question: Question) -> str:
+    rule, verb, namespace = question
+    group = f" ({rule.resource.group})" if rule.resource.group else ""
+    return f"{verb} {rule.target}{group}" + (f" in namespace {namespace}" if namespace else "")
