@@ -1,0 +1,67 @@
+"""`python -m tests.chaos --seed N --seconds S [--faults kill,stop,...]`: real processes under fire.
+
+One rule: whatever a run finds, it says how to repeat it. Exit code 0: every promise held; 1: one did not.
+"""
+
+import argparse
+import json
+import random
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.chaos import measure, plan
+from tests.chaos.play import Options, Outcome, Play
+
+
+def main() -> int:
+    """Play one run or measure one thing."""
+    arguments = _parser().parse_args()
+    if arguments.measure:
+        print(json.dumps(measure.MEASURES[arguments.measure](arguments.size), indent=2))
+        return 0
+    seed = arguments.seed if arguments.seed is not None else random.randrange(10**6)
+    options = Options(
+        seed=seed,
+        seconds=arguments.seconds,
+        faults=tuple(arguments.faults.split(",")) if arguments.faults else (),
+        every=arguments.every,
+        slack=arguments.slack,
+    )
+    folder = Path(tempfile.mkdtemp(prefix="torchq-chaos-"))
+    print(f"chaos: seed {seed}, {options.seconds:.0f} s, faults {','.join(options.faults)}", file=sys.stderr)
+    outcome = Play(options, folder / "run", lambda line: print(line, file=sys.stderr, flush=True)).run()
+    print(json.dumps(outcome.figures, indent=2))
+    if not outcome.wrong:
+        shutil.rmtree(folder)
+        print(f"chaos: {outcome.figures['jobs']} jobs, {outcome.figures['faults']} faults, every promise held")
+        return 0
+    print(told(options, outcome, folder), file=sys.stderr)
+    return 1
+
+
+def told(options: Options, outcome: Outcome, folder: Path) -> str:
+    """What went wrong and how to see it again."""
+    faults = ",".join(options.faults)
+    lines = ["", "chaos: FAILED", *outcome.wrong, "", "what happened:", *outcome.log, "", f"logs: {folder}"]
+    command = f"python -m tests.chaos --seed {options.seed} --seconds {options.seconds:g} --every {options.every:g}"
+    return "\n".join([*lines, f"again: {command} --faults {faults or repr('')}"])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--seed", type=int, help="of jobs and faults (default: any, and it is printed)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long jobs arrive and faults strike")
+    parser.add_argument(
+        "--faults", default=",".join(plan.FAULTS), help=f"of {', '.join(plan.FAULTS)}; each also as kind:target"
+    )
+    parser.add_argument("--every", type=float, default=4.0, help="seconds from fault to fault, in the mean")
+    parser.add_argument("--slack", type=float, default=20.0, help="seconds a slow machine is given on every promise")
+    parser.add_argument("--measure", choices=measure.MEASURES, help="measure this instead; prints JSON")
+    parser.add_argument("--size", type=int, default=0, help="how much of it (default: as the promise says)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,201 @@
+"""A whole cluster of real processes with bad lines between them: two coordinators, workers, Redis, API server, node.
+
+One rule: every process is this one's child and is met over HTTP and Redis only.
+"""
+
+import contextlib
+import os
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from cluster import client, errors
+from cluster.client import KubernetesCluster
+from cluster.local import embedded_redis
+from cluster.local.layout import Layout
+from cluster.settings import ConnectionSettings, RetrySettings
+from coordinator import local
+from coordinator.leader import LEASE
+from crds.resources import LEASES, NODES, TENANT_QUEUES
+from tests.acceptance.stack import clean_environment, torchq_command
+from tests.chaos.parts import Part, Parts
+from tests.chaos.proxy import Network
+
+COORDINATORS = ("coordinator-a", "coordinator-b")
+CLIENTS = (*COORDINATORS, "workers")
+START_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """The settings of the cluster that a run's promises are made of, in seconds."""
+
+    lease: float = 4.0
+    renew: float = 1.0
+    running_lease: float = 5.0
+    resync: float = 5.0
+
+    @property
+    def longest_lease(self) -> float:
+        """Who sleeps longer than this has lost everything."""
+        return max(self.lease, self.running_lease)
+
+    def environment(self) -> dict[str, str]:
+        """As settings of the processes."""
+        return {
+            "TORCHQ_LEASE_SECONDS": str(self.lease),
+            "TORCHQ_RENEW_SECONDS": str(self.renew),
+            "TORCHQ_RUNNING_LEASE_SECONDS": str(self.running_lease),
+            "TORCHQ_RESYNC_SECONDS": str(self.resync),
+        }
+
+
+@dataclass
+class Arena:
+    """One cluster in one folder. For the main thread."""
+
+    folder: Path
+    seed: int
+    times: Times
+    cpus: int
+    workers: int = 2
+    more: Mapping[str, str] = field(default_factory=dict)
+    """Further settings of coordinators and workers."""
+
+    def __post_init__(self) -> None:
+        self.parts = Parts()
+        self.layout = Layout(self.folder / "data")
+        self.layout.root.mkdir(parents=True, mode=0o700)
+        self.layout.logs("any").parent.mkdir()
+        self.records = self.folder / "records"
+        self.records.mkdir()
+        self.network: Network | None = None
+        self.redis_socket = Path(embedded_redis.plan(self.layout).url.removeprefix("unix://"))
+
+    def start(self) -> None:
+        """Bring everything up, each part when what it needs answers."""
+        port = _free_port()
+        self._python("apiserver", "cluster.local.apiserver", "--data", str(self.layout.root), "--port", str(port))
+        self.until(lambda: self.layout.kubeconfig.exists() and _accepts(port), "the API server")
+        local.install(self.api())
+        self._add("redis", embedded_redis.plan(self.layout).command)
+        self.until(lambda: embedded_redis.answers(f"unix://{self.redis_socket}"), "Redis")
+        kubeconfig = ["--kubeconfig", str(self.layout.kubeconfig)]
+        size = ["--cpus", str(self.cpus), "--memory", "64Gi", "--gpus", "0", "--stop-pods"]
+        self._python("node", "cluster.local.node", "--data", str(self.layout.root), *kubeconfig, *size)
+        api = self.api()
+        self.until(lambda: api.list(NODES).items, "the node")
+        self.network = Network(self.seed, self.layout.kubeconfig, self.redis_socket, [*CLIENTS])
+        for name in COORDINATORS:
+            self._add(name, torchq_command("coordinator"), self._desk(name))
+        self._add("workers", torchq_command("worker", "--processes", str(self.workers)), self._desk("workers"))
+        self.until(lambda: self.leader() and len(self.parts.worker_pids()) == self.workers, "a leader and the workers")
+
+    def api(self, timeout: float = 5.0) -> KubernetesCluster:
+        """A client of one's own, past all bad lines."""
+        settings = ConnectionSettings(
+            kubeconfig=str(self.layout.kubeconfig), read_timeout=timeout, retries=RetrySettings(attempts=1)
+        )
+        return client.connect(settings)
+
+    def redis(self) -> "redis.Redis":
+        """The same for Redis."""
+        return redis.Redis(unix_socket_path=str(self.redis_socket), decode_responses=True, socket_timeout=5)
+
+    def leader(self) -> str:
+        """Which coordinator holds the Lease; empty if neither does."""
+        api = self.api(2.0)
+        with contextlib.suppress(errors.ClusterError):
+            holder = str(api.get(LEASES, LEASE, "kube-system")["spec"].get("holderIdentity") or "")
+            return next((name for name in COORDINATORS if f"-{self.parts[name].pid}-" in holder), "")
+        return ""
+
+    def queue(self, name: str, weight: int, quota: Mapping[str, int]) -> None:
+        """Make a tenant queue."""
+        amounts = {key: f"{amount}m" if key == "cpu" else str(amount) for key, amount in quota.items()}
+        body = {
+            "apiVersion": TENANT_QUEUES.api_version,
+            "kind": TENANT_QUEUES.kind,
+            "metadata": {"name": name},
+            "spec": {"weight": weight, "quota": amounts},
+        }
+        self.api().create(TENANT_QUEUES, body)
+
+    def until(self, condition: Callable[[], Any], what: str, seconds: float = START_SECONDS) -> None:
+        """Wait, and keep the processes alive meanwhile."""
+        deadline = time.monotonic() + seconds
+        while True:
+            self.parts.tick()
+            with contextlib.suppress(errors.ClusterError, redis.RedisError):
+                if condition():
+                    return
+            if time.monotonic() > deadline:
+                raise AssertionError(f"waited {seconds:.0f} s in vain for {what}; the logs are in {self.folder}")
+            time.sleep(0.05)
+
+    def age_redis(self, kept: Path) -> None:
+        """Redis comes back with its files as `keep_redis` copied them."""
+        self.parts["redis"].kill(0.0)
+        shutil.rmtree(self.layout.redis / "appendonlydir")
+        shutil.copytree(kept, self.layout.redis / "appendonlydir")
+
+    def keep_redis(self, kept: Path) -> bool:
+        """Copy the append-only files as they are now; whether that worked."""
+        shutil.rmtree(kept, ignore_errors=True)
+        with contextlib.suppress(OSError, shutil.Error):
+            shutil.copytree(self.layout.redis / "appendonlydir", kept)
+            return True
+        return False
+
+    def lose_redis(self) -> None:
+        """Redis comes back with nothing."""
+        self.parts["redis"].kill(0.0)
+        shutil.rmtree(self.layout.redis / "appendonlydir", ignore_errors=True)
+
+    def stop(self) -> list[str]:
+        """End everything; what went wrong with that."""
+        wrong = self.parts.stop()
+        if self.network is not None:
+            self.network.close()
+        return wrong
+
+    def _desk(self, name: str) -> dict[str, str]:
+        """Coordinators and workers meet the world through their own lines."""
+        assert self.network is not None
+        kubeconfig = self.folder / f"{name}.kubeconfig"
+        kubeconfig.touch(mode=0o600)
+        kubeconfig.write_text(self.network.kubeconfig(name))
+        first = 10_000 + os.getpid() % 20 * 1_000
+        return clean_environment(
+            TORCHQ_KUBECONFIG=str(kubeconfig),
+            TORCHQ_REDIS_URL=self.network.redis_url(name),
+            TORCHQ_MASTER_ADDRESS="loopback",
+            TORCHQ_PORT_FIRST=str(first),
+            TORCHQ_PORT_LAST=str(first + 999),
+            **self.times.environment(),
+            **self.more,
+        )
+
+    def _python(self, name: str, module: str, *arguments: str) -> None:
+        self._add(name, [sys.executable, "-m", module, *arguments])
+
+    def _add(self, name: str, command: list[str], environment: dict[str, str] | None = None) -> None:
+        self.parts.add(Part(name, command, environment or clean_environment(), self.layout.logs(name)))
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def _accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,105 @@
+"""How long the two worst losses last, with the settings of production.
+
+One rule: measured from outside, on real processes: from the kill to the next admission, from FLUSHALL to the last
+entry.
+"""
+
+import contextlib
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from cluster import errors
+from crds.resources import TORCHJOBS
+from tests.acceptance.jobs import job, python
+from tests.chaos.arena import COORDINATORS, Arena, Times
+
+PRODUCTION = Times(lease=8.0, renew=2.0, running_lease=15.0, resync=60.0)
+
+
+def takeover(size: int) -> dict[str, Any]:
+    """Kill the leader `size` times (5); from each kill to the next admission by the other coordinator."""
+    with tempfile.TemporaryDirectory(prefix="torchq-chaos-") as folder:
+        arena = Arena(Path(folder) / "run", 0, PRODUCTION, cpus=4)
+        try:
+            arena.start()
+            taken = [_takeover(arena, number) for number in range(size or 5)]
+        finally:
+            arena.stop()
+    return {"measure": "takeover", "seconds": taken, "worst": max(taken), "median": statistics.median(taken)}
+
+
+def _takeover(arena: Arena, number: int) -> float:
+    leader = arena.leader()
+    began = time.monotonic()
+    arena.parts[leader].kill(0.0)
+    arena.api().create(TORCHJOBS, job(f"next-{number}", python("pass")), "default")
+    arena.until(lambda: _admitted(arena, f"next-{number}"), "an admission")
+    seconds = round(time.monotonic() - began, 2)
+    arena.until(arena.leader, "a leader")
+    arena.until(lambda: all(arena.parts[name].pid for name in COORDINATORS), "both coordinators")
+    return seconds
+
+
+def _admitted(arena: Arena, name: str) -> bool:
+    status = arena.api().get(TORCHJOBS, name, "default").get("status") or {}
+    return bool(status.get("admission"))
+
+
+def flush(size: int) -> dict[str, Any]:
+    """FLUSHALL while `size` jobs (10,000) wait; until all their entries are back and the next one is admitted."""
+    size = size or 10_000
+    with tempfile.TemporaryDirectory(prefix="torchq-chaos-") as folder:
+        arena = Arena(Path(folder) / "run", 0, PRODUCTION, cpus=4)
+        try:
+            arena.start()
+            arena.queue("full", 1, {"jobs": 1})
+            runs = _flushes(arena, size)
+        finally:
+            arena.stop()
+    return {"measure": "flush", "jobs": size, "runs": runs, "worst": max(run["admitting"] for run in runs)}
+
+
+def _flushes(arena: Arena, size: int) -> list[dict[str, float]]:
+    first = job("first", python("import time; time.sleep(100000)"), queue="full")
+    api = arena.api(30.0)
+    api.create(TORCHJOBS, first, "default")
+    arena.until(lambda: _admitted(arena, "first"), "the first job's admission")
+    body = job("waits", python("pass"), queue="full")
+
+    def create(number: int) -> None:
+        with contextlib.suppress(errors.AlreadyExists):
+            api.create(TORCHJOBS, {**body, "metadata": {"name": f"waits-{number}"}}, "default")
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(create, range(size)))
+    with contextlib.closing(arena.redis()) as connection:
+        arena.until(lambda: connection.hlen("torchq:entries") == size, "all entries", 600)
+        arena.until(
+            lambda: not connection.get("torchq:work:ready") or int(connection.get("torchq:work:ready")) == 0,
+            "the workers to rest",
+            600,
+        )
+        return [_flush(arena, connection, size, number) for number in range(3)]
+
+
+def _flush(arena: Arena, connection: "redis.Redis", size: int, number: int) -> dict[str, float]:
+    """The entries are complete, and a job of another queue that comes at this moment is admitted."""
+    began = time.monotonic()
+    connection.flushall()
+    arena.api().create(TORCHJOBS, job(f"after-{number}", python("pass")), "default")
+    arena.until(lambda: connection.exists("torchq:epoch") and connection.hlen("torchq:entries") >= size, "the entries")
+    entries = time.monotonic() - began
+    arena.until(lambda: _admitted(arena, f"after-{number}"), "an admission")
+    admitting = time.monotonic() - began
+    arena.until(lambda: int(connection.get("torchq:work:ready") or 0) == 0, "the workers to rest", 600)
+    return {"entries": round(entries, 2), "admitting": round(admitting, 2)}
+
+
+MEASURES: dict[str, Callable[[int], dict[str, Any]]] = {"takeover": takeover, "flush": flush}

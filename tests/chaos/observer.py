@@ -1,0 +1,209 @@
+"""Somebody outside who counts what is taken, from the cluster alone, several times a second.
+
+One rule: what it calls taken was certainly taken at one moment. It reads the jobs, the pods, and the jobs again: a job
+that holds the same admission before and after held it in between, and a pod that occupies, occupies.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import redis
+
+from cluster import errors
+from cluster.client import KubernetesCluster
+from crds import labels
+from crds.resources import PODS, TORCHJOBS
+from tests.chaos import plan
+
+PAUSE_SECONDS = 0.4
+FINAL = ("Succeeded", "Failed")
+Manifest = Mapping[str, Any]
+Counted = dict[str, dict[str, int]]
+POOL = "(pool)"
+
+
+@dataclass(frozen=True)
+class Sight:
+    """The jobs, the pods and the jobs again; then who is charged."""
+
+    before: dict[str, Manifest]
+    pods: list[Manifest]
+    after: dict[str, Manifest]
+    charged: frozenset[str] = frozenset()
+    """Names of the jobs that have a reservation in Redis."""
+
+
+def holders(sight: Sight) -> dict[str, str]:
+    """Jobs that held room while the pods were read, each with the queue it is charged to."""
+    found = {}
+    for name, job in sight.after.items():
+        admission = _admission(job)
+        if admission and not _finished(job) and _admission(sight.before.get(name, {})) == admission:
+            found[name] = str(admission["queue"])
+    return found
+
+
+def taken(sight: Sight, jobs: Mapping[str, plan.Job], cpus: int = plan.CPUS) -> Counted:
+    """What is taken of each queue and of the pool."""
+    charges = {name: (queue, dict(jobs[name].charge)) for name, queue in holders(sight).items()}
+    for pod in sight.pods:
+        marks = pod["metadata"]["labels"]
+        name = marks[labels.JOB_NAME]
+        if not _occupies(pod) or name in holders(sight):
+            continue
+        _, charge = charges.setdefault(name, (marks[labels.QUEUE], {"jobs": 1, "cpu": 0}))
+        charge["cpu"] += 1000  # what is left of a job that holds no admission: its pods
+    counted: Counted = {}
+    for queue, charge in charges.values():
+        for account in (queue, POOL):
+            for resource, amount in charge.items():
+                of = counted.setdefault(account, {})
+                of[resource] = of.get(resource, 0) + amount
+    return counted
+
+
+def exceeded(counted: Counted, cpus: int = plan.CPUS) -> list[str]:
+    """Where more is taken than there is."""
+    limits = plan.QUEUES | {POOL: {"cpu": 1000 * cpus}}
+    return [
+        f"{account} {resource} {counted.get(account, {}).get(resource, 0)} of {limit}"
+        for account, each in limits.items()
+        for resource, limit in each.items()
+        if counted.get(account, {}).get(resource, 0) > limit
+    ]
+
+
+def disagreements(sight: Sight) -> set[str]:
+    """Where Redis and the cluster differ; each may be so for a moment."""
+    held = holders(sight)
+    occupying = {pod["metadata"]["labels"][labels.JOB_NAME] for pod in sight.pods if _occupies(pod)}
+    pods = {f"pod of a foreign attempt: {_foreign(pod, sight)}" for pod in sight.pods if _foreign(pod, sight)}
+    free = {f"admitted without a charge: {name}" for name in held if name not in sight.charged}
+    leaked = {
+        f"charged without an admission: {name}"
+        for name in sight.charged
+        if name not in held and name not in occupying and not _admission(sight.before.get(name, {}))
+    }
+    return free | leaked | pods
+
+
+@dataclass
+class Observer:
+    """Looks in a thread of its own. `now` is seconds since the run began."""
+
+    api: KubernetesCluster
+    redis: "redis.Redis"
+    jobs: Mapping[str, plan.Job]
+    now: Callable[[], float]
+    excused: Callable[[float], bool]
+    """Whether somebody slept through a lease so shortly before that a quota may be exceeded."""
+    patience: float
+    """How long a disagreement may last, seconds."""
+    cpus: int = plan.CPUS
+    looks: int = 0
+    peak: Counted = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+    excuses: list[str] = field(default_factory=list)
+    lasting: dict[str, float] = field(default_factory=dict)
+    """Disagreements and since when they are seen."""
+    longest: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="observer")
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End."""
+        self._stop.set()
+        self._thread.join()
+
+    def look(self) -> None:
+        """Once. ClusterError, RedisError: nothing is seen."""
+        sight = self._sight()
+        self.looks += 1
+        now = self.now()
+        counted = taken(sight, self.jobs)
+        self._remember(counted)
+        for each in exceeded(counted, self.cpus):
+            (self.excuses if self.excused(now) else self.wrong).append(f"{now:.1f} s: {each}: {_who(sight)}")
+        self._disagree(disagreements(sight), now)
+
+    def _disagree(self, seen: set[str], now: float) -> None:
+        self.lasting = {each: self.lasting.get(each, now) for each in seen}
+        for each, since in self.lasting.items():
+            kind = each.partition(":")[0]
+            self.longest[kind] = round(max(now - since, self.longest.get(kind, 0.0)), 1)
+            if now - since > self.patience and each not in self._told():
+                self.wrong.append(f"{since:.1f} s: {each} for more than {self.patience:.0f} s")
+
+    def _told(self) -> str:
+        return "\n".join(self.wrong)
+
+    def _remember(self, counted: Counted) -> None:
+        for account, amounts in counted.items():
+            most = self.peak.setdefault(account, {})
+            for resource, amount in amounts.items():
+                most[resource] = max(amount, most.get(resource, 0))
+
+    def _sight(self) -> Sight:
+        before = _by_name(self.api.list(TORCHJOBS).items)
+        pods = self.api.list(PODS, label_selector=labels.JOB_UID).items
+        after = _by_name(self.api.list(TORCHJOBS).items)
+        held: list[str] = self.redis.hkeys("torchq:reservations")  # type: ignore[assignment]
+        return Sight(before, pods, after, frozenset(key.split("/")[1] for key in held))
+
+    def _run(self) -> None:
+        while not self._stop.wait(PAUSE_SECONDS):
+            try:
+                self.look()
+            except (errors.ClusterError, redis.RedisError):
+                continue
+            except Exception as error:  # an observer that died sees no fault
+                self.wrong.append(f"the observer failed: {type(error).__name__}: {error}")
+
+
+def clock() -> Callable[[], float]:
+    """Seconds since now."""
+    began = time.monotonic()
+    return lambda: time.monotonic() - began
+
+
+def _by_name(items: list[Any]) -> dict[str, Manifest]:
+    return {item["metadata"]["name"]: item for item in items}
+
+
+def _admission(job: Manifest) -> Manifest:
+    found: Manifest = (job.get("status") or {}).get("admission") or {}
+    return found
+
+
+def _finished(job: Manifest) -> bool:
+    return (job.get("status") or {}).get("phase") in FINAL
+
+
+def _occupies(pod: Manifest) -> bool:
+    return (pod.get("status") or {}).get("phase") not in FINAL
+
+
+def _foreign(pod: Manifest, sight: Sight) -> str:
+    """The pod's name and attempt, if its job holds an admission of another attempt."""
+    marks = pod["metadata"]["labels"]
+    name = marks[labels.JOB_NAME]
+    admission = _admission(sight.after.get(name, {}))
+    if name in holders(sight) and str(admission["attempt"]) != marks[labels.ATTEMPT]:
+        return f"{pod['metadata']['name']} of attempt {marks[labels.ATTEMPT]}"
+    return ""
+
+
+def _who(sight: Sight) -> str:
+    pods = sorted(
+        f"{pod['metadata']['name']}@{pod['metadata']['labels'][labels.ATTEMPT]}" for pod in sight.pods if _occupies(pod)
+    )
+    return f"admitted {', '.join(sorted(holders(sight)))}; pods {', '.join(pods)}"

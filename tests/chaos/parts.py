@@ -1,0 +1,146 @@
+"""The processes of a cluster under fire: started, and started again when they die.
+
+One rule: belongs to the main thread, which lives as long as they do; each of them ends with it (coordinator/leash.py).
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from coordinator import leash
+from tests.acceptance.stack import alive
+
+RESTART_SECONDS = 0.3
+END_SECONDS = 40.0
+
+
+@dataclass
+class Part:
+    """One process that is kept alive."""
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    log: Path
+    process: "subprocess.Popen[bytes] | None" = None
+    due: float = 0.0
+    """Not started again before."""
+    starts: int = 0
+    ended: list[int] = field(default_factory=list)
+    """Exit codes of the ends that nobody asked for."""
+
+    @property
+    def pid(self) -> int:
+        """0 while it is down."""
+        return self.process.pid if self.process else 0
+
+    def start(self) -> None:
+        """On a leash: it ends with this process."""
+        holder = [sys.executable, "-P", leash.__file__, str(os.getpid())]
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [*holder, *self.command],
+                env=dict(self.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                process_group=0,
+            )
+        self.starts += 1
+
+    def tick(self) -> None:
+        """Notice its death; start it again."""
+        if self.process is not None and self.process.poll() is not None:
+            if self.process.returncode != -signal.SIGKILL:
+                self.ended.append(self.process.returncode)
+            self.process = None
+            self.due = max(self.due, time.monotonic() + RESTART_SECONDS)
+        if self.process is None and time.monotonic() >= self.due:
+            self.start()
+
+    def kill(self, away: float) -> None:
+        """kill -9, and `away` seconds before it is there again."""
+        self.due = time.monotonic() + RESTART_SECONDS + away
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+class Parts:
+    """All of them, stopped in the opposite order of their start."""
+
+    def __init__(self) -> None:
+        self.all: dict[str, Part] = {}
+        self.pids_ever: set[int] = set()
+
+    def __getitem__(self, name: str) -> Part:
+        return self.all[name]
+
+    def add(self, part: Part) -> None:
+        """Start one more."""
+        self.all[part.name] = part
+        part.start()
+
+    def tick(self) -> None:
+        """Keep all alive."""
+        for part in self.all.values():
+            part.tick()
+            if part.pid:
+                self.pids_ever.add(part.pid)
+        self.pids_ever.update(self.worker_pids())
+
+    def worker_pids(self) -> list[int]:
+        """The worker processes, which have a supervisor of their own."""
+        return children(self.all["workers"].pid) if "workers" in self.all else []
+
+    def stop(self) -> list[str]:
+        """End all of them as a person would; what went wrong with that."""
+        wrong = []
+        self.pids_ever.update(self.worker_pids())
+        for part in reversed(self.all.values()):
+            wrong += _end(part)
+        self.all.clear()
+        return wrong
+
+
+def children(pid: int) -> list[int]:
+    """The direct children of a process, oldest first."""
+    if not pid:
+        return []
+    with contextlib.suppress(OSError):
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+def still_alive(pids: set[int]) -> list[int]:
+    """Those of them that run. A number that came to mean a stranger's process is left out by its command."""
+    return sorted(pid for pid in pids if alive(pid) and _ours(pid))
+
+
+def _ours(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return any(word in words for word in (b"coordinator.cli", b"cluster.local", b"redis-server"))
+    return False
+
+
+def _end(part: Part) -> list[str]:
+    if part.process is None:
+        return []
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(part.pid, signal.SIGCONT)
+    part.process.terminate()
+    try:
+        code = part.process.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
+        part.process.kill()
+        part.process.wait()
+        return [f"{part.name} did not end within {END_SECONDS:.0f} s of SIGTERM"]
+    return [f"{part.name} ended with code {code}"] if code else []

@@ -1,0 +1,172 @@
+"""What a run does, decided before it begins: the jobs and the faults, each with its second.
+
+One rule: pure. The same seed, length and kinds of fault give the same plan, so that a run can be repeated.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+KILLED = ("leader", "standby", "worker", "workers", "redis", "apiserver", "node")
+STOPPED = ("leader", "worker", "redis", "apiserver", "node")
+LINKED = ("leader", "standby", "workers")
+API_TROUBLES = ("cut", "delay", "refuse", "forget", "gone")
+REDIS_TROUBLES = ("cut", "delay", "away", "forget")
+FAULTS: dict[str, tuple[str, ...]] = {
+    "kill": KILLED,
+    "stop": STOPPED,
+    "nap": STOPPED,
+    "flush": ("redis",),
+    "lose": ("redis",),
+    "age": ("redis",),
+    "api": LINKED,
+    "redis": LINKED,
+    "stall": LINKED,
+}
+"""Kinds of fault and whom they may hit.
+
+    kill   kill -9; it is started again
+    stop   SIGSTOP for longer than every lease, then SIGCONT
+    nap    SIGSTOP for less than a lease
+    flush  FLUSHALL
+    lose   Redis is killed and its append-only file removed
+    age    Redis is killed and comes back with the file as it was a second or two earlier
+    api    trouble between one process and the API server: connections cut, answers delayed, refusals before an effect
+           (409, 410, 429, 500, 503, silence) and after it, watches ended by 410
+    redis  the same towards Redis: connections cut, delayed, refused, answers lost
+    stall  nothing passes between one process and the API server, for longer than every lease; then all of it
+"""
+QUEUES: dict[str, dict[str, int]] = {"bound": {"jobs": 2}, "small": {"cpu": 2000}, "free": {}}
+"""Tenant queues and their quotas (cpu in thousandths)."""
+WEIGHTS = {"bound": 2, "small": 1, "free": 3}
+CPUS = 6
+"""The node's, which are the pool."""
+_JOBS_PER_SECOND = 1.0
+_LONGEST_JOB = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """What a job's owner does to it."""
+
+    at: float
+    verb: str
+    """suspend, resume or delete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One TorchJob of one cpu per pod."""
+
+    at: float
+    name: str
+    queue: str
+    workers: int
+    seconds: float
+    code: int
+    """What its master ends with."""
+    deeds: tuple[Deed, ...] = ()
+
+    @property
+    def charge(self) -> dict[str, int]:
+        """What it takes of quota and pool while it holds its room."""
+        return {"jobs": 1, "cpu": 1000 * (1 + self.workers)}
+
+    @property
+    def deleted(self) -> bool:
+        """Whether its owner takes it back."""
+        return any(deed.verb == "delete" for deed in self.deeds)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault, over `seconds` after `at` where it lasts."""
+
+    at: float
+    kind: str
+    target: str
+    seconds: float
+    trouble: str = ""
+
+    @property
+    def pauses(self) -> bool:
+        """Whether somebody sleeps through a lease: only then may a quota be exceeded, for a moment."""
+        return self.kind in ("stop", "stall")
+
+    def __str__(self) -> str:
+        trouble = f" {self.trouble}" if self.trouble else ""
+        lasting = f" for {self.seconds:.1f} s" if self.seconds else ""
+        return f"{self.kind}:{self.target}{trouble}{lasting}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A whole run."""
+
+    jobs: tuple[Job, ...]
+    faults: tuple[Fault, ...]
+
+
+def make(seed: int, seconds: float, kinds: Sequence[str], *, lease: float, every: float) -> Plan:
+    """A plan of `seconds`, with a fault about `every` so many seconds. ValueError names a kind that is none."""
+    wrong = [kind for kind in kinds if kind.partition(":")[0] not in FAULTS]
+    if wrong:
+        raise ValueError(f"no such fault: {', '.join(wrong)}; there are {', '.join(FAULTS)}, each also as kind:target")
+    # Two dice: the jobs stay the same whatever faults are asked for.
+    return Plan(
+        _jobs(random.Random(f"{seed} jobs"), seconds), _faults(random.Random(seed), seconds, kinds, lease, every)
+    )
+
+
+def _jobs(dice: random.Random, seconds: float) -> tuple[Job, ...]:
+    made: list[Job] = []
+    at = 0.0
+    while at < seconds:
+        made.append(_job(dice, at, len(made)))
+        at += dice.expovariate(_JOBS_PER_SECOND)
+    return tuple(made)
+
+
+def _job(dice: random.Random, at: float, number: int) -> Job:
+    queue = dice.choice(list(QUEUES))
+    workers = dice.choice((0, 0, 1, 1, 2)) if queue != "small" else dice.choice((0, 0, 1))
+    code = 3 if dice.random() < 0.05 else 0
+    seconds = dice.uniform(0.1, _LONGEST_JOB)
+    return Job(at, f"{queue}-{number}", queue, workers, seconds, code, _deeds(dice, at))
+
+
+def _deeds(dice: random.Random, at: float) -> tuple[Deed, ...]:
+    fate, wait = dice.random(), dice.uniform(0.2, 4.0)
+    if fate < 0.1:
+        return (Deed(at + wait, "delete"),)
+    if fate < 0.25:
+        return Deed(at + wait, "suspend"), Deed(at + wait + dice.uniform(0.2, 3.0), "resume")
+    return ()
+
+
+def _faults(dice: random.Random, seconds: float, kinds: Sequence[str], lease: float, every: float) -> tuple[Fault, ...]:
+    made: list[Fault] = []
+    at = min(3.0, seconds / 4)
+    while kinds and at < seconds:
+        made.append(_fault(dice, at, dice.choice(list(kinds)), lease))
+        at += dice.uniform(0.3, 1.7) * every
+    return tuple(made)
+
+
+def _fault(dice: random.Random, at: float, wanted: str, lease: float) -> Fault:
+    kind, _, target = wanted.partition(":")
+    target = target or dice.choice(FAULTS[kind])
+    match kind:
+        case "stop" | "stall":
+            return Fault(at, kind, target, lease + dice.uniform(1.0, 3.0))
+        case "nap":
+            return Fault(at, kind, target, dice.uniform(0.2, 0.5) * lease)
+        case "kill":
+            return Fault(at, kind, target, dice.choice((0.0, 0.0, 2.0)))
+        case "age":
+            return Fault(at, kind, target, dice.uniform(0.5, 2.0))
+        case "api":
+            return Fault(at, kind, target, dice.uniform(1.0, 4.0), dice.choice(API_TROUBLES))
+        case "redis":
+            return Fault(at, kind, target, dice.uniform(1.0, 4.0), dice.choice(REDIS_TROUBLES))
+    return Fault(at, kind, target, 0.0)

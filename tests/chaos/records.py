@@ -1,0 +1,103 @@
+"""What the pods themselves say: each run notes its start and its end, and whether it met another attempt of its job.
+
+One rule: pods know nothing of torchq but three labels; what they note is evidence that needs no clock.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.acceptance import jobs
+from tests.chaos import plan
+
+RECORDING = """
+import os, sys, time
+folder, seconds, code = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+pod, attempt, restarts = (os.environ[each] for each in ("POD", "ATTEMPT", "RESTARTS"))
+job = pod.rsplit("-", 2)[0]
+def say(name, word):
+    line = f"{word} {time.time():.3f} {os.getpid()}\\n".encode()
+    file = os.open(os.path.join(folder, name), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(file, line)
+    os.close(file)
+def runs(name):
+    lines = [line.split() for line in open(os.path.join(folder, name))]
+    if not lines or any(line[0] == "end" for line in lines):
+        return False
+    try:
+        return folder.encode() in open(f"/proc/{lines[-1][2]}/cmdline", "rb").read()
+    except OSError:
+        return False
+mine = "@".join((pod, attempt, restarts))
+say(mine, "start")
+noted = {name: name.split("@") for name in os.listdir(folder)}
+for name, (other, number, _) in noted.items():
+    if other.rsplit("-", 2)[0] == job and number != attempt and runs(name):
+        say(mine, f"met:{name}")
+def peers():
+    return sum(name.split("@")[1] == attempt and name.rsplit("-", 2)[0] == job for name in os.listdir(folder))
+time.sleep(seconds)
+while os.environ["RANK"] == "0" and peers() < int(os.environ["WORLD_SIZE"]):
+    time.sleep(0.02)
+say(mine, "end")
+sys.exit(code if os.environ["RANK"] == "0" else 0)
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One file of the records."""
+
+    pod: str
+    attempt: int
+    restarts: int
+    words: tuple[str, ...]
+
+    @property
+    def job(self) -> str:
+        return self.pod.rsplit("-", 2)[0]
+
+    @property
+    def ended(self) -> bool:
+        return "end" in self.words
+
+
+def manifest(job: plan.Job, records: Path) -> dict[str, Any]:
+    """A TorchJob of the plan."""
+    command = jobs.python(RECORDING, records, round(job.seconds, 2), job.code)
+    return jobs.job(job.name, command, queue=job.queue, workers=job.workers)
+
+
+def read(folder: Path) -> list[Run]:
+    """All runs."""
+    return [_run(Path(entry.path)) for entry in sorted(os.scandir(folder), key=lambda entry: entry.name)]
+
+
+def wrong(found: Iterable[Run], planned: Iterable[plan.Job]) -> list[str]:
+    """What no fault excuses: a run that ran twice, two attempts at once, work that was done twice."""
+    runs = list(found)
+    twice = [f"pod {run.pod} of attempt {run.attempt} ran twice" for run in runs if run.words.count("start") > 1]
+    met = [
+        f"pod {run.pod} of attempt {run.attempt} started while another attempt ran: {word.removeprefix('met:')}"
+        for run in runs
+        for word in run.words
+        if word.startswith("met:")
+    ]
+    masters = Counter(run.job for run in runs if run.ended and run.pod.endswith("-master-0"))
+    again = [
+        f"job {job.name} was done {masters[job.name]} times" for job in planned if _doubled(job, masters[job.name])
+    ]
+    return twice + met + again
+
+
+def _doubled(job: plan.Job, times: int) -> bool:
+    """A job that its owner suspends in the moment of its end may have to do its work again."""
+    return times > 1 and not job.deeds
+
+
+def _run(file: Path) -> Run:
+    pod, attempt, restarts = file.name.split("@")
+    return Run(pod, int(attempt), int(restarts), tuple(line.split()[0] for line in file.read_text().splitlines()))
