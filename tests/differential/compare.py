@@ -1,0 +1,149 @@
+"""Where two answers to one call differ.
+
+One rule: what any two clusters differ in is normalised by the short list below; everything else is compared.
+
+Normalised: uids, resourceVersions (their relation to what the server said before is compared: the same, newer, unseen),
+timestamps (that there is one is compared), managedFields, the tokens of pages, generated name suffixes, and the words of
+the messages that the table `_UNWORDED` lists.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.differential.wire import Call, Reply
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_HEADERS = ("content-type", "warning", "retry-after", "allow")
+LEVELS = ("code", "reason", "object", "events", "details", "causes", "headers", "message")
+
+
+@dataclass
+class Seen:
+    """The resourceVersions a server has shown, per object."""
+
+    versions: dict[str, list[str]] = field(default_factory=dict)
+    highest: int = 0
+
+    def relation(self, key: str, version: str) -> str:
+        """How a version relates to those shown before of the same object."""
+        if not version.isdigit():
+            return f"odd {version!r}"
+        known = self.versions.setdefault(key, [])
+        if version in known:
+            return "latest" if known[-1] == version else "older"
+        newer = all(int(version) > int(other) for other in known)
+        known.append(version)
+        return "newer" if newer else "between"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One way in which two answers differ."""
+
+    level: str
+    where: str
+    embedded: Any
+    real: Any
+
+    def __str__(self) -> str:
+        return f"{self.level} {self.where}: embedded {self.embedded!r}, real {self.real!r}"
+
+
+def differences(call: Call, pair: tuple[Reply, Reply], seen: tuple[Seen, Seen]) -> list[Difference]:
+    """Everything in which the answers (the embedded server's, the real one's) differ."""
+    told = [_told(call, reply, known) for reply, known in zip(pair, seen, strict=True)]
+    found: list[Difference] = []
+    for level in LEVELS:
+        found.extend(_walk(level, "", told[0].get(level), told[1].get(level)))
+    return found
+
+
+def _told(call: Call, reply: Reply, seen: Seen) -> dict[str, Any]:
+    told: dict[str, Any] = {"code": reply.code, "headers": _headers(reply)}
+    if call.watches and reply.code == 200:
+        return {**told, "events": [_event(line, seen) for line in reply.lines() if line["type"] != "BOOKMARK"]}
+    body = reply.parsed()
+    if isinstance(body, dict) and body.get("kind") == "Status":
+        return {**told, **_status(body)}
+    return {**told, "object": _object(body, seen) if call.label != "unread" else None}
+
+
+def _headers(reply: Reply) -> dict[str, Any]:
+    chosen = {name: reply.headers[name] for name in _HEADERS if name in reply.headers}
+    return {name: sorted(text.replace(" ", "").lower() for text in values) for name, values in chosen.items()}
+
+
+def _event(line: dict[str, Any], seen: Seen) -> Any:
+    shown = line["object"]
+    if shown.get("kind") == "Status":
+        return {"type": line["type"], **_status(shown)}
+    return {"type": line["type"], "object": _object(shown, seen)}
+
+
+def _status(body: dict[str, Any]) -> dict[str, Any]:
+    details = dict(body.get("details") or {})
+    causes = [(c.get("field", ""), c.get("reason", ""), _worded(c.get("message", ""))) for c in details.pop("causes", ())]
+    return {
+        "reason": (body.get("status"), body.get("reason"), body.get("code")),
+        "details": _plain(details),
+        "causes": sorted(causes),
+        "message": _worded(body.get("message", "")),
+    }
+
+
+def _worded(text: str) -> str:
+    text = _TIME.sub("<time>", _UUID.sub("<uid>", text))
+    text = re.sub(r"(ResourceVersion in precondition: )\d+(, ResourceVersion in object meta: )\d+", r"\1<v>\2<v>", text)
+    return re.sub(r"(resource version: )\d+( \()\d+", r"\1<v>\2<v>", text)
+
+
+def _object(body: Any, seen: Seen) -> Any:
+    if not isinstance(body, dict):
+        return body
+    if str(body.get("kind", "")).endswith("List") and isinstance(body.get("items"), list):
+        own = {**body["metadata"]}
+        own["resourceVersion"] = bool(own.get("resourceVersion"))
+        own["continue"] = bool(own.get("continue"))
+        kind = body["kind"].removesuffix("List")
+        return {**body, "metadata": own, "items": [_object({"kind": kind, **item}, seen) for item in body["items"]]}
+    return _plain({**body, **_versioned(body, seen)})
+
+
+def _versioned(body: dict[str, Any], seen: Seen) -> dict[str, Any]:
+    own = body.get("metadata")
+    if not isinstance(own, dict) or "resourceVersion" not in own:
+        return {}
+    key = f"{body.get('kind')}/{own.get('namespace', '')}/{own.get('name', '')}/{own.get('uid')}"
+    return {"metadata": {**own, "resourceVersion": seen.relation(key, own["resourceVersion"])}}
+
+
+def _plain(value: Any, name: str = "") -> Any:
+    match value:
+        case dict():
+            return {key: _plain(item, key) for key, item in value.items() if key != "managedFields"}
+        case list():
+            return [_plain(item) for item in value]
+        case str() if name == "name" and len(value) > 6 and value.startswith("gen-"):
+            return value[:-5] + "<5>"
+        case str():
+            return _worded(value)
+        case _:
+            return value
+
+
+def _walk(level: str, where: str, left: Any, right: Any) -> list[Difference]:
+    if isinstance(left, dict) and isinstance(right, dict):
+        found = []
+        for key in sorted(left.keys() | right.keys(), key=str):
+            there = f"{where}.{key}" if where else str(key)
+            found.extend(_walk(level, there, left.get(key, "<absent>"), right.get(key, "<absent>")))
+        return found
+    if isinstance(left, list) and isinstance(right, list) and len(left) == len(right) and level in {"object", "events"}:
+        found = []
+        for index, (one, other) in enumerate(zip(left, right, strict=True)):
+            found.extend(_walk(level, f"{where}[{index}]", one, other))
+        return found
+    same = type(left) is type(right) and left == right
+    return [] if same else [Difference(level, where, left, right)]

@@ -1,0 +1,107 @@
+"""Runs episodes of calls against two servers and collects where they differ.
+
+One rule: an episode ends at the first difference after which the two could no longer be asked the same.
+"""
+
+import random
+import threading
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+from tests.cluster.servers import Server
+from tests.differential.calls import Story
+from tests.differential.compare import Difference, Seen, differences
+from tests.differential.wire import Call, Line, Reply
+
+_CALLS = 20
+_WRITES = {"POST", "PUT", "PATCH", "DELETE"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A call that was answered differently."""
+
+    episode: int
+    call: Call
+    replies: tuple[Reply, Reply]
+    differences: list[Difference]
+
+    def sort(self) -> str:
+        """What kind of difference it is, to count the like."""
+        worst = self.differences[0]
+        return f"{worst.level} | {self.call.method} {self.call.label} | {worst.where} | {_short(worst)}"
+
+
+def _short(difference: Difference) -> str:
+    return f"{str(difference.embedded)[:110]} <> {str(difference.real)[:110]}"
+
+
+@dataclass
+class Tally:
+    """What a run has found."""
+
+    calls: int = 0
+    episodes: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    labels: Counter[str] = field(default_factory=Counter)
+
+
+def run(pair: tuple[Server, Server], seed: int, calls: int, only: int | None = None) -> Tally:
+    """At least so many calls; `only` one episode of the run where a number is given."""
+    tally, episode = Tally(), 0
+    while tally.calls < calls:
+        if only is None or episode == only:
+            _episode(pair, seed, episode, tally)
+        if only is not None and episode >= only:
+            break
+        episode += 1
+    return tally
+
+
+def _episode(pair: tuple[Server, Server], seed: int, episode: int, tally: Tally) -> None:
+    lines = (Line(pair[0]), Line(pair[1]))
+    story = Story(random.Random(f"{seed}/{episode}"), f"d{seed}-{episode}")
+    seen = (Seen(), Seen())
+    tally.episodes += 1
+    body = '{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "%s"}}' % story.namespace
+    for line in lines:
+        line.send(Call("namespace", "POST", "/api/v1/namespaces", body))
+    starts = [line.memory.objects[f"Namespace//{story.namespace}"]["resourceVersion"] for line in lines]
+    for call in story.calls(_CALLS):
+        replies = (lines[0].send(call), lines[1].send(call))
+        tally.calls += 1
+        tally.labels[call.label] += 1
+        found = differences(call, replies, seen)
+        if found:
+            tally.findings.append(Finding(episode, call, replies, found))
+        if call.method in _WRITES and (replies[0].code < 300) != (replies[1].code < 300):
+            break
+    _watch(lines, story, starts, seen, (episode, tally))
+    for line in lines:
+        line.send(Call("over", "DELETE", f"/api/v1/namespaces/{story.namespace}"))
+        line.close()
+
+
+def _watch(lines: tuple[Line, Line], story: Story, starts: list[str], seen: tuple[Seen, Seen], into: tuple[int, Tally]) -> None:
+    episode, tally = into
+    calls = list(story.watches())
+    replies: dict[tuple[int, int], Reply] = {}
+
+    def ask(index: int, side: int) -> None:
+        call = replace(calls[index], path=calls[index].path.replace("@{start}", starts[side]))
+        line = Line(lines[side].server)
+        replies[index, side] = line.send(call)
+        line.close()
+
+    threads = [threading.Thread(target=ask, args=(index, side)) for index in range(len(calls)) for side in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for index, call in enumerate(calls):
+        tally.calls += 1
+        tally.labels[call.label] += 1
+        pair = (replies[index, 0], replies[index, 1])
+        found = differences(call, pair, (Seen(), Seen()))
+        if found:
+            tally.findings.append(Finding(episode, call, pair, found))
