@@ -26,14 +26,19 @@ RETRIES = 3
 
 _RETRY_PAUSE_SECONDS = (0.05, 0.5)
 _HEALTH_CHECK_SECONDS = 30
+_SCAN = 1000
+"""Elements per step of a scan: about a millisecond in which the server does nothing else."""
 _REFUSALS: dict[str, type[errors.QueueError]] = {"STORELOST": errors.StoreLost, "STALEEPOCH": errors.StaleEpoch}
 """First words of the error replies that our scripts make, and what they mean."""
 
 
-def connect(url: str, *, client_name: str, timeout: float | None = TIMEOUT_SECONDS) -> Connection:
+def connect(
+    url: str, *, client_name: str, timeout: float | None = TIMEOUT_SECONDS, retries: int = RETRIES
+) -> Connection:
     """A client for redis://, rediss:// or unix://; connects with the first command.
 
-    `timeout` bounds the wait for an answer in seconds (None for clients that block on purpose).
+    `timeout` bounds the wait for an answer in seconds (None for clients that block on purpose); `retries` is how often
+    a command is repeated after a connection error.
     Raises BadAddress for a URL it cannot use.
     """
     if urlsplit(url).scheme not in SCHEMES:
@@ -44,9 +49,9 @@ def connect(url: str, *, client_name: str, timeout: float | None = TIMEOUT_SECON
             url,
             client_name=client_name,
             socket_timeout=timeout,
-            socket_connect_timeout=TIMEOUT_SECONDS,
+            socket_connect_timeout=min(timeout or TIMEOUT_SECONDS, TIMEOUT_SECONDS),
             health_check_interval=_HEALTH_CHECK_SECONDS,
-            retry=Retry(ExponentialBackoff(cap=cap, base=base), RETRIES),
+            retry=Retry(ExponentialBackoff(cap=cap, base=base), retries),
         )
     except ValueError as error:
         raise errors.BadAddress(f"Redis URL {shown(url)!r} is not valid: {error}") from None
@@ -89,6 +94,45 @@ def evaluate(
             return connection.evalsha(sha, len(keys), *keys, *arguments)
         except NoScriptError:
             return connection.eval(source, len(keys), *keys, *arguments)
+
+
+def at_once(connection: Connection, commands: Sequence[Sequence[str]]) -> list[Any]:
+    """The answers of reading commands at one moment. In place of an answer, an exception for a key of another kind than
+    its command is for."""
+    if not commands:
+        return []
+    with translated(connection), connection.pipeline(transaction=True) as pipeline:
+        for command in commands:
+            pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
+        answers: list[Any] = pipeline.execute(raise_on_error=False)
+        for answer in answers:
+            if isinstance(answer, Exception) and not _is_wrong_kind(answer):
+                raise answer
+    return answers
+
+
+def names(connection: Connection, pattern: str) -> list[str]:
+    """The names of all keys that are there all the time while they are read; others may be missing."""
+    with translated(connection):
+        found = set(connection.scan_iter(match=pattern, count=_SCAN))
+    return sorted(name.decode(errors="replace") for name in found)
+
+
+def scanned(connection: Connection, kind: str, name: str) -> dict[bytes, Any] | None:
+    """A hash or a sorted set ("hash", "zset") in pieces; None if the key holds something else. What is there all the
+    time while it is read is not missed."""
+    scan = connection.hscan_iter if kind == "hash" else connection.zscan_iter
+    with translated(connection):
+        try:
+            return dict(scan(name, count=_SCAN))
+        except ResponseError as error:
+            if _is_wrong_kind(error):
+                return None
+            raise
+
+
+def _is_wrong_kind(error: Exception) -> bool:
+    return str(error).startswith("WRONGTYPE")
 
 
 def _translate(error: RedisError, where: str) -> errors.QueueError:

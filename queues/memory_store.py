@@ -11,6 +11,7 @@ from crds import amounts
 from crds.amounts import Amounts
 from crds.keys import JobKey
 from queues import codec, errors, order
+from queues.picture import StorePicture
 from queues.store import StoreSettings
 from queues.values import (
     Account,
@@ -151,6 +152,40 @@ class MemoryStore:
             self._guard()
             held = self._content.reservations
             return {key: held[key] for key in sorted(held if keys is None else held.keys() & set(keys))}
+
+    def inspect(self) -> StorePicture:
+        """See QueueStore."""
+        content = self._content
+        with content.lock:
+            return StorePicture(
+                epoch=content.epoch,
+                specs=dict(content.specs),
+                pool=content.pool,
+                entries={key: waiting.entry for key, waiting in content.entries.items()},
+                versions=frozenset(content.entries),
+                places=self._places(),
+                reservations=dict(content.reservations),
+                usage={name: dict(used) for name, used in content.usage.items()},
+                pool_usage=dict(content.pool_usage),
+                ports={each.port: key for key, each in content.reservations.items() if each.port},
+            )
+
+    def forget(self, epoch: int) -> None:
+        """See QueueStore."""
+        content = self._content
+        with content.lock:
+            if content.epoch > epoch:
+                raise errors.StaleEpoch(f"epoch {epoch} is over: the queues are at {content.epoch}")
+            content.entries, content.reservations, content.usage, content.pool_usage = {}, {}, {}, {}
+            content.epoch = 0
+
+    def _places(self) -> dict[str, dict[JobKey, float]]:
+        """Every queue's order, also of queues that are not configured."""
+        places: dict[str, dict[JobKey, float]] = {}
+        for key, waiting in self._content.entries.items():
+            spec = self._content.specs.get(waiting.entry.queue, QueueSpec(name=waiting.entry.queue))
+            places.setdefault(waiting.entry.queue, {})[key] = order.score(waiting.entry, spec.aging_seconds)
+        return places
 
     def _guard(self, epoch: int = 0) -> None:
         known, ours = self._content.epoch, epoch or self._epoch

@@ -12,6 +12,8 @@ from typing import Literal
 
 from crds.keys import JobKey
 from queues import errors
+from queues.picture import RqJob, WorkPicture, WorkRecord
+from queues.rq_record import FUNCTION
 from queues.values import Offer, Reservation, Task
 from queues.work import Lease, WorkSettings, backoff, batch_size
 
@@ -102,6 +104,36 @@ class MemoryWork:
         with self._lock:
             batch: Batch = json.loads(self._batches.popleft()) if self._batches else []
         return [(JobKey.parse(key), token) for key, token in batch]
+
+    def inspect(self) -> WorkPicture:
+        """See WorkSource."""
+        with self._lock:
+            leased = {key: each.due for key, each in self._records.items() if each.state == "leased"}
+            ready = sum(map(len, self._ready.values()))
+            return WorkPicture(
+                now=self._clock(),
+                records={key: _shown(each) for key, each in self._records.items()},
+                ready={tenant: frozenset(keys) for tenant, keys in self._ready.items()},
+                turns=frozenset(self._turns),
+                ready_count=ready,
+                ready_length=ready,
+                leases=leased,
+                workers={name: ends for name, (_, ends) in self._workers.items()},
+                threads=frozenset(self._workers),
+                rq=tuple(
+                    RqJob(id=f"batch-{number}", where="queue", function=FUNCTION)
+                    for number in range(len(self._batches))
+                ),
+            )
+
+    def forget(self, epoch: int) -> None:
+        """See WorkSource. The store beside it is its own to lose."""
+        if self._epoch() > epoch:
+            raise errors.StaleEpoch(f"epoch {epoch} is over: the queues are at {self._epoch()}")
+        with self._lock:
+            for content in (self._records, self._ready, self._turns, self._batches):
+                content.clear()
+            self._leased = 0
 
     def clear(self) -> None:
         """Forget everything, as a Redis that lost its content."""
@@ -223,3 +255,14 @@ class MemoryWork:
             failures=record.failures,
             reservation=reservation,
         )
+
+
+def _shown(record: _Record) -> WorkRecord:
+    return WorkRecord(
+        state=record.state,
+        tenant=record.tenant,
+        token=record.token,
+        failures=record.failures,
+        due=record.due if record.state == "delayed" else None,
+        lease_ends=record.due if record.state == "leased" else None,
+    )

@@ -9,8 +9,9 @@ from itertools import islice
 
 from crds.amounts import Amounts
 from crds.keys import JobKey
-from queues import codec, schema
+from queues import codec, forget, redis_picture, schema
 from queues.connection import Connection, translated
+from queues.picture import StorePicture
 from queues.scripts import Script
 from queues.store import StoreSettings
 from queues.values import Batch, Committed, Entry, Pick, QueueSpec, QueueView, Reservation, Snapshot, Waiting
@@ -99,6 +100,14 @@ class RedisStore:
         texts = _RESERVATIONS(self._connection, arguments=[self._epoch, *which])
         held = ((JobKey.parse(key.decode()), text) for key, text in _pairs(texts))
         return {key: codec.decode_reservation(key, text) for key, text in held}
+
+    def inspect(self) -> StorePicture:
+        """See QueueStore."""
+        return redis_picture.store(self._connection)
+
+    def forget(self, epoch: int) -> None:
+        """See QueueStore."""
+        forget.store(self._connection, epoch)
 
     def _put(self, epoch: int, entries: Iterable[Entry]) -> None:
         for chunk in _chunks((str(entry.key), codec.encode_entry(entry)) for entry in entries):

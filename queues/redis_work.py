@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from crds.keys import JobKey
-from queues import codec
+from queues import codec, forget, redis_picture
 from queues.connection import Connection
 from queues.group_commit import GroupCommit
+from queues.picture import WorkPicture
 from queues.scripts import Script
 from queues.values import Offer, Task
 from queues.work import Lease, WorkSettings
@@ -61,6 +62,14 @@ class RedisWork:
             settings.failed_batch_kept,
         )
         return int(_DISPATCH(self._connection, arguments=arguments))
+
+    def inspect(self) -> WorkPicture:
+        """See WorkSource."""
+        return redis_picture.work(self._connection)
+
+    def forget(self, epoch: int) -> None:
+        """See WorkSource."""
+        forget.work(self._connection, epoch)
 
     def register(self, worker: str, threads: int) -> None:
         """See WorkSink."""

@@ -11,26 +11,14 @@ from typing import Any
 from rq.exceptions import NoSuchJobError
 from rq.job import Job
 
-from crds.keys import JobKey
+from queues import rq_record, schema
+from queues.rq_record import FUNCTION, Refused
 from queues.work import Lease
 
-QUEUE = "torchq"
-FUNCTION = "torchq.reconcile"
-"""The name in every record that queues/lua/work_dispatch.lua writes."""
-
-_KNOWN = frozenset(
-    (
-        *("data", "origin", "status", "description", "timeout", "result_ttl", "failure_ttl", "worker_name"),
-        *("created_at", "enqueued_at", "started_at", "ended_at", "last_heartbeat"),
-    )
-)
-"""Fields that are read back. Not among them: callbacks, webhooks, dependencies, retries, repeats, meta."""
+QUEUE = schema.RQ_QUEUE
+__all__ = ["FUNCTION", "QUEUE", "BatchJob", "Refused", "bound"]
 
 log = logging.getLogger(__name__)
-
-
-class Refused(Exception):
-    """The job is not a batch of ours; it is not run."""
 
 
 class BatchJob(Job):  # type: ignore[misc]
@@ -38,34 +26,60 @@ class BatchJob(Job):  # type: ignore[misc]
 
     run: Callable[[Sequence[Lease]], None]
 
-    def restore(self, raw_data: Mapping[bytes, bytes]) -> None:
-        """Read a record; NoSuchJobError for one that is not even a job, which makes RQ skip it."""
-        known = {name: value for name, value in raw_data.items() if name.decode(errors="replace") in _KNOWN}
+    @classmethod
+    def fetch(cls, id: str, connection: Any = None, serializer: Any = None) -> "BatchJob":
+        """Read a job. NoSuchJobError, which makes RQ skip it, if there is none, or if its record is not even a job's
+        or longer than any of ours: then it is removed."""
+        if not rq_record.is_id(id):
+            raise NoSuchJobError("not the id of a job")
+        job = cls(id, connection=connection, serializer=serializer)
         try:
-            super().restore(known)
+            job.refresh()
+        except Refused as refusal:
+            log.warning("refused and removed: RQ job %s: %s", id, refusal)
+            job.connection.delete(job.key, f"{schema.RQ_RESULTS}{id}")
+            raise NoSuchJobError(str(refusal)) from refusal
+        return job
+
+    def refresh(self) -> None:
+        """Read the record: only the fields we know, and none before their length is known. Refused as `fetch` says."""
+        with self.connection.pipeline(transaction=False) as pipeline:
+            for name in rq_record.FIELDS:
+                pipeline.hstrlen(self.key, name)
+            lengths = pipeline.execute(raise_on_error=False)
+        rq_record.check_lengths(lengths)
+        values = self.connection.hmget(self.key, rq_record.FIELDS)
+        record = {
+            name.encode(): value for name, value in zip(rq_record.FIELDS, values, strict=True) if value is not None
+        }
+        if not record:
+            raise NoSuchJobError(f"no such job: {self.id}")
+        self.restore(record)
+
+    def restore(self, raw_data: Mapping[bytes, bytes]) -> None:
+        """Take a record in. Refused if it is broken. Where it belongs and how long it is kept is not its to say."""
+        try:
+            super().restore({**raw_data, b"data": rq_record.unpacked(raw_data[b"data"])})
+            rq_record.check_times(self.timeout, self.result_ttl, self.failure_ttl)
+        except Refused:
+            raise
         except Exception as error:  # whatever somebody wrote there
-            log.warning("skipped the RQ job %s, whose record is broken: %s", self.id, error)
-            raise NoSuchJobError(f"broken record: {self.id}") from error
+            raise Refused(f"its record is broken ({type(error).__name__})") from error
+        self.origin = QUEUE
 
     @property
-    def func(self) -> Callable[[object], None]:
+    def func(self) -> Callable[..., None]:
         """What RQ calls with the record's arguments. Refused for anything but a batch."""
         if self.func_name != FUNCTION or self.instance is not None or self.kwargs:
-            raise Refused(f"RQ job {self.id} names {self.func_name!r}; workers run {FUNCTION} and nothing else")
+            raise Refused(f"it names {rq_record.short(self.func_name)}; workers run {FUNCTION} and nothing else")
+        if not isinstance(self.args, list) or len(self.args) != 1:
+            raise Refused("not a batch of keys")
         return self._run_batch
 
     def _run_batch(self, batch: object) -> None:
-        type(self).run(leases(batch))
+        type(self).run(rq_record.leases(batch))
 
 
 def bound(run: Callable[[Sequence[Lease]], None]) -> type[BatchJob]:
     """The job class of one process, whose only function is `run`."""
     return type("BoundBatchJob", (BatchJob,), {"run": staticmethod(run)})
-
-
-def leases(batch: Any) -> list[Lease]:
-    """The leases in a record's argument, JSON [[key, token], ...]. Refused for anything else."""
-    try:
-        return [(JobKey.parse(key), str(token)) for key, token in batch]
-    except (AttributeError, TypeError, ValueError) as error:
-        raise Refused(f"not a batch of keys: {error}") from error

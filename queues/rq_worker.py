@@ -10,17 +10,18 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from rq import SimpleWorker, worker_registration
-from rq.exceptions import DequeueTimeout
+from rq.exceptions import DequeueTimeout, DeserializationError, NoSuchJobError
 from rq.serializers import JSONSerializer
 from rq.suspension import is_suspended
 from rq.timeouts import BaseDeathPenalty
 from rq.worker import WorkerStatus
 
 from cluster.stop import Stop
-from queues import connection, errors, rq_job
+from queues import connection, errors, rq_job, rq_record
 from queues.keeper import Keeper
 from queues.outage import Outage
 from queues.redis_work import RedisWork
@@ -78,19 +79,30 @@ class BatchWorker(SimpleWorker):  # type: ignore[misc]
             self.run_next(POP_SECONDS)
 
     def run_next(self, seconds: int | None) -> bool:
-        """Run one batch, waiting for it (None: only if there is one now); whether there was one."""
+        """Run one batch, waiting for it (None: only if there is one now); whether there was a job at all."""
+        [queue] = self.queues
         try:
-            found = self.queue_class.dequeue_any(
-                self.queues, seconds, self.connection, job_class=self.job_class, serializer=self.serializer
-            )
+            found = self.queue_class.lmove(self.connection, queue.key, seconds)
         except DequeueTimeout:
             return False
         if found is None:
             return False
-        job, queue = found
-        job.redis_server_version = self.get_redis_server_version()
-        self.execute_job(job, queue)
+        job = self._fetched(found[1])
+        if job is None:
+            self.connection.lrem(queue.intermediate_queue_key, 1, found[1])
+        else:
+            job.redis_server_version = self.get_redis_server_version()
+            self.execute_job(job, queue)
         return True
+
+    def _fetched(self, job_id: bytes) -> rq_job.BatchJob | None:
+        """The job of an id, whatever bytes somebody wrote there; None if there is none to run."""
+        try:
+            return self.job_class.fetch(  # type: ignore[no-any-return]
+                job_id.decode(errors="replace"), connection=self.connection, serializer=self.serializer
+            )
+        except NoSuchJobError:
+            return None
 
     @property
     def connection_timeout(self) -> int:
@@ -105,7 +117,22 @@ class BatchWorker(SimpleWorker):  # type: ignore[misc]
         # A Redis that was emptied has forgotten this worker; RQ itself registers only once.
         worker_registration.register(self)
         self.connection.hset(self.key, mapping=self.serialize())
-        self.run_maintenance_tasks()
+        self.last_cleaned_at = datetime.now(UTC)
+        try:
+            with connection.translated(self.connection):
+                self._drop_what_is_no_id()
+                self.clean_registries()
+        except errors.StoreUnreachable:
+            raise
+        except Exception as error:  # somebody wrote into RQ's lists what RQ cannot read: batches are run all the same
+            log.warning("RQ's registries cannot be cleaned: %s: %s", type(error).__name__, rq_record.short(str(error)))
+
+    def _drop_what_is_no_id(self) -> None:
+        """RQ's own cleaning ends at the first id that is none."""
+        [queue] = self.queues
+        for job_id in self.connection.lrange(queue.intermediate_queue_key, 0, -1):
+            if not rq_record.is_id(job_id.decode(errors="replace")):
+                self.connection.lrem(queue.intermediate_queue_key, 1, job_id)
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
         """Be shown for `timeout` seconds more. RQ adds a minute to it."""
@@ -121,7 +148,9 @@ class BatchWorker(SimpleWorker):  # type: ignore[misc]
             with connection.translated(self.connection):
                 raise exc_info[1]
         except rq_job.Refused as refusal:
-            log.warning("refused: %s", refusal)
+            log.warning("refused: RQ job %s: %s", job.id, refusal)
+        except DeserializationError:
+            log.warning("refused: RQ job %s: not the JSON of a job", job.id)
         except errors.QueueError:
             raise
         except BaseException:

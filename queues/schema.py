@@ -14,5 +14,76 @@ Work (shared by coordinator and workers):
 
 PREFIX = "torchq:"
 EPOCH = f"{PREFIX}epoch"
+REBUILDING = f"{PREFIX}rebuilding"
 REVISION = f"{PREFIX}revision"
+QUEUES = f"{PREFIX}queues"
+POOL = f"{PREFIX}pool"
+ENTRIES = f"{PREFIX}entries"
+VERSIONS = f"{PREFIX}versions"
+ORDER = f"{PREFIX}order:"
 RESERVATIONS = f"{PREFIX}reservations"
+POOL_USAGE = f"{PREFIX}usage"
+USAGE = f"{PREFIX}usage:"
+PORTS = f"{PREFIX}ports"
+ACCOUNTS = f"{PREFIX}accounts"
+CLOCK = f"{PREFIX}clock"
+OVERTAKEN = f"{PREFIX}overtaken"
+
+WORK = f"{PREFIX}work:"
+RECORD = f"{WORK}key:"
+READY = f"{WORK}ready:"
+READY_COUNT = f"{WORK}ready"
+TENANTS = f"{WORK}tenants"
+DELAYED = f"{WORK}delayed"
+LEASES = f"{WORK}leases"
+WORKERS = f"{WORK}workers"
+THREADS = f"{WORK}threads"
+
+RQ_PREFIX = "rq:"
+RQ_QUEUE = "torchq"
+"""The name of our queue in RQ."""
+RQ_JOB = f"{RQ_PREFIX}job:"
+RQ_RESULTS = f"{RQ_PREFIX}results:"
+RQ_WAITING = f"{RQ_PREFIX}queue:{RQ_QUEUE}"
+RQ_INTERMEDIATE = f"{RQ_WAITING}:intermediate"
+RQ_STARTED = f"{RQ_PREFIX}wip:{RQ_QUEUE}"
+RQ_REGISTRIES = {
+    state: f"{RQ_PREFIX}{state}:{RQ_QUEUE}" for state in ("failed", "finished", "deferred", "scheduled", "canceled")
+}
+"""What has left our queue in RQ without being run, or after it, by state."""
+
+KEPT = frozenset(
+    (
+        *(REVISION, QUEUES, POOL, ACCOUNTS, CLOCK, OVERTAKEN),
+        *(f"{PREFIX}version", f"{PREFIX}pick", f"{PREFIX}port"),
+        *(WORKERS, THREADS, f"{WORK}dispatches"),
+    )
+)
+"""What outlives a rebuild: settings, credits, counters, registrations."""
+
+_KEYS = KEPT | {
+    *(EPOCH, REBUILDING, ENTRIES, VERSIONS, RESERVATIONS, POOL_USAGE, PORTS, f"{PREFIX}known", f"{PREFIX}commit"),
+    *(READY_COUNT, TENANTS, DELAYED, LEASES),
+}
+_FAMILIES = (ORDER, USAGE, RECORD, READY)
+
+_RQ_KEYS = frozenset(
+    (
+        *("rq:queues", "rq:workers", "rq:suspended", "rq:groups", f"rq:workers:{RQ_QUEUE}"),
+        *(RQ_WAITING, RQ_INTERMEDIATE, RQ_STARTED, *RQ_REGISTRIES.values(), f"rq:clean_registries:{RQ_QUEUE}"),
+    )
+)
+_RQ_FAMILIES = (
+    *(RQ_JOB, RQ_RESULTS, "rq:worker:", "rq:execution:", "rq:executions:"),
+    f"{RQ_INTERMEDIATE}:first_seen:",
+)
+
+
+def ours(name: str) -> bool:
+    """Whether a key is under one of our prefixes: torchq's own or that of its RQ."""
+    return name.startswith((PREFIX, RQ_PREFIX))
+
+
+def known(name: str) -> bool:
+    """Whether torchq or RQ on our behalf makes a key of this name."""
+    return name in _KEYS or name in _RQ_KEYS or name.startswith((*_FAMILIES, *_RQ_FAMILIES))

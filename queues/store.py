@@ -10,6 +10,7 @@ from typing import Protocol
 
 from crds.amounts import Amounts
 from crds.keys import JobKey
+from queues.picture import StorePicture
 from queues.values import Batch, Committed, Entry, QueueSpec, Reservation, Snapshot
 
 
@@ -29,7 +30,7 @@ class StoreSettings:
 class QueueStore(Protocol):
     """Waiting entries and reservations of every tenant queue. Every method may raise `queues.errors.QueueError`.
 
-    As long as there is no epoch, everything but `epoch` and `rebuild` raises StoreLost.
+    As long as there is no epoch, everything but `epoch`, `rebuild`, `inspect` and `forget` raises StoreLost.
     """
 
     def epoch(self) -> int:
@@ -68,3 +69,11 @@ class QueueStore(Protocol):
 
     def reservations(self, keys: Sequence[JobKey] | None = None) -> dict[JobKey, Reservation]:
         """The reservations held, all or of these keys."""
+
+    def inspect(self) -> StorePicture:
+        """What it holds, for comparing; also of a store that is lost. Changes nothing."""
+
+    def forget(self, epoch: int) -> None:
+        """Lose what a rebuild brings back, and everything that cannot be read or belongs to nothing; settings and
+        credits stay. The store is lost from the first moment. Safe to repeat. StaleEpoch if somebody rebuilds or
+        rebuilt under a higher epoch than `epoch`, the caller's; nothing is lost from then on."""

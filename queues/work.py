@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from crds.keys import JobKey
+from queues.picture import WorkPicture
 from queues.values import Offer, Task
 
 Lease = tuple[JobKey, str]
@@ -57,6 +58,13 @@ class WorkSource(Protocol):
         """Wake keys that are due or whose lease ended, then lease ready keys fairly over tenants and push them to the
         workers, as many as there are free threads; none while every worker has a batch waiting. How many were pushed.
         StoreLost while the store has no epoch."""
+
+    def inspect(self) -> WorkPicture:
+        """What it holds, for comparing. Changes nothing."""
+
+    def forget(self, epoch: int) -> None:
+        """Lose every key, and what waits or has failed in RQ; registered workers stay. Loses the store too, and is
+        refused, as the store's `forget` is."""
 
 
 class WorkSink(Protocol):

@@ -14,7 +14,7 @@ from rq.serializers import DefaultSerializer, JSONSerializer
 from rq.timeouts import TimerDeathPenalty
 
 from crds.keys import JobKey
-from queues import connection, rq_job, rq_worker, schema
+from queues import connection, rq_job, rq_record, rq_worker, schema
 from queues.redis_work import RedisWork
 from queues.values import Offer
 from queues.work import Lease
@@ -103,7 +103,7 @@ def test_a_dispatch_sent_twice_loses_nothing(
     work.offer([Offer(key=JobKey("team", f"more-{number}", "uid"), tenant="a") for number in range(3)])
     assert first == work.dispatch() == 3
     client.rpush("rq:queue:torchq", *waiting)
-    leases = [lease for job in batches(client) for lease in rq_job.leases(job.args[0])]
+    leases = [lease for job in batches(client) for lease in rq_record.leases(job.args[0])]
     assert len(leases) == len({token for _, token in leases}) == 6
     assert len(work.begin(leases)) == 6
 
@@ -143,7 +143,7 @@ def test_a_job_that_names_another_function_is_refused(
     assert not proof.exists()
     assert job.get_status() == JobStatus.FAILED
     [line] = [record.getMessage() for record in caplog.records if record.name == "queues.rq_worker"]
-    assert line.startswith(f"refused: RQ job {job.id} names 'os.system'")
+    assert line.startswith(f"refused: RQ job {job.id}: it names 'os.system'")
     assert not any(record.exc_info for record in caplog.records)
 
 

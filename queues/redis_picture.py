@@ -1,0 +1,282 @@
+"""Looking at the queues in Redis without touching them.
+
+One rule: plain reading commands only, so that the read-only account is enough. Whatever somebody wrote there becomes a
+fault in the picture, never an error.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, TypeVar
+
+from crds.keys import JobKey
+from queues import codec, rq_record, schema
+from queues.connection import Connection, at_once, names, scanned
+from queues.picture import FOREIGN, Fault, RqJob, StorePicture, WorkPicture, WorkRecord
+from queues.values import Entry, Reservation
+
+CHUNK = 200
+"""How many keys are asked about in one round trip."""
+
+T = TypeVar("T")
+
+
+class Reader:
+    """Parses what Redis gives, and notes what cannot be parsed."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+
+    def parsed(self, where: str, parse: Callable[[], T], otherwise: T) -> T:
+        """A value, or `otherwise` and a fault."""
+        try:
+            return parse()
+        except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+            self.faults.append(Fault(where, f"cannot be read ({type(error).__name__})"))
+            return otherwise
+
+    def table(self, where: str, raw: Mapping[bytes, bytes] | None, parse: Callable[[str, bytes], T]) -> dict[str, T]:
+        """A hash by field, without the fields that cannot be parsed."""
+        found = {}
+        for name, text in (raw or {}).items():
+            field = name.decode(errors="replace")
+            value = self.parsed(f"{where} {field}", lambda field=field, text=text: parse(field, text), None)  # type: ignore[misc]
+            if value is not None:
+                found[field] = value
+        return found
+
+    def number(self, where: str, raw: bytes | None) -> int:
+        """A whole number; 0 if it is missing or none."""
+        return self.parsed(where, lambda: int(raw or 0), 0)
+
+    def keys(self, where: str, found: Mapping[str, T]) -> dict[JobKey, T]:
+        """A table by job key."""
+        parsed = {self.parsed(f"{where} {text}", lambda text=text: JobKey.parse(text), None): text for text in found}  # type: ignore[misc]
+        return {key: found[text] for key, text in parsed.items() if key is not None}
+
+    def read(self, connection: Connection, commands: Iterable[tuple[str, ...]]) -> list[Any]:
+        """Answers of one moment; None, and a fault, from a key that holds something of another kind."""
+        asked = list(commands)
+        answers = at_once(connection, asked)
+        for at, (command, answer) in enumerate(zip(asked, answers, strict=True)):
+            if isinstance(answer, Exception):
+                self.faults.append(Fault(command[1], "holds something of another kind"))
+                answers[at] = None
+        return answers
+
+    def scan(self, connection: Connection, kind: str, name: str) -> dict[bytes, Any]:
+        """A whole hash or sorted set, in pieces."""
+        found = scanned(connection, kind, name)
+        if found is None:
+            self.faults.append(Fault(name, "holds something of another kind"))
+        return found or {}
+
+
+def store(connection: Connection) -> StorePicture:
+    """The queues."""
+    reader = Reader()
+    known, unknown, foreign = sorted_names(connection)
+    usages = [name for name in known if name.startswith(schema.USAGE)]
+    fixed = [("GET", schema.EPOCH), ("GET", schema.REBUILDING)]
+    hashes = [("HGETALL", name) for name in (schema.RESERVATIONS, schema.PORTS, schema.POOL_USAGE, *usages)]
+    epoch, rebuilding, held, ports, used, *per_queue = reader.read(connection, [*fixed, *hashes])
+    specs, pool = _settings(reader, connection)
+    return StorePicture(
+        epoch=reader.number(schema.EPOCH, epoch),
+        rebuilding=reader.number(schema.REBUILDING, rebuilding),
+        specs=specs,
+        pool=pool,
+        entries=_entries(reader, connection),
+        versions=_versions(reader, connection),
+        places={
+            name.removeprefix(schema.ORDER): _places(reader, connection, name)
+            for name in known
+            if name.startswith(schema.ORDER)
+        },
+        reservations=_reservations(reader, held),
+        usage={
+            name.removeprefix(schema.USAGE): _amounts(reader, name, raw)
+            for name, raw in zip(usages, per_queue, strict=True)
+        },
+        pool_usage=_amounts(reader, schema.POOL_USAGE, used),
+        ports=_ports(reader, ports),
+        faults=tuple(reader.faults),
+        unknown=tuple(unknown),
+        foreign=tuple(foreign),
+    )
+
+
+def work(connection: Connection) -> WorkPicture:
+    """The work queue, and RQ behind it."""
+    reader = Reader()
+    known = names(connection, f"{schema.WORK}*")
+    lists = sorted(name for name in known if name.startswith(schema.READY))
+    time, turns, count, leases, workers, threads, *ready = reader.read(
+        connection,
+        [
+            ("TIME",),
+            ("LRANGE", schema.TENANTS, "0", "-1"),
+            ("GET", schema.READY_COUNT),
+            ("ZRANGE", schema.LEASES, "0", "-1", "WITHSCORES"),
+            ("ZRANGE", schema.WORKERS, "0", "-1", "WITHSCORES"),
+            ("HKEYS", schema.THREADS),
+            *(("LRANGE", name, "0", "-1") for name in lists),
+        ],
+    )
+    records = [name for name in known if name.startswith(schema.RECORD)]
+    return WorkPicture(
+        now=float(time[0]) + float(time[1]) / 1e6,
+        records=reader.keys(schema.RECORD, _records(reader, connection, records)),
+        ready={
+            name.removeprefix(schema.READY): frozenset(reader.keys(name, {text.decode(): 0 for text in keys or ()}))
+            for name, keys in zip(lists, ready, strict=True)
+        },
+        turns=frozenset(tenant.decode(errors="replace") for tenant in turns or ()),
+        ready_count=reader.number(schema.READY_COUNT, count),
+        ready_length=sum(len(keys or ()) for keys in ready),
+        leases=reader.keys(schema.LEASES, _scores(leases)),
+        workers=_scores(workers),
+        threads=frozenset(name.decode(errors="replace") for name in threads or ()),
+        rq=tuple(_rq(reader, connection)),
+        faults=tuple(reader.faults),
+    )
+
+
+def sorted_names(connection: Connection) -> tuple[list[str], list[str], list[str]]:
+    """Names of the keys that are ours, of those under our prefixes that belong to nothing, of some of others."""
+    ours: list[str] = []
+    unknown: list[str] = []
+    foreign: list[str] = []
+    for name in names(connection, "*"):
+        if schema.known(name):
+            ours.append(name)
+        elif schema.ours(name):
+            unknown.append(name)
+        elif len(foreign) < FOREIGN:
+            foreign.append(name)
+    return sorted(ours), sorted(unknown), sorted(foreign)
+
+
+def _settings(reader: Reader, connection: Connection) -> tuple[dict[str, Any], Any]:
+    """Queues and pool; credits are read too, since a coordinator cannot work with broken ones."""
+    queues, pool, accounts, clock, overtaken = reader.read(
+        connection,
+        [
+            ("HGETALL", schema.QUEUES),
+            ("GET", schema.POOL),
+            ("HGETALL", schema.ACCOUNTS),
+            ("GET", schema.CLOCK),
+            ("HGETALL", schema.OVERTAKEN),
+        ],
+    )
+    reader.table(schema.ACCOUNTS, accounts, lambda _, text: codec.decode_account(text))
+    reader.table(schema.OVERTAKEN, overtaken, lambda _, text: codec.decode_overtaken(text) or 0)
+    reader.parsed(schema.CLOCK, lambda: codec.decode_clock(clock or b""), None)
+    return (
+        reader.table(schema.QUEUES, queues, lambda _, text: codec.decode_spec(text)),
+        reader.parsed(schema.POOL, lambda: codec.decode_amounts(pool or b""), None),
+    )
+
+
+def _entries(reader: Reader, connection: Connection) -> dict[JobKey, Entry]:
+    raw = reader.scan(connection, "hash", schema.ENTRIES)
+    return reader.keys(schema.ENTRIES, reader.table(schema.ENTRIES, raw, lambda _, text: codec.decode_entry(text)))
+
+
+def _versions(reader: Reader, connection: Connection) -> frozenset[JobKey]:
+    raw = reader.scan(connection, "hash", schema.VERSIONS)
+    found = reader.table(schema.VERSIONS, raw, lambda _, text: int(text))
+    return frozenset(reader.keys(schema.VERSIONS, found))
+
+
+def _reservations(reader: Reader, raw: Mapping[bytes, bytes] | None) -> dict[JobKey, Reservation]:
+    held = reader.table(schema.RESERVATIONS, raw, lambda key, text: codec.decode_reservation(JobKey.parse(key), text))
+    return {reservation.key: reservation for reservation in held.values()}
+
+
+def _places(reader: Reader, connection: Connection, name: str) -> dict[JobKey, float]:
+    scores = reader.scan(connection, "zset", name)
+    return reader.keys(
+        name, {place.decode(errors="replace").replace("!", "/"): score for place, score in scores.items()}
+    )
+
+
+def _amounts(reader: Reader, name: str, raw: Mapping[bytes, bytes] | None) -> dict[str, int]:
+    return reader.table(name, raw, lambda _, text: int(text))
+
+
+def _ports(reader: Reader, raw: Mapping[bytes, bytes] | None) -> dict[int, JobKey]:
+    held = reader.table(schema.PORTS, raw, lambda port, key: (int(port), JobKey.parse(key.decode())))
+    return dict(held.values())
+
+
+def _scores(flat: list[tuple[bytes, float]] | None) -> dict[str, float]:
+    return {member.decode(errors="replace"): float(score) for member, score in flat or ()}
+
+
+def _records(reader: Reader, connection: Connection, found: Iterable[str]) -> dict[str, WorkRecord]:
+    """Each record with its place in the lists that bring it back."""
+    records: dict[str, WorkRecord] = {}
+    for chunk in _chunks(found):
+        keys = [name.removeprefix(schema.RECORD) for name in chunk]
+        questions = [
+            question
+            for name, key in zip(chunk, keys, strict=True)
+            for question in (("HGETALL", name), ("ZSCORE", schema.DELAYED, key), ("ZSCORE", schema.LEASES, key))
+        ]
+        answers = reader.read(connection, questions)
+        for at, key in enumerate(keys):
+            raw, due, lease_ends = answers[3 * at : 3 * at + 3]
+            if raw:
+                records[key] = _record(reader, key, raw, due, lease_ends)
+    return records
+
+
+def _record(
+    reader: Reader, key: str, raw: Mapping[bytes, bytes], due: float | None, lease_ends: float | None
+) -> WorkRecord:
+    text = {name.decode(errors="replace"): value.decode(errors="replace") for name, value in raw.items()}
+    return WorkRecord(
+        state=text.get("state", ""),
+        tenant=text.get("tenant", ""),
+        since=text.get("since", ""),
+        token=text.get("token", ""),
+        failures=reader.parsed(f"{schema.RECORD}{key} failures", lambda: int(text.get("failures") or 0), 0),
+        due=due,
+        lease_ends=lease_ends,
+    )
+
+
+def _rq(reader: Reader, connection: Connection) -> Iterator[RqJob]:
+    """Every job that RQ knows of, and what it names."""
+    lists = {"queue": schema.RQ_WAITING, "intermediate": schema.RQ_INTERMEDIATE}
+    sets = {"started": schema.RQ_STARTED, **schema.RQ_REGISTRIES}
+    questions = [("LRANGE", name, "0", "-1") for name in lists.values()]
+    questions += [("ZRANGE", name, "0", "-1") for name in sets.values()]
+    where: dict[str, str] = {}
+    for state, ids in zip((*lists, *sets), reader.read(connection, questions), strict=True):
+        for each in ids or ():
+            where.setdefault(each.decode(errors="replace").partition(":")[0], state)
+    stray = (name.removeprefix(schema.RQ_JOB) for name in names(connection, f"{schema.RQ_JOB}*"))
+    everything = where | {name: where.get(name, "none") for name in stray}
+    for chunk in _chunks(everything):
+        functions = _functions(reader, connection, chunk)
+        yield from (RqJob(id=each, where=everything[each], function=functions[each]) for each in chunk)
+
+
+def _functions(reader: Reader, connection: Connection, ids: list[str]) -> dict[str, str]:
+    """What jobs name; nothing that is longer than a batch of ours is read."""
+    lengths = at_once(connection, [("HSTRLEN", f"{schema.RQ_JOB}{each}", "data") for each in ids])
+    readable = [each for each, length in zip(ids, lengths, strict=True) if _is_short(length)]
+    data = reader.read(connection, [("HGET", f"{schema.RQ_JOB}{each}", "data") for each in readable])
+    named = {each: rq_record.function({b"data": text}) for each, text in zip(readable, data, strict=True) if text}
+    return {each: named.get(each, "") for each in ids}
+
+
+def _is_short(length: object) -> bool:
+    return isinstance(length, int) and length <= rq_record.MOST_BYTES
+
+
+def _chunks(items: Iterable[str]) -> Iterator[list[str]]:
+    source = iter(items)
+    while chunk := list(islice(source, CHUNK)):
+        yield chunk
