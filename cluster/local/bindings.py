@@ -16,6 +16,15 @@ _BINDING = replace(PODS, plural="pods/binding")
 """What refusals of a binding call it."""
 
 
+def name(body: Manifest) -> str:
+    """The pod a binding is for, where the path does not say. BadRequest if it says nothing."""
+    own: Any = body.get("metadata") or {}
+    found = own.get("name") if isinstance(own, dict) else None
+    if not found or not isinstance(found, str):
+        raise refusals.bad_request("a binding needs the pod's name in its metadata")
+    return found
+
+
 def bound(kind: Kind, current: Stored, body: Manifest, now: float) -> Manifest:
     """The pod with the binding's target as its node. Conflict if it has one already or is being deleted."""
     target: Any = body.get("target") or {}
@@ -23,6 +32,8 @@ def bound(kind: Kind, current: Stored, body: Manifest, now: float) -> Manifest:
     if not node or not isinstance(node, str) or target.get("kind", "Node") not in {"Node", ""}:
         raise refusals.bad_request("a binding needs a target of kind Node with a name")
     own: Any = body.get("metadata") or {}
+    if not isinstance(own, dict):
+        raise refusals.bad_request("metadata is not a JSON object")
     if own.get("uid", current.uid) != current.uid:
         raise refusals.conflict(kind.resource, current.name, "the pod is another one than the binding's uid says")
     pod = current.manifest()

@@ -54,7 +54,8 @@ _CACHED_MATCHES = "cachedMatches"
 
 
 @functools.lru_cache(maxsize=4096)
-def _matches(text: str, pattern: str) -> bool:
+def matches(text: str, pattern: str) -> bool:
+    """Whether a pattern is found in a text, in time that grows with the text alone."""
     # The library compiles a pattern at every use, which costs a hundred times the match itself.
     return bool(_NATIVE_MATCHES.execute({"text": text, "pattern": pattern}))
 
@@ -65,7 +66,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "isSorted": _is_sorted,
     "find": _find,
     "findAll": _find_all,
-    _CACHED_MATCHES: _matches,
+    _CACHED_MATCHES: matches,
 }
 """What a Kubernetes API server adds to CEL, as far as this one knows it."""
 

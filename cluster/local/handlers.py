@@ -114,8 +114,7 @@ class Handlers:
 
     def _bind(self, question: Question) -> Answer:
         body, where = _manifest(question), question.target
-        name = where.name or (body.get("metadata") or {}).get("name") or ""
-        current = self._find(Target(where.kind, where.namespace, name))
+        current = self._find(Target(where.kind, where.namespace, where.name or bindings.name(body)))
         bound = bindings.bound(where.kind, current, body, self._now())
         if not requests.write_options(question.query).dry_run:
             self._store.put(where.kind.storage, bound)

@@ -74,9 +74,13 @@ _VALUE_DETAIL = (
 _MOST_ANNOTATIONS = 256 * 1024
 
 
+_LAST_SECOND = 253_402_300_799
+"""The end of the year 9999: RFC 3339 knows none after it."""
+
+
 def timestamp(seconds: float) -> str:
-    """A metav1.Time: RFC 3339 in whole seconds."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """A metav1.Time: RFC 3339 in whole seconds; what is beyond its end is its end."""
+    return datetime.fromtimestamp(min(int(seconds), _LAST_SECOND), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def label_problem(text: str) -> str:

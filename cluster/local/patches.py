@@ -13,6 +13,11 @@ from cluster.local.refusals import Refusal, bad_request
 
 MERGE = "application/merge-patch+json"
 JSON = "application/json-patch+json"
+_MOST_OPERATIONS = 10_000
+_MOST_COPIED = 3 * 1024 * 1024
+"""Bytes that `copy` may add to an object together: each copy could double it. Both bounds are Kubernetes' own."""
+_SHOWN = 200
+"""Characters of a path that a message repeats."""
 
 
 class Inapplicable(Exception):
@@ -38,9 +43,16 @@ def apply_json(target: Manifest, operations: Any) -> Manifest:
     """RFC 6902. BadRequest if the patch is malformed, 422 if it does not apply to this object."""
     if not isinstance(operations, list) or not all(isinstance(operation, dict) for operation in operations):
         raise bad_request("a JSON patch is a list of operations")
+    if len(operations) > _MOST_OPERATIONS:
+        message = f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {len(operations)}"
+        raise Refusal(413, "RequestEntityTooLarge", f"Request entity is too large: {message}")
     document: Any = target
+    budget = _MOST_COPIED
     for number, operation in enumerate(operations):
         try:
+            budget -= _copied(document, operation)
+            if budget < 0:
+                raise Inapplicable(f"the copies add more than {_MOST_COPIED} bytes")
             document = _apply(document, operation)
         except Inapplicable as error:
             message = f"the server rejected our request due to an error in our request: operation {number}: {error}"
@@ -48,6 +60,11 @@ def apply_json(target: Manifest, operations: Any) -> Manifest:
     if not isinstance(document, dict):
         raise bad_request("a JSON patch must leave an object")
     return document
+
+
+def _copied(document: Any, operation: dict[str, Any]) -> int:
+    """The bytes an operation adds by copying."""
+    return len(_canonical(_find(document, _steps(operation.get("from"))))) if operation.get("op") == "copy" else 0
 
 
 def _apply(document: Any, operation: dict[str, Any]) -> Any:
@@ -62,20 +79,26 @@ def _apply(document: Any, operation: dict[str, Any]) -> Any:
             return _value(operation) if not path else _set(document, path, _value(operation))
         case "test":
             if not _same(_find(document, path), _value(operation)):
-                raise Inapplicable(f"testing value {operation['path']} failed")
+                raise Inapplicable(f"testing value {operation['path'][:_SHOWN]} failed")
             return document
         case "move" | "copy":
             source = _steps(operation.get("from"))
-            value = _copy(_find(document, source))
-            return _add(_remove(document, source) if kind == "move" else document, path, value)
+            value = _find(document, source)
+            if kind == "copy":
+                return _add(document, path, _copy(value))
+            return _add(_remove(document, source), path, value)
         case _:
-            raise Inapplicable(f"unknown operation {kind!r}")
+            raise Inapplicable(f"unknown operation {str(kind)[:_SHOWN]!r}")
 
 
 def _steps(pointer: Any) -> list[str]:
     if not isinstance(pointer, str) or (pointer and not pointer.startswith("/")):
-        raise Inapplicable(f"{pointer!r} is no JSON pointer")
+        raise Inapplicable(f"{str(pointer)[:_SHOWN]!r} is no JSON pointer")
     return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
+
+
+def _pointer(path: list[str]) -> str:
+    return f"/{'/'.join(path)}"[:_SHOWN]
 
 
 def _value(operation: dict[str, Any]) -> Any:
@@ -92,7 +115,7 @@ def _find(document: Any, path: list[str]) -> Any:
             case list():
                 document = document[_index(document, step, len(document) - 1)]
             case _:
-                raise Inapplicable(f"there is nothing at /{'/'.join(path)}")
+                raise Inapplicable(f"there is nothing at {_pointer(path)}")
     return document
 
 
@@ -105,7 +128,7 @@ def _add(document: Any, path: list[str], value: Any) -> Any:
         case list() as parent:
             parent.insert(len(parent) if path[-1] == "-" else _index(parent, path[-1], len(parent)), value)
         case _:
-            raise Inapplicable(f"nothing can be added at /{'/'.join(path)}")
+            raise Inapplicable(f"nothing can be added at {_pointer(path)}")
     return document
 
 
@@ -125,8 +148,8 @@ def _remove(document: Any, path: list[str]) -> Any:
 
 
 def _index(items: list[Any], step: str, highest: int) -> int:
-    if not re.fullmatch(r"0|[1-9][0-9]*", step) or int(step) > highest:
-        raise Inapplicable(f"{step!r} is no index of a list of {len(items)}")
+    if not re.fullmatch(r"0|[1-9][0-9]{0,8}", step) or int(step) > highest:
+        raise Inapplicable(f"{step[:_SHOWN]!r} is no index of a list of {len(items)}")
     return int(step)
 
 
@@ -136,8 +159,11 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def _canonical(value: Any) -> bytes:
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError as error:
+        raise Inapplicable("the value is nested too deeply") from error
 
 
 def _copy(value: Any) -> Any:
-    return orjson.loads(orjson.dumps(value))
+    return orjson.loads(_canonical(value))

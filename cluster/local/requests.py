@@ -16,6 +16,8 @@ from cluster.local.writes import WriteOptions
 
 _VALIDATIONS = ("Strict", "Warn", "Ignore")
 _PROPAGATIONS = ("", "Background", "Foreground", "Orphan")
+_SHOWN = 40
+"""Characters of a wrong value that a message repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,8 @@ def delete_options(query: Mapping[str, str], body: Any) -> DeleteOptions:
     if not isinstance(asked, dict):
         raise bad_request("the body is not DeleteOptions")
     preconditions = asked.get("preconditions") or {}
+    if not isinstance(preconditions, dict):
+        raise bad_request("preconditions is not a JSON object")
     grace = asked.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
     propagation = asked.get("propagationPolicy") or query.get("propagationPolicy") or ""
     if propagation not in _PROPAGATIONS:
@@ -98,16 +102,19 @@ def delete_options(query: Mapping[str, str], body: Any) -> DeleteOptions:
 
 
 def integer(name: str, value: Any) -> int:
-    """A number of the query. BadRequest if it is none."""
+    """A number of 64 bits. BadRequest if it is none."""
     try:
-        return int(value)
-    except (TypeError, ValueError):
-        raise bad_request(f"{name}: {value!r} is not an integer") from None
+        found = int(value)
+    except (TypeError, ValueError, OverflowError):
+        found = 2**63
+    if not -(2**63) <= found < 2**63:
+        raise bad_request(f"{name}: {str(value)[:_SHOWN]!r} is not an integer")
+    return found
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:
     """A boolean of the query."""
     value = query.get(name, "false")
     if value.lower() not in {"true", "false", "1", "0", "", "t", "f"}:
-        raise bad_request(f"{name}: {value!r} is not a boolean")
+        raise bad_request(f"{name}: {value[:_SHOWN]!r} is not a boolean")
     return value.lower() in {"true", "1", "t"}

@@ -3,8 +3,9 @@
 One rule: a schema is compiled once, into frozen nodes; walking an object never looks at the YAML again.
 """
 
+import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,9 @@ _EMBEDDED: dict[str, dict[str, Any]] = {
     "metadata": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
 }
 _NO_RULES = Plan((), {})
+_MOST_LOOPS = 5
+_LITERAL = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+"""Escaped characters and classes of characters: what stands in them is no operator."""
 _PLAIN = {"string": str, "integer": int, "boolean": bool}
 
 
@@ -33,7 +37,8 @@ class Limits:
     exclusive_maximum: bool = False
     multiple_of: float | None = None
     pattern: str = ""
-    expression: re.Pattern[str] | None = None
+    matches: Callable[[str], object] | None = None
+    """Whether a text matches the pattern."""
     min_length: int | None = None
     max_length: int | None = None
     min_items: int | None = None
@@ -137,7 +142,7 @@ def _limits(raw: Mapping[str, Any]) -> Limits | None:
         exclusive_maximum=bool(raw.get("exclusiveMaximum")),
         multiple_of=raw.get("multipleOf"),
         pattern=raw.get("pattern", ""),
-        expression=re.compile(python_pattern(raw["pattern"])) if raw.get("pattern") else None,
+        matches=_matcher(raw["pattern"]) if raw.get("pattern") else None,
         min_length=raw.get("minLength"),
         max_length=raw.get("maxLength"),
         min_items=raw.get("minItems"),
@@ -147,6 +152,14 @@ def _limits(raw: Mapping[str, Any]) -> Limits | None:
         format=raw.get("format", ""),
     )
     return None if limits == Limits() else limits
+
+
+def _matcher(pattern: str) -> Callable[[str], object]:
+    """Python's engine for patterns on which it is quick, CEL's for all others: that one never backtracks, as RE2."""
+    plain = _LITERAL.sub("", pattern)
+    if ")*" in plain or ")+" in plain or "){" in plain or len(re.findall(r"[*+{]", plain)) > _MOST_LOOPS:
+        return functools.partial(expressions.matches, pattern=pattern)
+    return re.compile(python_pattern(pattern)).search
 
 
 def python_pattern(pattern: str) -> str:

@@ -22,6 +22,12 @@ _TERM = re.compile(
 )
 
 
+_MOST_TERMS = 1000
+"""Terms of one selector: each is asked of every object."""
+_SHOWN = 200
+"""Characters of a selector that a message repeats."""
+
+
 @dataclass(frozen=True, slots=True)
 class Requirement:
     """One term of a selector."""
@@ -72,14 +78,14 @@ class Selector:
 def parse(labels: str, fields: str, selectable: tuple[str, ...]) -> Selector:
     """Read both selectors of a request; `selectable` are the resource's own field paths."""
     if "(" in fields:
-        raise bad_request(f"unable to parse field selector {fields!r}: use =, == or !=")
+        raise bad_request(f"unable to parse field selector {fields[:_SHOWN]!r}: use =, == or !=")
     known = {"metadata.name", "metadata.namespace", *selectable}
     wanted = _terms(fields)
     for term in wanted:
         if term.key not in known:
-            raise bad_request(f"field label not supported: {term.key}")
+            raise bad_request(f"field label not supported: {term.key[:_SHOWN]}")
         if term.operator not in {"in", "notin"} or len(term.values) != 1:
-            raise bad_request(f"unable to parse field selector {fields!r}: use =, == or !=")
+            raise bad_request(f"unable to parse field selector {fields[:_SHOWN]!r}: use =, == or !=")
     return Selector(_terms(labels), wanted)
 
 
@@ -89,8 +95,11 @@ def _terms(text: str) -> tuple[Requirement, ...]:
     while position < len(text.rstrip()):
         found = _TERM.match(text, position)
         if not found:
-            raise bad_request(f"unable to parse requirement: {text!r}, at {text[position:]!r}")
+            rest = text[position:]
+            raise bad_request(f"unable to parse requirement: {text[:_SHOWN]!r}, at {rest[:_SHOWN]!r}")
         terms.append(_requirement(found))
+        if len(terms) > _MOST_TERMS:
+            raise bad_request(f"a selector has at most {_MOST_TERMS} requirements")
         position = found.end()
     return tuple(terms)
 
@@ -113,7 +122,7 @@ def _requirement(found: re.Match[str]) -> Requirement:
 
 
 def _is_number(text: str) -> bool:
-    return bool(re.fullmatch(r"[+-]?[0-9]+", text))
+    return bool(re.fullmatch(r"[+-]?[0-9]{1,18}", text))
 
 
 def _fields(stored: Stored) -> Mapping[str, str]:

@@ -5,6 +5,7 @@ One rule: all problems are found, not the first one, each with the path of its f
 
 import re
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from cluster.local import refusals
@@ -13,7 +14,7 @@ from cluster.local.refusals import Cause
 from cluster.local.schema import Limits, Node
 from cluster.local.values import json_type
 
-_DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+_DATE_TIME = re.compile(r"[0-9]{4}(-[0-9]{2}){2}[Tt][0-9]{2}(:[0-9]{2}){2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})")
 _INTEGERS = {"int32": 2**31, "int64": 2**63}
 
 
@@ -98,10 +99,17 @@ def _check_text(value: str, limits: Limits, path: str) -> Iterator[Cause]:
         yield refusals.too_long(path, limits.max_length)
     if limits.min_length is not None and len(value) < limits.min_length:
         yield refusals.wrong(path, value, f"{path} in body should be at least {limits.min_length} chars long")
-    if limits.expression and not limits.expression.search(value):
+    if limits.matches and not limits.matches(value):
         yield refusals.wrong(path, value, f"{path} in body should match '{limits.pattern}'")
-    if limits.format == "date-time" and not _DATE_TIME.fullmatch(value):
+    if limits.format == "date-time" and not _is_moment(value):
         yield refusals.wrong_type(path, value, f'{path} in body must be of type date-time: "{value}"')
+
+
+def _is_moment(text: str) -> bool:
+    try:
+        return bool(_DATE_TIME.fullmatch(text) and datetime.fromisoformat(text.upper()))
+    except ValueError:  # a month 13
+        return False
 
 
 def _check_number(value: float, limits: Limits, path: str) -> Iterator[Cause]:

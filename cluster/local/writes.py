@@ -21,6 +21,10 @@ from crds.resources import NAMESPACES
 _MISSHAPEN = frozenset({"FieldValueRequired", "FieldValueTypeInvalid"})
 """Reasons of causes after which the checks beyond the schema could not trust what they read."""
 
+_MOST_UNKNOWN = 50
+"""Unknown fields that are told of one object: each warning is a header, of which clients read about 100."""
+_LONGEST_PATH = 500
+
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 
 
@@ -194,7 +198,7 @@ def _changed(new: Manifest, old: Manifest) -> set[str]:
 def _judge_unknown(kind: Kind, manifest: Manifest, unknown: list[str], options: WriteOptions) -> tuple[str, ...]:
     if not unknown or options.validation == "Ignore":
         return ()
-    texts = tuple(f'unknown field "{path}"' for path in unknown)
+    texts = tuple(f'unknown field "{path[:_LONGEST_PATH]}"' for path in unknown[:_MOST_UNKNOWN])
     if options.validation == "Warn":
         return texts
     message = "strict decoding error: " + ", ".join(texts)
