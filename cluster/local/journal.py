@@ -14,6 +14,9 @@ from cluster.local.refusals import expired
 WINDOW = 10_000
 """Changes remembered per resource: seconds at the fastest rate this server writes, hours at usual ones."""
 
+MOST_BYTES = 64 * 1024 * 1024
+"""What these changes may take together: large objects are remembered for a shorter time."""
+
 EventKind = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
@@ -34,7 +37,9 @@ class Journal:
     """The latest changes of one resource, and who wants to hear of the next."""
 
     def __init__(self, floor: int, window: int = WINDOW) -> None:
-        self._changes: deque[Change] = deque(maxlen=window)
+        self._changes: deque[Change] = deque()
+        self._window = window
+        self._size = 0
         self._floor = floor
         self._listeners: set[Listener] = set()
 
@@ -43,9 +48,12 @@ class Journal:
 
     def publish(self, change: Change) -> None:
         """Remember a change and tell everybody."""
-        if len(self._changes) == self._changes.maxlen:
-            self._floor = self._changes[0].object.version
         self._changes.append(change)
+        self._size += len(change.object.raw)
+        while len(self._changes) > self._window or self._size > MOST_BYTES:
+            forgotten = self._changes.popleft().object
+            self._floor = forgotten.version
+            self._size -= len(forgotten.raw)
         for listener in tuple(self._listeners):
             listener(change)
 

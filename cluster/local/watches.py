@@ -1,11 +1,13 @@
 """Watches: what changed, line by line, to everybody who asked.
 
-One rule: a watch never holds a write up. Whoever reads too slowly is cut off and may resume where it was.
+One rule: a watch never holds a write up. Whoever reads too slowly is cut off and may resume where it was. What waits
+for a reader is the stored objects themselves, which all watches share: a thousand slow readers cost no more than one.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import orjson
@@ -22,7 +24,9 @@ from cluster.local.store import Store
 BOOKMARK_SECONDS = 10.0
 _LONGEST_SECONDS = 1800
 _MOST_BYTES = 64 * 1024 * 1024
-"""Lines that may wait for a slow reader."""
+"""What may wait for a slow reader."""
+_PIECE = 64 * 1024
+"""Bytes handed to a connection at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,29 +61,41 @@ def wish(kind: Kind, namespace: str, name: str, query: Mapping[str, str]) -> Wis
     )
 
 
+Told = tuple[str, Stored]
+"""An event: its kind and its object."""
+
+
 def line(event: str, raw: bytes) -> bytes:
     """One line of a watch."""
-    return b'{"type":"' + event.encode() + b'","object":' + raw + b"}\n"
+    return b"".join(_parts(event, raw))
 
 
-def translate(change: Change, wanted: Wish) -> bytes:
-    """The line a change is for somebody who sees only part of the objects; empty if it is none."""
+def _parts(event: str, raw: bytes) -> Iterator[bytes]:
+    """A line, in parts no longer than one piece."""
+    yield b'{"type":"' + event.encode() + b'","object":'
+    for start in range(0, len(raw), _PIECE):
+        yield raw[start : start + _PIECE]
+    yield b"}\n"
+
+
+def translate(change: Change, wanted: Wish) -> Told | None:
+    """What a change is for somebody who sees only part of the objects; None if it is nothing."""
     shown = change.object
     if wanted.namespace and shown.namespace != wanted.namespace:
-        return b""
+        return None
     if not wanted.selector:
-        return line(change.kind, shown.raw)
+        return change.kind, shown
     before = change.before is not None and wanted.selector.matches(change.before)
     after = change.kind != "DELETED" and wanted.selector.matches(shown)
     match before, after:
         case True, True:
-            return line("MODIFIED", shown.raw)
+            return "MODIFIED", shown
         case False, True:
-            return line("ADDED", shown.raw)
+            return "ADDED", shown
         case True, False:
-            return line("DELETED", _last_seen(change).raw)
+            return "DELETED", _last_seen(change)
         case _:
-            return b""
+            return None
 
 
 def _last_seen(change: Change) -> Stored:
@@ -90,15 +106,15 @@ def _last_seen(change: Change) -> Stored:
 
 
 class Watch:
-    """One watch under way: lines wait here until its reader takes them."""
+    """One watch under way: events wait here until its reader takes them."""
 
     def __init__(self, wanted: Wish, store: Store, cut: Callable[[], None]) -> None:
         self._wanted = wanted
         self._cut = cut
         self._store = store
         self._journal: Journal = store.journal(wanted.kind.storage)
-        self._lines: list[bytes] = []
-        self._size = 0
+        self._waiting: deque[Told] = deque()
+        self._size = self._most = 0
         self._awake = asyncio.Event()
         self.ended = False
 
@@ -107,23 +123,26 @@ class Watch:
         wanted = self._wanted
         if wanted.since:
             changes = self._journal.since(int(wanted.since), self._store.revision)
-            self._add(b"".join(translate(change, wanted) for change in changes))
+            self._waiting.extend(filter(None, (translate(change, wanted) for change in changes)))
         else:
             present = self._store.items(wanted.kind.storage, wanted.namespace)
-            self._add(b"".join(line("ADDED", item.raw) for item in present if wanted.selector.matches(item)))
+            self._waiting.extend(("ADDED", item) for item in present if wanted.selector.matches(item))
+        self._awake.set()
+        self._size = sum(len(shown.raw) for _, shown in self._waiting)
+        self._most = self._size + _MOST_BYTES
         self._journal.listen(self._hear)
 
     def _hear(self, change: Change) -> None:
-        self._add(translate(change, self._wanted))
-
-    def _add(self, text: bytes) -> None:
-        if text and not self.ended:
-            self._lines.append(text)
-            self._size += len(text)
-            self._awake.set()
-            if self._size > _MOST_BYTES:
-                self.ended = True
-                self._cut()
+        told = translate(change, self._wanted)
+        if told is None or self.ended:
+            return
+        self._waiting.append(told)
+        self._size += len(told[1].raw)
+        self._awake.set()
+        if self._size > self._most:
+            self.ended = True
+            self._waiting.clear()
+            self._cut()
 
     def bookmark(self) -> bytes:
         """How far this watch has come: everything up to here has been sent."""
@@ -132,14 +151,35 @@ class Watch:
         shown = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": own}
         return line("BOOKMARK", orjson.dumps(shown))
 
-    async def take(self, seconds: float) -> bytes:
-        """The waiting lines, or none after a while."""
+    @property
+    def drained(self) -> bool:
+        """Whether nothing waits for the reader."""
+        return not self._waiting
+
+    async def wait(self, seconds: float) -> None:
+        """Until something waits for the reader, or a while has passed."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._awake.wait(), seconds)
-        # Also after a timeout: what came in this very moment goes out before a bookmark says that it has.
+
+    def pieces(self) -> Iterator[bytes]:
+        """What waits, in pieces to be written one after the other."""
         self._awake.clear()
-        lines, self._lines, self._size = self._lines, [], 0
-        return b"".join(lines)
+        piece: list[bytes] = []
+        length = 0
+        for part in self._taken():
+            piece.append(part)
+            length += len(part)
+            if length >= _PIECE:
+                yield b"".join(piece)
+                piece, length = [], 0
+        if piece:
+            yield b"".join(piece)
+
+    def _taken(self) -> Iterator[bytes]:
+        while self._waiting:
+            kind, shown = self._waiting.popleft()
+            self._size -= len(shown.raw)
+            yield from _parts(kind, shown.raw)
 
     def end(self) -> None:
         """Listen no longer and let the reader finish."""
@@ -158,7 +198,7 @@ async def serve(request: web.BaseRequest, wanted: Wish, store: Store, under_way:
         under_way.add(watch)
         await response.prepare(request)
         await _pump(watch, wanted, response)
-    except ConnectionResetError:
+    except ConnectionError:
         pass  # the reader left while something was on its way to it
     except Refusal as refusal:
         await response.prepare(request)
@@ -174,9 +214,12 @@ async def _pump(watch: Watch, wanted: Wish, response: web.StreamResponse) -> Non
     deadline = loop.time() + wanted.seconds
     bookmark_at = loop.time() + BOOKMARK_SECONDS
     while not watch.ended and loop.time() < deadline:
-        text = await watch.take(min(deadline, bookmark_at) - loop.time())
-        if loop.time() >= bookmark_at or (loop.time() >= deadline and not watch.ended):
-            text += watch.bookmark() if wanted.bookmarks else b""
+        await watch.wait(min(deadline, bookmark_at) - loop.time())
+        for piece in watch.pieces():
+            await response.write(piece)
+        if not watch.drained or watch.ended:
+            continue
+        if loop.time() >= bookmark_at or loop.time() >= deadline:
             bookmark_at = loop.time() + BOOKMARK_SECONDS
-        if text:
-            await response.write(text)
+            if wanted.bookmarks:
+                await response.write(watch.bookmark())
