@@ -8,7 +8,16 @@ from typing import Any
 
 import click
 
-from coordinator import commands_job, commands_local, commands_queue, commands_rbac, commands_serve, output, settings
+from coordinator import (
+    commands_doctor,
+    commands_job,
+    commands_local,
+    commands_queue,
+    commands_rbac,
+    commands_serve,
+    output,
+    settings,
+)
 from coordinator.session import Commands, Session, pass_session
 from crds import generate
 
@@ -55,6 +64,7 @@ main.add_command(commands_local.local)
 main.add_command(commands_job.submit)
 main.add_command(commands_job.job)
 main.add_command(commands_queue.queue)
+main.add_command(commands_doctor.doctor)
 main.add_command(commands_rbac.rbac)
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from cluster.settings import ConnectionSettings
 from cluster.stop import Stop
 from coordinator.errors import LocalError
 from coordinator.processes import Command, Supervisor
+from coordinator.settings import REDIS_URL_NOTE
 from crds import generate
 from crds.resources import CRDS, NODES, TENANT_QUEUES, TORCHJOBS, Resource
 from queues import connection
@@ -66,6 +67,8 @@ class Files:
         """There once everything has started: JSON with the processes' ids."""
         self.port = data / "port"
         """The API server's port, kept so that kubeconfigs stay right over restarts."""
+        self.redis_url = data / REDIS_URL_NOTE
+        """Where the stack's own Redis is, for commands that look at it; not there if it uses another one."""
 
 
 def run(options: Options) -> int:
@@ -170,12 +173,14 @@ def _watch(files: Files, supervisor: Supervisor, stopping: Callable[[], bool]) -
 
 def _start_redis(options: Options, files: Files, supervisor: Supervisor) -> str:
     """The URL of the Redis to use; starts one unless a URL was given."""
+    files.redis_url.unlink(missing_ok=True)
     if options.redis and options.redis != "embedded":
         return options.redis
     try:
         plan = embedded_redis.plan(files.layout, embedded=options.redis == "embedded")
     except embedded_redis.RedisFailed as error:
         raise LocalError(str(error)) from error
+    files.redis_url.write_text(plan.url)
     output = files.layout.logs("redis")
     supervisor.start(Command(name="redis", arguments=plan.command, output=output, stage=DATA, foreign=True))
     return plan.url

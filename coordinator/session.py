@@ -87,6 +87,15 @@ class Session:
         """The namespace commands act in."""
         return self.settings.namespace or client.default_namespace(self.connection)
 
+    @property
+    def redis_url(self) -> str:
+        """The Redis of the settings; where they name none, that of the embedded cluster the commands speak to."""
+        kubeconfig = self.connection.kubeconfig or self.environ.get("KUBECONFIG", "")
+        noted = Path(kubeconfig).parent / settings_module.REDIS_URL_NOTE
+        if self.resolved.sources["redis_url"] == "default" and kubeconfig and noted.is_file():
+            return noted.read_text()
+        return self.settings.redis_url
+
     def environment(self) -> dict[str, str]:
         """The settings that are not defaults, for a child process: by environment, so that no secret is in a process
         list."""

@@ -19,6 +19,8 @@ from crds import quantities
 from queues import connection
 
 PREFIX = "TORCHQ_"
+REDIS_URL_NOTE = "redis-url"
+"""File beside an embedded cluster's kubeconfig: where its own Redis is. There is no secret in it."""
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 

@@ -51,6 +51,7 @@ class PodView:
     attempt: int
     occupies: bool
     """True until the pod is Succeeded, Failed or gone; Terminating occupies."""
+    deleting: bool = False
     demand: Amounts
 
 
@@ -109,6 +110,7 @@ def pod_view(manifest: Manifest) -> PodView:
         queue=found.get(labels.QUEUE, ""),
         attempt=int(found.get(labels.ATTEMPT, 0)),
         occupies=(manifest.get("status") or {}).get("phase") not in FINISHED_PODS,
+        deleting="deletionTimestamp" in metadata,
         demand=_demand(manifest),
     )
 
