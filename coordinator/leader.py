@@ -17,6 +17,7 @@ from typing import Any
 
 from cluster import errors
 from cluster.api import Cluster, Manifest
+from coordinator import repair
 from coordinator.errors import LeadershipLost
 from crds.labels import GROUP
 from crds.resources import LEASES
@@ -66,6 +67,7 @@ class Leadership:
         self._observed = Observed("", "", clock())
         self._valid_until = float("-inf")
         self._epoch = 0
+        self._asked = ""
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._compete, name="leadership")
@@ -85,6 +87,19 @@ class Leadership:
     def holder(self) -> str:
         """Who leads, as last seen."""
         return self._observed.holder
+
+    @property
+    def asked(self) -> str:
+        """The word of a repair that somebody asked for and nobody has done, as last seen; empty if there is none."""
+        return self._asked
+
+    def answer(self, word: str) -> None:
+        """Say that the repair of this word is done. LeadershipLost if we lead no longer."""
+        with self._lock:
+            if not self.leading or _spec(self._read()).get("holderIdentity") != self._identity:
+                raise LeadershipLost("another coordinator leads")
+            self._cluster.patch(LEASES, LEASE, {"metadata": {"annotations": {repair.DONE: word}}}, self._namespace)
+            self._asked = ""
 
     def start(self) -> None:
         """Begin to compete."""
@@ -113,6 +128,7 @@ class Leadership:
         with self._lock:
             started = self._clock()
             lease = self._read()
+            self._asked = repair.asked(lease)
             spec = _spec(lease)
             self._observed = self._observed.updated(
                 spec.get("holderIdentity") or "", spec.get("renewTime") or "", started

@@ -103,11 +103,16 @@ class Coordinator:
             pause=self.stop.wait,
             counts=self.counts,
         )
+        asked = self.leadership.asked
+        if asked:
+            self._forget()
         term.rebuild(self._new_epoch())
+        if asked:
+            self.leadership.answer(asked)
         self._tell("")
         log.info("leading as %s", self.leadership.holder)
         next_resync = time.monotonic() + self.settings.resync_seconds
-        while not self.stop.is_set() and self.leadership.leading:
+        while not self.stop.is_set() and self.leadership.leading and not self.leadership.asked:
             self.watches.wake.clear()
             if not term.step():
                 self.watches.wake.wait(self.settings.dispatch_seconds)
@@ -117,6 +122,12 @@ class Coordinator:
                     log.warning("admissions without a charge: rebuilding")
                     return
                 term.resync()
+
+    def _forget(self) -> None:
+        """Somebody asked for a repair: the rebuild that follows is that of a store that has lost everything."""
+        log.warning("a repair was asked for: the queues are built anew from the cluster")
+        self.store.forget(self.leadership.epoch)
+        self.work.forget(self.leadership.epoch)
 
     def _new_epoch(self) -> int:
         """Taking the lease has raised the epoch already. It has to rise again for a second rebuild in one term, and

@@ -10,7 +10,7 @@ from itertools import islice
 from crds.amounts import Amounts
 from crds.keys import JobKey
 from queues import codec, forget, redis_picture, schema
-from queues.connection import Connection, translated
+from queues.connection import Connection, at_once
 from queues.picture import StorePicture
 from queues.scripts import Script
 from queues.store import StoreSettings
@@ -45,8 +45,8 @@ class RedisStore:
 
     def epoch(self) -> int:
         """See QueueStore."""
-        with translated(self._connection):
-            return int(self._connection.get(schema.EPOCH) or 0)
+        [found] = at_once(self._connection, [("GET", schema.EPOCH)])
+        return int(found) if isinstance(found, bytes) and found.isdigit() else 0  # what is no epoch is a loss
 
     def rebuild(self, epoch: int, reservations: Iterable[Reservation], entries: Iterable[Entry]) -> None:
         """See QueueStore."""
