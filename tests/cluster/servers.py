@@ -85,7 +85,8 @@ def real(folder: Path) -> Iterator[Server]:
             f"--listen-client-urls=http://127.0.0.1:{client}", f"--advertise-client-urls=http://127.0.0.1:{client}",
             f"--listen-peer-urls=http://127.0.0.1:{peer}"]  # fmt: skip
     apiserver = [assets / "kube-apiserver", f"--etcd-servers=http://127.0.0.1:{client}", "--bind-address=127.0.0.1",
-                 f"--secure-port={secure}", f"--cert-dir={folder / 'certificates'}", "--authorization-mode=AlwaysAllow",
+                 f"--secure-port={secure}", f"--cert-dir={folder / 'certificates'}", "--authorization-mode=RBAC",
+                 "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
                  f"--token-auth-file={folder / 'tokens.csv'}", "--service-account-issuer=https://127.0.0.1",
                  f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}",
                  "--service-cluster-ip-range=10.0.0.0/24", "--disable-admission-plugins=ServiceAccount",
@@ -93,16 +94,16 @@ def real(folder: Path) -> Iterator[Server]:
     with _process(etcd, folder / "etcd.log"), _process(apiserver, folder / "apiserver.log"):
         server = Server("real", f"https://127.0.0.1:{secure}", token, folder / "kubeconfig", _unverified())
         _wait_ready(server, folder / "apiserver.log")
-        _write_kubeconfig(server)
+        _write_kubeconfig(server, folder / "certificates" / "apiserver.crt")
         yield server
 
 
-def _write_kubeconfig(server: Server) -> None:
+def _write_kubeconfig(server: Server, authority: Path) -> None:
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "real",
-        "clusters": [{"name": "real", "cluster": {"server": server.url, "insecure-skip-tls-verify": True}}],
+        "clusters": [{"name": "real", "cluster": {"server": server.url, "certificate-authority": str(authority)}}],
         "users": [{"name": "real", "user": {"token": server.token}}],
         "contexts": [{"name": "real", "context": {"cluster": "real", "user": "real"}}],
     }
