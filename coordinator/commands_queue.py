@@ -10,7 +10,7 @@ import click
 from cluster import errors
 from cluster.api import Manifest
 from coordinator import output
-from coordinator.permissions import QUEUE_ADMIN
+from coordinator.permissions import QUEUE_ADMIN, USER
 from coordinator.session import Session, pass_session
 from crds.resources import TENANT_QUEUES, TORCHJOBS
 
@@ -32,6 +32,7 @@ def queue(context: click.Context) -> None:
 @pass_session
 def list_queues(session: Session, names: tuple[str, ...], form: str | None, no_headers: bool) -> None:
     """List all queues, or those named: whoever may look at one only has to name it."""
+    session = session.acting_as(USER) if names else session
     found = [session.cluster.get(TENANT_QUEUES, each) for each in names] or session.cluster.list(TENANT_QUEUES).items
     items = sorted(found, key=lambda item: str(item["metadata"]["name"]))
     if form:

@@ -42,9 +42,9 @@ def questions(role: Role, settings: Settings) -> Iterator[Question]:
     """One for each verb."""
     for rule in role.rules:
         if not (role is COORDINATOR and rule.resource is NODES and settings.pool != "nodes"):
-            yield from ((rule, verb, "") for verb in rule.verbs)
+            yield from ((rule, verb, "") for verb in rule.all_verbs)
     for rule in role.lease:
-        yield from ((rule, verb, settings.lease_namespace) for verb in rule.verbs)
+        yield from ((rule, verb, settings.lease_namespace) for verb in rule.all_verbs)
 
 
 def _allowed(cluster: Cluster, question: Question) -> bool:

@@ -1,0 +1,40 @@
+"""Accounts as deploy/rbac makes them, on the embedded server and on a real one."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from cluster import client
+from cluster.client import KubernetesCluster
+from cluster.settings import ConnectionSettings
+from tests.cluster.conftest import embedded_server, real_server
+from tests.cluster.servers import Server
+from tests.rbac.access import Access, Gated, Granted
+
+__all__ = ["embedded_server", "real_server"]
+
+
+def _admin(server: Server) -> KubernetesCluster:
+    return client.connect(ConnectionSettings(kubeconfig=str(server.kubeconfig)))
+
+
+@pytest.fixture(scope="session")
+def gated(embedded_server: Server) -> Iterator[Gated]:
+    admin = _admin(embedded_server)
+    yield Gated(embedded_server, admin)
+    admin.close()
+
+
+@pytest.fixture(scope="session")
+def granted(real_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Granted]:
+    admin = _admin(real_server)
+    made = Granted(real_server, admin, tmp_path_factory.mktemp("accounts"))
+    yield made
+    made.close()
+    admin.close()
+
+
+@pytest.fixture(params=["gated", pytest.param("granted", marks=pytest.mark.apiserver)])
+def access(request: pytest.FixtureRequest) -> Access:
+    found: Access = request.getfixturevalue(request.param)
+    return found

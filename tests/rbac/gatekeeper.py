@@ -1,0 +1,88 @@
+"""A cluster that lets one account do what its table says and nothing else, in the words of a real API server.
+
+One rule: in front of an embedded API server, which knows one account that may do everything.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from cluster import status
+from cluster.api import Cluster
+from coordinator.permissions import Role
+from coordinator.preflight import REVIEWS
+from crds.resources import PODS, Resource
+
+Asked = tuple[str, str]
+"""A resource, with its subresource, and a verb: ("torchjobs/status", "patch")."""
+VERBS = {"pages": "list", "logs": "get"}
+
+
+def granted(role: Role) -> set[Asked]:
+    """Everything a role grants."""
+    return {(rule.target, verb) for rule in role.each() for verb in rule.all_verbs}
+
+
+class Gatekeeper:
+    """An account in front of a cluster. What it asks is remembered; what is not granted is refused as RBAC refuses."""
+
+    def __init__(self, cluster: Cluster, role: Role, *, without: Asked | None = None, strict: bool = False) -> None:
+        self._cluster = cluster
+        self._role = role
+        self._granted = granted(role) - {without}
+        self._strict = strict
+        """Whether being refused is a mistake of the table's: tests that are about something else want to know."""
+        self.asked: set[Asked] = set()
+
+    def create(self, resource: Resource, body: Any, namespace: str = "", **options: Any) -> Any:
+        """As the cluster's; it answers access reviews itself."""
+        if resource == REVIEWS:
+            wanted = body["spec"]["resourceAttributes"]
+            target = "/".join(filter(None, [wanted["resource"], wanted.get("subresource")]))
+            return {"status": {"allowed": (target, wanted["verb"]) in self._granted}}
+        self._pass(resource, "create", namespace)
+        return self._cluster.create(resource, body, namespace, **options)
+
+    def patch(self, resource: Resource, name: str, patch: Any, namespace: str = "", **options: Any) -> Any:
+        """As the cluster's."""
+        self._pass(resource, "patch", namespace, options.get("subresource", ""))
+        return self._cluster.patch(resource, name, patch, namespace, **options)
+
+    def get(self, resource: Resource, name: str, namespace: str = "") -> Any:
+        """As the cluster's."""
+        self._pass(resource, "get", namespace)
+        return self._cluster.get(resource, name, namespace)
+
+    def delete(self, resource: Resource, name: str, namespace: str = "", **options: Any) -> None:
+        """As the cluster's."""
+        self._pass(resource, "delete", namespace)
+        self._cluster.delete(resource, name, namespace, **options)
+
+    def logs(self, pod: str, namespace: str, *arguments: Any, **options: Any) -> Any:
+        """As the cluster's."""
+        self._pass(PODS, "get", namespace, "log")
+        return self._cluster.logs(pod, namespace, *arguments, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        """`list`, `pages`, `watch`, and what is no request."""
+        method = getattr(self._cluster, name)
+        return self._collection(VERBS.get(name, name), method) if name in ("list", "pages", "watch") else method
+
+    def _collection(self, verb: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def asking(resource: Resource, namespace: str = "", **options: Any) -> Any:
+            self._pass(resource, verb, namespace)
+            return method(resource, namespace, **options)
+
+        return asking
+
+    def _pass(self, resource: Resource, verb: str, namespace: str, subresource: str = "") -> None:
+        target = "/".join(filter(None, [resource.plural, subresource]))
+        self.asked.add((target, verb))
+        if (target, verb) in self._granted:
+            return
+        assert not self._strict, f"coordinator/permissions.py does not grant {verb} {target} to {self._role.name}"
+        where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+        said = (
+            f'{resource.plural} is forbidden: User "torchq-{self._role.name}" cannot {verb} resource "{target}" '
+            f'in API group "{resource.group}" {where}'
+        )
+        raise status.error(403, {"message": said}, f"{verb} {target}", self._role.remedy)

@@ -1,0 +1,379 @@
+"""One scene for each permission of each account: what its owner does that needs it, and what is said without it.
+
+One rule: a scene returns the words that somebody would read: of a command, of the log, or of a process's health.
+"""
+
+import contextlib
+import json
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from cluster import errors
+from cluster.api import Cluster, Manifest
+from cluster.informer import Informer
+from coordinator import cli, session
+from coordinator.leader import LEASE, Leadership
+from coordinator.permissions import COORDINATOR, QUEUE_ADMIN, USER, WORKER, Role
+from coordinator.queue_status import QueueStatusWriter
+from coordinator.rbac import LEASE_NAMESPACE
+from coordinator.watch import Watches
+from crds import labels
+from crds.keys import JobKey
+from crds.resources import LEASES, NODES, PODS, SERVICES, TENANT_QUEUES, TORCHJOBS, Resource
+from queues.values import Reservation, Task
+from reconcilers.errors import NameTaken
+from reconcilers.observe import pods_informer
+from reconcilers.reconcile import Reconciler
+from reconcilers.settings import ReconcileSettings
+from tests.acceptance.stack import until
+from tests.coordinator.desk import manifest, task
+from tests.rbac.access import TENANT, Access, Gated
+
+SYNC_SECONDS = 60.0
+
+
+@dataclass
+class Stage:
+    """An API server with a job in the tenant's namespace, and its people."""
+
+    access: Access
+    monkeypatch: pytest.MonkeyPatch
+    log: pytest.LogCaptureFixture
+    folder: Path
+    made: list[Any] = field(default_factory=list)
+
+    @property
+    def admin(self) -> Cluster:
+        return self.access.admin
+
+    def job(self, status: Manifest | None = None, **spec: Any) -> JobKey:
+        """A job of one pod; its key."""
+        body = manifest("train", TENANT, {"Master": task()}, **spec)
+        made = self.admin.create(TORCHJOBS, body, TENANT)["metadata"]
+        if status is not None:
+            self.admin.patch(TORCHJOBS, "train", {"status": status}, TENANT, subresource="status")
+        return JobKey(TENANT, "train", made["uid"])
+
+    def reconcile(self, key: JobKey, *, room: bool = True) -> str:
+        """A worker looks at the job once; what the log says of it."""
+        cluster = self.access.cluster(WORKER)
+        held = Reservation(key=key, queue=TENANT, attempt=1, epoch=1, pick=1, charge={"jobs": 1, "cpu": 1000})
+        work = Task(key=key, token="t", tenant=TENANT, seen=0, failures=0, reservation=held if room else None)
+        # The cache is the admin's: what a worker that has it loses later is what the scene is about.
+        with pods_informer(self.admin) as pods, Reconciler(cluster, pods, ReconcileSettings()) as reconciler:
+            assert pods.wait_synced(SYNC_SECONDS)
+            try:
+                reconciler(work, lambda: True)
+            except errors.ClusterError as error:
+                return str(error)
+        return ""
+
+    def run(self, role: Role, *arguments: str, code: int | None = None) -> str:
+        """A command under an account; what it prints."""
+        environment = {"TORCHQ_NAMESPACE": TENANT}
+        if isinstance(self.access, Gated):
+            self.monkeypatch.setattr(session.client, "connect", lambda _: self.access.cluster(role))
+        else:
+            environment["TORCHQ_KUBECONFIG"] = str(self.access.kubeconfig(role))  # type: ignore[attr-defined]
+        result = CliRunner().invoke(cli.main, arguments, env=environment, prog_name="torchq")
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        assert code is None or result.exit_code == code, result.output
+        return result.output if result.exit_code == 1 or code is not None else ""
+
+    def follow(self, role: Role, resource: Resource, namespace: str = "") -> str:
+        """An informer of this account; why it does not follow, empty if it does."""
+        informer = Informer(self.access.cluster(role), resource, trim=lambda each: each, namespace=namespace)
+        return self.trouble(informer)
+
+    def trouble(self, informer: Informer[Any]) -> str:
+        """Its trouble, or nothing once its watch has shown a change."""
+        seen = threading.Event()
+        informer.on_change = lambda before, _: seen.set() if before is not None else None
+        with informer:
+            until(lambda: informer.synced or informer.failing)
+            until(lambda: informer.failing or seen.is_set() or self.touch(informer))
+            return informer.failing
+
+    def touch(self, informer: Informer[Any]) -> None:
+        """Change something of the kind."""
+        resource = informer.resource
+        for item in self.admin.list(resource, informer.namespace).items:
+            metadata = item["metadata"]
+            change = {"metadata": {"annotations": {"touched": metadata["resourceVersion"]}}}
+            self.admin.patch(resource, metadata["name"], change, metadata.get("namespace", ""))
+
+
+Scene = Callable[[Stage], str]
+SCENES: dict[tuple[str, str, str], Scene] = {}
+"""By role, resource and verb."""
+
+
+def scene(role: Role, target: str, *verbs: str) -> Callable[[Scene], Scene]:
+    def add(function: Scene) -> Scene:
+        for verb in verbs:
+            SCENES[role.name, target, verb] = function
+        return function
+
+    return add
+
+
+def pod(stage: Stage, key: JobKey | None = None, name: str = "train-master-0") -> None:
+    """A pod of a job, or nobody's."""
+    body: Manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}
+    if key is not None:
+        found = {labels.JOB_UID: key.uid, labels.JOB_NAME: key.name, labels.ATTEMPT: "1", labels.RESTART: "0"}
+        body["metadata"]["labels"] = found | {labels.TASK_TYPE: "master", labels.TASK_INDEX: "0"}
+    stage.admin.create(PODS, body | {"spec": {"containers": [{"name": "torch", "image": "none"}]}}, TENANT)
+
+
+def service(stage: Stage, key: JobKey | None = None) -> None:
+    """A service of the name that the job's master needs."""
+    metadata = {"name": "train-master-0", "labels": {labels.JOB_UID: key.uid if key else "another"}}
+    spec = {"clusterIP": "None", "ports": [{"port": 1, "targetPort": 1, "protocol": "TCP"}]}
+    stage.admin.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}, TENANT)
+
+
+def queue(stage: Stage) -> None:
+    body = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": TENANT}}
+    stage.admin.create(TENANT_QUEUES, body | {"spec": {"weight": 2}})
+
+
+def node(stage: Stage) -> None:
+    stage.admin.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "here"}})
+
+
+# The coordinator.
+
+
+@scene(COORDINATOR, "torchjobs", "list", "watch")
+def _jobs_are_followed(stage: Stage) -> str:
+    stage.job()
+    return stage.trouble(Watches(stage.access.cluster(COORDINATOR), nodes=False).jobs)
+
+
+@scene(COORDINATOR, "tenantqueues", "list", "watch")
+def _queues_are_followed(stage: Stage) -> str:
+    queue(stage)
+    return stage.trouble(Watches(stage.access.cluster(COORDINATOR), nodes=False).queues)
+
+
+@scene(COORDINATOR, "pods", "list", "watch")
+def _pods_are_followed(stage: Stage) -> str:
+    pod(stage)
+    return stage.trouble(Watches(stage.access.cluster(COORDINATOR), nodes=False).pods)
+
+
+@scene(COORDINATOR, "nodes", "list", "watch")
+def _nodes_are_followed(stage: Stage) -> str:
+    node(stage)
+    nodes = Watches(stage.access.cluster(COORDINATOR), nodes=True).nodes
+    assert nodes is not None
+    return stage.trouble(nodes)
+
+
+@scene(COORDINATOR, "tenantqueues/status", "patch")
+def _queues_say_how_they_do(stage: Stage) -> str:
+    queue(stage)
+    stage.job()
+    cluster = stage.access.cluster(COORDINATOR)
+    watches = Watches(stage.admin, nodes=False)
+    with watches.jobs, watches.queues, watches.pods, stage.log.at_level(logging.WARNING):
+        until(lambda: watches.synced)
+        writer = QueueStatusWriter(cluster, watches)
+        for _ in range(3):
+            writer.write()
+    assert len(stage.log.records) <= 1, "said once"
+    return stage.log.text
+
+
+def leadership(stage: Stage, times: int) -> str:
+    leader = Leadership(
+        stage.access.cluster(COORDINATOR),
+        identity="me",
+        namespace=LEASE_NAMESPACE,
+        lease_seconds=8.0,
+        renew_seconds=2.0,
+    )
+    try:
+        for _ in range(times):
+            leader.step()
+    except errors.ClusterError as error:
+        return str(error)
+    return ""
+
+
+@scene(COORDINATOR, "leases", "create")
+def _the_lease_is_made(stage: Stage) -> str:
+    return leadership(stage, 1)
+
+
+@scene(COORDINATOR, "leases", "get", "patch")
+def _the_lease_is_taken_and_kept(stage: Stage) -> str:
+    body = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": {"name": LEASE}, "spec": {}}
+    stage.admin.create(LEASES, body, LEASE_NAMESPACE)
+    return leadership(stage, 2)
+
+
+# A worker.
+
+
+@scene(WORKER, "torchjobs", "get")
+@scene(WORKER, "torchjobs/status", "patch")
+@scene(WORKER, "torchjobs/finalizers", "update")
+@scene(WORKER, "services", "create")
+@scene(WORKER, "pods", "create")
+def _a_job_gets_its_pods(stage: Stage) -> str:
+    return stage.reconcile(stage.job())
+
+
+@scene(WORKER, "torchjobs", "delete")
+def _a_job_goes_when_its_time_has_come(stage: Stage) -> str:
+    ended = {"phase": "Succeeded", "completionTime": "2026-01-01T00:00:00Z"}
+    return stage.reconcile(stage.job(ended, ttlSecondsAfterFinished=0))
+
+
+@scene(WORKER, "pods", "list", "watch")
+def _a_workers_cache(stage: Stage) -> str:
+    pod(stage, stage.job())
+    return stage.trouble(pods_informer(stage.access.cluster(WORKER)))
+
+
+@scene(WORKER, "pods", "get")
+def _a_pods_name_is_taken(stage: Stage) -> str:
+    key = stage.job()
+    pod(stage)
+    with contextlib.suppress(NameTaken):
+        return stage.reconcile(key)
+    return ""
+
+
+@scene(WORKER, "pods", "delete")
+def _a_suspended_job_has_pods(stage: Stage) -> str:
+    key = stage.job(suspend=True)
+    pod(stage, key)
+    return stage.reconcile(key)
+
+
+@scene(WORKER, "services", "get")
+def _a_service_is_there_already(stage: Stage) -> str:
+    key = stage.job()
+    service(stage, key)
+    return stage.reconcile(key)
+
+
+@scene(WORKER, "services", "delete")
+def _a_service_of_an_earlier_job_is_there(stage: Stage) -> str:
+    key = stage.job()
+    service(stage)
+    return stage.reconcile(key)
+
+
+# Users.
+
+
+@scene(USER, "torchjobs", "create")
+def _submit(stage: Stage) -> str:
+    file = stage.folder / "job.json"
+    file.write_text(json.dumps(manifest("train", TENANT)))
+    return stage.run(USER, "submit", str(file))
+
+
+@scene(USER, "torchjobs", "get")
+@scene(USER, "pods", "list")
+def _show(stage: Stage) -> str:
+    stage.job()
+    return stage.run(USER, "job", "show", "train")
+
+
+@scene(USER, "torchjobs", "list")
+def _list(stage: Stage) -> str:
+    return stage.run(USER, "job", "list")
+
+
+@scene(USER, "torchjobs", "patch")
+def _suspend(stage: Stage) -> str:
+    stage.job()
+    return stage.run(USER, "job", "suspend", "train")
+
+
+@scene(USER, "torchjobs", "delete")
+def _cancel(stage: Stage) -> str:
+    stage.job()
+    return stage.run(USER, "job", "cancel", "train")
+
+
+@scene(USER, "pods", "get")
+def _follow_the_logs(stage: Stage) -> str:
+    stage.job({"phase": "Running"})
+    pod(stage)
+    stage.admin.patch(PODS, "train-master-0", {"status": {"phase": "Running"}}, TENANT, subresource="status")
+    return only_forbidden(stage.run(USER, "job", "logs", "-f", "train"))
+
+
+@scene(USER, "pods/log", "get")
+def _logs(stage: Stage) -> str:
+    stage.job()
+    pod(stage)
+    return only_forbidden(stage.run(USER, "job", "logs", "train"))
+
+
+def only_forbidden(said: str) -> str:
+    """No node runs the pods of these scenes: that there is no log is not what they are about."""
+    return said if "not allowed" in said else ""
+
+
+@scene(USER, "torchjobs", "watch")
+def _kubectl_get_jobs_watch(stage: Stage) -> str:
+    stage.job()
+    return stage.follow(USER, TORCHJOBS, TENANT)
+
+
+@scene(USER, "pods", "watch")
+def _kubectl_get_pods_watch(stage: Stage) -> str:
+    pod(stage)
+    return stage.follow(USER, PODS, TENANT)
+
+
+@scene(USER, "tenantqueues", "get")
+def _look_at_their_queue(stage: Stage) -> str:
+    queue(stage)
+    return stage.run(USER, "queue", "list", TENANT)
+
+
+# Queue admins.
+
+
+@scene(QUEUE_ADMIN, "tenantqueues", "create")
+def _create_a_queue(stage: Stage) -> str:
+    return stage.run(QUEUE_ADMIN, "queue", "create", TENANT)
+
+
+@scene(QUEUE_ADMIN, "tenantqueues", "list")
+def _list_queues(stage: Stage) -> str:
+    return stage.run(QUEUE_ADMIN, "queue", "list")
+
+
+@scene(QUEUE_ADMIN, "tenantqueues", "patch")
+def _pause_a_queue(stage: Stage) -> str:
+    queue(stage)
+    return stage.run(QUEUE_ADMIN, "queue", "pause", TENANT)
+
+
+@scene(QUEUE_ADMIN, "tenantqueues", "get", "delete")
+@scene(QUEUE_ADMIN, "torchjobs", "list")
+def _delete_a_queue(stage: Stage) -> str:
+    queue(stage)
+    return stage.run(QUEUE_ADMIN, "queue", "delete", TENANT)
+
+
+@scene(QUEUE_ADMIN, "tenantqueues", "watch")
+def _kubectl_get_queues_watch(stage: Stage) -> str:
+    queue(stage)
+    return stage.follow(QUEUE_ADMIN, TENANT_QUEUES)

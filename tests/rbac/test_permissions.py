@@ -1,0 +1,221 @@
+"""The tables of permissions: the files are made from them, the code needs all that is in them and nothing else, and
+what is missing is named."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from cluster import errors
+from coordinator import cli, preflight, rbac
+from coordinator.permissions import COORDINATOR, QUEUE_ADMIN, ROLES, TRIED, USER, WORKER, Role, Rule
+from coordinator.settings import Settings
+from crds.resources import LEASES, NODES, PODS, SERVICES, TENANT_QUEUES, TORCHJOBS
+from tests.coordinator.desk import clear, manifest, remove
+from tests.rbac.access import FILES, TENANT, Access, Gated, Granted
+from tests.rbac.gatekeeper import granted
+from tests.rbac.scenes import SCENES, Stage
+
+EACH = [
+    pytest.param(role, rule, verb, id=f"{role.name}-{verb}-{rule.target.replace('/', '.')}")
+    for role in ROLES.values()
+    for rule in role.each()
+    for verb in rule.all_verbs
+]
+PROCESSES = [each for each in EACH if each.values[0] in (COORDINATOR, WORKER)]
+SETTINGS = Settings()
+
+
+@pytest.fixture
+def stage(
+    access: Access, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> Iterator[Stage]:
+    yield Stage(access, monkeypatch, caplog, tmp_path)
+    clear(access.admin)
+    remove(access.admin, LEASES, "torchq-coordinator", rbac.LEASE_NAMESPACE)
+    remove(access.admin, NODES, "here", "")
+
+
+def test_every_permission_has_a_scene() -> None:
+    assert SCENES.keys() == {(role.name, *asked) for role in ROLES.values() for asked in granted(role)}
+
+
+@pytest.mark.parametrize(("role", "rule", "verb"), EACH)
+def test_what_is_missing_is_named_once_with_its_remedy(stage: Stage, role: Role, rule: Rule, verb: str) -> None:
+    if isinstance(stage.access, Gated) and rule.subresource == "finalizers":
+        pytest.skip("only a real API server asks for it")
+    with stage.access.without(role, rule, verb):
+        said = SCENES[role.name, rule.target, verb](stage)
+    if rule.subresource == "finalizers":
+        assert "can't set finalizers" in said
+    else:
+        assert f'cannot {verb} resource "{rule.target}"' in said
+        assert stage.access.name(role) in said
+    assert said.count(role.file) == 1
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(("role", "rule", "verb"), EACH)
+def test_what_is_granted_is_enough(stage: Stage, role: Role, rule: Rule, verb: str) -> None:
+    said = SCENES[role.name, rule.target, verb](stage)
+    assert said == ""
+
+
+@pytest.mark.parametrize(("role", "rule", "verb"), PROCESSES)
+def test_a_process_asks_before_it_begins(access: Access, role: Role, rule: Rule, verb: str) -> None:
+    preflight.check(access.cluster(role), role, SETTINGS)
+    with access.without(role, rule, verb), pytest.raises(preflight.PermissionMissing) as missing:
+        preflight.check(access.cluster(role), role, SETTINGS)
+    group = f" ({rule.resource.group})" if rule.resource.group else ""
+    assert f"not allowed to {verb} {rule.target}{group}" in str(missing.value)
+    assert role.file in str(missing.value)
+
+
+@pytest.mark.parametrize("role", [COORDINATOR, WORKER], ids=lambda role: role.name)
+def test_everything_that_is_missing_is_said_at_once(access: Access, role: Role) -> None:
+    with pytest.raises(preflight.PermissionMissing) as missing:
+        preflight.check(access.cluster(USER), role, SETTINGS)
+    lacking = {(rule.target, verb) for rule in role.each() for verb in rule.verbs} - granted(USER)
+    assert all(f"{verb} {target}" in str(missing.value) for target, verb in lacking)
+
+
+def test_nodes_are_asked_for_only_where_the_pool_is_made_of_them() -> None:
+    asked = preflight.questions(COORDINATOR, Settings(pool="none"))
+    assert NODES not in [rule.resource for rule, _, _ in asked]
+
+
+def test_a_server_that_knows_no_access_reviews_stops_nobody(gated: Gated) -> None:
+    preflight.check(gated.admin, COORDINATOR, SETTINGS)
+
+
+# What accounts may not do.
+
+FORBIDDEN = [
+    (USER, "patch", TORCHJOBS, "status"),
+    (USER, "create", PODS, ""),
+    (USER, "delete", PODS, ""),
+    (USER, "create", TENANT_QUEUES, ""),
+    (USER, "patch", TENANT_QUEUES, ""),
+    (USER, "list", TENANT_QUEUES, ""),
+    (QUEUE_ADMIN, "list", PODS, ""),
+    (QUEUE_ADMIN, "delete", PODS, ""),
+    (QUEUE_ADMIN, "patch", TORCHJOBS, ""),
+    (QUEUE_ADMIN, "patch", TENANT_QUEUES, "status"),
+    (WORKER, "list", TENANT_QUEUES, ""),
+    (WORKER, "patch", TORCHJOBS, ""),
+    (WORKER, "list", SERVICES, ""),
+    (WORKER, "get", LEASES, ""),
+    (COORDINATOR, "create", PODS, ""),
+    (COORDINATOR, "delete", PODS, ""),
+    (COORDINATOR, "patch", TORCHJOBS, "status"),
+    (COORDINATOR, "patch", TENANT_QUEUES, ""),
+]
+
+
+@pytest.mark.parametrize(
+    ("role", "verb", "resource", "subresource"),
+    FORBIDDEN,
+    ids=[f"{role.name}-{verb}-{resource.plural}{'.' * bool(sub)}{sub}" for role, verb, resource, sub in FORBIDDEN],
+)
+def test_nobody_may_do_anothers_work(stage: Stage, role: Role, verb: str, resource: object, subresource: str) -> None:
+    cluster = stage.access.cluster(role)
+    calls = {
+        "get": lambda: cluster.get(resource, "x", TENANT),
+        "list": lambda: cluster.list(resource, TENANT),
+        "create": lambda: cluster.create(resource, body(resource), TENANT),
+        "delete": lambda: cluster.delete(resource, "x", TENANT),
+        "patch": lambda: cluster.patch(resource, "x", {"status": {}}, TENANT, subresource=subresource),
+    }
+    with pytest.raises(errors.Forbidden):
+        calls[verb]()
+
+
+def body(resource: object) -> dict[str, object]:
+    named = {"metadata": {"name": "x"}}
+    if resource == PODS:
+        return {"apiVersion": "v1", "kind": "Pod", **named, "spec": {"containers": [{"name": "a", "image": "b"}]}}
+    return {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", **named}
+
+
+@pytest.mark.apiserver
+def test_users_stay_in_their_namespace_and_see_their_queue_alone(granted: Granted) -> None:
+    user = granted.cluster(USER)
+    for call in (
+        lambda: user.list(TORCHJOBS, "default"),
+        lambda: user.create(TORCHJOBS, manifest("train"), "default"),
+        lambda: user.list(TORCHJOBS),
+        lambda: user.list(PODS, "kube-system"),
+        lambda: user.get(TENANT_QUEUES, "another"),
+    ):
+        with pytest.raises(errors.Forbidden):
+            call()
+    with pytest.raises(errors.NotFound):
+        user.get(TENANT_QUEUES, TENANT)
+
+
+@pytest.mark.apiserver
+def test_a_coordinator_has_one_lease(granted: Granted) -> None:
+    coordinator = granted.cluster(COORDINATOR)
+    for call in (
+        lambda: coordinator.get(LEASES, "another", rbac.LEASE_NAMESPACE),
+        lambda: coordinator.get(LEASES, "torchq-coordinator", "default"),
+    ):
+        with pytest.raises(errors.Forbidden):
+            call()
+
+
+# The files.
+
+
+def test_the_files_are_what_the_tables_say() -> None:
+    written = {str(path.relative_to(FILES)): path.read_text() for path in FILES.rglob("*.yaml")}
+    assert written == rbac.files(), "run: python -m coordinator.rbac"
+
+
+def printed(*arguments: str, code: int = 0) -> list[dict[str, object]]:
+    result = CliRunner().invoke(cli.main, ["rbac", *arguments], prog_name="torchq")
+    assert result.exit_code == code, result.output
+    return list(yaml.safe_load_all(result.output)) if code == 0 else []
+
+
+def test_the_command_prints_what_is_in_the_files() -> None:
+    for name in ROLES:
+        assert printed(name) == list(yaml.safe_load_all((FILES / f"{name}.yaml").read_text()))
+    assert printed() == [document for name in ROLES for document in printed(name)]
+    assert printed("--tenant", TENANT) == list(yaml.safe_load_all((FILES / "examples" / f"{TENANT}.yaml").read_text()))
+
+
+def test_accounts_live_where_the_admin_wants_them() -> None:
+    documents = printed("coordinator", "--system-namespace", "queueing")
+    account = next(each for each in documents if each["kind"] == "ServiceAccount")
+    assert account["metadata"]["namespace"] == "queueing"  # type: ignore[index]
+    subjects = [each["subjects"] for each in documents if "subjects" in each]
+    assert len(subjects) == 2
+    assert all(found == [{"kind": "ServiceAccount", "name": "torchq-coordinator", "namespace": "queueing"}]
+               for found in subjects)  # fmt: skip
+
+
+def test_a_tenant_may_have_people_and_another_queue() -> None:
+    documents = printed("--tenant", "b", "--queue", "c", "--user", "ann", "--group", "crew")
+    reader = next(each for each in documents if each["kind"] == "ClusterRole")
+    assert reader["rules"][0]["resourceNames"] == ["c"]  # type: ignore[index]
+    for binding in (each for each in documents if "subjects" in each):
+        assert [each["name"] for each in binding["subjects"]] == ["torchq-user", "ann", "crew"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("arguments", [("--queue", "a"), ("worker", "--tenant", "a"), ("nobody",)])
+def test_what_makes_no_sense_is_a_wrong_command_line(arguments: tuple[str, ...]) -> None:
+    printed(*arguments, code=2)
+
+
+def test_no_account_may_change_what_accounts_may_do_or_read_secrets() -> None:
+    found = {rule.resource.plural for role in ROLES.values() for rule in role.each()}
+    assert found == {"torchjobs", "tenantqueues", "pods", "services", "nodes", "leases"}
+    assert all("*" not in rule.all_verbs for role in ROLES.values() for rule in role.each())
+
+
+def test_a_dry_run_of_a_pod_is_tried_and_done_without(gated: Gated) -> None:
+    assert [(resource.plural, verb) for resource, _, verb in TRIED] == [("pods", "create")]
+    assert not {(resource.plural, verb) for resource, _, verb in TRIED} & granted(USER)
