@@ -4,7 +4,6 @@ One rule: the token is written to files of mode 0600 and nowhere else.
 """
 
 import base64
-import contextlib
 import hmac
 import ipaddress
 import json
@@ -15,7 +14,6 @@ from pathlib import Path
 from cluster.local.layout import Layout
 
 CONTEXT = "torchq-local"
-KUBECTL_CONTEXT = "kubectl"
 
 
 class NotLoopback(ValueError):
@@ -53,31 +51,21 @@ def write_private(path: Path, text: str) -> None:
     scratch.replace(path)
 
 
-def kubeconfig(url: str, bearer: str) -> str:
-    """A kubeconfig for this cluster (JSON is YAML), with a context for us and one for kubectl (see `admits`)."""
-    scheme, _, address = url.partition("://")
-    servers = {CONTEXT: url, KUBECTL_CONTEXT: f"{scheme}://{KUBECTL_CONTEXT}:{bearer}@{address}"}
+def kubeconfig(url: str, bearer: str, authority: bytes) -> str:
+    """A kubeconfig for this cluster (JSON is YAML): address, token, and the authority its certificate is checked by."""
+    cluster = {"server": url, "certificate-authority-data": base64.b64encode(authority).decode()}
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": CONTEXT,
-        "clusters": [{"name": name, "cluster": {"server": server}} for name, server in servers.items()],
+        "clusters": [{"name": CONTEXT, "cluster": cluster}],
         "users": [{"name": CONTEXT, "user": {"token": bearer}}],
-        "contexts": [
-            {"name": name, "context": {"cluster": name, "user": CONTEXT, "namespace": "default"}} for name in servers
-        ],
+        "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": CONTEXT, "namespace": "default"}}],
     }
     return json.dumps(config, indent=2) + "\n"
 
 
 def admits(header: str, bearer: str) -> bool:
-    """Whether an Authorization header carries the token: as a bearer, or as the password of basic authentication.
-
-    kubectl sends no bearer token over plain HTTP, but it does send what stands in the server's URL.
-    """
+    """Whether an Authorization header carries the token."""
     kind, _, word = header.partition(" ")
-    given = word.encode(errors="surrogateescape")
-    if kind == "Basic":
-        with contextlib.suppress(ValueError):
-            given = base64.b64decode(given, validate=True).partition(b":")[2]
-    return kind in {"Bearer", "Basic"} and hmac.compare_digest(given, bearer.encode())
+    return kind == "Bearer" and hmac.compare_digest(word.encode(errors="surrogateescape"), bearer.encode())

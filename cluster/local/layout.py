@@ -28,6 +28,14 @@ class Layout:
         """The bearer token the API server asks for; mode 0600."""
         return self.root / "token"
 
+    def certificate(self, name: str) -> Path:
+        """The certificate of the API server (`server`) or of the authority that made it (`ca`)."""
+        return self.root / "tls" / f"{name}.crt"
+
+    def key(self, name: str) -> Path:
+        """The private key of a certificate; mode 0600."""
+        return self.root / "tls" / f"{name}.key"
+
     @property
     def redis(self) -> Path:
         """The folder of a redis-server started for this cluster: its socket, append-only file and log."""

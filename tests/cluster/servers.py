@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from cluster.local import certificates
 from cluster.local.apiserver import running
 from cluster.local.layout import Layout
 
@@ -66,7 +67,12 @@ def _parsed(text: bytes) -> Any:
 def embedded(folder: Path) -> Iterator[Server]:
     """The embedded API server on a data folder."""
     with running(Layout(folder)) as server:
-        yield Server("embedded", server.url, server.token, server.kubeconfig)
+        yield Server("embedded", server.url, server.token, server.kubeconfig, trusting(Layout(folder)))
+
+
+def trusting(layout: Layout) -> ssl.SSLContext:
+    """How a client that trusts an embedded cluster, and nobody else, speaks TLS."""
+    return ssl.create_default_context(cadata=certificates.authority_pem(layout).decode())
 
 
 @contextlib.contextmanager

@@ -43,7 +43,8 @@ def _process(folder: Path) -> Iterator[tuple["subprocess.Popen[str]", Server]]:
         assert "ready at" in line, process.communicate()[1]
         config = json.loads(Layout(folder).kubeconfig.read_text())
         url, token = config["clusters"][0]["cluster"]["server"], config["users"][0]["user"]["token"]
-        yield process, Server("embedded", url, token, Layout(folder).kubeconfig)
+        tls = servers.trusting(Layout(folder))
+        yield process, Server("embedded", url, token, Layout(folder).kubeconfig, tls)
     finally:
         process.kill()
         process.communicate()
@@ -138,7 +139,8 @@ def test_secrets_are_for_their_owner_and_stay(tmp_path: Path) -> None:
         first = server.token
     with running(layout) as server:
         assert server.token == first
-    for path in (layout.token, layout.kubeconfig, layout.database):
+    keys = (layout.key("ca"), layout.key("server"))
+    for path in (layout.token, layout.kubeconfig, layout.database, *keys):
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
 
 
