@@ -20,6 +20,8 @@ PodSpec = Mapping[str, Any]
 
 LARGEST = 2**53 - 1
 """The largest amount that is exact wherever charges are added up: Lua counts in floats."""
+MOST_NAMES = 64
+"""Resource names a charge may have, as in the status that keeps it."""
 
 
 def amounts(resources: Mapping[str, Any] | None) -> dict[str, int]:
@@ -27,7 +29,7 @@ def amounts(resources: Mapping[str, Any] | None) -> dict[str, int]:
     found: dict[str, int] = {}
     for key, quantity in (resources or {}).items():
         name = quantities.canonical(key)
-        found[name] = quantities.parse(name, quantity)
+        found[name] = quantities.capped(name, quantity)
     return found
 
 
@@ -80,6 +82,9 @@ def countable(spec: TorchJobSpec) -> Iterator[Problem]:
     except ValueError as error:
         yield Problem("spec.torchTaskSpecs", f"Invalid value: {error}")
         return
+    if len(charge) > MOST_NAMES:
+        most = f"all pods together may ask for {MOST_NAMES - 1} different resources at most"
+        yield Problem("spec.torchTaskSpecs", f"Invalid value: {len(charge) - 1}: {most}")
     for name, amount in charge.items():
         if amount > LARGEST:
             yield Problem("spec.torchTaskSpecs", f"Invalid value: {amount}: all pods together ask for too much {name}")

@@ -37,13 +37,22 @@ def parse(name: str, quantity: str | int | float) -> int:
 
     ValueError, with the text in it, for anything that is not a quantity, is negative or does not fit 64 bits.
     """
-    value = exact(quantity) * (1000 if name == "cpu" else 1)
-    if value < 0:
-        raise ValueError(f"quantity {quantity!r} must not be negative")
-    amount = -(-value.numerator // value.denominator)
+    amount = _amount(name, quantity)
     if amount > _LARGEST:
         raise ValueError(f"quantity {quantity!r} is too large")
     return amount
+
+
+def capped(name: str, quantity: str | int | float) -> int:
+    """The same, but what does not fit 64 bits is the most that does: so Kubernetes reads it."""
+    return min(_amount(name, quantity), _LARGEST)
+
+
+def _amount(name: str, quantity: str | int | float) -> int:
+    value = exact(quantity) * (1000 if name == "cpu" else 1)
+    if value < 0:
+        raise ValueError(f"quantity {quantity!r} must not be negative")
+    return -(-value.numerator // value.denominator)
 
 
 def exact(quantity: str | int | float) -> Fraction:
@@ -68,3 +77,26 @@ def text(name: str, amount: int) -> str:
             if amount % 2 ** (10 * power) == 0:
                 return f"{amount >> (10 * power)}{suffix}i"
     return str(amount)
+
+
+def written(quantity: str | int | float) -> str:
+    """A quantity as an API server writes it back: the largest suffix that leaves a whole number. ValueError."""
+    value, text = exact(quantity), str(quantity)
+    if text.endswith("i") and abs(value) >= 1024:
+        return _scaled(-(-value.numerator // value.denominator), 1024, ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))
+    nanos = value * 10**9
+    scaled = _scaled(-(-nanos.numerator // nanos.denominator), 1000, ("n", "u", "m", "", "k", "M", "G", "T", "P", "E"))
+    exponent = bool(re.search(r"[eE][+-]?[0-9]+$", text))
+    return _EXPONENTS.get(scaled[-1:], "").join((scaled.rstrip("numkMGTPE"), "")) if exponent else scaled
+
+
+_EXPONENTS = {"n": "e-9", "u": "e-6", "m": "e-3", "k": "e3", "M": "e6", "G": "e9", "T": "e12", "P": "e15", "E": "e18"}
+
+
+def _scaled(value: int, base: int, suffixes: tuple[str, ...]) -> str:
+    if value == 0:
+        return "0"
+    step = 0
+    while value % base == 0 and step < len(suffixes) - 1:
+        value, step = value // base, step + 1
+    return f"{value}{suffixes[step]}"

@@ -4,6 +4,7 @@ One rule: the template stays opaque (new Kubernetes fields pass, the API server 
 reads of it has a shape here, so that reading it cannot fail later.
 """
 
+import re
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -18,7 +19,22 @@ def _quantity(value: Any) -> Any:
     return value
 
 
-Quantities = dict[str, Annotated[Any, AfterValidator(_quantity)]]
+def _resource(name: str) -> str:
+    if len(name) > LONGEST_NAME or not RESOURCE.fullmatch(name):
+        raise ValueError("not a resource: write cpu, memory, ephemeral-storage, hugepages-<size> or <domain>/<name>")
+    return name
+
+
+LONGEST_NAME = 253 + 1 + 63
+RESOURCE = re.compile(
+    r"cpu|memory|ephemeral-storage|hugepages-[-._A-Za-z0-9]{1,53}"
+    r"|(?!requests\.)[a-z0-9]([-.a-z0-9]*[a-z0-9])?/[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?"
+)
+"""What a container may ask for, as the API server judges it: one of its own names, or one with a domain."""
+DEEPEST = 100
+"""How deep the maps and lists of a template may be nested: a pod needs less than 20."""
+
+Quantities = dict[Annotated[str, AfterValidator(_resource)], Annotated[Any, AfterValidator(_quantity)]]
 
 
 class _Shape(BaseModel):
@@ -80,3 +96,18 @@ class PodTemplate(_Shape):
 
     metadata: PodMetadata | None = None
     spec: PodSpecShape
+
+
+def is_deep(value: Any, most: int = DEEPEST) -> bool:
+    """Whether a value is nested deeper than anybody can walk through it without fear."""
+    level = [value]
+    for _ in range(most):
+        level = [
+            inner
+            for each in level
+            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True

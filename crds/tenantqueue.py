@@ -17,7 +17,7 @@ from crds.model import Name, Observed, Written
 
 MAX_WEIGHT = 1_000_000
 Quantity = Annotated[
-    str | int,
+    str | int | float,
     WithJsonSchema({"x-kubernetes-int-or-string": True, "minimum": 0, "maxLength": 64, "pattern": quantities.PATTERN}),
 ]
 ResourceName = Annotated[str, Field(max_length=253)]
@@ -46,8 +46,8 @@ class TenantQueueSpec(Written):
 
     @cached_property
     def quota_amounts(self) -> Amounts:
-        """The quota in canonical names and units."""
-        return demand.amounts(self.quota)
+        """The quota in canonical names and units; more than can be counted is no limit in effect."""
+        return {name: min(amount, demand.LARGEST) for name, amount in demand.amounts(self.quota).items()}
 
     @property
     def open(self) -> bool:
@@ -106,13 +106,15 @@ def _check(queue: TenantQueue) -> Iterator[Problem]:
     yield from _quota("spec.borrowingLimit", queue.spec.borrowing_limit)
 
 
-def _quota(at: str, quota: dict[str, str | int]) -> Iterator[Problem]:
+def _quota(at: str, quota: dict[str, str | int | float]) -> Iterator[Problem]:
     for name, quantity in quota.items():
         if name == "pods" or name.startswith(("limits.", "count/")):
             yield Problem(at, f"Invalid value: {problems.shown(name)}: {UNCOUNTED}")
         if f"requests.{name}" in quota:
             yield Problem(at, f"Invalid value: {problems.shown(name)}: {TWICE}")
         try:
-            quantities.parse(quantities.canonical(name), quantity)
+            if isinstance(quantity, float) and not quantity.is_integer():
+                raise ValueError("must be a whole number or a string, as in 500m")
+            quantities.capped(quantities.canonical(name), quantity)
         except ValueError as error:
             yield Problem(f"{at}.{name}", f"Invalid value: {problems.shown(quantity)}: {error}")
