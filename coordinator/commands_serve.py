@@ -39,7 +39,11 @@ def coordinator(session: Session, health_port: int | None) -> None:
     ports = (settings.port_first, settings.port_last) if settings.master_address == "loopback" else None
     preflight.check(session.cluster, COORDINATOR, settings)
     store = RedisStore(redis, StoreSettings(ports=ports))
-    desk = Coordinator(session.cluster, store, RedisWork(redis, worker_process.work_settings(settings)), settings)
+    work = RedisWork(redis, worker_process.work_settings(settings))
+    probe = connection.connect(
+        settings.redis_url, client_name="torchq-probe", timeout=settings.renew_seconds, retries=0
+    )
+    desk = Coordinator(session.cluster, store, work, settings, leases=session.impatient, probe=RedisStore(probe))
     with health.serving(desk, settings.health_port):
         _serve(desk, QueueStatusWriter(session.cluster, desk.watches))
 

@@ -3,8 +3,12 @@
 One rule: a leader trusts its own clock only, and stops leading by itself before anybody else may start.
 
 The holder renews every `renew_seconds`; a candidate that has seen the Lease unchanged for `lease_seconds` on its own
-monotonic clock takes it (as Kubernetes' leader election does: the clocks of two machines are never compared). Every
-term raises the epoch, kept in an annotation of the Lease, so that it rises even if Redis has forgotten everything.
+clock takes it (as Kubernetes' leader election does: the clocks of two machines are never compared). That clock neither
+jumps nor stands still while the machine sleeps. Every term raises the epoch, kept in an annotation of the Lease, so
+that it rises even if Redis has forgotten everything.
+
+Who cannot do a leader's work does not hold the Lease: a candidate that is not fit does not take it, and a leader that
+has not been fit for `lease_seconds` hands it back. If nobody is fit, nobody leads, and nothing flaps.
 """
 
 import logging
@@ -24,7 +28,15 @@ from crds.resources import LEASES
 
 LEASE = "torchq-coordinator"
 EPOCH = f"{GROUP}/epoch"
+MARGIN = 16
+"""A leader stops this fraction of a lease before anybody else may start: what it has begun by then is over."""
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 log = logging.getLogger(__name__)
+
+
+def elapsed() -> float:
+    """Seconds on a clock that nobody sets and that runs while the machine sleeps (on Linux)."""
+    return time.clock_gettime(_CLOCK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +58,11 @@ def may_take(observed: Observed, identity: str, lease_seconds: float, now: float
 
 
 class Leadership:
-    """Competes for the Lease in a thread of its own until stopped."""
+    """Competes for the Lease in a thread of its own until stopped.
+
+    `cluster` must give up on a request well within a lease; `unfit` says why this process could not do a leader's work
+    now (empty: it could), and must not take long either.
+    """
 
     def __init__(
         self,
@@ -56,14 +72,17 @@ class Leadership:
         namespace: str,
         lease_seconds: float,
         renew_seconds: float,
-        clock: Callable[[], float] = time.monotonic,
+        unfit: Callable[[], str] = str,
+        clock: Callable[[], float] = elapsed,
     ) -> None:
         self._cluster = cluster
         self._identity = identity
         self._namespace = namespace
         self._lease_seconds = lease_seconds
         self._renew_seconds = renew_seconds
+        self._unfit = unfit
         self._clock = clock
+        self._fit_at = clock()
         self._observed = Observed("", "", clock())
         self._valid_until = float("-inf")
         self._epoch = 0
@@ -111,8 +130,7 @@ class Leadership:
         if self._thread.is_alive():
             self._thread.join()
         if self.leading:
-            self._valid_until = float("-inf")
-            self._release()
+            self._step_down()
 
     def raise_epoch(self, above: int = 0) -> int:
         """A higher epoch for a rebuild, also higher than `above`. LeadershipLost if we lead no longer."""
@@ -123,8 +141,8 @@ class Leadership:
             self._write(lease, max(_epoch(lease), above) + 1)
             return self._epoch
 
-    def step(self) -> None:
-        """Try once to take or to keep the Lease."""
+    def step(self) -> str:
+        """Try once to take or to keep the Lease; why we do not compete for it, empty if we do."""
         with self._lock:
             started = self._clock()
             lease = self._read()
@@ -135,29 +153,53 @@ class Leadership:
             )
             if not may_take(self._observed, self._identity, self._lease_seconds, started):
                 self._valid_until = float("-inf")
-                return
+                return ""
             new_term = not self.leading
+            unfit = self._long_unfit(new_term)
+            if unfit:
+                if not new_term:
+                    self._step_down()
+                return unfit
             self._write(lease, _epoch(lease) + 1 if new_term else _epoch(lease))
-            self._valid_until = started + self._lease_seconds
+            self._valid_until = started + self._lease_seconds * (1 - 1 / MARGIN)
+            return ""
+
+    def _long_unfit(self, new_term: bool) -> str:
+        """Why the Lease is not for us: at once for a candidate, after a whole lease for a leader."""
+        unfit, now = self._unfit(), self._clock()
+        if not unfit:
+            self._fit_at = now
+        return unfit if new_term or now - self._fit_at > self._lease_seconds else ""
+
+    def _step_down(self) -> None:
+        self._valid_until = float("-inf")
+        self._release()
 
     def _compete(self) -> None:
         while not self._stopping.is_set():
-            try:
-                self.step()
-                self.failing = ""
-            except (errors.Conflict, errors.AlreadyExists):
-                self.failing = ""  # another candidate was faster
-            except errors.ClusterError as error:
-                if self.failing != str(error):
-                    log.warning("leadership: %s", error)
-                self.failing = str(error)
-            except Exception as error:
-                # Without this thread nobody would ever lead again, and nobody would know.
-                what = f"{type(error).__name__}: {error}"
-                if self.failing != what:
-                    log.exception("leadership: an unforeseen error")
-                self.failing = what
-            self._stopping.wait(self._renew_seconds)
+            self._stopping.wait(self._renew_seconds if self._try() else self._renew_seconds / 4)
+
+    def _try(self) -> bool:
+        """One step, and what to tell about it; whether an answer came."""
+        try:
+            self._tell(self.step())
+        except (errors.Conflict, errors.AlreadyExists):
+            self._tell("")  # another candidate was faster
+        except errors.ClusterError as error:
+            self._tell(str(error))
+            return False
+        except Exception as error:
+            # Without this thread nobody would ever lead again, and nobody would know.
+            what = f"{type(error).__name__}: {error}"
+            if self.failing != what:
+                log.exception("leadership: an unforeseen error")
+            self.failing = what
+        return True
+
+    def _tell(self, failing: str) -> None:
+        if failing and failing != self.failing:
+            log.warning("not leading: %s" if not self.leading else "leadership: %s", failing)
+        self.failing = failing
 
     def _read(self) -> Manifest:
         try:

@@ -41,6 +41,10 @@ class Coordinator:
     store: QueueStore
     work: WorkSource
     settings: Settings
+    leases: Cluster | None = None
+    """The same cluster, by a client that gives up on a request well within a lease; None: `cluster` does."""
+    probe: QueueStore | None = None
+    """The same store, by a connection that gives up soon; None: `store` does."""
     stop: threading.Event = field(default_factory=threading.Event)
     counts: Counts = field(default_factory=Counts)
     failing: str = ""
@@ -51,11 +55,12 @@ class Coordinator:
     def __post_init__(self) -> None:
         self.watches = Watches(self.cluster, nodes=self.settings.pool == "nodes")
         self.leadership = Leadership(
-            self.cluster,
+            self.leases or self.cluster,
             identity=identity(),
             namespace=self.settings.lease_namespace,
             lease_seconds=self.settings.lease_seconds,
             renew_seconds=self.settings.renew_seconds,
+            unfit=self._store_trouble,
         )
 
     def run(self) -> None:
@@ -140,6 +145,14 @@ class Coordinator:
             epoch = self.leadership.raise_epoch(above=known)
         self._last_epoch = epoch
         return epoch
+
+    def _store_trouble(self) -> str:
+        """Why the queues cannot be reached from here: who leads without them stands in the way of one that could."""
+        try:
+            (self.probe or self.store).epoch()
+        except queue_errors.QueueError as error:
+            return str(error)
+        return ""
 
     def _tell(self, failing: str) -> None:
         """Say a trouble once, and its end once."""

@@ -17,7 +17,7 @@ import click
 
 from cluster import client, errors
 from cluster.client import KubernetesCluster
-from cluster.settings import ConnectionSettings
+from cluster.settings import ConnectionSettings, RetrySettings
 from coordinator import settings as settings_module
 from coordinator.errors import CoordinatorError
 from coordinator.permissions import USER, Role
@@ -80,6 +80,16 @@ class Session:
             pool_connections=settings.threads + 16,
             user_agent=self.agent,
             permission_hint=self.role.remedy,
+        )
+
+    @cached_property
+    def impatient(self) -> KubernetesCluster:
+        """The same API for the leader's Lease: a request that has no answer within `renew_seconds` is given up, and not
+        repeated. Two of them fit into a lease with time to spare."""
+        seconds = min(self.settings.renew_seconds, self.settings.api_timeout)
+        once = RetrySettings(attempts=1)
+        return client.connect(
+            replace(self.connection, read_timeout=seconds, connect_timeout=seconds, retries=once, requests_per_second=0)
         )
 
     @property

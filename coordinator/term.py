@@ -70,7 +70,7 @@ class Term:
         if lost and epoch > 1:
             log.info("the queue store is empty: rebuilding it from the cluster in %.0f s", self.settings.lease_seconds)
             self.pause(self.settings.lease_seconds)
-        held = {} if lost else self.store.reservations()
+        held = {} if lost else self.store.held()
         found = census.take(self.watches.jobs.values(), self.watches.pods.values(), held)
         self.store.rebuild(epoch, found.reservations, found.entries)
         self.counts.rebuilds += 1

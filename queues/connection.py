@@ -82,6 +82,18 @@ def translated(connection: Connection) -> Iterator[None]:
         raise _translate(error, address(connection)) from error
 
 
+@contextlib.contextmanager
+def understood(connection: Connection) -> Iterator[None]:
+    """What cannot be parsed inside the block leaves it as `queues.errors.Unreadable`."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise errors.Unreadable(
+            f"Redis at {address(connection)} holds what torchq did not write there ({type(error).__name__}): "
+            "`torchq doctor` says what, `torchq doctor --fix` mends it"
+        ) from error
+
+
 def evaluate(
     connection: Connection, source: str, sha: str, keys: Sequence[str], arguments: Sequence[str | int | float]
 ) -> Any:

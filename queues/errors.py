@@ -5,6 +5,7 @@ One rule: an error of the Redis library does not pass this room's door.
     QueueError
     ├── BadAddress         the Redis URL cannot be used; says why
     ├── StoreUnreachable   Redis does not answer, or refuses these credentials; names the URL without its secrets
+    ├── Unreadable         Redis holds what no torchq wrote; names `torchq doctor`
     ├── StoreLost          Redis answers but knows no epoch: the content is gone, only a rebuild helps
     └── StaleEpoch         somebody rebuilt under a higher epoch: this process leads no longer
 """
@@ -20,6 +21,10 @@ class BadAddress(QueueError):
 
 class StoreUnreachable(QueueError):
     """Redis does not answer."""
+
+
+class Unreadable(QueueError):
+    """Redis holds something that cannot be read; `torchq doctor --fix` mends it."""
 
 
 class StoreLost(QueueError):

@@ -153,6 +153,12 @@ class MemoryStore:
             held = self._content.reservations
             return {key: held[key] for key in sorted(held if keys is None else held.keys() & set(keys))}
 
+    def held(self) -> dict[JobKey, Reservation]:
+        """See QueueStore."""
+        with self._content.lock:
+            self._guard(self._content.epoch)
+            return dict(self._content.reservations)
+
     def inspect(self) -> StorePicture:
         """See QueueStore."""
         content = self._content

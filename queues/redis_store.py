@@ -10,7 +10,7 @@ from itertools import islice
 from crds.amounts import Amounts
 from crds.keys import JobKey
 from queues import codec, forget, redis_picture, schema
-from queues.connection import Connection, at_once
+from queues.connection import Connection, at_once, understood
 from queues.picture import StorePicture
 from queues.scripts import Script
 from queues.store import StoreSettings
@@ -75,14 +75,15 @@ class RedisStore:
     def snapshot(self, heads: int) -> Snapshot:
         """See QueueStore."""
         epoch, revision, pool, usage, clock, queues = _SNAPSHOT(self._connection, arguments=[self._epoch, heads])
-        return Snapshot(
-            epoch=int(epoch),
-            revision=int(revision or 0),
-            pool=codec.decode_amounts(pool),
-            pool_usage=_usage(usage),
-            clock=codec.decode_clock(clock),
-            queues=tuple(sorted((_view(*queue) for queue in queues), key=lambda view: view.spec.name)),
-        )
+        with understood(self._connection):
+            return Snapshot(
+                epoch=int(epoch),
+                revision=int(revision or 0),
+                pool=codec.decode_amounts(pool),
+                pool_usage=_usage(usage),
+                clock=codec.decode_clock(clock),
+                queues=tuple(sorted((_view(*queue) for queue in queues), key=lambda view: view.spec.name)),
+            )
 
     def commit(self, batch: Batch) -> Committed:
         """See QueueStore."""
@@ -96,10 +97,11 @@ class RedisStore:
 
     def reservations(self, keys: Sequence[JobKey] | None = None) -> dict[JobKey, Reservation]:
         """See QueueStore."""
-        which = ["all"] if keys is None else ["some", *map(str, keys)]
-        texts = _RESERVATIONS(self._connection, arguments=[self._epoch, *which])
-        held = ((JobKey.parse(key.decode()), text) for key, text in _pairs(texts))
-        return {key: codec.decode_reservation(key, text) for key, text in held}
+        return self._reservations(self._epoch, ["all"] if keys is None else ["some", *map(str, keys)])
+
+    def held(self) -> dict[JobKey, Reservation]:
+        """See QueueStore."""
+        return self._reservations(0, ["all"])
 
     def inspect(self) -> StorePicture:
         """See QueueStore."""
@@ -108,6 +110,12 @@ class RedisStore:
     def forget(self, epoch: int) -> None:
         """See QueueStore."""
         forget.store(self._connection, epoch)
+
+    def _reservations(self, epoch: int, which: Sequence[str]) -> dict[JobKey, Reservation]:
+        texts = _RESERVATIONS(self._connection, arguments=[epoch, *which])
+        with understood(self._connection):
+            held = ((JobKey.parse(key.decode()), text) for key, text in _pairs(texts))
+            return {key: codec.decode_reservation(key, text) for key, text in held}
 
     def _put(self, epoch: int, entries: Iterable[Entry]) -> None:
         for chunk in _chunks((str(entry.key), codec.encode_entry(entry)) for entry in entries):

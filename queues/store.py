@@ -70,6 +70,10 @@ class QueueStore(Protocol):
     def reservations(self, keys: Sequence[JobKey] | None = None) -> dict[JobKey, Reservation]:
         """The reservations held, all or of these keys."""
 
+    def held(self) -> dict[JobKey, Reservation]:
+        """All reservations under whatever epoch there is: what a leader begins with, also one whose own last epoch is
+        over."""
+
     def inspect(self) -> StorePicture:
         """What it holds, for comparing; also of a store that is lost. Changes nothing."""
 

@@ -13,7 +13,7 @@ import pytest
 from cluster import client
 from cluster.client import KubernetesCluster
 from cluster.settings import ConnectionSettings, RetrySettings
-from coordinator import serve
+from coordinator import leader, serve
 from coordinator.leader import EPOCH, LEASE
 from coordinator.serve import Coordinator
 from coordinator.settings import Settings
@@ -24,14 +24,15 @@ from queues.memory_work import MemoryWork
 from tests.coordinator import desk as desks
 from tests.coordinator.test_health import free_port
 
+AWAY = "Redis at redis://127.0.0.1:6379/0 does not answer: Connection refused"
 QUICK = {"pool": "none", "lease_seconds": 0.6, "renew_seconds": 0.1, "settle_seconds": 0.01}
 
 
 class Place:
     """A store and its work queue, which can be lost or out of reach."""
 
-    def __init__(self) -> None:
-        self.content = Content()
+    def __init__(self, content: Content | None = None) -> None:
+        self.content = content or Content()
         reader = MemoryStore(lambda *_: None, content=self.content)
         self.work = MemoryWork(lambda: 0.0, reader.epoch, lambda key: reader.reservations([key]).get(key))
         self._store = MemoryStore(self.work.mark, content=self.content)
@@ -112,16 +113,49 @@ def test_a_redis_that_is_away_is_named_once_and_waited_for(
     monkeypatch.setattr(serve, "RETRY_SECONDS", 0.01)
     caplog.set_level(logging.INFO)
     place = Place()
-    place.away = "Redis at redis://127.0.0.1:6379/0 does not answer: Connection refused"
     with running(embedded_cluster, place, namespace) as coordinator:
-        desks.wait_for(lambda: place.refused > 5)
-        assert coordinator.failing == place.away
-        assert told(caplog) == [place.away]
-        assert lease(embedded_cluster, namespace)[1] == "1"  # nobody writes while nobody listens
-        place.away = ""
         desks.wait_for(lambda: coordinator.counts.rebuilds == 1)
+        place.away = AWAY
+        desks.wait_for(lambda: coordinator.failing == place.away)
+        assert told(caplog)[-1:] == [place.away]
+        place.away = ""
+        desks.wait_for(lambda: coordinator.counts.rebuilds == 2)
         desks.wait_for(lambda: coordinator.failing == "")
-        desks.wait_for(lambda: told(caplog)[1:2] == ["all is well again"])
+        desks.wait_for(lambda: told(caplog).count(AWAY) == 1 and "all is well again" in told(caplog))
+
+
+def test_nobody_leads_while_redis_is_away_for_everybody(
+    embedded_cluster: KubernetesCluster, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = Place()
+    place.away = AWAY
+    with running(embedded_cluster, place, namespace) as one, running(embedded_cluster, place, namespace) as two:
+        desks.wait_for(lambda: place.refused > 8)
+        assert [one.leadership.failing, two.leadership.failing] == [AWAY, AWAY]
+        assert "holderIdentity" not in embedded_cluster.get(LEASES, LEASE, namespace).get("spec", {})
+        place.away = ""
+        desks.wait_for(lambda: one.counts.rebuilds + two.counts.rebuilds == 1)
+        desks.wait_for(lambda: not one.leadership.failing and not two.leadership.failing)
+    said = [each.getMessage() for each in caplog.records if each.name == leader.log.name]
+    assert said.count(f"not leading: {AWAY}") == 2  # once each
+
+
+def test_a_leader_that_cannot_reach_its_redis_makes_room_for_one_that_can(
+    embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    here = Place()
+    there = Place(here.content)
+    with running(embedded_cluster, here, namespace) as first:
+        desks.wait_for(lambda: first.counts.rebuilds == 1)
+        with running(embedded_cluster, there, namespace) as second:
+            here.away = AWAY
+            desks.wait_for(lambda: second.counts.rebuilds == 1)
+            assert here.content.epoch == 2
+            assert not first.leadership.leading
+            here.away, there.away = "", AWAY  # and the other way round: who led before leads again
+            desks.wait_for(lambda: first.counts.rebuilds == 2)
+            assert here.content.epoch == 3
+            assert not second.leadership.leading
 
 
 def test_a_store_that_was_lost_is_rebuilt_under_a_higher_epoch(

@@ -82,6 +82,18 @@ def test_whoever_rebuilt_before_is_refused(place: Place, store: QueueStore) -> N
     assert heads(other) == ["job"]
 
 
+def test_what_is_held_may_be_read_by_whoever_leads_next(place: Place, store: QueueStore) -> None:
+    other = place.open()
+    assert other.held() == {}
+    other.rebuild(2, [reservation("job")], [])
+    assert store.held() == other.reservations()
+    store.rebuild(3, store.held().values(), [])
+    assert store.reservations().keys() == {key("job")}
+    place.lose()
+    with pytest.raises(errors.StoreLost):
+        store.held()
+
+
 def test_a_store_that_went_back_in_time_is_lost(place: Place) -> None:
     store = place.open()
     store.rebuild(7, [], [])
