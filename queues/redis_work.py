@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from crds.keys import JobKey
 from queues import codec, forget, redis_picture
-from queues.connection import Connection
+from queues.connection import Connection, understood
 from queues.group_commit import GroupCommit
 from queues.picture import WorkPicture
 from queues.scripts import Script
@@ -80,7 +80,8 @@ class RedisWork:
         run = secrets.token_hex(8)
         arguments: list[str | float] = [self._now(), self._settings.running_lease, run, *_flat(leases)]
         found: list[bytes] = _BEGIN(self._connection, arguments=arguments)
-        return [_task(found[at : at + _TASK_FIELDS]) for at in range(0, len(found), _TASK_FIELDS)]
+        with understood(self._connection):
+            return [_task(found[at : at + _TASK_FIELDS]) for at in range(0, len(found), _TASK_FIELDS)]
 
     def renew(self, leases: Sequence[Lease]) -> None:
         """See WorkSink."""
