@@ -9,7 +9,7 @@ from typing import Any
 from cluster.api import Manifest
 from cluster.local import definitions, metadata, pod_rules
 from cluster.local.catalog import Column, Kind
-from cluster.local.pod_schema import EITHER, FLAG, NUMBER, OPEN, POD, TEXT, choice, fields, many, mapping, texts
+from cluster.local.pod_schema import EITHER, FLAG, NUMBER, OPEN, POD, TEXT, choice, fields, kept, many, mapping, texts
 from cluster.local.schema import compile_schema
 from crds.resources import CRDS, EVENTS, LEASES, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, SERVICES, Resource
 
@@ -29,6 +29,7 @@ def _shape(**properties: dict[str, Any]) -> Any:
 def _begin_namespace(new: Manifest, old: Manifest | None) -> None:
     if old is None:
         new["spec"], new["status"] = {"finalizers": ["kubernetes"]}, {"phase": "Active"}
+    new["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = new["metadata"].get("name", "")
 
 
 def _begin_service(new: Manifest, old: Manifest | None) -> None:
@@ -38,7 +39,14 @@ def _begin_service(new: Manifest, old: Manifest | None) -> None:
         spec.setdefault("sessionAffinity", "None")
         # This cluster has no virtual addresses: every service is headless.
         spec.setdefault("clusterIP", "None")
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+        if spec["clusterIP"] == "None":
+            spec.setdefault("clusterIPs", ["None"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack" if spec.get("selector") else "RequireDualStack")
+        spec.setdefault("ipFamilies", ["IPv4"] if spec.get("selector") else ["IPv4", "IPv6"])
         new["status"] = {"loadBalancer": {}}
+    for port in (new.get("spec") or {}).get("ports") or ():
+        port.setdefault("targetPort", port.get("port", 0))
 
 
 def _encode_secret(new: Manifest, old: Manifest | None) -> None:  # noqa: ARG001
@@ -70,10 +78,12 @@ _SERVICE = fields(
     sessionAffinityConfig=OPEN,
 )
 _EVENT = {
-    **texts("reason", "message", "type", "firstTimestamp", "lastTimestamp", "eventTime", "action"),
-    **texts("reportingComponent", "reportingInstance"),
+    **texts("reason", "message", "type", "firstTimestamp", "lastTimestamp", "action"),
+    "eventTime": {**TEXT, "nullable": True},
+    "reportingComponent": {**kept(TEXT), "default": ""},
+    "reportingInstance": {**kept(TEXT), "default": ""},
     "count": NUMBER,
-    "source": OPEN,
+    "source": {**kept(OPEN), "default": {}},
     "series": OPEN,
     "involvedObject": fields(**texts("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")),
     "related": OPEN,

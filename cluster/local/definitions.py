@@ -9,22 +9,24 @@ from typing import Any
 from cluster.api import Manifest
 from cluster.local import metadata, refusals, rules, structure
 from cluster.local.catalog import Column, Kind, ScalePaths
-from cluster.local.pod_schema import FLAG, OPEN, TEXT, choice, fields, many, needing
+from cluster.local.pod_schema import FLAG, OPEN, SWITCH, TEXT, choice, fields, kept, many, needing
 from cluster.local.refusals import Cause
 from cluster.local.schema import Node, compile_schema
 from crds.resources import Resource
 
 _NAMES = fields(plural=TEXT, singular=TEXT, kind=TEXT, listKind=TEXT, shortNames=many(TEXT), categories=many(TEXT))
-_COLUMN = fields(name=TEXT, type=TEXT, jsonPath=TEXT, description=TEXT, format=TEXT, priority={"type": "integer"})
+_COLUMN = fields(
+    name=TEXT, type=TEXT, jsonPath=TEXT, description=TEXT, format=TEXT, priority={"type": "integer", "x-dropped": True}
+)
 _SCALE = fields(specReplicasPath=TEXT, statusReplicasPath=TEXT, labelSelectorPath=TEXT)
 _VERSION = fields(
     name=TEXT,
     served=FLAG,
     storage=FLAG,
-    deprecated=FLAG,
+    deprecated=SWITCH,
     deprecationWarning=TEXT,
-    schema=fields(openAPIV3Schema=OPEN),
-    subresources=fields(status=OPEN, scale=needing(_SCALE, "specReplicasPath", "statusReplicasPath")),
+    schema=kept(fields(openAPIV3Schema=kept(OPEN))),
+    subresources=kept(fields(status=kept(OPEN), scale=needing(_SCALE, "specReplicasPath", "statusReplicasPath"))),
     additionalPrinterColumns=many(needing(_COLUMN, "name", "type", "jsonPath")),
     selectableFields=many(fields(jsonPath=TEXT)),
 )
@@ -33,8 +35,8 @@ SPEC: dict[str, Any] = {
     "scope": choice("Namespaced", "Cluster"),
     "names": needing(_NAMES, "plural", "kind"),
     "versions": many(needing(_VERSION, "name", "served", "storage")),
-    "conversion": OPEN,
-    "preserveUnknownFields": FLAG,
+    "conversion": {**OPEN, "default": {"strategy": "None"}},
+    "preserveUnknownFields": SWITCH,
 }
 """The fields of a definition's spec."""
 

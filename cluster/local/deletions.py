@@ -33,6 +33,8 @@ class DeleteOptions:
     grace: int | None = None
     propagation: str = ""
     dry_run: bool = False
+    orphan: bool | None = None
+    """The older word for the propagation; with False, what is not gone at once is answered with 202."""
 
 
 class Deleter:

@@ -7,12 +7,12 @@ sends the answer first waits until the disk has it.
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
 from cluster.api import Manifest
-from cluster.local import bindings, patches, refusals, requests, scales
+from cluster.local import bindings, decoding, intake, objects, options, patches, refusals, requests, scales, writes
 from cluster.local.catalog import Catalog, Kind
 from cluster.local.deletions import Deleter
 from cluster.local.listings import Lister
@@ -20,9 +20,7 @@ from cluster.local.objects import Stored
 from cluster.local.refusals import bad_request
 from cluster.local.requests import Target
 from cluster.local.store import Store
-from cluster.local.writes import Writer, Written
-
-JSON_TYPES = ("", "application/json")
+from cluster.local.writes import Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +62,14 @@ class Handlers:
                 return Answer(self._find(where).raw)
             case "GET", False, "":
                 return Answer(self._lister.list(where.kind, where.namespace, question.query))
-            case "POST", False, "":
+            case "POST", False, "" if where.namespace or not where.kind.resource.namespaced:
                 return self._create(question)
             case "POST", _, "binding":
                 return self._bind(question)
-            case (("PUT" | "PATCH"), True, "" | "status"):
-                return self._update(question)
+            case "PUT", True, "" | "status":
+                return self._replace(question)
+            case "PATCH", True, "" | "status":
+                return self._patch(question)
             case (("GET" | "PUT" | "PATCH"), True, "scale"):
                 return self._scale(question)
             case "DELETE", True, "":
@@ -87,46 +87,66 @@ class Handlers:
 
     def _create(self, question: Question) -> Answer:
         where = question.target
-        if where.kind.resource.namespaced and not where.namespace:
-            raise refusals.method_not_allowed()
-        options = requests.write_options(question.query)
-        written = self.writer.create(where.kind, where.namespace, _manifest(question), options)
-        return _answer(written, 201)
+        decoding.check_media_type(question.content_type)
+        wish = options.write(question.query)
+        manifest, warnings = _taken(question, wish)
+        return Answer(self.writer.create(where.kind, where.namespace, manifest, wish), 201, warnings)
 
-    def _update(self, question: Question) -> Answer:
+    def _replace(self, question: Question) -> Answer:
         where = question.target
-        options = requests.write_options(question.query, patch=question.method == "PATCH")
+        wish = options.write(question.query, "Update")
+        manifest, warnings = _taken(question, wish)
+        writes.check_name(where.kind, manifest["metadata"], where.namespace, where.name)
         current = self._find(where)
-        candidate = _candidate(question, current.manifest())
-        return _answer(self.writer.update(where.kind, current, candidate, options, section=where.subresource))
+        return Answer(self.writer.update(where.kind, current, manifest, wish, section=where.subresource), 200, warnings)
+
+    def _patch(self, question: Question) -> Answer:
+        where = question.target
+        _check_patch_type(question)
+        wish = options.write(question.query, "Patch")
+        current = self._find(where)
+        old = current.manifest()
+        candidate = _patched(question, current.manifest())
+        warnings = intake.take(where.kind, candidate, wish, writes.changes(candidate, old))
+        writes.check_name(where.kind, candidate["metadata"], where.namespace, where.name)
+        return Answer(
+            self.writer.update(where.kind, current, candidate, wish, section=where.subresource), 200, warnings
+        )
 
     def _scale(self, question: Question) -> Answer:
         where = question.target
+        verb: Literal["Update", "Patch"] = "Update" if question.method == "PUT" else "Patch"
+        if question.method == "PATCH":
+            _check_patch_type(question)
+        wish = options.write(question.query, verb) if question.method != "GET" else writes.WriteOptions()
         current = self._find(where)
         shown = scales.show(where.kind, current)
         if question.method == "GET":
             return Answer(orjson.dumps(shown))
-        options = requests.write_options(question.query, patch=question.method == "PATCH")
-        candidate = scales.applied(where.kind, current, _candidate(question, shown))
-        written = self.writer.update(where.kind, current, candidate, options)
-        after = self._store.get(where.kind.storage, where.namespace, where.name)
-        return Answer(orjson.dumps(scales.show(where.kind, after or current)), 200, written.warnings)
+        asked = _manifest(question) if question.method == "PUT" else _patched(question, shown)
+        candidate = scales.applied(where.kind, current, asked)
+        raw = self.writer.update(where.kind, current, candidate, wish)
+        after = current if raw == current.raw else objects.read(raw, orjson.loads(raw), 0, ())
+        return Answer(orjson.dumps(scales.show(where.kind, after)))
 
     def _bind(self, question: Question) -> Answer:
-        body, where = _manifest(question), question.target
+        where = question.target
+        decoding.check_media_type(question.content_type)
+        wish = options.write(question.query)
+        body = _manifest(question)
         current = self._find(Target(where.kind, where.namespace, where.name or bindings.name(body)))
         bound = bindings.bound(where.kind, current, body, self._now())
-        if not requests.write_options(question.query).dry_run:
+        if not wish.dry_run:
             self._store.put(where.kind.storage, bound)
-        return Answer(orjson.dumps({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}), 201)
+        return Answer(orjson.dumps(refusals.CREATED), 201)
 
     def _delete(self, question: Question) -> Answer:
         where = question.target
-        options = requests.delete_options(question.query, _json(question))
+        wish = options.deletion(question.query, _body(question))
         current = self._find(where)
-        left = self.deleter.delete(where.kind, current, options)
+        left = self.deleter.delete(where.kind, current, wish)
         if left is not None:
-            return Answer(left)
+            return Answer(left, 202 if wish.orphan is False else 200)
         if where.kind.graceful:
             return Answer(current.raw)
         return Answer(orjson.dumps(refusals.success(where.kind.resource, current.name, current.uid)))
@@ -135,11 +155,12 @@ class Handlers:
         where = question.target
         if where.kind.resource.namespaced and not where.namespace:
             raise refusals.method_not_allowed()
-        options = requests.delete_options(question.query, _json(question))
+        options.listing(question.query)
         chosen = requests.selector(question.query, where.kind)
+        wish = options.deletion(question.query, _body(question))
         found = [item for item in self._store.items(where.kind.storage, where.namespace) if chosen.matches(item)]
         for item in found:
-            self.deleter.delete(where.kind, item, options)
+            self.deleter.delete(where.kind, item, wish)
         return Answer(_list_of(where.kind, found, self._store.revision))
 
 
@@ -149,38 +170,33 @@ def _list_of(kind: Kind, items: list[Stored], revision: int) -> bytes:
     return own[:-1] + b',"items":[' + b",".join(item.raw for item in items) + b"]}"
 
 
-def _answer(written: Written, code: int = 200) -> Answer:
-    return Answer(written.raw, code, written.warnings)
-
-
-def _json(question: Question) -> Any:
+def _body(question: Question) -> Any:
     if not question.body:
         return None
-    try:
-        return orjson.loads(question.body)
-    except orjson.JSONDecodeError as error:
-        raise bad_request(f"the body is not JSON: {error}") from None
+    decoding.check_media_type(question.content_type)
+    return decoding.parse(question.body, question.content_type)
 
 
 def _manifest(question: Question) -> Manifest:
-    if question.content_type not in JSON_TYPES:
-        raise refusals.unsupported_media_type(JSON_TYPES[1:])
-    body = _json(question)
-    if not isinstance(body, dict):
-        raise bad_request("the body is not a JSON object")
-    return body
+    return decoding.manifest(question.target.kind, question.body, question.content_type)
 
 
-def _candidate(question: Question, current: Manifest) -> Manifest:
-    if question.method == "PUT":
-        return _manifest(question)
-    match question.content_type:
-        case patches.MERGE:
-            merged = patches.merge(current, _json(question))
-        case patches.JSON:
-            merged = patches.apply_json(current, _json(question))
-        case _:
-            raise refusals.unsupported_media_type((patches.JSON, patches.MERGE))
+def _taken(question: Question, wish: writes.WriteOptions) -> tuple[Manifest, tuple[str, ...]]:
+    manifest = _manifest(question)
+    twice = decoding.duplicates(question.body) if wish.validation != "Ignore" else ()
+    return manifest, intake.take(question.target.kind, manifest, wish, twice=twice)
+
+
+def _check_patch_type(question: Question) -> None:
+    if question.content_type not in (patches.JSON, patches.MERGE):
+        raise refusals.unsupported_media_type((patches.JSON, patches.MERGE))
+
+
+def _patched(question: Question, current: Manifest) -> Manifest:
+    patch = decoding.parse(question.body)
+    if question.content_type == patches.JSON:
+        return patches.apply_json(current, patch)
+    merged = patches.merge(current, patch)
     if not isinstance(merged, dict):
         raise bad_request("the patch does not leave an object")
     return merged

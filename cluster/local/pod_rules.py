@@ -28,11 +28,30 @@ def complete(new: Manifest, old: Manifest | None) -> None:
         return
     spec = new["spec"]
     new["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
+    spec["tolerations"] = _tolerations(spec.get("tolerations") or [])
+    if spec.get("serviceAccountName") or spec.get("serviceAccount"):
+        spec["serviceAccountName"] = spec["serviceAccount"] = spec.get("serviceAccountName") or spec["serviceAccount"]
     for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
+        container.setdefault("imagePullPolicy", _pull_policy(container.get("image", "")))
         resources = container.get("resources") or {}
         if resources.get("limits"):
             resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
     new["status"]["qosClass"] = _quality(spec)
+
+
+def _pull_policy(image: str) -> str:
+    name, _, digest = image.partition("@")
+    tag = name.rpartition("/")[2].partition(":")[2]
+    return "Always" if not digest and tag in {"", "latest"} else "IfNotPresent"
+
+
+def _tolerations(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """With those every pod has of a node that is not there: five minutes."""
+    added = []
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        if not any(each.get("key", key) == key and each.get("effect", "NoExecute") == "NoExecute" for each in given):
+            added.append({"effect": "NoExecute", "key": key, "operator": "Exists", "tolerationSeconds": 300})
+    return [*given, *added]
 
 
 def _quality(spec: dict[str, Any]) -> str:

@@ -11,15 +11,22 @@ from cluster.local import metadata
 TEXT: dict[str, Any] = {"type": "string"}
 NUMBER: dict[str, Any] = {"type": "integer", "format": "int64"}
 FLAG: dict[str, Any] = {"type": "boolean"}
+SWITCH: dict[str, Any] = {"type": "boolean", "x-dropped": True}
+"""A flag that is left away when it is false."""
 OPEN: dict[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 EITHER: dict[str, Any] = {"x-kubernetes-int-or-string": True}
-QUANTITY: dict[str, Any] = {"x-kubernetes-preserve-unknown-fields": True}
-"""A string, an integer or a decimal; what it says is checked by its reader."""
+QUANTITY: dict[str, Any] = {"x-kubernetes-preserve-unknown-fields": True, "format": "quantity"}
+"""A string, an integer or a decimal."""
 
 
 def fields(**properties: dict[str, Any]) -> dict[str, Any]:
     """An object with these fields and no others."""
     return {"type": "object", "properties": properties}
+
+
+def kept(schema: dict[str, Any]) -> dict[str, Any]:
+    """The same, kept when it is empty."""
+    return {**schema, "x-kept": True}
 
 
 def needing(schema: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -50,7 +57,7 @@ def texts(*names: str) -> dict[str, dict[str, Any]]:
 RESOURCES = fields(limits=mapping(QUANTITY), requests=mapping(QUANTITY), claims=many(OPEN))
 _REFERENCE = fields(**texts("name", "key"), optional=FLAG)
 _SOURCE = fields(
-    fieldRef=needing(fields(**texts("apiVersion", "fieldPath")), "fieldPath"),
+    fieldRef=needing(fields(apiVersion={**TEXT, "default": "v1"}, fieldPath=TEXT), "fieldPath"),
     resourceFieldRef=needing(fields(**texts("containerName", "resource"), divisor=QUANTITY), "resource"),
     configMapKeyRef=needing(_REFERENCE, "key"),
     secretKeyRef=needing(_REFERENCE, "key"),
@@ -59,38 +66,53 @@ _SOURCE = fields(
 _ENV = needing(fields(**texts("name", "value"), valueFrom=_SOURCE), "name")
 _PORT = fields(
     containerPort=NUMBER,
-    hostPort=NUMBER,
+    hostPort={**NUMBER, "x-dropped": True},
     protocol={**choice("TCP", "UDP", "SCTP"), "default": "TCP"},
     **texts("name", "hostIP"),
 )
 _MOUNT = fields(
     **texts("name", "mountPath", "subPath", "subPathExpr", "mountPropagation", "recursiveReadOnly"),
-    readOnly=FLAG,
+    readOnly=SWITCH,
 )
-_PROBES = dict.fromkeys(("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "securityContext"), OPEN)
+_PROBES = dict.fromkeys(("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "securityContext"), kept(OPEN))
 CONTAINER = fields(
-    **texts("name", "image", "workingDir", "terminationMessagePath", "terminationMessagePolicy", "imagePullPolicy"),
+    name=kept(TEXT),
+    **texts("image", "workingDir", "imagePullPolicy"),
+    terminationMessagePath={**TEXT, "default": "/dev/termination-log"},
+    terminationMessagePolicy={**choice("File", "FallbackToLogsOnError"), "default": "File"},
     command=many(TEXT),
     args=many(TEXT),
     env=many(_ENV),
     envFrom=many(fields(prefix=TEXT, configMapRef=_REFERENCE, secretRef=_REFERENCE)),
     ports=many(needing(_PORT, "containerPort")),
-    resources=RESOURCES,
+    resources={**RESOURCES, "default": {}},
     resizePolicy=many(OPEN),
     restartPolicy=choice("Always", "OnFailure", "Never"),
     restartPolicyRules=many(OPEN),
     volumeMounts=many(needing(_MOUNT, "name", "mountPath")),
     volumeDevices=many(OPEN),
-    stdin=FLAG,
-    stdinOnce=FLAG,
-    tty=FLAG,
+    stdin=SWITCH,
+    stdinOnce=SWITCH,
+    tty=SWITCH,
     **_PROBES,
 )
+_MODE = {**NUMBER, "default": 420}
+_SOURCES: dict[str, dict[str, Any]] = {
+    "emptyDir": {},
+    "hostPath": {"path": kept(TEXT), "type": {**kept(TEXT), "default": ""}},
+    "configMap": {"name": TEXT, "defaultMode": _MODE},
+    "secret": {"secretName": TEXT, "defaultMode": _MODE},
+    "downwardAPI": {"defaultMode": _MODE},
+    "projected": {"defaultMode": _MODE},
+}
+_VOLUME = {**OPEN, "properties": {"name": kept(TEXT), **{
+    name: kept({**OPEN, "properties": properties}) for name, properties in _SOURCES.items()
+}}}  # fmt: skip
 SPEC = fields(
     containers=many(CONTAINER),
     initContainers=many(CONTAINER),
     ephemeralContainers=many(OPEN),
-    volumes=many({**OPEN, "properties": {"name": TEXT}}),
+    volumes=many(_VOLUME),
     restartPolicy={**choice("Always", "OnFailure", "Never"), "default": "Always"},
     terminationGracePeriodSeconds={**NUMBER, "default": 30},
     schedulerName={**TEXT, "default": "default-scheduler"},
@@ -107,24 +129,14 @@ SPEC = fields(
     schedulingGates=many(OPEN),
     resourceClaims=many(OPEN),
     resources=RESOURCES,
-    affinity=OPEN,
+    affinity=kept(OPEN),
     dnsConfig=OPEN,
     os=OPEN,
     workloadRef=OPEN,
-    securityContext={**OPEN, "default": {}},
-    **dict.fromkeys(
-        (
-            "hostNetwork",
-            "hostPID",
-            "hostIPC",
-            "hostUsers",
-            "shareProcessNamespace",
-            "setHostnameAsFQDN",
-            "enableServiceLinks",
-            "automountServiceAccountToken",
-        ),
-        FLAG,
-    ),
+    securityContext={**kept(OPEN), "default": {}},
+    enableServiceLinks={**FLAG, "default": True},
+    **dict.fromkeys(("hostNetwork", "hostPID", "hostIPC"), SWITCH),
+    **dict.fromkeys(("hostUsers", "shareProcessNamespace", "setHostnameAsFQDN", "automountServiceAccountToken"), FLAG),
     **texts("nodeName", "hostname", "hostnameOverride", "subdomain", "priorityClassName", "preemptionPolicy"),
     **texts("runtimeClassName", "serviceAccountName", "serviceAccount"),
 )

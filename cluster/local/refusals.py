@@ -44,6 +44,10 @@ class Refusal(Exception):
         }
 
 
+CREATED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+"""The Status of a create that leaves no object of its own."""
+
+
 def success(resource: Resource, name: str, uid: str) -> dict[str, Any]:
     """The Status of a deletion that left nothing to show."""
     details = {"name": name, **_group(resource), "kind": resource.plural, "uid": uid}

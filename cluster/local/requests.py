@@ -5,17 +5,13 @@ One rule: parsed once, at the door; a parameter that would change the meaning an
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any
 
 from cluster.local import selectors
 from cluster.local.catalog import Catalog, Kind
-from cluster.local.deletions import DeleteOptions
 from cluster.local.refusals import bad_request, no_such_path
 from cluster.local.selectors import Selector
-from cluster.local.writes import WriteOptions
 
-_VALIDATIONS = ("Strict", "Warn", "Ignore")
-_PROPAGATIONS = ("", "Background", "Foreground", "Orphan")
 _SHOWN = 40
 """Characters of a wrong value that a message repeats."""
 
@@ -62,43 +58,6 @@ def _within(group: str, version: str, rest: list[str], catalog: Catalog) -> Targ
 def selector(query: Mapping[str, str], kind: Kind) -> Selector:
     """The label and field selector of a request."""
     return selectors.parse(query.get("labelSelector", ""), query.get("fieldSelector", ""), kind.selectable)
-
-
-def write_options(query: Mapping[str, str], *, patch: bool = False) -> WriteOptions:
-    """The options of a create, update or patch."""
-    level = query.get("fieldValidation") or "Warn"
-    if level not in _VALIDATIONS:
-        raise bad_request(f"fieldValidation: Unsupported value: {level!r}: supported values: {', '.join(_VALIDATIONS)}")
-    strictness = cast(Literal["Strict", "Warn", "Ignore"], level)
-    return WriteOptions(dry_run=_dry_run(query.get("dryRun")), validation=strictness, patch=patch)
-
-
-def _dry_run(value: Any) -> bool:
-    values = value if isinstance(value, list) else [value] if value else []
-    if any(item != "All" for item in values):
-        raise bad_request(f"dryRun: Unsupported value: {value!r}: supported values: All")
-    return bool(values)
-
-
-def delete_options(query: Mapping[str, str], body: Any) -> DeleteOptions:
-    """The options of a deletion, from its body (DeleteOptions) or its query."""
-    asked = body if body is not None else {}
-    if not isinstance(asked, dict):
-        raise bad_request("the body is not DeleteOptions")
-    preconditions = asked.get("preconditions") or {}
-    if not isinstance(preconditions, dict):
-        raise bad_request("preconditions is not a JSON object")
-    grace = asked.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
-    propagation = asked.get("propagationPolicy") or query.get("propagationPolicy") or ""
-    if propagation not in _PROPAGATIONS:
-        raise bad_request(f"propagationPolicy: Unsupported value: {propagation!r}")
-    return DeleteOptions(
-        uid=preconditions.get("uid") or "",
-        version=preconditions.get("resourceVersion") or "",
-        grace=None if grace is None else integer("gracePeriodSeconds", grace),
-        propagation=propagation,
-        dry_run=_dry_run(asked.get("dryRun") or query.get("dryRun")),
-    )
 
 
 def integer(name: str, value: Any) -> int:

@@ -83,6 +83,10 @@ class Node:
     """Whether this node or one below has rules."""
     transitional: bool = False
     """Whether one of these compares with the value before."""
+    kept: bool = False
+    """Of a built-in resource: kept when it is empty, as what is behind a pointer in Go."""
+    dropped: bool = False
+    """Of a built-in resource: left away when it is 0 or false."""
     plain: object = None
     """Values of this class need no look at all: most of an object's leaves. None: every value is looked at."""
 
@@ -125,7 +129,9 @@ def compile_schema(raw: Mapping[str, Any]) -> Node:
         unaltered=expressions.plan(rule for rule in rules if rule.transition),
         ruled=bool(rules) or any(child.ruled for child in below),
         transitional=any(rule.transition for rule in rules) or any(child.transitional for child in below),
-        plain=None if checked else _PLAIN.get(raw.get("type", "")),
+        kept=bool(raw.get("x-kept")),
+        dropped=bool(raw.get("x-dropped")),
+        plain=None if checked or raw.get("x-dropped") else _PLAIN.get(raw.get("type", "")),
     )
 
 

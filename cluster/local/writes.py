@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from cluster.api import Manifest
-from cluster.local import metadata, pruning, refusals, rules, validation
+from cluster.local import metadata, refusals, rules, validation
 from cluster.local.catalog import Kind
 from cluster.local.objects import Stored, encode
 from cluster.local.refusals import Cause
@@ -20,10 +20,6 @@ from crds.resources import NAMESPACES
 
 _MISSHAPEN = frozenset({"FieldValueRequired", "FieldValueTypeInvalid"})
 """Reasons of causes after which the checks beyond the schema could not trust what they read."""
-
-_MOST_UNKNOWN = 50
-"""Unknown fields that are told of one object: each warning is a header, of which clients read about 100."""
-_LONGEST_PATH = 500
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 
@@ -38,14 +34,6 @@ class WriteOptions:
     """A patch's unknown fields are answered with 422 instead of 400."""
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The object after a write, and what the client should be warned of."""
-
-    raw: bytes
-    warnings: tuple[str, ...] = ()
-
-
 class Writer:
     """Creates and updates objects of every kind."""
 
@@ -53,37 +41,34 @@ class Writer:
         self._store = store
         self._now = now
 
-    def create(self, kind: Kind, namespace: str, manifest: Manifest, options: WriteOptions) -> Written:
-        """Make an object. Any Refusal."""
-        check_type(kind, manifest)
+    def create(self, kind: Kind, namespace: str, manifest: Manifest, options: WriteOptions) -> bytes:
+        """Make an object of a settled manifest (`intake`). Any Refusal."""
         self._christen(kind, namespace, manifest)
         if kind.has_status and not kind.status_at_birth:
             manifest.pop("status", None)
-        warnings = _judge_unknown(kind, manifest, pruning.settle(manifest, kind.schema), options)
         _judge(kind, manifest, None, set(manifest))
         own = manifest["metadata"]
+        if own.pop("resourceVersion", ""):
+            raise refusals.internal("resourceVersion should not be set on objects to be created")
         if self._store.get(kind.storage, own.get("namespace", ""), own["name"]):
             raise refusals.already_exists(kind.resource, own["name"])
-        raw = encode(manifest) if options.dry_run else self._store.put(kind.storage, manifest).raw
-        return Written(raw, warnings)
+        return encode(manifest) if options.dry_run else self._store.put(kind.storage, manifest).raw
 
     def update(
         self, kind: Kind, current: Stored, candidate: Manifest, options: WriteOptions, *, section: str = ""
-    ) -> Written:
-        """Replace an object, or one section of it (`status`), by a candidate. Any Refusal."""
+    ) -> bytes:
+        """Replace an object, or one section of it (`status`), by a settled candidate. Any Refusal."""
         old = current.manifest()
-        check_type(kind, candidate)
-        _check_identity(kind, current, candidate, patch=options.patch)
+        _check_version(kind, current, candidate, patch=options.patch)
         new = _next_version(kind, old, candidate, section)
-        changed = _changed(new, old)
-        warnings = _judge_unknown(kind, new, pruning.settle_sections(new, kind.schema, changed), options)
+        changed = changes(new, old)
         _judge(kind, new, old, changed)
-        changed = _changed(new, old)
+        changed = changes(new, old)
         if not changed:
-            return Written(current.raw, warnings)
+            return current.raw
         if kind.generation and changed - {"metadata", "status"}:
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        return Written(self._keep(kind, current, new, options), warnings)
+        return self._keep(kind, current, new, options)
 
     def _keep(self, kind: Kind, current: Stored, new: Manifest, options: WriteOptions) -> bytes:
         if options.dry_run:
@@ -94,13 +79,9 @@ class Writer:
 
     def _christen(self, kind: Kind, namespace: str, manifest: Manifest) -> None:
         own = manifest["metadata"]
-        if own.get("resourceVersion"):
-            raise refusals.bad_request("resourceVersion should not be set on objects to be created")
-        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink", "resourceVersion"):
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink", "managedFields"):
             own.pop(name, None)
-        if own.get("namespace", namespace) != namespace:
-            message = "the namespace of the provided object does not match the namespace sent on the request"
-            raise refusals.bad_request(message)
+        check_namespace(kind, own, namespace)
         if kind.resource.namespaced:
             own["namespace"] = namespace
             self._check_namespace(kind, namespace, own.get("name", ""))
@@ -133,39 +114,31 @@ def is_released(manifest: Manifest) -> bool:
     return "deletionTimestamp" in own and not own.get("finalizers") and not own.get("deletionGracePeriodSeconds")
 
 
-def check_type(kind: Kind, manifest: Any) -> None:
-    """Whether a body is an object of the kind at all. BadRequest if not."""
-    if not isinstance(manifest, dict):
-        raise refusals.bad_request("the body is not a JSON object")
-    if not isinstance(manifest.setdefault("metadata", {}), dict):
-        raise refusals.bad_request("metadata is not a JSON object")
-    for key, expected in (("apiVersion", kind.resource.api_version), ("kind", kind.resource.kind)):
-        found = manifest.get(key)
-        if not found:
-            raise refusals.bad_request(f"Object '{key}' is missing")
-        if found != expected and key == "kind" and kind.custom:
-            wrong = replace(kind.resource, kind=str(found))
-            name = str(manifest["metadata"].get("name") or "")
-            raise refusals.invalid(wrong, name, [refusals.wrong("kind", found, f"must be {expected}")])
-        if found != expected:
-            word = "API version" if key == "apiVersion" else "kind"
-            message = f"the {word} in the data ({found}) does not match the expected {word} ({expected})"
-            raise refusals.bad_request(message)
-    for key in ("name", "generateName", "namespace", "uid", "resourceVersion"):
-        if not isinstance(manifest["metadata"].get(key, ""), str | None):
-            raise refusals.bad_request(f"metadata.{key} is not a string")
+def check_namespace(kind: Kind, own: dict[str, Any], namespace: str) -> None:
+    """Put the request's namespace into an object's metadata. BadRequest if another one is there."""
+    if not kind.resource.namespaced:
+        own.pop("namespace", None)
+    elif own.setdefault("namespace", namespace) != namespace:
+        message = "the namespace of the provided object does not match the namespace sent on the request"
+        raise refusals.bad_request(message)
 
 
-def _check_identity(kind: Kind, current: Stored, candidate: Manifest, *, patch: bool) -> None:
+def check_name(kind: Kind, own: dict[str, Any], namespace: str, name: str) -> None:
+    """Whether an update's object is the one on the URL. BadRequest if not."""
+    check_namespace(kind, own, namespace)
+    if not own.get("name"):
+        why = f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        raise refusals.bad_request(why)
+    if own["name"] != name:
+        why = f"the name of the object ({own['name']}) does not match the name on the URL ({name})"
+        raise refusals.bad_request(why)
+
+
+def _check_version(kind: Kind, current: Stored, candidate: Manifest, *, patch: bool) -> None:
     own = candidate["metadata"]
-    for key, actual in (("name", current.name), ("namespace", current.namespace)):
-        if own.setdefault(key, actual) != actual:
-            raise refusals.bad_request(
-                f"the {key} of the object ({own[key]}) does not match the {key} on the URL ({actual})"
-            )
-    if own.get("uid", current.uid) != current.uid and patch:
-        raise refusals.invalid(kind.resource, current.name, [refusals.immutable("metadata.uid", own["uid"])])
     if own.get("uid", current.uid) != current.uid:
+        if patch:
+            raise refusals.invalid(kind.resource, current.name, [refusals.immutable("metadata.uid", own["uid"])])
         why = f"Precondition failed: UID in precondition: {own['uid']}, UID in object meta: {current.uid}"
         raise refusals.conflict(kind.resource, current.name, why)
     version = own.get("resourceVersion", "")
@@ -189,23 +162,11 @@ def _next_version(kind: Kind, old: Manifest, candidate: Manifest, section: str) 
     return {**others, **({"status": old["status"]} if "status" in old else {})}
 
 
-def _changed(new: Manifest, old: Manifest) -> set[str]:
+def changes(new: Manifest, old: Manifest) -> set[str]:
+    """The top-level fields in which two versions of an object differ."""
     # Compared as bytes: to Python, 1 equals true.
     shared = {name for name in new.keys() & old.keys() if encode({name: new[name]}) != encode({name: old[name]})}
     return shared | (new.keys() ^ old.keys())
-
-
-def _judge_unknown(kind: Kind, manifest: Manifest, unknown: list[str], options: WriteOptions) -> tuple[str, ...]:
-    if not unknown or options.validation == "Ignore":
-        return ()
-    texts = tuple(f'unknown field "{path[:_LONGEST_PATH]}"' for path in unknown[:_MOST_UNKNOWN])
-    if options.validation == "Warn":
-        return texts
-    message = "strict decoding error: " + ", ".join(texts)
-    if options.patch:
-        raise refusals.invalid(kind.resource, manifest["metadata"].get("name", ""), [Cause("patch", message)])
-    where = f"{kind.resource.kind} in version {kind.resource.version!r}".replace("'", '"')
-    raise refusals.bad_request(f"{where} cannot be handled as a {kind.resource.kind}: {message}")
 
 
 def _judge(kind: Kind, new: Manifest, old: Manifest | None, changed: set[str]) -> None:

@@ -51,7 +51,10 @@ def describe(finding: Finding) -> str:
     call = finding.call
     body = (call.body or "")[:600]
     told = "\n".join(f"    {difference}"[:700] for difference in finding.differences[:8])
-    shown = "\n".join(f"  {who}: {reply.code} {reply.text[:500]}" for who, reply in zip(("embedded", "real"), finding.replies, strict=True))
+    shown = "\n".join(
+        f"  {who}: {reply.code} {reply.text[:500]}"
+        for who, reply in zip(("embedded", "real"), finding.replies, strict=True)
+    )
     return f"episode {finding.episode}: {call.method} {call.path} {dict(call.headers) or ''}\n  body: {body}\n{told}\n{shown}"
 
 
@@ -60,8 +63,13 @@ def report(tally: Tally, examples: int) -> str:
     sorts = Counter(finding.sort() for finding in tally.findings)
     first = {finding.sort(): finding for finding in reversed(tally.findings)}
     order = sorted(sorts, key=lambda sort: (_LEVEL.get(sort.split(" ")[0], 9), -sorts[sort]))
-    lines = [f"{sorts[sort]:5} {sort}" + ("\n" + describe(first[sort]) if index < examples else "") for index, sort in enumerate(order)]
-    lines.append(f"{tally.calls} calls in {tally.episodes} episodes: {len(tally.findings)} answered differently, {len(sorts)} kinds")
+    lines = [
+        f"{sorts[sort]:5} {sort}" + ("\n" + describe(first[sort]) if index < examples else "")
+        for index, sort in enumerate(order)
+    ]
+    lines.append(
+        f"{tally.calls} calls in {tally.episodes} episodes: {len(tally.findings)} answered differently, {len(sorts)} kinds"
+    )
     return "\n".join(lines)
 
 

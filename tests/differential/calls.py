@@ -56,7 +56,9 @@ class Story:
             yield Call("watch", "GET", base + "&labelSelector=" + self.r.choice(["app=a", "app!=a", "tier=x", "!app"]))
             yield Call("watch", "GET", base + "&fieldSelector=metadata.name=" + self._name(kind, 0))
             if kind == PODS:
-                yield Call("watch", "GET", base + "&fieldSelector=" + self.r.choice(["spec.nodeName=", "status.phase=Pending"]))
+                yield Call(
+                    "watch", "GET", base + "&fieldSelector=" + self.r.choice(["spec.nodeName=", "status.phase=Pending"])
+                )
 
     # Pieces
 
@@ -85,12 +87,19 @@ class Story:
 
     def create(self) -> Iterator[Call]:
         kind = self._kind()
-        yield self._post("create", kind, self._body(kind, self._name(kind)), self.r.choice(["", "", "?fieldManager=me", "?dryRun=All"]))
+        yield self._post(
+            "create",
+            kind,
+            self._body(kind, self._name(kind)),
+            self.r.choice(["", "", "?fieldManager=me", "?dryRun=All"]),
+        )
 
     def create_spoiled(self) -> Iterator[Call]:
         kind = self._kind()
         body = spoiled(self.r, self._body(kind, self._name(kind, 1)))
-        query = self.r.choice(["", "?fieldValidation=Strict", "?fieldValidation=Warn", "?fieldValidation=Ignore", "?dryRun=All"])
+        query = self.r.choice(
+            ["", "?fieldValidation=Strict", "?fieldValidation=Warn", "?fieldValidation=Ignore", "?dryRun=All"]
+        )
         yield self._post("spoiled", kind, body, query)
         yield self.delete_quietly(kind, self._name(kind, 1))
 
@@ -139,14 +148,39 @@ class Story:
             (good.replace('"metadata": {', '"metadata": {"name": "other", ', 1), "application/json"), ("{'a': 1}", "application/json"), (good[:-1] + ',"n": NaN}', "application/json"),
             (good[:-1] + ',"n": 01}', "application/json"), (good[:-1] + ',"n": 1e999}', "application/json"), (good[:-1] + ',}', "application/json"),
         ])  # fmt: skip
-        query = self.r.choice(["", "?fieldValidation=Strict", "?fieldValidation=Ignore", "?fieldValidation=Nope", "?dryRun=Some", "?fieldManager=" + "x" * 200, "?pretty=true", "?dryRun=All&dryRun=All"])
+        query = self.r.choice(
+            [
+                "",
+                "?fieldValidation=Strict",
+                "?fieldValidation=Ignore",
+                "?fieldValidation=Nope",
+                "?dryRun=Some",
+                "?fieldManager=" + "x" * 200,
+                "?pretty=true",
+                "?dryRun=All&dryRun=All",
+            ]
+        )
         yield Call(f"raw {kind.plural}", "POST", kind.path(self.namespace) + query, text, (("Content-Type", sent),))
         yield self.delete_quietly(kind, self._name(kind, 1))
 
     def read(self) -> Iterator[Call]:
         kind = self._kind()
         where = kind.path(self.namespace, self._name(kind))
-        extra = self.r.choice(["", "", "", "?pretty=true", "?resourceVersion=0", "/status", "/scale", "/nothing", "/status/x", "?resourceVersion=99999999999", "?resourceVersion=x"])
+        extra = self.r.choice(
+            [
+                "",
+                "",
+                "",
+                "?pretty=true",
+                "?resourceVersion=0",
+                "/status",
+                "/scale",
+                "/nothing",
+                "/status/x",
+                "?resourceVersion=99999999999",
+                "?resourceVersion=x",
+            ]
+        )
         yield Call(f"get {kind.plural}", "GET", where + (extra if "9999" not in extra or self.r.random() < 0.1 else ""))
 
     def list(self) -> Iterator[Call]:
@@ -170,9 +204,24 @@ class Story:
         where = kind.path(self.namespace)
         yield self._post("create", kind, self._body(kind, self._name(kind, 1)))
         yield Call("page", "GET", f"{where}?limit=1")
-        more = self.r.choice(["&limit=1", "", "&limit=5", "&resourceVersion=0", "&resourceVersion=5", "&labelSelector=app", "&resourceVersionMatch=Exact", "&limit=0"])
+        more = self.r.choice(
+            [
+                "&limit=1",
+                "",
+                "&limit=5",
+                "&resourceVersion=0",
+                "&resourceVersion=5",
+                "&labelSelector=app",
+                "&resourceVersionMatch=Exact",
+                "&limit=0",
+            ]
+        )
         yield Call("page", "GET", f"{where}?continue=@{{continue}}{more}")
-        yield Call("page", "GET", f"{where}?continue={self.r.choice(['x', 'eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiJ4In0', ''])}&limit=1")
+        yield Call(
+            "page",
+            "GET",
+            f"{where}?continue={self.r.choice(['x', 'eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiJ4In0', ''])}&limit=1",
+        )
 
     def put(self) -> Iterator[Call]:
         kind, section = self._kind(), ""
@@ -194,7 +243,9 @@ class Story:
         self.r.choice(odd)()
         if kind in SUBRESOURCES and self.r.random() < 0.4:
             section = "/status"
-            body["status"] = self.r.choice([{"phase": "Running"}, {"phase": "Running", "ready": 2}, {}, None, {"unknown": 1}, {"replicas": "x"}])
+            body["status"] = self.r.choice(
+                [{"phase": "Running"}, {"phase": "Running", "ready": 2}, {}, None, {"unknown": 1}, {"replicas": "x"}]
+            )
         elif self.r.random() < 0.2:
             body["status"] = {"phase": "Running"}
         query = self.r.choice(["", "", "", "?dryRun=All", "?fieldValidation=Strict"])
@@ -205,9 +256,17 @@ class Story:
         kind = self._kind()
         name = self._name(kind)
         section = "/status" if kind in SUBRESOURCES and self.r.random() < 0.25 else ""
-        query = self.r.choice(["", "", "", "?dryRun=All", "?fieldValidation=Strict", "?fieldValidation=Ignore", "?force=true"])
+        query = self.r.choice(
+            ["", "", "", "?dryRun=All", "?fieldValidation=Strict", "?fieldValidation=Ignore", "?force=true"]
+        )
         sent, body = self._merge_patch(kind, name) if self.r.random() < 0.5 else self._json_patch(kind)
-        yield _call(f"{sent.partition('/')[2][:5]}{section} {kind.plural}", "PATCH", kind.path(self.namespace, name) + section + query, body, {"Content-Type": sent})
+        yield _call(
+            f"{sent.partition('/')[2][:5]}{section} {kind.plural}",
+            "PATCH",
+            kind.path(self.namespace, name) + section + query,
+            body,
+            {"Content-Type": sent},
+        )
         yield Call(f"get {kind.plural}", "GET", kind.path(self.namespace, name))
 
     def _merge_patch(self, kind: Resource, name: str) -> tuple[str, Any]:
@@ -223,7 +282,11 @@ class Story:
             {"metadata": {"labels": {"app": "ü"}}}, {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "x"}]}}, {"status": {"ready": 3, "conditions": []}}, {"spec": {"weight": 0}},
             {"spec": {"torchTaskSpecs": {"Worker": {"numTasks": self.r.choice([2, 0, None])}}}}, {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
         ])  # fmt: skip
-        kinds = [MERGE] * 6 + [STRATEGIC] * 2 + ["application/json", "application/yaml", "", "text/plain", "application/merge-patch+json; charset=utf-8"]
+        kinds = (
+            [MERGE] * 6
+            + [STRATEGIC] * 2
+            + ["application/json", "application/yaml", "", "text/plain", "application/merge-patch+json; charset=utf-8"]
+        )
         return self.r.choice(kinds), body
 
     def _json_patch(self, kind: Resource) -> tuple[str, Any]:
@@ -247,14 +310,28 @@ class Story:
         kind = WIDGETS if self.r.random() < 0.9 else self._kind()
         name = self._name(kind)
         where = kind.path(self.namespace, name) + "/scale"
-        body: Any = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": name, "namespace": self.namespace}, "spec": {"replicas": self.r.choice([0, 3, -1, 200, "x", 1.5, None])}}
+        body: Any = {
+            "apiVersion": "autoscaling/v1",
+            "kind": "Scale",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {"replicas": self.r.choice([0, 3, -1, 200, "x", 1.5, None])},
+        }
         own = body["metadata"]
         odd: list[Callable[[], Any]] = [lambda: None] * 4 + [
             lambda: own.update(resourceVersion="@{rv:" + self._key(kind, name) + "}"), lambda: own.update(resourceVersion="1"), lambda: own.pop("name"), lambda: body.update(kind="Other"),
             lambda: own.update(name="other"), lambda: body.pop("spec"), lambda: body.update(extra=1), lambda: own.update(uid="x"), lambda: body.pop("apiVersion"), lambda: own.pop("namespace"),
         ]  # fmt: skip
         self.r.choice(odd)()
-        patch = self.r.choice([{"spec": {"replicas": self.r.choice([4, -2, None, "x", 1000])}}, {"spec": None}, {}, {"spec": {"other": 1}}, {"metadata": {"labels": {"a": "b"}}}, {"status": {"replicas": 9}}])
+        patch = self.r.choice(
+            [
+                {"spec": {"replicas": self.r.choice([4, -2, None, "x", 1000])}},
+                {"spec": None},
+                {},
+                {"spec": {"other": 1}},
+                {"metadata": {"labels": {"a": "b"}}},
+                {"status": {"replicas": 9}},
+            ]
+        )
         query = self.r.choice(["", "", "?dryRun=All", "?fieldValidation=Strict"])
         yield self.r.choice([Call("scale", "GET", where), _call("scale", "PUT", where + query, body), _call("scale", "PATCH", where + query, patch, {"Content-Type": MERGE}),
                              _call("scale", "PATCH", where, [{"op": "replace", "path": "/spec/replicas", "value": 2}], {"Content-Type": JSON_PATCH})])  # fmt: skip
@@ -262,10 +339,17 @@ class Story:
 
     def bind(self) -> Iterator[Call]:
         name = self._name(PODS)
-        body: Any = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"}}
+        body: Any = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+        }
         self.r.choice([lambda: None, lambda: None, lambda: body["target"].pop("name"), lambda: body.pop("target"), lambda: body["target"].update(kind="Pod"), lambda: body["metadata"].update(uid="x"),
                        lambda: body["metadata"].update(name="other"), lambda: body.update(kind="Other"), lambda: body["metadata"].update(annotations={"a": "b"}), lambda: body["metadata"].pop("name")])()  # fmt: skip
-        where = self.r.choice([PODS.path(self.namespace, name) + "/binding", f"/api/v1/namespaces/{self.namespace}/bindings"])
+        where = self.r.choice(
+            [PODS.path(self.namespace, name) + "/binding", f"/api/v1/namespaces/{self.namespace}/bindings"]
+        )
         yield self._post("create", PODS, self._body(PODS, name))
         yield _call("bind", "POST", where + self.r.choice(["", "", "?dryRun=All"]), body)
         yield Call("get pods", "GET", PODS.path(self.namespace, name))
@@ -273,7 +357,15 @@ class Story:
     def evict(self) -> Iterator[Call]:
         name = self._name(PODS)
         body: Any = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
-        self.r.choice([lambda: None, lambda: body.update(deleteOptions={"gracePeriodSeconds": 0}), lambda: body["metadata"].update(name="other"), lambda: body.update(kind="Other"), lambda: body.update(deleteOptions={"dryRun": ["All"]})])()
+        self.r.choice(
+            [
+                lambda: None,
+                lambda: body.update(deleteOptions={"gracePeriodSeconds": 0}),
+                lambda: body["metadata"].update(name="other"),
+                lambda: body.update(kind="Other"),
+                lambda: body.update(deleteOptions={"dryRun": ["All"]}),
+            ]
+        )()
         yield _call("evict", "POST", PODS.path(self.namespace, name) + "/eviction", body)
         yield Call("get pods", "GET", PODS.path(self.namespace, name))
 
@@ -287,12 +379,30 @@ class Story:
             {"dryRun": ["All"]}, {"dryRun": ["Some"]}, {"kind": "DeleteOptions", "apiVersion": "v1"}, {"kind": "Pod", "apiVersion": "v1"}, {"unknown": 1}, {"gracePeriodSeconds": "x"}, [], "x", {"preconditions": "x"},
             {"orphanDependents": True, "propagationPolicy": "Background"}, {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}, {"preconditions": {"uid": "x", "resourceVersion": "1"}},
         ])  # fmt: skip
-        query = self.r.choice(["", "", "", "?gracePeriodSeconds=0", "?propagationPolicy=Foreground", "?dryRun=All", "?gracePeriodSeconds=x", "?orphanDependents=true", "?propagationPolicy=Nope", "?gracePeriodSeconds=-5"])
+        query = self.r.choice(
+            [
+                "",
+                "",
+                "",
+                "?gracePeriodSeconds=0",
+                "?propagationPolicy=Foreground",
+                "?dryRun=All",
+                "?gracePeriodSeconds=x",
+                "?orphanDependents=true",
+                "?propagationPolicy=Nope",
+                "?gracePeriodSeconds=-5",
+            ]
+        )
         yield _call(f"delete {kind.plural}", "DELETE", kind.path(self.namespace, name) + query, body)
         yield Call(f"get {kind.plural}", "GET", kind.path(self.namespace, name))
 
     def delete_quietly(self, kind: Resource, name: str) -> Call:
-        return _call(f"delete {kind.plural}", "DELETE", kind.path(self.namespace, name), {"gracePeriodSeconds": 0} if kind == PODS else None)
+        return _call(
+            f"delete {kind.plural}",
+            "DELETE",
+            kind.path(self.namespace, name),
+            {"gracePeriodSeconds": 0} if kind == PODS else None,
+        )
 
     def delete_many(self) -> Iterator[Call]:
         kind = self._kind()
@@ -300,9 +410,24 @@ class Story:
         if not kind.namespaced:
             where += "?fieldSelector=metadata.name=" + self._name(kind)
         else:
-            where += self.r.choice(["", "?labelSelector=app=a", "?labelSelector=a b", "?fieldSelector=metadata.name=x", "?dryRun=All", "?labelSelector=tier", "?limit=1"])
+            where += self.r.choice(
+                [
+                    "",
+                    "?labelSelector=app=a",
+                    "?labelSelector=a b",
+                    "?fieldSelector=metadata.name=x",
+                    "?dryRun=All",
+                    "?labelSelector=tier",
+                    "?limit=1",
+                ]
+            )
         if kind not in {NAMESPACES, CRDS, SERVICES}:
-            yield _call(f"delete many {kind.plural}", "DELETE", where, self.r.choice([None, None, {"gracePeriodSeconds": 0}, {"preconditions": {"uid": "x"}}]))
+            yield _call(
+                f"delete many {kind.plural}",
+                "DELETE",
+                where,
+                self.r.choice([None, None, {"gracePeriodSeconds": 0}, {"preconditions": {"uid": "x"}}]),
+            )
 
     def strange_path(self) -> Iterator[Call]:
         kind = self._kind()
@@ -330,9 +455,25 @@ class Story:
 
     def accept(self) -> Iterator[Call]:
         kind = self._kind()
-        sort = self.r.choice(["application/yaml", "text/html", "*/*", "application/json;q=0.5", "application/xml", "application/json, */*", "application/vnd.kubernetes.protobuf", "application/cbor", "application/*"])
+        sort = self.r.choice(
+            [
+                "application/yaml",
+                "text/html",
+                "*/*",
+                "application/json;q=0.5",
+                "application/xml",
+                "application/json, */*",
+                "application/vnd.kubernetes.protobuf",
+                "application/cbor",
+                "application/*",
+            ]
+        )
         if "proto" in sort and (kind.namespaced or True):
-            sort = "application/vnd.kubernetes.protobuf, application/json" if kind in {WIDGETS, TORCHJOBS, TENANT_QUEUES} else "application/json"
+            sort = (
+                "application/vnd.kubernetes.protobuf, application/json"
+                if kind in {WIDGETS, TORCHJOBS, TENANT_QUEUES}
+                else "application/json"
+            )
         yield Call("accept", "GET", kind.path(self.namespace, self._name(kind)), None, (("Accept", sort),))
 
     def watch_oddly(self) -> Iterator[Call]:
@@ -343,9 +484,17 @@ class Story:
             "sendInitialEvents=true&resourceVersionMatch=NotOlderThan", "sendInitialEvents=true&resourceVersionMatch=Exact", "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=0", "labelSelector=app%3Da",
             "sendInitialEvents=false&resourceVersionMatch=NotOlderThan", "sendInitialEvents=x", "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=@{listrv}&allowWatchBookmarks=true",
         ])  # fmt: skip
-        yield Call("watch odd", "GET", f"{kind.path(self.namespace)}?watch={self.r.choice(['1', 'true', 'true', 'x'])}&timeoutSeconds=1&{query}")
+        yield Call(
+            "watch odd",
+            "GET",
+            f"{kind.path(self.namespace)}?watch={self.r.choice(['1', 'true', 'true', 'x'])}&timeoutSeconds=1&{query}",
+        )
         if self.r.random() < 0.3:
-            yield Call("watch odd", "GET", f"{kind.path(self.namespace, self._name(kind))}?watch=1&timeoutSeconds=1&resourceVersion=0")
+            yield Call(
+                "watch odd",
+                "GET",
+                f"{kind.path(self.namespace, self._name(kind))}?watch=1&timeoutSeconds=1&resourceVersion=0",
+            )
 
 
 _TELLERS: dict[Callable[[Story], Iterator[Call]], int] = {

@@ -84,7 +84,9 @@ def _event(line: dict[str, Any], seen: Seen) -> Any:
 
 def _status(body: dict[str, Any]) -> dict[str, Any]:
     details = dict(body.get("details") or {})
-    causes = [(c.get("field", ""), c.get("reason", ""), _worded(c.get("message", ""))) for c in details.pop("causes", ())]
+    causes = [
+        (c.get("field", ""), c.get("reason", ""), _worded(c.get("message", ""))) for c in details.pop("causes", ())
+    ]
     return {
         "reason": (body.get("status"), body.get("reason"), body.get("code")),
         "details": _plain(details),

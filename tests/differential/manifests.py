@@ -45,7 +45,10 @@ def _widget(r: random.Random) -> dict[str, Any]:
 
 
 def _pod(r: random.Random) -> dict[str, Any]:
-    container: dict[str, Any] = {"name": "main", "image": r.choice(["none", "a:latest", "a:1", "a/b@sha256:" + "0" * 64])}
+    container: dict[str, Any] = {
+        "name": "main",
+        "image": r.choice(["none", "a:latest", "a:1", "a/b@sha256:" + "0" * 64]),
+    }
     extras: dict[str, Any] = {
         "resources": r.choice([{"limits": {"cpu": "1", "memory": "1Gi"}}, {"requests": {"cpu": "0.5"}}, {"limits": {"cpu": 2}}]),
         "env": [{"name": "A", "value": "b"}, {"name": "P", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
@@ -93,7 +96,13 @@ def _lease(r: random.Random) -> dict[str, Any]:
 
 def _event(r: random.Random) -> dict[str, Any]:
     about = {"kind": "Pod", "name": "p", "namespace": "@ns", "apiVersion": "v1"}
-    return {"involvedObject": about, "reason": "Why", "message": "m", "type": r.choice(["Normal", "Warning"]), "count": 1}
+    return {
+        "involvedObject": about,
+        "reason": "Why",
+        "message": "m",
+        "type": r.choice(["Normal", "Warning"]),
+        "count": 1,
+    }
 
 
 def _config(r: random.Random) -> dict[str, Any]:
@@ -105,7 +114,10 @@ def _secret(r: random.Random) -> dict[str, Any]:
 
 
 def _priority(r: random.Random) -> dict[str, Any]:
-    return {"value": r.choice([0, 10, -5, 1000000000]), **r.choice([{}, {"description": "d"}, {"preemptionPolicy": "Never"}])}
+    return {
+        "value": r.choice([0, 10, -5, 1000000000]),
+        **r.choice([{}, {"description": "d"}, {"preemptionPolicy": "Never"}]),
+    }
 
 
 def _account(r: random.Random) -> dict[str, Any]:
@@ -173,13 +185,17 @@ def from_schema(r: random.Random, schema: dict[str, Any], depth: int = 0) -> Any
             return [from_schema(r, schema["items"], depth + 1) for _ in range(max(count, schema.get("minItems", 0)))]
         case "integer":
             low, high = schema.get("minimum", -5), schema.get("maximum", 2**40)
-            return r.choice([low, high, low + 1, min(high, 7), r.choice([low - 1, high + 1]) if r.random() < 0.2 else low])
+            return r.choice(
+                [low, high, low + 1, min(high, 7), r.choice([low - 1, high + 1]) if r.random() < 0.2 else low]
+            )
         case "boolean":
             return r.random() < 0.5
         case "number":
             return r.choice([0.5, 1, -2.25])
         case _:
-            return r.choice(["Master", "worker", "a", "b-c", "1", "2Gi", 3 if "x-kubernetes-int-or-string" in schema else "q"])
+            return r.choice(
+                ["Master", "worker", "a", "b-c", "1", "2Gi", 3 if "x-kubernetes-int-or-string" in schema else "q"]
+            )
 
 
 def _object(r: random.Random, schema: dict[str, Any], depth: int) -> dict[str, Any]:
@@ -189,7 +205,20 @@ def _object(r: random.Random, schema: dict[str, Any], depth: int) -> dict[str, A
             made[name] = from_schema(r, child, depth + 1)
     values = schema.get("additionalProperties")
     if isinstance(values, dict):
-        keys = ["Master", "Worker", "AIMaster", "a", "A", "cpu", "requests.cpu", "memory", "pods", "jobs", "bad key", "ünï"]
+        keys = [
+            "Master",
+            "Worker",
+            "AIMaster",
+            "a",
+            "A",
+            "cpu",
+            "requests.cpu",
+            "memory",
+            "pods",
+            "jobs",
+            "bad key",
+            "ünï",
+        ]
         for key in r.sample(keys, r.choice([0, 1, 1, 2, 3])):
             made[key] = from_schema(r, values, depth + 1)
     if "x-kubernetes-preserve-unknown-fields" in schema and r.random() < 0.3:
@@ -214,7 +243,9 @@ def spoiled(r: random.Random, body: dict[str, Any], protect: tuple[str, ...] = (
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
     found: list[tuple[Any, Any]] = []
-    steps = list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
+    steps = (
+        list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
+    )
     for key, item in steps:
         found.append((value, key))
         found.extend(_places(item))

@@ -82,7 +82,9 @@ def _episode(pair: tuple[Server, Server], seed: int, episode: int, tally: Tally)
         line.close()
 
 
-def _watch(lines: tuple[Line, Line], story: Story, starts: list[str], seen: tuple[Seen, Seen], into: tuple[int, Tally]) -> None:
+def _watch(
+    lines: tuple[Line, Line], story: Story, starts: list[str], seen: tuple[Seen, Seen], into: tuple[int, Tally]
+) -> None:
     episode, tally = into
     calls = list(story.watches())
     replies: dict[tuple[int, int], Reply] = {}

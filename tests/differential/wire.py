@@ -136,9 +136,7 @@ class Line:
         where = urllib.parse.urlsplit(self.server.url)
         assert where.hostname
         if where.scheme == "https":
-            return http.client.HTTPSConnection(
-                where.hostname, where.port, timeout=_SECONDS, context=self.server.tls
-            )
+            return http.client.HTTPSConnection(where.hostname, where.port, timeout=_SECONDS, context=self.server.tls)
         return http.client.HTTPConnection(where.hostname, where.port, timeout=_SECONDS)
 
     def close(self) -> None:

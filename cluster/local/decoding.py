@@ -1,0 +1,109 @@
+"""From the bytes of a request to an object: media types, JSON and YAML, keys that are there twice.
+
+One rule: what a client wrote twice is told, not chosen between in silence.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import orjson
+import yaml
+
+from cluster.local.catalog import Kind
+from cluster.local.refusals import bad_request, unsupported_media_type
+
+YAML = "application/yaml"
+_JSON = ("", "application/json")
+_ACCEPTED = ("application/json", YAML)
+_DEEPEST = 200
+"""Levels of nesting; far more than any resource has, far less than what a walk through it could bear."""
+
+
+class Twice(list[tuple[str, Any]]):
+    """A JSON object with a key that is there twice."""
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as JSON knows it: no dates, and no text that stands for more than itself."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases are not supported")
+        return super().compose_node(parent, index)
+
+
+_Loader.yaml_implicit_resolvers = {
+    letter: [(tag, pattern) for tag, pattern in known if not tag.endswith("timestamp")]
+    for letter, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def check_media_type(content_type: str) -> None:
+    """UnsupportedMediaType unless a body of this type can be read."""
+    if content_type not in (*_JSON, YAML):
+        raise unsupported_media_type(_ACCEPTED)
+
+
+def parse(body: bytes, content_type: str = "") -> Any:
+    """The body's value. BadRequest if it is no JSON (or YAML, where it says so)."""
+    try:
+        return _yaml(body) if content_type == YAML else orjson.loads(body)
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        raise bad_request(f"couldn't get version/kind; json parse error: {str(error)[:500]}") from None
+
+
+def _yaml(body: bytes) -> Any:
+    # Through JSON and back: what JSON does not know (dates, keys that are no text, infinity) is refused or made text.
+    return orjson.loads(orjson.dumps(yaml.load(body, _Loader), option=orjson.OPT_NON_STR_KEYS))
+
+
+def manifest(kind: Kind, body: bytes, content_type: str) -> dict[str, Any]:
+    """The object of a create or update. BadRequest, UnsupportedMediaType."""
+    check_media_type(content_type)
+    try:
+        value = parse(body, content_type) if body or kind.custom else {}
+    except Exception as error:
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {kind.resource.kind}): {error}"
+        ) from None
+    if value is None and not kind.custom:
+        value = {}
+    if not isinstance(value, dict):
+        word = "couldn't get version/kind; json parse error: the body is not a JSON object"
+        raise bad_request(f"the object provided is unrecognized (must be of type {kind.resource.kind}): {word}")
+    return value
+
+
+def duplicates(body: bytes) -> list[str]:
+    """The paths of keys that a JSON text names more than once."""
+    found: list[bool] = []
+
+    def hook(pairs: list[tuple[str, Any]]) -> Any:
+        made = dict(pairs)
+        if len(made) == len(pairs):
+            return made
+        found.append(True)
+        return Twice(pairs)
+
+    try:
+        value = json.loads(body, object_pairs_hook=hook)
+    except (ValueError, RecursionError):
+        return []  # which is for the parser to tell
+    return list(dict.fromkeys(_paths(value, ""))) if found else []
+
+
+def _paths(value: Any, path: str) -> Iterator[str]:
+    pairs: Iterable[tuple[str, Any]] = (
+        value if isinstance(value, Twice) else value.items() if isinstance(value, dict) else ()
+    )
+    seen: set[str] = set()
+    for key, item in pairs:
+        there = f"{path}.{key}" if path else key
+        if key in seen:
+            yield there
+        seen.add(key)
+        yield from _paths(item, there)
+    if isinstance(value, list) and not isinstance(value, Twice):
+        for index, item in enumerate(value):
+            yield from _paths(item, f"{path}[{index}]")
