@@ -24,6 +24,8 @@ from queues.outage import Outage
 
 EVERY = 1.0
 """Seconds between two looks: fresh enough for people, one write per queue and second at most."""
+NEVER = 2**63
+"""A version that no watch reaches."""
 log = logging.getLogger(__name__)
 
 Status = dict[str, Any]
@@ -110,6 +112,9 @@ class QueueStatusWriter:
             except ABSENT as error:
                 log.debug("status of the queues: %s", error)
                 return
+            except errors.Invalid as error:
+                log.warning("the status of queue %s cannot be written: %s", name, error)
+                self._written[name] = Written(wanted, NEVER)  # not this one again
             except errors.ClusterError as error:
                 log.debug("status of queue %s: %s", name, error)
 

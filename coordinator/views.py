@@ -1,21 +1,29 @@
 """What the coordinator keeps of the objects it watches: trimmed, frozen, a few hundred bytes each.
 
-One rule: parsed once at the informer's door; nothing beyond this module sees a manifest.
+One rule: parsed once at the informer's door; nothing beyond this module sees a manifest. Whatever an API server has
+taken becomes a view: an object that makes no sense must neither be overlooked nor stop the others.
 """
 
+import logging
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 import orjson
+import pydantic
 
 from cluster.api import Manifest
-from crds import demand, labels, torchjob
+from crds import demand, labels, tenantqueue, torchjob
 from crds.amounts import NOTHING, Amounts
+from crds.conditions import FINISHED
 from crds.errors import InvalidObject
 from crds.keys import JobKey
+from crds.metadata import Metadata
 from crds.status import Admission
+from crds.tenantqueue import TenantQueue, TenantQueueSpec, TenantQueueStatus
 
 FINISHED_PODS = ("Succeeded", "Failed")
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,13 +95,14 @@ def job_view(manifest: Manifest) -> JobView:
 
 
 def _invalid(manifest: Manifest) -> JobView:
-    metadata, status = manifest["metadata"], manifest.get("status") or {}
+    metadata, status = manifest["metadata"], manifest.get("status")
+    phase = str(status.get("phase") or "") if isinstance(status, dict) else ""
     return JobView(
         key=JobKey(metadata["namespace"], metadata["name"], metadata["uid"]),
         queue=metadata["namespace"],
         submitted=datetime.fromisoformat(metadata["creationTimestamp"]).timestamp(),
-        phase=status.get("phase", ""),
-        finished=status.get("phase") == "Failed",
+        phase=phase,
+        finished=phase in FINISHED,
         deleting="deletionTimestamp" in metadata,
         invalid=True,
     )
@@ -103,15 +112,16 @@ def pod_view(manifest: Manifest) -> PodView:
     """Trim a pod, ours or foreign."""
     metadata = manifest["metadata"]
     found = metadata.get("labels") or {}
+    attempt = str(found.get(labels.ATTEMPT, ""))
+    job = _owner(metadata["namespace"], found)
     return PodView(
         namespace=metadata["namespace"],
         name=metadata["name"],
-        job=_owner(metadata["namespace"], found),
+        job=job,
         queue=found.get(labels.QUEUE, ""),
-        attempt=int(found.get(labels.ATTEMPT, 0)),
+        attempt=int(attempt) if attempt.isascii() and attempt.isdigit() else 0,
         occupies=(manifest.get("status") or {}).get("phase") not in FINISHED_PODS,
-        deleting="deletionTimestamp" in metadata,
-        demand=_demand(manifest),
+        demand=_demand(manifest, ours=job is not None),
     )
 
 
@@ -120,21 +130,61 @@ def _owner(namespace: str, found: dict[str, str]) -> JobKey | None:
     return JobKey(namespace, found.get(labels.JOB_NAME, ""), uid) if uid else None
 
 
-def _demand(manifest: Manifest) -> Amounts:
+def _demand(manifest: Manifest, *, ours: bool) -> Amounts:
     """Our pods carry their share of the charge; a foreign one takes what the scheduler would count, once it is on a
-    node."""
-    charge = (manifest["metadata"].get("annotations") or {}).get(labels.CHARGE)
-    if charge:
-        return {str(name): int(amount) for name, amount in orjson.loads(charge).items()}
-    return demand.pod_demand(manifest["spec"]) if manifest["spec"].get("nodeName") else NOTHING
+    node, whatever it says of itself."""
+    charge = (manifest["metadata"].get("annotations") or {}).get(labels.CHARGE) if ours else None
+    found = _charge(charge) if charge else None
+    if found is not None:
+        return found
+    if not (charge or manifest["spec"].get("nodeName")):
+        return NOTHING
+    try:
+        return demand.pod_demand(manifest["spec"])
+    except (ValueError, TypeError, AttributeError):  # no API server takes it today
+        return NOTHING
+
+
+def _charge(text: str) -> Amounts | None:
+    """The amounts in an annotation; None if anybody else than us wrote it."""
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(found, dict) or len(found) > demand.MOST_NAMES:
+        return None
+    right = all(type(amount) is int and 0 <= amount <= demand.LARGEST for amount in found.values())
+    return found if right else None
+
+
+def queue_view(manifest: Manifest) -> TenantQueue:
+    """A TenantQueue as admins want it. One that cannot be read is closed: nobody is admitted beyond a limit that may be
+    meant."""
+    try:
+        return tenantqueue.parse(manifest)
+    except InvalidObject as error:
+        name = manifest["metadata"]["name"]
+        log.error("TenantQueue %s admits nothing until it is mended: %s", name, error)
+        return TenantQueue(
+            metadata=Metadata.model_validate({"name": name}),
+            spec=TenantQueueSpec(stop_policy="Hold"),
+            status=_queue_status(manifest.get("status")),
+        )
+
+
+def _queue_status(found: Any) -> TenantQueueStatus:
+    try:
+        return TenantQueueStatus.model_validate(found or {})
+    except pydantic.ValidationError:
+        return TenantQueueStatus()
 
 
 def node_view(manifest: Manifest) -> NodeView:
     """Trim a node."""
-    conditions = (manifest.get("status") or {}).get("conditions") or []
+    status = manifest.get("status") or {}
     return NodeView(
         name=manifest["metadata"]["name"],
-        ready=any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-        and not manifest.get("spec", {}).get("unschedulable", False),
-        allocatable=demand.amounts((manifest.get("status") or {}).get("allocatable") or {}),
+        ready=any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or [])
+        and not (manifest.get("spec") or {}).get("unschedulable", False),
+        allocatable=demand.amounts(status.get("allocatable") or {}),
     )

@@ -14,7 +14,6 @@ from cluster.informer import Informer
 from coordinator import views
 from coordinator.route import Pods
 from coordinator.views import JobView, NodeView, PodView
-from crds import tenantqueue
 from crds.keys import JobKey
 from crds.resources import NODES, PODS, TENANT_QUEUES, TORCHJOBS
 from crds.tenantqueue import TenantQueue
@@ -51,7 +50,7 @@ class Watches:
             index=lambda pod: pod.job.uid if pod.job else None,
         )
         self.queues: Informer[TenantQueue] = Informer(
-            cluster, TENANT_QUEUES, trim=tenantqueue.parse, on_change=self._queue_changed
+            cluster, TENANT_QUEUES, trim=views.queue_view, on_change=self._queue_changed
         )
         self.nodes: Informer[NodeView] | None = None
         if nodes:
@@ -81,13 +80,16 @@ class Watches:
 
     def pods_of(self, key: JobKey, seen: int) -> Pods:
         """The pods of a job in one value; `seen` is what `take` gave with the key."""
-        pods = self.pods.indexed(key.uid)
+        # A uid is no secret: a pod of another namespace that carries it is not the job's.
+        pods = [pod for pod in self.pods.indexed(key.uid) if pod.namespace == key.namespace]
         return Pods(occupy=any(pod.occupies for pod in pods), queue=next((pod.queue for pod in pods), ""), seen=seen)
 
     def demanded(self) -> frozenset[str]:
-        """Every resource name a job has asked for since the start."""
+        """Every resource name that jobs ask for now. The first job that asks for another one changes the settings."""
+        names = {name for job in self.jobs.values() for name in job.charge}
         with self._lock:
-            return frozenset(self._demanded)
+            self._demanded = names
+        return frozenset(names)
 
     def named(self) -> frozenset[str]:
         """The queues that jobs name now. The first job that names another one changes the settings."""
