@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from cluster import client, errors
 from cluster.client import KubernetesCluster
@@ -77,6 +79,7 @@ class Arena:
         self.records = self.folder / "records"
         self.records.mkdir()
         self.network: Network | None = None
+        self._looking: KubernetesCluster | None = None
         self.redis_socket = Path(embedded_redis.plan(self.layout).url.removeprefix("unix://"))
 
     def start(self) -> None:
@@ -107,13 +110,20 @@ class Arena:
 
     def redis(self) -> "redis.Redis":
         """The same for Redis."""
-        return redis.Redis(unix_socket_path=str(self.redis_socket), decode_responses=True, socket_timeout=5)
+        return redis.Redis(
+            unix_socket_path=str(self.redis_socket),
+            decode_responses=True,
+            socket_timeout=5,
+            retry=Retry(NoBackoff(), 0),
+        )
 
     def leader(self) -> str:
         """Which coordinator holds the Lease; empty if neither does."""
-        api = self.api(2.0)
+        if self._looking is None:
+            self._looking = self.api(2.0)
         with contextlib.suppress(errors.ClusterError):
-            holder = str(api.get(LEASES, LEASE, "kube-system")["spec"].get("holderIdentity") or "")
+            spec = self._looking.get(LEASES, LEASE, "kube-system").get("spec") or {}
+            holder = spec.get("holderIdentity") or ""
             return next((name for name in COORDINATORS if f"-{self.parts[name].pid}-" in holder), "")
         return ""
 

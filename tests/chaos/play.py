@@ -79,6 +79,9 @@ class Play:
         self.log: list[str] = []
         self._say = say
         self._owner = ThreadPoolExecutor(1, thread_name_prefix="owner")
+        self._herald = ThreadPoolExecutor(1, thread_name_prefix="herald")
+        self._leader: Future[str] | None = None
+        self._last_leader = COORDINATORS[0]
         self._deeds: list[Future[None]] = []
         self._due: list[Due] = []
         self._pauses: list[tuple[float, float]] = []
@@ -99,6 +102,7 @@ class Play:
         finally:
             self._still()
             self._owner.shutdown(cancel_futures=True)
+            self._herald.shutdown(cancel_futures=True)
             self._wrong += self.arena.stop()
             left = still_alive(self.arena.parts.pids_ever)
             self._wrong += [f"process {pid} is left" for pid in left]
@@ -155,6 +159,7 @@ class Play:
             while self._due and self._due[0].at <= self.now():
                 self._due.pop(0).do()
             self.arena.parts.tick()
+            self._ask_for_leader()
             time.sleep(0.02)
 
     def _later(self, seconds: float, do: Callable[[], None]) -> None:
@@ -202,8 +207,7 @@ class Play:
             case "stop" | "nap":
                 self._stop(target, fault.seconds)
             case "flush":
-                with contextlib.suppress(redis.RedisError):
-                    self.arena.redis().flushall()
+                self._herald.submit(self._flush)
             case "lose":
                 self.arena.lose_redis()
             case "age":
@@ -216,11 +220,26 @@ class Play:
                 self._trouble(target, fault.trouble, fault.seconds, api=False)
 
     def _named(self, target: str) -> str:
-        """Roles have names only at the moment: the main thread asks, with a short timeout."""
-        if target not in ("leader", "standby"):
-            return target
-        leader = self.arena.leader() or COORDINATORS[0]
-        return leader if target == "leader" else next(name for name in COORDINATORS if name != leader)
+        """Who has a role at the moment."""
+        leader = self._last_leader
+        match target:
+            case "leader":
+                return leader
+            case "standby":
+                return next(name for name in COORDINATORS if name != leader)
+        return target
+
+    def _ask_for_leader(self) -> None:
+        """Keep up with who leads; the API server may take its time."""
+        if self._leader is not None and self._leader.done():
+            self._last_leader = self._leader.result() or self._last_leader
+            self._leader = None
+        if self._leader is None:
+            self._leader = self._herald.submit(self.arena.leader)
+
+    def _flush(self) -> None:
+        with contextlib.suppress(redis.RedisError):
+            self.arena.redis().flushall()
 
     def _kill(self, target: str, away: float) -> None:
         if target == "worker":
