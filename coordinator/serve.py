@@ -49,6 +49,8 @@ class Coordinator:
     counts: Counts = field(default_factory=Counts)
     failing: str = ""
     _last_epoch: int = 0
+    _unreadable: bool = False
+    """Whether the store holds what cannot be read, which a rebuild alone may not mend."""
     watches: Watches = field(init=False)
     leadership: Leadership = field(init=False)
 
@@ -95,6 +97,9 @@ class Coordinator:
             self.stop.wait(self.settings.renew_seconds)
         except (queue_errors.StoreLost, Unaccounted) as error:
             log.warning("rebuilding: %s", error)
+        except queue_errors.Unreadable as error:
+            log.warning("forgetting the queues and rebuilding: %s", error)
+            self._unreadable = True
         except (queue_errors.QueueError, cluster_errors.ClusterError) as error:
             self._tell(str(error))
             self.stop.wait(RETRY_SECONDS)
@@ -109,10 +114,12 @@ class Coordinator:
             counts=self.counts,
         )
         asked = self.leadership.asked
-        if asked:
+        if asked or self._unreadable:
             self._forget()
         term.rebuild(self._new_epoch())
+        self._unreadable = False
         if asked:
+            log.warning("the queues were built anew, as somebody asked on the Lease")
             self.leadership.answer(asked)
         self._tell("")
         log.info("leading as %s", self.leadership.holder)
@@ -129,8 +136,7 @@ class Coordinator:
                 term.resync()
 
     def _forget(self) -> None:
-        """Somebody asked for a repair: the rebuild that follows is that of a store that has lost everything."""
-        log.warning("a repair was asked for: the queues are built anew from the cluster")
+        """The rebuild that follows is that of a store that has lost everything."""
         self.store.forget(self.leadership.epoch)
         self.work.forget(self.leadership.epoch)
 

@@ -30,6 +30,8 @@ _SCAN = 1000
 """Elements per step of a scan: about a millisecond in which the server does nothing else."""
 _REFUSALS: dict[str, type[errors.QueueError]] = {"STORELOST": errors.StoreLost, "STALEEPOCH": errors.StaleEpoch}
 """First words of the error replies that our scripts make, and what they mean."""
+_SPOILT = ("WRONGTYPE", "not an integer", "found invalid token", "Expected value but found")
+"""Words of errors that a key or value of somebody else's causes in our commands and scripts."""
 
 
 def connect(
@@ -88,10 +90,7 @@ def understood(connection: Connection) -> Iterator[None]:
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise errors.Unreadable(
-            f"Redis at {address(connection)} holds what torchq did not write there ({type(error).__name__}): "
-            "`torchq doctor` says what, `torchq doctor --fix` mends it"
-        ) from error
+        raise _unreadable(address(connection), type(error).__name__) from error
 
 
 def evaluate(
@@ -143,6 +142,13 @@ def scanned(connection: Connection, kind: str, name: str) -> dict[bytes, Any] | 
             raise
 
 
+def _unreadable(where: str, why: str) -> errors.Unreadable:
+    return errors.Unreadable(
+        f"Redis at {where} holds what torchq did not write there ({why}): "
+        "`torchq doctor` says what, `torchq doctor --fix` mends it"
+    )
+
+
 def _is_wrong_kind(error: Exception) -> bool:
     return str(error).startswith("WRONGTYPE")
 
@@ -154,6 +160,8 @@ def _translate(error: RedisError, where: str) -> errors.QueueError:
         return refusal(f"{message.partition(' ')[2]} (Redis at {where})")
     if isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError):
         return errors.StoreUnreachable(f"Redis at {where} refuses these credentials (check the Redis URL): {message}")
+    if isinstance(error, ResponseError) and any(sign in message for sign in _SPOILT):
+        return _unreadable(where, message)
     if isinstance(error, ResponseError):
         return errors.QueueError(f"Redis at {where} failed: {message}")
     return errors.StoreUnreachable(f"Redis at {where} does not answer: {message}")
