@@ -29,6 +29,10 @@ class Stop:
     def __call__(self) -> bool:
         return self.requested
 
+    def request(self) -> None:
+        """The process itself finds that it should end."""
+        self.requested = True
+
     def wait(self) -> None:
         """Sleep until told to end."""
         while not self.requested:

@@ -4,6 +4,7 @@ One rule: wiring only; it decides nothing.
 """
 
 import logging
+import os
 
 from cluster import errors
 from cluster.api import Cluster
@@ -31,7 +32,7 @@ def run(cluster: Cluster, settings: Settings) -> None:
     try:
         _wait_for_pods(pods)
         with Reconciler(cluster, pods, ReconcileSettings(master_address=settings.master_address)) as reconciler:
-            rq_worker.run_worker(
+            left = rq_worker.run_worker(
                 settings.redis_url,
                 reconciler,
                 threads=settings.threads,
@@ -39,6 +40,8 @@ def run(cluster: Cluster, settings: Settings) -> None:
                 drain_seconds=settings.drain_seconds,
                 expected=EXPECTED,
             )
+            if left:
+                os._exit(1)  # a thread that hangs would keep the process for ever
     finally:
         pods.stop()
 

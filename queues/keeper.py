@@ -1,8 +1,10 @@
 """The thread of a worker process that keeps its leases.
 
-One rule: a key is renewed exactly while a thread runs it, so that a dead process's keys come back by themselves.
+One rule: a key is renewed exactly while a thread runs it and does not hang, so that a dead process's keys come back by
+themselves. A process of which every thread hangs ends.
 """
 
+import logging
 import threading
 
 from cluster.stop import Stop
@@ -10,6 +12,8 @@ from queues import errors
 from queues.outage import Outage
 from queues.runs import Runs
 from queues.work import WorkSink
+
+log = logging.getLogger(__name__)
 
 
 class Keeper(threading.Thread):
@@ -32,9 +36,13 @@ class Keeper(threading.Thread):
 
     def keep(self) -> float:
         """Register and renew once; seconds until it should be done again."""
+        leases = self._runs.leases()
+        if self._runs.stuck and not self._stopping():
+            log.error("every thread hangs: this worker ends, a new one takes its place")
+            self._stopping.request()
         try:
             self._sink.register(self._worker, 0 if self._stopping() else self._runs.threads)
-            self._sink.renew(self._runs.leases())
+            self._sink.renew(leases)
         except errors.QueueError as error:
             self._outage.met(error)
             return 1.0

@@ -165,8 +165,9 @@ def run_worker(
     settings: WorkSettings | None = None,
     drain_seconds: float = 20.0,
     expected: tuple[type[Exception], ...] = (),
-) -> None:
-    """Be a worker process until SIGTERM or SIGINT; then let what runs finish, for at most `drain_seconds`.
+) -> int:
+    """Be a worker process until SIGTERM or SIGINT; then let what runs finish, for at most `drain_seconds`. The number of
+    keys that run even then.
 
     Call it in the main thread. A Redis that is down is waited for, however long. `expected` errors of a reconcile are
     logged as one line, others with a traceback. Raises BadAddress for a URL that cannot be used.
@@ -177,13 +178,13 @@ def run_worker(
     client = connection.connect(url, client_name=f"torchq-worker-{os.getpid()}")
     sink = RedisWork(client, settings)
     stop.listen()
-    runs = Runs(sink, reconcile, threads, outage=outage, expected=expected)
+    runs = Runs(sink, reconcile, threads, outage=outage, expected=expected, longest=settings.longest_run)
     keeper = Keeper(name, sink, runs, pause=settings.running_lease / 3, stop=stop, outage=outage)
     keeper.start()
     log.info("worker %s: %d threads, Redis at %s", name, threads, connection.address(client))
     job_class = rq_job.bound(lambda leases: runs.take(leases, stop, settings.dispatched_lease))
     _serve(Sessions(url, name, job_class), runs, stop, outage)
-    _drain(runs, keeper, drain_seconds)
+    return _drain(runs, keeper, drain_seconds)
 
 
 class Sessions:
@@ -230,10 +231,11 @@ def _serve(sessions: Sessions, runs: Runs, stop: Stop, outage: Outage) -> None:
         pause = min(cap, 2 * pause)
 
 
-def _drain(runs: Runs, keeper: Keeper, seconds: float) -> None:
+def _drain(runs: Runs, keeper: Keeper, seconds: float) -> int:
     keeper.keep()
     log.info("stopping: waiting for %d keys, at most %.0f s", len(runs.leases()), seconds)
     left = runs.wait_for_end(seconds)
     keeper.end()
     if left:
         log.warning("stopped with %d keys still running; they are run again when their leases have ended", left)
+    return left

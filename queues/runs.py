@@ -1,9 +1,11 @@
 """The keys a worker process is busy with: begun as threads are free, run, given back.
 
-One rule: whatever happens to a run, its key comes back, by `finish` or by the end of its lease.
+One rule: whatever happens to a run, its key comes back, by `finish` or by the end of its lease; the lease of a run
+that hangs ends, too.
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -32,8 +34,11 @@ class Runs:
         *,
         outage: Outage,
         expected: tuple[type[Exception], ...] = (),
+        longest: float = math.inf,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`expected` errors of a run are logged as one line, without a traceback."""
+        """`expected` errors of a run are logged as one line, without a traceback. A run longer than `longest` seconds
+        counts as one that hangs."""
         self.threads = threads
         self._sink = sink
         self._reconcile = reconcile
@@ -42,7 +47,10 @@ class Runs:
         self._complaints = Complaints(log)
         self._tasks: SimpleQueue[Task] = SimpleQueue()
         self._changed = threading.Condition()
-        self._running: set[Lease] = set()
+        self._longest = longest
+        self._clock = clock
+        self._running: dict[Lease, float] = {}
+        self._hanging: set[Lease] = set()
         for number in range(threads):
             # Daemons, so that a reconcile that hangs cannot keep a stopping process alive.
             threading.Thread(target=self._work, name=f"reconcile-{number}", daemon=True).start()
@@ -73,9 +81,22 @@ class Runs:
             return len(self._running)
 
     def leases(self) -> list[Lease]:
-        """The leases to renew."""
+        """The leases to renew: those of runs that do not hang. Somebody else may have the key of one that does, and the
+        fence keeps it from making anything should it go on after all."""
+        now = self._clock()
         with self._changed:
-            return list(self._running)
+            late = {lease for lease, began in self._running.items() if now - began > self._longest}
+            fresh, self._hanging = late - self._hanging, late
+            lively = [lease for lease in self._running if lease not in late]
+        for key, _ in fresh:
+            log.error("%s: the run takes over %.0f s: it hangs, and another run may have its key", key, self._longest)
+        return lively
+
+    @property
+    def stuck(self) -> bool:
+        """Whether every thread hangs, as last seen by `leases`: this process does nothing any more."""
+        with self._changed:
+            return len(self._hanging & self._running.keys()) >= self.threads
 
     def _begin(self, leases: Sequence[Lease]) -> bool:
         try:
@@ -85,7 +106,7 @@ class Runs:
             return False
         for task in tasks:
             with self._changed:
-                self._running.add((task.key, task.token))
+                self._running[task.key, task.token] = self._clock()
             self._tasks.put(task)
         return True
 
@@ -103,7 +124,7 @@ class Runs:
                 self._run(task)
             finally:
                 with self._changed:
-                    self._running.discard((task.key, task.token))
+                    self._running.pop((task.key, task.token), None)
                     self._changed.notify_all()
 
     def _run(self, task: Task) -> None:

@@ -20,10 +20,13 @@ Lease = tuple[JobKey, str]
 class WorkSettings:
     """Times of the work queue, in seconds, and its sizes."""
 
-    dispatched_lease: float = 60.0
-    """How long a batch may wait in RQ; one taken later finds its keys lost, and they are on their way again already."""
+    dispatched_lease: float = 20.0
+    """How long a batch may wait in RQ; one taken later finds its keys lost, and they are on their way again already. So
+    long, too, its keys are away when a worker dies in the millisecond between taking it and beginning on it."""
     running_lease: float = 15.0
     """How soon a dead worker's keys come back; renewed three times as often."""
+    longest_run: float = 120.0
+    """A run that takes longer hangs: its lease is renewed no more. Several unanswered API requests fit into it."""
     registration: float = 15.0
     """How long a silent worker counts as alive."""
     batch: int = 32

@@ -16,6 +16,7 @@ from queues.runs import Runs
 from queues.values import Offer, Task
 from tests.work.conftest import Clock, wait_for
 
+log = logging.getLogger("test")
 KEYS = [JobKey("team", f"job-{number}", "uid") for number in range(4)]
 
 
@@ -133,6 +134,47 @@ def test_the_keeper_renews_what_runs_and_registers(office: Office) -> None:
     keeper.keep()
     office.work.finish(*lease, requeue_after=0)
     assert office.work.dispatch() == 0, "a stopping worker gets nothing more"
+
+
+def test_a_run_that_hangs_loses_its_key_and_may_do_nothing_more(
+    office: Office, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = Runs(office.work, office.reconcile, 2, outage=Outage(log), longest=120.0, clock=office.clock)
+    [lease] = leases = office.leases(KEYS[0])
+    runs.take(leases, lambda: False, 1)
+    stop = Stop()
+    keeper = Keeper("w1", office.work, runs, pause=5.0, stop=stop, outage=Outage(log))
+    for _ in range(12):
+        office.clock.step(10)
+        keeper.keep()
+        assert office.work.holds(*lease)
+    for _ in range(3):
+        office.clock.step(10)
+        keeper.keep()
+    [(key, token)] = office.leases()
+    assert key == KEYS[0]
+    assert not office.work.holds(*lease)
+    assert [task.key for task in office.work.begin([(key, token)])] == [key]
+    assert len([line for line in caplog.messages if "hangs" in line]) == 1
+    assert not stop()
+
+
+def test_a_worker_of_which_every_thread_hangs_ends(office: Office) -> None:
+    runs = Runs(office.work, office.reconcile, 2, outage=Outage(log), longest=120.0, clock=office.clock)
+    stop = Stop()
+    keeper = Keeper("w1", office.work, runs, pause=5.0, stop=stop, outage=Outage(log))
+    begun = []
+    for key in KEYS[:2]:
+        runs.take(office.leases(key), lambda: False, 1)
+        begun.append(office.clock())
+        office.clock.step(10)
+    while office.clock() < begun[1] + 120:
+        keeper.keep()
+        assert not stop()
+        office.clock.step(10)
+    office.clock.step(1)
+    keeper.keep()
+    assert stop()
 
 
 def test_an_outage_is_told_when_it_begins_every_minute_and_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
