@@ -166,8 +166,9 @@ def run_worker(
     drain_seconds: float = 20.0,
     expected: tuple[type[Exception], ...] = (),
 ) -> int:
-    """Be a worker process until SIGTERM or SIGINT; then let what runs finish, for at most `drain_seconds`. The number of
-    keys that run even then.
+    """Be a worker process until SIGTERM or SIGINT; then let what runs finish, for at most `drain_seconds`.
+
+    Returns how many keys run even then.
 
     Call it in the main thread. A Redis that is down is waited for, however long. `expected` errors of a reconcile are
     logged as one line, others with a traceback. Raises BadAddress for a URL that cannot be used.
