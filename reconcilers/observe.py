@@ -104,7 +104,8 @@ class Observer:
         with self._lock:
             seen = max(task.seen, self._written.get(task.key.uid, 0))
         if self.pods.synced and (not seen or self.pods.wait_for(seen, self.settings.cache_wait)):
-            return self.pods.indexed(task.key.uid)
+            # A uid is no secret: a pod of another namespace that carries it is not the job's.
+            return [pod for pod in self.pods.indexed(task.key.uid) if pod.namespace == task.key.namespace]
         selector = f"{labels.JOB_UID}={task.key.uid}"
         listed = self.cluster.list(PODS, task.key.namespace, label_selector=selector)
         return [pod_view.trim(each) for each in listed.items]

@@ -127,8 +127,7 @@ def _create(run: Run, settings: ReconcileSettings) -> tuple[Action, ...]:
     missing = [each for name, each in members.items() if name not in there and each.task_type in open_tasks]
     leads = [] if blueprint.shared_address else [each for each in missing if each.name == each.lead]
     services = tuple(CreateService(pods.service(blueprint, each)) for each in leads)
-    manifests = tuple(pods.pod(blueprint, each) for each in missing)
-    return (*services, CreatePods(manifests)) if manifests else ()
+    return (*services, CreatePods(pods.Pods(blueprint, tuple(missing)))) if missing else ()
 
 
 def _finish(job: TorchJob, found: Pods, after: TorchJobStatus) -> Plan:

@@ -4,9 +4,9 @@ One rule: pure; the same job, admission and member give the same manifest, so th
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import orjson
 
@@ -45,6 +45,28 @@ class Blueprint:
     def address(self, lead: str) -> str:
         """Where a rank 0 is found."""
         return LOOPBACK if self.shared_address else lead
+
+
+@dataclass(frozen=True, slots=True)
+class Pods(Sequence[Manifest]):
+    """The manifests of some members, each made when it is asked for: thousands of large ones are never all there."""
+
+    blueprint: Blueprint
+    members: tuple[Member, ...]
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    @overload
+    def __getitem__(self, index: int) -> Manifest: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Manifest]: ...
+
+    def __getitem__(self, index: int | slice) -> Manifest | Sequence[Manifest]:
+        if isinstance(index, slice):
+            return [pod(self.blueprint, each) for each in self.members[index]]
+        return pod(self.blueprint, self.members[index])
 
 
 def pod(blueprint: Blueprint, member: Member) -> Manifest:

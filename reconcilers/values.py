@@ -3,7 +3,7 @@
 One rule: all are frozen. An observation holds everything `plan` may know, a plan everything `apply` may do.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +68,7 @@ class DeleteService:
 class CreatePods:
     """Make pods, side by side; one that is there already and is the same is fine."""
 
-    manifests: tuple[Manifest, ...]
+    manifests: Sequence[Manifest]
 
 
 @dataclass(frozen=True, slots=True)
