@@ -17,6 +17,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from cluster.local import (
     metrics,
     pod_logs,
     refusals,
+    representations,
     requests,
     watches,
 )
@@ -44,6 +46,7 @@ from cluster.local.handlers import Answer, Handlers, Question
 from cluster.local.journal import Change
 from cluster.local.layout import Layout
 from cluster.local.refusals import Refusal
+from cluster.local.representations import Shown
 from cluster.local.store import Store
 from cluster.local.watches import Watch
 from cluster.local.writes import WriteOptions
@@ -52,6 +55,8 @@ from crds.resources import CRDS, NAMESPACES
 _LOG = logging.getLogger(__name__)
 _HEALTH = ("/healthz", "/livez", "/readyz")
 _FIRST_NAMESPACES = ("default", "kube-system")
+_WORTH_PACKING = 128 * 1024
+"""Bytes from which an answer is compressed for who asks."""
 _WARNING = '299 - "{}"'
 
 
@@ -174,18 +179,26 @@ class ApiServer:
             return _json(discovery.answer(path, self._catalog))
         target = requests.target(path, self._catalog)
         self._count(request, target)
-        if request.method == "GET":
-            query = request.query
-            if target.subresource == "log":
-                return await self._serve_log(request, target)
-            if not target.subresource and requests.flag(query, "watch"):
-                wanted = watches.wish(target.kind, target.namespace, target.name, query)
-                return await watches.serve(request, wanted, self._store, self._under_way)
+        if request.method == "GET" and target.subresource == "log":
+            return await self._serve_log(request, target)
+        include = request.query.get("includeObject") or "Metadata"
+        shown = Shown(target.kind, representations.choose(request.headers.get("Accept", ""), include))
+        if request.method == "GET" and not target.subresource and requests.flag(request.query, "watch"):
+            wanted = watches.wish(target.kind, target.namespace, target.name, request.query)
+            return await watches.serve(request, wanted, self._store, self._under_way, shown)
+        return await self._answer(request, target, shown)
+
+    async def _answer(self, request: web.BaseRequest, target: requests.Target, shown: Shown) -> web.Response:
         body = await callers.body(request)
         content_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
         answer = self._handlers.answer(Question(request.method, target, request.query, content_type, body))
         await self._store.durable()
-        return _response(answer)
+        if request.method == "GET" and target.subresource in {"", "status"}:
+            answer = replace(answer, body=shown.answer(answer.body))
+        response = _response(answer)
+        if len(answer.body) > _WORTH_PACKING and "gzip" in request.headers.get("Accept-Encoding", ""):
+            response.enable_compression(web.ContentCoding.gzip)
+        return response
 
     def _count(self, request: web.BaseRequest, target: requests.Target) -> None:
         watching = "watch" in request.query and requests.flag(request.query, "watch")

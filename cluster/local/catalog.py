@@ -32,6 +32,7 @@ class Column:
     type: str
     path: str
     priority: int = 0
+    description: str = ""
 
 
 def _no_check(new: Manifest, old: Manifest | None) -> Iterable[Cause]:  # noqa: ARG001

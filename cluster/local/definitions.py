@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cluster.api import Manifest
-from cluster.local import metadata, refusals, rules, structure
+from cluster.local import metadata, paths, refusals, rules, structure
 from cluster.local.catalog import Column, Kind, ScalePaths
 from cluster.local.pod_schema import FLAG, OPEN, SWITCH, TEXT, choice, fields, kept, many, needing
 from cluster.local.refusals import Cause
@@ -96,6 +96,15 @@ def _check_versions(versions: list[dict[str, Any]]) -> Iterator[Cause]:
         yield refusals.not_allowed("spec.versions", detail)
     for index, version in enumerate(versions):
         yield from _check_schema(version, f"spec.versions[{index}].schema.openAPIV3Schema")
+        yield from _check_columns(version, f"spec.versions[{index}].additionalPrinterColumns")
+
+
+def _check_columns(version: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
+        try:
+            paths.compiled(column["jsonPath"])
+        except ValueError as error:
+            yield refusals.wrong(f"{path}[{index}].jsonPath", column["jsonPath"], f"is an invalid path: {error}")
 
 
 def _check_schema(version: Mapping[str, Any], path: str) -> Iterator[Cause]:
@@ -158,4 +167,5 @@ def _scale_paths(scale: Mapping[str, str]) -> ScalePaths:
 
 
 def _column(column: Mapping[str, Any]) -> Column:
-    return Column(column["name"], column["type"], column["jsonPath"], column.get("priority", 0))
+    words = column.get("description", "")
+    return Column(column["name"], column["type"], column["jsonPath"], column.get("priority", 0), words)

@@ -18,6 +18,7 @@ from cluster.local.catalog import Kind
 from cluster.local.journal import Change, Journal
 from cluster.local.objects import Stored, seal
 from cluster.local.refusals import Cause, Refusal, invalid
+from cluster.local.representations import Shown
 from cluster.local.selectors import Selector
 from cluster.local.store import Store
 
@@ -108,8 +109,9 @@ def _last_seen(change: Change) -> Stored:
 class Watch:
     """One watch under way: events wait here until its reader takes them."""
 
-    def __init__(self, wanted: Wish, store: Store, cut: Callable[[], None]) -> None:
+    def __init__(self, wanted: Wish, store: Store, cut: Callable[[], None], shown: Shown) -> None:
         self._wanted = wanted
+        self._shown = shown
         self._cut = cut
         self._store = store
         self._journal: Journal = store.journal(wanted.kind.storage)
@@ -149,7 +151,7 @@ class Watch:
         resource = self._wanted.kind.resource
         own = {"resourceVersion": str(self._store.published), "creationTimestamp": None}
         shown = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": own}
-        return line("BOOKMARK", orjson.dumps(shown))
+        return line("BOOKMARK", self._shown.event(orjson.dumps(shown)))
 
     @property
     def drained(self) -> bool:
@@ -179,7 +181,7 @@ class Watch:
         while self._waiting:
             kind, shown = self._waiting.popleft()
             self._size -= len(shown.raw)
-            yield from _parts(kind, shown.raw)
+            yield from _parts(kind, self._shown.event(shown.raw))
 
     def end(self) -> None:
         """Listen no longer and let the reader finish."""
@@ -188,10 +190,12 @@ class Watch:
         self._awake.set()
 
 
-async def serve(request: web.BaseRequest, wanted: Wish, store: Store, under_way: set[Watch]) -> web.StreamResponse:
+async def serve(
+    request: web.BaseRequest, wanted: Wish, store: Store, under_way: set[Watch], shown: Shown
+) -> web.StreamResponse:
     """Answer a watch until its time is over, its reader leaves, or the server stops."""
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
-    watch = Watch(wanted, store, lambda: request.transport.abort() if request.transport else None)
+    watch = Watch(wanted, store, lambda: request.transport.abort() if request.transport else None, shown)
     try:
         store.flush()  # what is shown as present must not be told again as news
         watch.begin()

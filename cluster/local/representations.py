@@ -1,0 +1,166 @@
+"""In which form an answer goes back: whole objects, their metadata only, or a table for `kubectl get`.
+
+One rule: the client names the forms it takes, best first; what none of them fits is refused, never guessed.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+import orjson
+
+from cluster.api import Manifest
+from cluster.local import builtin_columns, columns, refusals
+from cluster.local.catalog import Kind
+from cluster.local.columns import Cells
+from cluster.local.refusals import Refusal
+
+Form = Literal["Object", "Table", "PartialObjectMetadata"]
+GROUP = "meta.k8s.io"
+_VERSIONS = {"v1", "v1beta1"}
+_ANY = {"*/*", "application/*", "application/json", ""}
+_PART: Mapping[str, Form] = {
+    "Table": "Table",
+    "PartialObjectMetadata": "PartialObjectMetadata",
+    "PartialObjectMetadataList": "PartialObjectMetadata",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """One of the media types a client takes."""
+
+    type: str
+    parameters: Mapping[str, str]
+
+
+def ranges(accept: str) -> Iterator[Range]:
+    """The media types of an Accept header, best first."""
+    found: list[tuple[float, int, Range]] = []
+    for index, part in enumerate(accept.split(",")):
+        kind, *pairs = (word.strip() for word in part.split(";"))
+        parameters = dict(pair.partition("=")[::2] for pair in pairs)
+        found.append((-_weight(parameters.pop("q", "1")), index, Range(kind.lower(), parameters)))
+    return (each for _, _, each in sorted(found, key=lambda item: item[:2]))
+
+
+def _weight(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The form of an answer."""
+
+    form: Form = "Object"
+    version: str = "v1"
+    """Of meta.k8s.io."""
+    include: str = "Metadata"
+    """What of its object a table's row carries: None, Metadata or Object."""
+
+
+@lru_cache(maxsize=256)
+def choose(accept: str, include: str = "Metadata") -> Chosen:
+    """The best form that the client takes. 406 if it takes none that there is."""
+    for each in ranges(accept):
+        if each.type not in _ANY:
+            continue
+        form, version = each.parameters.get("as", ""), each.parameters.get("v", "v1")
+        if not form:
+            return Chosen()
+        if form in _PART and each.parameters.get("g") == GROUP and version in _VERSIONS:
+            if include not in {"None", "Metadata", "Object"}:
+                raise refusals.bad_request(f"includeObject: {include!r} is not None, Metadata or Object")
+            return Chosen(_PART[form], version, include)
+    raise not_acceptable()
+
+
+def not_acceptable() -> Refusal:
+    """406: the client takes nothing this server makes."""
+    message = "only the following media types are accepted: application/json, application/json;stream=watch"
+    return Refusal(406, "NotAcceptable", message)
+
+
+@dataclass
+class Shown:
+    """Objects of one kind in one form."""
+
+    kind: Kind
+    chosen: Chosen
+    now: Callable[[], float] = time.time
+    _headed: bool = field(default=False, init=False)
+
+    def answer(self, body: bytes) -> bytes:
+        """An object or a list in the form asked for."""
+        if self.chosen.form == "Object":
+            return body
+        parsed: Manifest = orjson.loads(body)
+        items: list[Manifest] | None = parsed.get("items") if str(parsed.get("kind")).endswith("List") else None
+        found = [parsed] if items is None else items
+        if self.chosen.form == "Table":
+            return orjson.dumps(self._table(found, parsed["metadata"], listed=items is not None))
+        if items is None:
+            return orjson.dumps(self._partial(parsed))
+        own = {"metadata": parsed["metadata"], "items": [self._partial(item) for item in items]}
+        return orjson.dumps({**self._head("PartialObjectMetadataList"), **own})
+
+    def event(self, body: bytes) -> bytes:
+        """The object of a watch's event; of a watch's tables only the first has the columns."""
+        if self.chosen.form == "Object":
+            return body
+        parsed: Manifest = orjson.loads(body)
+        if self.chosen.form == "PartialObjectMetadata":
+            return orjson.dumps(self._partial(parsed))
+        table = self._table([parsed] if parsed["metadata"].get("name") else [], parsed["metadata"], listed=False)
+        if self._headed:
+            table["columnDefinitions"] = None
+        self._headed = True
+        return orjson.dumps(table)
+
+    def _head(self, kind: str) -> Manifest:
+        return {"kind": kind, "apiVersion": f"{GROUP}/{self.chosen.version}"}
+
+    def _partial(self, body: Manifest) -> Manifest:
+        return {**self._head("PartialObjectMetadata"), "metadata": body.get("metadata") or {}}
+
+    def _table(self, found: list[Manifest], metadata: Manifest, *, listed: bool) -> Manifest:
+        cells, now = _cells(self.kind), self.now()
+        own = metadata if listed else {"resourceVersion": metadata.get("resourceVersion", "")}
+        return {
+            **self._head("Table"),
+            "metadata": own,
+            "columnDefinitions": [_definition(each) for each in cells],
+            "rows": [self._row(body, cells, now) for body in found],
+        }
+
+    def _row(self, body: Manifest, cells: list[Cells], now: float) -> Manifest:
+        row: Manifest = {"cells": [each.cell(body, now) for each in cells]}
+        match self.chosen.include:
+            case "Metadata":
+                row["object"] = self._partial(body)
+            case "Object":
+                head = {"kind": self.kind.resource.kind, "apiVersion": self.kind.resource.api_version}
+                row["object"] = {**head, **body}
+            case _:
+                row["object"] = None
+        return row
+
+
+def _cells(kind: Kind) -> list[Cells]:
+    return builtin_columns.TABLES.get(kind.storage) or columns.defined(kind)
+
+
+def _definition(cells: Cells) -> Manifest:
+    column = cells.column
+    return {
+        "name": column.name,
+        "type": column.type,
+        "format": cells.format,
+        "description": column.description,
+        "priority": column.priority,
+    }
