@@ -3,6 +3,7 @@
 One rule: all pages of a list show the same moment: the later ones are cut from what was chosen for the first.
 """
 
+import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -11,12 +12,15 @@ from typing import Any
 
 import orjson
 
-from cluster.local import requests
+from cluster.local import options, refusals, requests
 from cluster.local.catalog import Kind
 from cluster.local.objects import Stored
-from cluster.local.refusals import expired
+from cluster.local.options import ListOptions
+from cluster.local.refusals import bad_request, expired
+from cluster.local.selectors import Selector
 from cluster.local.store import Store
 
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{16}")
 _OPEN_LISTS = 64
 """Lists whose next page somebody may still ask for; the oldest is forgotten first and its pages answered with 410."""
 
@@ -39,23 +43,51 @@ class Lister:
 
     def list(self, kind: Kind, namespace: str, query: Mapping[str, str]) -> bytes:
         """The List object for a request. Expired for a page of a forgotten list."""
-        limit = max(0, requests.integer("limit", query.get("limit") or 0))
-        token = query.get("continue", "")
-        rest = self._resume(token) if token else self._begin(kind, namespace, query)
+        asked = options.listing(query)
+        limit = max(0, asked.limit)
+        rest = self._resume(asked) if asked.token else self._begin(kind, namespace, query, asked)
         end = min(len(rest.items), rest.start + limit) if limit else len(rest.items)
         page = rest.items[rest.start : end]
         left = len(rest.items) - end
         following = self._keep(_Rest(rest.items, end, rest.revision)) if left else ""
         return _encode(kind, page, rest.revision, following, left)
 
-    def _begin(self, kind: Kind, namespace: str, query: Mapping[str, str]) -> _Rest:
+    def _begin(self, kind: Kind, namespace: str, query: Mapping[str, str], asked: ListOptions) -> _Rest:
         chosen = requests.selector(query, kind)
+        self._check_version(asked)
+        if asked.match == "Exact":
+            return self._past(kind, namespace, chosen, int(asked.version))
         found = self._store.items(kind.storage, namespace)
         items = [item for item in found if chosen.matches(item)] if chosen else found
         return _Rest(items, 0, self._store.revision)
 
-    def _resume(self, token: str) -> _Rest:
-        rest = self._rests.get(token)
+    def _check_version(self, asked: ListOptions) -> None:
+        """Refuse a version that is none, is yet to come, or is past: what was then is not kept."""
+        if not asked.version:
+            return
+        if not asked.version.isdigit():
+            raise bad_request(f"invalid resource version: {asked.version[:40]!r}")
+        if int(asked.version) > self._store.revision:
+            raise refusals.too_large(int(asked.version), self._store.revision)
+
+    def _past(self, kind: Kind, namespace: str, chosen: Selector, version: int) -> _Rest:
+        """The list as it was at a version: the changes since then, undone. Expired."""
+        self._store.flush()
+        present = {(item.namespace, item.name): item for item in self._store.items(kind.storage, namespace)}
+        for change in reversed(list(self._store.journal(kind.storage).since(version, self._store.revision))):
+            place = (change.object.namespace, change.object.name)
+            present.pop(place, None)
+            if change.before is not None and namespace in {"", change.object.namespace}:
+                present[place] = change.before
+        items = [present[place] for place in sorted(present) if chosen.matches(present[place])]
+        return _Rest(items, 0, version)
+
+    def _resume(self, asked: ListOptions) -> _Rest:
+        rest = self._rests.get(asked.token)
+        if asked.version not in {"", "0"}:
+            raise bad_request("specifying resource version is not allowed when using continue")
+        if rest is None and not _TOKEN.fullmatch(asked.token):
+            raise bad_request(f"continue key is not valid: {asked.token[:40]!r} is no token of a list")
         if rest is None:
             raise expired("The provided continue parameter is too old to display a consistent list result: list again")
         return rest

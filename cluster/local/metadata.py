@@ -4,7 +4,7 @@ One rule: what the server owns (uid, times, generation, resourceVersion) is neve
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,7 +26,6 @@ SCHEMA: dict[str, Any] = {
             "type": "array",
             "items": {
                 "type": "object",
-                "required": ["apiVersion", "kind", "name", "uid"],
                 "properties": {
                     **{name: {"type": "string"} for name in ("apiVersion", "kind", "name", "uid")},
                     **{name: {"type": "boolean"} for name in ("controller", "blockOwnerDeletion")},
@@ -97,43 +96,77 @@ def subdomain_problem(text: str) -> str:
     return "" if re.fullmatch(_SUBDOMAIN, text) else _SUBDOMAIN_DETAIL
 
 
+def qualified_problems(key: str) -> list[str]:
+    """Why a text is no qualified name (a label's key, a finalizer)."""
+    prefix, slash, name = key.partition("/")
+    if not slash:
+        prefix, name = "", key
+    if "/" in name:
+        detail = _QUALIFIED_DETAIL.removeprefix("name part must consist").join(("a valid label key must consist", ""))
+        return [f"{detail} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+    problems = ["prefix part must be non-empty"] if slash and not prefix else []
+    if prefix and subdomain_problem(prefix):
+        problems.append(f"prefix part {subdomain_problem(prefix)}")
+    if not name:
+        problems.append("name part must be non-empty")
+    elif len(name) > 63:
+        problems.append("name part must be no more than 63 characters")
+    if not re.fullmatch(_QUALIFIED, name):
+        problems.append(_QUALIFIED_DETAIL)
+    return problems
+
+
+def value_problems(value: str) -> list[str]:
+    """Why a text is no label's value."""
+    problems = ["must be no more than 63 characters"] if len(value) > 63 else []
+    if value and not re.fullmatch(_QUALIFIED, value):
+        problems.append(_VALUE_DETAIL)
+    return problems
+
+
 def check(metadata: Mapping[str, Any], *, simple_names: bool) -> Iterator[Cause]:
     """Everything wrong with an object's metadata, beyond its schema."""
-    name = metadata.get("name")
+    problem_of = label_problem if simple_names else subdomain_problem
+    prefix, name = metadata.get("generateName", ""), metadata.get("name")
+    masked = f"{prefix[:-1]}a" if len(prefix) > 1 and prefix.endswith("-") else prefix
+    if prefix and problem_of(masked):
+        yield refusals.wrong("metadata.generateName", prefix, problem_of(masked))
     if not name:
         yield refusals.required("metadata.name", "name or generateName is required")
-    else:
-        problem = label_problem(name) if simple_names else subdomain_problem(name)
-        if problem:
-            yield refusals.wrong("metadata.name", name, problem)
-    yield from _check_labels(metadata.get("labels") or {})
+    elif problem_of(name):
+        yield refusals.wrong("metadata.name", name, problem_of(name))
+    for key, value in (metadata.get("labels") or {}).items():
+        yield from (refusals.wrong("metadata.labels", key, text) for text in qualified_problems(key))
+        yield from (refusals.wrong("metadata.labels", value, text) for text in value_problems(value))
     yield from _check_annotations(metadata.get("annotations") or {})
-    for index, finalizer in enumerate(metadata.get("finalizers") or ()):
-        if not _is_qualified(finalizer):
-            yield refusals.wrong(f"metadata.finalizers[{index}]", finalizer, _QUALIFIED_DETAIL)
-
-
-def _check_labels(labels: Mapping[str, str]) -> Iterator[Cause]:
-    for key, value in labels.items():
-        if not _is_qualified(key):
-            yield refusals.wrong("metadata.labels", key, _QUALIFIED_DETAIL)
-        if len(value) > 63:
-            yield refusals.wrong("metadata.labels", value, "must be no more than 63 characters")
-        elif value and not re.fullmatch(_QUALIFIED, value):
-            yield refusals.wrong("metadata.labels", value, _VALUE_DETAIL)
+    for finalizer in metadata.get("finalizers") or ():
+        yield from (refusals.wrong("metadata.finalizers", finalizer, text) for text in qualified_problems(finalizer))
+    yield from _check_owners(metadata.get("ownerReferences") or ())
 
 
 def _check_annotations(annotations: Mapping[str, str]) -> Iterator[Cause]:
     for key in annotations:
-        if not _is_qualified(key.lower()):
-            yield refusals.wrong("metadata.annotations", key, _QUALIFIED_DETAIL)
+        yield from (refusals.wrong("metadata.annotations", key, text) for text in qualified_problems(key.lower()))
     if sum(len(key) + len(value) for key, value in annotations.items()) > _MOST_ANNOTATIONS:
         yield refusals.too_long("metadata.annotations", _MOST_ANNOTATIONS)
 
 
-def _is_qualified(key: str) -> bool:
-    prefix, slash, name = key.rpartition("/")
-    return bool(re.fullmatch(_QUALIFIED, name)) and len(name) <= 63 and (not slash or not subdomain_problem(prefix))
+def _check_owners(owners: Sequence[Mapping[str, Any]]) -> Iterator[Cause]:
+    path, leader = "metadata.ownerReferences", ""
+    for owner in owners:
+        version = owner.get("apiVersion", "")
+        if not version or version.count("/") > 1:
+            yield refusals.wrong(f"{path}.apiVersion", version, "version must not be empty")
+        empty = [name for name in ("kind", "name", "uid") if not owner.get(name)]
+        yield from (refusals.wrong(f"{path}.{name}", "", "must not be empty") for name in empty)
+        if (version, owner.get("kind")) == ("v1", "Event"):
+            yield refusals.wrong(path, owner, "/v1, Kind=Event is disallowed from being an owner")
+        if owner.get("controller"):
+            own = f"{owner.get('kind', '')}/{owner.get('name', '')}"
+            if leader:
+                found = f'Found "true" in references for {leader} and {own}'
+                yield refusals.wrong(path, owners, f"Only one reference can have Controller set to true. {found}")
+            leader = leader or own
 
 
 def check_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Cause]:

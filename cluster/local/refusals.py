@@ -104,9 +104,16 @@ def expired(message: str) -> Refusal:
     return Refusal(410, "Expired", message)
 
 
+def too_large(version: int, current: int) -> Refusal:
+    """504: the resourceVersion is yet to come."""
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    message = f"Timeout: Too large resource version: {version}, current: {current}"
+    return Refusal(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})
+
+
 def unsupported_media_type(accepted: Iterable[str]) -> Refusal:
     """415: a body in a format this server does not read."""
-    message = "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
+    message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
     return Refusal(415, "UnsupportedMediaType", message)
 
 

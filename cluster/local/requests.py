@@ -57,7 +57,9 @@ def _within(group: str, version: str, rest: list[str], catalog: Catalog) -> Targ
 
 def selector(query: Mapping[str, str], kind: Kind) -> Selector:
     """The label and field selector of a request."""
-    return selectors.parse(query.get("labelSelector", ""), query.get("fieldSelector", ""), kind.selectable)
+    return selectors.parse(
+        query.get("labelSelector", ""), query.get("fieldSelector", ""), kind.selectable, custom=kind.custom
+    )
 
 
 def integer(name: str, value: Any) -> int:

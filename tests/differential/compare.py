@@ -95,7 +95,19 @@ def _status(body: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+_TAILS = (
+    (re.compile(r"Go struct field [\w.\[\]]+ of type .*"), "Go struct field"),  # Go's names of types
+    (re.compile(r"(couldn't get version/kind; json parse error: ).*", re.DOTALL), r"\1"),  # a parser's own words
+    (re.compile(r"error (converting YAML to JSON|parsing YAML|unmarshaling JSON).*", re.DOTALL), r"error \1"),
+    (re.compile(r'( in scheme "[^"]+")'), ""),
+    (re.compile(r"(is registered for version \S+).*"), r"\1"),
+)
+"""Words of messages that are left out, since they tell of Go, not of the request."""
+
+
 def _worded(text: str) -> str:
+    for pattern, shown in _TAILS:
+        text = pattern.sub(shown, text)
     text = _TIME.sub("<time>", _UUID.sub("<uid>", text))
     text = re.sub(r"(ResourceVersion in precondition: )\d+(, ResourceVersion in object meta: )\d+", r"\1<v>\2<v>", text)
     return re.sub(r"(resource version: )\d+( \()\d+", r"\1<v>\2<v>", text)
