@@ -76,6 +76,11 @@ class BatchJob(Job):  # type: ignore[misc]
             raise Refused("not a batch of keys")
         return self._run_batch
 
+    def batch(self) -> list[Lease]:
+        """What the record asks for. Refused unless it is a batch."""
+        _ = self.func
+        return rq_record.leases(self.args[0])
+
     def _run_batch(self, batch: object) -> None:
         type(self).run(rq_record.leases(batch))
 

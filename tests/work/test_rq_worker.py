@@ -20,7 +20,8 @@ from queues.values import Offer
 from queues.work import WorkSettings
 from tests.work.conftest import answers, running_redis, wait_for
 
-SETTINGS = WorkSettings(running_lease=1.0)
+SETTINGS = WorkSettings(running_lease=1.0, dispatched_lease=5.0)
+"""A worker that is killed between taking a batch and beginning on it costs its keys the longer of these."""
 
 
 class Stage:

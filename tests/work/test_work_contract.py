@@ -109,7 +109,7 @@ def test_a_lost_token_changes_nothing(ready: Stand) -> None:
 def test_a_dispatched_lease_outlasts_a_running_one(ready: Stand) -> None:
     ready.work.offer([offer()])
     ready.work.dispatch()
-    ready.clock.step(59)
+    ready.clock.step(WorkSettings().dispatched_lease - 1)
     ready.work.register("w1", 16)
     assert ready.work.dispatch() == 0
     [task] = ready.work.begin(ready.pop_all())
@@ -122,7 +122,7 @@ def test_a_batch_that_waited_too_long_begins_nothing(ready: Stand) -> None:
     ready.work.offer([offer()])
     ready.work.dispatch()
     stale = ready.pop_all()
-    ready.clock.step(60)
+    ready.clock.step(WorkSettings().dispatched_lease)
     ready.work.register("w1", 16)
     assert ready.work.dispatch() == 1
     assert ready.work.begin(stale) == []
