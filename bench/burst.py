@@ -52,7 +52,7 @@ SHORT = Options(jobs=100)
 
 def run(options: Options) -> Figures:
     """Start, burst, wait, tell. BenchError if a job failed, or not all ended in time."""
-    with room() as bench:
+    with room(stack.STOP_SECONDS) as bench:
         running = stack.start(bench, Size(cpus=options.cpus, workers=options.workers))
         with Observer(running, options.jobs * options.pods) as observer:
             before = _counts(running)

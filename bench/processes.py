@@ -69,10 +69,10 @@ class Bench:
 
 
 @contextlib.contextmanager
-def room() -> Iterator[Bench]:
-    """A folder of our own for as long as the block lasts."""
+def room(drain_seconds: float = 5.0) -> Iterator[Bench]:
+    """A folder of our own for as long as the block lasts; each process has so long to end by itself."""
     with tempfile.TemporaryDirectory(prefix="torchq-bench-") as folder:
-        supervisor = Supervisor(drain_seconds=5.0)
+        supervisor = Supervisor(drain_seconds=drain_seconds)
         try:
             yield Bench(Path(folder), supervisor)
         finally:

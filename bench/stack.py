@@ -20,6 +20,7 @@ from coordinator import local
 from queues import connection
 
 START_SECONDS = 90.0
+STOP_SECONDS = 60.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 _MIB = 1024
 _REQUEST = re.compile(

@@ -144,6 +144,9 @@ def main(arguments: list[str] | None = None) -> int:
     except (NodeFailed, errors.ClusterError, ValueError, OSError) as e:
         print(f"node: {e}", file=sys.stderr)
         return 1
+    except SystemExit as told_twice:
+        # At once means now: our threads may be waiting for an API server that is gone.
+        os._exit(int(told_twice.code or 0))
     return 0
 
 
