@@ -112,18 +112,20 @@ class Observer:
 
 
 def _invalid(manifest: Manifest, error: InvalidObject) -> InvalidJob:
-    metadata = manifest["metadata"]
+    metadata, found = manifest["metadata"], manifest.get("status")
+    known = found if isinstance(found, dict) else {}
+    readable = {name: value for name, value in known.items() if _status({name: value}) is not None}
     return InvalidJob(
         problems=error.problems,
-        status=_status(manifest.get("status")),
+        status=_status(readable) or TorchJobStatus(),
+        unreadable=tuple(known.keys() - readable.keys()),
         generation=metadata.get("generation", 0),
         resource_version=metadata["resourceVersion"],
     )
 
 
-def _status(found: Any) -> TorchJobStatus:
-    """The status of a job whose spec is wrong; if that is wrong too, it is written anew."""
+def _status(found: Any) -> TorchJobStatus | None:
     try:
-        return TorchJobStatus.model_validate(found or {})
+        return TorchJobStatus.model_validate(found)
     except pydantic.ValidationError:
-        return TorchJobStatus()
+        return None

@@ -174,7 +174,8 @@ def _broken(job: InvalidJob, now: datetime) -> tuple[Action, ...]:
     message = "; ".join(map(str, job.problems))
     after = status.entered(job.status, job.generation, "Failed", "InvalidSpec", message, now)
     after = after.model_copy(update={"completion_time": now})
-    return (WriteStatus({"status": status.change(job.status, after)}, job.resource_version),)
+    change = dict.fromkeys(job.unreadable) | status.change(job.status, after)
+    return (WriteStatus({"status": change}, job.resource_version),)
 
 
 def _write(job: TorchJob, after: TorchJobStatus, found: Pods) -> tuple[Action, ...]:

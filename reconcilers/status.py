@@ -29,7 +29,10 @@ def entered(
     before: TorchJobStatus, generation: int, phase: Phase, reason: str, message: str, now: datetime
 ) -> TorchJobStatus:
     """The same for a job that has a status but no valid spec."""
-    found = conditions.enter(before.conditions, phase, reason, message, now, generation)
+    # Conditions that contradict the phase are nobody's word of ours: they begin anew.
+    ended = conditions.phase_of(before.conditions) in conditions.FINISHED
+    known = () if ended and not before.finished else before.conditions
+    found = conditions.enter(known, phase, reason, message, now, generation)
     return before.model_copy(update={"phase": phase, "conditions": found, "observed_generation": generation})
 
 

@@ -22,8 +22,11 @@ class InvalidJob:
 
     problems: tuple[Problem, ...]
     status: TorchJobStatus
+    """As far as it can be read."""
     generation: int
     resource_version: str
+    unreadable: tuple[str, ...] = ()
+    """Fields of the status that say nothing; they are taken away, or nobody could say anything in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
