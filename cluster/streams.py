@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import orjson
 
-from cluster import errors, status
+from cluster import errors, jsontext, status
 from cluster.api import WatchEvent
 from cluster.transport import Response
 
@@ -109,6 +109,6 @@ def lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 def _parse(line: bytes) -> Any:
     try:
-        return orjson.loads(line)
+        return jsontext.loads(line)
     except orjson.JSONDecodeError:
         return None

@@ -22,7 +22,7 @@ from urllib3.exceptions import (
 )
 from urllib3.exceptions import TimeoutError as LibraryTimeout
 
-from cluster import errors, retries, status
+from cluster import errors, jsontext, retries, status
 from cluster.limiter import Limiter
 from cluster.requests import Request
 from cluster.retries import Failure
@@ -63,7 +63,7 @@ class Transport:
         """The parsed JSON of an answer, after as many attempts as the policy allows; raises `cluster.errors` only."""
         body = self._persist(request, lambda: self._attempt(request, self._settings.read_timeout, stream=False)).data
         try:
-            return orjson.loads(body)
+            return jsontext.loads(body)
         except orjson.JSONDecodeError as e:
             said = body[:80].decode("utf-8", "replace")
             raise errors.ServerError(
