@@ -7,9 +7,23 @@ import base64
 from typing import Any
 
 from cluster.api import Manifest
-from cluster.local import definitions, metadata, pod_rules
+from cluster.local import contents, definitions, metadata, pod_rules, priorities
 from cluster.local.catalog import Column, Kind
-from cluster.local.pod_schema import EITHER, FLAG, NUMBER, OPEN, POD, TEXT, choice, fields, kept, many, mapping, texts
+from cluster.local.pod_schema import (
+    EITHER,
+    FLAG,
+    NUMBER,
+    OPEN,
+    POD,
+    TEXT,
+    choice,
+    fields,
+    kept,
+    many,
+    mapping,
+    merged,
+    texts,
+)
 from cluster.local.schema import compile_schema
 from crds.resources import CRDS, EVENTS, LEASES, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, SERVICES, Resource
 
@@ -56,6 +70,8 @@ def _encode_secret(new: Manifest, old: Manifest | None) -> None:  # noqa: ARG001
         new["data"] = {**(new.get("data") or {}), **encoded}
 
 
+_CONDITIONED = {**OPEN, "properties": {"conditions": merged(OPEN, "type")}}
+_NODE_STATUS = {**OPEN, "properties": {"conditions": merged(OPEN, "type"), "addresses": merged(OPEN, "type")}}
 _PORT = fields(
     port=NUMBER,
     nodePort=NUMBER,
@@ -67,7 +83,7 @@ _SERVICE = fields(
     **texts("clusterIP", "type", "sessionAffinity", "externalName", "externalTrafficPolicy", "internalTrafficPolicy"),
     **texts("ipFamilyPolicy", "loadBalancerIP", "loadBalancerClass", "trafficDistribution"),
     selector=mapping(TEXT),
-    ports=many(_PORT),
+    ports=merged(_PORT, "port"),
     clusterIPs=many(TEXT),
     ipFamilies=many(TEXT),
     externalIPs=many(TEXT),
@@ -79,7 +95,7 @@ _SERVICE = fields(
 )
 _EVENT = {
     **texts("reason", "message", "type", "firstTimestamp", "lastTimestamp", "action"),
-    "eventTime": {**TEXT, "nullable": True},
+    "eventTime": {**kept(TEXT), "nullable": True, "default": None},
     "reportingComponent": {**kept(TEXT), "default": ""},
     "reportingInstance": {**kept(TEXT), "default": ""},
     "count": NUMBER,
@@ -110,7 +126,9 @@ def _workloads() -> list[Kind]:
             short_names=("po",),
             categories=("all",),
             schema=compile_schema(POD),
-            subresources=frozenset({"status", "binding", "log"}),
+            subresources=frozenset({"status", "binding", "eviction", "log"}),
+            shown_when_gone=True,
+            admit=pod_rules.admit,
             selectable=("spec.nodeName", "status.phase", "spec.restartPolicy", "spec.schedulerName"),
             generation=True,
             graceful=True,
@@ -123,16 +141,18 @@ def _workloads() -> list[Kind]:
             singular="service",
             short_names=("svc",),
             categories=("all",),
-            schema=_shape(spec=_SERVICE, status=OPEN),
+            schema=_shape(spec=_SERVICE, status=_CONDITIONED),
             subresources=_STATUS,
             simple_names=True,
             complete=_begin_service,
+            upsert=True,
+            shown_when_gone=True,
         ),
         Kind(
             resource=NODES,
             singular="node",
             short_names=("no",),
-            schema=_shape(spec=OPEN, status=OPEN),
+            schema=_shape(spec=OPEN, status=_NODE_STATUS),
             subresources=_STATUS,
             status_at_birth=True,
             selectable=("spec.unschedulable",),
@@ -141,7 +161,7 @@ def _workloads() -> list[Kind]:
             resource=NAMESPACES,
             singular="namespace",
             short_names=("ns",),
-            schema=_shape(spec=OPEN, status=OPEN),
+            schema=_shape(spec=OPEN, status=_CONDITIONED),
             subresources=_STATUS,
             selectable=("status.phase",),
             simple_names=True,
@@ -158,6 +178,7 @@ def _contents() -> list[Kind]:
             singular="event",
             short_names=("ev",),
             schema=_shape(**_EVENT),
+            upsert=True,
             selectable=(*(f"involvedObject.{name}" for name in ("kind", "namespace", "name", "uid")), "reason", "type"),
         ),
         Kind(
@@ -165,19 +186,22 @@ def _contents() -> list[Kind]:
             singular="configmap",
             short_names=("cm",),
             schema=_shape(data=mapping(TEXT), binaryData=mapping(TEXT), immutable=FLAG),
+            check=contents.check_config_map,
         ),
         Kind(
             resource=SECRETS,
             singular="secret",
             schema=_shape(**dict.fromkeys(("data", "stringData"), mapping(TEXT)), type=_SECRET_TYPE, immutable=FLAG),
             complete=_encode_secret,
+            check=contents.check_secret,
             selectable=("type",),
         ),
         Kind(
             resource=SERVICE_ACCOUNTS,
             singular="serviceaccount",
             short_names=("sa",),
-            schema=_shape(secrets=many(OPEN), imagePullSecrets=many(OPEN), automountServiceAccountToken=FLAG),
+            shown_when_gone=True,
+            schema=_shape(secrets=merged(OPEN, "name"), imagePullSecrets=many(OPEN), automountServiceAccountToken=FLAG),
         ),
     ]
 
@@ -188,15 +212,23 @@ def _rules() -> list[Kind]:
             resource=RESOURCE_QUOTAS,
             singular="resourcequota",
             short_names=("quota",),
+            shown_when_gone=True,
             schema=_shape(spec=OPEN, status=OPEN),
             subresources=_STATUS,
         ),
-        Kind(resource=LEASES, singular="lease", schema=_shape(spec=_LEASE)),
+        Kind(resource=LEASES, singular="lease", schema=_shape(spec={**_LEASE, "default": {}}), upsert=True),
         Kind(
             resource=PRIORITY_CLASSES,
             singular="priorityclass",
             short_names=("pc",),
-            schema=_shape(value=NUMBER, globalDefault=FLAG, **texts("description", "preemptionPolicy")),
+            schema=_shape(
+                value={**NUMBER, "default": 0},
+                globalDefault=SWITCH,
+                description=TEXT,
+                preemptionPolicy={**choice("PreemptLowerPriority", "Never"), "default": "PreemptLowerPriority"},
+            ),
+            generation=True,
+            check=priorities.check,
         ),
         Kind(
             resource=CRDS,

@@ -12,6 +12,7 @@ from cluster.api import Manifest
 from cluster.local import refusals
 from cluster.local.refusals import Cause
 
+_MERGED = {"x-kubernetes-patch-strategy": "merge"}
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -20,9 +21,11 @@ SCHEMA: dict[str, Any] = {
         **{name: {"type": "integer"} for name in ("generation", "deletionGracePeriodSeconds")},
         "labels": {"type": "object", "additionalProperties": {"type": "string"}},
         "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
-        "finalizers": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+        "finalizers": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set", **_MERGED},
         "managedFields": {"x-kubernetes-preserve-unknown-fields": True},
         "ownerReferences": {
+            **_MERGED,
+            "x-kubernetes-patch-merge-key": "uid",
             "type": "array",
             "items": {
                 "type": "object",

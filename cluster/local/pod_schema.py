@@ -39,6 +39,12 @@ def many(items: dict[str, Any]) -> dict[str, Any]:
     return {"type": "array", "items": items}
 
 
+def merged(items: dict[str, Any], key: str = "") -> dict[str, Any]:
+    """A list that a strategic merge patch merges, by a field of its items; without one, a set of plain values."""
+    found = {**many(items), "x-kubernetes-patch-strategy": "merge"}
+    return {**found, "x-kubernetes-patch-merge-key": key} if key else found
+
+
 def mapping(values: dict[str, Any]) -> dict[str, Any]:
     """A map from names to values."""
     return {"type": "object", "additionalProperties": values}
@@ -82,15 +88,15 @@ CONTAINER = fields(
     terminationMessagePolicy={**choice("File", "FallbackToLogsOnError"), "default": "File"},
     command=many(TEXT),
     args=many(TEXT),
-    env=many(_ENV),
+    env=merged(_ENV, "name"),
     envFrom=many(fields(prefix=TEXT, configMapRef=_REFERENCE, secretRef=_REFERENCE)),
-    ports=many(needing(_PORT, "containerPort")),
+    ports=merged(needing(_PORT, "containerPort"), "containerPort"),
     resources={**RESOURCES, "default": {}},
     resizePolicy=many(OPEN),
     restartPolicy=choice("Always", "OnFailure", "Never"),
     restartPolicyRules=many(OPEN),
-    volumeMounts=many(needing(_MOUNT, "name", "mountPath")),
-    volumeDevices=many(OPEN),
+    volumeMounts=merged(needing(_MOUNT, "name", "mountPath"), "mountPath"),
+    volumeDevices=merged(OPEN, "devicePath"),
     stdin=SWITCH,
     stdinOnce=SWITCH,
     tty=SWITCH,
@@ -109,10 +115,10 @@ _VOLUME = {**OPEN, "properties": {"name": kept(TEXT), **{
     name: kept({**OPEN, "properties": properties}) for name, properties in _SOURCES.items()
 }}}  # fmt: skip
 SPEC = fields(
-    containers=many(CONTAINER),
-    initContainers=many(CONTAINER),
-    ephemeralContainers=many(OPEN),
-    volumes=many(_VOLUME),
+    containers=merged(CONTAINER, "name"),
+    initContainers=merged(CONTAINER, "name"),
+    ephemeralContainers=merged(OPEN, "name"),
+    volumes={**merged(_VOLUME, "name"), "x-kubernetes-patch-strategy": "merge,retainKeys"},
     restartPolicy={**choice("Always", "OnFailure", "Never"), "default": "Always"},
     terminationGracePeriodSeconds={**NUMBER, "default": 30},
     schedulerName={**TEXT, "default": "default-scheduler"},
@@ -122,12 +128,12 @@ SPEC = fields(
     nodeSelector=mapping(TEXT),
     overhead=mapping(QUANTITY),
     tolerations=many(OPEN),
-    hostAliases=many(OPEN),
-    imagePullSecrets=many(OPEN),
-    topologySpreadConstraints=many(OPEN),
+    hostAliases=merged(OPEN, "ip"),
+    imagePullSecrets=merged(OPEN, "name"),
+    topologySpreadConstraints=merged(OPEN, "topologyKey"),
     readinessGates=many(OPEN),
-    schedulingGates=many(OPEN),
-    resourceClaims=many(OPEN),
+    schedulingGates=merged(OPEN, "name"),
+    resourceClaims={**merged(OPEN, "name"), "x-kubernetes-patch-strategy": "merge,retainKeys"},
     resources=RESOURCES,
     affinity=kept(OPEN),
     dnsConfig=OPEN,
@@ -140,6 +146,10 @@ SPEC = fields(
     **texts("nodeName", "hostname", "hostnameOverride", "subdomain", "priorityClassName", "preemptionPolicy"),
     **texts("runtimeClassName", "serviceAccountName", "serviceAccount"),
 )
+STATUS = {
+    **OPEN,
+    "properties": {"conditions": merged(OPEN, "type"), "podIPs": merged(OPEN, "ip"), "hostIPs": merged(OPEN, "ip")},
+}
 POD: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -147,7 +157,7 @@ POD: dict[str, Any] = {
         "kind": TEXT,
         "metadata": metadata.SCHEMA,
         "spec": SPEC,
-        "status": OPEN,
+        "status": STATUS,
     },
     "required": ["spec"],
 }

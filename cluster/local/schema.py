@@ -6,7 +6,7 @@ One rule: a schema is compiled once, into frozen nodes; walking an object never 
 import functools
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -89,6 +89,8 @@ class Node:
     """Of a built-in resource: left away when it is 0 or false."""
     plain: object = None
     """Values of this class need no look at all: most of an object's leaves. None: every value is looked at."""
+    source: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What it was compiled from: descriptions, and how patches merge it."""
 
 
 ANY = Node(properties={}, open=True)
@@ -107,6 +109,7 @@ def compile_schema(raw: Mapping[str, Any]) -> Node:
     checked = limits or any(raw.get(key) for key in ("allOf", "anyOf", "oneOf", "not"))
     below = [*properties.values(), *filter(None, (values, elements))]
     return Node(
+        source=raw,
         type=raw.get("type", ""),
         properties=properties,
         additional=values,
