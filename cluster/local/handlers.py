@@ -12,7 +12,7 @@ from typing import Any, Literal
 import orjson
 
 from cluster.api import Manifest
-from cluster.local import bindings, decoding, intake, objects, options, patches, refusals, requests, scales, writes
+from cluster.local import bindings, decoding, intake, objects, options, patches, refusals, requests, scales, strategic, writes
 from cluster.local.catalog import Catalog, Kind
 from cluster.local.deletions import Deleter
 from cluster.local.listings import Lister
@@ -21,6 +21,9 @@ from cluster.local.refusals import bad_request
 from cluster.local.requests import Target
 from cluster.local.store import Store
 from cluster.local.writes import Writer
+
+_APPLY = "application/apply-patch+yaml"
+_UNTYPED = (patches.JSON, patches.MERGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,14 +191,20 @@ def _taken(question: Question, wish: writes.WriteOptions) -> tuple[Manifest, tup
 
 
 def _check_patch_type(question: Question) -> None:
-    if question.content_type not in (patches.JSON, patches.MERGE):
-        raise refusals.unsupported_media_type((patches.JSON, patches.MERGE))
+    known = _UNTYPED if question.target.kind.custom else (*_UNTYPED, strategic.MEDIA_TYPE)
+    if question.content_type == _APPLY:
+        raise refusals.no_server_side_apply(known)
+    if question.content_type not in known:
+        raise refusals.unsupported_media_type(known)
 
 
 def _patched(question: Question, current: Manifest) -> Manifest:
     patch = decoding.parse(question.body)
     if question.content_type == patches.JSON:
         return patches.apply_json(current, patch)
+    if question.content_type == strategic.MEDIA_TYPE:
+        target = question.target
+        return strategic.merge(current, patch, {} if target.subresource == "scale" else target.kind.schema.source)
     merged = patches.merge(current, patch)
     if not isinstance(merged, dict):
         raise bad_request("the patch does not leave an object")
