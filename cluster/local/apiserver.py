@@ -32,6 +32,7 @@ from cluster.local import (
     certificates,
     definitions,
     discovery,
+    intake,
     metrics,
     pod_logs,
     refusals,
@@ -50,11 +51,10 @@ from cluster.local.representations import Shown
 from cluster.local.store import Store
 from cluster.local.watches import Watch
 from cluster.local.writes import WriteOptions
-from crds.resources import CRDS, NAMESPACES
+from crds.resources import CRDS
 
 _LOG = logging.getLogger(__name__)
 _HEALTH = ("/healthz", "/livez", "/readyz")
-_FIRST_NAMESPACES = ("default", "kube-system")
 _WORTH_PACKING = 128 * 1024
 """Bytes from which an answer is compressed for who asks."""
 _WARNING = '299 - "{}"'
@@ -99,15 +99,12 @@ class ApiServer:
         self._handlers = Handlers(self._store, self._catalog)
         self._store.follow(self._follow_definitions)
         Collector(self._store, self._catalog, self._handlers.deleter).start()
-        for name in _FIRST_NAMESPACES:
-            self._make_namespace(name)
+        for resource, manifest in builtins.first():
+            kind = self._catalog.stored(storage(resource))
+            if kind is not None and self._store.get(kind.storage, "", manifest["metadata"]["name"]) is None:
+                intake.take(kind, manifest, WriteOptions())
+                self._handlers.writer.create(kind, "", manifest, WriteOptions())
         self._store.flush()
-
-    def _make_namespace(self, name: str) -> None:
-        kind = self._catalog.stored(storage(NAMESPACES))
-        if kind is not None and self._store.get(kind.storage, "", name) is None:
-            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-            self._handlers.writer.create(kind, "", body, WriteOptions())
 
     async def _listen(self) -> None:
         self._connections = callers.Callers(self._handle)

@@ -1,4 +1,4 @@
-"""Binding a pod to a node.
+"""Binding a pod to a node, and what the bodies of a pod's subresources have in common.
 
 One rule: a pod is bound once; whoever comes second is told who was first.
 """
@@ -7,44 +7,69 @@ from dataclasses import replace
 from typing import Any
 
 from cluster.api import Manifest
-from cluster.local import metadata, refusals
+from cluster.local import metadata, preconditions, refusals
 from cluster.local.catalog import Kind
 from cluster.local.objects import Stored
+from cluster.local.refusals import Refusal
 from crds.resources import PODS
 
 _BINDING = replace(PODS, plural="pods/binding")
 """What refusals of a binding call it."""
 
 
-def name(body: Manifest) -> str:
-    """The pod a binding is for, where the path does not say. BadRequest if it says nothing."""
+def named(body: Manifest, kind: str, api_version: str, name: str) -> str:
+    """The pod that the body of a subresource is about; `name` is what the path says, if it does. BadRequest."""
+    for key, expected in (("kind", kind), ("apiVersion", api_version)):
+        if body.get(key, expected) != expected:
+            word, version = body.get("kind", kind), body.get("apiVersion", api_version)
+            where = f'{word} in version "{str(version).rpartition("/")[2]}" cannot be handled as a {kind}'
+            raise refusals.bad_request(f'{where}: no kind "{word}" is registered for version "{version}"')
     own: Any = body.get("metadata") or {}
-    found = own.get("name") if isinstance(own, dict) else None
-    if not found or not isinstance(found, str):
-        raise refusals.bad_request("a binding needs the pod's name in its metadata")
+    if not isinstance(own, dict):
+        raise refusals.bad_request("metadata is not a JSON object")
+    found = own.get("name", "")
+    if not isinstance(found, str) or (name and found != name):
+        raise refusals.bad_request(f"name in URL does not match name in {kind} object")
     return found
+
+
+def check(body: Manifest) -> str:
+    """The node a binding names. A failure without a reason, as with a Kubernetes API server."""
+    target: Any = body.get("target") or {}
+    if not isinstance(target, dict):
+        raise refusals.bad_request("target is not a JSON object")
+    problems = []
+    if target.get("kind", "Node") not in {"Node", ""}:
+        problems.append(f'target.kind: Unsupported value: "{target["kind"]}": supported values: "Node", "<empty>"')
+    if not target.get("name") or not isinstance(target["name"], str):
+        problems.append("target.name: Required value")
+    if problems:
+        raise Refusal(500, "", problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
+    return str(target["name"])
 
 
 def bound(kind: Kind, current: Stored, body: Manifest, now: float) -> Manifest:
     """The pod with the binding's target as its node. Conflict if it has one already or is being deleted."""
-    target: Any = body.get("target") or {}
-    node = target.get("name") if isinstance(target, dict) else None
-    if not node or not isinstance(node, str) or target.get("kind", "Node") not in {"Node", ""}:
-        raise refusals.bad_request("a binding needs a target of kind Node with a name")
-    own: Any = body.get("metadata") or {}
-    if not isinstance(own, dict):
-        raise refusals.bad_request("metadata is not a JSON object")
-    if own.get("uid", current.uid) != current.uid:
-        raise refusals.conflict(kind.resource, current.name, "the pod is another one than the binding's uid says")
+    node, own = check(body), body.get("metadata") or {}
+    preconditions.check(kind.resource, current, own.get("uid") or "", own.get("resourceVersion") or "")
     pod = current.manifest()
-    if pod["spec"].get("nodeName"):
-        why = f'pod {current.name} is already assigned to node "{pod["spec"]["nodeName"]}"'
-        raise refusals.conflict(_BINDING, current.name, why)
-    if current.deleting:
-        why = f"pod {current.name} is being deleted, cannot be assigned to a host"
-        raise refusals.conflict(_BINDING, current.name, why)
+    why = _obstacle(current, pod["spec"])
+    if why:
+        raise refusals.conflict(_BINDING, current.name, f"pod {current.name} {why}")
     pod["spec"]["nodeName"] = node
+    for field in ("annotations", "labels"):
+        if own.get(field):
+            pod["metadata"][field] = {**pod["metadata"].get(field, {}), **own[field]}
     conditions = [c for c in pod["status"].get("conditions") or () if c.get("type") != "PodScheduled"]
-    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": metadata.timestamp(now)}
+    moment = metadata.timestamp(now)
+    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": moment}
     pod["status"]["conditions"] = [*conditions, scheduled]
     return pod
+
+
+def _obstacle(current: Stored, spec: Manifest) -> str:
+    if current.deleting:
+        return "is being deleted, cannot be assigned to a host"
+    if spec.get("nodeName"):
+        return f'is already assigned to node "{spec["nodeName"]}"'
+    return "has non-empty .spec.schedulingGates" if spec.get("schedulingGates") else ""

@@ -15,6 +15,7 @@ from cluster.local.pod_schema import (
     NUMBER,
     OPEN,
     POD,
+    SWITCH,
     TEXT,
     choice,
     fields,
@@ -33,6 +34,7 @@ SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 
 _OBJECT = {"apiVersion": TEXT, "kind": TEXT, "metadata": metadata.SCHEMA}
+_FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _STATUS = frozenset({"status"})
 
 
@@ -111,6 +113,13 @@ _LEASE = fields(
 )
 _SECRET_TYPE = {**TEXT, "default": "Opaque"}
 _AGE = Column("Age", "date", ".metadata.creationTimestamp")
+
+
+def first() -> list[tuple[Resource, Manifest]]:
+    """The objects every cluster begins with, with their resources."""
+    namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in _FIRST_NAMESPACES]
+    classes = [(PRIORITY_CLASSES, each) for each in priorities.first()]
+    return [*((NAMESPACES, each) for each in namespaces), *classes]
 
 
 def kinds() -> list[Kind]:

@@ -15,6 +15,10 @@ Check = Callable[[Manifest, Manifest | None], Iterable[Cause]]
 """What is wrong with an object (and with the change from the old one), beyond its schema."""
 
 
+Look = Callable[[str, str, str], Manifest | None]
+"""Another object, by its resource's storage name, namespace and name."""
+
+
 @dataclass(frozen=True, slots=True)
 class ScalePaths:
     """Where a resource keeps its number of replicas; dotted paths without the leading dot."""
@@ -37,6 +41,10 @@ class Column:
 
 def _no_check(new: Manifest, old: Manifest | None) -> Iterable[Cause]:  # noqa: ARG001
     return ()
+
+
+def _no_admission(new: Manifest, look: Look) -> None:  # noqa: ARG001
+    return
 
 
 def _no_completion(new: Manifest, old: Manifest | None) -> None:  # noqa: ARG001
@@ -66,6 +74,12 @@ class Kind:
     """Whether names must be DNS labels (no dots)."""
     status_at_birth: bool = False
     """Whether a status sent with a new object is kept."""
+    upsert: bool = False
+    """Whether a PUT makes an object that is not there."""
+    shown_when_gone: bool = False
+    """Whether a deletion is answered with the object instead of a Status."""
+    admit: Callable[[Manifest, Look], None] = field(default=_no_admission)
+    """What other objects say about a new one: completes it, or refuses it."""
     complete: Callable[[Manifest, Manifest | None], None] = field(default=_no_completion)
     """Fills in what the server owns, in place, before an object is judged; the old object is None for a new one."""
     check: Check = field(default=_no_check)

@@ -53,6 +53,14 @@ def parse(body: bytes, content_type: str = "") -> Any:
         raise bad_request(f"couldn't get version/kind; json parse error: {str(error)[:500]}") from None
 
 
+def patch(body: bytes) -> Any:
+    """The value of a patch. BadRequest."""
+    try:
+        return orjson.loads(body)
+    except ValueError as error:
+        raise bad_request(f"error decoding patch: {str(error)[:500]}") from None
+
+
 def _yaml(body: bytes) -> Any:
     # Through JSON and back: what JSON does not know (dates, keys that are no text, infinity) is refused or made text.
     return orjson.loads(orjson.dumps(yaml.load(body, _Loader), option=orjson.OPT_NON_STR_KEYS))

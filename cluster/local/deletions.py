@@ -10,6 +10,7 @@ from cluster.api import Manifest
 from cluster.local import metadata, refusals
 from cluster.local.catalog import Kind, storage
 from cluster.local.objects import Stored, encode
+from cluster.local.preconditions import check as check_preconditions
 from cluster.local.refusals import Cause
 from cluster.local.store import Store
 from crds.resources import CRDS, NAMESPACES
@@ -46,7 +47,7 @@ class Deleter:
 
     def delete(self, kind: Kind, current: Stored, options: DeleteOptions) -> bytes | None:
         """Delete an object, or mark it for deletion. Its last state if it still exists, None if it is gone."""
-        _check_preconditions(kind, current, options)
+        check_preconditions(kind.resource, current, options.uid, options.version)
         if kind.resource == NAMESPACES and current.name in PROTECTED_NAMESPACES:
             raise refusals.forbidden(NAMESPACES, current.name, "this namespace may not be deleted")
         manifest = current.manifest()
@@ -66,7 +67,8 @@ class Deleter:
             own["generation"] = own.get("generation", 0) + 1
         if "deletionTimestamp" not in own or grace < own.get("deletionGracePeriodSeconds", 0):
             own["deletionTimestamp"] = metadata.timestamp(self._now() + grace)
-            own["deletionGracePeriodSeconds"] = grace
+            if kind.storage not in CONTENT:
+                own["deletionGracePeriodSeconds"] = grace
         if finalizers:
             own["finalizers"] = finalizers
         if kind.resource == NAMESPACES:
@@ -84,14 +86,6 @@ def _holders(kind: Kind, manifest: Manifest, propagation: str) -> list[str]:
     # A namespace or a CRD takes what it contains with it: the collector removes this finalizer when it is empty.
     added = [name for name in (wanted, None if deleting else content) if name and name not in finalizers]
     return finalizers + added
-
-
-def _check_preconditions(kind: Kind, current: Stored, options: DeleteOptions) -> None:
-    pairs = (("UID", options.uid, current.uid), ("ResourceVersion", options.version, str(current.version)))
-    for what, wanted, found in pairs:
-        if wanted and wanted != found:
-            why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
-            raise refusals.conflict(kind.resource, current.name, why)
 
 
 def grace_period(kind: Kind, manifest: Manifest, asked: int | None) -> int:

@@ -17,6 +17,7 @@ _SUBRESOURCES: dict[str, tuple[str, list[str]]] = {
     "status": ("", ["get", "patch", "update"]),
     "scale": ("Scale", ["get", "patch", "update"]),
     "binding": ("Binding", ["create"]),
+    "eviction": ("Eviction", ["create"]),
     "log": ("", ["get"]),
 }
 

@@ -6,13 +6,25 @@ sends the answer first waits until the disk has it.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import orjson
 
 from cluster.api import Manifest
-from cluster.local import bindings, decoding, intake, objects, options, patches, refusals, requests, scales, strategic, writes
+from cluster.local import (
+    bindings,
+    decoding,
+    intake,
+    objects,
+    options,
+    patches,
+    refusals,
+    requests,
+    scales,
+    strategic,
+    writes,
+)
 from cluster.local.catalog import Catalog, Kind
 from cluster.local.deletions import Deleter
 from cluster.local.listings import Lister
@@ -60,19 +72,18 @@ class Handlers:
     def answer(self, question: Question) -> Answer:
         """Do what is asked. Any Refusal."""
         where = question.target
-        match question.method, bool(where.name), where.subresource:
+        method = "GET" if question.method == "HEAD" else question.method
+        match method, bool(where.name), where.subresource:
             case "GET", True, "" | "status":
                 return Answer(self._find(where).raw)
             case "GET", False, "":
                 return Answer(self._lister.list(where.kind, where.namespace, question.query))
             case "POST", False, "" if where.namespace or not where.kind.resource.namespaced:
                 return self._create(question)
-            case "POST", _, "binding":
-                return self._bind(question)
-            case "PUT", True, "" | "status":
-                return self._replace(question)
-            case "PATCH", True, "" | "status":
-                return self._patch(question)
+            case "POST", _, "binding" | "eviction" as part:
+                return self._bind(question) if part == "binding" else self._evict(question)
+            case (("PUT" | "PATCH"), True, "" | "status"):
+                return self._replace(question) if method == "PUT" else self._patch(question)
             case (("GET" | "PUT" | "PATCH"), True, "scale"):
                 return self._scale(question)
             case "DELETE", True, "":
@@ -81,6 +92,9 @@ class Handlers:
                 return self._delete_all(question)
             case _:
                 raise refusals.method_not_allowed()
+
+    def _has(self, where: Target) -> bool:
+        return self._store.get(where.kind.storage, where.namespace, where.name) is not None
 
     def _find(self, where: Target) -> Stored:
         found = self._store.get(where.kind.storage, where.namespace, where.name)
@@ -100,6 +114,9 @@ class Handlers:
         wish = options.write(question.query, "Update")
         manifest, warnings = _taken(question, wish)
         writes.check_name(where.kind, manifest["metadata"], where.namespace, where.name)
+        if where.kind.upsert and not where.subresource and not self._has(where):
+            manifest["metadata"].pop("resourceVersion", None)
+            return Answer(self.writer.create(where.kind, where.namespace, manifest, wish), 201, warnings)
         current = self._find(where)
         return Answer(self.writer.update(where.kind, current, manifest, wish, section=where.subresource), 200, warnings)
 
@@ -122,11 +139,14 @@ class Handlers:
         if question.method == "PATCH":
             _check_patch_type(question)
         wish = options.write(question.query, verb) if question.method != "GET" else writes.WriteOptions()
+        asked = _manifest(question) if question.method == "PUT" else None
+        if asked is not None:
+            scales.check_name(asked, where.name)
         current = self._find(where)
         shown = scales.show(where.kind, current)
         if question.method == "GET":
             return Answer(orjson.dumps(shown))
-        asked = _manifest(question) if question.method == "PUT" else _patched(question, shown)
+        asked = _patched(question, shown) if asked is None else asked
         candidate = scales.applied(where.kind, current, asked)
         raw = self.writer.update(where.kind, current, candidate, wish)
         after = current if raw == current.raw else objects.read(raw, orjson.loads(raw), 0, ())
@@ -137,10 +157,22 @@ class Handlers:
         decoding.check_media_type(question.content_type)
         wish = options.write(question.query)
         body = _manifest(question)
-        current = self._find(Target(where.kind, where.namespace, where.name or bindings.name(body)))
+        name = bindings.named(body, "Binding", "v1", where.name)
+        bindings.check(body)
+        current = self._find(Target(where.kind, where.namespace, name))
         bound = bindings.bound(where.kind, current, body, self._now())
         if not wish.dry_run:
             self._store.put(where.kind.storage, bound)
+        return Answer(orjson.dumps(refusals.CREATED), 201)
+
+    def _evict(self, question: Question) -> Answer:
+        where = question.target
+        decoding.check_media_type(question.content_type)
+        dry = options.write(question.query).dry_run
+        body = _manifest(question)
+        bindings.named(body, "Eviction", "policy/v1", where.name)
+        wish = options.deletion({}, body.get("deleteOptions") or {})
+        self.deleter.delete(where.kind, self._find(where), replace(wish, dry_run=dry or wish.dry_run))
         return Answer(orjson.dumps(refusals.CREATED), 201)
 
     def _delete(self, question: Question) -> Answer:
@@ -150,7 +182,7 @@ class Handlers:
         left = self.deleter.delete(where.kind, current, wish)
         if left is not None:
             return Answer(left, 202 if wish.orphan is False else 200)
-        if where.kind.graceful:
+        if where.kind.shown_when_gone:
             return Answer(current.raw)
         return Answer(orjson.dumps(refusals.success(where.kind.resource, current.name, current.uid)))
 
@@ -199,13 +231,14 @@ def _check_patch_type(question: Question) -> None:
 
 
 def _patched(question: Question, current: Manifest) -> Manifest:
-    patch = decoding.parse(question.body)
+    patch = decoding.patch(question.body)
     if question.content_type == patches.JSON:
         return patches.apply_json(current, patch)
+    if not isinstance(patch, dict):
+        word = options.go_word(patch)
+        raise bad_request(f"error decoding patch: json: cannot unmarshal {word} into Go value of type map")
     if question.content_type == strategic.MEDIA_TYPE:
         target = question.target
         return strategic.merge(current, patch, {} if target.subresource == "scale" else target.kind.schema.source)
-    merged = patches.merge(current, patch)
-    if not isinstance(merged, dict):
-        raise bad_request("the patch does not leave an object")
+    merged: Manifest = patches.merge(current, patch)
     return merged

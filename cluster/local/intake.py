@@ -11,7 +11,6 @@ from cluster.api import Manifest
 from cluster.local import options as parameters
 from cluster.local import pruning, refusals, typed
 from cluster.local.catalog import Kind
-from cluster.local.refusals import Cause
 from cluster.local.writes import WriteOptions
 
 _MOST_UNKNOWN = 50
@@ -24,15 +23,14 @@ def take(
 ) -> tuple[str, ...]:
     """Settle an object (or only some of its sections) in place; what to warn the client of. BadRequest, Invalid."""
     _check_type(kind, manifest, options)
-    name = manifest["metadata"].get("name", "")
     try:
         unknown = _settle(kind, manifest, set(manifest) if sections is None else sections)
     except refusals.Refusal as refusal:
-        raise _unreadable(kind, name, str(refusal), options) from None
+        raise _unreadable(kind, str(refusal), options) from None
     texts = [*(f'duplicate field "{path[:_LONGEST_PATH]}"' for path in twice),
              *(f'unknown field "{path[:_LONGEST_PATH]}"' for path in unknown)][:_MOST_UNKNOWN]  # fmt: skip
     if texts and options.validation == "Strict":
-        raise _unreadable(kind, name, "strict decoding error: " + ", ".join(texts), options)
+        raise _unreadable(kind, "strict decoding error: " + ", ".join(texts), options)
     return () if options.validation == "Ignore" else tuple(texts)
 
 
@@ -44,36 +42,40 @@ def _settle(kind: Kind, manifest: Manifest, sections: set[str]) -> list[str]:
     return unknown + pruning.settle_sections(manifest, kind.schema, sections)
 
 
-def _unreadable(kind: Kind, name: str, message: str, options: WriteOptions) -> refusals.Refusal:
+def _unreadable(kind: Kind, message: str, options: WriteOptions) -> refusals.Refusal:
     if options.patch:
-        return refusals.invalid(kind.resource, name, [Cause("patch", f"Invalid value: {message}")])
+        return refusals.unreadable_patch(message)
     where = f'{kind.resource.kind} in version "{kind.resource.version}"'
     return refusals.bad_request(f"{where} cannot be handled as a {kind.resource.kind}: {message}")
 
 
 def _check_type(kind: Kind, manifest: Any, options: WriteOptions) -> None:
     if not isinstance(manifest, dict):
-        raise refusals.bad_request("the body is not a JSON object")
+        message = f"couldn't get version/kind; json parse error: json: cannot unmarshal {parameters.go_word(manifest)}"
+        raise _unreadable(kind, message, options)
     if manifest.get("metadata") is None:
         manifest["metadata"] = {}
     if not isinstance(manifest["metadata"], dict):
         word = parameters.go_word(manifest["metadata"])
         message = f"json: cannot unmarshal {word} into Go struct field metadata of type ObjectMeta"
-        raise _unreadable(kind, "", message, options)
+        raise _unreadable(kind, message, options)
     for key, expected in (("kind", kind.resource.kind), ("apiVersion", kind.resource.api_version)):
         found = manifest.get(key) or ("" if kind.custom else expected)
         manifest[key] = found
         if found != expected:
-            _refuse_type(kind, key, found, manifest)
+            _refuse_type(kind, key, found, manifest, options)
 
 
-def _refuse_type(kind: Kind, key: str, found: Any, manifest: Manifest) -> None:
+def _refuse_type(kind: Kind, key: str, found: Any, manifest: Manifest, options: WriteOptions) -> None:
     resource = kind.resource
     if not kind.custom:
         version = str(manifest.get("apiVersion", resource.api_version))
         word = manifest.get("kind", resource.kind)
+        unknown = f'no kind "{word}" is registered for version "{version}"'
+        if options.patch:
+            raise refusals.unreadable_patch(unknown)
         where = f'{word} in version "{version.rpartition("/")[2]}" cannot be handled as a {resource.kind}'
-        raise refusals.bad_request(f'{where}: no kind "{word}" is registered for version "{version}"')
+        raise refusals.bad_request(f"{where}: {unknown}")
     if key == "kind" and not found:
         raise refusals.bad_request(f"the object provided is unrecognized (must be of type {resource.kind}): "
                                    "Object 'Kind' is missing")  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from cluster.api import Manifest
+from cluster.local import refusals
 from cluster.local.refusals import Refusal, bad_request
 
 MERGE = "application/merge-patch+json"
@@ -42,23 +43,22 @@ def merge(target: Any, patch: Any) -> Any:
 def apply_json(target: Manifest, operations: Any) -> Manifest:
     """RFC 6902. BadRequest if the patch is malformed, 422 if it does not apply to this object."""
     if not isinstance(operations, list) or not all(isinstance(operation, dict) for operation in operations):
-        raise bad_request("a JSON patch is a list of operations")
+        raise bad_request("error decoding patch: a JSON patch is a list of operations")
     if len(operations) > _MOST_OPERATIONS:
         message = f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {len(operations)}"
         raise Refusal(413, "RequestEntityTooLarge", f"Request entity is too large: {message}")
     document: Any = target
     budget = _MOST_COPIED
-    for number, operation in enumerate(operations):
+    for operation in operations:
         try:
             budget -= _copied(document, operation)
             if budget < 0:
                 raise Inapplicable(f"the copies add more than {_MOST_COPIED} bytes")
             document = _apply(document, operation)
         except Inapplicable as error:
-            message = f"the server rejected our request due to an error in our request: operation {number}: {error}"
-            raise Refusal(422, "Invalid", message) from error
+            raise refusals.inapplicable_patch() from error
     if not isinstance(document, dict):
-        raise bad_request("a JSON patch must leave an object")
+        raise refusals.unreadable_patch(f"{_canonical(document)[:_SHOWN].decode(errors='replace')} is no object")
     return document
 
 

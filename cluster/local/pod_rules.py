@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cluster.api import Manifest
-from cluster.local import metadata, refusals
+from cluster.local import metadata, priorities, refusals
 from cluster.local.objects import encode
 from cluster.local.refusals import Cause
 from crds import quantities
@@ -20,6 +20,9 @@ _IMMUTABLE = (
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
 _ENV_NAME = re.compile(r"[^=\x00-\x1f\x7f]+")
+
+
+admit = priorities.admit
 
 
 def complete(new: Manifest, old: Manifest | None) -> None:

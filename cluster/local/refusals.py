@@ -38,8 +38,8 @@ class Refusal(Exception):
             "metadata": {},
             "status": "Failure",
             "message": str(self),
-            "reason": self.reason,
-            **({"details": self.details} if self.details else {}),
+            **({"reason": self.reason} if self.reason else {}),
+            **({"details": self.details} if self.details is not None else {}),
             "code": self.code,
         }
 
@@ -132,6 +132,17 @@ def invalid(resource: Resource, name: str, causes: Sequence[Cause]) -> Refusal:
     return Refusal(422, "Invalid", f'{kind} "{name}" is invalid: {text}', details)
 
 
+def unreadable_patch(message: str) -> Refusal:
+    """422: what a patch leaves is no object."""
+    cause = Cause("patch", f"Invalid value: {message}")
+    return invalid(Resource("", "", "", ""), "", [cause])
+
+
+def inapplicable_patch() -> Refusal:
+    """422: a JSON patch does not apply. A Kubernetes API server does not say why."""
+    return Refusal(422, "Invalid", "the server rejected our request due to an error in our request", {})
+
+
 def internal(message: str) -> Refusal:
     """500: this server failed."""
     return Refusal(500, "InternalError", f"Internal error occurred: {message}")
@@ -146,7 +157,9 @@ def _group(resource: Resource) -> dict[str, str]:
 
 
 def _details(resource: Resource, name: str, kind: str, causes: Sequence[Cause] = ()) -> dict[str, Any]:
-    details: dict[str, Any] = {**({"name": name} if name else {}), **_group(resource), "kind": kind}
+    details: dict[str, Any] = {**({"name": name} if name else {}), **_group(resource)}
+    if kind:
+        details["kind"] = kind
     if causes:
         details["causes"] = [{"reason": c.reason, "message": c.message, "field": c.field} for c in causes]
     return details

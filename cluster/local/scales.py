@@ -35,6 +35,17 @@ def show(kind: Kind, current: Stored) -> Manifest:
     }
 
 
+def check_name(scale: Manifest, name: str) -> None:
+    """Whether a Scale is of the object on the URL. BadRequest if not."""
+    own: Any = scale.get("metadata") or {}
+    found = own.get("name") if isinstance(own, dict) else None
+    if not found:
+        why = f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        raise refusals.bad_request(why)
+    if found != name:
+        raise refusals.bad_request(f"the name of the object ({found}) does not match the name on the URL ({name})")
+
+
 def applied(kind: Kind, current: Stored, scale: Manifest) -> Manifest:
     """The object with a Scale's number of replicas."""
     if (scale.get("kind"), scale.get("apiVersion")) != (_KIND, _API_VERSION):

@@ -14,7 +14,7 @@ from cluster.api import Manifest
 from cluster.local import metadata, refusals, rules, validation
 from cluster.local.catalog import Kind
 from cluster.local.objects import Stored, encode
-from cluster.local.refusals import Cause
+from cluster.local.refusals import Cause, Refusal
 from cluster.local.store import Store
 from crds.resources import NAMESPACES
 
@@ -46,10 +46,12 @@ class Writer:
         self._christen(kind, namespace, manifest)
         if kind.has_status and not kind.status_at_birth:
             manifest.pop("status", None)
+        kind.admit(manifest, self._look)
         _judge(kind, manifest, None, set(manifest))
         own = manifest["metadata"]
-        if own.pop("resourceVersion", ""):
-            raise refusals.internal("resourceVersion should not be set on objects to be created")
+        version = own.pop("resourceVersion", "")
+        if version.isdigit() and int(version):
+            raise Refusal(500, "", "resourceVersion should not be set on objects to be created")
         if self._store.get(kind.storage, own.get("namespace", ""), own["name"]):
             raise refusals.already_exists(kind.resource, own["name"])
         return encode(manifest) if options.dry_run else self._store.put(kind.storage, manifest).raw
@@ -91,6 +93,10 @@ class Writer:
         own["creationTimestamp"] = metadata.timestamp(self._now())
         if kind.generation:
             own["generation"] = 1
+
+    def _look(self, resource: str, namespace: str, name: str) -> Manifest | None:
+        found = self._store.get(resource, namespace, name)
+        return found.manifest() if found else None
 
     def _generated_name(self, kind: Kind, namespace: str, prefix: str) -> str:
         while True:

@@ -80,7 +80,7 @@ def test_json_patches(target: Any, operations: Any, result: Any) -> None:
         ({"op": "add", "path": "b", "value": 1}, 422),
         ({"op": "frob", "path": "/a"}, 422),
         ({"op": "remove", "path": ""}, 422),
-        ({"op": "replace", "path": "", "value": 7}, 400),
+        ({"op": "replace", "path": "", "value": 7}, 422),
         ("remove", 400),
     ],
 )
