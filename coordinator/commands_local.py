@@ -16,9 +16,10 @@ import click
 
 from coordinator import local as stack
 from coordinator import output, processes, settings
-from coordinator.errors import LocalError
+from coordinator.errors import LocalError, SettingsError
 from coordinator.local import Files, Options
 from coordinator.session import Session, pass_session, start_log
+from queues import redis_url
 
 DATA = click.option(
     "--data",
@@ -27,7 +28,7 @@ DATA = click.option(
     show_default="~/.local/state/torchq",
     help="folder of the cluster",
 )
-UP_SECONDS = 60.0
+UP_SECONDS = 120.0
 DOWN_SECONDS = 60.0
 
 
@@ -51,6 +52,8 @@ def local() -> None:
 def up(session: Session, /, data: Path, foreground: bool, **flags: Any) -> None:
     """Start the cluster; returns when it is ready."""
     data = data.absolute()
+    if redis_url.has_password(flags["redis"]):
+        raise SettingsError(settings.PASSWORD_SHOWN)
     if foreground:
         start_log(session.settings.log_level)
         processes.end_with_parent()

@@ -5,6 +5,7 @@ One rule: a stop signal drains: what was begun is finished or given back, then t
 
 import os
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import click
@@ -45,12 +46,12 @@ def coordinator(session: Session, health_port: int | None) -> None:
     )
     desk = Coordinator(session.cluster, store, work, settings, leases=session.impatient, probe=RedisStore(probe))
     with health.serving(desk, settings.health_port):
-        _serve(desk, QueueStatusWriter(session.cluster, desk.watches))
+        _serve(desk, QueueStatusWriter(session.cluster, desk.watches), session.cluster.close)
 
 
-def _serve(desk: Coordinator, writer: QueueStatusWriter) -> None:
-    """Run until a stop signal. The main thread only waits: a signal's handler may interrupt it anywhere, and must not
-    meet a lock of those who work."""
+def _serve(desk: Coordinator, writer: QueueStatusWriter, close: Callable[[], None]) -> None:
+    """Run until a stop signal; `close` ends all waiting for the API server. The main thread only waits: a signal's
+    handler may interrupt it anywhere, and must not meet a lock of those who work."""
     stop = Stop()
     stop.listen()
     with ThreadPoolExecutor(2, thread_name_prefix="desk") as threads:
@@ -61,6 +62,7 @@ def _serve(desk: Coordinator, writer: QueueStatusWriter) -> None:
                 stop.pause(PAUSE_SECONDS)
         finally:
             desk.stop.set()
+            close()
     for each in (serving, writing):
         each.result()  # a defect of ours ends the process with a traceback
 

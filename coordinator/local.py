@@ -23,13 +23,14 @@ from cluster.local.layout import Layout
 from cluster.settings import ConnectionSettings
 from cluster.stop import Stop
 from coordinator.errors import LocalError
+from coordinator.leader import LEASE
 from coordinator.processes import Command, Supervisor
-from coordinator.settings import REDIS_URL_NOTE
+from coordinator.settings import REDIS_URL_NOTE, Settings
 from crds import generate
-from crds.resources import CRDS, NODES, TENANT_QUEUES, TORCHJOBS, Resource
-from queues import connection
+from crds.resources import CRDS, LEASES, NODES, TENANT_QUEUES, TORCHJOBS, Resource
+from queues import connection, redis_url
 
-START_SECONDS = 30.0
+START_SECONDS = 60.0
 """How long one part may take to answer before the start is given up."""
 PORTS_PER_STACK = 1_000
 """Ports handed to masters by one stack: a block of its own, so that two stacks on one machine rarely meet."""
@@ -148,13 +149,24 @@ def _start(options: Options, files: Files, supervisor: Supervisor, stopping: Cal
     cluster = client.connect(ConnectionSettings(kubeconfig=str(layout.kubeconfig)))
     install(cluster)
     url = _start_redis(options, files, supervisor)
-    until(lambda: embedded_redis.answers(url), f"Redis at {connection.shown(url)}")
+    until(lambda: connection.answers(url), f"Redis at {redis_url.shown(url)}")
     node = ["--data", str(layout.root), "--kubeconfig", str(layout.kubeconfig), "--stop-pods", *_capacity(options)]
     supervisor.start(_module(files, "node", node, NODE))
     # Where no node is known nothing is scarce, and a coordinator would admit whatever waits.
     until(lambda: bool(cluster.list(NODES).items), "the node")
     for command in _desk(options, files, url):
         supervisor.start(command)
+    until(lambda: _leads(cluster, options, supervisor.pids().get("coordinator", 0)), "the coordinator to lead")
+
+
+def _leads(cluster: Cluster, options: Options, pid: int) -> bool:
+    """Whether our coordinator has the Lease. One that was killed with it has to be waited out."""
+    namespace = options.environment.get("TORCHQ_LEASE_NAMESPACE", Settings.model_fields["lease_namespace"].default)
+    try:
+        lease = cluster.get(LEASES, LEASE, namespace)
+    except (errors.NotFound, errors.Unreachable):
+        return False
+    return f"-{pid}-" in str((lease.get("spec") or {}).get("holderIdentity"))
 
 
 def _watch(files: Files, supervisor: Supervisor, stopping: Callable[[], bool]) -> None:

@@ -7,7 +7,7 @@ import logging
 import os
 
 from cluster import errors
-from cluster.api import Cluster
+from cluster.client import KubernetesCluster
 from cluster.informer import Informer
 from coordinator.settings import Settings
 from queues import rq_worker
@@ -25,8 +25,8 @@ EXPECTED = (errors.ClusterError, ReconcileError)
 """What a reconcile may end with on a bad day: one line in the log, and again after the backoff."""
 
 
-def run(cluster: Cluster, settings: Settings) -> None:
-    """Reconcile until a stop signal has been obeyed."""
+def run(cluster: KubernetesCluster, settings: Settings) -> None:
+    """Reconcile until a stop signal has been obeyed; then the connections are given back."""
     pods = observe.pods_informer(cluster)
     pods.start()
     try:
@@ -43,6 +43,7 @@ def run(cluster: Cluster, settings: Settings) -> None:
             if left:
                 os._exit(1)  # a thread that hangs would keep the process for ever
     finally:
+        cluster.close()  # whoever waits for another attempt waits no longer
         pods.stop()
 
 

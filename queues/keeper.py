@@ -28,6 +28,7 @@ class Keeper(threading.Thread):
         self._stopping = stop
         self._outage = outage
         self._ended = threading.Event()
+        self._away = False
 
     def run(self) -> None:
         """Until `end`."""
@@ -45,12 +46,16 @@ class Keeper(threading.Thread):
             self._sink.renew(leases)
         except errors.QueueError as error:
             self._outage.met(error)
+            self._away = True
             return 1.0
         self._outage.over()
+        self._away = False
         return self._pause
 
     def end(self) -> None:
-        """Stop renewing, and take the worker off the list."""
+        """Stop renewing, and take the worker off the list, unless Redis has just been found to be away: a supervisor
+        that dies takes everything with it, and nobody should have to wait for us."""
         self._ended.set()
         self.join()
-        self.keep()
+        if not self._away:
+            self.keep()

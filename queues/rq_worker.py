@@ -62,11 +62,9 @@ class BatchWorker(SimpleWorker):  # type: ignore[misc]
         """Pop and run batches until told to stop. Raises `queues.errors.QueueError` when Redis fails."""
         with connection.translated(self.connection):
             self.register_birth()
-            try:
-                while not stop():
-                    self._turn(runs)
-            finally:
-                self.register_death()
+            while not stop():
+                self._turn(runs)
+            self.register_death()  # one that Redis has failed is forgotten by itself
 
     def _turn(self, runs: Runs) -> None:
         if self.should_run_maintenance_tasks:
