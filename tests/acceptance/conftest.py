@@ -1,11 +1,19 @@
-"""One embedded cluster for all tests that leave it as they found it, and fresh ones for those that do not."""
+"""One embedded cluster for all tests that leave it as they found it, and fresh ones for those that do not.
+
+A test marked `everywhere` runs on a real API server too, where KUBEBUILDER_ASSETS names its binaries.
+"""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.acceptance.real_stack import RealStack
 from tests.acceptance.stack import Stack, fresh
+from tests.cluster.conftest import real_server
+from tests.cluster.servers import Server
+
+__all__ = ["real_server"]
 
 Make = Callable[..., Stack]
 
@@ -30,11 +38,24 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         stack.close()
 
 
+@pytest.fixture(scope="session")
+def real(real_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealStack]:
+    root = tmp_path_factory.mktemp(fresh("real"))
+    (root / "work").mkdir()
+    stack = RealStack(root / "data", root / "work", server=real_server)
+    try:
+        stack.start()
+        yield stack
+    finally:
+        stack.close()
+
+
 @pytest.fixture
-def stack(shared: Stack) -> Iterator[Stack]:
+def stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
     """The shared stack, empty before and after."""
-    yield shared
-    shared.clear()
+    found: Stack = request.getfixturevalue(getattr(request, "param", "shared"))
+    yield found
+    found.clear()
 
 
 @pytest.fixture(scope="module")

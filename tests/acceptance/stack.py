@@ -17,6 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pytest
 import redis
 
 from cluster import client, errors
@@ -30,6 +31,10 @@ from crds.resources import PODS, TENANT_QUEUES, TORCHJOBS
 DEADLINE_SECONDS = 90.0
 COMMAND_SECONDS = 90.0
 FINAL = ("Succeeded", "Failed")
+EVERYWHERE = pytest.mark.parametrize(
+    "stack", ["shared", pytest.param("real", marks=pytest.mark.apiserver)], indirect=True
+)
+"""For tests that run on a real API server too."""
 _NUMBERS = itertools.count(1)
 
 

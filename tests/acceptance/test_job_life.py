@@ -10,7 +10,7 @@ import pytest
 
 from cluster.api import Manifest
 from tests.acceptance.jobs import job, python, recording, spans
-from tests.acceptance.stack import Stack, alive, fresh, torchq_command, until
+from tests.acceptance.stack import EVERYWHERE, Stack, alive, fresh, torchq_command, until
 
 pytestmark = pytest.mark.acceptance
 
@@ -40,6 +40,7 @@ def test_a_submitted_job_is_named_and_succeeds(stack: Stack) -> None:
     until(stack.settled)
 
 
+@EVERYWHERE
 def test_every_pod_finds_its_place_in_its_environment(stack: Stack, tmp_path: Path) -> None:
     name = fresh()
     script = """
@@ -91,6 +92,7 @@ def test_what_the_user_sets_wins(stack: Stack) -> None:
     assert stack.torchq("job", "logs", name) == "77 yes rank 0\n"
 
 
+@EVERYWHERE
 def test_a_suspended_job_gives_its_room_back_and_keeps_its_age(stack: Stack, records: Path, tmp_path: Path) -> None:
     first, second, third = (fresh() for _ in range(3))
     gates = {name: tmp_path / f"{name}.gate" for name in (first, second, third)}
@@ -123,6 +125,7 @@ def test_a_suspended_job_gives_its_room_back_and_keeps_its_age(stack: Stack, rec
     assert runs == {(first, 1): 1, (first, 2): 1, (second, 1): 1, (third, 1): 1}
 
 
+@EVERYWHERE
 def test_a_waiting_job_may_be_suspended(stack: Stack) -> None:
     queue, held, free = fresh("queue"), fresh(), fresh()
     stack.torchq("queue", "create", queue, "--hold")
@@ -137,6 +140,7 @@ def test_a_waiting_job_may_be_suspended(stack: Stack) -> None:
     assert stack.reach(held, "Succeeded")["status"]["attempt"] == 1
 
 
+@EVERYWHERE
 def test_a_running_job_is_cancelled_and_another_takes_its_room(stack: Stack, records: Path, tmp_path: Path) -> None:
     first, second = fresh(), fresh()
     stack.submit(job(first, recording(records, gate=tmp_path / "never"), cpu=BIG))
@@ -151,6 +155,7 @@ def test_a_running_job_is_cancelled_and_another_takes_its_room(stack: Stack, rec
     assert not alive(spans(records)[0].pid)
 
 
+@EVERYWHERE
 def test_a_waiting_job_is_cancelled_without_a_trace(stack: Stack) -> None:
     queue, name = fresh("queue"), fresh()
     stack.torchq("queue", "create", queue, "--hold")
@@ -162,6 +167,7 @@ def test_a_waiting_job_is_cancelled_without_a_trace(stack: Stack) -> None:
     stack.torchq("queue", "delete", queue)
 
 
+@EVERYWHERE
 def test_a_failed_job_says_why(stack: Stack) -> None:
     name = fresh()
     stack.submit(job(name, python("import sys; sys.exit('no data there')")))
@@ -183,6 +189,7 @@ COUNTING = """
 """Fails so many times, then succeeds."""
 
 
+@EVERYWHERE
 def test_a_job_is_restarted_until_it_succeeds(stack: Stack, tmp_path: Path) -> None:
     name = fresh()
     stack.submit(job(name, python(COUNTING, tmp_path / "runs", 2), policy="OnFailure"))
@@ -232,6 +239,7 @@ def test_logs_are_followed_from_before_the_start_to_the_end(stack: Stack, tmp_pa
     assert (said.code, "Master 0..0" in said.err.replace("master", "Master")) == (2, True)
 
 
+@EVERYWHERE
 def test_a_job_does_not_need_the_client_that_submitted_it(stack: Stack) -> None:
     name = fresh()
     with subprocess.Popen(

@@ -7,11 +7,12 @@ import pytest
 
 from examples.demo import order
 from tests.acceptance.jobs import in_order, job, python, recording, spans
-from tests.acceptance.stack import Stack, fresh, until
+from tests.acceptance.stack import EVERYWHERE, Stack, fresh, until
 
 pytestmark = pytest.mark.acceptance
 
 
+@EVERYWHERE
 def test_jobs_are_admitted_by_smooth_weighted_round_robin(stack: Stack) -> None:
     weights = {f"{letter}{fresh('')}": weight for letter, weight in (("a", 5), ("b", 2), ("c", 1))}
     counts = dict(zip(weights, (10, 4, 3), strict=True))  # two whole rounds until the first of them runs dry
@@ -40,6 +41,7 @@ def test_a_quota_holds_at_every_moment(stack: Stack, records: Path, quota: str) 
     assert in_order(found)
 
 
+@EVERYWHERE
 def test_a_quota_of_one_queue_does_not_hold_up_another(stack: Stack, records: Path, tmp_path: Path) -> None:
     queue, first, second, other = fresh("queue"), fresh(), fresh(), fresh()
     stack.torchq("queue", "create", queue, "--quota", "jobs=1")
@@ -52,6 +54,7 @@ def test_a_quota_of_one_queue_does_not_hold_up_another(stack: Stack, records: Pa
     stack.reach(second, "Succeeded")
 
 
+@EVERYWHERE
 def test_a_queue_is_made_shown_changed_and_deleted(stack: Stack) -> None:
     queue, name = fresh("queue"), fresh()
     stack.torchq("queue", "create", queue, "--weight", "3", "--quota", "cpu=2,jobs=20", "--hold")
@@ -86,6 +89,7 @@ def test_a_queue_is_made_shown_changed_and_deleted(stack: Stack) -> None:
     assert (again.code, queue in again.err) == (1, True)
 
 
+@EVERYWHERE
 def test_a_paused_queue_admits_nothing_and_what_runs_goes_on(stack: Stack, records: Path, tmp_path: Path) -> None:
     queue, running, waiting, elsewhere = fresh("queue"), fresh(), fresh(), fresh()
     stack.torchq("queue", "create", queue)
@@ -105,6 +109,7 @@ def test_a_paused_queue_admits_nothing_and_what_runs_goes_on(stack: Stack, recor
     stack.reach(waiting, "Succeeded")
 
 
+@EVERYWHERE
 def test_a_job_larger_than_the_pool_waits_and_others_pass(stack: Stack) -> None:
     large, small = fresh(), fresh()
     stack.submit(job(large, python("pass"), cpu="64", queue="large"))

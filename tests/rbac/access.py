@@ -111,8 +111,7 @@ class Granted:
         """The account's own, with a token that the API server made for it."""
         path = self._folder / f"{role.name}.kubeconfig"
         if not path.exists():
-            config = json.loads(self.server.kubeconfig.read_text())
-            config["users"][0]["user"] = {"token": self._token(role)}
+            config = kubeconfig(self.server, self._home(role), rbac.full_name(role))
             config["contexts"][0]["context"]["namespace"] = TENANT
             path.write_text(json.dumps(config))
         return path
@@ -139,13 +138,6 @@ class Granted:
     def _home(self, role: Role) -> str:
         return TENANT if role is USER else rbac.SYSTEM_NAMESPACE
 
-    def _token(self, role: Role) -> str:
-        path = KINDS["ServiceAccount"].path(self._home(role), rbac.full_name(role), "token")
-        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 7200}}
-        code, made = self.server.send("POST", path, body)
-        assert code == 201, made
-        return str(made["status"]["token"])
-
     def _holder(self, role: Role, rule: Rule) -> tuple[Resource, str, str]:
         """The object that grants a rule."""
         if rule in role.lease:
@@ -165,6 +157,18 @@ class Granted:
         code, answer = self.server.send("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body)
         assert code == 201, answer
         return bool(answer["status"]["allowed"])
+
+
+def kubeconfig(server: Server, namespace: str, account: str) -> dict[str, Any]:
+    """A ServiceAccount's, with a token that the API server made for it."""
+    path = KINDS["ServiceAccount"].path(namespace, account, "token")
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 7200}}
+    code, made = server.send("POST", path, body)
+    assert code == 201, made
+    config: dict[str, Any] = json.loads(server.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": made["status"]["token"]}
+    config["contexts"][0]["context"]["namespace"] = namespace
+    return config
 
 
 def apply(server: Server, document: dict[str, Any]) -> None:

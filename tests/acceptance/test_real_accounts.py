@@ -1,0 +1,153 @@
+"""A line of real processes on a real API server, each under its own account, when a permission is missing."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from cluster import errors
+from coordinator import rbac
+from coordinator.permissions import COORDINATOR, USER, WORKER, Role
+from crds.resources import PODS, TENANT_QUEUES, TORCHJOBS
+from tests.acceptance.jobs import job, python
+from tests.acceptance.real_stack import RealStack
+from tests.acceptance.stack import Stack, fresh, run, until
+from tests.rbac.access import CLUSTER_ROLES
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.apiserver]
+ON_REAL = pytest.mark.parametrize("stack", ["real"], indirect=True)
+
+
+@contextmanager
+def without(stack: Stack, role: Role, target: str, verb: str) -> Iterator[None]:
+    """One verb less in a ClusterRole."""
+    name = rbac.full_name(role)
+    found = stack.api.get(CLUSTER_ROLES, name)["rules"]
+    less = [
+        rule | {"verbs": [each for each in rule["verbs"] if each != verb]} if rule["resources"] == [target] else rule
+        for rule in found
+    ]
+    assert less != found
+    stack.api.patch(CLUSTER_ROLES, name, {"rules": [rule for rule in less if rule["verbs"]]})
+    try:
+        yield
+    finally:
+        stack.api.patch(CLUSTER_ROLES, name, {"rules": found})
+
+
+@ON_REAL
+@pytest.mark.parametrize("role", [COORDINATOR, WORKER], ids=["coordinator", "worker"])
+def test_a_process_without_its_permissions_says_so_and_ends(stack: RealStack, role: Role) -> None:
+    environment = stack.serving(role) | stack.account(USER)
+    said = run(role.name, cwd=stack.folder, environment=environment)
+    assert said.code == 1
+    assert said.out == ""
+    [line] = [line for line in said.err.splitlines() if "not allowed" in line]
+    assert "list pods; watch pods" in line or "list pods" in line
+    assert f"torchq rbac {role.name} | kubectl apply -f -" in line
+    assert "Traceback" not in said.err
+
+
+@ON_REAL
+def test_a_job_whose_pods_may_not_be_made_says_so_until_they_may(stack: RealStack) -> None:
+    name = fresh()
+    with without(stack, WORKER, "pods", "create"):
+        until(lambda: _refused(stack, name + "-probe"))
+        stack.submit(job(name, python("pass")))
+        until(lambda: _reason(stack, name) == "PodsForbidden")
+        shown = stack.torchq("job", "show", name)
+        assert 'cannot create resource "pods"' in shown
+        assert "deploy/rbac/worker.yaml" in shown
+        log = stack.log("worker").read_text()
+        assert 1 <= log.count(f"default/{name}/") <= 10
+        assert "Traceback" not in log
+        assert stack.phase(name) == "Admitted"
+    stack.reach(name, "Succeeded")
+    assert "PodsForbidden" not in stack.torchq("job", "show", name)
+
+
+def _refused(stack: RealStack, name: str) -> bool:
+    """Whether the API server's authorizer has seen that workers make no pods."""
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{rbac.SYSTEM_NAMESPACE}:{rbac.full_name(WORKER)}",
+            "resourceAttributes": {"verb": "create", "resource": "pods", "namespace": "default"},
+        },
+    }
+    assert stack.server is not None
+    _, answer = stack.server.send("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return not answer["status"]["allowed"]
+
+
+def _reason(stack: RealStack, name: str) -> str:
+    conditions = (stack.job(name).get("status") or {}).get("conditions") or []
+    return next((each["reason"] for each in conditions if each["type"] == "Admitted"), "")
+
+
+@ON_REAL
+def test_a_quota_of_the_namespace_is_told_in_the_job(stack: RealStack) -> None:
+    name, path = fresh(), "/api/v1/namespaces/default/resourcequotas"
+    assert stack.server is not None
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
+    assert stack.server.send("POST", path, quota)[0] == 201
+    # There is no quota controller here: what it would have said.
+    status = {"status": {"hard": {"pods": "0"}, "used": {"pods": "0"}}}
+    assert stack.server.send("PATCH", f"{path}/none/status", status, "application/merge-patch+json")[0] == 200
+    try:
+        stack.submit(job(name, python("pass")))
+        until(lambda: _reason(stack, name) == "PodsForbidden")
+        shown = stack.torchq("job", "show", name)
+        assert "exceeded quota" in shown
+        assert "deploy/rbac" not in shown
+    finally:
+        assert stack.server.send("DELETE", f"{path}/none")[0] == 200
+    stack.reach(name, "Succeeded")
+
+
+@ON_REAL
+def test_a_template_that_a_user_cannot_have_checked_fails_the_job(stack: RealStack) -> None:
+    """Users may make no pods, so that `submit` leaves their templates to the worker."""
+    name = fresh()
+    body = job(name, python("pass"))
+    container = body["spec"]["torchTaskSpecs"]["Master"]["template"]["spec"]["containers"][0]
+    container["comand"] = container.pop("command")
+    stack.submit(body)
+    failed = stack.reach(name, "Failed")
+    condition = next(each for each in failed["status"]["conditions"] if each["type"] == "Failed")
+    assert condition["reason"] == "InvalidTemplate"
+    assert "comand" in condition["message"]
+
+
+@ON_REAL
+def test_users_change_their_jobs_and_nothing_else(stack: RealStack) -> None:
+    name = fresh()
+    stack.submit(job(name, python("import time; time.sleep(600)")))
+    stack.reach(name, "Running")
+    for arguments in (
+        ("--namespace", "kube-system", "submit", "-"),
+        ("--namespace", "kube-system", "job", "list"),
+        ("job", "list", "--all-namespaces"),
+        ("job", "show", f"kube-system/{name}"),
+    ):
+        said = run(*arguments, cwd=stack.folder, environment=stack.environment, text=json.dumps(job("x", ["true"])))
+        assert (said.code, said.out) == (1, ""), arguments
+        assert "system:serviceaccount:default:torchq-user" in said.err
+        assert "deploy/rbac/user.yaml" in said.err
+    for arguments in (("queue", "list"), ("queue", "create", "mine"), ("queue", "pause", "default")):
+        said = run(*arguments, cwd=stack.folder, environment=stack.environment)
+        assert (said.code, said.out) == (1, ""), arguments
+        assert "deploy/rbac/queue-admin.yaml" in said.err
+    stack.torchq("queue", "create", "default")
+    said = run("queue", "list", "default", cwd=stack.folder, environment=stack.environment)
+    assert said.out.splitlines()[1].split()[0] == "default"
+    user = stack.connected(USER)
+    for resource, change in ((TORCHJOBS, {"status": {"phase": "Succeeded"}}), (PODS, {"metadata": {"labels": {}}})):
+        with pytest.raises(errors.Forbidden):
+            user.patch(resource, name, change, "default", subresource="status")
+    with pytest.raises(errors.Forbidden):
+        user.patch(TENANT_QUEUES, "default", {"spec": {"weight": 9}})
+    stack.torchq("job", "cancel", name)
+    until(lambda: not stack.exists(name))
