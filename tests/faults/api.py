@@ -1,0 +1,211 @@
+"""The embedded API server without its HTTP, disk and threads: the cluster that a simulated schedule runs on.
+
+One rule: requests and answers are made and read by the product's own code on both sides of the missing wire, so that
+what the contract suites say of the embedded server is true here.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import orjson
+
+from cluster import requests, status
+from cluster.api import Listing, Manifest, Patch, WatchEvent
+from cluster.local import builtins, definitions
+from cluster.local import requests as local_requests
+from cluster.local.catalog import Catalog, Kind, storage
+from cluster.local.garbage import Collector
+from cluster.local.handlers import Handlers, Question
+from cluster.local.journal import Change, EventKind
+from cluster.local.metadata import timestamp
+from cluster.local.objects import Stored
+from cluster.local.refusals import Refusal
+from cluster.local.store import Store
+from cluster.local.writes import Writer
+from cluster.requests import Request
+from crds import definitions as ours
+from crds.resources import NAMESPACES, Resource
+
+
+@cache
+def catalog() -> Catalog:
+    """What is served: the built-in kinds and ours."""
+    made = Catalog(builtins.kinds())
+    for definition in (ours.torchjob(), ours.tenant_queue()):
+        definition.setdefault("metadata", {})["creationTimestamp"] = timestamp(0)
+        definitions.complete(definition, None)
+        kind = definitions.kind_of(definition)
+        assert kind is not None
+        made.register(kind)
+    return made
+
+
+class _NoDisk:
+    """Nothing was kept, nothing is."""
+
+    def load(self) -> tuple[int, list[Any]]:
+        return 0, []
+
+
+class _Store(Store):
+    """A write is committed, and told, in the moment it is made."""
+
+    def __init__(self, selectable: Callable[[str], tuple[str, ...]]) -> None:
+        super().__init__(_NoDisk(), selectable)  # type: ignore[arg-type]
+
+    def _note(self, resource: str, kind: EventKind, shown: Stored, before: Stored | None) -> None:
+        change = Change(kind, shown, before)
+        self.journal(resource).publish(change)
+        for follower in self._followers:
+            follower(resource, change)
+
+
+class _Collector(Collector):
+    """Works when it is told to."""
+
+    def _wake(self) -> None:
+        """Nobody to wake."""
+
+    def step(self) -> bool:
+        """Do a little; whether there was something to do."""
+        if not (self._gone or self._held):
+            return False
+        self._work()
+        return True
+
+
+class _Writer(Writer):
+    """Gives out uids in order, so that a schedule is the same every time."""
+
+    made = 0
+
+    def _christen(self, kind: Kind, namespace: str, manifest: Manifest) -> None:
+        super()._christen(kind, namespace, manifest)
+        self.made += 1
+        manifest["metadata"]["uid"] = f"uid-{self.made:04d}"
+
+
+class Api:
+    """The API server's side."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.store = _Store(catalog().selectable)
+        self._handlers = Handlers(self.store, catalog(), now)
+        self._handlers.writer = _Writer(self.store, now)
+        self._collector = _Collector(self.store, catalog(), self._handlers.deleter)
+        self._collector.start()
+        for name in ("default", "kube-system"):
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            self.send(requests.create(NAMESPACES, body, "", dry_run=False))
+
+    def send(self, request: Request) -> Any:
+        """Answer a request, or raise the error that the client makes of the refusal."""
+        path = urlsplit(request.path)
+        query = dict(parse_qsl(path.query))
+        where = local_requests.target(path.path.removeprefix("/"), catalog())
+        question = Question(request.method, where, query, request.content_type, request.body or b"")
+        try:
+            return orjson.loads(self._handlers.answer(question).body)
+        except Refusal as refusal:
+            raise status.error(refusal.code, refusal.status(), request.action) from None
+
+    def collect(self) -> bool:
+        """Let the garbage collector do a little; whether there was something to do."""
+        return self._collector.step()
+
+    @property
+    def revision(self) -> int:
+        """The newest resourceVersion."""
+        return self.store.revision
+
+    def objects(self, resource: Resource) -> list[Stored]:
+        """What there is, for who judges from outside."""
+        return self.store.items(storage(resource))
+
+    def changes(self, resource: Resource, since: int) -> list[Change]:
+        """What happened to a resource after a version."""
+        return self.store.journal(storage(resource)).since(since, self.store.revision)
+
+
+class ApiClient:
+    """`cluster.api.Cluster` on it, one call at a time. Watches are stepped from outside (`tests.faults.caches`)."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def get(self, resource: Resource, name: str, namespace: str = "") -> Manifest:
+        """See Cluster."""
+        return self._api.send(requests.get(resource, name, namespace))
+
+    def list(
+        self, resource: Resource, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
+    ) -> Listing:
+        """See Cluster."""
+        asked = requests.page(
+            resource, namespace, label_selector=label_selector, field_selector=field_selector, limit=0, token=""
+        )
+        found = self._api.send(asked)
+        return Listing(found["items"], found["metadata"]["resourceVersion"])
+
+    def pages(self, resource: Resource, namespace: str = "", *, label_selector: str = "") -> Iterator[Listing]:
+        """See Cluster."""
+        yield self.list(resource, namespace, label_selector=label_selector)
+
+    def create(self, resource: Resource, body: Manifest, namespace: str = "", *, dry_run: bool = False) -> Manifest:
+        """See Cluster."""
+        return self._api.send(requests.create(resource, body, namespace, dry_run=dry_run))
+
+    def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Patch,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        resource_version: str = "",
+        dry_run: bool = False,
+    ) -> Manifest:
+        """See Cluster."""
+        asked = requests.patch(
+            resource,
+            name,
+            patch,
+            namespace,
+            subresource=subresource,
+            resource_version=resource_version,
+            dry_run=dry_run,
+        )
+        return self._api.send(asked)
+
+    def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        grace_period_seconds: int | None = None,
+    ) -> None:
+        """See Cluster."""
+        self._api.send(requests.delete(resource, name, namespace, uid=uid, grace_period_seconds=grace_period_seconds))
+
+    def watch(self, *_: Any, **__: Any) -> Any:
+        """Not in a simulation."""
+        raise AssertionError("watches are stepped from outside")
+
+    def logs(self, *_: Any, **__: Any) -> Any:
+        """Not in a simulation."""
+        raise AssertionError("nobody reads logs here")
+
+
+def event(change: Change, selected: Callable[[Mapping[str, str]], bool]) -> WatchEvent | None:
+    """What a watch with a label selector shows of a change; None if it shows nothing."""
+    before = change.before is not None and selected(change.before.labels)
+    after = change.kind != "DELETED" and selected(change.object.labels)
+    if not before and not after:
+        return None
+    kind: Any = ("MODIFIED" if before else "ADDED") if after else "DELETED"
+    return WatchEvent(kind, change.object.manifest())

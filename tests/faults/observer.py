@@ -1,0 +1,178 @@
+"""Who watches from outside: recomputes from the cluster alone what must hold after every step.
+
+One rule: it shares no code with what it judges beyond reading objects.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import orjson
+
+from crds import labels
+from crds.resources import PODS, SERVICES, TORCHJOBS
+from tests.faults.api import Api
+from tests.faults.places import Place
+from tests.faults.scenarios import Scenario
+
+UNITS = {"cpu": 1000}
+"""A charge counts thousandths of a core."""
+
+
+class Job:
+    """A TorchJob as the observer reads it."""
+
+    def __init__(self, raw: bytes) -> None:
+        manifest = orjson.loads(raw)
+        self.status: Mapping[str, Any] = manifest.get("status") or {}
+        self.name: str = manifest["metadata"]["name"]
+        self.whole: bool = (manifest["spec"].get("restartScope") or "Job") == "Job"
+        self.suspended: bool = bool(manifest["spec"].get("suspend"))
+        self.phase: str = self.status.get("phase", "")
+        self.admission: Mapping[str, Any] = self.status.get("admission") or {}
+        self.finished = self.phase in ("Succeeded", "Failed")
+
+
+class Pod:
+    """A pod as the observer reads it."""
+
+    def __init__(self, raw: bytes) -> None:
+        manifest = orjson.loads(raw)
+        found = manifest["metadata"].get("labels") or {}
+        self.name: str = manifest["metadata"]["name"]
+        self.uid: str = manifest["metadata"]["uid"]
+        self.job_name: str = found.get(labels.JOB_NAME, "")
+        self.job: str = found[labels.JOB_UID]
+        self.queue: str = found[labels.QUEUE]
+        self.attempt = int(found[labels.ATTEMPT])
+        self.restart = int(found[labels.RESTART])
+        self.phase: str = (manifest.get("status") or {}).get("phase") or "Pending"
+        self.deleting = "deletionTimestamp" in manifest["metadata"]
+        self.occupies = self.phase not in ("Succeeded", "Failed")
+        charge = orjson.loads(manifest["metadata"]["annotations"][labels.CHARGE])
+        self.charge: Counter[str] = Counter(charge)
+
+
+class Observer:
+    """Judges the cluster and the store."""
+
+    def __init__(self, api: Api, place: Place, scenario: Scenario) -> None:
+        self._api, self._place, self._scenario = api, place, scenario
+        self._read: dict[bytes, Any] = {}
+        self._quota = {
+            name: {resource: int(amount) * UNITS.get(resource, 1) for resource, amount in spec["quota"].items()}
+            for name, spec in scenario.queues.items()
+            if "quota" in spec
+        }
+        self._pool = _parsed(scenario.pool)
+        self._made: Counter[tuple[str, str, int, int]] = Counter()
+        self._failed: Counter[tuple[str, str, int, int]] = Counter()
+        self._seen: dict[str, str] = {}
+        self.interruptions: Counter[str] = Counter()
+        """How often the owner suspended a job, by uid: its pods may begin again."""
+
+    def problems(self) -> list[str]:
+        """What is wrong now, in words that do not change while it stays wrong."""
+        jobs = {each.uid: self._job(each.raw) for each in self._api.objects(TORCHJOBS)}
+        pods = [self._pod(each.raw) for each in self._api.objects(PODS)]
+        by_job: dict[str, list[Pod]] = {}
+        for pod in pods:
+            by_job.setdefault(pod.job, []).append(pod)
+        found = [*self._mixed(jobs, by_job), *self._overdrawn(jobs, by_job), *self._doubled(pods, jobs)]
+        if self._place.epoch():
+            found += self._uncharged(jobs, by_job)
+        return found
+
+    def remains(self) -> list[str]:
+        """How the end differs from the end when nothing goes wrong, but for what that leaves in the cluster."""
+        jobs = {each.name: self._job(each.raw) for each in self._api.objects(TORCHJOBS)}
+        found = [f"kept in the store: {each}" for each in self._place.remains()]
+        for name in self._scenario.jobs:
+            wanted, job = self._scenario.ends.get(name, "gone"), jobs.get(name)
+            phase = job.phase if job else "gone"
+            if phase != wanted:
+                found.append(f"job {name} is {phase or 'new'}, should be {wanted}")
+            restarts = job.status.get("restartCount", 0) if job else 0
+            expected = self._scenario.restarts.get(name, 0) if job else 0
+            if restarts != expected and not (self._scenario.forgives and restarts < expected):
+                found.append(f"job {name} counts {restarts} restarts, should be {expected}")
+        return found
+
+    def left(self) -> list[str]:
+        """Names of everything in the cluster that belongs to jobs."""
+        found = [f"{each.job_name}: pod {each.name} {each.phase}" for each in map(self._pod, self._raws(PODS))]
+        return sorted(found + [f"service {each.name}" for each in self._api.objects(SERVICES)])
+
+    def _raws(self, resource: Any) -> Iterator[bytes]:
+        return (each.raw for each in self._api.objects(resource))
+
+    def _job(self, raw: bytes) -> Job:
+        found = self._read.get(raw)
+        if found is None:
+            found = self._read[raw] = Job(raw)
+        return found  # type: ignore[no-any-return]
+
+    def _pod(self, raw: bytes) -> Pod:
+        found = self._read.get(raw)
+        if found is None:
+            found = self._read[raw] = Pod(raw)
+        return found  # type: ignore[no-any-return]
+
+    def _mixed(self, jobs: Mapping[str, Job], by_job: Mapping[str, list[Pod]]) -> Iterator[str]:
+        """Pods of two attempts, or of two restarts of the whole job, that run side by side."""
+        for uid, pods in by_job.items():
+            whole = uid not in jobs or jobs[uid].whole
+            running = {(pod.attempt, pod.restart if whole else 0) for pod in pods if pod.phase == "Running"}
+            if len(running) > 1:
+                yield f"pods of {pods[0].job_name} run from different attempts or restarts: {sorted(running)}"
+
+    def _overdrawn(self, jobs: Mapping[str, Job], by_job: Mapping[str, list[Pod]]) -> Iterator[str]:
+        """Quotas, the pool and ports, by what the cluster shows."""
+        usage: dict[str, Counter[str]] = {}
+        ports: Counter[int] = Counter()
+        for uid in sorted(jobs.keys() | by_job.keys()):
+            job, occupying = jobs.get(uid), [pod for pod in by_job.get(uid, ()) if pod.occupies]
+            admission = job.admission if job else {}
+            if admission and (occupying or (job and not job.finished)):
+                usage.setdefault(admission["queue"], Counter()).update(admission["charge"])
+                ports.update([admission.get("port", 0)])
+            elif occupying:
+                share = sum((pod.charge for pod in occupying), Counter({"jobs": 1}))
+                usage.setdefault(occupying[0].queue, Counter()).update(share)
+        total = sum(usage.values(), Counter())
+        for queue, limits in self._quota.items():
+            yield from (
+                f"queue {queue} uses more {name} than its quota"
+                for name, most in limits.items()
+                if usage.get(queue, Counter())[name] > most
+            )
+        yield from (f"the pool has less {name} than is used" for name, most in self._pool.items() if total[name] > most)
+        yield from (f"two jobs have port {port}" for port, count in ports.items() if port and count > 1)
+
+    def _uncharged(self, jobs: Mapping[str, Job], by_job: Mapping[str, list[Pod]]) -> Iterator[str]:
+        """Pods that take room nobody is charged for."""
+        held = {key.uid for key in self._place.reservations()}
+        for uid, pods in by_job.items():
+            if uid not in held and any(pod.occupies for pod in pods):
+                yield f"pods of {pods[0].job_name} occupy without a charge"
+
+    def _doubled(self, pods: list[Pod], jobs: Mapping[str, Job]) -> Iterator[str]:
+        """Pods that do again what one before them did or was doing."""
+        for pod in pods:
+            mark = (pod.job, pod.name, pod.attempt, pod.restart)
+            before = self._seen.get(pod.uid)
+            if before is None:
+                self._made[mark] += 1
+            if pod.phase == "Failed" and before != "Failed":
+                self._failed[mark] += 1
+            self._seen[pod.uid] = pod.phase
+        for (job, name, attempt, restart), made in self._made.items():
+            if made > 1 + self._failed[job, name, attempt, restart] + self.interruptions[job]:
+                yield f"pod {name} was made {made} times in attempt {attempt}, restart {restart}"
+
+
+def _parsed(pool: str) -> dict[str, int]:
+    if pool == "none":
+        return {}
+    pairs = (each.split("=") for each in pool.split(","))
+    return {name: int(amount) * UNITS.get(name, 1) for name, amount in pairs}

@@ -1,0 +1,209 @@
+"""Where the queues stand in a simulation: in memory, or in a Redis with the real scripts; every call goes by a gate.
+
+One rule: nothing here decides; what the product's stores do, they do themselves.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import orjson
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError
+
+from crds.keys import JobKey
+from queues import codec, errors, redis_store, redis_work
+from queues.memory_store import Content, MemoryStore
+from queues.memory_work import MemoryWork
+from queues.redis_store import RedisStore
+from queues.redis_work import RedisWork
+from queues.scripts import Script
+from queues.store import QueueStore, StoreSettings
+from queues.values import Reservation
+from queues.work import Lease
+
+Gate = Callable[..., Any]
+"""gate(label, effect, lost=..., repeatable=...): let a call through, or not."""
+
+_ONCE = frozenset({"commit", "begin"})
+"""Calls of the memory twins that have no id by which a repeated one is known; the Redis scripts have one."""
+
+
+class Place(Protocol):
+    """One store and one work queue, as several processes see them."""
+
+    def open(self, gate: Gate) -> tuple[QueueStore, Any]:
+        """A process's ends of both."""
+
+    def pop(self, gate: Gate) -> list[Lease]:
+        """The next batch, as RQ hands it to a worker."""
+
+    def lose(self) -> None:
+        """Everything is gone."""
+
+    def epoch(self) -> int:
+        """0 while it is lost."""
+
+    def reservations(self) -> dict[JobKey, Reservation]:
+        """Who is charged, whatever the epoch."""
+
+    def remains(self) -> list[str]:
+        """What is still kept of jobs: nothing, when all have ended."""
+
+    def due(self) -> float | None:
+        """When a delayed key or a lease comes due next."""
+
+
+class Door:
+    """Any object whose methods are calls over a wire."""
+
+    def __init__(self, name: str, inner: Any, gate: Gate, lost: Callable[[str], Exception]) -> None:
+        self._name, self._inner, self._gate, self._lost = name, inner, gate, lost
+
+    def __getattr__(self, verb: str) -> Any:
+        method = getattr(self._inner, verb)
+
+        def called(*arguments: Any, **named: Any) -> Any:
+            return self._gate(
+                f"{self._name}.{verb}",
+                lambda: method(*arguments, **named),
+                about=arguments,
+                lost=self._lost,
+                repeatable=verb not in _ONCE,
+            )
+
+        return called
+
+
+def unreachable(message: str) -> Exception:
+    """What a lost answer of the store looks like."""
+    return errors.StoreUnreachable(message)
+
+
+class MemoryPlace:
+    """The twins in memory."""
+
+    def __init__(self, clock: Callable[[], float], ports: tuple[int, int] | None) -> None:
+        self.content = Content()
+        self._settings = StoreSettings(ports)
+        reader = MemoryStore(lambda *_: None, content=self.content)
+        self.work = MemoryWork(clock, reader.epoch, lambda key: self.content.reservations.get(key))
+
+    def open(self, gate: Gate) -> tuple[QueueStore, Any]:
+        store: Any = Door("store", MemoryStore(self.work.mark, self._settings, self.content), gate, unreachable)
+        return store, Door("work", self.work, gate, unreachable)
+
+    def pop(self, gate: Gate) -> list[Lease]:
+        return gate("rq.pop", self.work.pop, lost=unreachable, repeatable=False) if self.work._batches else []
+
+    def lose(self) -> None:
+        fresh = Content()
+        for name in Content.__slots__:
+            setattr(self.content, name, getattr(fresh, name))
+        self.work.clear()
+
+    def epoch(self) -> int:
+        return self.content.epoch
+
+    def reservations(self) -> dict[JobKey, Reservation]:
+        return self.content.reservations
+
+    def remains(self) -> list[str]:
+        content, work = self.content, self.work
+        kept = {
+            "entry": content.entries,
+            "reservation": content.reservations,
+            "usage": {queue: used for queue, used in content.usage.items() if used},
+            "pool usage": content.pool_usage,
+            "work": work._records,
+            "batch": work._batches,
+        }
+        found = [f"{what}: {each}" for what, all_of_it in kept.items() for each in all_of_it]
+        return found + ([f"leased: {work._leased}"] if work._leased else [])
+
+    def due(self) -> float | None:
+        return min((each.due for each in self.work._records.values() if each.state != "ready"), default=None)
+
+
+class RedisPlace:
+    """A Redis, real or fake."""
+
+    def __init__(self, client: Any, clock: Callable[[], float], ports: tuple[int, int] | None) -> None:
+        self._client = client
+        self._clock = clock
+        self._settings = StoreSettings(ports)
+        client.flushall()
+
+    def open(self, gate: Gate) -> tuple[QueueStore, Any]:
+        line: Any = _Line(self._client, gate)
+        return RedisStore(line, self._settings, self._clock), RedisWork(line, clock=self._clock)
+
+    def pop(self, gate: Gate) -> list[Lease]:
+        if not self._client.llen("rq:queue:torchq"):
+            return []
+        leases: list[Lease] = gate("rq.pop", self._pop, lost=unreachable, repeatable=False)
+        return leases
+
+    def _pop(self) -> list[Lease]:
+        job = self._client.lpop("rq:queue:torchq")
+        data = orjson.loads(self._client.hget(b"rq:job:" + job, "data"))
+        self._client.delete(b"rq:job:" + job)
+        return [(JobKey.parse(key), token) for key, token in data[2][0]]
+
+    def lose(self) -> None:
+        self._client.flushall()
+
+    def epoch(self) -> int:
+        return int(self._client.get("torchq:epoch") or 0)
+
+    def reservations(self) -> dict[JobKey, Reservation]:
+        kept = self._client.hgetall("torchq:reservations")
+        keys = {JobKey.parse(key.decode()): text for key, text in kept.items()}
+        return {key: codec.decode_reservation(key, text) for key, text in keys.items()}
+
+    def remains(self) -> list[str]:
+        lasting = {"epoch", "revision", "queues", "pool", "known", "port", "pick", "version", "accounts", "clock",
+                   "overtaken", "commit", "work:workers", "work:threads", "work:dispatches"}  # fmt: skip
+        names = {key.decode().removeprefix("torchq:") for key in self._client.keys("torchq:*")} - lasting
+        empty = {"work:ready"} if int(self._client.get("torchq:work:ready") or 0) == 0 else set()
+        return sorted(names - empty)
+
+    def due(self) -> float | None:
+        firsts = [self._client.zrange(f"torchq:work:{each}", 0, 0, withscores=True) for each in ("delayed", "leases")]
+        return min((found[0][1] for found in firsts if found), default=None)
+
+
+_SCRIPTS = {
+    each.sha: each.name
+    for room in (redis_store, redis_work)
+    for each in vars(room).values()
+    if isinstance(each, Script)
+}
+
+
+class _Line:
+    """A process's connection: each script is a call."""
+
+    def __init__(self, client: Any, gate: Gate) -> None:
+        self._client, self._gate = client, gate
+        self.connection_pool = client.connection_pool
+
+    def evalsha(self, sha: str, count: int, *arguments: Any) -> Any:
+        return self._call(_SCRIPTS[sha], lambda: self._client.evalsha(sha, count, *arguments), arguments)
+
+    def eval(self, source: str, count: int, *arguments: Any) -> Any:
+        return self._client.eval(source, count, *arguments)
+
+    def get(self, name: str) -> Any:
+        return self._call(f"get {name}", lambda: self._client.get(name), ())
+
+    def _call(self, label: str, effect: Callable[[], Any], about: Any) -> Any:
+        def known() -> Any:
+            try:
+                return effect()
+            except NoScriptError as error:
+                return error
+
+        answer = self._gate(label, known, about=about, lost=RedisConnectionError, repeatable=True)
+        if isinstance(answer, NoScriptError):
+            raise answer
+        return answer

@@ -1,0 +1,280 @@
+"""The processes of a simulation: coordinators and workers, wired as in production but for their threads.
+
+One rule: whatever a process does to the cluster or the store is a call through its host's gate; what it remembers dies
+with it.
+"""
+
+import logging
+from collections.abc import Callable
+from queue import Empty
+from typing import Any, Protocol
+
+from cluster import errors as cluster_errors
+from cluster.informer import Informer
+from coordinator.errors import LeadershipLost
+from coordinator.leader import Leadership
+from coordinator.serve import RETRY_SECONDS, Coordinator
+from coordinator.settings import Settings
+from coordinator.term import Term, Unaccounted
+from coordinator.watch import Watches
+from coordinator.worker_process import EXPECTED
+from queues import errors as queue_errors
+from queues.keeper import Keeper
+from queues.outage import Outage
+from queues.runs import Runs
+from queues.values import Task
+from reconcilers.observe import pods_informer
+from reconcilers.reconcile import Reconciler
+from reconcilers.settings import ReconcileSettings
+from tests.faults.api import ApiClient
+from tests.faults.caches import Cache, Feed, Logs
+from tests.faults.fibers import Fiber
+from tests.faults.places import Door, Place
+
+log = logging.getLogger("tests.faults")
+THREADS = 4
+"""Reconciles side by side in one worker."""
+LONGEST_SECONDS = 10.0
+"""A run that takes longer hangs, and its key may go to somebody else."""
+KEEP_SECONDS = 4.0
+"""How often a worker renews its leases."""
+
+
+class Host(Protocol):
+    """What a process lives in."""
+
+    client: ApiClient
+    place: Place
+    logs: Logs
+    settings: Settings
+
+    def clock(self) -> float:
+        """Seconds since 1970."""
+
+    def call(self, process: "Process", label: str, effect: Callable[[], Any], **how: Any) -> Any:
+        """Let a call of a process through, or not."""
+
+    def sleep(self, process: "Process", seconds: float) -> None:
+        """A process waits on purpose."""
+
+    def unforeseen(self, process: "Process", error: Exception) -> None:
+        """A process met an error that it should not have met."""
+
+
+class Process:
+    """Anything that can be killed and stopped."""
+
+    def __init__(self, host: Host, name: str) -> None:
+        self.host, self.name = host, name
+        self.alive = True
+        self.stopped = False
+        """As by SIGSTOP."""
+        self.hears_at = 0.0
+        """Until then its caches lag."""
+        self.idle = False
+        """Whether its last step found nothing to do; until anything changes."""
+        self.stopped_until = 0.0
+        self.holds_lock = False
+        self.fibers: list[Fiber] = []
+        """What it is in the middle of."""
+        self.main: Fiber | None = None
+        """Of these, the one thing that it does one after the other."""
+        self.feeds: list[Feed] = []
+        self.keep_at = host.clock()
+        self.cluster: Any = Door("api", host.client, self.gate, cluster_errors.Unreachable)
+
+    def gate(self, label: str, effect: Callable[[], Any], **how: Any) -> Any:
+        return self.host.call(self, label, effect, **how)
+
+    def feed(self, *informers: Informer[Any]) -> None:
+        self.feeds += [Feed(each, self.host.logs.of(each)) for each in informers]
+
+    @property
+    def synced(self) -> bool:
+        return all(feed.synced for feed in self.feeds)
+
+    may_wait: Any = False
+
+    @property
+    def hears(self) -> bool:
+        return self.host.clock() >= self.hears_at
+
+    def sync(self) -> None:
+        """List what was not listed yet."""
+        for feed in self.feeds:
+            if not feed.synced and not feed.list():
+                return
+
+    def due(self) -> float:
+        """When it wants to do something by itself."""
+        return self.keep_at
+
+    def kept(self) -> None:
+        """`keep`, which in a coordinator holds a lock that its other thread may want."""
+        self.holds_lock = True
+        try:
+            self.keep()
+        finally:
+            self.holds_lock = False
+
+    def keep(self) -> None:
+        """What its lease asks for."""
+        raise NotImplementedError
+
+    def step(self) -> bool:
+        """A step of its main thread; whether there was anything to do."""
+        raise NotImplementedError
+
+
+class CoordinatorProcess(Process):
+    """`coordinator.serve.Coordinator`, whose two threads are steps here."""
+
+    def __init__(self, host: Host, name: str) -> None:
+        super().__init__(host, name)
+        store, work = host.place.open(self.gate)
+        self.served = Coordinator(self.cluster, store, work, host.settings)
+        self.watches = self.served.watches = Watches(self.cluster, nodes=False, clock=host.clock)
+        self.leadership = self.served.leadership = Leadership(
+            self.cluster,
+            identity=name,
+            namespace=host.settings.lease_namespace,
+            lease_seconds=host.settings.lease_seconds,
+            renew_seconds=host.settings.renew_seconds,
+            clock=host.clock,
+        )
+        self.feed(*self.watches.informers)
+        self.term: Term | None = None
+        self.retry_at = self.resync_at = 0.0
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether its next step may be to wait for the leases of others."""
+        return self.term is None
+
+    @property
+    def leading(self) -> bool:
+        return self.leadership.leading
+
+    def keep(self) -> None:
+        """What the thread of the lease does every two seconds."""
+        self.keep_at = self.host.clock() + self.host.settings.renew_seconds
+        try:
+            self.leadership.step()
+        except (cluster_errors.Conflict, cluster_errors.AlreadyExists):
+            pass
+        except cluster_errors.ClusterError as error:
+            log.debug("%s: %s", self.name, error)
+
+    def step(self) -> bool:
+        """A round of `Coordinator._serve_once`; whether anything happened."""
+        if not self.leading:
+            self.term = None
+            return False
+        if self.host.clock() < self.retry_at:
+            return False
+        try:
+            return self._lead()
+        except (queue_errors.StaleEpoch, LeadershipLost, cluster_errors.Conflict) as error:
+            self._ended(error, self.host.settings.renew_seconds)
+        except (queue_errors.StoreLost, Unaccounted) as error:
+            self._ended(error, 0.0)
+        except (queue_errors.QueueError, cluster_errors.ClusterError) as error:
+            self._ended(error, RETRY_SECONDS)
+        return True
+
+    def due(self) -> float:
+        return min(self.keep_at, max(self.retry_at, self.host.clock() + 0.25) if self.retry_at else self.keep_at)
+
+    def _lead(self) -> bool:
+        settings = self.host.settings
+        if self.term is None:
+            term = Term(
+                self.watches,
+                self.served.store,
+                self.served.work,
+                settings,
+                clock=self.host.clock,
+                pause=lambda seconds: self.host.sleep(self, seconds),
+            )
+            term.rebuild(self.served._new_epoch())
+            self.term, self.resync_at = term, self.host.clock() + settings.resync_seconds
+            return True
+        self.watches.wake.clear()
+        busy = self.term.step()
+        if self.host.clock() >= self.resync_at:
+            self.resync_at = self.host.clock() + settings.resync_seconds
+            if not self.term.audit():
+                self.term = None
+                return True
+            self.term.resync()
+            busy = True
+        return busy
+
+    def _ended(self, error: Exception, pause: float) -> None:
+        log.debug("%s: term ended: %s", self.name, error)
+        self.term, self.retry_at = None, self.host.clock() + pause
+
+
+class WorkerProcess(Process):
+    """A worker process, whose threads are steps here."""
+
+    def __init__(self, host: Host, name: str, *, loopback: bool) -> None:
+        super().__init__(host, name)
+        _, work = host.place.open(self.gate)
+        self.pods = pods_informer(self.cluster)
+        self.feed(self.pods)
+        settings = ReconcileSettings(
+            master_address="loopback" if loopback else "service", parallel=1, most_seconds=60.0
+        )
+        cache = Cache(self.feeds[0], lambda: self.hears)
+        self.reconciler = Reconciler(self.cluster, cache, settings, host.clock)
+        self._outage = Outage(log, host.clock)
+        self.runs = Runs(
+            work,
+            self._reconcile,
+            0,
+            outage=self._outage,
+            expected=EXPECTED,
+            longest=LONGEST_SECONDS,
+            clock=host.clock,
+        )
+        self.runs.threads = THREADS
+        self._keeper = Keeper(name, work, self.runs, pause=KEEP_SECONDS, stop=lambda: False, outage=self._outage)
+        self.tasks: list[Task] = []
+
+    def keep(self) -> None:
+        """What the thread of the leases does every few seconds."""
+        self.keep_at = self.host.clock() + self._keeper.keep()
+
+    def step(self) -> bool:
+        """The next batch from RQ; whether there was one."""
+        if len(self.runs.leases()) >= THREADS:
+            return False
+        try:
+            leases = self.host.place.pop(self.gate)
+        except queue_errors.QueueError:
+            return False
+        if not leases:
+            return False
+        self.runs._begin(leases)
+        try:
+            while True:
+                self.tasks.append(self.runs._tasks.get_nowait())
+        except Empty:
+            return True
+
+    def _reconcile(self, task: Task, holds: Callable[[], bool]) -> float | None:
+        try:
+            return self.reconciler(task, holds)
+        except (*EXPECTED, queue_errors.QueueError):
+            raise
+        except Exception as error:
+            self.host.unforeseen(self, error)
+            raise
+
+    def run(self, task: Task) -> None:
+        """What one of its threads does with a task."""
+        try:
+            self.runs._run(task)
+        finally:
+            self.runs._running.pop((task.key, task.token), None)

@@ -1,0 +1,414 @@
+"""One run of a schedule: a clock, a cluster, a store, processes, a node, an owner, and who goes next.
+
+One rule: everything that happens is a function of the schedule.
+"""
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from cluster import errors
+from cluster.local.journal import Change
+from coordinator.settings import Settings
+from crds.resources import TORCHJOBS, Resource
+from queues.values import Task
+from tests.faults import scenarios
+from tests.faults.api import Api, ApiClient
+from tests.faults.caches import Feed, Logs
+from tests.faults.fibers import Fiber, Killed
+from tests.faults.node import Node
+from tests.faults.observer import Observer
+from tests.faults.places import Place
+from tests.faults.processes import CoordinatorProcess, Process, WorkerProcess
+from tests.faults.scenarios import Scenario
+from tests.faults.schedules import WAITS, Kind, Schedule
+
+START = 1_700_000_000.0
+ZOMBIE_SECONDS = 45.0
+"""Longer than any lease but that of a batch nobody takes."""
+LAG_SECONDS = 5.0
+RESTART_SECONDS = 1.0
+RESYNC_SECONDS = 30.0
+HEAL_SECONDS = 2 * RESYNC_SECONDS
+"""What a zombie may have done is undone within one resync; the leader that finds it may have to take over first."""
+LIMIT_SECONDS = 400.0
+MOST_ROUNDS = 20_000
+
+PATIENT = frozenset({"hang", "yield"})
+"""Faults during which the rest of the process goes on."""
+PlaceMaker = Callable[[Callable[[], float], tuple[int, int] | None], Place]
+
+
+class Broken(AssertionError):
+    """What must hold did not."""
+
+
+@dataclass
+class World:
+    """One run."""
+
+    schedule: Schedule
+    make_place: PlaceMaker
+    expected: list[str] | None = None
+    """What the undisturbed run leaves in the cluster; None while that is being found out."""
+    tracing: bool = False
+    trace: list[str] = field(default_factory=list)
+    now: float = START
+    calls: int = 0
+    ticks: int = 0
+
+    def __post_init__(self) -> None:
+        self.scenario: Scenario = scenarios.SCENARIOS[self.schedule.scenario]
+        self.random = random.Random(f"{self.schedule.scenario} {self.schedule.seed}") if self.schedule.seed else None
+        self.faults: dict[int, list[Kind]] = {}
+        for fault in self.schedule.faults:
+            self.faults.setdefault(fault.at, []).append(fault.kind)
+        self.api = Api(self.clock)
+        self.logs = Logs()
+        self.api.store.follow(self.logs.hear)
+        self.api.store.follow(self._wake)
+        self.client = ApiClient(self.api)
+        self.place = self.make_place(self.clock, self.scenario.ports)
+        self.settings = Settings(pool=self.scenario.pool, resync_seconds=RESYNC_SECONDS, settle_seconds=0.001)
+        self.observer = Observer(self.api, self.place, self.scenario)
+        self.node = Node(self.api, self.client, self.scenario)
+        self.steps = list(self.scenario.steps)
+        self.processes: list[Process] = []
+        self._made = 0
+        self._fiber: Fiber | None = None
+        self._restarts: list[tuple[float, str]] = []
+        self._wrong: dict[str, float] = {}
+        self._judged: Any = None
+        self.broken: Broken | None = None
+        scenarios.populate(self.client, self.scenario)
+        for kind in ("coordinator", "worker", "worker"):
+            self._start(kind)
+
+    def clock(self) -> float:
+        """Seconds since 1970."""
+        return self.now
+
+    # What processes do
+
+    def call(
+        self,
+        process: Process,
+        label: str,
+        effect: Callable[[], Any],
+        *,
+        lost: Callable[[str], Exception],
+        about: tuple[Any, ...] = (),
+        repeatable: bool = True,
+    ) -> Any:
+        """Let a call through, or not: every fault is put in here."""
+        if not process.alive:
+            raise Killed
+        self.calls += 1
+        at = self.calls
+        kinds = self.faults.pop(at, [])
+        self._note(f"{at:4} {process.name}  {label} {_shown(about) if self.tracing else ''}", *kinds)
+        for kind in kinds:
+            if kind not in PATIENT or not process.holds_lock:
+                self._before(process, kind)
+        if "kill<" in kinds:
+            self._kill(process)
+        if "fail" in kinds:
+            raise lost("no answer (a fault: the call took no effect)")
+        try:
+            answer = effect()
+            if "again" in kinds and repeatable:
+                answer = effect()
+        except Exception as error:
+            self._note(f"       -> {type(error).__name__}: {error}")
+            raise
+        finally:
+            self._judge()
+        if "kill>" in kinds:
+            self._kill(process)
+        if "lost" in kinds:
+            raise lost("no answer (a fault: the call took effect)")
+        return answer
+
+    def sleep(self, process: Process, seconds: float) -> None:
+        """A process waits on purpose."""
+        self._note(f"     {process.name}  waits {seconds:g} s")
+        self._block(self.now + seconds)
+
+    def _before(self, process: Process, kind: Kind) -> None:
+        match kind:
+            case "flush":
+                self.place.lose()
+                self._restless()
+            case "lag":
+                process.hears_at = self.now + LAG_SECONDS
+            case "user":
+                self._user(forced=True)
+            case "yield":
+                self._block(self.now + ZOMBIE_SECONDS, ticks=self.ticks + 6)
+            case "hang":
+                self._block(self.now + ZOMBIE_SECONDS)
+            case "stop":
+                process.stopped, process.stopped_until = True, self.now + ZOMBIE_SECONDS
+                self._replace(process)
+                self._block(self.now + ZOMBIE_SECONDS)
+                process.stopped = False
+                self._note(f"     {process.name}  goes on")
+
+    def _block(self, wake_at: float, ticks: int = MOST_ROUNDS) -> None:
+        assert self._fiber is not None, "nobody can wait here"
+        fiber = self._fiber
+        fiber.wake_at = wake_at
+        fiber.block(lambda: self.now >= wake_at or self.ticks >= ticks)
+
+    def _kill(self, process: Process) -> None:
+        process.alive = False
+        self._replace(process)
+        raise Killed
+
+    def _replace(self, process: Process) -> None:
+        """Somebody else is started soon, as a standby or a restarted process would."""
+        kind = "coordinator" if isinstance(process, CoordinatorProcess) else "worker"
+        self._restarts.append((self.now + RESTART_SECONDS, kind))
+
+    def _start(self, kind: str) -> None:
+        self._made += 1
+        made: Process
+        if kind == "coordinator":
+            made = CoordinatorProcess(self, f"c{self._made}")
+        else:
+            made = WorkerProcess(self, f"w{self._made}", loopback=self.scenario.ports is not None)
+        self.processes.append(made)
+        self._note(f"     {made.name}  starts")
+
+    # Who goes next
+
+    def run(self) -> None:
+        """Until all is as it should be at the end. Broken if something was wrong on the way, or stays wrong."""
+        try:
+            while True:
+                busy = self._shuffled() if self.random else self._steady()
+                self.ticks += 1
+                if not busy:
+                    if self._rests():
+                        return
+                    self._advance()
+                if self.ticks > MOST_ROUNDS:
+                    raise Broken("no end to it: the processes keep each other busy")
+        finally:
+            for process in self.processes:
+                self._bury(process)
+
+    def _rests(self) -> bool:
+        """Whether all is over and as it should be. Broken if it will not come to that."""
+        under_way = [f"{each.name} has not gone on" for each in self.processes if each.fibers]
+        under_way += [f"a {kind} is to be started" for _, kind in self._restarts]
+        found = under_way + list(self._wrong) + self.observer.remains()
+        if not found and self.expected is not None and (left := self.observer.left()) != self.expected:
+            found = [f"left in the cluster: {left}, should be: {self.expected}"]
+        if found and self.now - START > LIMIT_SECONDS:
+            raise Broken("not as it should be in the end: " + "; ".join(found))
+        return not found and not self.steps
+
+    def _steady(self) -> bool:
+        """Everybody's turn, once."""
+        return sum(self._act(act) for act in list(self._acts())) > 0
+
+    def _shuffled(self) -> bool:
+        """One of those who may go next."""
+        assert self.random is not None
+        acts = list(self._acts())
+        self.random.shuffle(acts)
+        return any(self._act(act) for act in acts)
+
+    def _act(self, act: Callable[[], object]) -> bool:
+        done = bool(act())
+        if self.broken:
+            raise self.broken
+        return done
+
+    def _acts(self) -> Iterator[Callable[[], object]]:
+        for process in list(self.processes):
+            yield from (
+                partial(self._resume, process, fiber)
+                for fiber in list(process.fibers)
+                if fiber.until() and (not process.stopped or fiber.wake_at == process.stopped_until)
+            )
+            if process.alive and not process.stopped:
+                yield from self._acts_of(process)
+        yield from (partial(self._outside, act) for act in self._surroundings())
+
+    def _surroundings(self) -> Iterator[Callable[[], object]]:
+        if self.steps:
+            yield self._user
+        yield from self.node.acts()
+        yield self.api.collect
+
+    def _outside(self, act: Callable[[], object]) -> object:
+        try:
+            done = act()
+        except errors.ClusterError as error:
+            done = str(error)  # its object has changed since: another act of this round
+        if done:
+            self._note(f"     {done if isinstance(done, str) else 'garbage is collected'}")
+            self._judge()
+        return done
+
+    def _acts_of(self, process: Process) -> Iterator[Callable[[], object]]:
+        if not process.synced:
+            yield partial(self._begin, process, process.sync)
+            return
+        if process.hears:
+            yield from (partial(self._deliver, process, feed) for feed in process.feeds if feed.behind)
+        if self.now >= process.keep_at:
+            yield partial(self._begin, process, process.kept)
+        if not process.idle and process.main is None:
+            yield partial(self._begin, process, partial(self._step, process), main=True)
+        if isinstance(process, WorkerProcess):
+            yield from (partial(self._run_task, process, task) for task in process.tasks)
+
+    def _deliver(self, process: Process, feed: Feed) -> bool:
+        """One event; in the steady order all there are."""
+        while feed.behind:
+            feed.deliver()
+            process.idle = False
+            if self.random:
+                break
+        return True
+
+    def _step(self, process: Process) -> object:
+        process.idle = not process.step()
+        return not process.idle
+
+    def _run_task(self, process: WorkerProcess, task: Task) -> bool:
+        if task in process.tasks:
+            process.tasks.remove(task)
+            self._begin(process, partial(process.run, task))
+        return True
+
+    def _begin(self, process: Process, work: Callable[[], object], *, main: bool = False) -> bool:
+        """Let a process do something; whether it did."""
+        if not process.alive or process.stopped:
+            return False
+        if not (self._may_wait or (main and process.may_wait)):
+            return self._at_once(process, work, main=main)
+        fiber = Fiber(work)
+        if main:
+            process.main = fiber
+        process.fibers.append(fiber)
+        self._resume(process, fiber)
+        return not main or not process.idle
+
+    @property
+    def _may_wait(self) -> bool:
+        """Whether a fault to come makes somebody wait in the middle of something."""
+        return any(kind in WAITS for kinds in self.faults.values() for kind in kinds)
+
+    def _at_once(self, process: Process, work: Callable[[], object], *, main: bool) -> bool:
+        """The same without a thread."""
+        with contextlib.suppress(Killed):
+            work()
+        if not process.alive:
+            self._bury(process)
+        self._restless(process)
+        return not main or not process.idle
+
+    def _resume(self, process: Process, fiber: Fiber) -> bool:
+        if fiber not in process.fibers:
+            return False
+        self._fiber = fiber
+        done = fiber.resume()
+        self._fiber = None
+        if done:
+            process.fibers.remove(fiber)
+            process.main = None if process.main is fiber else process.main
+        if not process.alive:
+            self._bury(process)
+        self._restless(process)
+        return True
+
+    def _bury(self, process: Process) -> None:
+        process.alive = False
+        for fiber in process.fibers:
+            if not fiber.done:
+                fiber.kill()
+        process.fibers.clear()
+
+    def _restless(self, by: Process | None = None) -> None:
+        """Something has changed that others may want to look at."""
+        for process in self.processes:
+            if by is None or not isinstance(by, type(process)):
+                process.idle = False
+
+    def _user(self, *, forced: bool = False) -> str:
+        """The owner's next step, when it is time for it; one that comes too late is refused, and that is all."""
+        jobs = {each.name: each.manifest() for each in self.api.objects(TORCHJOBS)}
+        ended = all((each.get("status") or {}).get("phase") in ("Succeeded", "Failed") for each in jobs.values())
+        if not self.steps or not (forced or ended or self.steps[0][0](jobs)):
+            return ""
+        _, step = self.steps.pop(0)
+        self.observer.interruptions.update(each["metadata"]["uid"] for each in jobs.values())
+        try:
+            step(self.client)
+        except errors.ClusterError as error:
+            return f"the owner is refused: {error}"
+        return "the owner takes a step"
+
+    def _advance(self) -> None:
+        """Time runs to whatever comes next."""
+        alive = [each for each in self.processes if each.alive and not each.stopped]
+        moments = [each.due() for each in alive] + [at for at, _ in self._restarts] + [self.place.due()]
+        moments += [fiber.wake_at for each in self.processes for fiber in each.fibers]
+        moments += [each.hears_at for each in alive]
+        later = [each for each in moments if each is not None and each > self.now]
+        self.now += min(2.0, max(0.05, min(later, default=self.now) - self.now))
+        self._note(f"---- {self.now - START:.2f} s")
+        for at, kind in list(self._restarts):
+            if at <= self.now:
+                self._restarts.remove((at, kind))
+                self._start(kind)
+        self._restless()
+        self._judge()
+
+    # What is right
+
+    def _judge(self) -> None:
+        mark = (self.api.revision, self.place.epoch(), tuple(self.place.reservations()), self._wrong and self.now)
+        if mark == self._judged:
+            return
+        self._judged = mark
+        found = self.observer.problems()
+        self._wrong = {each: self._wrong.get(each, self.now) for each in found}
+        patience = HEAL_SECONDS if self.schedule.zombies else 0.0
+        for problem, since in self._wrong.items():
+            if self.now - since >= patience and self.broken is None:
+                self._note(f"**** {problem}")
+                self.broken = Broken(problem)
+
+    def unforeseen(self, process: Process, error: Exception) -> None:
+        """A process met an error that is nobody's fault but its own."""
+        self.broken = self.broken or Broken(f"{process.name}: {type(error).__name__}: {error}")
+        self.broken.__cause__ = error
+
+    def _wake(self, resource: str, change: Change) -> None:
+        if self.tracing and "leases" not in resource:
+            shown = change.object.manifest()
+            self.trace.append(
+                f"       {change.kind} {resource} {change.object.name} @{change.object.version} "
+                f"{_shown((shown.get('status'),)) if resource.startswith('torchjobs') else ''}"
+            )
+
+    def _note(self, text: str, *marks: str) -> None:
+        if self.tracing:
+            self.trace.append(text + "".join(f"   <=== {mark}" for mark in marks))
+
+
+def _shown(about: tuple[Any, ...]) -> str:
+    text = " ".join(_word(each) for each in about)
+    return text if len(text) <= 260 else text[:257] + "..."
+
+
+def _word(thing: Any) -> str:
+    return thing.kind if isinstance(thing, Resource) else thing.decode() if isinstance(thing, bytes) else str(thing)
