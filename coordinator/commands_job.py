@@ -3,7 +3,6 @@
 One rule: the client only asks. Once the handle is printed the job lives in the cluster, whatever becomes of the client.
 """
 
-import os
 import sys
 import time
 from datetime import datetime
@@ -29,7 +28,7 @@ NAME = click.argument("name", metavar="JOB")
 @pass_session
 def submit(session: Session, files: tuple[str, ...], dry_run: bool) -> None:
     """Submit the TorchJobs of YAML files (`-`: standard input), all or none; prints each job's namespace/name/uid."""
-    documents = submission.read(files, session.namespace, os.getcwd())
+    documents = submission.read(files, session.namespace, submission.folder())
     if not documents:
         raise submission.BadManifest(f"{', '.join(files)}: no TorchJob in it")
     for key in submission.submit(session.cluster, documents, dry_run=dry_run):

@@ -5,6 +5,7 @@ words, and nothing is created before everything has passed.
 """
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,10 +18,13 @@ import yaml
 from cluster import errors
 from cluster.api import Cluster, Manifest
 from coordinator.errors import CoordinatorError
-from crds import labels, torchjob
+from crds import labels, torchjob, yamltext
 from crds.errors import InvalidObject
 from crds.keys import JobKey
 from crds.resources import PODS, TORCHJOBS
+
+LARGEST_FILE = 32 * 1024 * 1024
+"""Bytes of one file: room for ten thousand jobs."""
 
 
 class BadManifest(CoordinatorError):
@@ -43,6 +47,18 @@ class Submitted:
 def read(paths: Iterable[str], namespace: str, directory: str) -> list[Submitted]:
     """All TorchJobs of the files (`-`: standard input). BadManifest names file and document."""
     return [document for path in paths for document in _documents(path, namespace, directory)]
+
+
+def folder() -> str:
+    """The folder of submission. BadManifest if it is gone, or cannot be told to an API server."""
+    try:
+        found = os.getcwd()
+        found.encode()
+    except OSError as error:
+        raise BadManifest(f"the current folder is gone ({error.strerror}): change to another one") from error
+    except UnicodeEncodeError as error:
+        raise BadManifest("the current folder's name is not UTF-8: jobs run where they were submitted") from error
+    return found
 
 
 def submit(cluster: Cluster, documents: list[Submitted], *, dry_run: bool) -> list[JobKey]:
@@ -166,8 +182,7 @@ def _json(body: Any, source: str) -> Manifest:
 
 def _load(path: str) -> list[Any]:
     try:
-        text = sys.stdin.read() if path == "-" else Path(path).read_text()
-        return list(yaml.safe_load_all(text))
+        return list(yamltext.documents(_text(path)))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise BadManifest(f"{path}: {reason}") from error
@@ -177,8 +192,21 @@ def _load(path: str) -> list[Any]:
         raise BadManifest(f"{path}: not usable YAML: {error}") from error
 
 
+def _text(path: str) -> str:
+    if path != "-":
+        with Path(path).open("rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+    elif sys.stdin is None:
+        raise BadManifest("-: standard input is closed")
+    else:
+        content = sys.stdin.buffer.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise BadManifest(f"{path}: larger than {LARGEST_FILE >> 20} MiB: split it into several files")
+    return content.decode()
+
+
 def _yaml_problem(error: yaml.YAMLError) -> str:
     """In one line: what, and where."""
     mark = getattr(error, "problem_mark", None)
-    what = getattr(error, "problem", None) or str(error).splitlines()[0]
+    what = getattr(error, "problem", None) or next(iter(str(error).splitlines()), "no reason given")
     return f"line {mark.line + 1}, column {mark.column + 1}: {what}" if mark else what

@@ -204,7 +204,7 @@ HEAD = "apiVersion: train.distributed.io/v1alpha1\nkind: TorchJob\n"
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        pytest.param("a: [1", ("not YAML", "line 1"), id="no YAML"),
+        pytest.param("a: [1", ("not YAML", "line 2"), id="no YAML"),
         pytest.param("a: !!python/object:os.system {}", ("not YAML", "line 1"), id="an object of Python"),
         pytest.param("just words", ("not a TorchJob", "kind: TorchJob"), id="a word"),
         pytest.param("kind: Pod\napiVersion: v1", ("not a TorchJob",), id="another kind"),
@@ -213,7 +213,7 @@ HEAD = "apiVersion: train.distributed.io/v1alpha1\nkind: TorchJob\n"
         pytest.param(HEAD + "spec: {on: 1}", ("JSON", "quotes"), id="a key that YAML takes for true"),
         pytest.param(HEAD + "spec: {a: 123456789012345678901234567890}", ("JSON",), id="a number too long"),
         pytest.param(HEAD + "spec: {a: !!binary aGk=}", ("JSON",), id="bytes"),
-        pytest.param(HEAD + "spec: &a [*a]", ("JSON",), id="a circle"),
+        pytest.param(HEAD + "spec: &a [*a]", ("line 3", "part of"), id="a circle"),
         pytest.param(HEAD + "spec: {a: 2024-13-45}", ("month",), id="a date that is none"),
         pytest.param(HEAD + "spec: " + "[" * 3000, ("YAML",), id="too deep"),
         pytest.param("a: b\x00", ("not YAML",), id="a control character"),
