@@ -29,6 +29,7 @@ def takeover(size: int) -> dict[str, Any]:
         arena = Arena(Path(folder) / "run", 0, PRODUCTION, cpus=4)
         try:
             arena.start()
+            arena.queue("open", 1, {})
             taken = [_takeover(arena, number) for number in range(size or 5)]
         finally:
             arena.stop()
@@ -39,7 +40,7 @@ def _takeover(arena: Arena, number: int) -> float:
     leader = arena.leader()
     began = time.monotonic()
     arena.parts[leader].kill(0.0)
-    arena.api().create(TORCHJOBS, job(f"next-{number}", python("pass")), "default")
+    arena.api().create(TORCHJOBS, job(f"next-{number}", python("pass"), queue="open"), "default")
     arena.until(lambda: _admitted(arena, f"next-{number}"), "an admission")
     seconds = round(time.monotonic() - began, 2)
     arena.until(arena.leader, "a leader")
@@ -60,6 +61,7 @@ def flush(size: int) -> dict[str, Any]:
         try:
             arena.start()
             arena.queue("full", 1, {"jobs": 1})
+            arena.queue("open", 1, {})
             runs = _flushes(arena, size)
         finally:
             arena.stop()
@@ -93,7 +95,7 @@ def _flush(arena: Arena, connection: "redis.Redis", size: int, number: int) -> d
     """The entries are complete, and a job of another queue that comes at this moment is admitted."""
     began = time.monotonic()
     connection.flushall()
-    arena.api().create(TORCHJOBS, job(f"after-{number}", python("pass")), "default")
+    arena.api().create(TORCHJOBS, job(f"after-{number}", python("pass"), queue="open"), "default")
     arena.until(lambda: connection.exists("torchq:epoch") and connection.hlen("torchq:entries") >= size, "the entries")
     entries = time.monotonic() - began
     arena.until(lambda: _admitted(arena, f"after-{number}"), "an admission")
