@@ -87,7 +87,8 @@ def countable(spec: TorchJobSpec) -> Iterator[Problem]:
         yield Problem("spec.torchTaskSpecs", f"Invalid value: {len(charge) - 1}: {most}")
     for name, amount in charge.items():
         if amount > LARGEST:
-            yield Problem("spec.torchTaskSpecs", f"Invalid value: {amount}: too large: all pods together ask for too much {name}")
+            much = f"too large: all pods together ask for too much {name}"
+            yield Problem("spec.torchTaskSpecs", f"Invalid value: {amount}: {much}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
