@@ -7,6 +7,7 @@ the field and what to do. Isolation (images, users, capabilities, limits) is not
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from cluster.local.localpod import NONSENSE
 from cluster.local.podstatus import Verdict
 from crds.amounts import Amounts
 
@@ -31,7 +32,10 @@ def refusal(spec: Mapping[str, Any], demand: Amounts, allocatable: Amounts) -> V
     short = sorted(name for name, amount in demand.items() if amount > allocatable.get(name, 0))
     if short:
         return Verdict(f"OutOf{short[0]}", f"the pod wants more {', '.join(short)} than the whole node has")
-    problem = next(_problems(spec), None)
+    try:
+        problem = next(_problems(spec), None)
+    except NONSENSE as error:
+        problem = f"its spec cannot be read: {error}"
     return Verdict("NotSupported", f"the embedded node cannot run this pod: {problem}") if problem else None
 
 
@@ -47,7 +51,15 @@ def _problems(spec: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _volume_problems(volume: Mapping[str, Any], path: str) -> Iterator[str]:
-    sources = [source for source in volume if source != "name"]
+    sources = [source for source in volume if source != "name" and volume[source] is not None]
+    if len(sources) > 1:
+        yield f"{path}: a volume has one source only, not {' and '.join(sources)}"
+    for source in sources:
+        if not isinstance(volume[source], dict):
+            yield f"{path}.{source}: must be a map"
+    path_on_host = (volume.get("hostPath") or {}).get("path", "/")
+    if not isinstance(path_on_host, str) or not path_on_host or "\0" in path_on_host:
+        yield f"{path}.hostPath.path: must be a path"
     if sources and sources[0] not in ("emptyDir", "hostPath"):
         yield f"{path}.{sources[0]}: only emptyDir and hostPath volumes exist here"
 

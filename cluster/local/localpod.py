@@ -4,7 +4,7 @@ One rule: parsed once, when it comes from the API server; whoever is handed one 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +15,8 @@ from crds.demand import HostPort, host_ports, pod_demand
 
 FINISHED = ("Succeeded", "Failed")
 """The phases after which nothing of a pod runs or will run."""
+NONSENSE = (ValueError, TypeError, AttributeError, LookupError)
+"""What comes of reading a spec that makes no sense."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class LocalPod:
     """How many pods the group has when it is complete; 0 if nobody said."""
     manifest: Manifest
     """All of it, as it came."""
+    problem: str = ""
+    """Why nobody can say what it needs; empty if all is well."""
 
     @property
     def finished(self) -> bool:
@@ -78,6 +82,7 @@ def read(manifest: Manifest) -> LocalPod:
     metadata, spec = manifest["metadata"], manifest["spec"]
     phase = (manifest.get("status") or {}).get("phase", "Pending")
     over = phase in FINISHED
+    needs = _Needs() if over else _needs(spec)
     deleting = "deletionTimestamp" in metadata
     return LocalPod(
         namespace=metadata["namespace"],
@@ -88,12 +93,29 @@ def read(manifest: Manifest) -> LocalPod:
         phase=phase,
         created=metadata["creationTimestamp"],
         deletion_grace=float(metadata.get("deletionGracePeriodSeconds") or 0) if deleting else None,
-        demand=NOTHING if over else pod_demand(spec),
-        ports=frozenset() if over else host_ports(spec),
+        demand=needs.demand,
+        ports=needs.ports,
         group=_group(metadata),
         group_size=_group_size(metadata),
         manifest=manifest,
+        problem=needs.problem,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Needs:
+    """What a pod takes of its node."""
+
+    demand: Amounts = field(default_factory=dict)
+    ports: frozenset[HostPort] = frozenset()
+    problem: str = ""
+
+
+def _needs(spec: Mapping[str, Any]) -> _Needs:
+    try:
+        return _Needs(pod_demand(spec), host_ports(spec))
+    except NONSENSE as error:
+        return _Needs(problem=f"what the pod asks for cannot be read: {error}")
 
 
 def seconds(timestamp: str) -> float:

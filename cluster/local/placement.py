@@ -149,6 +149,8 @@ def _constraint(pod: LocalPod, node: Node) -> str:
             return f"the node does not have the label {name}={value} that spec.nodeSelector asks for"
     affinity: Mapping[str, Any] = pod.spec.get("affinity") or {}
     for kind, rules in affinity.items():
+        if not isinstance(rules, dict | None):
+            return f"spec.affinity.{kind} must be a map"
         if (rules or {}).get("requiredDuringSchedulingIgnoredDuringExecution"):
             return f"spec.affinity.{kind} requires something, which this scheduler does not know; prefer it instead"
-    return ""
+    return pod.problem

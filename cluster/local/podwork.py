@@ -160,6 +160,9 @@ class PodWork:
         except OSError as e:
             logger.warning("container %s of pod %s cannot start yet: %s", name, self.pod, e)
             self._waiting[name] = f"the machine cannot start it: {e}"
+        except localpod.NONSENSE as e:
+            message = f"the embedded node cannot run container {name}: {e}"
+            self._verdict = self._verdict or Verdict("NotSupported", message)
 
     def _order(self, name: str) -> Order | None:
         pod, ground = self.pod, self._ground
@@ -183,7 +186,7 @@ class PodWork:
         return environment.order(pod, container, place)
 
     def _volume(self, volume: Mapping[str, Any]) -> Path:
-        if "hostPath" in volume:
+        if volume.get("hostPath"):
             return Path(volume["hostPath"]["path"])
         folder = self._ground.layout.volume(self.pod.uid, volume["name"])
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
