@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from cluster.local import processes
-from cluster.local.localpod import LocalPod
+from cluster.local.localpod import NONSENSE, LocalPod
 from cluster.local.podwork import Ground, PodWork
 
 logger = logging.getLogger(__name__)
@@ -59,6 +59,7 @@ class Kubelet:
         self._thread.join()
         if stop_pods:
             self._stop_pods()
+        self._ground.runs.close()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -68,7 +69,6 @@ class Kubelet:
                 if work.due(now):
                     self._sync(work, now)
             self._vanished = {uid for uid in self._vanished if not self._clear(uid)}
-            self._ground.runs.reap()
 
     def _hear(self) -> None:
         """Take the news there is; wait a tick for some."""
@@ -90,15 +90,20 @@ class Kubelet:
             known = self._work.get(after.uid)
             if known is not None:
                 known.update(after)
-            else:
+                return
+            try:
                 self._work[after.uid] = PodWork(after, self._ground)
+            except NONSENSE as e:  # no API server takes it today
+                logger.error("pod %s is not run: its spec cannot be read: %s", after, e)
 
     def _sync(self, work: PodWork, now: float) -> None:
         try:
             work.sync(now)
+            work.failures = 0
         except Exception:  # one pod must not stop the others
             logger.exception("pod %s is looked at again after an unforeseen error", work.pod)
-            work.wake_at = now + _RETRY_SECONDS
+            work.wake_at = now + _RETRY_SECONDS * 2.0 ** min(work.failures, 6)
+            work.failures += 1
 
     def _clear(self, uid: str) -> bool:
         """End what is left of a pod that is no more, and remove its folder; whether that is done."""
@@ -117,5 +122,4 @@ class Kubelet:
             if time.monotonic() > deadline:
                 for mark in marks:
                     processes.kill_marked(mark)
-            self._ground.runs.reap()
             time.sleep(_TICK_SECONDS)

@@ -6,10 +6,8 @@ began; the lock passes to the shim by inheritance, so that at no moment a run is
 
 import fcntl
 import json
-import marshal
 import os
 import shutil
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,16 +17,16 @@ from os.path import exists
 from pathlib import Path
 from typing import Any
 
-from cluster.local import processes, shim
+from cluster.local import processes, shim, zygote
 from cluster.local.layout import Layout
 from cluster.local.processes import Process
+from cluster.local.zygote import Zygote
 
 LOST = "ContainerStatusUnknown"
 """The reason of a run whose end nobody saw, as the kubelet gives it."""
 _LOST_MESSAGE = "the process that watched over this container was killed; how the container ended is not known"
 _KEPT_RUNS = 8
 """Runs of a container that are kept: enough for the doubling of the back-off to reach its end."""
-_SHIM = str(Path(shim.__file__).resolve())
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,7 @@ class Runs:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._shims: set[int] = set()
+        self._zygote = Zygote()
 
     def start(self, key: RunKey, order: Order) -> bool:
         """Begin a run, unless it was begun before. OSError if the machine cannot start another process."""
@@ -97,7 +95,7 @@ class Runs:
         with _locked(folder) as lock:
             if lock is None or (folder / "started").exists():
                 return False
-            self._shims.add(_spawn(folder, key, order, lock))
+            self._spawn(folder, key, order, lock)
         return True
 
     def history(self, uid: str, container: str, known: tuple[Run, ...] = ()) -> tuple[Run, ...]:
@@ -149,13 +147,22 @@ class Runs:
             for folder in folders
         )
 
-    def reap(self) -> None:
-        """Bury the shims that were our children and have ended."""
-        for pid in tuple(self._shims):
-            with suppress(ChildProcessError):
-                if os.waitpid(pid, os.WNOHANG)[0] == 0:
-                    continue
-            self._shims.discard(pid)
+    def close(self) -> None:
+        """Start no more; what runs, runs on."""
+        self._zygote.close()
+
+    def _spawn(self, folder: Path, key: RunKey, order: Order, lock: int) -> None:
+        """Have a shim born with the order and the lock."""
+        environment = {**order.environment, processes.MARK: key.mark}
+        paper = zygote.write_order((str(folder), list(order.command), environment, order.directory))
+        try:
+            output = os.open(folder / "shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            try:
+                self._zygote.fork(paper, lock, output)
+            finally:
+                os.close(output)
+        finally:
+            os.close(paper)
 
     def _folder(self, key: RunKey) -> Path:
         return _folder(self._layout, key)
@@ -181,31 +188,6 @@ class Runs:
 def _folder(layout: Layout, key: RunKey) -> Path:
     """Asked for twenty times a second for every container that runs: making a path costs more than looking at it."""
     return layout.container(key.uid, key.container, key.restart)
-
-
-def _spawn(folder: Path, key: RunKey, order: Order, lock: int) -> int:
-    """Start a shim in a session of its own, with the order in its standard input and the lock; its pid.
-
-    The order is complete before the shim is born: a node that dies here leaves a whole shim or none.
-    """
-    environment = {**order.environment, processes.MARK: key.mark}
-    content: shim.Order = (str(folder), list(order.command), environment, order.directory)
-    with os.fdopen(os.memfd_create("order"), "wb") as paper:
-        marshal.dump(content, paper)
-        paper.flush()
-        paper.seek(0)
-        return os.posix_spawn(
-            sys.executable,
-            [sys.executable, "-I", "-S", _SHIM],
-            {"LANG": "C.UTF-8"},
-            file_actions=[
-                (os.POSIX_SPAWN_OPEN, 2, str(folder / "shim.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
-                (os.POSIX_SPAWN_DUP2, paper.fileno(), 0),
-                (os.POSIX_SPAWN_DUP2, lock, shim.LOCK_DESCRIPTOR),
-                (os.POSIX_SPAWN_DUP2, 2, 1),
-            ],
-            setsid=True,
-        )
 
 
 @contextmanager

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -23,8 +25,22 @@ def layout(tmp_path: Path) -> Layout:
 
 
 @pytest.fixture
-def runs(layout: Layout) -> Runs:
-    return Runs(layout)
+def runs(layout: Layout) -> Iterator[Runs]:
+    runs = Runs(layout)
+    yield runs
+    runs.close()
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+
+
+def children(pid: int) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            found += [int(path.name)] if parent(int(path.name)) == pid else []
+    return found
 
 
 def order(layout: Layout, *command: str) -> Order:
@@ -34,7 +50,6 @@ def order(layout: Layout, *command: str) -> Order:
 def finished(runs: Runs, key: RunKey = KEY) -> Run:
     run: Run = until(lambda: runs.read(key), lambda run: run is not None and run.ending is not None)
     until(lambda: runs.alive(key.uid), lambda alive: not alive)
-    runs.reap()
     return run
 
 
@@ -88,8 +103,8 @@ def test_a_machine_that_was_switched_off_leaves_unknown_ends(runs: Runs, layout:
 def test_a_command_that_was_never_begun_dies_with_its_shim(runs: Runs, layout: Layout) -> None:
     assert runs.start(KEY, order(layout, "sleep", "600"))
     run = until(lambda: runs.read(KEY), lambda run: run is not None and run.process is not None)
-    (shim,) = runs._shims
-    os.kill(shim, signal.SIGKILL)
+    assert run.process is not None
+    os.kill(parent(run.process.pid), signal.SIGKILL)
     lost = finished(runs)
     assert lost.ending is not None
     assert lost.ending.reason == "ContainerStatusUnknown"
@@ -100,8 +115,8 @@ def test_the_order_is_nowhere_to_be_read(runs: Runs, layout: Layout) -> None:
     secret = "xyzzy-4711"
     wish = Order(("sleep", "600"), {"PATH": os.environ["PATH"], "TOKEN": secret}, str(layout.root))
     assert runs.start(KEY, wish)
-    until(lambda: processes.members(KEY.mark), bool)
-    (shim,) = runs._shims
+    members = until(lambda: processes.members(KEY.mark), bool)
+    shim = parent(min(members))
     assert secret.encode() not in Path(f"/proc/{shim}/cmdline").read_bytes()
     assert secret.encode() not in Path(f"/proc/{shim}/environ").read_bytes()
     assert not any(secret.encode() in file.read_bytes() for file in layout.root.rglob("*") if file.is_file())
@@ -110,6 +125,44 @@ def test_the_order_is_nowhere_to_be_read(runs: Runs, layout: Layout) -> None:
     run = finished(runs)
     assert run.ending is not None
     assert (run.ending.exit_code, run.ending.signal) == (137, 9)
+
+
+def test_a_killed_zygote_is_replaced_and_its_shims_live(runs: Runs, layout: Layout) -> None:
+    gate = layout.root / "gate"
+    assert runs.start(KEY, order(layout, "sh", "-c", f"while ! [ -e {gate} ]; do sleep 0.01; done; exit 7"))
+    until(lambda: runs.read(KEY), lambda run: run is not None and run.process is not None)
+    before = runs._zygote.pid
+    os.kill(before, signal.SIGKILL)
+    other = RunKey("uid-2", "c", 0)
+    # An order that the dying process has in its hands is lost, and given again.
+    until(lambda: (runs.start(other, order(layout, "true")), runs.read(other))[1], lambda run: run and run.ending)
+    assert runs._zygote.pid not in (0, before)
+    gate.touch()
+    run = finished(runs)
+    assert run.ending is not None
+    assert run.ending.exit_code == 7
+
+
+def test_the_zygote_ends_with_its_node_and_the_shims_do_not(layout: Layout) -> None:
+    runs = Runs(layout)
+    assert runs.start(KEY, order(layout, "sh", "-c", f"while ! [ -e {layout.root / 'gate'} ]; do sleep 0.01; done"))
+    run = until(lambda: runs.read(KEY), lambda run: run is not None and run.process is not None)
+    zygote = runs._zygote.pid
+    runs._zygote._door.close()  # as the death of this process would
+    runs._zygote._process.wait(60)
+    assert parent(run.process.pid) != zygote
+    assert runs.read(KEY) == run
+    (layout.root / "gate").touch()
+    later = Runs(layout)
+    assert finished(later).ending.exit_code == 0
+
+
+def test_nobody_waits_for_burial(runs: Runs, layout: Layout) -> None:
+    for number in range(5):
+        key = RunKey("uid-1", "c", number)
+        assert runs.start(key, order(layout, "true"))
+        finished(runs, key)
+    until(lambda: children(runs._zygote.pid), lambda found: not found)
 
 
 def test_old_runs_are_forgotten(runs: Runs, layout: Layout) -> None:
