@@ -6,13 +6,14 @@ One rule: a rule that cannot be run here is refused when its CRD is registered, 
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import cel
 from cel import stdlib
 
+from cluster.local.answers import Memory, Read
 from cluster.local.refusals import Cause, shown
 from cluster.local.values import json_type
 
@@ -33,6 +34,7 @@ _KUBERNETES = _words(
 )
 _TYPES = _words("int uint double bool string bytes list map null_type type sets math")
 _STRINGS = re.compile(r"""r?"(?:\\.|[^"\\])*"|r?'(?:\\.|[^'\\])*'""")
+_HAS = re.compile(r"(?<![\w.])has\(\s*(self|oldSelf)((?:\s*\.\s*\w+)+)\s*\)")
 _BOUND = re.compile(r"\.(?:all|exists|exists_one|map|filter)\(\s*(\w+)\s*,")
 
 
@@ -85,6 +87,8 @@ class Rule:
     """Whether it compares with the value before; such a rule runs on updates only."""
     chains: tuple[tuple[str, ...], ...]
     """The field paths it reads from `self` and `oldSelf`; an empty one where it takes them whole."""
+    reads: tuple[Read, ...] = ()
+    """The same as `answers` wants it."""
 
 
 Needs = dict[str, "Needs"] | None
@@ -98,6 +102,7 @@ class Plan:
 
     rules: tuple[Rule, ...]
     needs: Needs
+    memory: Memory = field(default_factory=Memory, compare=False)
 
 
 def plan(rules: Iterable[Rule]) -> Plan:
@@ -140,6 +145,7 @@ def compile_rule(raw: Mapping[str, Any]) -> Rule:
         reason=reason,
         transition="oldSelf" in program.variables(),
         chains=tuple(_chains(source + " " + (worded or ""))),
+        reads=tuple(sorted(set(_reads(source)))),
     )
 
 
@@ -173,6 +179,18 @@ def _chains(source: str) -> list[tuple[str, ...]]:
     found = re.findall(r"(?<![\w.])(?:self|oldSelf)\b((?:\s*\.\s*\w+)*)(\s*\()?", plain)
     paths = [(tuple("".join(path.split()).split(".")[1:]), bool(called)) for path, called in found]
     return [path[:-1] if called else path for path, called in paths]
+
+
+def _reads(source: str) -> Iterator[Read]:
+    """What a rule can see of the value and of the one before it: of a path in `has()` only whether it is there."""
+    plain = _STRINGS.sub('""', source)
+    for root, path in _HAS.findall(plain):
+        yield Read(root == "oldSelf", tuple("".join(path.split()).split(".")[1:]), shape=True)
+    rest = _HAS.sub("true", plain)
+    for root in ("self", "oldSelf"):
+        other = re.sub(rf"(?<![\w.]){'self' if root == 'oldSelf' else 'oldSelf'}\b", "_", rest)
+        for chain in _chains(other):
+            yield Read(root == "oldSelf", chain, shape=False)
 
 
 def context(value: Any, before: Any = None) -> Any:

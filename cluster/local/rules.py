@@ -63,14 +63,17 @@ def _identity(item: Any, node: Node) -> tuple[Any, ...]:
 
 def _run(value: Any, before: Any, node: Node, path: str, changed: bool) -> Iterator[Cause]:
     plan = node.fresh if before is None else node.altered if changed else node.unaltered
-    if not plan.rules:
+    open_questions = plan.memory.unanswered(plan.rules, value, before)
+    if not open_questions:
         return
     seen_before = None if before is None else visible(before, node, plan.needs)
     seen = expressions.context(visible(value, node, plan.needs), seen_before)
-    for rule in plan.rules:
+    for rule, question in open_questions:
         cause = expressions.run(rule, seen, path, value)
         if cause:
             yield cause
+        else:
+            plan.memory.holds(question)
 
 
 def _root_view(value: Mapping[str, Any]) -> dict[str, Any]:
