@@ -16,11 +16,15 @@ from pydantic import Field
 
 from coordinator.errors import SettingsError
 from crds import quantities
-from queues import connection
+from queues import redis_url
 
 PREFIX = "TORCHQ_"
 REDIS_URL_NOTE = "redis-url"
 """File beside an embedded cluster's kubeconfig: where its own Redis is. There is no secret in it."""
+PASSWORD_SHOWN = (
+    "--redis: everybody on the machine can read a password on a command line; "
+    "set TORCHQ_REDIS_URL, or put the URL into a file and name it with --redis-url-file"
+)
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
@@ -38,6 +42,9 @@ class Settings(pydantic.BaseModel):
     redis_url: str = Field(
         default="redis://127.0.0.1:6379/0",
         description="redis://, rediss:// or unix:// URL; one database per installation",
+    )
+    redis_url_file: str = Field(
+        default="", description="file with that URL in it, e.g. a mounted secret, where redis_url itself is not given"
     )
     cost: str = Field(
         default="jobs", description="what a pick costs its queue: jobs (every job 1) or a resource, e.g. nvidia.com/gpu"
@@ -121,6 +128,9 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | N
         for name, value in layer.items():
             values[name] = value
             sources[name] = _origin(source, name)
+        values |= _from_url_file(layer, sources)
+    if redis_url.has_password(str(flags.get("redis_url") or "")):
+        raise SettingsError(PASSWORD_SHOWN)
     try:
         settings = Settings.model_validate(values)
     except pydantic.ValidationError as error:
@@ -128,9 +138,23 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | N
     return Resolved(settings, sources)
 
 
+def _from_url_file(layer: Mapping[str, Any], sources: dict[str, str]) -> dict[str, str]:
+    """The Redis URL that is in a file. A URL itself wins, unless it is from an earlier layer."""
+    if not layer.get("redis_url_file") or "redis_url" in layer:
+        return {}
+    named = sources["redis_url_file"]
+    try:
+        url = Path(str(layer["redis_url_file"])).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not a text file"
+        raise SettingsError(f"setting redis_url_file ({named}): {layer['redis_url_file']}: {reason}") from None
+    sources["redis_url"] = named
+    return {"redis_url": url}
+
+
 def masked(name: str, value: object) -> str:
     """A setting as it may be shown: a URL loses its password."""
-    return connection.shown(str(value)) if name == "redis_url" else str(value)
+    return redis_url.shown(str(value)) if name == "redis_url" else str(value)
 
 
 def parse_pool(text: str) -> dict[str, int] | Literal["nodes"] | None:

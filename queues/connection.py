@@ -6,19 +6,18 @@ One rule: nothing else imports `redis`, and neither its exceptions nor a passwor
 import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 import redis
 from redis.backoff import ExponentialBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.retry import Retry
 
-from queues import errors
+from queues import errors, redis_url
+from queues.redis_url import shown
 
 Connection = redis.Redis
 """A Redis client over a pool of sockets; safe to share between threads. Answers are bytes."""
 
-SCHEMES = ("redis", "rediss", "unix")
 TIMEOUT_SECONDS = 5.0
 """How long to wait for a socket to connect and for an answer."""
 RETRIES = 3
@@ -43,8 +42,7 @@ def connect(
     a command is repeated after a connection error.
     Raises BadAddress for a URL it cannot use.
     """
-    if urlsplit(url).scheme not in SCHEMES:
-        raise errors.BadAddress(f"Redis URL {shown(url)!r} must begin with redis://, rediss:// or unix://")
+    redis_url.check(url)
     base, cap = _RETRY_PAUSE_SECONDS
     try:
         return redis.Redis.from_url(
@@ -56,13 +54,21 @@ def connect(
             retry=Retry(ExponentialBackoff(cap=cap, base=base), retries),
         )
     except ValueError as error:
-        raise errors.BadAddress(f"Redis URL {shown(url)!r} is not valid: {error}") from None
+        raise errors.BadAddress(f"Redis URL {shown(url)!r} is not valid ({type(error).__name__})") from None
 
 
-def shown(url: str) -> str:
-    """A Redis URL without its user and password, for people and logs."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+def answers(url: str) -> bool:
+    """Whether the Redis at a URL takes our commands. CredentialsRefused if it is there and does not know us."""
+    client = connect(url, client_name="torchq-probe", timeout=1.0, retries=0)
+    try:
+        with translated(client):
+            return bool(client.ping())
+    except errors.CredentialsRefused:
+        raise
+    except errors.QueueError:
+        return False
+    finally:
+        client.close()
 
 
 def address(connection: Connection) -> str:
@@ -159,7 +165,7 @@ def _translate(error: RedisError, where: str) -> errors.QueueError:
     if refusal is not None:
         return refusal(f"{message.partition(' ')[2]} (Redis at {where})")
     if isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError):
-        return errors.StoreUnreachable(f"Redis at {where} refuses these credentials (check the Redis URL): {message}")
+        return errors.CredentialsRefused(f"Redis at {where} refuses these credentials (check the Redis URL): {message}")
     if isinstance(error, ResponseError) and any(sign in message for sign in _SPOILT):
         return _unreadable(where, message)
     if isinstance(error, ResponseError):

@@ -4,7 +4,8 @@ One rule: an error of the Redis library does not pass this room's door.
 
     QueueError
     ├── BadAddress         the Redis URL cannot be used; says why
-    ├── StoreUnreachable   Redis does not answer, or refuses these credentials; names the URL without its secrets
+    ├── StoreUnreachable   Redis does not answer; names the URL without its secrets
+    │   └── CredentialsRefused  it answers, and does not know this account or lets it not do this
     ├── Unreadable         Redis holds what no torchq wrote; names `torchq doctor`
     ├── StoreLost          Redis answers but knows no epoch: the content is gone, only a rebuild helps
     └── StaleEpoch         somebody rebuilt under a higher epoch: this process leads no longer
@@ -21,6 +22,10 @@ class BadAddress(QueueError):
 
 class StoreUnreachable(QueueError):
     """Redis does not answer."""
+
+
+class CredentialsRefused(StoreUnreachable):
+    """Redis does not know this account, or lets it not do what was asked."""
 
 
 class Unreadable(QueueError):

@@ -1,0 +1,96 @@
+"""Redis URLs: what may be in one, and how one is shown.
+
+One rule: whatever somebody writes, no part of a password gets into a message. What we cannot make sense of is refused,
+since half of a password could be taken for a host.
+
+    redis://[USER][:PASSWORD]@HOST[:PORT][/DB]
+    rediss://[USER][:PASSWORD]@HOST[:PORT][/DB][?ssl_ca_certs=FILE&ssl_certfile=FILE&ssl_keyfile=FILE]
+    unix://[USER][:PASSWORD]@/PATH[?db=DB]
+"""
+
+import os
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+
+from queues import errors
+
+SCHEMES = ("redis", "rediss", "unix")
+FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+"""Options of rediss:// that name a file: who is trusted, and who we are."""
+_TLS = (*FILES, "ssl_ca_path", "ssl_cert_reqs", "ssl_check_hostname")
+_OPTIONS = ("db", "username", "password")
+_REQUIREMENTS = ("none", "optional", "required")
+
+
+def shown(url: str) -> str:
+    """A URL without its user, password and options, for people and logs."""
+    scheme, separator, rest = url.partition("://")
+    if not separator or not scheme.isalnum():
+        return "(not a URL)"
+    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0].partition('#')[0]}"
+
+
+def has_password(url: str) -> bool:
+    """Whether there is a password in it, or what may be one."""
+    before, at, _ = url.partition("://")[2].rpartition("@")
+    return (bool(at) and ":" in before) or "password=" in url
+
+
+def check(url: str) -> None:
+    """BadAddress for a URL that cannot be used; says why."""
+    try:
+        problem = _problem(url)
+    except ValueError:
+        problem = "its port is no number between 0 and 65535"
+    if problem:
+        raise errors.BadAddress(f"Redis URL {shown(url)!r}: {problem}")
+
+
+def _problem(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in SCHEMES:
+        return "it must begin with redis://, rediss:// or unix://"
+    if parts.scheme != "unix" and "@" in parts.path + parts.fragment:
+        return "write the characters @ / ? # : of a user or password as %40 %2F %3F %23 %3A"
+    place = _unix_problem(parts) if parts.scheme == "unix" else _host_problem(parts)
+    return place or _option_problem(parts)
+
+
+def _unix_problem(parts: SplitResult) -> str:
+    if parts.netloc.rpartition("@")[2] or not parts.path.strip("/"):
+        return "unix:// wants the path of a socket: unix:///run/redis.sock"
+    return ""
+
+
+def _host_problem(parts: SplitResult) -> str:
+    database = parts.path.strip("/")
+    if not parts.hostname:
+        return "it names no host"
+    if parts.port == 0:
+        return "its port is no number between 1 and 65535"
+    if database and not database.isdecimal():
+        return "its database is no number"
+    return ""
+
+
+def _option_problem(parts: SplitResult) -> str:
+    options = parse_qs(parts.query, keep_blank_values=True)
+    for name, values in options.items():
+        known = (*_OPTIONS, *_TLS) if parts.scheme == "rediss" else _OPTIONS
+        if name not in known:
+            tls = ", with rediss:// alone" if name in _TLS else ""
+            return f"option {name if name in _TLS else '(not shown)'} is unknown{tls}; known: {', '.join(known)}"
+        if name in FILES and (reason := _unreadable(unquote(values[0]))):
+            return f"{name}: {values[0]}: {reason}"
+        if name == "ssl_cert_reqs" and values[0] not in _REQUIREMENTS:
+            return f"ssl_cert_reqs: {values[0]!r} is none of {', '.join(_REQUIREMENTS)}"
+        if name == "db" and not values[0].isdecimal():
+            return "its database is no number"
+    return ""
+
+
+def _unreadable(path: str) -> str:
+    try:
+        os.close(os.open(path, os.O_RDONLY))
+    except OSError as error:
+        return error.strerror or "cannot be read"
+    return ""

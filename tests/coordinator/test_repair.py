@@ -1,0 +1,251 @@
+"""Mending, asked of the leader through its Lease; and the command that asks."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+
+import fakeredis
+import pytest
+from click.testing import CliRunner, Result
+
+from cluster.client import KubernetesCluster
+from coordinator import cli, commands_doctor, doctor, leader, repair
+from coordinator.leader import LEASE
+from coordinator.looking import Looker
+from coordinator.serve import Coordinator
+from coordinator.settings import Settings
+from crds.resources import LEASES, TENANT_QUEUES
+from queues import connection, schema
+from queues.redis_store import RedisStore
+from queues.redis_work import RedisWork
+from tests.cluster.servers import Server
+from tests.coordinator import desk as desks
+from tests.coordinator.test_health import free_port
+from tests.coordinator.test_serve import QUICK
+from tests.queues.conftest import redis_url
+
+__all__ = ["redis_url"]
+
+Torchq = Callable[..., Result]
+
+
+class Coordinated:
+    """Redis and the coordinators that work on it, in this process."""
+
+    def __init__(self, cluster: KubernetesCluster, client: connection.Connection, namespace: str) -> None:
+        self.cluster, self.client, self.namespace = cluster, client, namespace
+        self.store, self.work = RedisStore(client), RedisWork(client)
+        self.looker = Looker(cluster, self.store, self.work, namespace)
+        self.running: list[tuple[Coordinator, threading.Thread]] = []
+
+    def start(self) -> Coordinator:
+        self.work.register("worker", 8)
+        settings = Settings(**{**QUICK, "lease_namespace": self.namespace, "lease_seconds": 1.0, "resync_seconds": 0.5})
+        desk = Coordinator(self.cluster, RedisStore(self.client), RedisWork(self.client), settings)
+        self.running.append((desk, threading.Thread(target=desk.run)))
+        self.running[-1][1].start()
+        return desk
+
+    def led(self) -> Coordinator:
+        desk = self.start()
+        desks.wait_for(lambda: desk.counts.rebuilds == 1, 60)
+        return desk
+
+    def stop(self) -> None:
+        for desk, thread in self.running:
+            desk.stop.set()
+            thread.join(60)
+            assert not thread.is_alive()
+        self.running.clear()
+
+    def codes(self) -> list[str]:
+        return [each.code for each in doctor.compare(self.looker.look())]
+
+    def annotations(self) -> dict[str, str]:
+        found: dict[str, str] = self.cluster.get(LEASES, LEASE, self.namespace)["metadata"]["annotations"]
+        return found
+
+
+@pytest.fixture
+def coordinated(embedded_cluster: KubernetesCluster, namespace: str) -> Iterator[Coordinated]:
+    queue = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": "a"}}
+    embedded_cluster.create(TENANT_QUEUES, queue)
+    fake = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
+    found = Coordinated(embedded_cluster, fake, namespace)
+    yield found
+    found.stop()
+    fake.close()
+
+
+def test_the_leader_mends_what_it_is_asked_to(coordinated: Coordinated) -> None:
+    desk = coordinated.led()
+    key = desks_submit(coordinated)
+    desks.wait_for(lambda: desk.counts.picked == 1)
+    assert coordinated.codes() == []
+    client = coordinated.client
+    client.hincrby(schema.POOL_USAGE, "cpu", 500)
+    client.hincrby(f"{schema.USAGE}a", "cpu", 500)
+    client.set("torchq:junk", 1)
+    client.hset("rq:job:h1", "data", '["os.system", null, ["true"], {}]')
+    client.hset(f"{schema.RECORD}{key}", "state", "nonsense")
+    wrong = {"leaked-charge", "unknown-key", "foreign-rq-job", "stuck-key"}
+    assert set(coordinated.codes()) - {"stray-lease"} == wrong  # the key may have been leased
+    epoch = coordinated.store.epoch()
+    coordinated.looker.repair(60)
+    assert coordinated.codes() == []
+    assert coordinated.store.epoch() > epoch
+    assert not repair.asked(coordinated.cluster.get(LEASES, LEASE, coordinated.namespace))
+    desks.wait_for(lambda: coordinated.store.inspect().reservations, 60)  # it waits no longer: it is picked again
+
+
+def desks_submit(coordinated: Coordinated) -> str:
+    body = desks.manifest("train", "a")
+    made = coordinated.cluster.create(desks.TORCHJOBS, body, coordinated.namespace)["metadata"]
+    return f"{coordinated.namespace}/train/{made['uid']}"
+
+
+def test_a_request_outlives_the_leader_it_was_made_to(coordinated: Coordinated) -> None:
+    coordinated.led()
+    coordinated.stop()
+    coordinated.client.set("torchq:junk", 1)
+    asked = {"metadata": {"annotations": {repair.ASKED: "word"}}}
+    coordinated.cluster.patch(LEASES, LEASE, asked, coordinated.namespace)
+    coordinated.led()
+    desks.wait_for(lambda: coordinated.annotations().get(repair.DONE) == "word", 60)
+    assert not coordinated.client.exists("torchq:junk")
+
+
+def test_a_leader_is_not_asked_twice(coordinated: Coordinated) -> None:
+    desk = coordinated.led()
+    coordinated.looker.repair(60)
+    rebuilds = desk.counts.rebuilds
+    renewed = coordinated.cluster.get(LEASES, LEASE, coordinated.namespace)["spec"]["renewTime"]
+    desks.wait_for(
+        lambda: coordinated.cluster.get(LEASES, LEASE, coordinated.namespace)["spec"]["renewTime"] > renewed, 60
+    )
+    assert desk.counts.rebuilds == rebuilds == 2
+
+
+def test_nobody_is_there_to_mend(coordinated: Coordinated) -> None:
+    coordinated.led()
+    coordinated.stop()
+    with pytest.raises(repair.NoRepair, match="no coordinator leads"):
+        coordinated.looker.repair(60)
+    assert repair.ASKED not in coordinated.annotations()
+
+
+def test_a_leader_that_does_not_answer_is_named(coordinated: Coordinated) -> None:
+    coordinated.led()
+    coordinated.stop()
+    coordinated.cluster.patch(LEASES, LEASE, {"spec": {"holderIdentity": "sleeper"}}, coordinated.namespace)
+    with pytest.raises(repair.NoRepair, match=r"the leader \(sleeper\) has not mended anything within 0 s"):
+        coordinated.looker.repair(0.0)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda client: client.hset(schema.ACCOUNTS, "a", "[1]"),
+        lambda client: client.hset(schema.RESERVATIONS, "x", "[]"),
+        lambda client: (client.delete(schema.QUEUES), client.set(schema.QUEUES, "x")),
+    ],
+)
+def test_queues_that_cannot_be_read_are_built_anew_unasked(
+    coordinated: Coordinated, spoil: Callable[[connection.Connection], object]
+) -> None:
+    desk = coordinated.led()
+    spoil(coordinated.client)
+    desk.watches.touch_settings()
+    desks_submit(coordinated)
+    desks.wait_for(lambda: desk.counts.rebuilds > 1 and desk.counts.picked > 0, 60)
+    assert "broken-key" not in coordinated.codes()
+
+
+# The command.
+
+
+@pytest.fixture
+def torchq(embedded_server: Server, namespace: str, redis_url: str) -> Iterator[Torchq]:
+    client = connection.connect(redis_url, client_name="test")
+    client.flushall()
+
+    def run(*arguments: str, code: int, **environ: str) -> Result:
+        given = {
+            "TORCHQ_KUBECONFIG": str(embedded_server.kubeconfig),
+            "TORCHQ_REDIS_URL": redis_url,
+            "TORCHQ_LEASE_NAMESPACE": namespace,
+            **environ,
+        }
+        result = CliRunner().invoke(cli.main, ["doctor", "--settle", "0", *arguments], env=given, prog_name="torchq")
+        assert result.exit_code == code, (result.output, result.exception)
+        assert "Traceback" not in result.output
+        return result
+
+    yield run
+    client.close()
+
+
+@pytest.fixture
+def led(embedded_cluster: KubernetesCluster, namespace: str, redis_url: str, torchq: Torchq) -> Iterator[Coordinated]:
+    client = connection.connect(redis_url, client_name="test")
+    found = Coordinated(embedded_cluster, client, namespace)
+    found.led()
+    yield found
+    found.stop()
+    client.close()
+
+
+def test_the_command_says_what_disagrees_and_mends_it(torchq: Torchq, led: Coordinated) -> None:
+    assert torchq(code=0).output == "cluster, queues and RQ agree\n"
+    for number in range(commands_doctor.SHOWN_PER_CODE + 3):
+        led.client.set(f"torchq:junk-{number:02}", 1)
+    told = torchq(code=1).output
+    assert told.splitlines()[0].split() == ["CODE", "SUBJECT", "WHAT"]
+    assert told.count("unknown-key   torchq:junk-") == commands_doctor.SHOWN_PER_CODE
+    assert "unknown-key (3 more of them): torchq doctor --fix removes it" in told
+    shown = json.loads(torchq("-o", "json", code=1).output)
+    assert shown["agree"] is False
+    assert len(shown["disagreements"]) == commands_doctor.SHOWN_PER_CODE + 3
+    assert shown["disagreements"][0] == {
+        "code": "unknown-key",
+        "subject": "torchq:junk-00",
+        "message": "is under torchq's or RQ's prefix, but neither makes such a key",
+        "mends": "torchq doctor --fix removes it; find out who may write to Redis",
+        "harmless": False,
+    }
+    mended = torchq("--fix", code=0).output.splitlines()
+    assert mended == [f"mended: {commands_doctor.SHOWN_PER_CODE + 3} unknown-key", "cluster, queues and RQ agree"]
+    torchq(code=0)
+
+
+def test_what_is_harmless_is_told_and_no_failure(torchq: Torchq, led: Coordinated) -> None:
+    led.client.set("somebody:else", 1)
+    told = torchq("--fix", code=0).output
+    assert "foreign-keys: harmless; give torchq a Redis database of its own" in told
+    assert led.client.exists("somebody:else")
+
+
+def test_without_a_leader_nothing_is_mended_and_that_is_said(torchq: Torchq, namespace: str) -> None:
+    result = torchq("--fix", code=1)
+    assert "nobody can mend anything, no coordinator has ever led here: start a coordinator" in result.stderr
+    assert "store-lost" in result.stdout
+
+
+def test_a_leader_that_has_died_is_waited_for_as_long_as_a_lease(
+    torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    body = {"apiVersion": LEASES.api_version, "kind": "Lease", "metadata": {"name": LEASE}}
+    spec = {"holderIdentity": "dead", "renewTime": "2026-01-01T00:00:00.000000Z", "leaseDurationSeconds": 1}
+    embedded_cluster.create(LEASES, {**body, "spec": spec}, namespace)
+    result = torchq("--fix", code=1)
+    assert "dead holds it and has not renewed it since 2026-01-01" in result.stderr
+
+
+def test_a_server_that_is_not_there_is_named(torchq: Torchq) -> None:
+    away = f"127.0.0.1:{free_port()}"
+    result = torchq(code=2, TORCHQ_REDIS_URL=f"redis://:s3cret@{away}/0")
+    assert f"Redis at redis://{away}/0 does not answer" in result.stderr
+    assert "s3cret" not in result.output
+    assert "/nowhere/kubeconfig" in torchq(code=2, TORCHQ_KUBECONFIG="/nowhere/kubeconfig").stderr
+    assert "must begin with redis://" in torchq(code=2, TORCHQ_REDIS_URL="http://x").stderr
+    assert leader.LEASE not in result.stdout
