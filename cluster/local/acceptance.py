@@ -57,7 +57,7 @@ def _volume_problems(volume: Mapping[str, Any], path: str) -> Iterator[str]:
     for source in sources:
         if not isinstance(volume[source], dict):
             yield f"{path}.{source}: must be a map"
-    path_on_host = (volume.get("hostPath") or {}).get("path", "/")
+    path_on_host = (volume.get("hostPath") or {"path": "/"}).get("path")
     if not isinstance(path_on_host, str) or not path_on_host or "\0" in path_on_host:
         yield f"{path}.hostPath.path: must be a path"
     if sources and sources[0] not in ("emptyDir", "hostPath"):

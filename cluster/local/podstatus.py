@@ -18,6 +18,8 @@ ADDRESS = "127.0.0.1"
 
 Status = dict[str, Any]
 
+_LONGEST_MESSAGE = 4096
+"""As the kubelet's of a container that ended."""
 _BACKING_OFF = {"waiting": {"reason": "CrashLoopBackOff", "message": "restarting the failed container after a wait"}}
 
 
@@ -89,11 +91,17 @@ def condition(kind: str, true: bool, reason: str = "", message: str = "") -> dic
     return {name: text for name, text in found.items() if text}
 
 
+def sound(conditions: Any) -> list[Mapping[str, Any]]:
+    """Those conditions that are some: others may write there too."""
+    found = conditions if isinstance(conditions, list | tuple) else ()
+    return [each for each in found if isinstance(each, Mapping) and isinstance(each.get("type"), str)]
+
+
 def merge_conditions(
     before: Iterable[Mapping[str, Any]], wanted: Iterable[dict[str, str]], now: float
 ) -> list[dict[str, Any]]:
     """Conditions of others as they are, ours new; a time moves only with its condition's status."""
-    known = {each["type"]: dict(each) for each in before}
+    known = {each["type"]: dict(each) for each in sound(before)}
     for new in wanted:
         old = known.get(new["type"], {})
         kept = old.get("lastTransitionTime") if old.get("status") == new["status"] else None
@@ -196,7 +204,7 @@ def _terminated(view: View, name: str, run: Run, ending: Ending) -> dict[str, An
         "exitCode": ending.exit_code,
         "reason": reason,
         "signal": ending.signal,
-        "message": ending.message or view.last_words.get((name, run.restart), ""),
+        "message": (ending.message or view.last_words.get((name, run.restart), ""))[:_LONGEST_MESSAGE],
         "startedAt": timestamp(run.started_at) if run.started_at is not None else None,
         "finishedAt": timestamp(ending.finished_at),
     }

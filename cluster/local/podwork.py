@@ -48,6 +48,8 @@ class PodWork:
         self.pod = pod
         self.wake_at = 0.0
         """When to look again if nothing changes before, in seconds since the epoch."""
+        self.failures = 0
+        """Unforeseen errors in a row."""
         self._ground = ground
         self._containers: Containers = lifecycle.containers(pod.spec, ground.backoff)
         self._histories: dict[str, tuple[Run, ...]] = {name: () for name in self._containers.all}
@@ -218,8 +220,8 @@ class PodWork:
 
     def _known_status(self) -> Mapping[str, Any]:
         """What we wrote last, with the conditions of others as the API server tells them."""
-        ours = {each["type"]: each for each in self._status.get("conditions") or ()}
-        theirs = {each["type"]: each for each in self.pod.status.get("conditions") or ()}
+        ours = {each["type"]: each for each in podstatus.sound(self._status.get("conditions"))}
+        theirs = {each["type"]: each for each in podstatus.sound(self.pod.status.get("conditions"))}
         return {**self._status, "conditions": list((theirs | ours).values())}
 
     def _tell(self, status: Status) -> None:

@@ -107,7 +107,7 @@ class Scheduler:
 
     def _explain(self, pod: LocalPod, reason: str, message: str) -> None:
         """Say in the pod's status why it waits, unless it says so."""
-        before = pod.status.get("conditions") or ()
+        before = podstatus.sound(pod.status.get("conditions"))
         wanted = podstatus.condition("PodScheduled", False, reason, message)
         if any(wanted.items() <= condition.items() for condition in before):
             return
