@@ -23,6 +23,8 @@ _NO_RULES = Plan((), {})
 _MOST_LOOPS = 5
 _LITERAL = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
 """Escaped characters and classes of characters: what stands in them is no operator."""
+_STEPS = re.compile(r"\.([^.\[]+)|\['((?:\\.|[^'])*)'\]")
+"""Of a rule's fieldPath: `.name` or `['name']`."""
 _PLAIN = {"string": str, "integer": int, "boolean": bool}
 
 
@@ -104,7 +106,7 @@ def compile_schema(raw: Mapping[str, Any]) -> Node:
     additional, items = raw.get("additionalProperties"), raw.get("items")
     values = compile_schema(additional) if isinstance(additional, dict) else ANY if additional is True else None
     elements = compile_schema(items) if items else None
-    rules = tuple(expressions.compile_rule(rule) for rule in raw.get("x-kubernetes-validations") or ())
+    rules = tuple(expressions.compile_rule(_placed(raw, rule)) for rule in raw.get("x-kubernetes-validations") or ())
     limits = _limits(raw)
     checked = limits or any(raw.get(key) for key in ("allOf", "anyOf", "oneOf", "not"))
     below = [*properties.values(), *filter(None, (values, elements))]
@@ -136,6 +138,19 @@ def compile_schema(raw: Mapping[str, Any]) -> Node:
         dropped=bool(raw.get("x-dropped")),
         plain=None if checked or raw.get("x-dropped") else _PLAIN.get(raw.get("type", "")),
     )
+
+
+def _placed(raw: Mapping[str, Any], rule: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A rule whose fieldPath has the keys of maps in brackets, as refusals show it."""
+    node: Any = raw
+    path = ""
+    for plain, quoted in _STEPS.findall(rule.get("fieldPath") or ""):
+        step = plain or quoted
+        declared = step in (node.get("properties") or {})
+        path += f".{step}" if declared else f"[{step}]"
+        node = node["properties"][step] if declared else node.get("additionalProperties") or {}
+        node = node if isinstance(node, dict) else {}
+    return {**rule, "fieldPath": path}
 
 
 def _nodes(raw: Mapping[str, Any], key: str) -> tuple[Node, ...]:

@@ -42,13 +42,13 @@ SEEN_BY_THE_SERVER: dict[str, tuple[Edit, str]] = {
         lambda body: _tasks(body)["Worker"].update(numTasks="two"),
         f"{TASKS}.Worker.numTasks",
     ),
-    "two masters": (lambda body: _tasks(body)["Master"].update(numTasks=2), f"{TASKS}.Master"),
+    "two masters": (lambda body: _tasks(body)["Master"].update(numTasks=2), f"{TASKS}[Master]"),
     "minMembers above numTasks": (lambda body: body["spec"].update(minMembers={"Worker": 5}), "spec.minMembers"),
     "unknown restartPolicy": (
         lambda body: _tasks(body)["Worker"].update(restartPolicy="Maybe"),
         f"{TASKS}.Worker.restartPolicy",
     ),
-    "dependency on an unknown task": (lambda body: _depend(body, "Worker", "Chief"), f"{TASKS}.Worker.dependsOn"),
+    "dependency on an unknown task": (lambda body: _depend(body, "Worker", "Chief"), f"{TASKS}[Worker].dependsOn"),
     "no tasks": (lambda body: body["spec"].update(torchTaskSpecs={}), TASKS),
     "a name that is none": (lambda body: body["metadata"].update(name="Not_A_Name"), "metadata.name"),
 }

@@ -44,7 +44,8 @@ def test_a_process_without_its_permissions_says_so_and_ends(stack: RealStack, ro
     assert said.code == 1
     assert said.out == ""
     [line] = [line for line in said.err.splitlines() if "not allowed" in line]
-    assert "list pods; watch pods" in line or "list pods" in line
+    assert "torchjobs" in line
+    assert "watch pods" in line
     assert f"torchq rbac {role.name} | kubectl apply -f -" in line
     assert "Traceback" not in said.err
 

@@ -143,12 +143,12 @@ def test_the_api_server_refuses_what_parse_refuses(manifest: dict[str, Any]) -> 
         (job(extra=1), 'unknown field "spec.extra"'),
         (
             job(torchTaskSpecs={"Master": task(numTasks=2)}),
-            "spec.torchTaskSpecs.Master.numTasks: Invalid value",
+            "spec.torchTaskSpecs[Master].numTasks: Invalid value",
         ),
-        (job(minMembers={"Worker": 3}), "spec.minMembers.Worker: Invalid value"),
+        (job(minMembers={"Worker": 3}), "spec.minMembers[Worker]: Invalid value"),
         (
             job(torchTaskSpecs={"Worker": task(dependsOn=[{"taskType": "Ps"}])}),
-            "spec.torchTaskSpecs.Worker.dependsOn: Invalid value",
+            "spec.torchTaskSpecs[Worker].dependsOn: Invalid value",
         ),
         (
             job(torchTaskSpecs={"Worker": task(restartPolicy="x")}),
