@@ -49,6 +49,8 @@ class Coordinator:
     counts: Counts = field(default_factory=Counts)
     failing: str = ""
     _last_epoch: int = 0
+    _incarnation: str = ""
+    """Which run of Redis has answered last."""
     _unreadable: bool = False
     """Whether the store holds what cannot be read, which a rebuild alone may not mend."""
     watches: Watches = field(init=False)
@@ -116,6 +118,7 @@ class Coordinator:
         asked = self.leadership.asked
         if asked or self._unreadable:
             self._forget()
+        began = self._incarnation = self.store.incarnation()
         term.rebuild(self._new_epoch())
         self._unreadable = False
         if asked:
@@ -125,6 +128,9 @@ class Coordinator:
         log.info("leading as %s", self.leadership.holder)
         next_resync = time.monotonic() + self.settings.resync_seconds
         while not self.stop.is_set() and self.leadership.leading and not self.leadership.asked:
+            if self._incarnation != began:
+                log.warning("rebuilding: Redis was started again and may not know what was done last")
+                return
             self.watches.wake.clear()
             if not term.step():
                 self.watches.wake.wait(self.settings.dispatch_seconds)
@@ -154,8 +160,10 @@ class Coordinator:
 
     def _store_trouble(self) -> str:
         """Why the queues cannot be reached from here: who leads without them stands in the way of one that could."""
+        probe = self.probe or self.store
         try:
-            (self.probe or self.store).epoch()
+            probe.epoch()
+            self._incarnation = probe.incarnation()
         except queue_errors.QueueError as error:
             return str(error)
         return ""

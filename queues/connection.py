@@ -81,6 +81,15 @@ def address(connection: Connection) -> str:
     return f"{scheme}://{place.get('host', 'localhost')}:{place.get('port', 6379)}/{database}"
 
 
+def incarnation(connection: Connection) -> str:
+    """The name that a server gives itself at its start; empty if it has none or may not say."""
+    with translated(connection):
+        try:
+            return str(dict(connection.info("server")).get("run_id", ""))
+        except ResponseError:
+            return ""
+
+
 @contextlib.contextmanager
 def translated(connection: Connection) -> Iterator[None]:
     """Errors of the Redis library inside the block leave it as `queues.errors.QueueError`."""

@@ -35,6 +35,7 @@ class Content:
     """What a Redis would hold; several stores may stand on it."""
 
     lock: threading.RLock = field(default_factory=threading.RLock)
+    incarnation: str = "first"
     epoch: int = 0
     revision: int = 0
     version: int = 0
@@ -69,6 +70,10 @@ class MemoryStore:
     def epoch(self) -> int:
         """See QueueStore."""
         return self._content.epoch
+
+    def incarnation(self) -> str:
+        """See QueueStore."""
+        return self._content.incarnation
 
     def rebuild(self, epoch: int, reservations: Iterable[Reservation], entries: Iterable[Entry]) -> None:
         """See QueueStore."""

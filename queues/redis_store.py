@@ -10,7 +10,7 @@ from itertools import islice
 from crds.amounts import Amounts
 from crds.keys import JobKey
 from queues import codec, forget, redis_picture, schema
-from queues.connection import Connection, at_once, understood
+from queues.connection import Connection, at_once, incarnation, understood
 from queues.picture import StorePicture
 from queues.scripts import Script
 from queues.store import StoreSettings
@@ -47,6 +47,10 @@ class RedisStore:
         """See QueueStore."""
         [found] = at_once(self._connection, [("GET", schema.EPOCH)])
         return int(found) if isinstance(found, bytes) and found.isdigit() else 0  # what is no epoch is a loss
+
+    def incarnation(self) -> str:
+        """See QueueStore."""
+        return incarnation(self._connection)
 
     def rebuild(self, epoch: int, reservations: Iterable[Reservation], entries: Iterable[Entry]) -> None:
         """See QueueStore."""

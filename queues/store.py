@@ -36,6 +36,10 @@ class QueueStore(Protocol):
     def epoch(self) -> int:
         """The epoch of the last rebuild; 0 if the store is empty or lost."""
 
+    def incarnation(self) -> str:
+        """Which run of the server answers; empty if it does not say. One that was started again since, or that took a
+        dead one's place, may not know what was done last."""
+
     def rebuild(self, epoch: int, reservations: Iterable[Reservation], entries: Iterable[Entry]) -> None:
         """Replace all entries and reservations by what the cluster says, and open the store under a higher epoch.
 

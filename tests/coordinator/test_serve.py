@@ -113,7 +113,7 @@ def test_a_redis_that_is_away_is_named_once_and_waited_for(
     monkeypatch.setattr(serve, "RETRY_SECONDS", 0.01)
     caplog.set_level(logging.INFO)
     place = Place()
-    with running(embedded_cluster, place, namespace) as coordinator:
+    with running(embedded_cluster, place, namespace, lease_seconds=60) as coordinator:
         desks.wait_for(lambda: coordinator.counts.rebuilds == 1)
         place.away = AWAY
         desks.wait_for(lambda: coordinator.failing == place.away)
@@ -167,6 +167,19 @@ def test_a_store_that_was_lost_is_rebuilt_under_a_higher_epoch(
         place.lose()
         desks.wait_for(lambda: coordinator.counts.rebuilds == 2)
         assert place.content.epoch == 2
+
+
+def test_a_redis_that_was_started_again_may_have_forgotten_something(
+    embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    place = Place()
+    with running(embedded_cluster, place, namespace) as coordinator:
+        desks.wait_for(lambda: coordinator.counts.rebuilds == 1)
+        place.content.incarnation = "second"
+        desks.wait_for(lambda: coordinator.counts.rebuilds == 2)
+        place.content.incarnation = "third"
+        desks.wait_for(lambda: coordinator.counts.rebuilds == 3)
+        assert place.content.epoch == 3
 
 
 def test_a_store_of_another_time_is_overtaken_in_one_step(embedded_cluster: KubernetesCluster, namespace: str) -> None:
