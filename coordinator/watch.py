@@ -7,11 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import islice
 
 from cluster.api import Cluster
 from cluster.informer import Informer
 from coordinator import views
+from coordinator.marks import Marks
 from coordinator.route import Pods
 from coordinator.views import JobView, NodeView, PodView
 from crds.keys import JobKey
@@ -36,7 +36,7 @@ class Watches:
     def __init__(self, cluster: Cluster, *, nodes: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._dirty: dict[JobKey, int] = {}
+        self._marks = Marks(clock)
         self._settings_changed: Changed | None = None
         self._demanded: set[str] = set()
         self._named: set[str] = set()
@@ -99,18 +99,14 @@ class Watches:
         return frozenset(names)
 
     def mark(self, keys: Iterable[JobKey], seen: int = 0) -> None:
-        """Look at these keys (again); `seen` is the resourceVersion of the pod event that is the reason, if one is."""
-        with self._lock:
-            for key in keys:
-                self._dirty[key] = max(seen, self._dirty.get(key, 0))
+        """Look at these keys (again) at once; `seen` is the newest resourceVersion known of their pods, or 0."""
+        self._marks.add(keys, seen)
         self.wake.set()
 
     def take(self, limit: int) -> list[tuple[JobKey, int]]:
         """Up to `limit` keys to look at, oldest first, each with the newest resourceVersion seen for its pods;
         forgotten here."""
-        with self._lock:
-            keys = list(islice(self._dirty, limit))
-            return [(key, self._dirty.pop(key)) for key in keys]
+        return self._marks.take(limit)
 
     def take_settings_changed(self, settle_seconds: float) -> bool:
         """Whether queues or nodes changed since this was last true, and none has for `settle_seconds`: what an admin
@@ -149,7 +145,8 @@ class Watches:
         if pod.job is not None:
             # Not the pod's own version: that of a deletion is only in the event, and a worker must have seen that too.
             # The first list tells nothing new, and its version may be one that a worker reaches only much later.
-            self.mark([pod.job], self.pods.resource_version if self.pods.synced else 0)
+            if self._marks.add_for_pods(pod.job, self.pods.resource_version if self.pods.synced else 0):
+                self.wake.set()
         elif before != after:  # of a foreign pod only the room it takes matters
             self.touch_settings()
 

@@ -1,0 +1,75 @@
+"""Which keys to look at, each once however often it was marked.
+
+One rule: a change of a job is looked at at once; changes of its pods at most every PODS_SECONDS, the first of them at
+once. A job of a thousand pods changes a thousand times in a second, and costs a few looks.
+"""
+
+import threading
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from crds.keys import JobKey
+
+PODS_SECONDS = 0.2
+
+
+class Marks:
+    """The keys, and for those of which pods have changed just now, when they may be looked at again."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._due: dict[JobKey, int] = {}
+        self._later: dict[JobKey, int] = {}
+        self._resting: dict[JobKey, float] = {}
+        """Until when; the earliest first, since all rest equally long."""
+
+    def add(self, keys: Iterable[JobKey], seen: int) -> None:
+        """To be looked at at once. `seen` is the newest resourceVersion known of the pods; the largest one is kept."""
+        with self._lock:
+            for key in keys:
+                self._add(key, max(seen, self._later.pop(key, 0)))
+
+    def add_for_pods(self, key: JobKey, seen: int) -> bool:
+        """To be looked at as soon as its rest is over; whether that is now."""
+        with self._lock:
+            now = self._clock()
+            if key not in self._due and self._resting.get(key, now) > now:
+                self._later[key] = max(seen, self._later.get(key, 0))
+                return False
+            self._rest(key, now)
+            self._add(key, seen)
+            return True
+
+    def take(self, limit: int) -> list[tuple[JobKey, int]]:
+        """Up to `limit` keys whose time has come, oldest first, each with the largest `seen`; forgotten here."""
+        with self._lock:
+            self._wake(self._clock())
+            keys = list(islice(self._due, limit))
+            return [(key, self._due.pop(key)) for key in keys]
+
+    def __len__(self) -> int:
+        """Everything that is remembered."""
+        with self._lock:
+            self._wake(self._clock())
+            return len(self._due) + len(self._later) + len(self._resting)
+
+    def _add(self, key: JobKey, seen: int) -> None:
+        self._due[key] = max(seen, self._due.get(key, 0))
+
+    def _rest(self, key: JobKey, now: float) -> None:
+        self._resting.pop(key, None)
+        self._resting[key] = now + PODS_SECONDS
+
+    def _wake(self, now: float) -> None:
+        """Those whose rest is over are due if they were marked meanwhile, and rest again."""
+        rested = []
+        for key, until in self._resting.items():
+            if until > now:
+                break
+            rested.append(key)
+        for key in rested:
+            del self._resting[key]
+            if key in self._later:
+                self._add(key, self._later.pop(key))
+                self._rest(key, now)
