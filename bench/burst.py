@@ -191,7 +191,7 @@ def _costs(running: Stack, before: _Counts, jobs: int) -> Figures:
     """What the burst took: CPU and memory by process, requests by client, Redis commands, troubles."""
     after = _counts(running)
     cpu = {name: round(_cpu(now) - _cpu(before.usage.get(name, {})), 2) for name, now in sorted(after.usage.items())}
-    children = [each["node"]["ended_children_cpu_s"] for each in (before.usage, after.usage)]
+    children = [each["node"]["children_cpu_s"] for each in (before.usage, after.usage)]
     cpu["pods"] = round(children[1] - children[0], 2)
     requests = {
         name: dict((counts - before.requests.get(name, Counter())).most_common())
