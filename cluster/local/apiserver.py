@@ -35,9 +35,11 @@ from cluster.local import (
     intake,
     metrics,
     pod_logs,
+    protobuf,
     refusals,
     representations,
     requests,
+    reviews,
     watches,
 )
 from cluster.local.catalog import Catalog, storage
@@ -46,6 +48,7 @@ from cluster.local.garbage import Collector
 from cluster.local.handlers import Answer, Handlers, Question
 from cluster.local.journal import Change
 from cluster.local.layout import Layout
+from cluster.local.openapi import OpenApi
 from cluster.local.refusals import Refusal
 from cluster.local.representations import Shown
 from cluster.local.store import Store
@@ -96,6 +99,7 @@ class ApiServer:
         self._store = Store(self._disk, self._catalog.selectable)
         for stored in self._store.items(storage(CRDS)):
             self._define(stored.manifest())
+        self._openapi = OpenApi(self._catalog)
         self._handlers = Handlers(self._store, self._catalog)
         self._store.follow(self._follow_definitions)
         Collector(self._store, self._catalog, self._handlers.deleter).start()
@@ -172,8 +176,13 @@ class ApiServer:
         callers.trust(request)
         if path == "/metrics":
             return web.Response(text=self._measured())
+        if path.startswith("/openapi/"):
+            representations.choose(request.headers.get("Accept", ""))
+            return _packed(request, _bytes(self._openapi.answer(path)))
         if _is_discovery(path):
             return _json(discovery.answer(path, self._catalog))
+        if reviews.serves(path):
+            return _json(reviews.answer(request.method, path), 201)
         target = requests.target(path, self._catalog)
         self._count(request, target)
         if request.method == "GET" and target.subresource == "log":
@@ -188,14 +197,13 @@ class ApiServer:
     async def _answer(self, request: web.BaseRequest, target: requests.Target, shown: Shown) -> web.Response:
         body = await callers.body(request)
         content_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
+        if content_type == protobuf.MEDIA_TYPE:
+            body, content_type = orjson.dumps(protobuf.read(body)), "application/json"
         answer = self._handlers.answer(Question(request.method, target, request.query, content_type, body))
         await self._store.durable()
         if request.method == "GET" and target.subresource in {"", "status"}:
             answer = replace(answer, body=shown.answer(answer.body))
-        response = _response(answer)
-        if len(answer.body) > _WORTH_PACKING and "gzip" in request.headers.get("Accept-Encoding", ""):
-            response.enable_compression(web.ContentCoding.gzip)
-        return response
+        return _packed(request, _response(answer))
 
     def _count(self, request: web.BaseRequest, target: requests.Target) -> None:
         watching = "watch" in request.query and requests.flag(request.query, "watch")
@@ -219,11 +227,22 @@ def _is_discovery(path: str) -> bool:
 
 
 def _json(value: Any, code: int = 200) -> web.Response:
-    return web.Response(body=orjson.dumps(value), status=code, content_type="application/json")
+    return _bytes(orjson.dumps(value), code)
+
+
+def _bytes(body: bytes, code: int = 200) -> web.Response:
+    return web.Response(body=body, status=code, content_type="application/json")
+
+
+def _packed(request: web.BaseRequest, response: web.Response) -> web.Response:
+    wanted = "gzip" in request.headers.get("Accept-Encoding", "")
+    if wanted and isinstance(response.body, bytes) and len(response.body) > _WORTH_PACKING:
+        response.enable_compression(web.ContentCoding.gzip)
+    return response
 
 
 def _response(answer: Answer) -> web.Response:
-    response = web.Response(body=answer.body, status=answer.code, content_type="application/json")
+    response = _bytes(answer.body, answer.code)
     for warning in answer.warnings:
         response.headers.add("Warning", _WARNING.format(warning.replace("\\", "\\\\").replace('"', '\\"')))
     return response

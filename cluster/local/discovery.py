@@ -6,6 +6,7 @@ One rule: everything is derived from the catalog, so a CRD shows up the moment i
 import sys
 from typing import Any
 
+from cluster.local import reviews
 from cluster.local.catalog import Catalog, Kind
 from cluster.local.refusals import no_such_path
 
@@ -20,6 +21,11 @@ _SUBRESOURCES: dict[str, tuple[str, list[str]]] = {
     "eviction": ("Eviction", ["create"]),
     "log": ("", ["get"]),
 }
+
+_FOREIGN = {"scale": {"group": "autoscaling", "version": "v1"}, "eviction": {"group": "policy", "version": "v1"}}
+"""Subresources whose bodies are of another group."""
+_UNSTORED = (reviews.AUTHENTICATION, reviews.AUTHORIZATION, "policy")
+"""Groups that store nothing: questions, and the one that evictions are named after."""
 
 
 def answer(path: str, catalog: Catalog) -> dict[str, Any]:
@@ -55,24 +61,29 @@ def _version() -> dict[str, str]:
 
 
 def _groups(catalog: Catalog) -> list[str]:
-    return list(dict.fromkeys(kind.resource.group for kind in catalog.kinds() if kind.resource.group))
+    return list(dict.fromkeys([*(kind.resource.group for kind in catalog.kinds() if kind.resource.group), *_UNSTORED]))
 
 
 def _group(group: str, catalog: Catalog) -> dict[str, Any]:
-    versions = dict.fromkeys(kind.resource.version for kind in catalog.kinds() if kind.resource.group == group)
+    versions = dict.fromkeys(kind.resource.version for kind in catalog.kinds() if kind.resource.group == group) or [
+        "v1"
+    ]
     described = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
     return {"name": group, "versions": described, "preferredVersion": described[0]}
 
 
 def _resources(group: str, version: str, catalog: Catalog) -> dict[str, Any]:
     kinds = [k for k in catalog.kinds() if (k.resource.group, k.resource.version) == (group, version)]
-    if not kinds:
+    if not kinds and not (group in _UNSTORED and version == "v1"):
         raise no_such_path()
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
         "groupVersion": f"{group}/{version}" if group else version,
-        "resources": [described for kind in kinds for described in _describe(kind)],
+        "resources": [
+            *(described for kind in kinds for described in _describe(kind)),
+            *reviews.resources(group, version),
+        ],
     }
 
 
@@ -98,5 +109,5 @@ def _describe_part(kind: Kind, part: str) -> dict[str, Any]:
         "namespaced": kind.resource.namespaced,
         "kind": word or kind.resource.kind,
         "verbs": verbs,
-        **({"group": "autoscaling", "version": "v1"} if part == "scale" else {}),
+        **_FOREIGN.get(part, {}),
     }

@@ -78,7 +78,12 @@ def not_found(resource: Resource, name: str) -> Refusal:
 
 def no_such_path() -> Refusal:
     """404: there is no such resource."""
-    return Refusal(404, "NotFound", "the server could not find the requested resource")
+    return Refusal(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def not_offered(what: str, instead: str) -> Refusal:
+    """405: a real cluster has it, this one does not."""
+    return Refusal(405, "MethodNotAllowed", f"{what} is not offered by the embedded cluster: {instead}")
 
 
 def method_not_allowed() -> Refusal:

@@ -9,9 +9,11 @@ from typing import Any
 
 from cluster.local import selectors
 from cluster.local.catalog import Catalog, Kind
-from cluster.local.refusals import bad_request, no_such_path
+from cluster.local.refusals import bad_request, no_such_path, not_offered
 from cluster.local.selectors import Selector
 
+_NOT_OFFERED = {"attach", "ephemeralcontainers", "exec", "portforward", "proxy"}
+_INSTEAD = "containers are processes of this machine: their ports are 127.0.0.1's, their folders are on its disk"
 _SHOWN = 40
 """Characters of a wrong value that a message repeats."""
 
@@ -49,7 +51,7 @@ def _within(group: str, version: str, rest: list[str], catalog: Catalog) -> Targ
         raise no_such_path()
     found = Target(kind, namespace, *rest[1:])
     if found.subresource and found.subresource not in kind.subresources:
-        raise no_such_path()
+        raise not_offered(found.subresource, _INSTEAD) if found.subresource in _NOT_OFFERED else no_such_path()
     if kind.resource.namespaced and found.name and not namespace:
         raise no_such_path()
     return found

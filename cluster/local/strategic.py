@@ -34,7 +34,7 @@ def _mapping(original: dict[str, Any], patch: dict[str, Any], schema: Schema) ->
         case None | "merge":
             pass
         case "replace":
-            return _plain({name: value for name, value in patch.items() if name != DIRECTIVE})
+            return {name: _plain(value) for name, value in patch.items() if name != DIRECTIVE and value is not None}
         case "delete":
             return {}
         case other:
