@@ -188,10 +188,11 @@ class Play:
 
     def _deed(self, job: plan.Job, verb: str) -> None:
         api = self.arena.api()
-        with contextlib.suppress(errors.NotFound, errors.Invalid):  # gone or finished before
-            if verb == "delete":
+        if verb == "delete":
+            with contextlib.suppress(errors.NotFound):  # the answer of before was lost
                 api.delete(TORCHJOBS, job.name, NAMESPACE)
-            else:
+        else:
+            with contextlib.suppress(errors.Invalid):  # finished before
                 api.patch(TORCHJOBS, job.name, {"spec": {"suspend": verb == "suspend"}}, NAMESPACE)
 
     # Faults.
