@@ -58,6 +58,8 @@ class Term:
     unsettled: bool = True
     """Whether a cycle may find something to pick."""
     _cycled_at: float = 0.0
+    _kept: dict[JobKey, float] = field(default_factory=dict)
+    """Jobs that hold nothing any more, as far as we see, whose charge could not be freed yet; when to ask again."""
 
     def rebuild(self, epoch: int) -> None:
         """Bring the store in line with the cluster under a new epoch, and look at every unfinished job.
@@ -109,11 +111,14 @@ class Term:
 
     def flush(self) -> int:
         """Route what changed. If the store cannot be reached the keys stay marked and the error goes up."""
+        freed = self._free_again() if self._kept else 0
         taken = self.watches.take(FLUSH)
         if not taken:
-            return 0
+            return freed
         try:
-            self._apply([self._route(key, seen) for key, seen in taken], [key for key, _ in taken])
+            # Asked first: what is decided below is decided on pods at least as new.
+            newest = self.watches.pods.resource_version
+            self._apply([self._route(key, seen) for key, seen in taken], [key for key, _ in taken], newest)
         except BaseException:
             for key, seen in taken:
                 self.watches.mark([key], seen)
@@ -163,13 +168,31 @@ class Term:
     def _route(self, key: JobKey, seen: int) -> route.Route:
         return route.route(key, self.watches.job(key), self.watches.pods_of(key, seen), self.settings.queued_after)
 
-    def _apply(self, routes: list[route.Route], keys: list[JobKey]) -> None:
+    def _free(self, keys: list[JobKey], seen: int) -> None:
+        """What must be kept for now, since pods may be on their way that are not seen here yet, is asked for again."""
+        due = self.clock() + self.settings.dispatch_seconds
+        self._kept |= dict.fromkeys(self.store.remove(keys, seen), due)
+
+    def _free_again(self) -> int:
+        """The same for what was kept; nobody need look at those jobs for that. How many were freed."""
+        now, seen = self.clock(), self.watches.pods.resource_version
+        due = [key for key, at in self._kept.items() if at <= now]
+        for key in due:
+            del self._kept[key]
+        gone = [key for key in due if self._route(key, 0).remove]
+        if gone:
+            self._free(gone, seen)
+        freed = sum(key not in self._kept for key in gone)
+        self.unsettled |= freed > 0
+        return freed
+
+    def _apply(self, routes: list[route.Route], keys: list[JobKey], seen: int) -> None:
         """Queue first, work second: a worker that looks finds the queue as it should be."""
         puts: list[Entry] = [each.put for each in routes if each.put is not None]
         removes = [key for key, each in zip(keys, routes, strict=True) if each.remove]
         offers: list[Offer] = [each.offer for each in routes if each.offer is not None]
         if removes:
-            self.store.remove(removes)
+            self._free(removes, seen)
         if puts:
             self.store.put(puts)
         if offers:

@@ -39,6 +39,7 @@ def run(cluster: KubernetesCluster, settings: Settings) -> None:
                 settings=work_settings(settings),
                 drain_seconds=settings.drain_seconds,
                 expected=EXPECTED,
+                made=reconciler.made,
             )
             if left:
                 os._exit(1)  # a thread that hangs would keep the process for ever

@@ -60,11 +60,14 @@ class MemoryStore:
         mark: Callable[[JobKey, str], None],
         settings: StoreSettings | None = None,
         content: Content | None = None,
+        may_have_pods: Callable[[JobKey, int], bool] = lambda *_: False,
     ) -> None:
-        """`mark(key, tenant)` makes a committed key work (`MemoryWork.mark`)."""
+        """`mark(key, tenant)` makes a committed key work (`MemoryWork.mark`), `may_have_pods(key, seen)` says whether a
+        reservation must be kept (`MemoryWork.may_have_pods`)."""
         self._mark = mark
         self._settings = settings or StoreSettings()
         self._content = Content() if content is None else content
+        self._may_have_pods = may_have_pods
         self._epoch = 0
 
     def epoch(self) -> int:
@@ -111,13 +114,18 @@ class MemoryStore:
             for entry in entries:
                 self._put(entry)
 
-    def remove(self, keys: Iterable[JobKey]) -> None:
+    def remove(self, keys: Iterable[JobKey], seen: int | None = None) -> list[JobKey]:
         """See QueueStore."""
+        kept = []
         with self._content.lock:
             self._guard()
             for key in keys:
                 self._content.entries.pop(key, None)
-                self._release(key)
+                if seen is not None and key in self._content.reservations and self._may_have_pods(key, seen):
+                    kept.append(key)
+                else:
+                    self._release(key)
+        return kept
 
     def snapshot(self, heads: int) -> Snapshot:
         """See QueueStore."""

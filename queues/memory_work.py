@@ -17,6 +17,8 @@ from queues.rq_record import FUNCTION
 from queues.values import Offer, Reservation, Task
 from queues.work import Lease, WorkSettings, backoff, batch_size
 
+DOUBT = 2**53
+"""More than any resourceVersion: nobody knows what pods there are."""
 Batch = list[list[str]]
 """What travels to a worker: JSON [[key, token], ...]."""
 
@@ -60,6 +62,8 @@ class MemoryWork:
         self._leased = 0
         self._tokens = 0
         self._batches: deque[str] = deque()
+        self._made: dict[JobKey, int] = {}
+        """Newest pods known when a key was given back; of keys without a reservation, it is nobody's concern."""
 
     def mark(self, key: JobKey, tenant: str, seen: int = 0) -> None:
         """What the store's commit calls for every pick, and an offer without delay."""
@@ -131,14 +135,14 @@ class MemoryWork:
         if self._epoch() > epoch:
             raise errors.StaleEpoch(f"epoch {epoch} is over: the queues are at {self._epoch()}")
         with self._lock:
-            for content in (self._records, self._ready, self._turns, self._batches):
+            for content in (self._records, self._ready, self._turns, self._batches, self._made):
                 content.clear()
             self._leased = 0
 
     def clear(self) -> None:
         """Forget everything, as a Redis that lost its content."""
         with self._lock:
-            for content in (self._records, self._ready, self._turns, self._workers, self._batches):
+            for content in (self._records, self._ready, self._turns, self._workers, self._batches, self._made):
                 content.clear()
             self._leased = 0
 
@@ -171,12 +175,15 @@ class MemoryWork:
             record = self._held(key, token)
             return record is not None and epoch > 0 and record.epoch == epoch
 
-    def finish(self, key: JobKey, token: str, *, requeue_after: float | None = None, failed: bool = False) -> None:
+    def finish(
+        self, key: JobKey, token: str, *, requeue_after: float | None = None, failed: bool = False, made: int = 0
+    ) -> None:
         """See WorkSink."""
         with self._lock:
             record = self._held(key, token)
             if record is None:
                 return
+            self._note(key, DOUBT if failed else made)
             dirty = record.dirty
             self._release(record)
             record.failures = record.failures + 1 if failed else 0
@@ -187,6 +194,21 @@ class MemoryWork:
                 record.state, record.due = "delayed", self._clock() + delay
             else:
                 del self._records[key]
+
+    def may_have_pods(self, key: JobKey, seen: int) -> bool:
+        """What the store's `remove` asks of a reservation: whether there may be pods that `seen` does not cover."""
+        with self._lock:
+            record = self._records.get(key)
+            if self._made.get(key, 0) > seen or (record is not None and record.epoch > 0):
+                return True
+            self._made.pop(key, None)
+            return False
+
+    def _note(self, key: JobKey, made: int) -> None:
+        if made:
+            self._made[key] = made
+        elif self._made.get(key) == DOUBT:
+            del self._made[key]
 
     def _live_epoch(self) -> int:
         epoch = self._epoch()
@@ -222,6 +244,9 @@ class MemoryWork:
         due = [(key, record) for key, record in self._records.items() if record.state != "ready" and record.due <= now]
         for key, record in sorted(due, key=lambda each: (each[1].state, each[1].due, str(each[0]))):
             if record.state == "leased":
+                if record.epoch:  # whoever ran it is gone, and nobody knows how far it came
+                    record.failures += 1
+                    self._note(key, DOUBT)
                 self._release(record)
             self._make_ready(key, record, record.tenant)
 

@@ -71,10 +71,12 @@ class RedisStore:
         """See QueueStore."""
         self._put(self._epoch, entries)
 
-    def remove(self, keys: Iterable[JobKey]) -> None:
+    def remove(self, keys: Iterable[JobKey], seen: int | None = None) -> list[JobKey]:
         """See QueueStore."""
+        kept: list[bytes] = []
         for chunk in _chunks((str(key),) for key in keys):
-            _REMOVE(self._connection, arguments=[self._epoch, *chunk])
+            kept += _REMOVE(self._connection, arguments=[self._epoch, "" if seen is None else seen, *chunk])
+        return [JobKey.parse(key.decode()) for key in kept]
 
     def snapshot(self, heads: int) -> Snapshot:
         """See QueueStore."""

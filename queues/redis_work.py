@@ -92,10 +92,12 @@ class RedisWork:
         """See WorkSink."""
         return bool(_HOLDS(self._connection, arguments=[str(key), token]))
 
-    def finish(self, key: JobKey, token: str, *, requeue_after: float | None = None, failed: bool = False) -> None:
+    def finish(
+        self, key: JobKey, token: str, *, requeue_after: float | None = None, failed: bool = False, made: int = 0
+    ) -> None:
         """See WorkSink."""
         after = "" if requeue_after is None else repr(float(requeue_after))
-        self._finish((str(key), token, after, int(failed)))
+        self._finish((str(key), token, after, int(failed), made))
 
     def _finish_all(self, finished: Sequence[tuple[str | int, ...]]) -> None:
         limits = (self._settings.backoff_first, self._settings.backoff_cap)

@@ -23,6 +23,7 @@ from rq.timeouts import BaseDeathPenalty
 from rq.worker import WorkerStatus
 
 from cluster.stop import Stop
+from crds.keys import JobKey
 from queues import connection, errors, rq_job, rq_record
 from queues.keeper import Keeper
 from queues.outage import Outage
@@ -36,6 +37,8 @@ WORKER_SECONDS = 30
 """How long RQ shows a worker that says nothing any more."""
 MAINTENANCE_SECONDS = 30
 """How often RQ's registries are cleared of what dead workers left."""
+REDIS_VERSION = (6, 2, 0)
+"""The oldest Redis that can hand a batch over without losing it."""
 POP_SECONDS = 1
 """How long one wait for a batch lasts: how soon an idle worker notices that it should stop."""
 _RETRY_SECONDS = (0.1, 2.0)
@@ -137,6 +140,14 @@ class BatchWorker(SimpleWorker):  # type: ignore[misc]
             self.heartbeat(pipeline=pipeline)
             pipeline.execute()
 
+    def _set_ip_address(self, connection: Any) -> None:
+        """RQ asks Redis for a list of all its clients, which is more than a worker's account needs to see."""
+        self.ip_address = socket.gethostname()
+
+    def get_redis_server_version(self) -> tuple[int, int, int]:
+        """What RQ needs at least; the true one is an admin's to ask for."""
+        return REDIS_VERSION
+
     @property
     def connection_timeout(self) -> int:
         """Seconds to wait for Redis: longer than any wait for a batch."""
@@ -198,6 +209,7 @@ def run_worker(
     settings: WorkSettings | None = None,
     drain_seconds: float = 20.0,
     expected: tuple[type[Exception], ...] = (),
+    made: Callable[[JobKey], int] = lambda _: 0,
 ) -> int:
     """Be a worker process until SIGTERM or SIGINT; then let what runs finish, for at most `drain_seconds`.
 
@@ -212,7 +224,7 @@ def run_worker(
     client = connection.connect(url, client_name=f"torchq-worker-{os.getpid()}")
     sink = RedisWork(client, settings)
     stop.listen()
-    runs = Runs(sink, reconcile, threads, outage=outage, expected=expected, longest=settings.longest_run)
+    runs = Runs(sink, reconcile, threads, outage=outage, expected=expected, made=made, longest=settings.longest_run)
     keeper = Keeper(name, sink, runs, pause=settings.running_lease / 3, stop=stop, outage=outage)
     keeper.start()
     log.info("worker %s: %d threads, Redis at %s", name, threads, connection.address(client))

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
+from crds.keys import JobKey
 from queues import errors
 from queues.outage import Complaints, Outage
 from queues.values import Task
@@ -34,10 +35,12 @@ class Runs:
         *,
         outage: Outage,
         expected: tuple[type[Exception], ...] = (),
+        made: Callable[[JobKey], int] = lambda _: 0,
         longest: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`expected` errors of a run are logged as one line, without a traceback. A run longer than `longest` seconds
+        """`expected` errors of a run are logged as one line, without a traceback. `made` tells the newest
+        resourceVersion of a key's pods that runs of this process have seen or made. A run longer than `longest` seconds
         counts as one that hangs."""
         self.threads = threads
         self._sink = sink
@@ -47,6 +50,7 @@ class Runs:
         self._complaints = Complaints(log)
         self._tasks: SimpleQueue[Task] = SimpleQueue()
         self._changed = threading.Condition()
+        self._made = made
         self._longest = longest
         self._clock = clock
         self._running: dict[Lease, float] = {}
@@ -130,7 +134,8 @@ class Runs:
     def _run(self, task: Task) -> None:
         requeue_after, failed = self._outcome(task)
         try:
-            self._sink.finish(task.key, task.token, requeue_after=requeue_after, failed=failed)
+            made = self._made(task.key)
+            self._sink.finish(task.key, task.token, requeue_after=requeue_after, failed=failed, made=made)
         except errors.QueueError as error:
             # Nobody renews the lease from here on, so the key comes back by itself.
             self._outage.met(error)

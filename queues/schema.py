@@ -38,6 +38,7 @@ DELAYED = f"{WORK}delayed"
 LEASES = f"{WORK}leases"
 WORKERS = f"{WORK}workers"
 THREADS = f"{WORK}threads"
+MADE = f"{WORK}made"
 
 RQ_PREFIX = "rq:"
 RQ_QUEUE = "torchq"
@@ -63,7 +64,7 @@ KEPT = frozenset(
 
 _KEYS = KEPT | {
     *(EPOCH, REBUILDING, ENTRIES, VERSIONS, RESERVATIONS, POOL_USAGE, PORTS, f"{PREFIX}known", f"{PREFIX}commit"),
-    *(READY_COUNT, TENANTS, DELAYED, LEASES),
+    *(READY_COUNT, TENANTS, DELAYED, LEASES, MADE),
 }
 _FAMILIES = (ORDER, USAGE, RECORD, READY)
 

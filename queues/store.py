@@ -61,8 +61,13 @@ class QueueStore(Protocol):
         alone by that kind. An entry's version rises only when its content changes.
         """
 
-    def remove(self, keys: Iterable[JobKey]) -> None:
-        """Jobs that wait no longer and hold nothing: forget the entries, free charges and ports. Safe to repeat."""
+    def remove(self, keys: Iterable[JobKey], seen: int | None = None) -> list[JobKey]:
+        """Jobs that wait no longer and hold nothing: forget the entries, free charges and ports. Safe to repeat.
+
+        `seen` is the newest resourceVersion of pods that the caller knows of. Returned are the keys whose reservation
+        was kept, because there may be pods of which the caller has not heard: a worker is at work on the key, made a
+        pod later than that, or was cut short and nobody has looked since. None frees them whatever there may be.
+        """
 
     def snapshot(self, heads: int) -> Snapshot:
         """The state for `choose`, with up to `heads` waiting entries of each configured queue."""

@@ -87,7 +87,12 @@ class WorkSink(Protocol):
     def holds(self, key: JobKey, token: str) -> bool:
         """The fence: whether the token is still the key's and no rebuild has happened since it began."""
 
-    def finish(self, key: JobKey, token: str, *, requeue_after: float | None = None, failed: bool = False) -> None:
-        """Give a key back. It runs again at once if it was offered meanwhile, after `requeue_after` seconds if that is
-        given, and with failed=True after a backoff that doubles from 0.1 s to 60 s and is forgotten by the next
-        success. A lease that was not begun can be given back too."""
+    def finish(
+        self, key: JobKey, token: str, *, requeue_after: float | None = None, failed: bool = False, made: int = 0
+    ) -> None:
+        """Give a key back. `made` is the newest resourceVersion of its pods that this worker knows of: its reservation
+        is kept until the coordinator has seen that; after a failed run, until one has succeeded (`QueueStore.remove`).
+
+        It runs again at once if it was offered meanwhile, after `requeue_after` seconds if that is given, and with
+        failed=True after a backoff that doubles from 0.1 s to 60 s and is forgotten by the next success. A lease that
+        was not begun can be given back too."""

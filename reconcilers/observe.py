@@ -81,11 +81,16 @@ class Observer:
         )
 
     def wrote(self, key: JobKey, resource_version: int) -> None:
-        """Remember the newest pod made for a key, so that the next look at it sees that pod."""
+        """Remember the newest pod made for a key, or listed, so that the next look at it sees that pod."""
         with self._lock:
             self._written[key.uid] = max(resource_version, self._written.pop(key.uid, 0))
             while len(self._written) > REMEMBERED:
                 self._written.popitem(last=False)
+
+    def newest(self, key: JobKey) -> int:
+        """What was remembered of a key; 0 if nothing."""
+        with self._lock:
+            return self._written.get(key.uid, 0)
 
     def _job(self, key: JobKey) -> TorchJob | InvalidJob | None:
         try:
@@ -101,14 +106,21 @@ class Observer:
             return _invalid(manifest, error)
 
     def _pods(self, task: Task) -> list[PodView]:
-        with self._lock:
-            seen = max(task.seen, self._written.get(task.key.uid, 0))
-        if self.pods.synced and (not seen or self.pods.wait_for(seen, self.settings.cache_wait)):
+        seen = max(task.seen, self.newest(task.key))
+        # After a run that was cut short nobody knows what was made: the cache may not show it yet.
+        if not task.failures and self.pods.synced and (not seen or self.pods.wait_for(seen, self.settings.cache_wait)):
             # A uid is no secret: a pod of another namespace that carries it is not the job's.
             return [pod for pod in self.pods.indexed(task.key.uid) if pod.namespace == task.key.namespace]
         selector = f"{labels.JOB_UID}={task.key.uid}"
         listed = self.cluster.list(PODS, task.key.namespace, label_selector=selector)
+        if listed.items:
+            self.wrote(task.key, max(_version(each) for each in listed.items))
         return [pod_view.trim(each) for each in listed.items]
+
+
+def _version(manifest: Manifest) -> int:
+    version = manifest["metadata"]["resourceVersion"]
+    return int(version) if version.isdecimal() else 0
 
 
 def _invalid(manifest: Manifest, error: InvalidObject) -> InvalidJob:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 
 from cluster.api import Cluster
+from crds.keys import JobKey
 from queues.values import Task
 from reconcilers.apply import Application, Outcome
 from reconcilers.observe import Observer, PodCache
@@ -50,6 +51,11 @@ class Reconciler:
             self._carry_out(replace(self._observer.observe(task), denied=str(outcome.denied)), holds)
             raise outcome.denied
         return outcome.requeue_after
+
+    def made(self, key: JobKey) -> int:
+        """The newest resourceVersion of a key's pods that this process has made or asked for; 0 if none. Whoever has
+        seen less may not take the job to be without pods."""
+        return self._observer.newest(key)
 
     def _carry_out(self, observation: Observation, holds: Callable[[], bool]) -> Outcome:
         now = datetime.fromtimestamp(self._clock(), UTC)

@@ -24,6 +24,17 @@
 --   torchq:work:leases          zset    key -> when its lease ends, seconds
 --   torchq:work:workers         zset    worker -> when its registration ends, seconds
 --   torchq:work:threads         hash    worker -> threads it has
+--   torchq:work:made            hash    key with a reservation -> newest resourceVersion of its pods that a worker knew of
+--                                       when it gave the key back; DOUBT after a run that failed or whose worker died, until
+--                                       the next run has looked
+
+local DOUBT = '9007199254740992'  -- more than any resourceVersion
+
+local function doubt(key)
+  if redis.call('HEXISTS', 'torchq:reservations', key) == 1 then
+    redis.call('HSET', 'torchq:work:made', key, DOUBT)
+  end
+end
 
 local function make_ready(key, record, tenant, now)
   redis.call('HSET', record, 'state', 'ready', 'tenant', tenant, 'since', now)

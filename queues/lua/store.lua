@@ -101,6 +101,7 @@ local function reserve(key, text)
 end
 
 local function release(key)
+  redis.call('HDEL', 'torchq:work:made', key)
   local text = redis.call('HGET', 'torchq:reservations', key)
   if text then
     local reservation = cjson.decode(text)

@@ -42,7 +42,17 @@ local function charge()
   return 1
 end
 
+-- What workers have made stays known, as long as it is charged.
+local function prune_made()
+  for _, key in ipairs(redis.call('HKEYS', 'torchq:work:made')) do
+    if redis.call('HEXISTS', 'torchq:reservations', key) == 0 then
+      redis.call('HDEL', 'torchq:work:made', key)
+    end
+  end
+end
+
 local function open()
+  prune_made()
   redis.call('SET', 'torchq:epoch', EPOCH)
   redis.call('DEL', 'torchq:rebuilding')
   return 1

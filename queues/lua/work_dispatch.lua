@@ -26,6 +26,10 @@ local function woken(zset, now)
   for _, key in ipairs(keys) do
     redis.call('ZREM', zset, key)
     local record = 'torchq:work:key:' .. key
+    if redis.call('HEXISTS', record, 'run') == 1 then  -- whoever ran it is gone, and nobody knows how far it came
+      redis.call('HINCRBY', record, 'failures', 1)
+      doubt(key)
+    end
     redis.call('HDEL', record, 'token', 'run', 'epoch', 'dirty')
     make_ready(key, record, redis.call('HGET', record, 'tenant') or '', seconds(now))
   end

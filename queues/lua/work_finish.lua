@@ -4,7 +4,8 @@
 -- KEYS: none
 -- ARGV: 1 now, seconds; empty: the server's time
 --       2 seconds of the first backoff   3 seconds of the longest
---       then for each key: key, token, requeue_after in seconds (empty: none), 1 if the run failed else 0
+--       then for each key: key, token, requeue_after in seconds (empty: none), 1 if the run failed else 0, newest
+--       resourceVersion known of its pods (0: none)
 -- Returns: number of keys given back.
 
 local FORGET = {'token', 'run', 'epoch', 'dirty'}
@@ -12,6 +13,19 @@ local FORGET = {'token', 'run', 'epoch', 'dirty'}
 local function backoff(record)
   local failures = redis.call('HINCRBY', record, 'failures', 1)
   return math.min(tonumber(ARGV[3]), tonumber(ARGV[2]) * 2 ^ (failures - 1))
+end
+
+-- What the coordinator must have seen before it frees the key's reservation.
+local function note(key, failed, made)
+  if failed then
+    doubt(key)
+  elseif made == '0' then
+    if redis.call('HGET', 'torchq:work:made', key) == DOUBT then
+      redis.call('HDEL', 'torchq:work:made', key)
+    end
+  elseif redis.call('HEXISTS', 'torchq:reservations', key) == 1 then
+    redis.call('HSET', 'torchq:work:made', key, made)
+  end
 end
 
 local function finish(key, requeue_after, failed, now)
@@ -37,9 +51,10 @@ end
 
 local now = clock(ARGV[1])
 local given = 0
-for i = 4, #ARGV, 4 do
+for i = 4, #ARGV, 5 do
   local key, token = ARGV[i], ARGV[i + 1]
   if redis.call('HGET', 'torchq:work:key:' .. key, 'token') == token then
+    note(key, ARGV[i + 3] == '1', ARGV[i + 4])
     finish(key, ARGV[i + 2], ARGV[i + 3] == '1', now)
     given = given + 1
   end

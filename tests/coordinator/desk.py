@@ -44,11 +44,14 @@ class Clock:
 class Desk:
     """A coordinator's term and one worker, without their processes: every step is taken by the test."""
 
+    counting: Callable[[KubernetesCluster], Any] = Counting
+    """What stands between each of them and the API server."""
+
     def __init__(self, cluster: KubernetesCluster, clock: Clock, **settings: Any) -> None:
         self.cluster = cluster
         self.clock = clock
         self.settings = Settings(**{"pool": "none", "lease_seconds": LEASE_SECONDS, **settings})
-        self.watching, self.working = Counting(cluster), Counting(cluster)
+        self.watching, self.working = self.counting(cluster), self.counting(cluster)
         """What coordinator and worker ask of the API server."""
         self.content = Content()
         reader = MemoryStore(lambda *_: None, content=self.content)
@@ -67,7 +70,8 @@ class Desk:
 
     def open(self) -> MemoryStore:
         """Another process's view of the same store."""
-        return MemoryStore(self.work.mark, StoreSettings(ports=(20_000, 20_099)), self.content)
+        ports = StoreSettings(ports=(20_000, 20_099))
+        return MemoryStore(self.work.mark, ports, self.content, self.work.may_have_pods)
 
     def new_term(self, store: QueueStore | None = None) -> Term:
         """What a leader begins with."""
