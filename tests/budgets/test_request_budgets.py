@@ -1,0 +1,166 @@
+"""What a job, a pod, a resync and a takeover cost the API server: docs/budgets.md, asserted by counting requests."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from cluster.client import KubernetesCluster
+from coordinator.marks import PODS_SECONDS
+from crds.resources import PODS
+from tests.budgets.wire import Metered
+from tests.coordinator import desk as desks
+from tests.coordinator.desk import Clock, task
+
+JOBS = 8
+WATCHED = ("nodes", "pods", "tenantqueues", "torchjobs")
+STATUS = "PATCH torchjobs/status"
+
+
+def test_the_first_look_is_a_list_and_a_watch_of_each_resource(cluster: KubernetesCluster, clock: Clock) -> None:
+    with Metered(cluster, clock, pool="nodes") as line:
+        line.begin()
+        line.settle()
+        desks.wait_for(lambda: sum(line.coordinator.values()) >= 8 and sum(line.worker.values()) >= 2)
+        assert line.coordinator == {f"{verb} {each}": 1 for each in WATCHED for verb in ("LIST", "WATCH")}
+        assert line.worker == {"LIST pods": 1, "WATCH pods": 1}
+
+
+def test_nothing_happens_nothing_is_asked(line: Metered) -> None:
+    line.queue("a")
+    line.begin()
+    line.settle()
+    line.note()
+    for _ in range(50):
+        line.term.step()
+        line.run_worker()
+    assert (line.coordinator, line.worker) == ({}, {})
+
+
+def test_a_job_whose_pods_end_at_once_costs_two_writes_of_ours(line: Metered, namespace: str) -> None:
+    line.queue("a")
+    line.begin()
+    line.settle()
+    line.note()
+    key = line.submit("quick", namespace, "a", tasks={"Master": task()})
+    line.until(lambda: line.pods_of(key))
+    line.move(key, "Succeeded")
+    line.until(lambda: line.phase(key) == "Succeeded" and not line.held())
+    line.settle()
+    assert line.coordinator == {}
+    assert line.worker == {"GET torchjobs": line.reconciles, STATUS: 2, "CREATE pods": 1}  # Admitted, Succeeded
+
+
+def test_a_job_that_waits_and_runs_costs_four_writes_of_ours(line: Metered, namespace: str, clock: Clock) -> None:
+    line.queue("a", stopPolicy="Hold")
+    line.begin()
+    line.settle()
+    line.note()
+    key = line.submit("slow", namespace, "a")
+    line.until(lambda: line.waiting() == {key})
+    clock.step(line.settings.queued_after)
+    line.until(lambda: line.phase(key) == "Queued")
+    line.cluster.patch(desks.TENANT_QUEUES, "a", {"spec": {"stopPolicy": "None"}})
+    line.until(lambda: len(line.pods_of(key)) == 2)
+    line.move(key, "Running")
+    line.until(lambda: line.phase(key) == "Running")
+    line.move(key, "Succeeded")
+    line.until(lambda: line.phase(key) == "Succeeded" and not line.held())
+    line.settle()
+    assert line.coordinator == {}
+    # Queued, Admitted, Running, Succeeded; no event, no service where pods share an address.
+    assert line.worker == {"GET torchjobs": line.reconciles, STATUS: 4, "CREATE pods": 2}
+
+
+def test_many_jobs_cost_as_much_as_each_and_nobody_lists(line: Metered, namespace: str) -> None:
+    line.queue("a")
+    line.begin()
+    line.settle()
+    line.note()
+    keys = [line.submit(f"many-{number}", namespace, "a", tasks={"Master": task()}) for number in range(JOBS)]
+    line.until(lambda: all(line.phase(key) == "Admitted" and line.pods_of(key) for key in keys))
+    for key in keys:
+        line.move(key, "Succeeded")
+    line.until(lambda: not line.held() and all(line.phase(key) == "Succeeded" for key in keys))
+    line.settle()
+    assert line.coordinator == {}
+    assert line.worker == {"GET torchjobs": line.reconciles, STATUS: 2 * JOBS, "CREATE pods": JOBS}
+    # Submitted, admitted, its pod made, its pod ended, finished: the most that any event can cause.
+    assert line.reconciles <= 6 * JOBS
+
+
+def test_a_thousand_pod_events_of_one_job_cause_a_few_reconciles(line: Metered, namespace: str) -> None:
+    line.queue("a")
+    line.begin()
+    key = line.submit("noisy", namespace, "a", tasks={"Master": task(), "Worker": task(9)})
+    line.until(lambda: len(line.pods_of(key)) == 10)
+    line.settle()
+    line.note()
+    names = line.pods_of(key)
+    pods = line.watches.pods.resource_version
+
+    def change(number: int) -> None:
+        patch = {"metadata": {"annotations": {"noise": str(number)}}}
+        line.cluster.patch(PODS, names[number % len(names)], patch, namespace)
+
+    with ThreadPoolExecutor(8) as threads:
+        noise = [threads.submit(change, number) for number in range(1_000)]
+        while not all(each.done() for each in noise):
+            line.term.step()  # time stands still: no rest ends meanwhile
+            line.run_worker()
+        assert [each.result() for each in noise] == [None] * 1_000
+    newest = max(int(line.cluster.get(PODS, each, namespace)["metadata"]["resourceVersion"]) for each in names)
+    assert newest >= pods + 1_000
+    desks.wait_for(lambda: line.watches.pods.resource_version >= newest)
+    assert line.reconciles <= 1
+    line.settling.step(PODS_SECONDS)
+    line.settle()
+    assert line.reconciles <= 3
+    assert line.worker == {"GET torchjobs": line.reconciles}
+
+
+def test_a_resync_costs_one_get_for_each_unfinished_job(line: Metered, namespace: str) -> None:
+    line.queue("a")
+    line.begin()
+    keys = [line.submit(f"synced-{number}", namespace, "a", tasks={"Master": task()}) for number in range(JOBS)]
+    line.until(lambda: all(line.pods_of(key) for key in keys))
+    for key in keys[:3]:
+        line.move(key, "Succeeded")
+    line.until(lambda: len(line.held()) == JOBS - 3)
+    line.settle()
+    line.note()
+    assert line.term.audit()
+    line.term.resync()
+    line.settle()
+    assert line.coordinator == {}
+    assert line.worker == {"GET torchjobs": JOBS - 3}
+    assert line.reconciles == JOBS - 3
+
+
+def test_a_job_that_waits_costs_a_resync_nothing(line: Metered, namespace: str, clock: Clock) -> None:
+    line.queue("a", stopPolicy="Hold")
+    line.begin()
+    keys = {line.submit(f"waits-{number}", namespace, "a") for number in range(JOBS)}
+    line.until(lambda: line.waiting() == keys)
+    clock.step(line.settings.queued_after)
+    line.until(lambda: all(line.phase(key) == "Queued" for key in keys))
+    line.settle()
+    line.note()
+    line.term.resync()
+    line.settle()
+    assert (line.coordinator, line.worker) == ({}, {})
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["redis kept", "redis lost"])
+def test_a_takeover_costs_one_get_for_each_unfinished_job(line: Metered, namespace: str, lost: bool) -> None:
+    line.queue("a")
+    line.begin()
+    keys = [line.submit(f"taken-{number}", namespace, "a", tasks={"Master": task()}) for number in range(JOBS)]
+    line.until(lambda: all(line.pods_of(key) for key in keys))
+    line.settle()
+    line.note()
+    if lost:
+        line.lose()
+    line.begin(epoch=2)
+    line.settle()
+    assert line.coordinator == {}  # its caches are warm: a candidate watches, too
+    assert line.worker == {"GET torchjobs": JOBS}
