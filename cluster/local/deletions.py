@@ -10,19 +10,18 @@ from cluster.api import Manifest
 from cluster.local import metadata, refusals
 from cluster.local.catalog import Kind, storage
 from cluster.local.objects import Stored, encode
-from cluster.local.preconditions import check as check_preconditions
-from cluster.local.refusals import Cause
 from cluster.local.store import Store
-from crds.resources import CRDS, NAMESPACES
+from crds.resources import CRDS, NAMESPACES, Resource
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 PROTECTED_NAMESPACES = ("default", "kube-system")
 CONTENT = {
-    storage(NAMESPACES): "torchq.local/content",
+    storage(NAMESPACES): "kubernetes",
     storage(CRDS): "customresourcecleanup.apiextensions.k8s.io",
 }
-"""Kinds whose objects contain others, and the finalizer that holds them until those are gone."""
+"""Kinds whose objects contain others, and the finalizer (a namespace's in its spec) that holds them until those are
+gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +37,16 @@ class DeleteOptions:
     """The older word for the propagation; with False, what is not gone at once is answered with 202."""
 
 
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What a deletion has left."""
+
+    raw: bytes
+    """The object's last state."""
+    gone: bool
+    """Whether it is gone; else it waits for finalizers or for its node."""
+
+
 class Deleter:
     """Deletes objects of every kind."""
 
@@ -45,29 +54,35 @@ class Deleter:
         self._store = store
         self._now = now
 
-    def delete(self, kind: Kind, current: Stored, options: DeleteOptions) -> bytes | None:
-        """Delete an object, or mark it for deletion. Its last state if it still exists, None if it is gone."""
-        check_preconditions(kind.resource, current, options.uid, options.version)
+    def delete(self, kind: Kind, current: Stored, options: DeleteOptions) -> Deleted:
+        """Delete an object, or mark it for deletion."""
+        _check_preconditions(kind.resource, current, options)
         if kind.resource == NAMESPACES and current.name in PROTECTED_NAMESPACES:
             raise refusals.forbidden(NAMESPACES, current.name, "this namespace may not be deleted")
         manifest = current.manifest()
         grace = grace_period(kind, manifest, options.grace)
-        held = _holders(kind, manifest, options.propagation)
-        if not grace and not held:
-            if not options.dry_run:
-                self._store.remove(kind.storage, current)
-            return None
-        return self._mark(kind, current, manifest, (grace, held), options)
+        finalizers = _finalizers(kind, manifest, options.propagation)
+        if grace or finalizers or is_held(manifest):
+            return Deleted(self._mark(kind, current, manifest, (grace, finalizers), options), gone=False)
+        return Deleted(self._remove(kind, current, manifest, options), gone=True)
+
+    def _remove(self, kind: Kind, current: Stored, manifest: Manifest, options: DeleteOptions) -> bytes:
+        if kind.graceful:
+            own = manifest["metadata"]
+            own.setdefault("deletionTimestamp", metadata.timestamp(self._now()))
+            own["deletionGracePeriodSeconds"] = 0
+        return encode(manifest) if options.dry_run else self._store.remove(kind.storage, current, manifest).raw
 
     def _mark(
         self, kind: Kind, current: Stored, manifest: Manifest, held: tuple[int, list[str]], options: DeleteOptions
     ) -> bytes:
         own, (grace, finalizers) = manifest["metadata"], held
-        if "deletionTimestamp" not in own and kind.generation:
+        contains = kind.storage in CONTENT
+        if "deletionTimestamp" not in own and kind.generation and not contains:
             own["generation"] = own.get("generation", 0) + 1
         if "deletionTimestamp" not in own or grace < own.get("deletionGracePeriodSeconds", 0):
             own["deletionTimestamp"] = metadata.timestamp(self._now() + grace)
-            if kind.storage not in CONTENT:
+            if not contains:
                 own["deletionGracePeriodSeconds"] = grace
         if finalizers:
             own["finalizers"] = finalizers
@@ -78,22 +93,39 @@ class Deleter:
         return raw if unchanged or options.dry_run else self._store.put(kind.storage, manifest).raw
 
 
-def _holders(kind: Kind, manifest: Manifest, propagation: str) -> list[str]:
+def _check_preconditions(resource: Resource, current: Stored, options: DeleteOptions) -> None:
+    texts = (
+        ("UID", options.uid, current.uid, "deleted and then recreated"),
+        ("ResourceVersion", options.version, str(current.version), "modified"),
+    )
+    for what, wanted, found, might in texts:
+        if wanted and wanted != found:
+            why = f"the {what} in the precondition ({wanted}) does not match the {what} in record ({found})."
+            raise refusals.conflict(resource, current.name, f"{why} The object might have been {might}", by_kind=True)
+
+
+def is_held(manifest: Manifest) -> bool:
+    """Whether an object contains others that have to go first: a namespace says so in its spec."""
+    return manifest.get("kind") == NAMESPACES.kind and bool((manifest.get("spec") or {}).get("finalizers"))
+
+
+def _finalizers(kind: Kind, manifest: Manifest, propagation: str) -> list[str]:
     finalizers = list(manifest["metadata"].get("finalizers") or ())
     wanted = {"Orphan": ORPHAN, "Foreground": FOREGROUND}.get(propagation)
-    content = CONTENT.get(kind.storage)
-    deleting = "deletionTimestamp" in manifest["metadata"]
-    # A namespace or a CRD takes what it contains with it: the collector removes this finalizer when it is empty.
-    added = [name for name in (wanted, None if deleting else content) if name and name not in finalizers]
+    # A CRD takes what it contains with it: the collector removes this finalizer when it is empty.
+    content = (
+        None
+        if kind.resource == NAMESPACES or "deletionTimestamp" in manifest["metadata"]
+        else CONTENT.get(kind.storage)
+    )
+    added = [name for name in (wanted, content) if name and name not in finalizers]
     return finalizers + added
 
 
 def grace_period(kind: Kind, manifest: Manifest, asked: int | None) -> int:
     """How many seconds a deletion leaves to the node: none unless a node has the pod and it has not finished."""
-    if asked is not None and asked < 0:
-        cause = Cause("gracePeriodSeconds", f"Invalid value: {asked}: must be non-negative")
-        raise refusals.invalid(kind.resource, manifest["metadata"]["name"], [cause])
     spec, status = manifest.get("spec", {}), manifest.get("status", {})
     if not kind.graceful or not spec.get("nodeName") or status.get("phase") in {"Succeeded", "Failed"}:
         return 0
-    return int(spec.get("terminationGracePeriodSeconds", 30)) if asked is None else asked
+    seconds = int(spec.get("terminationGracePeriodSeconds", 30)) if asked is None else asked
+    return 1 if seconds < 0 else seconds

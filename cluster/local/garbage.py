@@ -10,8 +10,9 @@ the finalizers `orphan` and `foregroundDeletion` are served.
 import asyncio
 from collections.abc import Iterator
 
+from cluster.api import Manifest
 from cluster.local.catalog import Catalog, storage
-from cluster.local.deletions import CONTENT, FOREGROUND, ORPHAN, DeleteOptions, Deleter
+from cluster.local.deletions import CONTENT, FOREGROUND, ORPHAN, DeleteOptions, Deleter, is_held
 from cluster.local.journal import Change
 from cluster.local.objects import Stored
 from cluster.local.store import Place, Store
@@ -121,7 +122,7 @@ class Collector:
         stored = self._store.get(place.resource, place.namespace, place.name)
         if stored is None or not stored.deleting:
             return True
-        finalizers = stored.manifest()["metadata"].get("finalizers") or []
+        finalizers = _finalizers(stored.manifest())
         if not _HELD.intersection(finalizers):
             return True
         contents = [(resource, item) for resource, item in self._contents(place, stored, finalizers)]
@@ -149,10 +150,18 @@ class Collector:
     def _unhold(self, resource: str, stored: Stored) -> None:
         manifest = stored.manifest()
         own = manifest["metadata"]
-        own["finalizers"] = [name for name in own["finalizers"] if name not in _HELD]
+        own["finalizers"] = [name for name in own.get("finalizers") or () if name not in _HELD]
         if not own["finalizers"]:
             del own["finalizers"]
+        if resource == storage(NAMESPACES):
+            manifest["spec"] = {}
         if is_released(manifest):
             self._store.remove(resource, stored, manifest)
         else:
             self._store.put(resource, manifest)
+
+
+def _finalizers(manifest: Manifest) -> list[str]:
+    """What holds an object; a namespace is held by its spec, too."""
+    own = manifest["metadata"].get("finalizers") or []
+    return [*own, *(manifest["spec"]["finalizers"] if is_held(manifest) else ())]

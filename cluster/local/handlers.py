@@ -25,9 +25,9 @@ from cluster.local import (
     strategic,
     writes,
 )
-from cluster.local.catalog import Catalog, Kind
+from cluster.local.catalog import Catalog
 from cluster.local.deletions import Deleter
-from cluster.local.listings import Lister
+from cluster.local.listings import Lister, list_of
 from cluster.local.objects import Stored
 from cluster.local.refusals import bad_request
 from cluster.local.requests import Target
@@ -179,11 +179,11 @@ class Handlers:
         where = question.target
         wish = options.deletion(question.query, _body(question))
         current = self._find(where)
-        left = self.deleter.delete(where.kind, current, wish)
-        if left is not None:
-            return Answer(left, 202 if wish.orphan is False else 200)
+        deleted = self.deleter.delete(where.kind, current, wish)
+        if not deleted.gone:
+            return Answer(deleted.raw, 202 if wish.orphan is False else 200)
         if where.kind.shown_when_gone:
-            return Answer(current.raw)
+            return Answer(deleted.raw)
         return Answer(orjson.dumps(refusals.success(where.kind.resource, current.name, current.uid)))
 
     def _delete_all(self, question: Question) -> Answer:
@@ -196,13 +196,7 @@ class Handlers:
         found = [item for item in self._store.items(where.kind.storage, where.namespace) if chosen.matches(item)]
         for item in found:
             self.deleter.delete(where.kind, item, wish)
-        return Answer(_list_of(where.kind, found, self._store.revision))
-
-
-def _list_of(kind: Kind, items: list[Stored], revision: int) -> bytes:
-    head = {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind + "List"}
-    own = orjson.dumps({**head, "metadata": {"resourceVersion": str(revision)}})
-    return own[:-1] + b',"items":[' + b",".join(item.raw for item in items) + b"]}"
+        return Answer(list_of(where.kind, found, {"resourceVersion": str(self._store.revision)}))
 
 
 def _body(question: Question) -> Any:

@@ -16,6 +16,10 @@ from cluster.local.writes import WriteOptions
 _MOST_UNKNOWN = 50
 """Unknown fields that are told of one object: each warning is a header, of which clients read about 100."""
 _LONGEST_PATH = 500
+_OWNED_TWICE = (
+    ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject "
+    "such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
+)
 
 
 def take(
@@ -27,16 +31,32 @@ def take(
         unknown = _settle(kind, manifest, set(manifest) if sections is None else sections)
     except refusals.Refusal as refusal:
         raise _unreadable(kind, str(refusal), options) from None
+    once = _once(manifest["metadata"])
     texts = [*(f'duplicate field "{path[:_LONGEST_PATH]}"' for path in twice),
              *(f'unknown field "{path[:_LONGEST_PATH]}"' for path in unknown)][:_MOST_UNKNOWN]  # fmt: skip
     if texts and options.validation == "Strict":
         raise _unreadable(kind, "strict decoding error: " + ", ".join(texts), options)
-    return () if options.validation == "Ignore" else tuple(texts)
+    return (*(texts if options.validation != "Ignore" else ()), *once)
+
+
+def _once(own: Manifest) -> tuple[str, ...]:
+    """Take owners that are named twice out of an object's metadata; what to warn of."""
+    owners = own.get("ownerReferences")
+    if not isinstance(owners, list):
+        return ()
+    kept = [owner for index, owner in enumerate(owners) if owner not in owners[:index]]
+    if len(kept) == len(owners):
+        return ()
+    twice = dict.fromkeys(str(o.get("uid", "")) for index, o in enumerate(owners) if o in owners[:index])
+    own["ownerReferences"] = kept
+    return (f"{_OWNED_TWICE}{', '.join(twice)}",)
 
 
 def _settle(kind: Kind, manifest: Manifest, sections: set[str]) -> list[str]:
     if not kind.custom:
-        return typed.settle(manifest, kind.schema)
+        unknown = typed.settle(manifest, kind.schema)
+        manifest.setdefault("metadata", {})
+        return unknown
     own = kind.schema.properties["metadata"]
     unknown = typed.settle(manifest["metadata"], own, "metadata") if "metadata" in sections else []
     return unknown + pruning.settle_sections(manifest, kind.schema, sections)
@@ -53,6 +73,14 @@ def _check_type(kind: Kind, manifest: Any, options: WriteOptions) -> None:
     if not isinstance(manifest, dict):
         message = f"couldn't get version/kind; json parse error: json: cannot unmarshal {parameters.go_word(manifest)}"
         raise _unreadable(kind, message, options)
+    for key in ("apiVersion", "kind"):
+        if not isinstance(manifest.get(key), str | None):
+            word = parameters.go_word(manifest[key])
+            message = f"couldn't get version/kind; json parse error: json: cannot unmarshal {word} into {key}"
+            if options.patch:
+                raise refusals.unreadable_patch(message)
+            raise refusals.bad_request(f"the object provided is unrecognized (must be of type {kind.resource.kind}): "
+                                       f"{message}")  # fmt: skip
     if manifest.get("metadata") is None:
         manifest["metadata"] = {}
     if not isinstance(manifest["metadata"], dict):

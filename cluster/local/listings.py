@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from cluster.local import options, refusals, requests
+from cluster.local import objects, options, refusals, requests
 from cluster.local.catalog import Kind
 from cluster.local.objects import Stored
 from cluster.local.options import ListOptions
@@ -104,5 +104,20 @@ def _encode(kind: Kind, page: list[Stored], revision: int, following: str, left:
     own: dict[str, Any] = {"resourceVersion": str(revision)}
     if following:
         own |= {"continue": following, "remainingItemCount": left}
-    head = {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind + "List", "metadata": own}
-    return orjson.dumps(head)[:-1] + b',"items":[' + b",".join(item.raw for item in page) + b"]}"
+    return list_of(kind, page, own)
+
+
+def list_of(kind: Kind, items: list[Stored], metadata: dict[str, Any]) -> bytes:
+    """The List object of a kind. Items of built-in resources carry no type of their own."""
+    resource = kind.resource
+    head = orjson.dumps({"apiVersion": resource.api_version, "kind": resource.kind + "List", "metadata": metadata})
+    type_head = b"" if kind.custom else objects.head(resource.api_version, resource.kind)
+    shown = (item.raw if kind.custom else _untyped(item.raw, type_head) for item in items)
+    return head[:-1] + b',"items":[' + b",".join(shown) + b"]}"
+
+
+def _untyped(raw: bytes, head: bytes) -> bytes:
+    if raw.startswith(head):
+        return b"{" + raw[len(head) :]
+    manifest = orjson.loads(raw)  # kept by an earlier version of this server
+    return orjson.dumps({name: value for name, value in manifest.items() if name not in {"apiVersion", "kind"}})

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from cluster.local import refusals
+from cluster.local import label_selectors, refusals
 from cluster.local.deletions import DeleteOptions
 from cluster.local.refusals import Cause, bad_request, unsupported
 from cluster.local.writes import WriteOptions
@@ -59,6 +59,7 @@ def flag(query: Mapping[str, str], name: str) -> bool:
 
 def listing(query: Mapping[str, str], *, watching: bool = False) -> ListOptions:
     """The options of a list, or of a watch. BadRequest, Invalid."""
+    label_selectors.parse(query.get("labelSelector", ""))  # whose problems come before those of the options
     read = ListOptions(
         watch=flag(query, "watch"),
         version=query.get("resourceVersion", ""),
@@ -176,6 +177,8 @@ def _bodied(body: Any) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise bad_request(f"couldn't get version/kind; json parse error: json: cannot unmarshal {go_word(body)} into "
                           "Go value of type struct")  # fmt: skip
+    if body.get("kind", "DeleteOptions") != "DeleteOptions":
+        raise bad_request(f'no kind "{body["kind"]}" is registered for version "{body.get("apiVersion", "")}"')
     for name, (wanted, text) in _FIELDS.items():
         value = body.get(name)
         if value is not None and type(value) is not wanted:

@@ -28,6 +28,8 @@ admit = priorities.admit
 def complete(new: Manifest, old: Manifest | None) -> None:
     """A new pod is Pending, and its requests default to its limits."""
     if old is not None:
+        if "qosClass" in old.get("status", {}):
+            new.setdefault("status", {})["qosClass"] = old["status"]["qosClass"]
         return
     spec = new["spec"]
     new["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
@@ -40,6 +42,15 @@ def complete(new: Manifest, old: Manifest | None) -> None:
         if resources.get("limits"):
             resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
     new["status"]["qosClass"] = _quality(spec)
+    if spec.get("schedulingGates"):
+        new["status"]["conditions"] = [_gated(new["metadata"]["creationTimestamp"])]
+
+
+def _gated(moment: str) -> dict[str, Any]:
+    """The condition of a pod that nobody may place yet."""
+    message = "Scheduling is blocked due to non-empty scheduling gates"
+    return {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": message,
+            "lastProbeTime": None, "lastTransitionTime": moment}  # fmt: skip
 
 
 def _pull_policy(image: str) -> str:

@@ -80,7 +80,14 @@ _MOUNT = fields(
     **texts("name", "mountPath", "subPath", "subPathExpr", "mountPropagation", "recursiveReadOnly"),
     readOnly=SWITCH,
 )
-_PROBES = dict.fromkeys(("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "securityContext"), kept(OPEN))
+_HTTP = kept({**OPEN, "properties": {"scheme": {**TEXT, "default": "HTTP"}}})
+_SECONDS = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
+_TIMES = {name: {**NUMBER, "default": value} for name, value in _SECONDS.items()}
+_PROBE = kept({**OPEN, "properties": {"httpGet": _HTTP, **_TIMES}})
+_PROBES = {
+    **dict.fromkeys(("livenessProbe", "readinessProbe", "startupProbe"), _PROBE),
+    **dict.fromkeys(("lifecycle", "securityContext"), kept(OPEN)),
+}
 CONTAINER = fields(
     name=kept(TEXT),
     **texts("image", "workingDir", "imagePullPolicy"),
@@ -146,9 +153,20 @@ SPEC = fields(
     **texts("nodeName", "hostname", "hostnameOverride", "subdomain", "priorityClassName", "preemptionPolicy"),
     **texts("runtimeClassName", "serviceAccountName", "serviceAccount"),
 )
+_STATES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses", "resourceClaimStatuses")
 STATUS = {
-    **OPEN,
-    "properties": {"conditions": merged(OPEN, "type"), "podIPs": merged(OPEN, "ip"), "hostIPs": merged(OPEN, "ip")},
+    "type": "object",
+    "properties": {
+        **texts(
+            "phase", "message", "reason", "nominatedNodeName", "hostIP", "podIP", "startTime", "qosClass", "resize"
+        ),
+        **dict.fromkeys(_STATES, many(OPEN)),
+        **dict.fromkeys(("extendedResourceClaimStatus", "resources", "allocatedResources"), OPEN),
+        "observedGeneration": NUMBER,
+        "conditions": merged(OPEN, "type"),
+        "podIPs": merged(OPEN, "ip"),
+        "hostIPs": merged(OPEN, "ip"),
+    },
 }
 POD: dict[str, Any] = {
     "type": "object",

@@ -4,7 +4,7 @@ One rule: every refusal names the object, and every wrong field is one cause wit
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -97,11 +97,12 @@ def already_exists(resource: Resource, name: str) -> Refusal:
     return Refusal(409, "AlreadyExists", message, _details(resource, name, resource.plural))
 
 
-def conflict(resource: Resource, name: str, why: str = "") -> Refusal:
-    """409: the object is not the one the caller has read."""
+def conflict(resource: Resource, name: str, why: str = "", *, by_kind: bool = False) -> Refusal:
+    """409: the object is not the one the caller has read. Deletions call the resource by its kind."""
     why = why or "the object has been modified; please apply your changes to the latest version and try again"
-    message = f'Operation cannot be fulfilled on {_plural(resource)} "{name}": {why}'
-    return Refusal(409, "Conflict", message, _details(resource, name, resource.plural))
+    word = replace(resource, plural=resource.kind) if by_kind else resource
+    message = f'Operation cannot be fulfilled on {_plural(word)} "{name}": {why}'
+    return Refusal(409, "Conflict", message, _details(resource, name, word.plural))
 
 
 def expired(message: str) -> Refusal:

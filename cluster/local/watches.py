@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import orjson
 from aiohttp import web
 
-from cluster.local import requests
+from cluster.local import options, requests
 from cluster.local.catalog import Kind
 from cluster.local.journal import Change, Journal
 from cluster.local.objects import Stored, seal
-from cluster.local.refusals import Cause, Refusal, invalid
+from cluster.local.refusals import Refusal, bad_request
 from cluster.local.representations import Shown
 from cluster.local.selectors import Selector
 from cluster.local.store import Store
@@ -38,27 +38,28 @@ class Wish:
     namespace: str
     selector: Selector
     since: str
-    """A resourceVersion; empty or 0: begin with what is there."""
+    """A resourceVersion; empty: begin with what is there."""
+    initial: bool | None
+    """Whether what is there is told first, and its end by a bookmark; None: as the resourceVersion says."""
     bookmarks: bool
     seconds: int
 
 
 def wish(kind: Kind, namespace: str, name: str, query: Mapping[str, str]) -> Wish:
     """Read a watch request."""
-    if requests.flag(query, "sendInitialEvents") or query.get("resourceVersionMatch"):
-        cause = Cause("sendInitialEvents", "Forbidden: sendInitialEvents is not offered: list first, then watch")
-        raise invalid(kind.resource, "", [cause])
+    asked = options.listing(query, watching=True)
     fields = ",".join(filter(None, (query.get("fieldSelector", ""), f"metadata.name={name}" if name else "")))
-    seconds = requests.integer("timeoutSeconds", query.get("timeoutSeconds") or _LONGEST_SECONDS)
-    since = query.get("resourceVersion", "")
-    requests.integer("resourceVersion", since or 0)
+    chosen = requests.selector({**query, "fieldSelector": fields}, kind)
+    if asked.version and not asked.version.isdigit():
+        raise bad_request(f"invalid resource version: {asked.version[:40]!r}")
     return Wish(
         kind=kind,
         namespace=namespace,
-        selector=requests.selector({**query, "fieldSelector": fields}, kind),
-        since="" if since == "0" else since,
-        bookmarks=requests.flag(query, "allowWatchBookmarks"),
-        seconds=max(1, min(seconds, _LONGEST_SECONDS)),
+        selector=chosen,
+        since="" if asked.version == "0" or asked.initial else asked.version,
+        initial=asked.initial,
+        bookmarks=asked.bookmarks,
+        seconds=max(1, min(asked.seconds or _LONGEST_SECONDS, _LONGEST_SECONDS)),
     )
 
 
@@ -126,7 +127,7 @@ class Watch:
         if wanted.since:
             changes = self._journal.since(int(wanted.since), self._store.revision)
             self._waiting.extend(filter(None, (translate(change, wanted) for change in changes)))
-        else:
+        elif wanted.initial is not False:
             present = self._store.items(wanted.kind.storage, wanted.namespace)
             self._waiting.extend(("ADDED", item) for item in present if wanted.selector.matches(item))
         self._awake.set()
@@ -146,10 +147,12 @@ class Watch:
             self._waiting.clear()
             self._cut()
 
-    def bookmark(self) -> bytes:
-        """How far this watch has come: everything up to here has been sent."""
+    def bookmark(self, *, initial: bool = False) -> bytes:
+        """How far this watch has come: everything up to here has been sent, or, initially, all that was there."""
         resource = self._wanted.kind.resource
-        own = {"resourceVersion": str(self._store.published), "creationTimestamp": None}
+        own: dict[str, object] = {"resourceVersion": str(self._store.published), "creationTimestamp": None}
+        if initial:
+            own["annotations"] = {"k8s.io/initial-events-end": "true"}
         shown = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": own}
         return line("BOOKMARK", self._shown.event(orjson.dumps(shown)))
 
@@ -217,12 +220,16 @@ async def _pump(watch: Watch, wanted: Wish, response: web.StreamResponse) -> Non
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wanted.seconds
     bookmark_at = loop.time() + BOOKMARK_SECONDS
+    begun = not (wanted.initial and wanted.bookmarks)
     while not watch.ended and loop.time() < deadline:
         await watch.wait(min(deadline, bookmark_at) - loop.time())
         for piece in watch.pieces():
             await response.write(piece)
         if not watch.drained or watch.ended:
             continue
+        if not begun:
+            begun = True
+            await response.write(watch.bookmark(initial=True))
         if loop.time() >= bookmark_at or loop.time() >= deadline:
             bookmark_at = loop.time() + BOOKMARK_SECONDS
             if wanted.bookmarks:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from cluster.api import Manifest
-from cluster.local import metadata, refusals, rules, validation
+from cluster.local import deletions, metadata, refusals, rules, validation
 from cluster.local.catalog import Kind
 from cluster.local.objects import Stored, encode
 from cluster.local.refusals import Cause, Refusal
@@ -117,7 +117,8 @@ class Writer:
 def is_released(manifest: Manifest) -> bool:
     """Whether an object that is being deleted has nothing left that holds it."""
     own = manifest["metadata"]
-    return "deletionTimestamp" in own and not own.get("finalizers") and not own.get("deletionGracePeriodSeconds")
+    held = own.get("finalizers") or own.get("deletionGracePeriodSeconds") or deletions.is_held(manifest)
+    return "deletionTimestamp" in own and not held
 
 
 def check_namespace(kind: Kind, own: dict[str, Any], namespace: str) -> None:

@@ -145,7 +145,7 @@ def test_what_a_crash_left_undone_is_done_at_the_next_start(tmp_path: Path) -> N
         server.send("POST", CONFIG_MAPS.path("default"), _owned("child", owner))
         server.send("POST", PODS.path("default"), {**pod(), "metadata": _owned("p", owner)["metadata"]})
         binding = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "n"}}
-        server.send("POST", PODS.path("default", "p", "binding"), binding)
+        server.send("POST", PODS.path("default", "p", "binding"), {**binding, "metadata": {"name": "p"}})
         server.send("DELETE", WIDGETS.path("default", "w"))
     with servers.embedded(tmp_path) as server:
         _eventually(lambda: server.send("GET", CONFIG_MAPS.path("default", "child"))[0] == 404)

@@ -57,9 +57,14 @@ def test_an_expired_watch_says_so_in_an_event(embedded_server: Server, namespace
     assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
 
 
-def test_streaming_lists_are_refused(embedded_server: Server, namespace: str) -> None:
-    query = "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
-    assert embedded_server.send("GET", WIDGETS.path(namespace) + query)[0] == 422
+def test_a_streaming_list_ends_with_a_bookmark(embedded_server: Server, namespace: str) -> None:
+    embedded_server.send("POST", WIDGETS.path(namespace), widget())
+    query = "?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+    _, text = embedded_server.send("GET", WIDGETS.path(namespace) + query + "&allowWatchBookmarks=true")
+    first, end, *_ = [json.loads(line) for line in text.splitlines()]
+    assert (first["type"], first["object"]["metadata"]["name"]) == ("ADDED", "w")
+    assert end["type"] == "BOOKMARK"
+    assert end["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 
 def test_a_slow_reader_holds_nobody_up_and_is_cut_off(

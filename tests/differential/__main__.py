@@ -67,6 +67,7 @@ def report(tally: Tally, examples: int) -> str:
         f"{sorts[sort]:5} {sort}" + ("\n" + describe(first[sort]) if index < examples else "")
         for index, sort in enumerate(order)
     ]
+    lines.extend(f"not answered by the real server: {call}" for call in tally.hung_up)
     lines.append(
         f"{tally.calls} calls in {tally.episodes} episodes: {len(tally.findings)} answered differently, {len(sorts)} kinds"
     )

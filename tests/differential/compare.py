@@ -91,7 +91,8 @@ def _status(body: dict[str, Any]) -> dict[str, Any]:
         "reason": (body.get("status"), body.get("reason"), body.get("code")),
         "details": _plain(details),
         "causes": sorted(causes),
-        "message": _worded(body.get("message", "")),
+        # With causes it is made of them, in the order of a Go map.
+        "message": "" if causes else _worded(body.get("message", "")),
     }
 
 
@@ -100,6 +101,14 @@ _TAILS = (
     (re.compile(r"(couldn't get version/kind; json parse error: ).*", re.DOTALL), r"\1"),  # a parser's own words
     (re.compile(r"error (converting YAML to JSON|parsing YAML|unmarshaling JSON).*", re.DOTALL), r"error \1"),
     (re.compile(r'( in scheme "[^"]+")'), ""),
+    (re.compile(r"(accepted media types include|only the following media types are accepted): .*"), r"\1"),
+    (re.compile(r"406: Not Acceptable.*|only the following media types are accepted.*", re.DOTALL), "not acceptable"),
+    (re.compile(r"(continue key is not valid|error decoding patch|invalid resource version): .*", re.DOTALL), r"\1"),
+    (re.compile(r"(Object 'Kind' is missing) in .*", re.DOTALL), r"\1"),
+    (re.compile(r"^invalid continue token: "), ""),
+    (re.compile(r'(patch: Invalid value: |^Invalid value: )("\{.*\}"|map\[.*\]): ', re.DOTALL), r"\1"),
+    (re.compile(r"(it was previously negative\)).*", re.DOTALL), r"\1"),  # followed by a diff of two Go structs
+    (re.compile(r"gen-(a{0,60}\.?)[a-z0-9]{5}"), r"gen-\1<5>"),
     (re.compile(r"(is registered for version \S+).*"), r"\1"),
 )
 """Words of messages that are left out, since they tell of Go, not of the request."""

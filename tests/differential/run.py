@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from tests.cluster.servers import Server
 from tests.differential.calls import Story
 from tests.differential.compare import Difference, Seen, differences
-from tests.differential.wire import Call, Line, Reply
+from tests.differential.wire import HUNG_UP, Call, Line, Reply
 
 _CALLS = 20
 _WRITES = {"POST", "PUT", "PATCH", "DELETE"}
@@ -43,6 +43,8 @@ class Tally:
     calls: int = 0
     episodes: int = 0
     findings: list[Finding] = field(default_factory=list)
+    hung_up: list[Call] = field(default_factory=list)
+    """Calls in which the real server's handler has panicked."""
     labels: Counter[str] = field(default_factory=Counter)
 
 
@@ -72,6 +74,9 @@ def _episode(pair: tuple[Server, Server], seed: int, episode: int, tally: Tally)
         tally.calls += 1
         tally.labels[call.label] += 1
         found = differences(call, replies, seen)
+        if replies[1].code == HUNG_UP:
+            tally.hung_up.append(call)
+            break
         if found:
             tally.findings.append(Finding(episode, call, replies, found))
         if call.method in _WRITES and (replies[0].code < 300) != (replies[1].code < 300):

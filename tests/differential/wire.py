@@ -15,6 +15,8 @@ from tests.cluster.servers import Server
 
 HOLE = re.compile(r"@\{(\w+)(?::([^}]*))?\}")
 _SECONDS = 60.0
+HUNG_UP = 0
+"""The code of a call that was not answered: the handler has panicked."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,11 @@ class Line:
             reply = self._exchange(call.method, path, body, headers)
         except (http.client.HTTPException, ConnectionError):
             self.close()
-            reply = self._exchange(call.method, path, body, headers)
+            try:
+                reply = self._exchange(call.method, path, body, headers)
+            except http.client.RemoteDisconnected:
+                self.close()
+                return Reply(HUNG_UP, {}, "")
         self.memory.note(reply.parsed())
         return reply
 
