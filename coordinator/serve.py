@@ -23,6 +23,8 @@ from queues import errors as queue_errors
 from queues.store import QueueStore
 from queues.work import WorkSource
 
+LONGEST_PAUSE = 0.1
+"""How long work that a worker gives back may wait for us when nothing has happened for as long; news end any wait."""
 RETRY_SECONDS = 0.5
 """Pause before a term begins again that Redis or the API server has ended."""
 log = logging.getLogger(__name__)
@@ -127,13 +129,17 @@ class Coordinator:
         self._tell("")
         log.info("leading as %s", self.leadership.holder)
         next_resync = time.monotonic() + self.settings.resync_seconds
+        pause = self.settings.dispatch_seconds
         while not self.stop.is_set() and self.leadership.leading and not self.leadership.asked:
             if self._incarnation != began:
                 log.warning("rebuilding: Redis was started again and may not know what was done last")
                 return
             self.watches.wake.clear()
-            if not term.step():
-                self.watches.wake.wait(self.settings.dispatch_seconds)
+            if term.step():
+                pause = self.settings.dispatch_seconds
+            else:
+                self.watches.wake.wait(pause)
+                pause = max(pause, min(LONGEST_PAUSE, 2 * pause))
             if time.monotonic() >= next_resync:
                 next_resync = time.monotonic() + self.settings.resync_seconds
                 if not term.audit():
