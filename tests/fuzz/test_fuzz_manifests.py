@@ -1,0 +1,304 @@
+"""Hostile objects: refused with a field's path at the door, and harmless behind it."""
+
+import copy
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cluster.local import pruning
+from coordinator import census, pool, route, term, views
+from coordinator.route import Pods
+from crds import demand, problems, tenantqueue, torchjob
+from crds.errors import InvalidObject
+from crds.keys import JobKey
+from queues import choose
+from queues.memory_store import Content, MemoryStore
+from queues.values import QueueSpec, Reservation
+from reconcilers import pod_view
+from reconcilers.observe import _invalid
+from reconcilers.plan import plan
+from reconcilers.settings import ReconcileSettings
+from reconcilers.values import CreatePods, InvalidJob, Observation, WriteStatus
+from tests.crds import served
+from tests.fuzz import strategies
+from tests.reconcilers.simulation import merged
+
+ONLY_IN_PYTHON = (
+    "dependency cycle",
+    ".template",
+    "all pods together",
+    "spec.torchTaskSpecs: Invalid value: quantity",
+)
+"""What no rule of the definition can see: cycles, and the inside of the opaque pod template."""
+KINDS = ("TorchJob", "TenantQueue")
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+SETTINGS = (ReconcileSettings(), ReconcileSettings(master_address="loopback"))
+PARSE = {"TorchJob": torchjob.parse, "TenantQueue": tenantqueue.parse}
+thorough = settings(
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
+
+
+def found(manifest: Any, kind: str) -> list[str]:
+    """What parsing finds wrong; anything but InvalidObject is a failure of the test."""
+    try:
+        PARSE[kind](manifest)
+    except InvalidObject as error:
+        return [f"{each.field or '<root>'}: {each.message}" for each in error.problems]
+    return []
+
+
+def settled(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The object without its nulls, which the server takes for absent, and with its defaults."""
+    new = copy.deepcopy(manifest)
+    pruning.settle(new, served.KINDS[new["kind"]].schema)
+    return new
+
+
+def unknown(manifest: dict[str, Any]) -> list[str]:
+    """Its fields that do not exist."""
+    return pruning.settle(copy.deepcopy(manifest), served.KINDS[manifest["kind"]].schema)
+
+
+def stored(manifest: dict[str, Any], status: Any = None) -> dict[str, Any]:
+    """The object as an API server shows it."""
+    own = {
+        "namespace": "team",
+        "uid": "0c5e8f0a-7a4e-4b0e-9d0a-3f3a54c1d001",
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "resourceVersion": "7",
+        "generation": 1,
+    }
+    body = {**copy.deepcopy(manifest), "metadata": {**manifest["metadata"], **own}}
+    return body if status is None else {**body, "status": status}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parse_and_the_server_agree(kind: str) -> None:
+    @thorough
+    @given(strategies.conforming_objects(kind) | strategies.spoilt(kind))
+    def agree(manifest: dict[str, Any]) -> None:
+        refused = served.refusals(manifest)
+        said = found(settled(manifest), kind)
+        visible = [each for each in said if not any(word in each for word in ONLY_IN_PYTHON)]
+        assert bool(refused) <= bool(said or unknown(manifest)), refused
+        assert bool(visible) <= bool(refused), visible
+
+    agree()
+
+
+@given(strategies.ANY)
+def test_no_value_at_all_is_a_traceback(value: Any) -> None:
+    for kind in KINDS:
+        assert found(value, kind)
+        assert found(
+            {"apiVersion": "train.distributed.io/v1alpha1", "kind": kind, "metadata": value, "spec": value}, kind
+        )
+
+
+@thorough
+@given(strategies.conforming_objects("TorchJob"))
+def test_what_was_parsed_and_printed_is_parsed_the_same(manifest: dict[str, Any]) -> None:
+    if found(manifest, "TorchJob"):
+        return
+    job = torchjob.parse(manifest)
+    printed = job.model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert torchjob.parse(printed) == job
+
+
+@thorough
+@given(strategies.conforming_objects("TorchJob") | strategies.spoilt("TorchJob"))
+def test_nobody_stumbles_over_what_the_server_took(manifest: dict[str, Any]) -> None:
+    if not served.refusals(manifest):
+        pass_along(stored(settled(manifest)))
+
+
+STATUSES = st.none() | strategies.ANY | strategies.conforming(strategies.ROOTS["TorchJob"]["properties"]["status"])
+
+
+@thorough
+@given(strategies.spoilt("TorchJob"), STATUSES)
+def test_nobody_stumbles_over_what_an_older_schema_took(manifest: dict[str, Any], status: Any) -> None:
+    pass_along(stored(manifest, status), judge=False)
+
+
+def pass_along(manifest: dict[str, Any], *, judge: bool = True) -> None:
+    """Have everybody who meets a job on its line meet this one."""
+    view = views.job_view(orjson.loads(json.dumps(manifest)))
+    assert view.invalid == bool(found(manifest, "TorchJob"))
+    for pods in (Pods(), Pods(occupy=True, queue="team", seen=5)):
+        routed = route.route(view.key, view, pods, 0.5)
+        assert not (routed.put and view.invalid)
+    census.take([view], [], {})
+    if view.invalid:
+        _plan(manifest, _refused(manifest), None, judge)
+        return
+    reservation = _admitted(view)
+    for settings_ in SETTINGS:
+        _plan(manifest, torchjob.parse(manifest), reservation, judge, settings_)
+
+
+def _refused(manifest: dict[str, Any]) -> InvalidJob:
+    with pytest.raises(InvalidObject) as error:
+        torchjob.parse(manifest)
+    return _invalid(manifest, error.value)
+
+
+def _admitted(view: views.JobView) -> Reservation | None:
+    """The line through the queues: put, snapshot, choose, commit."""
+    store = MemoryStore(lambda *_: None, content=Content())
+    store.rebuild(1, (), ())
+    store.configure([QueueSpec(name=view.queue)], None)
+    store.put([route.entry(view)])
+    batch = choose.choose(store.snapshot(4), 2e9, 4, "jobs")
+    return next(iter(store.commit(batch).reservations), None)
+
+
+def _plan(
+    manifest: dict[str, Any],
+    job: Any,
+    reservation: Reservation | None,
+    judge: bool,
+    settings_: ReconcileSettings = SETTINGS[0],
+) -> None:
+    own = manifest["metadata"]
+    key = JobKey(own["namespace"], own["name"], own["uid"])
+    planned = plan(Observation(key=key, job=job, pods=(), reservation=reservation), settings_, NOW)
+    for action in planned.actions:
+        match action:
+            case WriteStatus(change) if judge:
+                after = merged(manifest, change)
+                assert served.refusals(after, manifest) == [], change
+            case CreatePods(manifests):
+                for made in manifests[:2]:
+                    _pod(made)
+
+
+def _pod(made: dict[str, Any]) -> None:
+    pod = orjson.loads(orjson.dumps(made))
+    pod["metadata"] |= {"uid": "u", "resourceVersion": "8", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    trimmed = pod_view.trim(pod)
+    assert trimmed.job_uid
+    view = views.pod_view(pod)
+    assert view.demand == demand.pod_demand(pod["spec"])
+    pool.capacity("nodes", [], [view], [])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    strategies.ANY, st.dictionaries(st.sampled_from(["charge", "gang-size", "gang"]), strategies.TEXTS), st.booleans()
+)
+def test_a_pod_that_claims_to_be_ours_says_nothing_we_believe(spec: Any, claims: dict[str, str], ours: bool) -> None:
+    marks = {f"train.distributed.io/{name}": text for name, text in claims.items()}
+    labels = {"train.distributed.io/job-uid": "u", "train.distributed.io/attempt": "²"} if ours else {}
+    pod = {
+        "metadata": {"namespace": "x", "name": "p", "uid": "u", "annotations": marks, "labels": labels},
+        "spec": {"nodeName": "one", **spec} if isinstance(spec, dict) else {"nodeName": "one"},
+    }
+    assert all(amount >= 0 for amount in views.pod_view(pod).demand.values())
+
+
+@pytest.mark.parametrize("charge", ['{"cpu": -5}', '{"cpu": 1e30}', "[]", "{", '{"cpu": "1"}', '{"cpu": true}', "null"])
+def test_a_charge_that_is_none_is_counted_from_the_pod(charge: str) -> None:
+    spec = {"nodeName": "one", "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}
+    own = {"namespace": "x", "name": "p", "uid": "u", "annotations": {"train.distributed.io/charge": charge}}
+    for labels in ({}, {"train.distributed.io/job-uid": "u"}):
+        assert views.pod_view({"metadata": {**own, "labels": labels}, "spec": spec}).demand == {"cpu": 2000}
+
+
+def test_a_foreign_pod_cannot_make_room_with_a_charge() -> None:
+    own = {"namespace": "x", "name": "p", "uid": "u", "annotations": {"train.distributed.io/charge": '{"cpu": 0}'}}
+    spec = {"nodeName": "one", "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}
+    assert views.pod_view({"metadata": own, "spec": spec}).demand == {"cpu": 2000}
+
+
+@thorough
+@given(strategies.conforming_objects("TenantQueue") | strategies.spoilt("TenantQueue"))
+def test_a_queue_that_cannot_be_read_is_closed_and_one_that_can_is_believed(manifest: dict[str, Any]) -> None:
+    view = views.queue_view(stored(manifest))
+    spec = term.spec(view)
+    assert all(0 <= amount <= demand.LARGEST for amount in spec.quota.values())
+    if found(stored(manifest), "TenantQueue"):
+        assert not spec.open
+
+
+def task(**fields: Any) -> dict[str, Any]:
+    """One task of a small job."""
+    container = {"name": "c", "image": "x", **fields.pop("container", {})}
+    return {"template": {"spec": {"containers": [container], **fields.pop("pod", {})}}, **fields}
+
+
+def job(tasks: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """A TorchJob of these tasks."""
+    return {
+        "apiVersion": "train.distributed.io/v1alpha1",
+        "kind": "TorchJob",
+        "metadata": {"name": "a"},
+        "spec": {"torchTaskSpecs": tasks, **spec},
+    }
+
+
+def nested(levels: int) -> Any:
+    """A map in a map in a map."""
+    inner: Any = 1
+    for _ in range(levels):
+        inner = {"a": inner}
+    return inner
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        pytest.param(job({"A": task(pod={"x": nested(1000)})}), "nested deeper", id="1,000 levels"),
+        pytest.param(job({"A": task(pod={"x": nested(100_000)})}), "nested deeper", id="100,000 levels"),
+        pytest.param(job({"A": task(), "a": task()}), "differ in more than case", id="twins"),
+        pytest.param(job({"A": task(numTasks=2**31 - 1)}), "10000", id="a count of 2^31-1"),
+        pytest.param(job({"A": task()}, minMembers={"B": 1}), "minMembers", id="members of nobody"),
+        pytest.param(
+            job({"A": task(container={"resources": {"requests": {f"x/r{i}": 1 for i in range(100)}}})}),
+            "different resources",
+            id="100 resources",
+        ),
+        pytest.param(
+            job({"A": task(container={"resources": {"requests": {"requests.cpu": 1, "cpu": 8}}})}),
+            "not a resource",
+            id="one resource under two names",
+        ),
+        pytest.param(
+            job({"A": task(container={"resources": {"requests": {"cpu": "9" * 400}}})}),
+            "not a quantity",
+            id="400 digits",
+        ),
+    ],
+)
+def test_what_is_told_of_it(manifest: dict[str, Any], words: str) -> None:
+    said = found(manifest, "TorchJob")
+    assert any(words in each for each in said), said
+    assert all(len(each) < 1000 for each in said)
+
+
+def test_the_biggest_jobs_pods_are_never_all_there_at_once() -> None:
+    manifest = stored(job({"A": task(numTasks=10_000, pod={"x": ["y" * 10_000]})}))
+    view = views.job_view(manifest)
+    admitted = _admitted(view)
+    planned = plan(
+        Observation(key=view.key, job=torchjob.parse(manifest), pods=(), reservation=admitted), SETTINGS[1], NOW
+    )
+    [creation] = [each for each in planned.actions if isinstance(each, CreatePods)]
+    assert len(creation.manifests) == 10_000
+    assert not isinstance(creation.manifests, list | tuple)
+    assert creation.manifests[9_999]["metadata"]["name"] == "a-a-9999"
+
+
+def test_an_enormous_quota_is_as_good_as_none() -> None:
+    queue = {"apiVersion": "train.distributed.io/v1alpha1", "kind": "TenantQueue", "metadata": {"name": "q"}}
+    for amount in ("1e30", 10**15, "9E", 1e30):
+        manifest = {**queue, "spec": {"quota": {"memory": amount}}}
+        assert served.refusals(manifest) == []
+        assert 0 < tenantqueue.parse(manifest).spec.quota_amounts["memory"] <= demand.LARGEST
+    assert problems.shown(None) == "null"
