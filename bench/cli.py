@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 import orjson
 
-from bench import apiserver, burst, fairness, machine, picks, reconcile
+from bench import apiserver, burst, fairness, machine, picks, reconcile, scale
 from bench.errors import BenchError
 from bench.report import Figures, report, text
 from cluster.errors import ClusterError
@@ -116,6 +116,20 @@ def apiserver_command(as_json: bool, **given: Any) -> None:
 def burst_command(as_json: bool, **given: Any) -> None:
     """Thousands of TorchJobs created at once on a whole embedded stack, until all have ended."""
     _show(measured("burst", burst.Options(**given), burst.run), as_json)
+
+
+@main.command("scale")
+@click.option("--jobs", type=_COUNT, default=scale.Options().jobs, show_default=True)
+@click.option("--queues", type=_COUNT, default=scale.Options().queues, show_default=True)
+@click.option("--workers", type=_COUNT, default=scale.Options().workers, show_default=True)
+@click.option("--cpus", type=_COUNT, default=scale.Options().cpus, show_default=True, help="jobs at once")
+@click.option("--clients", type=_COUNT, default=scale.Options().clients, show_default=True, help="that create jobs")
+@click.option("--threads", type=_COUNT, default=scale.Options().threads, show_default=True, help="of each client")
+@click.option("--seconds", type=click.FloatRange(min=1), default=scale.Options().seconds, help="when to give up")
+@_JSON
+def scale_command(as_json: bool, **given: Any) -> None:
+    """Many jobs on a real API server (KUBEBUILDER_ASSETS), each process under its own account."""
+    _show(measured("scale", scale.Options(**given), scale.run), as_json)
 
 
 def _show(result: dict[str, Any], as_json: bool) -> None:

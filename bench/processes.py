@@ -60,10 +60,15 @@ class Bench:
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:
-                raise BenchError(f"waited {seconds:.0f} s in vain for {what} {progress()}{self._logs()}")
+                raise BenchError(f"waited {seconds:.0f} s in vain for {what} {progress()}{self.logs()}")
             time.sleep(_POLL_SECONDS)
 
-    def _logs(self) -> str:
+    def pids(self) -> dict[str, int]:
+        """The processes that run, by name."""
+        return self._supervisor.pids()
+
+    def logs(self) -> str:
+        """The end of each log."""
         logs = sorted(self.folder.glob("*.log"))
         return "".join(f"\n--- {log.name}\n{log.read_text(errors='replace')[-1000:]}" for log in logs)
 

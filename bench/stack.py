@@ -85,13 +85,7 @@ class Stack:
 
     def troubles(self) -> dict[str, int]:
         """Warnings and errors in the logs, what moves in them left out, by how often they were written."""
-        return dict(Counter(self._troubles()).most_common(20))
-
-    def _troubles(self) -> Iterator[str]:
-        for log in sorted((self.data / "logs").glob("*.log")):
-            for line in log.read_text(errors="replace").splitlines():
-                if found := _TROUBLE.search(line):
-                    yield f"{log.stem}: {_MOVING.sub('#', found[2] or found[3])}"
+        return troubles(self.data / "logs")
 
 
 def start(bench: Bench, size: Size, settings: Mapping[str, str] | None = None) -> Stack:
@@ -105,6 +99,18 @@ def start(bench: Bench, size: Size, settings: Mapping[str, str] | None = None) -
     cluster = client.connect(ConnectionSettings(kubeconfig=kubeconfig, user_agent="bench"))
     redis = connection.connect(url, client_name="torchq-bench")
     return Stack(data, cluster, redis, kubeconfig)
+
+
+def troubles(folder: Path) -> dict[str, int]:
+    """Warnings and errors in the logs of a folder, what moves in them left out, by how often they were written."""
+    return dict(Counter(_troubles(folder)).most_common(20))
+
+
+def _troubles(folder: Path) -> Iterator[str]:
+    for log in sorted(folder.glob("*.log")):
+        for line in log.read_text(errors="replace").splitlines():
+            if found := _TROUBLE.search(line):
+                yield f"{log.stem}: {_MOVING.sub('#', found[2] or found[3])}"
 
 
 def usage(pid: int) -> dict[str, float]:
