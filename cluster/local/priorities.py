@@ -47,7 +47,9 @@ def check(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
 
 def admit(pod: Manifest, look: Look) -> None:
     """Give a new pod the priority of its class. Forbidden if there is no such class."""
-    spec: dict[str, Any] = pod["spec"]
+    spec: Any = pod.get("spec")
+    if not isinstance(spec, dict):
+        return  # which is for the schema to tell
     wanted = spec.get("priorityClassName", "")
     name = pod["metadata"].get("name") or pod["metadata"].get("generateName") or ""
     found = look(storage(PRIORITY_CLASSES), "", wanted) if wanted else {}
