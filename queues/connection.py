@@ -4,7 +4,8 @@ One rule: nothing else imports `redis`, and neither its exceptions nor a passwor
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import redis
@@ -25,10 +26,13 @@ RETRIES = 3
 
 _RETRY_PAUSE_SECONDS = (0.05, 0.5)
 _HEALTH_CHECK_SECONDS = 30
+_AT_A_TIME = 8
 _SCAN = 1000
 """Elements per step of a scan: about a millisecond in which the server does nothing else."""
 _REFUSALS: dict[str, type[errors.QueueError]] = {"STORELOST": errors.StoreLost, "STALEEPOCH": errors.StaleEpoch}
 """First words of the error replies that our scripts make, and what they mean."""
+_NOT_ALLOWED = "The user executing the script can't"
+"""Words of the error when a script asks for more than its account may."""
 _SPOILT = ("WRONGTYPE", "not an integer", "found invalid token", "Expected value but found")
 """Words of errors that a key or value of somebody else's causes in our commands and scripts."""
 
@@ -168,12 +172,29 @@ def _is_wrong_kind(error: Exception) -> bool:
     return str(error).startswith("WRONGTYPE")
 
 
+def evaluate_all(connection: Connection, source: str, sha: str, calls: Iterable[Sequence[str | int | float]]) -> None:
+    """Run a Lua script once for each list of arguments, in their order, several on the way at a time: to wait for each
+    answer would cost more than the work. Others are served in between. Errors as of `evaluate`."""
+    waiting = iter(calls)
+    with translated(connection):
+        while some := list(itertools.islice(waiting, _AT_A_TIME)):
+            with connection.pipeline(transaction=False) as pipeline:
+                for arguments in some:
+                    pipeline.evalsha(sha, 0, *arguments)
+                answers: list[Any] = pipeline.execute(raise_on_error=False)
+            for arguments, answer in zip(some, answers, strict=True):
+                if isinstance(answer, NoScriptError):
+                    connection.eval(source, 0, *arguments)
+                elif isinstance(answer, Exception):
+                    raise answer
+
+
 def _translate(error: RedisError, where: str) -> errors.QueueError:
     message = str(error)
     refusal = _REFUSALS.get(message.partition(" ")[0])
     if refusal is not None:
         return refusal(f"{message.partition(' ')[2]} (Redis at {where})")
-    if isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError):
+    if isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError) or _NOT_ALLOWED in message:
         return errors.CredentialsRefused(f"Redis at {where} refuses these credentials (check the Redis URL): {message}")
     if isinstance(error, ResponseError) and any(sign in message for sign in _SPOILT):
         return _unreadable(where, message)

@@ -56,8 +56,7 @@ class RedisStore:
         """See QueueStore."""
         _REBUILD(self._connection, arguments=[epoch, "begin"])
         held = ((str(each.key), codec.encode_reservation(each)) for each in reservations)
-        for chunk in _chunks(held):
-            _REBUILD(self._connection, arguments=[epoch, "charge", *chunk])
+        _REBUILD.each(self._connection, ([epoch, "charge", *chunk] for chunk in _chunks(held)))
         self._put(epoch, entries)
         _REBUILD(self._connection, arguments=[epoch, "open"])
         self._epoch = epoch
@@ -124,8 +123,9 @@ class RedisStore:
             return {key: codec.decode_reservation(key, text) for key, text in held}
 
     def _put(self, epoch: int, entries: Iterable[Entry]) -> None:
-        for chunk in _chunks((str(entry.key), codec.encode_entry(entry)) for entry in entries):
-            _PUT(self._connection, arguments=[epoch, *chunk])
+        chunks = _chunks((str(entry.key), codec.encode_entry(entry)) for entry in entries)
+        _PUT(self._connection, arguments=[epoch, *next(chunks)])
+        _PUT.each(self._connection, ([epoch, *chunk] for chunk in chunks))
 
 
 def _pick(pick: Pick) -> tuple[str, int, str]:

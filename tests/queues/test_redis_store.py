@@ -1,5 +1,6 @@
 """What only the store in Redis has: answers lost on the way, crashes half way, what others read in it."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import fakeredis
@@ -24,6 +25,11 @@ class Repeating:
         self._script(*args, **kwargs)
         return self._script(*args, **kwargs)
 
+    def each(self, client: connection.Connection, calls: Iterable[list[Any]]) -> None:
+        arguments = list(calls)
+        self._script.each(client, arguments)
+        self._script.each(client, arguments)
+
 
 @pytest.fixture(params=["fakeredis", "redis"])
 def server(request: pytest.FixtureRequest) -> connection.Connection:
@@ -31,6 +37,21 @@ def server(request: pytest.FixtureRequest) -> connection.Connection:
     if request.param == "redis":
         return request.getfixturevalue("client")
     return fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
+
+
+def test_a_rebuild_of_many_pieces_on_a_server_that_knows_no_script(
+    server: connection.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_store, "CHUNK", 3)
+    store, held = RedisStore(server), [reservation(f"held-{number}") for number in range(40)]
+    for epoch in (1, 2):
+        server.script_flush()
+        store.rebuild(epoch, held, entries("a", 100))
+        store.configure(specs(a=1), None)
+        assert len(store.reservations()) == 40
+        assert store.snapshot(1).queues[0].waiting == 100
+    with pytest.raises(errors.StoreLost, match="epoch 7"):
+        redis_store._REBUILD.each(server, [[7, "charge"]])
 
 
 def test_every_script_may_be_sent_twice(server: connection.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
