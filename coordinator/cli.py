@@ -14,6 +14,7 @@ from coordinator import (
     commands_local,
     commands_queue,
     commands_rbac,
+    commands_redis,
     commands_serve,
     output,
     settings,
@@ -66,6 +67,7 @@ main.add_command(commands_job.submit)
 main.add_command(commands_job.job)
 main.add_command(commands_queue.queue)
 main.add_command(commands_doctor.doctor)
+main.add_command(commands_redis.redis)
 main.add_command(commands_rbac.rbac)
 
 if __name__ == "__main__":

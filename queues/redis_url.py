@@ -9,6 +9,7 @@ since half of a password could be taken for a host.
 """
 
 import os
+import re
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from queues import errors
@@ -18,15 +19,18 @@ FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 """Options of rediss:// that name a file: who is trusted, and who we are."""
 _TLS = (*FILES, "ssl_ca_path", "ssl_cert_reqs", "ssl_check_hostname")
 _OPTIONS = ("db", "username", "password")
+_PLACE = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)?(:[0-9]{1,5})?(/.*)?")
+"""A host, a port, a path: what may be shown. What looks otherwise may be half of a password."""
 _REQUIREMENTS = ("none", "optional", "required")
 
 
 def shown(url: str) -> str:
     """A URL without its user, password and options, for people and logs."""
-    scheme, separator, rest = url.partition("://")
-    if not separator or not scheme.isalnum():
-        return "(not a URL)"
-    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0].partition('#')[0]}"
+    scheme, _, rest = url.partition("://")
+    place = rest.rpartition("@")[2].partition("?")[0].partition("#")[0]
+    if scheme not in SCHEMES or not _PLACE.fullmatch(place):
+        return "(not shown)"
+    return f"{scheme}://{place}"
 
 
 def has_password(url: str) -> bool:

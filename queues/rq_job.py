@@ -31,6 +31,7 @@ class BatchJob(Job):  # type: ignore[misc]
         """Read a job. NoSuchJobError, which makes RQ skip it, if there is none, or if its record is not even a job's
         or longer than any of ours: then it is removed."""
         if not rq_record.is_id(id):
+            log.warning("refused: RQ job %s: not the id of a job", rq_record.short(id))
             raise NoSuchJobError("not the id of a job")
         job = cls(id, connection=connection, serializer=serializer)
         try:

@@ -140,7 +140,7 @@ class BatchWorker(SimpleWorker):  # type: ignore[misc]
             self.heartbeat(pipeline=pipeline)
             pipeline.execute()
 
-    def _set_ip_address(self, connection: Any) -> None:
+    def _set_ip_address(self, _connection: Any) -> None:
         """RQ asks Redis for a list of all its clients, which is more than a worker's account needs to see."""
         self.ip_address = socket.gethostname()
 
