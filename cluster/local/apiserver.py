@@ -57,7 +57,7 @@ from cluster.local.writes import WriteOptions
 from crds.resources import CRDS
 
 _LOG = logging.getLogger(__name__)
-_HEALTH = ("/healthz", "/livez", "/readyz")
+_HEALTH = frozenset(f"/{word}{part}" for word in ("healthz", "livez", "readyz") for part in ("", "/ping"))
 _WORTH_PACKING = 128 * 1024
 """Bytes from which an answer is compressed for who asks."""
 _WARNING = '299 - "{}"'
@@ -156,7 +156,7 @@ class ApiServer:
             return await self._route(request)
         except Refusal as refusal:
             self._metrics.refused(refusal.code, refusal.reason)
-            return _json(refusal.status(), refusal.code)
+            return _response(Answer(orjson.dumps(refusal.status()), refusal.code, refusal.warnings))
         except RecursionError:
             return _json(refusals.bad_request("the body is nested too deeply").status(), 400)
         except DiskFailed as error:

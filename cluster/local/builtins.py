@@ -95,9 +95,10 @@ _SERVICE = fields(
     healthCheckNodePort=NUMBER,
     sessionAffinityConfig=OPEN,
 )
+_MOMENT = {**kept(TEXT), "nullable": True, "default": None}
 _EVENT = {
-    **texts("reason", "message", "type", "firstTimestamp", "lastTimestamp", "action"),
-    "eventTime": {**kept(TEXT), "nullable": True, "default": None},
+    **texts("reason", "message", "type", "action"),
+    **dict.fromkeys(("eventTime", "firstTimestamp", "lastTimestamp"), _MOMENT),
     "reportingComponent": {**kept(TEXT), "default": ""},
     "reportingInstance": {**kept(TEXT), "default": ""},
     "count": NUMBER,

@@ -70,7 +70,7 @@ def manifest(kind: Kind, body: bytes, content_type: str) -> dict[str, Any]:
     """The object of a create or update. BadRequest, UnsupportedMediaType."""
     check_media_type(content_type)
     try:
-        value = parse(body, content_type) if body or kind.custom else {}
+        value = parse(body, content_type)
     except Exception as error:
         raise bad_request(
             f"the object provided is unrecognized (must be of type {kind.resource.kind}): {error}"

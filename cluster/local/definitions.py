@@ -50,7 +50,10 @@ def complete(new: Manifest, old: Manifest | None) -> None:
     names.setdefault("singular", names["kind"].lower())
     names.setdefault("listKind", names["kind"] + "List")
     since = (old or new)["metadata"]["creationTimestamp"]
-    words = (("NamesAccepted", "NoConflicts", "no conflicts found"), ("Established", "InitialNamesAccepted", "served"))
+    words = (
+        ("NamesAccepted", "NoConflicts", "no conflicts found"),
+        ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+    )
     new["status"] = {
         "acceptedNames": names,
         "conditions": [
@@ -63,7 +66,7 @@ def complete(new: Manifest, old: Manifest | None) -> None:
 
 def check(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
     """Everything wrong with a definition, or with the change of one."""
-    spec = new["spec"]
+    spec = new.get("spec") or {}
     missing = [name for name in ("group", "scope", "names", "versions") if not spec.get(name)]
     yield from (refusals.required(f"spec.{name}") for name in missing)
     if missing:

@@ -69,6 +69,8 @@ class Deleter:
     def _remove(self, kind: Kind, current: Stored, manifest: Manifest, options: DeleteOptions) -> bytes:
         if kind.graceful:
             own = manifest["metadata"]
+            if "deletionTimestamp" not in own and kind.generation:
+                own["generation"] = own.get("generation", 0) + 1
             own.setdefault("deletionTimestamp", metadata.timestamp(self._now()))
             own["deletionGracePeriodSeconds"] = 0
         return encode(manifest) if options.dry_run else self._store.remove(kind.storage, current, manifest).raw

@@ -4,8 +4,9 @@ One rule: a handler never waits. It reads and writes memory in one go, so no two
 sends the answer first waits until the disk has it.
 """
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -107,18 +108,21 @@ class Handlers:
         decoding.check_media_type(question.content_type)
         wish = options.write(question.query)
         manifest, warnings = _taken(question, wish)
-        return Answer(self.writer.create(where.kind, where.namespace, manifest, wish), 201, warnings)
+        with _warned(warnings):
+            return Answer(self.writer.create(where.kind, where.namespace, manifest, wish), 201, warnings)
 
     def _replace(self, question: Question) -> Answer:
         where = question.target
         wish = options.write(question.query, "Update")
         manifest, warnings = _taken(question, wish)
-        writes.check_name(where.kind, manifest["metadata"], where.namespace, where.name)
-        if where.kind.upsert and not where.subresource and not self._has(where):
-            manifest["metadata"].pop("resourceVersion", None)
-            return Answer(self.writer.create(where.kind, where.namespace, manifest, wish), 201, warnings)
-        current = self._find(where)
-        return Answer(self.writer.update(where.kind, current, manifest, wish, section=where.subresource), 200, warnings)
+        with _warned(warnings):
+            writes.check_name(where.kind, manifest["metadata"], where.namespace, where.name)
+            if where.kind.upsert and not where.subresource and not self._has(where):
+                manifest["metadata"].pop("resourceVersion", None)
+                return Answer(self.writer.create(where.kind, where.namespace, manifest, wish), 201, warnings)
+            current = self._find(where)
+            raw = self.writer.update(where.kind, current, manifest, wish, section=where.subresource)
+        return Answer(raw, 200, warnings)
 
     def _patch(self, question: Question) -> Answer:
         where = question.target
@@ -128,10 +132,10 @@ class Handlers:
         old = current.manifest()
         candidate = _patched(question, current.manifest())
         warnings = intake.take(where.kind, candidate, wish, writes.changes(candidate, old))
-        writes.check_name(where.kind, candidate["metadata"], where.namespace, where.name)
-        return Answer(
-            self.writer.update(where.kind, current, candidate, wish, section=where.subresource), 200, warnings
-        )
+        with _warned(warnings):
+            writes.check_name(where.kind, candidate["metadata"], where.namespace, where.name)
+            raw = self.writer.update(where.kind, current, candidate, wish, section=where.subresource)
+        return Answer(raw, 200, warnings)
 
     def _scale(self, question: Question) -> Answer:
         where = question.target
@@ -197,6 +201,16 @@ class Handlers:
         for item in found:
             self.deleter.delete(where.kind, item, wish)
         return Answer(list_of(where.kind, found, {"resourceVersion": str(self._store.revision)}))
+
+
+@contextlib.contextmanager
+def _warned(warnings: tuple[str, ...]) -> Iterator[None]:
+    """What is refused from here on is refused with these warnings."""
+    try:
+        yield
+    except refusals.Refusal as refusal:
+        refusal.warnings = warnings
+        raise
 
 
 def _body(question: Question) -> Any:

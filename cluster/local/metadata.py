@@ -21,7 +21,7 @@ SCHEMA: dict[str, Any] = {
         **{name: {"type": "integer"} for name in ("generation", "deletionGracePeriodSeconds")},
         "labels": {"type": "object", "additionalProperties": {"type": "string"}},
         "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
-        "finalizers": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set", **_MERGED},
+        "finalizers": {"type": "array", "items": {"type": "string"}, **_MERGED},
         "managedFields": {"x-kubernetes-preserve-unknown-fields": True},
         "ownerReferences": {
             **_MERGED,

@@ -102,9 +102,7 @@ def _pointer(path: list[str]) -> str:
 
 
 def _value(operation: dict[str, Any]) -> Any:
-    if "value" not in operation:
-        raise Inapplicable("the operation needs a value")
-    return operation["value"]
+    return operation.get("value")  # none is null, as with Kubernetes
 
 
 def _find(document: Any, path: list[str]) -> Any:

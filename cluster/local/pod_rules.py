@@ -37,6 +37,8 @@ def complete(new: Manifest, old: Manifest | None) -> None:
     if spec.get("serviceAccountName") or spec.get("serviceAccount"):
         spec["serviceAccountName"] = spec["serviceAccount"] = spec.get("serviceAccountName") or spec["serviceAccount"]
     for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
+        for port in container.get("ports") or () if spec.get("hostNetwork") else ():
+            port.setdefault("hostPort", port.get("containerPort", 0))
         container.setdefault("imagePullPolicy", _pull_policy(container.get("image", "")))
         resources = container.get("resources") or {}
         if resources.get("limits"):

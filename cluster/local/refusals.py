@@ -29,6 +29,8 @@ class Refusal(Exception):
         self.code = code
         self.reason = reason
         self.details = details
+        self.warnings: tuple[str, ...] = ()
+        """What the client is to be warned of besides."""
 
     def status(self) -> dict[str, Any]:
         """The Status object, as body of an answer or as object of an ERROR event."""

@@ -41,6 +41,10 @@ def problems(schema: Any, path: str) -> Iterator[Cause]:
 
 
 def _problems(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    if not isinstance(schema, Mapping):
+        word = "Go struct field JSONSchemaProps of type v1.JSONSchemaProps"
+        raise refusals.bad_request(f"CustomResourceDefinition in version \"v1\" cannot be handled as a "
+                                   f"CustomResourceDefinition: json: cannot unmarshal {path} into {word}")  # fmt: skip
     unknown = schema.keys() - _VALUE_KEYS - _DESCRIBING_KEYS
     for key in sorted(unknown):
         yield refusals.not_allowed(f"{path}.{key}", "is not part of a structural schema")
@@ -95,7 +99,10 @@ def _junction_problems(part: Any, path: str, schema: Mapping[str, Any]) -> Itera
 
 
 def _children(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for name, child in (schema.get("properties") or {}).items():
+    properties = schema.get("properties") or {}
+    if not isinstance(properties, Mapping):
+        raise refusals.bad_request("json: cannot unmarshal properties into a map of v1.JSONSchemaProps")
+    for name, child in properties.items():
         yield f".properties[{name}]", child
     for key in ("items", "additionalProperties"):
         if isinstance(schema.get(key), dict):

@@ -121,7 +121,7 @@ class Story:
             lambda: own.update(uid="11111111-1111-4111-8111-111111111111", creationTimestamp="2020-01-01T00:00:00Z", generation=7, selfLink="x"),
             lambda: own.update(labels=self.r.choice([{"a b": "c"}, {"a": "b c"}, {"a": "x" * 64}, {"x" * 64: "a"}, {"a/b/c": "d"}, {"": "a"}, {"-": ""}, {"A/b": ""}])),
             lambda: own.update(annotations=self.r.choice([{"a b": "c"}, {"A/B": "c"}, {"a": "x" * 300000}, {"": ""}])),
-            lambda: own.update(finalizers=self.r.choice([["a"], ["a/b"], ["a b"], ["x.y/z", "x.y/z"], ["kubernetes"], ["foregroundDeletion", "orphan"]])),
+            lambda: own.update(finalizers=self.r.choice([["a"], ["a/b"], ["a b"], ["x.y/z", "x.y/z"], ["kubernetes"]])),
             lambda: own.update(ownerReferences=self.r.choice([[{"apiVersion": "v1", "kind": "Pod", "name": "", "uid": ""}], [{}], [{"apiVersion": "a/b/c", "kind": "P", "name": "n", "uid": "u"}],
                                                               [{"apiVersion": "v1", "kind": "Event", "name": "n", "uid": "u"}]])),
             lambda: own.update(deletionTimestamp="2020-01-01T00:00:00Z", deletionGracePeriodSeconds=5),
