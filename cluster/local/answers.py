@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-import orjson
+from cluster.local.objects import encode
 
 MOST = 10_000
 """Answers remembered per place in a schema; then all are forgotten. A megabyte."""
@@ -84,4 +84,4 @@ def _seen(value: Any, read: Read) -> bytes:
         value = value[step]
     if read.shape:
         return b"+" if value is not None else b"0"
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    return encode(value)
