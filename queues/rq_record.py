@@ -25,6 +25,8 @@ MOST_BYTES = 1 << 18
 """The longest record that is read; one of the largest batch that a dispatch makes is a tenth of that."""
 MOST_SECONDS = 7 * 86400
 """The longest time that a record may ask for."""
+KEPT_SECONDS = 3600
+"""How long a refused job is kept for people to look at; RQ would keep it for a year."""
 MOST_KEYS = 1024
 """The most keys that one batch may have."""
 
@@ -89,7 +91,7 @@ def _lease(item: Any) -> Lease:
     match item:
         case [str(key), str(token)] if _KEY.fullmatch(key) and _TOKEN.fullmatch(token):
             return JobKey.parse(key), token
-    raise Refused(f"not a key and its token: {short(item)}")
+    raise Refused("not a key and its token")
 
 
 def short(value: object) -> str:
