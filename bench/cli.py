@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 import orjson
 
-from bench import apiserver, burst, fairness, machine, picks, reconcile, scale
+from bench import apiserver, burst, churn, fairness, machine, picks, reconcile, scale
 from bench.errors import BenchError
 from bench.report import Figures, report, text
 from cluster.errors import ClusterError
@@ -22,6 +22,7 @@ SHORT: Mapping[str, Callable[[], dict[str, Any]]] = {
     "reconcile": lambda: measured("reconcile", reconcile.SHORT, reconcile.run),
     "apiserver": lambda: measured("apiserver", apiserver.SHORT, apiserver.run),
     "burst": lambda: measured("burst", burst.SHORT, burst.run),
+    "churn": lambda: measured("churn", churn.SHORT, churn.run),
 }
 _JSON = click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 Options = TypeVar("Options")
@@ -130,6 +131,21 @@ def burst_command(as_json: bool, **given: Any) -> None:
 def scale_command(as_json: bool, **given: Any) -> None:
     """Many jobs on a real API server (KUBEBUILDER_ASSETS), each process under its own account."""
     _show(measured("scale", scale.Options(**given), scale.run), as_json)
+
+
+@main.command("churn")
+@click.option("--jobs", type=_COUNT, default=churn.Options().jobs, show_default=True)
+@click.option("--alive", type=_COUNT, default=churn.Options().alive, show_default=True, help="at the same time")
+@click.option("--pods", type=click.Choice(["played", "real"]), default="played", show_default=True)
+@click.option("--ttl", type=click.IntRange(min=0), default=churn.Options().ttl, show_default=True, help="seconds")
+@click.option("--samples", type=click.IntRange(min=2), default=churn.Options().samples, show_default=True)
+@click.option("--threads", type=_COUNT, default=churn.Options().threads, show_default=True)
+@click.option("--workers", type=_COUNT, default=churn.Options().workers, show_default=True)
+@click.option("--seconds", type=click.FloatRange(min=1), default=churn.Options().seconds, help="when to give up")
+@_JSON
+def churn_command(as_json: bool, **given: Any) -> None:
+    """Memory, files and keys while jobs come and go."""
+    _show(measured("churn", churn.Options(**given), churn.run), as_json)
 
 
 def _show(result: dict[str, Any], as_json: bool) -> None:

@@ -136,8 +136,14 @@ def _ticks(pid: int) -> tuple[int, int]:
 
 
 def _children(pid: int) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for task in tasks for child in task.read_text().split()]
+    return [int(path.name) for path in Path("/proc").glob("[0-9]*") if _parent(path) == pid]
+
+
+def _parent(path: Path) -> int:
+    try:
+        return int((path / "stat").read_bytes().rpartition(b")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 def _status(pid: int, name: str) -> float:
