@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from cluster.local import processes
 from cluster.local.localpod import NONSENSE, LocalPod
+from cluster.local.log_times import NOTE_SECONDS
 from cluster.local.podwork import Ground, PodWork
 
 logger = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ class Kubelet:
         self._news: queue.SimpleQueue[tuple[LocalPod | None, LocalPod | None]] = queue.SimpleQueue()
         self._work: dict[str, PodWork] = {}
         self._vanished: set[str] = set()
+        self._note_at = 0.0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kubelet")
 
@@ -65,9 +67,13 @@ class Kubelet:
         while not self._stopping.is_set():
             self._hear()
             now = self._clock()
+            noting = now >= self._note_at
+            self._note_at = now + NOTE_SECONDS if noting else self._note_at
             for work in tuple(self._work.values()):
                 if work.due(now):
                     self._sync(work, now)
+                if noting:
+                    work.note(now)
             self._vanished = {uid for uid in self._vanished if not self._clear(uid)}
 
     def _hear(self) -> None:

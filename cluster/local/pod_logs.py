@@ -4,8 +4,10 @@ One rule: a followed log ends when the container has exited and every byte of it
 """
 
 import asyncio
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,11 @@ from aiohttp import web
 from cluster.api import Manifest
 from cluster.local import requests
 from cluster.local.layout import Layout
+from cluster.local.log_times import Stamper, Times
 from cluster.local.refusals import bad_request
 
 _PIECE = 64 * 1024
 _POLL_SECONDS = 0.1
-_UNSUPPORTED = ("timestamps", "insecureSkipTLSVerifyBackend")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +34,39 @@ class LogWish:
     """Only the last lines."""
     most: int | None
     """Bytes after which the answer ends."""
+    since: float | None = None
+    """Only what was written since then, in seconds since the epoch."""
+    stamped: bool = False
+    """With the time before each line."""
 
 
 def wish(pod: Manifest, layout: Layout, query: Mapping[str, str]) -> LogWish:
     """Read a log request. BadRequest if there is no such container, or it has not started."""
-    for name in _UNSUPPORTED:
-        if requests.flag(query, name):
-            raise bad_request(f"{name}: the embedded cluster keeps no timestamps of log lines")
-    if "sinceSeconds" in query or "sinceTime" in query:
-        raise bad_request("sinceSeconds: the embedded cluster keeps no timestamps of log lines, use tailLines")
     container = _container(pod, query.get("container", ""))
     return LogWish(
         folder=_run(pod, container, layout, previous=requests.flag(query, "previous")),
         follow=requests.flag(query, "follow"),
         tail=_number(query, "tailLines"),
         most=_number(query, "limitBytes"),
+        since=_since(query),
+        stamped=requests.flag(query, "timestamps"),
     )
+
+
+def _since(query: Mapping[str, str]) -> float | None:
+    if "sinceSeconds" in query and "sinceTime" in query:
+        raise bad_request("at most one of `sinceTime` or `sinceSeconds` may be specified")
+    if "sinceSeconds" in query:
+        seconds = _number(query, "sinceSeconds") or 0
+        if not seconds:
+            raise bad_request("sinceSeconds: must be greater than 0")
+        return time.time() - seconds
+    if "sinceTime" not in query:
+        return None
+    try:
+        return datetime.fromisoformat(query["sinceTime"]).timestamp()
+    except ValueError:
+        raise bad_request(f"sinceTime: {query['sinceTime']!r} is no time in RFC 3339") from None
 
 
 def _number(query: Mapping[str, str], name: str) -> int | None:
@@ -117,17 +136,37 @@ def tail_start(path: Path, lines: int) -> int:
     return 0
 
 
+def start(wanted: LogWish) -> int:
+    """The position from which a log is sent."""
+    path = wanted.folder / "output"
+    position = tail_start(path, wanted.tail) if wanted.tail is not None else 0
+    if wanted.since is None:
+        return position
+    earliest = Times(wanted.folder).start(wanted.since)
+    return path.stat().st_size if earliest is None else max(position, _line_start(path, earliest))
+
+
+def _line_start(path: Path, position: int) -> int:
+    """Where the first line begins that begins at a position or later."""
+    if position == 0:
+        return 0
+    with open(path, "rb") as file:
+        file.seek(position - 1)
+        return position - 1 + len(file.readline())
+
+
 async def serve(request: web.BaseRequest, wanted: LogWish) -> web.StreamResponse:
     """Send the log."""
     response = web.StreamResponse(headers={"Content-Type": "text/plain"})
     await response.prepare(request)
-    position = tail_start(wanted.folder / "output", wanted.tail) if wanted.tail is not None else 0
-    left = wanted.most
+    position, left = start(wanted), wanted.most
+    stamper = Stamper(Times(wanted.folder)) if wanted.stamped else None
     while True:
         exited = _is_over(wanted.folder)
         for piece in pieces(wanted, position):
+            text = stamper.stamped(piece, position) if stamper else piece
             position += len(piece)
-            allowed = piece if left is None else piece[:left]
+            allowed = text if left is None else text[:left]
             await response.write(allowed)
             left = None if left is None else left - len(allowed)
         if exited or not wanted.follow or left == 0:

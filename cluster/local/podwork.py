@@ -58,6 +58,7 @@ class PodWork:
         self._verdict: Verdict | None = None
         self._waiting: dict[str, str] = {}
         self._let_go = False
+        self._logged: dict[tuple[str, int], int] = {}
 
     def update(self, pod: LocalPod) -> None:
         """The API server's newer word on the pod."""
@@ -69,6 +70,12 @@ class PodWork:
         return now >= self.wake_at or any(
             self._ground.runs.changed(self._key(name, run.restart), run) for name, run in self._alive()
         )
+
+    def note(self, now: float) -> None:
+        """Note how long the logs of what runs are."""
+        for name, run in self._alive():
+            place = (name, run.restart)
+            self._logged[place] = self._ground.runs.note(self._key(*place), now, self._logged.get(place, 0))
 
     def sync(self, now: float) -> None:
         """Bring the pod one step further. OSError if the machine's disk fails."""

@@ -17,7 +17,7 @@ from os.path import exists
 from pathlib import Path
 from typing import Any
 
-from cluster.local import processes, shim, zygote
+from cluster.local import log_times, processes, shim, zygote
 from cluster.local.layout import Layout
 from cluster.local.processes import Process
 from cluster.local.zygote import Zygote
@@ -129,6 +129,10 @@ class Runs:
             file.seek(max(0, size - most))
             return file.read(most).decode(errors="replace")
         return ""
+
+    def note(self, key: RunKey, now: float, known: int) -> int:
+        """Note how long a run's log is, for those who ask when its lines were written; its length."""
+        return log_times.note(str(self._folder(key)), now, known)
 
     def prune(self, uid: str, container: str) -> None:
         """Forget runs that are too old to matter."""

@@ -1,6 +1,8 @@
 """Pods on the embedded server: birth, binding, graceful end, logs."""
 
 import itertools
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 
 from cluster import errors
 from cluster.client import KubernetesCluster
+from cluster.local import log_times
 from cluster.local.layout import Layout
 from crds.resources import PODS, Resource
 from tests.cluster.servers import Server
@@ -122,7 +125,27 @@ def test_logs_whole_and_their_end(
     for lines, expected in ((0, ""), (1, "three\n"), (2, "two\nthree\n"), (9, "one\ntwo\nthree\n")):
         assert embedded_server.send("GET", f"{path}?tailLines={lines}") == (200, expected)
     assert embedded_server.send("GET", f"{path}?limitBytes=5") == (200, "one\nt")
-    assert embedded_server.send("GET", f"{path}?timestamps=true")[0] == 400
+
+
+def test_the_times_of_log_lines(embedded_server: Server, namespace: str, run: Path) -> None:
+    path = PODS.path(namespace, "p", "log")
+    now = time.time()
+    (run / "output").write_bytes(b"one\ntwo\n")
+    assert log_times.note(str(run), now - 100, 0) == 8
+    with (run / "output").open("ab") as file:
+        file.write(b"three\nfour")
+    assert log_times.note(str(run), now - 50, 8) == 18
+    assert log_times.note(str(run), now - 40, 18) == 18
+    for seconds, expected in ((200, "one\ntwo\nthree\nfour"), (70, "three\nfour"), (10, "")):
+        os.utime(run / "output", (now - 45, now - 45))
+        assert embedded_server.send("GET", f"{path}?sinceSeconds={seconds}") == (200, expected)
+    moment = log_times.stamp(now - 70).replace("000Z", "Z")
+    assert embedded_server.send("GET", f"{path}?sinceTime={moment}&tailLines=1") == (200, "four")
+    early, late = log_times.stamp(now - 100), log_times.stamp(now - 50)
+    stamped = f"{early} one\n{early} two\n{late} three\n{late} four"
+    assert embedded_server.send("GET", f"{path}?timestamps=true") == (200, stamped)
+    for query in ("sinceSeconds=0", "sinceSeconds=x", "sinceTime=yesterday", f"sinceTime={moment}&sinceSeconds=1"):
+        assert embedded_server.send("GET", f"{path}?{query}")[0] == 400
 
 
 def test_a_followed_log_ends_with_the_container(
