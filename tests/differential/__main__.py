@@ -55,7 +55,8 @@ def describe(finding: Finding) -> str:
         f"  {who}: {reply.code} {reply.text[:500]}"
         for who, reply in zip(("embedded", "real"), finding.replies, strict=True)
     )
-    return f"episode {finding.episode}: {call.method} {call.path} {dict(call.headers) or ''}\n  body: {body}\n{told}\n{shown}"
+    head = f"episode {finding.episode}: {call.method} {call.path} {dict(call.headers) or ''}"
+    return f"{head}\n  body: {body}\n{told}\n{shown}"
 
 
 def report(tally: Tally, examples: int) -> str:
@@ -69,7 +70,8 @@ def report(tally: Tally, examples: int) -> str:
     ]
     lines.extend(f"not answered by the real server: {call}" for call in tally.hung_up)
     lines.append(
-        f"{tally.calls} calls in {tally.episodes} episodes: {len(tally.findings)} answered differently, {len(sorts)} kinds"
+        f"{tally.calls} calls in {tally.episodes} episodes: "
+        f"{len(tally.findings)} answered differently, {len(sorts)} kinds"
     )
     return "\n".join(lines)
 

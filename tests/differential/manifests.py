@@ -3,6 +3,8 @@
 One rule: everything comes from the random generator that is handed in, so a seed says it all.
 """
 
+# ruff: noqa: E501
+
 import copy
 import json
 import random
@@ -162,7 +164,7 @@ SUBRESOURCES = {WIDGETS: ("status", "scale"), TORCHJOBS: ("status",), TENANT_QUE
 
 def make(r: random.Random, resource: Resource, name: str, namespace: str) -> dict[str, Any]:
     """A valid object (but for some from the schema), with labels to select by."""
-    text = json.dumps(MAKERS[resource](r)).replace("@name", name.split(".")[0]).replace("@ns", namespace)
+    text = json.dumps(MAKERS[resource](r)).replace("@name", name.split(".", maxsplit=1)[0]).replace("@ns", namespace)
     own: dict[str, Any] = {"name": name}
     if r.random() < 0.6:
         own["labels"] = {"app": r.choice("abc"), "tier": r.choice("xy")}
@@ -201,7 +203,7 @@ def from_schema(r: random.Random, schema: dict[str, Any], depth: int = 0) -> Any
 def _object(r: random.Random, schema: dict[str, Any], depth: int) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for name, child in (schema.get("properties") or {}).items():
-        if name in (schema.get("required") or ()) and r.random() < 0.97 or r.random() < 0.35:
+        if (name in (schema.get("required") or ()) and r.random() < 0.97) or r.random() < 0.35:
             made[name] = from_schema(r, child, depth + 1)
     values = schema.get("additionalProperties")
     if isinstance(values, dict):

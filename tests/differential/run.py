@@ -3,14 +3,16 @@
 One rule: an episode ends at the first difference after which the two could no longer be asked the same.
 """
 
+import json
 import random
 import threading
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from tests.cluster.servers import Server
-from tests.differential.calls import Story
+from tests.differential.calls import calls
 from tests.differential.compare import Difference, Seen, differences
+from tests.differential.story import Story
 from tests.differential.wire import HUNG_UP, Call, Line, Reply
 
 _CALLS = 20
@@ -65,11 +67,11 @@ def _episode(pair: tuple[Server, Server], seed: int, episode: int, tally: Tally)
     story = Story(random.Random(f"{seed}/{episode}"), f"d{seed}-{episode}")
     seen = (Seen(), Seen())
     tally.episodes += 1
-    body = '{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "%s"}}' % story.namespace
+    body = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": story.namespace}})
     for line in lines:
         line.send(Call("namespace", "POST", "/api/v1/namespaces", body))
     starts = [line.memory.objects[f"Namespace//{story.namespace}"]["resourceVersion"] for line in lines]
-    for call in story.calls(_CALLS):
+    for call in calls(story, _CALLS):
         replies = (lines[0].send(call), lines[1].send(call))
         tally.calls += 1
         tally.labels[call.label] += 1

@@ -1,0 +1,79 @@
+"""An episode's story: a few objects of some kinds in a namespace of its own, and how calls about them are written.
+
+One rule: a call is chosen without knowing what the server answered; what does not work out is a test as well.
+"""
+
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from crds.resources import CRDS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, TENANT_QUEUES, TORCHJOBS, Resource
+from tests.cluster.widgets import WIDGETS
+from tests.differential.manifests import MAKERS, make
+from tests.differential.wire import Call
+
+_WEIGHTS: dict[Resource, int] = {WIDGETS: 5, TORCHJOBS: 4, PODS: 4, TENANT_QUEUES: 2, CRDS: 1}
+
+
+class Story:
+    """Writes the calls of one episode."""
+
+    def __init__(self, r: random.Random, namespace: str) -> None:
+        self.r = r
+        self.namespace = namespace
+        kinds = list(MAKERS)
+        self.kinds = r.choices(kinds, [_WEIGHTS.get(kind, 1) for kind in kinds], k=2)
+        self.names = [f"{namespace}-{word}" for word in ("one", "two")]
+
+    def watches(self) -> Iterator[Call]:
+        """What watchers of the whole episode see, from the first version on."""
+        for kind in dict.fromkeys(self.kinds):
+            if kind in {NAMESPACES, CRDS, PRIORITY_CLASSES, NODES, TENANT_QUEUES}:
+                continue  # others write them at the same time
+            base = f"{kind.path(self.namespace)}?watch=1&timeoutSeconds=1&resourceVersion=@{{start}}"
+            yield Call("watch", "GET", base)
+            yield Call("watch", "GET", base + "&labelSelector=" + self.r.choice(["app=a", "app!=a", "tier=x", "!app"]))
+            yield Call("watch", "GET", base + "&fieldSelector=metadata.name=" + self.name(kind, 0))
+            if kind == PODS:
+                yield Call(
+                    "watch", "GET", base + "&fieldSelector=" + self.r.choice(["spec.nodeName=", "status.phase=Pending"])
+                )
+
+    def kind(self) -> Resource:
+        """One of the story's kinds."""
+        return self.r.choice(self.kinds)
+
+    def name(self, kind: Resource, index: int | None = None) -> str:
+        """One of its names, as the kind takes it."""
+        name = self.names[self.r.randrange(2) if index is None else index]
+        return f"{name.replace('-', '')}.diff.example.com" if kind == CRDS else name
+
+    def body(self, kind: Resource, name: str) -> dict[str, Any]:
+        """A valid object."""
+        return make(self.r, kind, name, self.namespace)
+
+    def key(self, kind: Resource, name: str) -> str:
+        """How the answers are remembered."""
+        return f"{kind.kind}/{self.namespace if kind.namespaced else ''}/{name}"
+
+    def post(self, label: str, kind: Resource, body: Any, query: str = "", **headers: str) -> Call:
+        """A create."""
+        return call(f"{label} {kind.plural}", "POST", kind.path(self.namespace) + query, body, headers)
+
+    def current(self, kind: Resource, name: str) -> dict[str, Any]:
+        """A valid object with the version that was seen last."""
+        body = self.body(kind, name)
+        body["metadata"]["resourceVersion"] = "@{rv:" + self.key(kind, name) + "}"
+        return body
+
+
+def quoted(text: str) -> str:
+    """A selector as part of a query."""
+    return text.replace("%", "%25").replace("&", "%26").replace("=", "%3D").replace("+", "%2B")
+
+
+def call(label: str, method: str, path: str, body: Any, headers: dict[str, str] | None = None) -> Call:
+    """A call with a JSON body."""
+    text = None if body is None and method == "DELETE" else json.dumps(body)
+    return Call(label, method, path, text, tuple((headers or {}).items()))
