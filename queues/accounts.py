@@ -44,8 +44,8 @@ class Account:
         return f"user {self.name} on {secret} resetkeys {keys} resetchannels -@all {commands}"
 
 
-WRITER = Account("torchq", "~", (*_CONNECT, *_SCRIPTS, *_READ, *_WRITE))
-"""Coordinator and workers."""
+WRITER = Account("torchq", "~", (*_CONNECT, *_SCRIPTS, *_READ, *_WRITE, "info"))
+"""Coordinator and workers. INFO tells a server that was started again."""
 READER = Account("torchq-reader", "%R~", (*_CONNECT, *_SCRIPTS, *_READ))
 """Commands that look at Redis."""
 NOBODY = "user default off resetpass resetkeys resetchannels -@all"

@@ -97,6 +97,7 @@ def test_the_account_of_coordinator_and_workers_does_a_jobs_whole_line(
     for task, after in zip(tasks, (None, 0.0, 5.0), strict=True):
         work.finish(task.key, task.token, requeue_after=after, failed=after == 5.0)
     assert store.reservations([key("first")])
+    assert store.incarnation()
     store.remove([key("first")])
     assert store.inspect().faults == work.inspect().faults == ()
     store.forget(1)
