@@ -35,7 +35,7 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _float)
 
 def documents(text: str) -> Iterator[Any]:
     """The documents of a stream. yaml.YAMLError, mostly with a mark, or ValueError for what is none."""
-    _check_depth(text)
+    check_depth(text)
     loader = _Loader(text)
     try:
         while loader.check_node():
@@ -46,7 +46,7 @@ def documents(text: str) -> Iterator[Any]:
         loader.dispose()
 
 
-def _check_depth(text: str) -> None:
+def check_depth(text: str) -> None:
     """Refuse what is nested so deeply that composing it would overflow the stack of the process."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):

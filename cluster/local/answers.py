@@ -11,7 +11,9 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from cluster.local.objects import encode
+import orjson
+
+from cluster.local.refusals import bad_request
 
 MOST = 10_000
 """Answers remembered per place in a schema; then all are forgotten. A megabyte."""
@@ -84,4 +86,7 @@ def _seen(value: Any, read: Read) -> bytes:
         value = value[step]
     if read.shape:
         return b"+" if value is not None else b"0"
-    return encode(value)
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError as error:
+        raise bad_request("the object is nested too deeply") from error

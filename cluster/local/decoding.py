@@ -12,12 +12,13 @@ import yaml
 
 from cluster.local.catalog import Kind
 from cluster.local.refusals import bad_request, unsupported_media_type
+from crds import yamltext
 
 YAML = "application/yaml"
 _JSON = ("", "application/json")
 _ACCEPTED = ("application/json", YAML)
-_DEEPEST = 200
-"""Levels of nesting; far more than any resource has, far less than what a walk through it could bear."""
+_LARGEST_YAML = 128 * 1024
+"""Bytes; everybody waits while YAML is read, which takes a second for these."""
 
 
 class Twice(list[tuple[str, Any]]):
@@ -62,6 +63,9 @@ def patch(body: bytes) -> Any:
 
 
 def _yaml(body: bytes) -> Any:
+    if len(body) > _LARGEST_YAML:
+        raise ValueError(f"YAML of more than {_LARGEST_YAML >> 10} KiB is not read here: send JSON")
+    yamltext.check_depth(body.decode())
     # Through JSON and back: what JSON does not know (dates, keys that are no text, infinity) is refused or made text.
     return orjson.loads(orjson.dumps(yaml.load(body, _Loader), option=orjson.OPT_NON_STR_KEYS))
 

@@ -121,6 +121,9 @@ def _check_schema(version: Mapping[str, Any], path: str) -> Iterator[Cause]:
     except ValueError as error:
         yield refusals.wrong(path, "x-kubernetes-validations", str(error))
         return
+    except (TypeError, AttributeError, LookupError) as error:
+        yield refusals.wrong(path, "schema", f"cannot be read: {error}")
+        return
     for problem in rules.undefined_fields(node):
         yield refusals.wrong(path, "x-kubernetes-validations", f"compilation failed: {problem}")
     if version.get("selectableFields"):

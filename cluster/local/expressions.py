@@ -51,6 +51,9 @@ def _find_all(text: str, pattern: str) -> list[str]:
     return [found.group() for found in re.finditer(pattern, text)]
 
 
+_LONGEST_RULE = 20_000
+_MOST_BRACKETS = 500
+"""What may open another level of a rule: the library's parser has no bound of its own but the stack's end."""
 _NATIVE_MATCHES = cel.compile("text.matches(pattern)")
 _CACHED_MATCHES = "cachedMatches"
 
@@ -150,11 +153,13 @@ def compile_rule(raw: Mapping[str, Any]) -> Rule:
 
 
 def _compile(source: str) -> Any:
+    plain = _STRINGS.sub('""', source)
+    if len(source) > _LONGEST_RULE or sum(map(plain.count, "([{?!-")) > _MOST_BRACKETS:
+        raise ValueError("compilation failed: the rule is too long")
     try:
         program = cel.compile(_faster(source))
     except ValueError as error:
         raise ValueError(f"compilation failed: {error}") from error
-    plain = _STRINGS.sub('""', source)
     strange = set(program.variables()) - {"self", "oldSelf"} - set(_BOUND.findall(plain)) - _TYPES
     if strange:
         raise ValueError(f"compilation failed: undeclared reference to {', '.join(sorted(strange))} in rule {source!r}")
