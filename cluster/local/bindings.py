@@ -28,6 +28,8 @@ def named(body: Manifest, kind: str, api_version: str, name: str) -> str:
     if not isinstance(own, dict):
         raise refusals.bad_request("metadata is not a JSON object")
     found = own.get("name", "")
+    if not name and not found:
+        raise refusals.bad_request("Name parameter required.")
     if not isinstance(found, str) or (name and found != name):
         raise refusals.bad_request(f"name in URL does not match name in {kind} object")
     return found

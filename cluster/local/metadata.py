@@ -47,7 +47,6 @@ SERVER_OWNED = (
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
     "generation",
-    "generateName",
     "resourceVersion",
     "selfLink",
 )

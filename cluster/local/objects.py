@@ -42,7 +42,7 @@ class Stored:
 def encode(manifest: Mapping[str, Any]) -> bytes:
     """An object's canonical bytes. BadRequest for one that is nested deeper than can be written."""
     try:
-        if "kind" not in manifest or "apiVersion" not in manifest:
+        if not isinstance(manifest, dict) or not manifest.keys() >= {"apiVersion", "kind"}:
             return orjson.dumps(manifest, option=orjson.OPT_SORT_KEYS)
         rest = {name: value for name, value in manifest.items() if name not in {"apiVersion", "kind"}}
         packed = orjson.dumps(rest, option=orjson.OPT_SORT_KEYS)

@@ -42,6 +42,8 @@ def merge(target: Any, patch: Any) -> Any:
 
 def apply_json(target: Manifest, operations: Any) -> Manifest:
     """RFC 6902. BadRequest if the patch is malformed, 422 if it does not apply to this object."""
+    if operations is None:
+        return target
     if not isinstance(operations, list) or not all(isinstance(operation, dict) for operation in operations):
         raise bad_request("error decoding patch: a JSON patch is a list of operations")
     if len(operations) > _MOST_OPERATIONS:
@@ -64,7 +66,7 @@ def apply_json(target: Manifest, operations: Any) -> Manifest:
 
 def _copied(document: Any, operation: dict[str, Any]) -> int:
     """The bytes an operation adds by copying."""
-    return len(_canonical(_find(document, _steps(operation.get("from"))))) if operation.get("op") == "copy" else 0
+    return len(_canonical(_found(document, _steps(operation.get("from"))))) if operation.get("op") == "copy" else 0
 
 
 def _apply(document: Any, operation: dict[str, Any]) -> Any:
@@ -83,9 +85,9 @@ def _apply(document: Any, operation: dict[str, Any]) -> Any:
             return document
         case "move" | "copy":
             source = _steps(operation.get("from"))
-            value = _find(document, source)
             if kind == "copy":
-                return _add(document, path, _copy(value))
+                return _add(document, path, _copy(_found(document, source)))
+            value = _find(document, source)
             return _add(_remove(document, source), path, value)
         case _:
             raise Inapplicable(f"unknown operation {str(kind)[:_SHOWN]!r}")
@@ -115,6 +117,12 @@ def _find(document: Any, path: list[str]) -> Any:
             case _:
                 raise Inapplicable(f"there is nothing at {_pointer(path)}")
     return document
+
+
+def _found(document: Any, path: list[str]) -> Any:
+    """The same, but a field that is not there is null, as Kubernetes copies it."""
+    parent = _find(document, path[:-1])
+    return parent.get(path[-1]) if path and isinstance(parent, dict) else _find(document, path)
 
 
 def _add(document: Any, path: list[str], value: Any) -> Any:

@@ -36,6 +36,9 @@ def complete(new: Manifest, old: Manifest | None) -> None:
     spec["tolerations"] = _tolerations(spec.get("tolerations") or [])
     if spec.get("serviceAccountName") or spec.get("serviceAccount"):
         spec["serviceAccountName"] = spec["serviceAccount"] = spec.get("serviceAccountName") or spec["serviceAccount"]
+    for volume in spec.get("volumes") or ():
+        if volume.keys() <= {"name"}:
+            volume["emptyDir"] = {}
     for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
         for port in container.get("ports") or () if spec.get("hostNetwork") else ():
             port.setdefault("hostPort", port.get("containerPort", 0))
@@ -71,7 +74,7 @@ def _tolerations(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _quality(spec: dict[str, Any]) -> str:
-    asked = [c.get("resources") or {} for c in spec.get("containers") or ()]
+    asked = [c.get("resources") or {} for field in ("initContainers", "containers") for c in spec.get(field) or ()]
     if not any(resources.get("requests") or resources.get("limits") for resources in asked):
         return "BestEffort"
     equal = all(resources.get("requests") == resources.get("limits") for resources in asked)

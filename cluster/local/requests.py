@@ -77,7 +77,4 @@ def integer(name: str, value: Any) -> int:
 
 def flag(query: Mapping[str, str], name: str) -> bool:
     """A boolean of the query."""
-    value = query.get(name, "false")
-    if value.lower() not in {"true", "false", "1", "0", "", "t", "f"}:
-        raise bad_request(f"{name}: {value[:_SHOWN]!r} is not a boolean")
-    return value.lower() in {"true", "1", "t"}
+    return name in query and query[name].lower() not in {"false", "0"}

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cluster.servers import Server
 from tests.differential import run
-from tests.differential.__main__ import install, report
+from tests.differential.__main__ import report
 from tests.differential.calls import calls
 from tests.differential.story import Story
 
@@ -21,8 +21,6 @@ _KNOWN = 0.05
 
 
 def test_the_two_answer_alike(embedded_server: Server, real_server: Server) -> None:
-    for server in (embedded_server, real_server):
-        install(server)
     tally = run.run((embedded_server, real_server), seed=1, calls=_CALLS)
     assert tally.calls >= _CALLS
     failed = [each for each in tally.findings if each.replies[0].code >= 500]
