@@ -59,6 +59,8 @@ class PodView:
     attempt: int
     occupies: bool
     """True until the pod is Succeeded, Failed or gone; Terminating occupies."""
+    version: int = 0
+    """Its resourceVersion; 0 for a foreign pod, of which nobody needs it."""
     deleting: bool = False
     demand: Amounts
 
@@ -121,8 +123,14 @@ def pod_view(manifest: Manifest) -> PodView:
         queue=found.get(labels.QUEUE, ""),
         attempt=int(attempt) if attempt.isascii() and attempt.isdigit() else 0,
         occupies=(manifest.get("status") or {}).get("phase") not in FINISHED_PODS,
+        version=_version(metadata) if job else 0,
         demand=_demand(manifest, ours=job is not None),
     )
+
+
+def _version(metadata: Manifest) -> int:
+    version = metadata.get("resourceVersion", "")
+    return int(version) if version.isascii() and version.isdigit() else 0
 
 
 def _owner(namespace: str, found: dict[str, str]) -> JobKey | None:

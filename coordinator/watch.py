@@ -79,10 +79,15 @@ class Watches:
         return found if found is not None and found.key == key else None
 
     def pods_of(self, key: JobKey, seen: int) -> Pods:
-        """The pods of a job in one value; `seen` is what `take` gave with the key."""
+        """The pods of a job in one value; `seen` is what `take` gave with the key. A worker must have seen what there
+        is as well, also if another event than that of a pod is the reason to look."""
         # A uid is no secret: a pod of another namespace that carries it is not the job's.
         pods = [pod for pod in self.pods.indexed(key.uid) if pod.namespace == key.namespace]
-        return Pods(occupy=any(pod.occupies for pod in pods), queue=next((pod.queue for pod in pods), ""), seen=seen)
+        return Pods(
+            occupy=any(pod.occupies for pod in pods),
+            queue=next((pod.queue for pod in pods), ""),
+            seen=max([seen, *(pod.version for pod in pods)]),
+        )
 
     def demanded(self) -> frozenset[str]:
         """Every resource name that jobs ask for now. The first job that asks for another one changes the settings."""

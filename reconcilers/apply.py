@@ -84,6 +84,8 @@ class Application:
     writes: int = 0
     made: list[int] = field(default_factory=list)
     """The resourceVersions of the pods made."""
+    outdated: bool = False
+    """Whether a pod that was to be deleted was gone: nothing that was planned to follow may."""
 
     def __post_init__(self) -> None:
         self.began = self.clock()
@@ -93,6 +95,8 @@ class Application:
         backoff."""
         try:
             for action in plan.actions:
+                if self.outdated:
+                    raise _ObserveAgain(self.settings.name_retry)
                 self._do(action)
         except _ObserveAgain as again:
             return Outcome(again.after)
@@ -109,14 +113,13 @@ class Application:
             case WriteStatus(change, resource_version):
                 self._write(change["status"], resource_version)
             case CreateService(manifest):
-                self._fence()
-                self._side_by_side(self._create_service, [manifest])
+                self._side_by_side(self._create_service, [manifest], fenced=True)
             case DeleteService(name):
                 self._side_by_side(self._delete_service, [name])
             case CreatePods(manifests):
-                self._fence()
-                self._side_by_side(self._create_pod, manifests)
+                self._side_by_side(self._create_pod, manifests, fenced=True)
             case DeletePods(pods):
+                self._fence()  # what looked unfinished to somebody who has lost the key may have finished since
                 self._side_by_side(self._delete_pod, pods)
             case DeleteJob():
                 self._delete(TORCHJOBS, self.key.name, self.key.uid)
@@ -138,12 +141,15 @@ class Application:
         if "phase" in change:
             log.info("%s: %s", self.key, change["phase"])
 
-    def _side_by_side(self, work: Callable[[T], None], things: Sequence[T]) -> None:
-        """Do it to all, a few at a time; all that was begun is over when this returns or raises."""
+    def _side_by_side(self, work: Callable[[T], None], things: Sequence[T], *, fenced: bool = False) -> None:
+        """Do it to all, a few at a time; all that was begun is over when this returns or raises. What is `fenced` asks
+        before each few whether the key is still ours: this process may have slept between any two requests."""
         for start in range(0, len(things), self.settings.parallel):
             chunk = things[start : start + self.settings.parallel]
             if start and self._spent(len(chunk)):
                 raise _ObserveAgain(0.0)
+            if fenced:
+                self._fence()
             self.writes += len(chunk)
             futures = [self.executor.submit(work, each) for each in chunk[1:]]
             failures = [_failure(work, chunk[0]), *(future.exception() for future in futures)]
@@ -205,7 +211,8 @@ class Application:
         return there
 
     def _delete_pod(self, pod: PodView) -> None:
-        self._delete(PODS, pod.name, pod.uid)
+        if not self._delete(PODS, pod.name, pod.uid):
+            self.outdated = True  # whoever deleted a failed pod has counted its failure
 
     def _delete_service(self, name: str) -> None:
         try:
@@ -215,11 +222,14 @@ class Application:
         if (there.get("labels") or {}).get(labels.JOB_UID) == self.key.uid:
             self._delete(SERVICES, name, there["uid"])
 
-    def _delete(self, resource: Resource, name: str, uid: str) -> None:
+    def _delete(self, resource: Resource, name: str, uid: str) -> bool:
+        """Whether it was there."""
         try:
             self.cluster.delete(resource, name, self.key.namespace, uid=uid)
         except (errors.NotFound, errors.Conflict):
             log.debug("%s: %s %s was gone already", self.key, resource.kind, name)
+            return False
+        return True
 
 
 def _failure(work: Callable[[T], None], thing: T) -> BaseException | None:

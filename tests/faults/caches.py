@@ -61,7 +61,7 @@ class Cache:
     def synced(self) -> bool:
         return self._feed.synced
 
-    def wait_for(self, resource_version: int, timeout: float) -> bool:
+    def wait_for(self, resource_version: int, timeout: float) -> bool:  # noqa: ARG002
         """What is on its way arrives within the timeout, unless the cache is made to lag."""
         while self._feed.informer.resource_version < resource_version and self._feed.behind and self._hears():
             self._feed.deliver()

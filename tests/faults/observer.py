@@ -71,16 +71,18 @@ class Observer:
         self.interruptions: Counter[str] = Counter()
         """How often the owner suspended a job, by uid: its pods may begin again."""
 
-    def problems(self) -> list[str]:
-        """What is wrong now, in words that do not change while it stays wrong."""
+    def problems(self, *, zombies: bool) -> list[str]:
+        """What is wrong now, in words that do not change while it stays wrong. What a zombie has done twice cannot be
+        undone, only its pods be taken away."""
         jobs = {each.uid: self._job(each.raw) for each in self._api.objects(TORCHJOBS)}
         pods = [self._pod(each.raw) for each in self._api.objects(PODS)]
         by_job: dict[str, list[Pod]] = {}
         for pod in pods:
             by_job.setdefault(pod.job, []).append(pod)
-        found = [*self._mixed(jobs, by_job), *self._overdrawn(jobs, by_job), *self._doubled(pods, jobs)]
+        found = [*self._mixed(jobs, by_job), *self._overdrawn(jobs, by_job)]
+        found += [] if zombies else self._doubled(pods)
         if self._place.epoch():
-            found += self._uncharged(jobs, by_job)
+            found += self._uncharged(by_job)
         return found
 
     def remains(self) -> list[str]:
@@ -149,14 +151,14 @@ class Observer:
         yield from (f"the pool has less {name} than is used" for name, most in self._pool.items() if total[name] > most)
         yield from (f"two jobs have port {port}" for port, count in ports.items() if port and count > 1)
 
-    def _uncharged(self, jobs: Mapping[str, Job], by_job: Mapping[str, list[Pod]]) -> Iterator[str]:
+    def _uncharged(self, by_job: Mapping[str, list[Pod]]) -> Iterator[str]:
         """Pods that take room nobody is charged for."""
         held = {key.uid for key in self._place.reservations()}
         for uid, pods in by_job.items():
             if uid not in held and any(pod.occupies for pod in pods):
                 yield f"pods of {pods[0].job_name} occupy without a charge"
 
-    def _doubled(self, pods: list[Pod], jobs: Mapping[str, Job]) -> Iterator[str]:
+    def _doubled(self, pods: list[Pod]) -> Iterator[str]:
         """Pods that do again what one before them did or was doing."""
         for pod in pods:
             mark = (pod.job, pod.name, pod.attempt, pod.restart)

@@ -86,11 +86,12 @@ class MemoryPlace:
         self.content = Content()
         self._settings = StoreSettings(ports)
         reader = MemoryStore(lambda *_: None, content=self.content)
-        self.work = MemoryWork(clock, reader.epoch, lambda key: self.content.reservations.get(key))
+        self.work = MemoryWork(clock, reader.epoch, lambda key: self.content.reservations.get(key))  # noqa: PLW0108
 
     def open(self, gate: Gate) -> tuple[QueueStore, Any]:
-        store: Any = Door("store", MemoryStore(self.work.mark, self._settings, self.content), gate, unreachable)
-        return store, Door("work", self.work, gate, unreachable)
+        store = MemoryStore(self.work.mark, self._settings, self.content, self.work.may_have_pods)
+        door: Any = Door("store", store, gate, unreachable)
+        return door, Door("work", self.work, gate, unreachable)
 
     def pop(self, gate: Gate) -> list[Lease]:
         return gate("rq.pop", self.work.pop, lost=unreachable, repeatable=False) if self.work._batches else []

@@ -74,7 +74,6 @@ class Process:
         self.idle = False
         """Whether its last step found nothing to do; until anything changes."""
         self.stopped_until = 0.0
-        self.holds_lock = False
         self.fibers: list[Fiber] = []
         """What it is in the middle of."""
         self.main: Fiber | None = None
@@ -94,6 +93,7 @@ class Process:
         return all(feed.synced for feed in self.feeds)
 
     may_wait: Any = False
+    holds_lock: Any = False
 
     @property
     def hears(self) -> bool:
@@ -108,14 +108,6 @@ class Process:
     def due(self) -> float:
         """When it wants to do something by itself."""
         return self.keep_at
-
-    def kept(self) -> None:
-        """`keep`, which in a coordinator holds a lock that its other thread may want."""
-        self.holds_lock = True
-        try:
-            self.keep()
-        finally:
-            self.holds_lock = False
 
     def keep(self) -> None:
         """What its lease asks for."""
@@ -145,6 +137,11 @@ class CoordinatorProcess(Process):
         self.feed(*self.watches.informers)
         self.term: Term | None = None
         self.retry_at = self.resync_at = 0.0
+
+    @property
+    def holds_lock(self) -> bool:
+        """Whether one of its threads has the lock that another may want."""
+        return self.leadership._lock.locked()
 
     @property
     def may_wait(self) -> bool:
@@ -235,6 +232,7 @@ class WorkerProcess(Process):
             0,
             outage=self._outage,
             expected=EXPECTED,
+            made=self.reconciler.made,
             longest=LONGEST_SECONDS,
             clock=host.clock,
         )
