@@ -158,7 +158,7 @@ class Term:
 
     def _long_ago(self) -> bool:
         """Time alone can hand the pool's reservation to another job."""
-        return self.clock() - self._cycled_at >= CYCLE_SECONDS
+        return abs(self.clock() - self._cycled_at) >= CYCLE_SECONDS  # somebody may have set the clock back
 
     def _heads(self) -> int:
         """Jobs per queue to look at: together about twice a batch, since reading more costs more than picking again."""

@@ -119,8 +119,8 @@ class Application:
             case CreatePods(manifests):
                 self._side_by_side(self._create_pod, manifests, fenced=True)
             case DeletePods(pods):
-                self._fence()  # what looked unfinished to somebody who has lost the key may have finished since
-                self._side_by_side(self._delete_pod, pods)
+                # What looked unfinished to somebody who has lost the key may have finished since.
+                self._side_by_side(self._delete_pod, pods, fenced=True)
             case DeleteJob():
                 self._delete(TORCHJOBS, self.key.name, self.key.uid)
 

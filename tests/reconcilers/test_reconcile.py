@@ -83,6 +83,16 @@ class TestTheFence:
         assert bench.reconcile(holds=lambda: False) is None
         assert (bench.names(), bench.services()) == ([], [])
 
+    def test_who_loses_the_key_on_the_way_makes_no_more_pods(self, bench: Bench) -> None:
+        bench.submit({"Master": task(), "Worker": task(20)})
+        bench.pick()
+        answers = iter([True, True])  # a service and the first few pods; then it sleeps for longer than its lease
+        assert bench.reconcile(holds=lambda: next(answers, False)) is None
+        assert len(bench.names()) == ReconcileSettings().parallel
+        while bench.reconcile() == 0.0:
+            pass  # out of time: the same again
+        assert len(bench.names()) == 21
+
     def test_a_job_that_changed_meanwhile_is_observed_again(self, bench: Bench) -> None:
         bench.submit()
         bench.pick()
