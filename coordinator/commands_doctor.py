@@ -13,6 +13,7 @@ from coordinator import doctor as rules
 from coordinator import output, repair
 from coordinator.disagreements import LEADERLESS, NOT_MENDED, Disagreement
 from coordinator.looking import Looker
+from coordinator.permissions import DOCTOR
 from coordinator.session import SHOWN, Session, pass_session
 from queues import connection
 from queues.redis_store import RedisStore
@@ -48,7 +49,7 @@ SHOWN_PER_CODE = 20
 def doctor(session: Session, fix: bool, settle: float, timeout: float, form: str | None) -> None:
     """Compare cluster, queues and RQ; exit code 0: they agree, 1: they do not, 2: it could not look."""
     try:
-        looker = _looker(session.introduced("torchq-doctor"))
+        looker = _looker(session.introduced("torchq-doctor").acting_as(DOCTOR))
         found = examine(looker, settle)
         left = _mended(looker, found, settle, timeout) if fix else found
     except SHOWN as error:

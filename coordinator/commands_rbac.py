@@ -28,7 +28,7 @@ def rbac(
     users: tuple[str, ...],
     groups: tuple[str, ...],
 ) -> None:
-    """Print accounts and roles: coordinator, worker, user, queue-admin; all of them unless some are named."""
+    """Print accounts and roles: coordinator, worker, user, queue-admin, doctor; all unless some are named."""
     if tenant is None and (queue or users or groups):
         raise click.UsageError("--queue, --user and --group go with --tenant")
     if tenant is not None and roles:

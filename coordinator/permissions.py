@@ -1,4 +1,4 @@
-"""What each account of torchq may ask of the Kubernetes API: four tables.
+"""What each account of torchq may ask of the Kubernetes API: a table for each.
 
 One rule: the tables alone say so. `deploy/rbac/` and `torchq rbac` are made from them, coordinator and workers check
 theirs when they start, and a test records what the code really asks and compares both ways.
@@ -113,6 +113,16 @@ QUEUE_ADMIN = Role(
         Rule(resource=TORCHJOBS, verbs=("list",)),
     ),
 )
-ROLES = {role.name: role for role in (COORDINATOR, WORKER, USER, QUEUE_ADMIN)}
+DOCTOR = Role(
+    name="doctor",
+    purpose="`torchq doctor`: looks at everything; --fix asks the leader, on its Lease, to build the queues anew",
+    rules=(
+        Rule(resource=TORCHJOBS, verbs=("list",)),
+        Rule(resource=TENANT_QUEUES, verbs=("list",)),
+        Rule(resource=PODS, verbs=("list",)),
+    ),
+    lease=(Rule(resource=LEASES, name=LEASE, verbs=("get", "patch")),),
+)
+ROLES = {role.name: role for role in (COORDINATOR, WORKER, USER, QUEUE_ADMIN, DOCTOR)}
 TRIED = ((PODS, "", "create"),)
 """What `torchq submit` asks for in a dry run and does without: whoever may make pods passes by the queues."""

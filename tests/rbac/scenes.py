@@ -18,9 +18,10 @@ from click.testing import CliRunner
 from cluster import errors
 from cluster.api import Cluster, Manifest
 from cluster.informer import Informer
-from coordinator import cli, session
+from coordinator import cli, repair, session
 from coordinator.leader import LEASE, Leadership
-from coordinator.permissions import COORDINATOR, QUEUE_ADMIN, USER, WORKER, Role
+from coordinator.looking import Looker
+from coordinator.permissions import COORDINATOR, DOCTOR, QUEUE_ADMIN, USER, WORKER, Role
 from coordinator.queue_status import QueueStatusWriter
 from coordinator.rbac import LEASE_NAMESPACE
 from coordinator.watch import Watches
@@ -377,3 +378,40 @@ def _delete_a_queue(stage: Stage) -> str:
 def _kubectl_get_queues_watch(stage: Stage) -> str:
     queue(stage)
     return stage.follow(QUEUE_ADMIN, TENANT_QUEUES)
+
+
+# The doctor.
+
+
+class Nothing:
+    """A store and a work queue with nothing in them: here the cluster alone is looked at."""
+
+    def inspect(self) -> None:
+        """See Looker."""
+
+
+@scene(DOCTOR, "torchjobs", "list")
+@scene(DOCTOR, "tenantqueues", "list")
+@scene(DOCTOR, "pods", "list")
+@scene(DOCTOR, "leases", "get")
+def _look_at_everything(stage: Stage) -> str:
+    stage.job()
+    looker = Looker(stage.access.cluster(DOCTOR), Nothing(), Nothing(), LEASE_NAMESPACE)  # type: ignore[arg-type]
+    try:
+        looker.look()
+    except errors.ClusterError as error:
+        return str(error)
+    return ""
+
+
+@scene(DOCTOR, "leases", "patch")
+def _ask_the_leader(stage: Stage) -> str:
+    body = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": {"name": LEASE}}
+    stage.admin.create(LEASES, body | {"spec": {"holderIdentity": "somebody"}}, LEASE_NAMESPACE)
+    try:
+        repair.ask(stage.access.cluster(DOCTOR), LEASE, LEASE_NAMESPACE, seconds=0.0)
+    except repair.NoRepair:  # it was asked, and there is no leader here
+        return ""
+    except errors.ClusterError as error:
+        return str(error)
+    return ""
