@@ -34,6 +34,7 @@ from cluster.local import (
     discovery,
     intake,
     metrics,
+    openapi_protobuf,
     pod_logs,
     protobuf,
     refusals,
@@ -48,7 +49,7 @@ from cluster.local.garbage import Collector
 from cluster.local.handlers import Answer, Handlers, Question
 from cluster.local.journal import Change
 from cluster.local.layout import Layout
-from cluster.local.openapi import OpenApi
+from cluster.local.openapi import SECOND, OpenApi
 from cluster.local.refusals import Refusal
 from cluster.local.representations import Shown
 from cluster.local.store import Store
@@ -177,8 +178,7 @@ class ApiServer:
         if path == "/metrics":
             return web.Response(text=self._measured())
         if path.startswith("/openapi/"):
-            representations.choose(request.headers.get("Accept", ""))
-            return _packed(request, _bytes(self._openapi.answer(path)))
+            return _packed(request, self._documented(request))
         if _is_discovery(path):
             return _json(discovery.answer(path, self._catalog))
         if reviews.serves(path):
@@ -204,6 +204,13 @@ class ApiServer:
         if request.method == "GET" and target.subresource in {"", "status"}:
             answer = replace(answer, body=shown.answer(answer.body))
         return _packed(request, _response(answer))
+
+    def _documented(self, request: web.BaseRequest) -> web.Response:
+        accept = request.headers.get("Accept", "")
+        if request.path == SECOND and accept.partition(";")[0].strip() == openapi_protobuf.MEDIA_TYPE:
+            return web.Response(body=self._openapi.packed(), content_type=openapi_protobuf.ANSWERED)
+        representations.choose(accept)
+        return _bytes(self._openapi.answer(request.path))
 
     def _count(self, request: web.BaseRequest, target: requests.Target) -> None:
         watching = "watch" in request.query and requests.flag(request.query, "watch")

@@ -10,11 +10,12 @@ from typing import Any
 
 import orjson
 
-from cluster.local import descriptions, metadata, openapi_paths
+from cluster.local import descriptions, metadata, openapi_paths, openapi_protobuf
 from cluster.local.catalog import Catalog, Kind
 from cluster.local.discovery import KUBERNETES
 from cluster.local.refusals import no_such_path
 
+SECOND = "/openapi/v2"
 Document = dict[str, Any]
 _INTERNAL = ("x-kept", "x-dropped")
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -38,6 +39,10 @@ class OpenApi:
         if path not in self._made:
             self._made[path] = orjson.dumps(self._make(path))
         return self._made[path]
+
+    def packed(self) -> bytes:
+        """The second version's document in protobuf."""
+        return openapi_protobuf.document(orjson.loads(self.answer(SECOND)))
 
     def _make(self, path: str) -> Document:
         match path.strip("/").split("/"):

@@ -1,0 +1,91 @@
+"""The real kubectl, as a user has it: a kubeconfig, its current context, and a namespace.
+
+One rule: what a user sees is what is checked: the output, and the exit code.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SECONDS = 90.0
+needs_kubectl = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not on PATH")
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """kubectl against one server, in one namespace."""
+
+    kubeconfig: Path
+    home: Path
+    namespace: str = "default"
+    embedded: bool = True
+
+    def environment(self, **more: str) -> dict[str, str]:
+        return {"PATH": os.environ["PATH"], "HOME": str(self.home), "KUBECONFIG": str(self.kubeconfig), **more}
+
+    def tried(self, *arguments: str, body: Any = None, **variables: str) -> Said:
+        """Run a command that may fail."""
+        text = None if body is None else body if isinstance(body, str) else json.dumps(body)
+        done = subprocess.run(
+            self.command(*arguments),
+            input=text,
+            stdin=subprocess.DEVNULL if text is None else None,
+            env=self.environment(**variables),
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        return Said(done.returncode, done.stdout, done.stderr)
+
+    def command(self, *arguments: str) -> list[str]:
+        return ["kubectl", "--namespace", self.namespace, *arguments]
+
+    def __call__(self, *arguments: str, body: Any = None, **variables: str) -> str:
+        """Run a command that must succeed; its output."""
+        said = self.tried(*arguments, body=body, **variables)
+        assert said.code == 0, said
+        return said.out
+
+    def refused(self, *arguments: str, body: Any = None) -> str:
+        """Run a command that must fail; what it says."""
+        said = self.tried(*arguments, body=body)
+        assert said.code != 0, said
+        return said.err
+
+    def json(self, *arguments: str) -> Any:
+        """What a command prints with -o json."""
+        return json.loads(self(*arguments, "-o", "json"))
+
+    def rows(self, *arguments: str) -> list[list[str]]:
+        """The cells of a table, its head first; two spaces part them."""
+        lines = self(*arguments).splitlines()
+        return [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines if line]
+
+
+def until(look: Callable[[], Any], true: Callable[[Any], Any] = bool) -> Any:
+    """Look until it is true; what was seen then."""
+    deadline = time.monotonic() + SECONDS
+    while True:
+        seen = look()
+        if true(seen):
+            return seen
+        assert time.monotonic() < deadline, seen
+        time.sleep(0.05)

@@ -1,0 +1,88 @@
+"""kubectl on the embedded server and, where KUBEBUILDER_ASSETS names one, on a real one: `kubectl`, in a namespace of
+its own. `node_kubectl` is the embedded cluster alone, with a node that runs pods.
+"""
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from cluster import client
+from cluster.local.node import running_node
+from cluster.settings import ConnectionSettings
+from crds import generate
+from crds.resources import CRDS, NAMESPACES
+from tests.cluster import servers
+from tests.cluster.servers import Server
+from tests.kubectl.command import Kubectl, until
+from tests.local_node.stage import SETTINGS
+
+_NUMBERS = itertools.count(1)
+
+
+def _install(server: Server) -> None:
+    for definition in generate.load():
+        code, answer = server.send("POST", CRDS.path(), definition)
+        assert code == 201, answer
+        path = CRDS.path(name=definition["metadata"]["name"])
+        until(
+            lambda path=path: (server.send("GET", path)[1].get("status") or {}).get("conditions") or [],
+            lambda conditions: any(c["type"] == "Established" and c["status"] == "True" for c in conditions),
+        )
+
+
+@pytest.fixture(scope="package")
+def embedded_one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with servers.embedded(tmp_path_factory.mktemp("embedded")) as server:
+        _install(server)
+        yield server
+
+
+@pytest.fixture(scope="package")
+def real_one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with servers.real(tmp_path_factory.mktemp("real")) as server:
+        _install(server)
+        yield server
+
+
+@pytest.fixture(scope="package", params=["embedded", pytest.param("real", marks=pytest.mark.apiserver)])
+def server(request: pytest.FixtureRequest) -> Server:
+    found = request.getfixturevalue(f"{request.param}_one")
+    assert isinstance(found, Server)
+    return found
+
+
+@pytest.fixture(scope="package")
+def home(tmp_path_factory: pytest.TempPathFactory) -> object:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def kubectl(server: Server, home: object) -> Kubectl:
+    return _in_namespace(server, home)
+
+
+@pytest.fixture
+def embedded_kubectl(embedded_one: Server, home: object) -> Kubectl:
+    return _in_namespace(embedded_one, home)
+
+
+@pytest.fixture(scope="package")
+def node_server(embedded_one: Server) -> Iterator[Server]:
+    """The embedded server with a node in this process."""
+    cluster = client.connect(ConnectionSettings(kubeconfig=str(embedded_one.kubeconfig)))
+    with running_node(cluster, servers.Layout(embedded_one.kubeconfig.parent), SETTINGS):
+        yield embedded_one
+    cluster.close()
+
+
+@pytest.fixture
+def node_kubectl(node_server: Server, home: object) -> Kubectl:
+    return _in_namespace(node_server, home)
+
+
+def _in_namespace(server: Server, home: object) -> Kubectl:
+    name = f"kubectl-{next(_NUMBERS)}"
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    assert server.send("POST", NAMESPACES.path(), body)[0] == 201
+    return Kubectl(server.kubeconfig, home, name, server.embedded)
