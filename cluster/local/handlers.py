@@ -76,6 +76,9 @@ class Handlers:
         method = "GET" if question.method == "HEAD" else question.method
         match method, bool(where.name), where.subresource:
             case "GET", True, "" | "status":
+                version = question.query.get("resourceVersion", "0")
+                if version and not version.isdigit():
+                    raise refusals.odd_version(version)
                 return Answer(self._find(where).raw)
             case "GET", False, "":
                 return Answer(self._lister.list(where.kind, where.namespace, question.query))

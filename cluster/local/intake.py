@@ -85,7 +85,7 @@ def _check_type(kind: Kind, manifest: Any, options: WriteOptions) -> None:
         manifest["metadata"] = {}
     if not isinstance(manifest["metadata"], dict):
         word = parameters.go_word(manifest["metadata"])
-        message = f"json: cannot unmarshal {word} into Go struct field metadata of type ObjectMeta"
+        message = f"json: cannot unmarshal {word} into Go value of type v1.ObjectMeta"
         raise _unreadable(kind, message, options)
     for key, expected in (("kind", kind.resource.kind), ("apiVersion", kind.resource.api_version)):
         found = manifest.get(key) or ("" if kind.custom else expected)

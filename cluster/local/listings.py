@@ -84,10 +84,10 @@ class Lister:
 
     def _resume(self, asked: ListOptions) -> _Rest:
         rest = self._rests.get(asked.token)
-        if asked.version not in {"", "0"}:
-            raise bad_request("specifying resource version is not allowed when using continue")
         if rest is None and not _TOKEN.fullmatch(asked.token):
             raise bad_request(f"continue key is not valid: {asked.token[:40]!r} is no token of a list")
+        if asked.version not in {"", "0"}:
+            raise bad_request("specifying resource version is not allowed when using continue")
         if rest is None:
             raise expired("The provided continue parameter is too old to display a consistent list result: list again")
         return rest

@@ -60,7 +60,8 @@ def apply_json(target: Manifest, operations: Any) -> Manifest:
         except Inapplicable as error:
             raise refusals.inapplicable_patch() from error
     if not isinstance(document, dict):
-        raise refusals.unreadable_patch(f"{_canonical(document)[:_SHOWN].decode(errors='replace')} is no object")
+        text = _canonical(document)[:_SHOWN].decode(errors="replace")
+        raise refusals.unreadable_patch(f'"{text}": couldn\'t get version/kind; json parse error: it is no object')
     return document
 
 

@@ -80,7 +80,7 @@ _MOUNT = fields(
     **texts("name", "mountPath", "subPath", "subPathExpr", "mountPropagation", "recursiveReadOnly"),
     readOnly=SWITCH,
 )
-_HTTP = kept({**OPEN, "properties": {"scheme": {**TEXT, "default": "HTTP"}}})
+_HTTP = kept({**OPEN, "properties": {"scheme": {**TEXT, "default": "HTTP"}, "path": {**TEXT, "default": "/"}}})
 _SECONDS = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 _TIMES = {name: {**NUMBER, "default": value} for name, value in _SECONDS.items()}
 _PROBE = kept({**OPEN, "properties": {"httpGet": _HTTP, **_TIMES}})

@@ -17,7 +17,7 @@ from cluster.local import options, requests
 from cluster.local.catalog import Kind
 from cluster.local.journal import Change, Journal
 from cluster.local.objects import Stored, seal
-from cluster.local.refusals import Refusal, bad_request
+from cluster.local.refusals import Refusal, odd_version
 from cluster.local.representations import Shown
 from cluster.local.selectors import Selector
 from cluster.local.store import Store
@@ -51,7 +51,7 @@ def wish(kind: Kind, namespace: str, name: str, query: Mapping[str, str]) -> Wis
     fields = ",".join(filter(None, (query.get("fieldSelector", ""), f"metadata.name={name}" if name else "")))
     chosen = requests.selector({**query, "fieldSelector": fields}, kind)
     if asked.version and not asked.version.isdigit():
-        raise bad_request(f"invalid resource version: {asked.version[:40]!r}")
+        raise odd_version(asked.version)
     return Wish(
         kind=kind,
         namespace=namespace,
