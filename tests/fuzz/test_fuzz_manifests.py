@@ -40,7 +40,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 SETTINGS = (ReconcileSettings(), ReconcileSettings(master_address="loopback"))
 PARSE = {"TorchJob": torchjob.parse, "TenantQueue": tenantqueue.parse}
 thorough = settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 
 
@@ -189,7 +189,7 @@ def _pod(made: dict[str, Any]) -> None:
     pool.capacity("nodes", [], [view], [])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     strategies.ANY, st.dictionaries(st.sampled_from(["charge", "gang-size", "gang"]), strategies.TEXTS), st.booleans()
 )

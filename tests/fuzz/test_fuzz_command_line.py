@@ -1,0 +1,159 @@
+"""Hostile files for `torchq submit`: one sentence, exit code 1, no traceback, and nothing is asked of any cluster."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator import submission
+from coordinator.submission import BadManifest
+from crds import yamltext
+
+JOB = "apiVersion: train.distributed.io/v1alpha1\nkind: TorchJob\nmetadata: {name: a}\nspec: {}\n"
+LEVELS = list(zip("abcdefghi", "bcdefghij", strict=True))
+BOMB = 'a: &a ["l", "l"]\n' + "".join(f"{new}: &{new} [{', '.join(['*' + old] * 9)}]\n" for old, new in LEVELS)
+MERGES = "a: &a {x: 1}\n" + "".join(f"{new}: &{new}\n  <<: [{', '.join(['*' + old] * 9)}]\n" for old, new in LEVELS)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param(BOMB, "aliases repeat too much", id="a billion laughs"),
+        pytest.param(MERGES, "aliases repeat too much", id="a billion merges"),
+        pytest.param("a: &a [*a]", "part of", id="a circle"),
+        pytest.param("a: &a {b: {c: *a}}", "part of", id="a wider circle"),
+        pytest.param("a: " + "[" * 100_000, "nested too deeply", id="100,000 lists"),
+        pytest.param("{a: " * 100_000, "nested too deeply", id="100,000 maps"),
+        pytest.param("- " * 5000, "nested too deeply", id="5,000 dashes"),
+        pytest.param("a: 1\na: 2", "'a' is there twice", id="a key twice"),
+        pytest.param("a: .nan", "finite", id="no number"),
+        pytest.param("a: -.inf", "finite", id="infinity"),
+        pytest.param("a: !!python/object/apply:os.system [x]", "not YAML", id="a call"),
+        pytest.param("? [a, b]\n: c", "not YAML", id="a list for a key"),
+        pytest.param("a: *nobody", "not YAML", id="an alias of nothing"),
+        pytest.param("a: " + "9" * 5000, "5000 digits", id="a number of 5,000 digits"),
+        pytest.param("a: \x01", "not YAML", id="a control character"),
+        pytest.param('a: "\\ud800"', "not YAML", id="half a surrogate"),
+        pytest.param(JOB + "---\nkind: [", "not YAML", id="a broken second document"),
+        pytest.param(JOB + "---\nkind: Pod", "document 2", id="a strange second document"),
+        pytest.param(JOB.replace("spec: {}", "spec: {a: 2026-01-01, on: 1}"), "quotes", id="keys that are no text"),
+    ],
+)
+def test_a_hostile_file_is_refused_in_one_line(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "jobs.yaml"
+    path.write_text(text)
+    with pytest.raises(BadManifest) as caught:
+        submission.read([str(path)], "default", "/")
+    message = str(caught.value)
+    assert message.startswith(str(path))
+    assert words in message
+    assert len(message.splitlines()) == 1
+    assert len(message) < 1000
+
+
+def test_aliases_that_people_write_are_fine() -> None:
+    text = "base: &base {x: 1, y: 2}\na:\n  <<: *base\n  y: 3\nb: *base\n"
+    assert list(yamltext.documents(text)) == [{"base": {"x": 1, "y": 2}, "a": {"x": 1, "y": 3}, "b": {"x": 1, "y": 2}}]
+
+
+@settings(deadline=None)
+@given(st.text(st.sampled_from("ab:-[]{}&*!|>'\"%@#,? \n\t0.~<"), max_size=40) | st.text(max_size=20))
+def test_any_text_is_documents_or_a_reason(text: str) -> None:
+    try:
+        found = list(yamltext.documents(text))
+    except (yaml.YAMLError, ValueError):
+        return
+    assert isinstance(found, list)
+
+
+def test_a_folder_and_what_may_not_be_read_are_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BadManifest, match="Is a directory"):
+        submission.read([str(tmp_path)], "default", "/")
+
+    def denied(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")  # who runs as root may read everything
+
+    monkeypatch.setattr(Path, "open", denied)
+    with pytest.raises(BadManifest, match="Permission denied"):
+        submission.read(["secret.yaml"], "default", "/")
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"\x7fELF\x02\x01\x01" + bytes(100), bytes(1000)])
+def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "binary"
+    path.write_bytes(content)
+    with pytest.raises(BadManifest, match="binary: not "):
+        submission.read([str(path)], "default", "/")
+
+
+def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "large.yaml"
+    with path.open("wb") as file:
+        file.truncate(100 * 1024 * 1024)
+    with pytest.raises(BadManifest, match="larger than 32 MiB"):
+        submission.read([str(path)], "default", "/")
+    with pytest.raises(BadManifest, match="larger than 32 MiB"):
+        submission.read(["/dev/zero"], "default", "/")
+
+
+def torchq(*arguments: str, cwd: Path, closed: str = "") -> subprocess.CompletedProcess[str]:
+    """The command without any cluster to reach, with some of its streams closed."""
+    command = f'exec "{sys.executable}" -m coordinator.cli "$@" {closed}'
+    home = Path(__file__).parents[2]
+    environment = {"PATH": os.environ["PATH"], "HOME": str(cwd), "PYTHONPATH": str(home)}
+    return subprocess.run(
+        ["sh", "-c", command, "sh", *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "closed", "words"),
+    [
+        (("submit", "-"), "<&-", "standard input is closed"),
+        (("submit", "good.yaml", "broken.yaml"), "", "broken.yaml, document 2"),
+    ],
+    ids=["closed", "a broken second document"],
+)
+def test_the_command_says_it_in_one_sentence(
+    tmp_path: Path, arguments: tuple[str, ...], closed: str, words: str
+) -> None:
+    (tmp_path / "good.yaml").write_text(JOB)
+    (tmp_path / "broken.yaml").write_text(JOB + "---\nkind: Pod\n")
+    (tmp_path / "kubeconfig").write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{name: a, cluster: {server: 'http://127.0.0.1:9'}}]\n"
+        "contexts: [{name: a, context: {cluster: a, user: a}}]\nusers: [{name: a, user: {}}]\n"
+    )
+    said = torchq("--kubeconfig", "kubeconfig", *arguments, cwd=tmp_path, closed=closed)
+    assert said.returncode == 1, said
+    assert words in said.stderr
+    assert said.stderr.startswith("Error: ")
+    assert len(said.stderr.splitlines()) == 1
+    assert said.stdout == ""
+
+
+def test_a_folder_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(BadManifest, match="current folder is gone"):
+        submission.folder()
+
+
+def test_a_folder_whose_name_is_no_text_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = os.fsencode(tmp_path) + b"/\xff"
+    os.mkdir(odd)
+    monkeypatch.chdir(os.fsdecode(odd))
+    with pytest.raises(BadManifest, match="UTF-8"):
+        submission.folder()

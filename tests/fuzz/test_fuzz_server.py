@@ -1,0 +1,419 @@
+"""Hostile requests to the embedded API server: answered in Status form, with a bound on what they cost, and others are
+served meanwhile."""
+
+import contextlib
+import gzip
+import http.client
+import json
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.local import apiserver, callers, journal, watches
+from cluster.local.journal import Change, Journal
+from cluster.local.layout import Layout
+from cluster.local.objects import seal
+from cluster.local.schema import compile_schema
+from crds import generate
+from crds.resources import CRDS, PODS, TENANT_QUEUES, TORCHJOBS
+from tests.cluster import servers
+from tests.cluster.servers import Server
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+JOBS = TORCHJOBS.path("default")
+JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
+SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("hostile") / "data"
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Server]:
+    with servers.embedded(folder) as found:
+        for definition in generate.load():
+            assert found.send("POST", CRDS.path(), definition)[0] == 201
+        assert found.send("POST", MAPS, config_map("there", {"a": "x" * 1000}))[0] == 201
+        yield found
+
+
+def config_map(name: str, data: Any = None, **metadata: Any) -> dict[str, Any]:
+    """A ConfigMap."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}, "data": data or {}}
+
+
+def pod(name: str, **spec: Any) -> dict[str, Any]:
+    """A Pod."""
+    container = {"name": "c", "image": "x", "command": ["true"]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"containers": [container], **spec},
+    }
+
+
+def job(name: str, **spec: Any) -> dict[str, Any]:
+    """A TorchJob."""
+    template = {"spec": {"containers": [{"name": "torch", "image": "x"}]}}
+    return {
+        "apiVersion": TORCHJOBS.api_version,
+        "kind": "TorchJob",
+        "metadata": {"name": name},
+        "spec": {"torchTaskSpecs": {"Master": {"template": template}}, **spec},
+    }
+
+
+def nested(body: dict[str, Any], levels: int, opening: str = '{"a":', closing: str = "}") -> bytes:
+    """The body with something deep in it."""
+    return json.dumps(body).replace('"DEEP"', opening * levels + "1" + closing * levels).encode()
+
+
+def refused(answer: tuple[int, Any], *codes: int) -> dict[str, Any]:
+    """The Status of a refusal, after a look whether others are served."""
+    code, status = answer
+    assert code in (codes or range(400, 500)), answer
+    assert status["kind"] == "Status"
+    assert status["message"]
+    assert len(json.dumps(status)) < 200_000
+    return dict(status)
+
+
+DEEP_POD = pod("deep", affinity={"x": "DEEP"})
+BODIES: dict[str, tuple[bytes | dict[str, Any], tuple[int, ...]]] = {
+    "more than 3 MB": (b" " * (3 * 1024 * 1024 + 1), (413,)),
+    "100,000 lists": (b"[" * 100_000 + b"]" * 100_000, (400,)),
+    "300 maps": (nested(DEEP_POD, 300), (400,)),
+    "900 lists in maps": (nested(DEEP_POD, 900, '[{"a":', "}]"), (400,)),
+    "40,000 annotations": (config_map("a", annotations={f"k{n}": "v" for n in range(40_000)}), (422,)),
+    "NaN": (b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"n"},"x":NaN}', (400,)),
+    "infinity": (b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"n"},"x":1e309}', (400,)),
+    "no UTF-8": (b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"n"},"data":{"a":"\xff"}}', (400,)),
+    "half a surrogate": (
+        b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"n"},"data":{"a":"\\ud800"}}',
+        (400,),
+    ),
+    "NUL in the name": (config_map("a\0b"), (422,)),
+    "metadata that is a word": (b'{"apiVersion":"v1","kind":"ConfigMap","metadata":"x"}', (400, 422)),
+    "nothing": (b"", (400, 422)),
+    "null": (b"null", (400, 422)),
+    "an empty map": (b"{}", (400, 422)),
+}
+
+
+@pytest.mark.parametrize("case", BODIES)
+def test_a_hostile_body_is_refused(server: Server, case: str) -> None:
+    body, codes = BODIES[case]
+    path = PODS.path("default") if isinstance(body, bytes) and b'"Pod"' in body else MAPS
+    refused(server.send("POST", path, body), *codes)
+
+
+@pytest.mark.parametrize("number", ["9223372036854775808", "18446744073709551616", "1" * 400, "1e400", "-1", "0.5"])
+def test_a_number_beyond_its_bounds_is_refused(server: Server, number: str) -> None:
+    body = json.dumps(job("numbers")).replace('"template"', f'"numTasks":{number},"template"').encode()
+    refused(server.send("POST", JOBS, body), 400, 422)
+
+
+def test_unknown_fields_without_number_are_told_in_part(server: Server) -> None:
+    body = job("unknown", **{f"u{n}": 1 for n in range(20_000)})
+    refused(server.send("POST", JOBS + "?fieldValidation=Strict", body), 400)
+    # As warnings they are headers, of which clients read about 100.
+    assert server.send("POST", JOBS + "?dryRun=All", body)[0] == 201
+
+
+PATCHES: dict[str, tuple[list[dict[str, Any]], tuple[int, ...]]] = {
+    "too many operations": ([{"op": "test", "path": "/kind", "value": "ConfigMap"}] * 10_001, (413,)),
+    "copies that double": (
+        [
+            {"op": "add", "path": "/data", "value": ["x" * 40]},
+            *[{"op": "copy", "from": "/data", "path": "/data/-"}] * 60,
+        ],
+        (422,),
+    ),
+    "the whole in itself": ([{"op": "copy", "from": "", "path": "/data/x"}] * 60, (422,)),
+    "deeper and deeper": (
+        [{"op": "add", "path": "/data" + "/a" * n, "value": {}} for n in range(1, 600)]
+        + [{"op": "test", "path": "/data", "value": 1}],
+        (400, 422),
+    ),
+    "an index of 5,000 digits": (
+        [{"op": "add", "path": "/data", "value": [1]}, {"op": "add", "path": "/data/" + "9" * 5000, "value": 1}],
+        (422,),
+    ),
+    "a path of 400,000 steps": ([{"op": "add", "path": "/a" * 400_000, "value": 1}], (422,)),
+    "operations that are none": ([{}, {"op": ["x"], "path": {}}], (400, 422)),
+}
+
+
+@pytest.mark.parametrize("case", PATCHES)
+def test_a_hostile_patch_is_refused(server: Server, case: str) -> None:
+    operations, codes = PATCHES[case]
+    refused(server.send("PATCH", MAPS + "/there", operations, JSON_PATCH), *codes)
+    assert server.send("GET", MAPS + "/there")[1]["data"] == {"a": "x" * 1000}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "labelSelector=" + ",".join(f"!k{n}" for n in range(5000)),
+        "labelSelector=" + "a%20" * 2000 + "(",
+        "labelSelector=a%3C" + "9" * 6000,
+        "fieldSelector=" + "x" * 7000,
+        "limit=" + "9" * 5000,
+        "limit=x",
+        "watch=1&timeoutSeconds=x",
+        "labelSelector=" + "x" * 100_000,
+    ],
+    ids=lambda query: query[:20],
+)
+def test_a_hostile_query_is_refused(server: Server, query: str) -> None:
+    refused(server.send("GET", f"{MAPS}?{query}"), 400, 410)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gracePeriodSeconds": 10**30},
+        {"gracePeriodSeconds": "x"},
+        {"preconditions": 5},
+        {"preconditions": {"uid": "other"}},
+        {"propagationPolicy": 5},
+    ],
+    ids=str,
+)
+def test_hostile_options_delete_nothing(server: Server, options: dict[str, Any]) -> None:
+    refused(server.send("DELETE", MAPS + "/there", options), 400, 409, 422)
+    assert server.send("GET", MAPS + "/there")[0] == 200
+
+
+BOMB = 'a: &a ["l","l","l"]\n' + "".join(
+    f"{name}: &{name} [{','.join(['*' + before] * 9)}]\n"
+    for before, name in zip("abcdefghij", "bcdefghijk", strict=True)
+)
+
+
+@pytest.mark.parametrize("text", [BOMB, "a: " + "[" * 100_000, "a: b\n" * 100_000], ids=["bomb", "deep", "large"])
+def test_hostile_yaml_is_refused(server: Server, text: str) -> None:
+    refused(server.send("POST", MAPS, text.encode(), "application/yaml"), 400, 415)
+
+
+def test_a_body_that_grows_when_unpacked_is_refused(server: Server) -> None:
+    packed = gzip.compress(b" " * 10_000_000)
+    refused(server.send("POST", MAPS, packed, **{"Content-Encoding": "gzip"}), 413)
+    refused(server.send("POST", MAPS, b"no gzip", **{"Content-Encoding": "gzip"}), 400)
+
+
+RULES: tuple[Any, ...] = (
+    5,
+    [{"rule": 5}],
+    [{"rule": "(" * 100_000}],
+    [{"rule": "self.all(x, " * 300 + "true" + ")" * 300}],
+)
+
+
+@pytest.mark.parametrize("rules", RULES, ids=lambda rules: str(rules)[:20])
+def test_a_hostile_definition_is_refused(server: Server, rules: Any) -> None:
+    definition = generate.load()[1]
+    definition["metadata"]["name"] = "strange.train.distributed.io"
+    definition["spec"]["names"] = {
+        "kind": "Strange",
+        "listKind": "Stranges",
+        "plural": "strange",
+        "singular": "strange",
+    }
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["x-kubernetes-validations"] = rules
+    refused(server.send("POST", CRDS.path(), definition), 400, 422)
+
+
+@pytest.mark.parametrize("pattern", [r"^(a+)+$", r"^(a|a)*$", r"^([a-z]+\.)*[a-z]+$", "a*a*a*a*a*a*a*b"])
+def test_a_pattern_takes_no_time_whatever_the_text(pattern: str) -> None:
+    # With a backtracking engine each of these would run for years.
+    matches = compile_schema({"type": "string", "pattern": pattern}).limits
+    assert matches is not None
+    assert matches.matches is not None
+    assert not matches.matches("a" * 2000 + "!")
+
+
+def test_a_queue_of_nonsense_is_refused_by_field(server: Server) -> None:
+    body = {
+        "apiVersion": TORCHJOBS.api_version,
+        "kind": "TenantQueue",
+        "metadata": {"name": "q"},
+        "spec": {"weight": 0},
+    }
+    status = refused(server.send("POST", TENANT_QUEUES.path(), body), 422)
+    assert "spec.weight" in status["message"]
+
+
+PATHS = (
+    "/",
+    "/api",
+    "/apis",
+    "/version",
+    "/metrics",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/nowhere",
+    "/healthz/../api",
+    MAPS,
+    MAPS + "?watch=1",
+    MAPS + "/there",
+    PODS.path("default", "x", "log"),
+    CRDS.path(),
+)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+def test_nobody_is_answered_without_the_token(server: Server, method: str) -> None:
+    for given in ("", "Bearer", "Bearer x", server.token, f"bearer {server.token}x", f"Basic {server.token}"):
+        connection = connect(server)
+        for path in PATHS:
+            connection.request(method, path, headers={"Authorization": given} if given else {})
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status == 401, (method, path, given)
+        connection.close()
+
+
+def test_health_needs_no_token(server: Server) -> None:
+    connection = connect(server)
+    for path in ("/healthz", "/livez", "/readyz"):
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()) == (200, b"ok")
+    connection.close()
+
+
+def address(server: Server) -> tuple[str, int]:
+    host, _, port = server.url.rpartition("//")[2].rpartition(":")
+    return host, int(port)
+
+
+def connect(server: Server) -> http.client.HTTPSConnection:
+    host, port = address(server)
+    return http.client.HTTPSConnection(host, port, timeout=SECONDS, context=server.tls)
+
+
+@contextlib.contextmanager
+def raw(server: Server) -> Iterator[ssl.SSLSocket]:
+    """A bare connection."""
+    assert server.tls is not None
+    with (
+        socket.create_connection(address(server), timeout=SECONDS) as plain,
+        server.tls.wrap_socket(plain, server_hostname=address(server)[0]) as secure,
+    ):
+        yield secure
+
+
+HEAD = b"POST " + MAPS.encode() + b" HTTP/1.1\r\nHost: x\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"hello\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nX: a\0b\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"".join(b"X%d: y\r\n" % n for n in range(5000)) + b"\r\n",
+        b"GET / HTTP/1.1\r\nX: " + b"y" * 200_000 + b"\r\n\r\n",
+        HEAD + b"Content-Length: -5\r\n\r\n{}",
+        HEAD + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+        HEAD + b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+    ],
+    ids=["words", "version", "path", "NUL", "headers", "header", "negative", "two lengths", "length and chunks"],
+)
+def test_what_is_no_http_is_answered_in_status_form(server: Server, sent: bytes) -> None:
+    with raw(server) as connection:
+        connection.sendall(sent)
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            while piece := connection.recv(65536):
+                answer += piece
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith((b"HTTP/1.1 400", b"HTTP/1.0 400"))
+    assert json.loads(body)["kind"] == "Status"
+
+
+def test_who_shows_no_token_is_let_go(folder: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(callers, "_PATIENCE_SECONDS", 0.2)
+    with raw(server) as silent, raw(server) as slow, raw(server) as known:
+        known.sendall(
+            b"GET /version HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + server.token.encode() + b"\r\n\r\n"
+        )
+        assert known.recv(100).startswith(b"HTTP/1.1 200")
+        slow.sendall(HEAD + b"Content-Length: 500\r\n")
+        for connection in (silent, slow):
+            with contextlib.suppress(ConnectionError):
+                assert connection.recv(100) == b""
+        known.sendall(
+            b"GET /version HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + server.token.encode() + b"\r\n\r\n"
+        )
+        assert known.recv(100)
+
+
+def test_it_listens_on_loopback_only(server: Server) -> None:
+    _, port = address(server)
+    listening = [
+        fields[1]
+        for table in ("/proc/net/tcp", "/proc/net/tcp6")
+        if Path(table).exists()
+        for fields in map(str.split, Path(table).read_text().splitlines()[1:])
+        if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port
+    ]
+    assert [each.partition(":")[0] for each in listening] == ["0100007F"]
+    with pytest.raises(ValueError, match="loopback"):
+        apiserver.ApiServer(Layout(Path("nowhere")), host="0.0.0.0")
+
+
+def test_what_it_keeps_is_its_users_alone(folder: Path, server: Server) -> None:
+    assert folder.stat().st_mode & 0o077 == 0
+    secret = [folder / "token", folder / "kubeconfig", folder / "objects.sqlite", *folder.glob("tls/*.key")]
+    assert [path.name for path in secret if path.stat().st_mode & 0o077] == []
+
+
+def test_slow_readers_share_what_waits_for_them(server: Server) -> None:
+    """Sixteen readers who read nothing, and one who does and gets it all."""
+    ask = f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.token}\r\n\r\n".encode()
+    with contextlib.ExitStack() as stack:
+        for _ in range(16):
+            stack.enter_context(raw(server)).sendall(ask)
+        reader = stack.enter_context(raw(server))
+        reader.sendall(ask)
+        for number in range(20):
+            assert server.send("POST", MAPS, config_map(f"flood-{number}", {"a": "x" * 300_000}))[0] == 201
+        seen = b""
+        while b"flood-19" not in seen[-400_000:]:
+            piece = reader.recv(1 << 20)
+            assert piece
+            seen += piece
+    assert server.send("GET", MAPS + "/flood-19")[0] == 200
+
+
+def stored(version: int, size: int = 10) -> Change:
+    """A change of an object of a size."""
+    manifest = {"metadata": {"name": "a", "uid": "u"}, "data": "x" * size}
+    return Change("MODIFIED", seal(manifest, version), None)
+
+
+def test_a_journal_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "MOST_BYTES", 5000)
+    kept = Journal(0)
+    for version in range(1, 11):
+        kept.publish(stored(version, 1000))
+    assert [change.object.version for change in kept.since(6, 10)] == [7, 8, 9, 10]
+    assert len(kept) == 4
+
+
+def test_a_large_line_is_sent_in_pieces() -> None:
+    raw_bytes = b"{" + b" " * (3 * watches._PIECE) + b"}"
+    parts = list(watches._parts("ADDED", raw_bytes))
+    assert max(map(len, parts)) <= watches._PIECE
+    assert b"".join(parts) == b'{"type":"ADDED","object":' + raw_bytes + b"}\n"
