@@ -51,7 +51,7 @@ def _find_all(text: str, pattern: str) -> list[str]:
     return [found.group() for found in re.finditer(pattern, text)]
 
 
-_LONGEST_RULE = 20_000
+_LONGEST_RULE, _LONGEST_REASON = 20_000, 1000
 _MOST_BRACKETS = 500
 """What may open another level of a rule: the library's parser has no bound of its own but the stack's end."""
 _NATIVE_MATCHES = cel.compile("text.matches(pattern)")
@@ -159,7 +159,7 @@ def _compile(source: str) -> Any:
     try:
         program = cel.compile(_faster(source))
     except ValueError as error:
-        raise ValueError(f"compilation failed: {error}") from error
+        raise ValueError(f"compilation failed: {str(error)[:_LONGEST_REASON]}") from error
     strange = set(program.variables()) - {"self", "oldSelf"} - set(_BOUND.findall(plain)) - _TYPES
     if strange:
         raise ValueError(f"compilation failed: undeclared reference to {', '.join(sorted(strange))} in rule {source!r}")
