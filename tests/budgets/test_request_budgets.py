@@ -36,6 +36,20 @@ def test_nothing_happens_nothing_is_asked(line: Metered) -> None:
     assert (line.coordinator, line.worker) == ({}, {})
 
 
+def test_a_watch_that_ends_is_resumed_without_a_list(line: Metered, namespace: str) -> None:
+    line.queue("a")
+    line.begin()
+    line.submit("there", namespace, "a", tasks={"Master": task()})
+    line.settle()
+    line.note()
+    for informer in (*line.watches.informers, line.pods):
+        informer._watch.close()
+    desks.wait_for(lambda: sum((line.coordinator + line.worker).values()) >= 4, 60)
+    line.settle()
+    assert line.coordinator == {f"WATCH {each}": 1 for each in ("pods", "tenantqueues", "torchjobs")}
+    assert line.worker == {"WATCH pods": 1}
+
+
 def test_a_job_whose_pods_end_at_once_costs_two_writes_of_ours(line: Metered, namespace: str) -> None:
     line.queue("a")
     line.begin()
