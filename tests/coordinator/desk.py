@@ -8,6 +8,7 @@ from typing import Any
 from cluster import errors
 from cluster.api import Cluster, Manifest
 from cluster.client import KubernetesCluster
+from coordinator.permissions import COORDINATOR, WORKER
 from coordinator.settings import Settings
 from coordinator.term import Term
 from coordinator.watch import Watches
@@ -22,6 +23,7 @@ from queues.values import Task
 from reconcilers.observe import pods_informer
 from reconcilers.reconcile import Reconciler
 from reconcilers.settings import ReconcileSettings
+from tests.rbac.gatekeeper import Gatekeeper
 from tests.reconcilers.bench import Counting
 
 START = 1_700_000_000.0
@@ -44,15 +46,16 @@ class Clock:
 class Desk:
     """A coordinator's term and one worker, without their processes: every step is taken by the test."""
 
-    counting: Callable[[KubernetesCluster], Any] = Counting
+    counting: Callable[[Any], Any] = Counting
     """What stands between each of them and the API server."""
 
     def __init__(self, cluster: KubernetesCluster, clock: Clock, **settings: Any) -> None:
         self.cluster = cluster
         self.clock = clock
         self.settings = Settings(**{"pool": "none", "lease_seconds": LEASE_SECONDS, **settings})
-        self.watching, self.working = self.counting(cluster), self.counting(cluster)
-        """What coordinator and worker ask of the API server."""
+        self.watching = self.counting(Gatekeeper(cluster, COORDINATOR, strict=True))
+        self.working = self.counting(Gatekeeper(cluster, WORKER, strict=True))
+        """What coordinator and worker ask of the API server: no more than their accounts may."""
         self.content = Content()
         reader = MemoryStore(lambda *_: None, content=self.content)
         self.work = MemoryWork(clock, reader.epoch, lambda key: reader.reservations([key]).get(key))

@@ -22,7 +22,7 @@ from tests.reconcilers import builders
 class Counting:
     """A cluster that counts what is asked of it, and lets a test in between."""
 
-    def __init__(self, cluster: KubernetesCluster) -> None:
+    def __init__(self, cluster: Any) -> None:
         self._cluster = cluster
         self.calls: Counter[str] = Counter()
         self.before: dict[str, Callable[[], None]] = {}

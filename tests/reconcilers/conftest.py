@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from cluster.client import KubernetesCluster
+from coordinator.permissions import WORKER
 from reconcilers.observe import pods_informer
 from reconcilers.reconcile import Reconciler
 from reconcilers.settings import ReconcileSettings
 from tests.cluster.conftest import cluster, embedded_server, namespace, real_server, server
+from tests.rbac.gatekeeper import Gatekeeper
 from tests.reconcilers.bench import Bench, Counting
 
 __all__ = ["cluster", "embedded_server", "namespace", "real_server", "server"]
@@ -26,7 +28,7 @@ def loopback(cluster: KubernetesCluster, namespace: str) -> Iterator[Bench]:
 
 
 def benches(cluster: KubernetesCluster, namespace: str, **settings: Any) -> Iterator[Bench]:
-    counting = Counting(cluster)
+    counting = Counting(Gatekeeper(cluster, WORKER, strict=True))
     settings = {"most_seconds": 60.0} | settings  # a slow machine is no reason to stop half way
     with pods_informer(cluster) as pods:
         assert pods.wait_synced(10)
