@@ -121,8 +121,11 @@ class Coordinator:
         if asked or self._unreadable:
             self._forget()
         began = self._incarnation = self.store.incarnation()
+        lost = self.store.epoch() == 0
         term.rebuild(self._new_epoch())
         self._unreadable = False
+        if lost:  # the work queue too, and in it when finished jobs are to be deleted
+            self.watches.mark([job.key for job in self.watches.jobs.values()])
         if asked:
             log.warning("the queues were built anew, as somebody asked on the Lease")
             self.leadership.answer(asked)

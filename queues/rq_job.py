@@ -67,7 +67,7 @@ class BatchJob(Job):  # type: ignore[misc]
         except Exception as error:  # whatever somebody wrote there
             raise Refused(f"its record is broken ({type(error).__name__})") from error
         self.origin = QUEUE
-        self.failure_ttl = min(self.failure_ttl or rq_record.KEPT_SECONDS, rq_record.KEPT_SECONDS)
+        self.failure_ttl: int = min(self.failure_ttl or rq_record.KEPT_SECONDS, rq_record.KEPT_SECONDS)
 
     @property
     def func(self) -> Callable[..., None]:

@@ -104,6 +104,19 @@ def desks_submit(coordinated: Coordinated) -> str:
     return f"{coordinated.namespace}/train/{made['uid']}"
 
 
+def test_finished_jobs_are_looked_at_again_since_some_are_to_be_deleted(coordinated: Coordinated) -> None:
+    desk = coordinated.led()
+    key = desks_submit(coordinated)
+    desks.wait_for(lambda: desk.counts.picked == 1, 60)
+    status = {"status": {"phase": "Succeeded"}}
+    coordinated.cluster.patch(desks.TORCHJOBS, "train", status, coordinated.namespace, subresource="status")
+    desks.wait_for(lambda: not coordinated.store.inspect().reservations, 60)
+    record = f"{schema.RECORD}{key}"
+    coordinated.client.delete(record)  # as if a worker waited to delete it, and that were forgotten
+    coordinated.looker.repair(60)
+    desks.wait_for(lambda: coordinated.client.exists(record), 60)
+
+
 def test_a_request_outlives_the_leader_it_was_made_to(coordinated: Coordinated) -> None:
     coordinated.led()
     coordinated.stop()
