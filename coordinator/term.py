@@ -54,6 +54,7 @@ class Term:
     settings: Settings
     clock: Callable[[], float] = time.time
     pause: Callable[[float], object] = time.sleep
+    elapsed: Callable[[], float] = time.monotonic
     counts: Counts = field(default_factory=Counts)
     unsettled: bool = True
     """Whether a cycle may find something to pick."""
@@ -70,8 +71,7 @@ class Term:
         """
         lost = self.store.epoch() == 0
         if lost and epoch > 1:
-            log.info("the queue store is empty: rebuilding it from the cluster in %.0f s", self.settings.lease_seconds)
-            self.pause(self.settings.lease_seconds)
+            self._wait_for_workers(epoch)
         held = {} if lost else self.store.held()
         found = census.take(self.watches.jobs.values(), self.watches.pods.values(), held)
         self.store.rebuild(epoch, found.reservations, found.entries)
@@ -81,6 +81,14 @@ class Term:
         self.watches.mark([reservation.key for reservation in found.reservations])
         self.watches.mark(held)
         self.resync()
+
+    def _wait_for_workers(self, epoch: int) -> None:
+        """Let a lease pass since now, and meanwhile tell the store what waits: with many jobs that takes its time."""
+        began, seconds = self.elapsed(), self.settings.lease_seconds
+        log.info("the queue store is empty: rebuilding it from the cluster in %.0f s", seconds)
+        waiting = census.take(self.watches.jobs.values(), self.watches.pods.values(), {}).entries
+        self.store.prepare(epoch, waiting)
+        self.pause(max(0.0, began + seconds - self.elapsed()))
 
     def resync(self) -> None:
         """Look at every unfinished job again."""

@@ -78,6 +78,11 @@ class MemoryStore:
         """See QueueStore."""
         return self._content.incarnation
 
+    def prepare(self, epoch: int, entries: Iterable[Entry]) -> None:
+        """See QueueStore. Here nothing takes its time."""
+        list(entries)
+        self.forget(epoch - 1)
+
     def rebuild(self, epoch: int, reservations: Iterable[Reservation], entries: Iterable[Entry]) -> None:
         """See QueueStore."""
         held, waiting = list(reservations), list(entries)

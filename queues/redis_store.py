@@ -19,6 +19,8 @@ from queues.values import Batch, Committed, Entry, Pick, QueueSpec, QueueView, R
 CHUNK = 500
 """How many keys one script is given at most: a few milliseconds in which the server does nothing else."""
 
+NOTHING_PREPARED: tuple[int, dict[str, str]] = (-1, {})
+
 _PUT = Script("store_put", preludes=("store",))
 _REMOVE = Script("store_remove", preludes=("store",))
 _CONFIGURE = Script("store_configure", preludes=("store",))
@@ -42,6 +44,7 @@ class RedisStore:
         self._settings = settings or StoreSettings()
         self._clock = clock
         self._epoch = 0
+        self._prepared: tuple[int, dict[str, str]] = NOTHING_PREPARED
 
     def epoch(self) -> int:
         """See QueueStore."""
@@ -52,12 +55,23 @@ class RedisStore:
         """See QueueStore."""
         return incarnation(self._connection)
 
-    def rebuild(self, epoch: int, reservations: Iterable[Reservation], entries: Iterable[Entry]) -> None:
+    def prepare(self, epoch: int, entries: Iterable[Entry]) -> None:
         """See QueueStore."""
         _REBUILD(self._connection, arguments=[epoch, "begin"])
+        texts = _texts(entries)
+        self._put(epoch, texts.items())
+        self._prepared = (epoch, texts)
+
+    def rebuild(self, epoch: int, reservations: Iterable[Reservation], entries: Iterable[Entry]) -> None:
+        """See QueueStore."""
+        there = self._begin(epoch)
+        texts = _texts(entries)
+        # What has gone is forgotten before anything is charged: this would free it.
+        gone = ((key,) for key in there.keys() - texts.keys())
+        _REMOVE.each(self._connection, ([epoch, "", *chunk] for chunk in _chunks(gone)))
         held = ((str(each.key), codec.encode_reservation(each)) for each in reservations)
         _REBUILD.each(self._connection, ([epoch, "charge", *chunk] for chunk in _chunks(held)))
-        self._put(epoch, entries)
+        self._put(epoch, (item for item in texts.items() if there.get(item[0]) != item[1]))
         _REBUILD(self._connection, arguments=[epoch, "open"])
         self._epoch = epoch
 
@@ -68,7 +82,7 @@ class RedisStore:
 
     def put(self, entries: Iterable[Entry]) -> None:
         """See QueueStore."""
-        self._put(self._epoch, entries)
+        self._put(self._epoch, _texts(entries).items())
 
     def remove(self, keys: Iterable[JobKey], seen: int | None = None) -> list[JobKey]:
         """See QueueStore."""
@@ -122,10 +136,22 @@ class RedisStore:
             held = ((JobKey.parse(key.decode()), text) for key, text in _pairs(texts))
             return {key: codec.decode_reservation(key, text) for key, text in held}
 
-    def _put(self, epoch: int, entries: Iterable[Entry]) -> None:
-        chunks = _chunks((str(entry.key), codec.encode_entry(entry)) for entry in entries)
+    def _begin(self, epoch: int) -> dict[str, str]:
+        """Empty the store, unless it was prepared; what waits there then."""
+        prepared, self._prepared = self._prepared, NOTHING_PREPARED
+        if prepared[0] == epoch:
+            return prepared[1]
+        _REBUILD(self._connection, arguments=[epoch, "begin"])
+        return {}
+
+    def _put(self, epoch: int, texts: Iterable[tuple[str, str]]) -> None:
+        chunks = _chunks(texts)
         _PUT(self._connection, arguments=[epoch, *next(chunks)])
         _PUT.each(self._connection, ([epoch, *chunk] for chunk in chunks))
+
+
+def _texts(entries: Iterable[Entry]) -> dict[str, str]:
+    return {str(entry.key): codec.encode_entry(entry) for entry in entries}
 
 
 def _pick(pick: Pick) -> tuple[str, int, str]:

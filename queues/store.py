@@ -40,6 +40,10 @@ class QueueStore(Protocol):
         """Which run of the server answers; empty if it does not say. One that was started again since, or that took a
         dead one's place, may not know what was done last."""
 
+    def prepare(self, epoch: int, entries: Iterable[Entry]) -> None:
+        """The first part of a rebuild that has to wait before it can go on: what waits is told already. The store is
+        lost until `rebuild` under the same epoch says what has become of it since. StaleEpoch as there."""
+
     def rebuild(self, epoch: int, reservations: Iterable[Reservation], entries: Iterable[Entry]) -> None:
         """Replace all entries and reservations by what the cluster says, and open the store under a higher epoch.
 

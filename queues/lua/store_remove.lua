@@ -6,7 +6,7 @@
 -- Returns: the keys whose reservation was kept: somebody is at work on them, or has made pods later than that.
 -- Errors STORELOST, STALEEPOCH.
 
-local refused = refusal(ARGV[1])
+local refused = refusal_while_open_or_rebuilding(ARGV[1])
 if refused then
   return refused
 end

@@ -9,19 +9,20 @@ from tests.chaos.arena import Times
 from tests.chaos.play import Options, Play
 
 QUICK = Times(lease=3.0, renew=0.75, running_lease=4.0, resync=4.0)
-SEED = 7
+SEED = 31
+"""Kills the workers and the API server, empties Redis, and lets leader and workers sleep through their leases."""
 
 
 @pytest.mark.acceptance
 @pytest.mark.redis_server
 @pytest.mark.timeout(300)
 def test_nothing_is_lost_and_nothing_doubled_under_fire(tmp_path: Path) -> None:
-    options = Options(seed=SEED, seconds=12.0, every=2.0, times=QUICK, slack=60.0, calm=150.0)
+    options = Options(seed=SEED, seconds=8.0, every=1.5, times=QUICK, slack=60.0, calm=150.0)
     told: list[str] = []
     outcome = Play(options, tmp_path / "run", told.append).run()
     assert outcome.wrong == [], "\n".join(["", *outcome.log, *outcome.wrong, f"logs: {tmp_path}"])
     assert outcome.figures["looks"] > 5
-    assert outcome.figures["pod_runs"] >= 10
+    assert outcome.figures["pod_runs"] >= 5
 
 
 def test_a_plan_is_the_same_for_a_seed_and_another_for_another() -> None:

@@ -94,6 +94,34 @@ def test_what_is_held_may_be_read_by_whoever_leads_next(place: Place, store: Que
         store.held()
 
 
+def test_what_a_rebuild_had_prepared_is_as_it_has_become_meanwhile(place: Place) -> None:
+    store = place.open()
+    store.prepare(2, [*entries("a", 3), entry("gone"), entry("admitted")])
+    assert store.epoch() == 0
+    with pytest.raises(errors.StoreLost):
+        store.put([entry("early")])
+    changed = replace(entries("a", 3)[2], priority=9)
+    store.rebuild(2, [reservation("admitted")], [*entries("a", 2), changed, entry("new")])
+    store.configure(specs(a=1), None)
+    [view] = store.snapshot(9).queues
+    assert {each.entry.key for each in view.heads} == {each.key for each in [*entries("a", 3), entry("new")]}
+    assert changed in [each.entry for each in view.heads]
+    assert store.reservations().keys() == {key("admitted")}
+    store.remove([key("admitted")])
+    assert store.snapshot(9).pool_usage == {}
+
+
+def test_what_was_prepared_under_an_epoch_is_not_for_another(place: Place) -> None:
+    store = place.open()
+    store.prepare(2, entries("a", 3))
+    place.open().rebuild(3, [], [entry("job")])
+    with pytest.raises(errors.QueueError):
+        store.rebuild(2, [], entries("a", 3))
+    store.rebuild(4, [], [entry("job")])
+    store.configure(specs(a=1), None)
+    assert heads(store) == ["job"]
+
+
 def test_a_store_that_went_back_in_time_is_lost(place: Place) -> None:
     store = place.open()
     store.rebuild(7, [], [])
