@@ -24,8 +24,8 @@ _SUBRESOURCES: dict[str, tuple[str, list[str]]] = {
 
 _FOREIGN = {"scale": {"group": "autoscaling", "version": "v1"}, "eviction": {"group": "policy", "version": "v1"}}
 """Subresources whose bodies are of another group."""
-_UNSTORED = (reviews.AUTHENTICATION, reviews.AUTHORIZATION, "policy")
-"""Groups that store nothing: questions, and the one that evictions are named after."""
+_UNSTORED = (reviews.AUTHENTICATION, reviews.AUTHORIZATION)
+"""Groups that store nothing: questions."""
 
 
 def answer(path: str, catalog: Catalog) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cluster import client, errors
-from cluster.api import Cluster
+from cluster.api import Cluster, Manifest
 from cluster.informer import Informer
 from cluster.local import capacity, environment, localpod, registration
 from cluster.local.capacity import Machine
@@ -35,7 +35,7 @@ from cluster.local.runs import Runs
 from cluster.local.scheduler import Scheduler
 from cluster.settings import ConnectionSettings
 from cluster.stop import Stop
-from crds.resources import PODS
+from crds.resources import NODES, PODS
 
 logger = logging.getLogger(__name__)
 
@@ -79,16 +79,21 @@ class LocalNode:
         )
         self._kubelet = Kubelet(settings.name, ground)
         self._pods: Informer[LocalPod] = Informer(cluster, PODS, trim=localpod.read, on_change=self._changed)
-        self._scheduler = Scheduler(cluster, self._node, self._pods.values, time.time)
+        self._nodes: Informer[bool] = Informer(cluster, NODES, trim=_cordoned, on_change=self._node_changed)
+        self._scheduler = Scheduler(cluster, self._node, self._pods.values, time.time, self._is_cordoned)
         self._heartbeat = Heartbeat(cluster, self._node)
 
     def start(self) -> None:
         """Register and begin. ClusterError if the API server does not answer or refuses, NodeFailed if it is slow."""
         registration.register(self._cluster, self._node, time.time())
-        self._pods.start()
-        if not self._pods.wait_synced(_SYNC_SECONDS):
-            self._pods.stop()
-            raise NodeFailed(f"the API server did not list the pods in {_SYNC_SECONDS:.0f} s: {self._pods.failing}")
+        caches = (self._pods, self._nodes)
+        for cache in caches:
+            cache.start()
+        for cache in caches:
+            if not cache.wait_synced(_SYNC_SECONDS):
+                self._stop_caches()
+                why = cache.failing
+                raise NodeFailed(f"the API server did not list pods and nodes in {_SYNC_SECONDS:.0f} s: {why}")
         self._reporter.start()
         self._heartbeat.start()
         self._kubelet.start(self._pods.values())
@@ -99,16 +104,31 @@ class LocalNode:
         self._scheduler.stop()
         self._kubelet.stop(stop_pods=self._stop_pods)
         self._heartbeat.stop()
-        self._pods.stop()
+        self._stop_caches()
         self._reporter.stop()
+
+    def _stop_caches(self) -> None:
+        self._pods.stop()
+        self._nodes.stop()
 
     def leave_pods(self) -> None:
         """Let the pods run on after all when the node stops."""
         self._stop_pods = False
 
+    def _is_cordoned(self) -> bool:
+        return bool(self._nodes.get("", self._node.name))
+
+    def _node_changed(self, before: bool | None, after: bool | None) -> None:
+        if before != after:
+            self._scheduler.changed()
+
     def _changed(self, before: LocalPod | None, after: LocalPod | None) -> None:
         self._kubelet.changed(before, after)
         self._scheduler.changed()
+
+
+def _cordoned(node: Manifest) -> bool:
+    return (node.get("spec") or {}).get("unschedulable") is True
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from aiohttp import web
 
@@ -107,12 +107,10 @@ def _restarts(status: Mapping[str, Any], container: str) -> int:
     return next((int(item.get("restartCount") or 0) for item in shown if item.get("name") == container), 0)
 
 
-def pieces(wanted: LogWish, start: int) -> Iterator[bytes]:
-    """What is in the log now, from a position."""
-    with open(wanted.folder / "output", "rb") as file:
-        file.seek(start)
-        while piece := file.read(_PIECE):
-            yield piece
+def pieces(log: BinaryIO) -> Iterator[bytes]:
+    """What is in the log now, from where it was read to."""
+    while piece := log.read(_PIECE):
+        yield piece
 
 
 def tail_start(path: Path, lines: int) -> int:
@@ -156,21 +154,34 @@ def _line_start(path: Path, position: int) -> int:
 
 
 async def serve(request: web.BaseRequest, wanted: LogWish) -> web.StreamResponse:
-    """Send the log."""
-    response = web.StreamResponse(headers={"Content-Type": "text/plain"})
-    await response.prepare(request)
-    position, left = start(wanted), wanted.most
+    """Send the log. The file is held open: it may be removed, with its pod, while somebody follows it."""
+    try:
+        position = start(wanted)
+        log = open(wanted.folder / "output", "rb")  # noqa: SIM115 - closed below
+    except FileNotFoundError:
+        raise bad_request("the log is gone: the pod has been removed from its node") from None
+    with log:
+        log.seek(position)
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        await response.prepare(request)
+        await _send(response, log, wanted)
+    return response
+
+
+async def _send(response: web.StreamResponse, log: BinaryIO, wanted: LogWish) -> None:
+    left = wanted.most
     stamper = Stamper(Times(wanted.folder)) if wanted.stamped else None
     while True:
         exited = _is_over(wanted.folder)
-        for piece in pieces(wanted, position):
+        position = log.tell()
+        for piece in pieces(log):
             text = stamper.stamped(piece, position) if stamper else piece
             position += len(piece)
             allowed = text if left is None else text[:left]
             await response.write(allowed)
             left = None if left is None else left - len(allowed)
         if exited or not wanted.follow or left == 0:
-            return response
+            return
         await asyncio.sleep(_POLL_SECONDS)
 
 

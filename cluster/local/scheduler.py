@@ -21,18 +21,26 @@ logger = logging.getLogger(__name__)
 _GATHER_SECONDS = 0.01
 """How long to wait after a change for those that come with it."""
 _RETRY_SECONDS = 1.0
+_CORDONED = "0/1 nodes are available: 1 node(s) were unschedulable."
 
 
 class Scheduler:
     """A thread that places pods whenever pods change."""
 
     def __init__(
-        self, cluster: Cluster, node: Node, pods: Callable[[], Iterable[LocalPod]], clock: Callable[[], float]
+        self,
+        cluster: Cluster,
+        node: Node,
+        pods: Callable[[], Iterable[LocalPod]],
+        clock: Callable[[], float],
+        cordoned: Callable[[], bool] = lambda: False,
     ) -> None:
         self._cluster = cluster
         self._node = node
         self._pods = pods
         self._clock = clock
+        self._cordoned = cordoned
+        """Whether the node takes no further pods."""
         self._bound: set[str] = set()
         """Uids of pods bound by us that the API server has not shown bound yet."""
         self._changed = threading.Event()
@@ -80,6 +88,8 @@ class Scheduler:
             if self._stopping.is_set():
                 return
             match decision:
+                case Bind(pod) if self._cordoned():
+                    self._explain(pod, "Unschedulable", _CORDONED)
                 case Bind(pod):
                     self._bind(pod)
                 case Wait(pod, reason, message):
