@@ -55,6 +55,10 @@ def _version() -> dict[str, str]:
         "major": major,
         "minor": minor,
         "gitVersion": f"v{major}.{minor}.0+torchq-local",
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "compiler": sys.implementation.name,
         "platform": sys.platform,
         "goVersion": f"none (Python {python})",
     }

@@ -123,15 +123,20 @@ def test_delete_by_name_selector_and_file(kubectl: Kubectl) -> None:
 
 
 def test_delete_waits_for_finalizers(kubectl: Kubectl) -> None:
-    held = config_map()
-    held["metadata"]["finalizers"] = ["example.com/hold"]
-    kubectl("create", "-f", "-", body=held)
-    said = kubectl.refused("delete", "cm", "c", "--timeout=1s")
-    assert "timed out waiting" in said
-    deleting = subprocess.Popen(kubectl.command("delete", "cm", "c"), env=kubectl.environment(), stdout=subprocess.PIPE)
-    kubectl("patch", "cm", "c", "--type=json", "-p", '[{"op":"remove","path":"/metadata/finalizers"}]')
-    assert b"deleted" in deleting.communicate(timeout=60)[0]
+    for name in ("kept", "let-go"):
+        held = config_map(name)
+        held["metadata"]["finalizers"] = ["example.com/hold"]
+        kubectl("create", "-f", "-", body=held)
+    assert "timed out waiting" in kubectl.refused("delete", "cm", "kept", "--timeout=1s")
+    command = kubectl.command("delete", "cm", "let-go")
+    with subprocess.Popen(command, env=kubectl.environment(), stdout=subprocess.PIPE, text=True) as deleting:
+        until(lambda: "deletionTimestamp" in kubectl.json("get", "cm", "let-go")["metadata"])
+        assert deleting.poll() is None
+        for name in ("kept", "let-go"):
+            kubectl("patch", "cm", name, "--type=json", "-p", '[{"op":"remove","path":"/metadata/finalizers"}]')
+        assert "deleted" in deleting.communicate(timeout=90)[0]
     assert deleting.returncode == 0
+    assert kubectl("get", "cm", "-o", "name", "--field-selector=metadata.name!=kube-root-ca.crt") == ""
 
 
 def test_wait_for_conditions_values_and_deletion(kubectl: Kubectl) -> None:
