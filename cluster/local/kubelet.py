@@ -38,6 +38,8 @@ class Kubelet:
         self._clock = clock
         self._news: queue.SimpleQueue[tuple[LocalPod | None, LocalPod | None]] = queue.SimpleQueue()
         self._work: dict[str, PodWork] = {}
+        self._astir: dict[str, PodWork] = {}
+        """Those of which something may change without news: pods that have ended stay long, and many."""
         self._vanished: set[str] = set()
         self._note_at = 0.0
         self._stopping = threading.Event()
@@ -69,11 +71,13 @@ class Kubelet:
             now = self._clock()
             noting = now >= self._note_at
             self._note_at = now + NOTE_SECONDS if noting else self._note_at
-            for work in tuple(self._work.values()):
+            for uid, work in tuple(self._astir.items()):
                 if work.due(now):
                     self._sync(work, now)
                 if noting:
                     work.note(now)
+                if work.at_rest:
+                    del self._astir[uid]
             self._vanished = {uid for uid in self._vanished if not self._clear(uid)}
 
     def _hear(self) -> None:
@@ -85,20 +89,22 @@ class Kubelet:
                 self._take(*self._news.get_nowait())
 
     def _busy(self) -> bool:
-        return bool(self._vanished) or any(work.wake_at < float("inf") for work in self._work.values())
+        return bool(self._vanished) or any(work.wake_at < float("inf") for work in self._astir.values())
 
     def _take(self, before: LocalPod | None, after: LocalPod | None) -> None:
         if after is None:
             if before is not None and before.uid in self._work:
                 del self._work[before.uid]
+                self._astir.pop(before.uid, None)
                 self._vanished.add(before.uid)
         elif after.node == self._node:
             known = self._work.get(after.uid)
             if known is not None:
                 known.update(after)
+                self._astir[after.uid] = known
                 return
             try:
-                self._work[after.uid] = PodWork(after, self._ground)
+                self._astir[after.uid] = self._work[after.uid] = PodWork(after, self._ground)
             except NONSENSE as e:  # no API server takes it today
                 logger.error("pod %s is not run: its spec cannot be read: %s", after, e)
 

@@ -77,6 +77,11 @@ class PodWork:
             place = (name, run.restart)
             self._logged[place] = self._ground.runs.note(self._key(*place), now, self._logged.get(place, 0))
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing can change before the API server says so: no run is alive, and no time is waited for."""
+        return self.wake_at == float("inf") and not self._alive()
+
     def sync(self, now: float) -> None:
         """Bring the pod one step further. OSError if the machine's disk fails."""
         self._observe()
