@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from bench import stack
 from bench.errors import BenchError
 from bench.processes import room
@@ -49,6 +51,8 @@ class Options:
     workers: int = 2
     seconds: float = 7_200.0
     """When to give up."""
+    log: str = ""
+    """A file that each sample is added to when it is taken, as a line of JSON."""
 
 
 SHORT = Options(jobs=100, alive=50, samples=3)
@@ -59,11 +63,11 @@ def run(options: Options) -> Figures:
     with room(stack.STOP_SECONDS) as bench:
         running = stack.start(bench, Size(workers=options.workers))
         with Crowd(running, options) as crowd:
-            started, samples = time.monotonic(), [_sample(running, 0)]
+            started, samples = time.monotonic(), [_note(options, _sample(running, 0))]
             for number in range(1, options.samples + 1):
                 due = options.jobs * number // options.samples
                 bench.wait(lambda due=due: crowd.gone(due), f"{due} jobs to be gone", options.seconds, crowd.told)  # type: ignore[misc]
-                samples.append(_sample(running, due))
+                samples.append(_note(options, _sample(running, due)))
             wall = time.monotonic() - started
         bench.wait(lambda: running.held().get("pods", 0) == 0, "the last pods to go", 120)
         return {
@@ -188,6 +192,14 @@ def _sample(running: Stack, jobs: int) -> Figures:
     found |= {"log_kib": _size((running.data / "logs").glob("*")), "pod_folders": _entries(running.data / "pods")}
     found |= {"redis_file_kib": _size((running.data.parent / "appendonlydir").glob("*"))}
     return found
+
+
+def _note(options: Options, sample: Figures) -> Figures:
+    """So that a long run tells something before its end."""
+    if options.log:
+        with open(options.log, "ab") as file:
+            file.write(orjson.dumps(sample) + b"\n")
+    return sample
 
 
 def _size(paths: Iterable[Path]) -> int:

@@ -142,6 +142,7 @@ def scale_command(as_json: bool, **given: Any) -> None:
 @click.option("--threads", type=_COUNT, default=churn.Options().threads, show_default=True)
 @click.option("--workers", type=_COUNT, default=churn.Options().workers, show_default=True)
 @click.option("--seconds", type=click.FloatRange(min=1), default=churn.Options().seconds, help="when to give up")
+@click.option("--log", type=click.Path(dir_okay=False), default="", help="a file to add each sample to, as it is taken")
 @_JSON
 def churn_command(as_json: bool, **given: Any) -> None:
     """Memory, files and keys while jobs come and go."""

@@ -19,7 +19,7 @@ from cluster.settings import ConnectionSettings
 from coordinator import local
 from queues import connection
 
-START_SECONDS = 90.0
+START_SECONDS = 180.0
 STOP_SECONDS = 60.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 _MIB = 1024
