@@ -164,6 +164,60 @@ def conforming_objects(draw: st.DrawFn, kind: str) -> dict[str, Any]:
     return made
 
 
+SANE: dict[str, Any] = {
+    "metadata": {"labels": {"a": "b"}, "annotations": {}},
+    "spec": {
+        "containers": [
+            {
+                "name": "torch",
+                "image": "x",
+                "command": ["python", "train.py"],
+                "env": [{"name": "A", "value": "b"}],
+                "ports": [{"name": "torchjob-port", "containerPort": 2222}],
+                "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"nvidia.com/gpu": 1}},
+            }
+        ],
+        "initContainers": [{"name": "init", "image": "x"}],
+        "volumes": [{"name": "v", "emptyDir": {}}],
+    },
+}
+"""A template there is nothing against."""
+
+
+@st.composite
+def running_jobs(draw: st.DrawFn) -> dict[str, Any]:
+    """A job there is little against: every field of the spec within its bounds, and one thing odd in a template."""
+    known = ROOTS["TorchJob"]["properties"]["spec"]["properties"]
+    plain = {name: conforming(child) for name, child in known.items() if child["type"] not in ("object", "array")}
+    tasks = {
+        "Master": {"template": _odd(draw)},
+        "Worker": {"template": _odd(draw), "numTasks": draw(st.sampled_from([1, 2, 3, 10_000]))},
+    }
+    if draw(st.booleans()):
+        tasks["Worker"]["dependsOn"] = [
+            {"taskType": "Master", "phase": draw(st.sampled_from(["Running", "Succeeded"]))}
+        ]
+    spec = draw(st.fixed_dictionaries({}, optional=plain))
+    return {
+        "apiVersion": "train.distributed.io/v1alpha1",
+        "kind": "TorchJob",
+        "metadata": {"name": draw(st.sampled_from(["a", "train-1", "a" * 40]))},
+        "spec": {**spec, "torchTaskSpecs": tasks},
+    }
+
+
+def _odd(draw: st.DrawFn) -> Any:
+    made = copy.deepcopy(SANE)
+    if draw(st.booleans()):
+        spots = [path for path in places(made) if path not in (("spec",), ("spec", "containers"))]
+        *steps, last = draw(st.sampled_from(spots))
+        at: Any = made
+        for step in steps:
+            at = at[step]
+        at[last] = draw(st.sampled_from(AMOUNTS) | ANY)
+    return made
+
+
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Every place in a JSON value, the inside of templates too."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

@@ -102,7 +102,7 @@ def test_no_value_at_all_is_a_traceback(value: Any) -> None:
 
 
 @thorough
-@given(strategies.conforming_objects("TorchJob"))
+@given(strategies.running_jobs())
 def test_what_was_parsed_and_printed_is_parsed_the_same(manifest: dict[str, Any]) -> None:
     if found(manifest, "TorchJob"):
         return
@@ -112,7 +112,7 @@ def test_what_was_parsed_and_printed_is_parsed_the_same(manifest: dict[str, Any]
 
 
 @thorough
-@given(strategies.conforming_objects("TorchJob") | strategies.spoilt("TorchJob"))
+@given(strategies.running_jobs() | strategies.conforming_objects("TorchJob"))
 def test_nobody_stumbles_over_what_the_server_took(manifest: dict[str, Any]) -> None:
     if not served.refusals(manifest):
         pass_along(stored(settled(manifest)))
@@ -136,14 +136,14 @@ def pass_along(manifest: dict[str, Any], *, judge: bool = True) -> None:
         assert not (routed.put and view.invalid)
     census.take([view], [], {})
     if view.invalid:
-        _plan(manifest, _refused(manifest), None, judge)
+        _plan(manifest, refused(manifest), None, judge)
         return
     reservation = _admitted(view)
     for settings_ in SETTINGS:
         _plan(manifest, torchjob.parse(manifest), reservation, judge, settings_)
 
 
-def _refused(manifest: dict[str, Any]) -> InvalidJob:
+def refused(manifest: dict[str, Any]) -> InvalidJob:
     with pytest.raises(InvalidObject) as error:
         torchjob.parse(manifest)
     return _invalid(manifest, error.value)

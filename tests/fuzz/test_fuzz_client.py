@@ -1,0 +1,113 @@
+"""Hostile answers: one object that nobody can read does not hide the others, and what names a job is not its pod."""
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster import jsontext, streams
+from crds import labels, template
+from crds.keys import JobKey
+from queues.values import Task
+from reconcilers import pod_view
+from reconcilers.observe import Observer
+from reconcilers.plan import plan
+from reconcilers.pod_view import PodView
+from reconcilers.settings import ReconcileSettings
+from reconcilers.values import Observation
+from tests.crds import served
+from tests.fuzz import strategies
+from tests.fuzz.test_fuzz_manifests import NOW, job, refused, stored, task
+from tests.reconcilers.simulation import merged
+
+KEY = JobKey("team", "a", "0c5e8f0a-7a4e-4b0e-9d0a-3f3a54c1d001")
+
+
+@given(strategies.ANY)
+def test_json_is_read_as_it_is(value: Any) -> None:
+    assert jsontext.loads(orjson.dumps(value)) == orjson.loads(orjson.dumps(value))
+
+
+@pytest.mark.parametrize("levels", [499, 600, 1100, 9000, 100_000])
+def test_what_is_too_deep_is_cut_and_the_rest_is_read(levels: int) -> None:
+    deep = b'{"a":[' * levels + b'"]}\\""' + b"]}" * levels
+    found = jsontext.loads(b'{"items":[{"x":"}]"},' + deep + b',{"y":"\\\\"}],"z":1}')
+    assert (found["items"][0], found["items"][2], found["z"]) == ({"x": "}]"}, {"y": "\\"}, 1)
+    assert template.is_deep(found["items"][1])
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=30) | st.text(st.sampled_from('{}[]",:\\a1'), max_size=30).map(str.encode))
+def test_no_bytes_are_a_traceback(text: bytes) -> None:
+    try:
+        jsontext.loads(text)
+    except orjson.JSONDecodeError:
+        return
+
+
+def test_a_deep_object_does_not_end_a_watch() -> None:
+    deep = b'{"type":"ADDED","object":{"metadata":{"name":"deep"},"spec":' + b"[" * 5000 + b"]" * 5000 + b"}}\n"
+    good = b'{"type":"ADDED","object":{"metadata":{"name":"good"}}}\n'
+    assert [event.object["metadata"]["name"] for event in streams.events([deep, good], "watch")] == ["deep", "good"]
+
+
+def trimmed(namespace: str) -> PodView:
+    """A pod that says it is the job's, as a worker keeps it."""
+    marks = {labels.JOB_UID: KEY.uid, labels.JOB_NAME: "a", labels.ATTEMPT: "1"}
+    own = {"namespace": namespace, "name": "a-a-0", "uid": f"pod-{namespace}", "labels": marks, "resourceVersion": "1"}
+    spec, status = {"containers": [{"name": "c"}]}, {"phase": "Running"}
+    return pod_view.trim({"metadata": own, "spec": spec, "status": status})
+
+
+class Cluster:
+    """Has one job."""
+
+    def get(self, *_: Any) -> dict[str, Any]:
+        return stored(job({"A": task()}))
+
+
+class Cache:
+    """Has pods of two namespaces under one uid."""
+
+    synced = True
+
+    def wait_for(self, *_: Any) -> bool:
+        return True
+
+    def indexed(self, _: str) -> list[PodView]:
+        return [trimmed("team"), trimmed("thief")]
+
+
+def test_a_pod_of_another_namespace_is_not_the_jobs() -> None:
+    cluster: Any = Cluster()
+    asked = Task(key=KEY, token="t", tenant="team", seen=0, failures=0, reservation=None)
+    seen = Observer(cluster, Cache(), ReconcileSettings()).observe(asked)
+    assert [each.namespace for each in seen.pods] == ["team"]
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"conditions": "x", "queue": 5, "phase": "Running"},
+        {"phase": "Sleeping"},
+        {"conditions": [{"type": "Succeeded", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+        {"admission": {"attempt": -1}},
+    ],
+    ids=str,
+)
+def test_a_job_whose_status_says_nothing_is_told_what_is_wrong_with_it_once(status: dict[str, Any]) -> None:
+    manifest = stored(job({"A": task(container={"resources": {"requests": {"cpu": "much"}}})}), status)
+    [write] = decide(manifest)
+    after = merged(manifest, write.change)
+    assert after["status"]["phase"] == "Failed"
+    assert served.refusals(after) == []
+    assert not decide(after)
+
+
+def decide(manifest: dict[str, Any]) -> tuple[Any, ...]:
+    """What a worker would do about a job that cannot be run."""
+    return plan(
+        Observation(key=KEY, job=refused(manifest), pods=(), reservation=None), ReconcileSettings(), NOW
+    ).actions
