@@ -38,7 +38,7 @@ def _mapping(original: dict[str, Any], patch: dict[str, Any], schema: Schema) ->
         case "delete":
             return {}
         case other:
-            raise bad_request(f"unknown {DIRECTIVE} directive: {other!r}")
+            raise Refusal(500, "InternalError", f"Unknown patch type: {other} in map")
     _retain(original, patch)
     names = {name: None for name in patch if not name.startswith("$")}
     names |= {name.partition("/")[2]: None for name in patch if name.startswith((ORDER, REMOVE))}
