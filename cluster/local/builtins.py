@@ -34,6 +34,10 @@ SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 
 _OBJECT = {"apiVersion": TEXT, "kind": TEXT, "metadata": metadata.SCHEMA}
+_POD_FIELDS = (
+    *("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName"),
+    *("status.phase", "status.podIP", "status.nominatedNodeName"),
+)
 _FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _STATUS = frozenset({"status"})
 
@@ -45,6 +49,8 @@ def _shape(**properties: dict[str, Any]) -> Any:
 def _begin_namespace(new: Manifest, old: Manifest | None) -> None:
     if old is None:
         new["spec"], new["status"] = {"finalizers": ["kubernetes"]}, {"phase": "Active"}
+    else:
+        new["spec"] = old.get("spec", {})  # which is the server's: it holds what the namespace contains
     new["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = new["metadata"].get("name", "")
 
 
@@ -125,7 +131,7 @@ def first() -> list[tuple[Resource, Manifest]]:
 
 def kinds() -> list[Kind]:
     """All of them."""
-    return [*_workloads(), *_contents(), *_rules()]
+    return [*_workloads(), *_places(), *_contents(), *_rules()]
 
 
 def _workloads() -> list[Kind]:
@@ -139,7 +145,7 @@ def _workloads() -> list[Kind]:
             subresources=frozenset({"status", "binding", "eviction", "log"}),
             shown_when_gone=True,
             admit=pod_rules.admit,
-            selectable=("spec.nodeName", "status.phase", "spec.restartPolicy", "spec.schedulerName"),
+            selectable=_POD_FIELDS,
             generation=True,
             graceful=True,
             complete=pod_rules.complete,
@@ -158,6 +164,11 @@ def _workloads() -> list[Kind]:
             upsert=True,
             shown_when_gone=True,
         ),
+    ]
+
+
+def _places() -> list[Kind]:
+    return [
         Kind(
             resource=NODES,
             singular="node",

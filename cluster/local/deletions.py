@@ -67,12 +67,14 @@ class Deleter:
         return Deleted(self._remove(kind, current, manifest, options), gone=True)
 
     def _remove(self, kind: Kind, current: Stored, manifest: Manifest, options: DeleteOptions) -> bytes:
-        if kind.graceful:
+        if kind.graceful and manifest["metadata"].get("deletionGracePeriodSeconds") != 0:
             own = manifest["metadata"]
             if "deletionTimestamp" not in own and kind.generation:
                 own["generation"] = own.get("generation", 0) + 1
             own.setdefault("deletionTimestamp", metadata.timestamp(self._now()))
             own["deletionGracePeriodSeconds"] = 0
+            if not options.dry_run:  # told to watchers first, as by a Kubernetes API server
+                current = self._store.put(kind.storage, manifest)
         return encode(manifest) if options.dry_run else self._store.remove(kind.storage, current, manifest).raw
 
     def _mark(

@@ -183,3 +183,25 @@ def test_the_same_answer_to(name: str, pair: tuple[tuple[Line, Line], str]) -> N
     call = _in(CALLS[name], namespace)
     replies = (embedded.send(call), real.send(call))
     assert differences(call, replies, (Seen(), Seen())) == [], [reply.text for reply in replies]
+
+
+def test_what_watchers_see_of_deletions(pair: tuple[tuple[Line, Line], str]) -> None:
+    lines, namespace = pair
+    told = []
+    for line in lines:
+        start = line.memory.objects[f"Namespace//{namespace}"]["resourceVersion"]
+        calls = [_post(_P, pod("x", nodeName="n")), _delete(_P + "/x"), _delete(_P + "/x?gracePeriodSeconds=0")]
+        for call in (*calls, _delete(_P + "/p")):
+            assert line.send(_in(call, namespace)).code < 300
+        watch = line.send(_in(_get(f"{_P}?watch=1&timeoutSeconds=1&resourceVersion={start}"), namespace))
+        shown = [(event["type"], event["object"]["metadata"]) for event in watch.lines()]
+        told.append([(kind, own["name"], own.get("deletionGracePeriodSeconds")) for kind, own in shown])
+    assert told[0] == told[1]
+    assert ("MODIFIED", "p", 0) in told[0]
+
+
+def test_a_namespace_keeps_what_holds_it(pair: tuple[tuple[Line, Line], str]) -> None:
+    lines, namespace = pair
+    body = {"metadata": {"name": namespace, "labels": {"a": "b"}}}
+    replies = [line.send(Call("put", "PUT", NAMESPACES.path(name=namespace), json.dumps(body))) for line in lines]
+    assert [reply.parsed()["spec"] for reply in replies] == [{"finalizers": ["kubernetes"]}] * 2

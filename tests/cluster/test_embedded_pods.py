@@ -183,5 +183,5 @@ def test_a_pods_end_is_told_step_by_step(
     watch = embedded_cluster.watch(PODS, namespace, resource_version=start, timeout_seconds=20)
     embedded_cluster.delete(PODS, "p", namespace)
     embedded_cluster.delete(PODS, "p", namespace, grace_period_seconds=0)
-    assert [event.kind for event in itertools.islice(watch, 2)] == ["MODIFIED", "DELETED"]
+    assert [event.kind for event in itertools.islice(watch, 3)] == ["MODIFIED", "MODIFIED", "DELETED"]
     watch.close()
