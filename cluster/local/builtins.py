@@ -4,10 +4,11 @@ One rule: a table; each resource's shape is given as far as torchq and its users
 """
 
 import base64
+from collections.abc import Iterator
 from typing import Any
 
 from cluster.api import Manifest
-from cluster.local import contents, definitions, metadata, pod_rules, priorities
+from cluster.local import contents, definitions, metadata, pod_rules, priorities, refusals
 from cluster.local.catalog import Column, Kind
 from cluster.local.pod_schema import (
     EITHER,
@@ -25,6 +26,7 @@ from cluster.local.pod_schema import (
     merged,
     texts,
 )
+from cluster.local.refusals import Cause
 from cluster.local.schema import compile_schema
 from crds.resources import CRDS, EVENTS, LEASES, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, SERVICES, Resource
 
@@ -69,6 +71,14 @@ def _begin_service(new: Manifest, old: Manifest | None) -> None:
         new["status"] = {"loadBalancer": {}}
     for port in (new.get("spec") or {}).get("ports") or ():
         port.setdefault("targetPort", port.get("port", 0))
+
+
+def _check_service(new: Manifest, old: Manifest | None) -> Iterator[Cause]:  # noqa: ARG001
+    for index, port in enumerate(new["spec"].get("ports") or ()):
+        for name in ("port", "targetPort"):
+            number = port.get(name, 0)
+            if isinstance(number, int) and not 1 <= number <= 65535:
+                yield refusals.wrong(f"spec.ports[{index}].{name}", number, "must be between 1 and 65535, inclusive")
 
 
 def _encode_secret(new: Manifest, old: Manifest | None) -> None:  # noqa: ARG001
@@ -161,6 +171,7 @@ def _workloads() -> list[Kind]:
             subresources=_STATUS,
             simple_names=True,
             complete=_begin_service,
+            check=_check_service,
             upsert=True,
             shown_when_gone=True,
         ),

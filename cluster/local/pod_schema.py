@@ -90,7 +90,8 @@ _PROBES = {
 }
 CONTAINER = fields(
     name=kept(TEXT),
-    **texts("image", "workingDir", "imagePullPolicy"),
+    **texts("image", "workingDir"),
+    imagePullPolicy=choice("Always", "IfNotPresent", "Never"),
     terminationMessagePath={**TEXT, "default": "/dev/termination-log"},
     terminationMessagePolicy={**choice("File", "FallbackToLogsOnError"), "default": "File"},
     command=many(TEXT),
