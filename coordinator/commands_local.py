@@ -133,5 +133,15 @@ def status(data: Path, form: str | None) -> None:
     sys.exit(0 if pids else 1)
 
 
+@local.command()
+@DATA
+def kubeconfig(data: Path) -> None:
+    """Print the path of the cluster's kubeconfig: export KUBECONFIG=$(torchq local kubeconfig)."""
+    path = Files(data.absolute()).layout.kubeconfig
+    if not path.exists():
+        raise LocalError(f"there is no cluster in {data}; start one with: torchq local up")
+    click.echo(path)
+
+
 def _log(data: Path, name: str) -> Path:
     return Files(data).layout.logs("stack" if name == "supervisor" else name)

@@ -37,6 +37,7 @@ def test_status_names_the_parts(shared: Stack) -> None:
 
 def test_what_the_cluster_keeps_is_its_users_alone(shared: Stack) -> None:
     assert shared.data.stat().st_mode & 0o077 == 0
+    assert shared.local("kubeconfig").out.strip() == str(shared.layout.kubeconfig)
     for file in (shared.layout.kubeconfig, shared.layout.token, shared.layout.database):
         assert file.stat().st_mode & 0o077 == 0, file
     token = shared.layout.token.read_text().strip()
