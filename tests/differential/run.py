@@ -85,7 +85,8 @@ def _episode(pair: tuple[Server, Server], seed: int, episode: int, tally: Tally)
             break
     _watch(lines, story, starts, seen, (episode, tally))
     for line in lines:
-        line.send(Call("over", "DELETE", f"/api/v1/namespaces/{story.namespace}"))
+        for call in story.farewell():
+            line.send(call)
         line.close()
 
 

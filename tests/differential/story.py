@@ -40,6 +40,16 @@ class Story:
                     "watch", "GET", base + "&fieldSelector=" + self.r.choice(["spec.nodeName=", "status.phase=Pending"])
                 )
 
+    def farewell(self) -> Iterator[Call]:
+        """Leave nothing behind that others would see."""
+        freed = json.dumps({"metadata": {"finalizers": None}})
+        for kind in dict.fromkeys(kind for kind in self.kinds if not kind.namespaced):
+            for index in range(len(self.names)):
+                path = kind.path(name=self.name(kind, index))
+                yield Call("over", "PATCH", path, freed, (("Content-Type", "application/merge-patch+json"),))
+                yield Call("over", "DELETE", path)
+        yield Call("over", "DELETE", f"/api/v1/namespaces/{self.namespace}")
+
     def kind(self) -> Resource:
         """One of the story's kinds."""
         return self.r.choice(self.kinds)
