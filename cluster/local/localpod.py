@@ -10,7 +10,7 @@ from typing import Any
 
 from cluster.api import Manifest
 from crds import labels
-from crds.amounts import NOTHING, Amounts
+from crds.amounts import Amounts
 from crds.demand import HostPort, host_ports, pod_demand
 
 FINISHED = ("Succeeded", "Failed")
