@@ -36,6 +36,7 @@ bench: $(VENV)/.dev
 
 manifests: $(VENV)/.dev
 	$(BIN)/python -m crds.generate
+	$(BIN)/python -m coordinator.rbac
 
 # The newest versions that pyproject.toml allows, tried in an environment of their own.
 lock:
