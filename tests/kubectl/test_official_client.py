@@ -37,7 +37,9 @@ def namespace(api: official.ApiClient) -> str:
 
 
 def _pod(name: str) -> official.V1Pod:
-    container = official.V1Container(name="main", image="none", command=["true"], env=[official.V1EnvVar(name="A", value="1")])
+    container = official.V1Container(
+        name="main", image="none", command=["true"], env=[official.V1EnvVar(name="A", value="1")]
+    )
     return official.V1Pod(
         metadata=official.V1ObjectMeta(name=name, labels={"app": name}),
         spec=official.V1PodSpec(containers=[container], restart_policy="Never", node_selector={"no": "such"}),
