@@ -6,7 +6,6 @@ Entries, reservations, settings and amounts hold numbers below 2**53, which Lua 
 grow past that: scripts keep and return them without reading them.
 """
 
-import functools
 import json
 from typing import Any
 
@@ -34,9 +33,8 @@ def encode_entry(entry: Entry) -> str:
     )
 
 
-@functools.lru_cache(maxsize=16_384)
 def decode_entry(text: Text) -> Entry:
-    """An entry's text. Remembered: the jobs that wait at the heads of queues are read with every snapshot."""
+    """An entry's text."""
     fields = orjson.loads(text)
     return Entry(**{**fields, "key": JobKey.parse(fields["key"])})
 

@@ -44,6 +44,8 @@ class RedisStore:
         self._settings = settings or StoreSettings()
         self._clock = clock
         self._epoch = 0
+        self._heads: dict[bytes, Entry] = {}
+        self._last_heads: dict[bytes, Entry] = {}
         self._prepared: tuple[int, dict[str, str]] = NOTHING_PREPARED
 
     def epoch(self) -> int:
@@ -94,6 +96,7 @@ class RedisStore:
     def snapshot(self, heads: int) -> Snapshot:
         """See QueueStore."""
         epoch, revision, pool, usage, clock, queues = _SNAPSHOT(self._connection, arguments=[self._epoch, heads])
+        self._last_heads, self._heads = self._heads, {}
         with understood(self._connection):
             return Snapshot(
                 epoch=int(epoch),
@@ -101,8 +104,27 @@ class RedisStore:
                 pool=codec.decode_amounts(pool),
                 pool_usage=_usage(usage),
                 clock=codec.decode_clock(clock),
-                queues=tuple(sorted((_view(*queue) for queue in queues), key=lambda view: view.spec.name)),
+                queues=tuple(sorted((self._view(*queue) for queue in queues), key=lambda view: view.spec.name)),
             )
+
+    def _view(
+        self, spec: bytes, account: bytes, overtaken: bytes, usage: list[bytes], waiting: int, heads: list[bytes]
+    ) -> QueueView:
+        """A queue as the snapshot script gives it."""
+        return QueueView(
+            spec=codec.decode_spec(spec),
+            usage=_usage(usage),
+            waiting=waiting,
+            heads=tuple(Waiting(self._entry(entry), int(version)) for version, entry in _pairs(heads)),
+            account=codec.decode_account(account),
+            overtaken=codec.decode_overtaken(overtaken),
+        )
+
+    def _entry(self, text: bytes) -> Entry:
+        """A job's entry; most were in the snapshot before, and are not read again."""
+        found = self._last_heads.get(text) or codec.decode_entry(text)
+        self._heads[text] = found
+        return found
 
     def commit(self, batch: Batch) -> Committed:
         """See QueueStore."""
@@ -167,20 +189,6 @@ def _pick(pick: Pick) -> tuple[str, int, str]:
         "overtaken": {name: codec.encode_overtaken(each) for name, each in pick.overtaken.items()},
     }
     return str(entry.key), pick.waiting.version, codec.dump(fields)
-
-
-def _view(
-    spec: bytes, account: bytes, overtaken: bytes, usage: list[bytes], waiting: int, heads: list[bytes]
-) -> QueueView:
-    """A queue as the snapshot script gives it."""
-    return QueueView(
-        spec=codec.decode_spec(spec),
-        usage=_usage(usage),
-        waiting=waiting,
-        heads=tuple(Waiting(codec.decode_entry(entry), int(version)) for version, entry in _pairs(heads)),
-        account=codec.decode_account(account),
-        overtaken=codec.decode_overtaken(overtaken),
-    )
 
 
 def _usage(flat: list[bytes]) -> dict[str, int]:

@@ -15,8 +15,8 @@ import orjson
 
 from cluster.local.refusals import bad_request
 
-MOST = 10_000
-"""Answers remembered per place in a schema; then all are forgotten. A megabyte."""
+MOST = 2_000
+"""Answers remembered per place in a schema; then all are forgotten. Some 200 kilobytes."""
 
 Chain = tuple[str, ...]
 Question = bytes
