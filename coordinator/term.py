@@ -44,6 +44,14 @@ class Counts:
     rebuilds: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A charge that could not be freed: when that was tried first, and when last."""
+
+    since: float
+    asked: float
+
+
 @dataclass(slots=True)
 class Term:
     """One leader's time in office."""
@@ -59,8 +67,8 @@ class Term:
     unsettled: bool = True
     """Whether a cycle may find something to pick."""
     _cycled_at: float = 0.0
-    _kept: dict[JobKey, float] = field(default_factory=dict)
-    """Jobs that hold nothing any more, as far as we see, whose charge could not be freed yet; when to ask again."""
+    _kept: dict[JobKey, Kept] = field(default_factory=dict)
+    """Jobs that hold nothing any more, as far as we see, whose charge could not be freed yet."""
 
     def rebuild(self, epoch: int) -> None:
         """Bring the store in line with the cluster under a new epoch, and look at every unfinished job.
@@ -177,17 +185,25 @@ class Term:
         return route.route(key, self.watches.job(key), self.watches.pods_of(key, seen), self.settings.queued_after)
 
     def _free(self, keys: list[JobKey], seen: int) -> None:
-        """What must be kept for now, since pods may be on their way that are not seen here yet, is asked for again."""
-        due = self.clock() + self.settings.dispatch_seconds
-        self._kept |= dict.fromkeys(self.store.remove(keys, seen), due)
+        """What must be kept for now, since pods may be on their way that are not seen here yet, is asked for again.
+
+        After as long as a resync takes to heal anything, what there is to see is believed: whoever was at work has lost
+        its key by then, and an API server that came back from a backup never reaches the versions of before.
+        """
+        now = self.clock()
+        since = {key: self._kept.pop(key).since if key in self._kept else now for key in keys}
+        late = [key for key in keys if now - since[key] >= self.settings.resync_seconds]
+        kept = self.store.remove([key for key in keys if key not in late], seen)
+        if late:
+            self.store.remove(late)
+        self._kept |= {key: Kept(since[key], now) for key in kept}
 
     def _free_again(self) -> int:
         """The same for what was kept; nobody need look at those jobs for that. How many were freed."""
         now, seen = self.clock(), self.watches.pods.resource_version
-        due = [key for key, at in self._kept.items() if at <= now]
-        for key in due:
-            del self._kept[key]
+        due = [key for key, each in self._kept.items() if now - each.asked >= self.settings.dispatch_seconds]
         gone = [key for key in due if self._route(key, 0).remove]
+        self._kept = {key: each for key, each in self._kept.items() if key in gone or key not in due}
         if gone:
             self._free(gone, seen)
         freed = sum(key not in self._kept for key in gone)

@@ -272,11 +272,12 @@ class MemoryWork:
     def _begin(self, key: JobKey, epoch: int, reservation: Reservation | None) -> Task:
         record = self._records[key]
         record.epoch, record.due = epoch, self._clock() + self._settings.running_lease
+        made = self._made.get(key, 0)
         return Task(
             key=key,
             token=record.token,
             tenant=record.tenant,
-            seen=record.seen,
+            seen=record.seen if made == DOUBT else max(record.seen, made),
             failures=record.failures,
             reservation=reservation,
         )

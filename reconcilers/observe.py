@@ -73,6 +73,8 @@ class Observer:
         # The job first: pods that are newer than the job can only show more of what became of it.
         job = self._job(task.key)
         pods = self._pods(task)
+        if pods:
+            self.wrote(task.key, max(pod.version for pod in pods))
         return Observation(
             key=task.key,
             job=job,
@@ -81,7 +83,7 @@ class Observer:
         )
 
     def wrote(self, key: JobKey, resource_version: int) -> None:
-        """Remember the newest pod made for a key, or listed, so that the next look at it sees that pod."""
+        """Remember the newest pod seen or made of a key, so that the next look at it sees that pod."""
         with self._lock:
             self._written[key.uid] = max(resource_version, self._written.pop(key.uid, 0))
             while len(self._written) > REMEMBERED:
@@ -113,14 +115,7 @@ class Observer:
             return [pod for pod in self.pods.indexed(task.key.uid) if pod.namespace == task.key.namespace]
         selector = f"{labels.JOB_UID}={task.key.uid}"
         listed = self.cluster.list(PODS, task.key.namespace, label_selector=selector)
-        if listed.items:
-            self.wrote(task.key, max(_version(each) for each in listed.items))
         return [pod_view.trim(each) for each in listed.items]
-
-
-def _version(manifest: Manifest) -> int:
-    version = manifest["metadata"]["resourceVersion"]
-    return int(version) if version.isdecimal() else 0
 
 
 def _invalid(manifest: Manifest, error: InvalidObject) -> InvalidJob:

@@ -42,6 +42,8 @@ class PodView:
     node: str = ""
     started: str = ""
     """RFC 3339, empty before."""
+    version: int = 0
+    """Its resourceVersion."""
     service: str = ""
     """The headless service that was made for it."""
 
@@ -83,8 +85,15 @@ def trim(manifest: Manifest) -> PodView:
         ready=any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ()),
         node=spec.get("nodeName") or "",
         started=status.get("startTime") or "",
+        version=version(manifest),
         service=metadata["name"] if spec.get("subdomain") == metadata["name"] else "",
     )
+
+
+def version(manifest: Manifest) -> int:
+    """An object's resourceVersion; 0 if the server's are not numbers."""
+    text = manifest["metadata"].get("resourceVersion", "")
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def _number(marks: Mapping[str, str], name: str) -> int:

@@ -53,8 +53,8 @@ class Reconciler:
         return outcome.requeue_after
 
     def made(self, key: JobKey) -> int:
-        """The newest resourceVersion of a key's pods that this process has made or asked for; 0 if none. Whoever has
-        seen less may not take the job to be without pods."""
+        """The newest resourceVersion of a key's pods that this process has seen or made; 0 if none. Whoever has seen
+        less may not take the job to be without pods, or its pods to run still."""
         return self._observer.newest(key)
 
     def _carry_out(self, observation: Observation, holds: Callable[[], bool]) -> Outcome:

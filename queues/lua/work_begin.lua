@@ -12,6 +12,12 @@
 -- Further keys:
 --   torchq:epoch, torchq:reservations   read only; queues/schema.py says what they hold
 
+-- Whoever is next sees at least what the one before has seen.
+local function newest(key, seen)
+  local made = redis.call('HGET', 'torchq:work:made', key)
+  return made and made ~= DOUBT and tonumber(made) > tonumber(seen) and made or seen
+end
+
 local epoch = redis.call('GET', 'torchq:epoch')
 if not epoch then
   return redis.error_reply('STORELOST no epoch: the queues must be rebuilt first')
@@ -26,7 +32,7 @@ for i = 4, #ARGV, 2 do
     redis.call('HSET', record, 'run', ARGV[3], 'epoch', epoch)
     redis.call('ZADD', 'torchq:work:leases', ends, key)
     local reservation = redis.call('HGET', 'torchq:reservations', key) or ''
-    for _, value in ipairs({key, token, known[3] or '', known[4] or '0', known[5] or '0', reservation}) do
+    for _, value in ipairs({key, token, known[3] or '', newest(key, known[4] or '0'), known[5] or '0', reservation}) do
       tasks[#tasks + 1] = value
     end
   end

@@ -22,6 +22,7 @@ from cluster.local.journal import Change, EventKind
 from cluster.local.metadata import timestamp
 from cluster.local.objects import Stored
 from cluster.local.refusals import Refusal
+from cluster.local.requests import Target
 from cluster.local.store import Store
 from cluster.local.writes import Writer
 from cluster.requests import Request
@@ -40,6 +41,24 @@ def catalog() -> Catalog:
         assert kind is not None
         made.register(kind)
     return made
+
+
+_WRITES: dict[tuple[Any, ...], bytes] = {}
+"""What writes have made, in this process."""
+
+
+@cache
+def _read(path: str) -> tuple[dict[str, str], Target]:
+    parts = urlsplit(path)
+    return dict(parse_qsl(parts.query)), local_requests.target(parts.path.removeprefix("/"), catalog())
+
+
+def _bare(before: Stored | None, body: bytes) -> tuple[bytes, bytes]:
+    """An object and a change of it, without its version, where the change asks for that version or for none."""
+    if before is None:
+        return b"", body
+    version = b'"resourceVersion":"%d"' % before.version
+    return before.raw.replace(version, b""), body.replace(version, b'"resourceVersion":""')
 
 
 class _NoDisk:
@@ -83,8 +102,12 @@ class _Writer(Writer):
 
     def _christen(self, kind: Kind, namespace: str, manifest: Manifest) -> None:
         super()._christen(kind, namespace, manifest)
+        manifest["metadata"]["uid"] = self.next_uid()
+
+    def next_uid(self) -> str:
+        """The uid of the next object."""
         self.made += 1
-        manifest["metadata"]["uid"] = f"uid-{self.made:04d}"
+        return f"uid-{self.made:04d}"
 
 
 class Api:
@@ -93,7 +116,8 @@ class Api:
     def __init__(self, now: Callable[[], float]) -> None:
         self.store = _Store(catalog().selectable)
         self._handlers = Handlers(self.store, catalog(), now)
-        self._handlers.writer = _Writer(self.store, now)
+        self._now = now
+        self._handlers.writer = self._writer = _Writer(self.store, now)
         self._collector = _Collector(self.store, catalog(), self._handlers.deleter)
         self._collector.start()
         for name in ("default", "kube-system"):
@@ -102,9 +126,36 @@ class Api:
 
     def send(self, request: Request) -> Any:
         """Answer a request, or raise the error that the client makes of the refusal."""
-        path = urlsplit(request.path)
-        query = dict(parse_qsl(path.query))
-        where = local_requests.target(path.path.removeprefix("/"), catalog())
+        query, where = _read(request.path)
+        if request.method == "GET" and where.name and (found := self._find(where)):
+            return found.manifest()
+        if where.subresource in ("", "status") and request.method in ("POST", "PATCH") and "dryRun" not in query:
+            return self._write(request, query, where)
+        return self._ask(request, query, where)
+
+    def _write(self, request: Request, query: dict[str, str], where: Target) -> Any:
+        """The same write to the same object gives the same object: it is judged once."""
+        before, revision = self._find(where), self.store.revision
+        key = (request.method, request.path, *_bare(before, request.body or b""), timestamp(self._now()))
+        known = _WRITES.get(key)
+        if known is not None and (request.method == "PATCH" or not self._taken(where, known)):
+            manifest = orjson.loads(known)
+            if request.method == "POST":
+                manifest["metadata"]["uid"] = self._writer.next_uid()
+            return self.store.put(where.kind.storage, manifest).manifest()
+        answer = self._ask(request, query, where)
+        if self.store.revision == revision + 1:
+            _WRITES[key] = orjson.dumps(answer)
+        return answer
+
+    def _taken(self, where: Target, known: bytes) -> bool:
+        name = orjson.loads(known)["metadata"]["name"]
+        return self.store.get(where.kind.storage, where.namespace, name) is not None
+
+    def _find(self, where: Target) -> Stored | None:
+        return self.store.get(where.kind.storage, where.namespace, where.name) if where.name else None
+
+    def _ask(self, request: Request, query: dict[str, str], where: Target) -> Any:
         question = Question(request.method, where, query, request.content_type, request.body or b"")
         try:
             return orjson.loads(self._handlers.answer(question).body)

@@ -13,6 +13,8 @@ from cluster.local.journal import Change
 from reconcilers.pod_view import PodView
 from tests.faults.api import event
 
+_TRIMMED: dict[Any, Any] = {}
+
 
 class Feed:
     """One informer and how far it has come."""
@@ -22,6 +24,8 @@ class Feed:
         self._log = log
         self._at = 0
         self._selected = _selector(informer.label_selector)
+        self._trim, self._raw = informer.trim, b""
+        informer.trim = self._trimmed
 
     @property
     def synced(self) -> bool:
@@ -48,7 +52,18 @@ class Feed:
         self._at += 1
         told = event(change, self._selected)
         if told is not None:
+            self._raw = change.object.raw
             self.informer._take(told)
+            self._raw = b""
+
+    def _trimmed(self, manifest: Any) -> Any:
+        """What is kept of an object, made once in this process."""
+        if not self._raw:
+            return self._trim(manifest)
+        key = (self._trim, self._raw)
+        if key not in _TRIMMED:
+            _TRIMMED[key] = self._trim(manifest)
+        return _TRIMMED[key]
 
 
 class Cache:

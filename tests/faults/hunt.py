@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import islice
 from typing import Any
 
 from tests.faults.places import MemoryPlace
@@ -83,6 +84,32 @@ def shuffled(
         faults = {Fault(draw.randint(1, most), draw.choice(MANY)) for _ in range(draw.randint(0, 4))}
         order = draw.randint(1, 2**31) if draw.random() < 0.75 else 0
         yield Schedule(name, backend, order, tuple(sorted(faults)))
+
+
+def biting(scenarios: Iterable[str], kinds: Iterable[Kind], *, in_order: bool) -> Iterator[Schedule]:
+    """Schedules for a mutation: its faults at every call, or many at random calls in shuffled orders."""
+    kinds, names = list(kinds), list(scenarios)
+    yield from map(Schedule, names)
+    if in_order:
+        for name in names:
+            yield from one_each(name, kinds)
+        return
+    draw = random.Random("biting")
+    while True:
+        name = draw.choice(names)
+        most = quiet(name).calls + 10
+        faults = {Fault(draw.randint(1, most), draw.choice(kinds)) for _ in range(draw.randint(1, 4))}
+        yield Schedule(name, "memory", draw.randint(1, 2**31), tuple(sorted(faults)))
+
+
+def first_broken(schedules: Iterable[Schedule], most: int) -> tuple[int, Failure | None]:
+    """How many it takes until one is broken, and that one; None if `most` are not."""
+    count = 0
+    for count, schedule in enumerate(islice(schedules, most), 1):
+        what = broken(schedule)
+        if what:
+            return count, Failure(schedule, what)
+    return count, None
 
 
 def smaller(schedule: Schedule, breaks: Callable[[Schedule], Any]) -> Schedule:

@@ -3,86 +3,111 @@
 One rule: each takes away one thing that the design asks for, and nothing else.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from coordinator import census, route
-from coordinator.term import Term
+from coordinator import census
 from coordinator.watch import Watches
 from queues.memory_store import MemoryStore
 from queues.memory_work import MemoryWork
-from reconcilers import lifecycle
 from reconcilers.apply import Application
+from reconcilers.observe import Observer
+from tests.faults import hunt, scenarios
+from tests.faults.schedules import Kind
 from tests.faults.world import World
 
-Mutation = tuple[Any, str, Callable[..., Any]]
-_real = {
-    "take": census.take,
-    "charge": census.charge,
-    "remove": MemoryStore.remove,
-    "pods_of": Watches.pods_of,
-    "finish": MemoryWork.finish,
-    "granted": lifecycle.granted,
-    "route": route.route,
-    "holds": MemoryWork.holds,
-    "begin": MemoryWork.begin,
-}
+_take, _remove, _pods_of = census.take, MemoryStore.remove, Watches.pods_of
+_finish, _mark, _observe = MemoryWork.finish, MemoryWork.mark, Observer.observe
+_delete = Application._delete
 
 
-def _remove_at_once(store: MemoryStore, keys: Any, seen: int | None = None) -> Any:  # noqa: ARG001
-    return _real["remove"](store, keys)
+def _remove_at_once(store: MemoryStore, keys: Any, seen: int | None = None) -> Any:
+    return _remove(store, keys)
 
 
 def _nothing_occupies(watches: Watches, key: Any, seen: int) -> Any:
-    return replace(_real["pods_of"](watches, key, seen), occupy=False)
+    return replace(_pods_of(watches, key, seen), occupy=False)
 
 
-def _finish_early(work: MemoryWork, key: Any, token: str, **how: Any) -> None:
+def _finish_for_good(work: MemoryWork, key: Any, token: str, **how: Any) -> None:
     record = work._held(key, token)
     if record is not None:
         record.dirty = False
-    _real["finish"](work, key, token, **how)
+    _finish(work, key, token, **how)
 
 
-def _holds_in_any_epoch(work: MemoryWork, key: Any, token: str) -> bool:
-    return work._held(key, token) is not None
+def _mark_offers_only(work: MemoryWork, key: Any, tenant: str, *seen: int) -> None:
+    if seen:
+        _mark(work, key, tenant, *seen)
 
 
-def _forgetful_census(jobs: Any, pods: Any, held: Any) -> Any:  # noqa: ARG001
-    return _real["take"](jobs, pods, {})
+def _any_token(work: MemoryWork, key: Any, token: str) -> bool:
+    return True
 
 
-def _podless_census(jobs: Any, pods: Any, held: Any) -> Any:  # noqa: ARG001
-    return _real["take"](jobs, [], held)
+def _census_without_store(jobs: Any, pods: Any, held: Any) -> Any:
+    return _take(jobs, pods, {})
 
 
-def _no_begin_fence(work: MemoryWork, leases: Any) -> Any:
-    found = [(key, work._records[key].token) for key, _ in leases if key in work._records]
-    return _real["begin"](work, [(key, token) for key, token in found if token])
+def _census_without_jobs(jobs: Any, pods: Any, held: Any) -> Any:
+    return _take([replace(job, admission=None) for job in jobs], pods, held)
+
+
+def _observe_carelessly(observer: Observer, task: Any) -> Any:
+    return _observe(observer, replace(task, seen=0, failures=0))
+
+
+def _delete_carelessly(application: Application, *of: Any) -> bool:
+    _delete(application, *of)
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """What is put in a method's place, and the faults that bring it to light."""
+
+    where: Any
+    what: str
+    instead: Callable[..., Any]
+    scenarios: tuple[str, ...]
+    faults: tuple[Kind, ...]
+    shuffled: bool = False
+    """Whether the faults are not enough, and the order has to be shuffled too."""
 
 
 MUTATIONS: dict[str, Mutation] = {
-    "no fence before pods are made": (Application, "_fence", lambda _: None),
-    "no epoch in the fence": (MemoryWork, "holds", _holds_in_any_epoch),
-    "no wait for leases in a rebuild": (World, "sleep", lambda *_: None),
-    "charges freed while pods occupy": (Watches, "pods_of", _nothing_occupies),
-    "charges freed while a worker is at the job": (MemoryStore, "remove", _remove_at_once),
-    "commit does not mark the key as work": (MemoryStore, "_mark_taken", lambda *_: None),
-    "an offer during a run is forgotten": (MemoryWork, "finish", _finish_early),
-    "a rebuild forgets what was picked": (census, "take", _forgetful_census),
-    "a rebuild does not look at pods": (census, "take", _podless_census),
-    "pods of another attempt stay": (lifecycle, "foreign", lambda *_: ()),
-    "status is written whatever has changed": (Application, "_write", None),  # type: ignore[dict-item]
-    "leases that end are not noticed": (MemoryWork, "_wake", lambda *_: None),
+    "workers do not ask for the fence": Mutation(Application, "_fence", lambda _: None, ("quota",), ("stop", "flush")),
+    "the fence knows no token and no epoch": Mutation(MemoryWork, "holds", _any_token, ("quota",), ("stop", "flush")),
+    "a rebuild does not wait for the leases": Mutation(World, "sleep", lambda *_: None, ("quota",), ("flush",), True),
+    "charges are freed while pods occupy": Mutation(
+        Watches, "pods_of", _nothing_occupies, ("restart", "delete"), ("kill>",)
+    ),
+    "charges are freed while a worker is at the job": Mutation(
+        MemoryStore, "remove", _remove_at_once, ("resume",), ("yield", "user"), True
+    ),
+    "commit does not mark the key as work": Mutation(MemoryWork, "mark", _mark_offers_only, ("quota",), ("kill>",)),
+    "what is offered during a run is forgotten": Mutation(
+        MemoryWork, "finish", _finish_for_good, tuple(scenarios.SCENARIOS), ("yield",), True
+    ),
+    "a rebuild forgets what is picked and not yet admitted": Mutation(
+        census, "take", _census_without_store, ("quota",), ("kill>", "yield", "yield", "lag"), True
+    ),
+    "a rebuild forgets the admitted": Mutation(census, "take", _census_without_jobs, ("quota",), ("kill>", "flush")),
+    "leases that end are not noticed": Mutation(MemoryWork, "_wake", lambda *_: None, ("life",), ("kill>",)),
+    "workers trust their cache": Mutation(Observer, "observe", _observe_carelessly, ("life",), ("lag",), True),
+    "a failure is counted by all who see it": Mutation(
+        Application, "_delete", _delete_carelessly, ("replace",), ("yield", "lag"), True
+    ),
 }
 
 
-@contextmanager
-def mutated(name: str) -> Iterator[None]:
-    """The product with one thing missing."""
-    where, what, instead = MUTATIONS[name]
-    with patch.object(where, what, instead):
-        yield
+def noticed(name: str, most: int) -> tuple[int, hunt.Failure | None]:
+    """How many schedules it takes until one is broken with one thing missing, and that one."""
+    mutation = MUTATIONS[name]
+    for scenario in mutation.scenarios:
+        hunt.quiet(scenario)  # as it is with nothing missing
+    schedules = hunt.biting(mutation.scenarios, mutation.faults, in_order=not mutation.shuffled)
+    with patch.object(mutation.where, mutation.what, mutation.instead):
+        return hunt.first_broken(schedules, most)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import orjson
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, ResponseError
 
 from crds.keys import JobKey
 from queues import codec, errors, redis_store, redis_work
@@ -197,6 +197,13 @@ class _Line:
     def get(self, name: str) -> Any:
         return self._call(f"get {name}", lambda: self._client.get(name), ())
 
+    def pipeline(self, transaction: bool = True) -> "_Pipeline":  # noqa: ARG002
+        """Calls that travel together and are carried out one by one."""
+        return _Pipeline(self)
+
+    def execute_command(self, *command: Any) -> Any:
+        return self._call(" ".join(map(str, command[:2])), lambda: self._client.execute_command(*command), command)
+
     def _call(self, label: str, effect: Callable[[], Any], about: Any) -> Any:
         def known() -> Any:
             try:
@@ -208,3 +215,34 @@ class _Line:
         if isinstance(answer, NoScriptError):
             raise answer
         return answer
+
+
+class _Pipeline:
+    """As much of redis-py's as `queues.connection` uses."""
+
+    def __init__(self, line: _Line) -> None:
+        self._line = line
+        self._calls: list[Callable[[], Any]] = []
+
+    def __enter__(self) -> "_Pipeline":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._calls.clear()
+
+    def evalsha(self, sha: str, count: int, *arguments: Any) -> None:
+        self._calls.append(lambda: self._line.evalsha(sha, count, *arguments))
+
+    def execute_command(self, *command: Any) -> None:
+        self._calls.append(lambda: self._line.execute_command(*command))
+
+    def execute(self, raise_on_error: bool = True) -> list[Any]:
+        assert not raise_on_error
+        return [_answer(call) for call in self._calls]
+
+
+def _answer(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except ResponseError as error:
+        return error

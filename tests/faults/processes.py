@@ -191,9 +191,13 @@ class CoordinatorProcess(Process):
                 self.served.work,
                 settings,
                 clock=self.host.clock,
+                elapsed=self.host.clock,
                 pause=lambda seconds: self.host.sleep(self, seconds),
             )
+            lost = self.served.store.epoch() == 0
             term.rebuild(self.served._new_epoch())
+            if lost:
+                self.watches.mark([job.key for job in self.watches.jobs.values()])
             self.term, self.resync_at = term, self.host.clock() + settings.resync_seconds
             return True
         self.watches.wake.clear()

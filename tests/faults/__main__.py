@@ -1,0 +1,83 @@
+"""Run schedules from the command line.
+
+python -m tests.faults --replay 'quota/memory~7!kill>@31'    one schedule, with everything that happens in it
+python -m tests.faults --schedules 2000 --seed 5             random ones
+python -m tests.faults --exhaustive [--scenario quota]       one fault at every call
+python -m tests.faults --mutations                           whether they notice when the product is broken
+"""
+
+import argparse
+import logging
+import sys
+import time
+from collections.abc import Iterable
+
+from tests.faults import backends, hunt
+from tests.faults.mutations import MUTATIONS, noticed
+from tests.faults.scenarios import SCENARIOS
+from tests.faults.schedules import Schedule
+from tests.faults.world import Broken, World
+
+
+def main() -> int:
+    """The exit code: 1 if anything was broken (for --mutations: if one was not noticed)."""
+    arguments = _arguments()
+    logging.disable(logging.CRITICAL)
+    if arguments.replay:
+        return replay(Schedule.parse(arguments.replay))
+    if arguments.mutations:
+        return mutations(arguments.schedules)
+    scenarios = arguments.scenario or list(SCENARIOS)
+    with backends.places(arguments.backend) as place:
+        found: Iterable[Schedule]
+        if arguments.exhaustive:
+            found = (each for name in scenarios for each in hunt.one_each(name, backend=arguments.backend))
+        else:
+            found = hunt.shuffled(arguments.schedules, arguments.seed, scenarios, arguments.backend)
+        began, worked = time.monotonic(), time.process_time()
+        count, failures = hunt.search(found, place)
+    seconds, worked = time.monotonic() - began, time.process_time() - worked
+    for failure in failures:
+        print(failure)
+    rates = f"{count / seconds:.0f}/s, {count / max(worked, 0.001):.0f} per second of one core"
+    print(f"{count} schedules in {seconds:.1f} s ({rates}), {len(failures)} broken")
+    return 1 if failures else 0
+
+
+def replay(schedule: Schedule) -> int:
+    """Everything that happens in one schedule."""
+    with backends.places(schedule.backend) as place:
+        expected = list(hunt.quiet(schedule.scenario).left)
+        world = World(schedule, place, expected, tracing=True)
+        try:
+            world.run()
+        except Broken as error:
+            world.trace.append(f"BROKEN: {error}")
+        print("\n".join(world.trace))
+    return 1 if world.trace[-1].startswith("BROKEN") else 0
+
+
+def mutations(most: int) -> int:
+    """How soon each mutation is noticed."""
+    missed = 0
+    for name in MUTATIONS:
+        count, failure = noticed(name, most)
+        missed += failure is None
+        print(f"{name}: " + (f"noticed by schedule {count}: {failure}" if failure else f"NOT noticed by {count}"))
+    return 1 if missed else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__.partition("\n")[0])
+    parser.add_argument("--replay", metavar="SCHEDULE")
+    parser.add_argument("--schedules", type=int, default=500, metavar="N")
+    parser.add_argument("--seed", type=int, default=1, metavar="S")
+    parser.add_argument("--scenario", action="append", choices=sorted(SCENARIOS))
+    parser.add_argument("--backend", choices=("memory", "redis", "fakeredis"), default="memory")
+    parser.add_argument("--exhaustive", action="store_true", help="one fault at every call")
+    parser.add_argument("--mutations", action="store_true", help="break the product, and see who notices")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""Whoever is killed, stopped, cut off or misled at any step of the line, the end is the same.
+
+`python -m tests.faults` runs more of these, and replays one.
+"""
+
+import logging
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+
+from tests.faults import backends, hunt
+from tests.faults.mutations import noticed
+from tests.faults.places import MemoryPlace
+from tests.faults.scenarios import SCENARIOS
+from tests.faults.schedules import Backend, Fault, Schedule
+from tests.faults.world import PlaceMaker
+
+SEED = 3
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def _check(schedules: Iterable[Schedule], place: PlaceMaker = MemoryPlace) -> None:
+    _, failures = hunt.search(schedules, place, most=3)
+    assert not failures, "\n".join(map(str, failures))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("scenario", sorted(SCENARIOS))
+def test_one_fault_anywhere(scenario: str) -> None:
+    # Every fault at some calls, every call with some fault.
+    number = sorted(SCENARIOS).index(scenario)
+    _check(islice(hunt.one_each(scenario), number % 31, None, 31))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("part", range(4))
+def test_several_faults_in_a_shuffled_order(part: int) -> None:
+    _check(hunt.shuffled(50, SEED + part))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("backend", ["fakeredis", "redis"])
+def test_the_same_with_the_real_scripts(backend: Backend) -> None:
+    if backend == "redis" and shutil.which(backends.REDIS_SERVER) is None:
+        pytest.skip("needs a redis-server on PATH")
+    with backends.places(backend) as place:
+        some = [islice(hunt.one_each(name, backend=backend), 7, None, 173) for name in sorted(SCENARIOS)]
+        _check([schedule for each in some for schedule in each], place)
+        _check(hunt.shuffled(20, SEED, backend=backend), place)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "mutation",
+    [
+        "workers do not ask for the fence",
+        "commit does not mark the key as work",
+        "charges are freed while pods occupy",
+        "leases that end are not noticed",
+    ],
+)
+def test_a_broken_product_is_noticed(mutation: str) -> None:
+    _, failure = noticed(mutation, 150)
+    assert failure is not None
+
+
+@pytest.mark.parametrize("order", [0, 7])
+def test_a_schedule_runs_the_same_way_every_time(order: int) -> None:
+    schedule = Schedule("restart", seed=order, faults=(Fault(20, "yield"), Fault(31, "kill>"), Fault(60, "flush")))
+    first, second = (hunt.run(schedule, tracing=True) for _ in range(2))
+    assert _shown(first.trace) == _shown(second.trace)
+
+
+def _shown(trace: list[str]) -> list[str]:
+    """Without the moments on the Lease, which are the machine's."""
+    return [line for line in trace if "renewTime" not in line]
+
+
+def test_a_schedule_is_a_line_of_text() -> None:
+    schedule = Schedule("quota", "redis", 5, (Fault(3, "kill<"), Fault(9, "flush")))
+    assert Schedule.parse(str(schedule)) == schedule
+    assert Schedule.parse("life") == Schedule("life")
+    for wrong in ("", "quota/etcd", "quota!kill", "quota!kill@3", "quota!kill>@x"):
+        with pytest.raises(ValueError, match=r"not a|none of"):
+            Schedule.parse(wrong)
+
+
+def test_what_fails_is_made_small() -> None:
+    schedule = replace(Schedule.parse("life~9!kill>@3,flush@5,lag@7"), scenario="life")
+    small = hunt.smaller(schedule, lambda each: Fault(5, "flush") in each.faults)
+    assert small == Schedule("life", faults=(Fault(5, "flush"),))

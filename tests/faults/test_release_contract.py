@@ -1,0 +1,123 @@
+"""When a charge may be freed: both stores keep it while there may be pods of which the coordinator has not heard."""
+
+from collections.abc import Iterator
+
+import fakeredis
+import pytest
+
+from crds.keys import JobKey
+from queues.store import QueueStore
+from queues.values import Offer, Reservation, Task
+from tests.faults.places import MemoryPlace, Place, RedisPlace
+
+KEY = JobKey("team", "job", "uid-1")
+HELD = Reservation(key=KEY, queue="a", attempt=1, epoch=1, charge={"jobs": 1})
+START = 1_700_000_000.0
+
+
+class Bench:
+    """A store with one reservation, and a worker."""
+
+    def __init__(self, name: str) -> None:
+        self.now = START
+        self.client = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer()) if name == "redis" else None
+        self.place: Place = RedisPlace(self.client, self.clock, None) if self.client else MemoryPlace(self.clock, None)
+        store, self.work = self.place.open(lambda _, effect, **__: effect())
+        self.store: QueueStore = store
+        self.store.rebuild(1, [HELD], [])
+        self.work.register("worker", 4)
+
+    def clock(self) -> float:
+        return self.now
+
+    def begin(self) -> Task:
+        self.work.offer([Offer(key=KEY, tenant="a")])
+        self.work.register("worker", 4)
+        assert self.work.dispatch() == 1
+        [task] = self.work.begin(self.place.pop(lambda _, effect, **__: effect()))
+        return task
+
+    def freed(self, seen: int) -> bool:
+        kept = self.store.remove([KEY], seen)
+        assert (KEY in kept) == (KEY in self.store.reservations())
+        return not kept
+
+
+@pytest.fixture(params=["memory", "redis"])
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    found = Bench(request.param)
+    yield found
+    if found.client:
+        found.client.close()
+
+
+def test_a_job_at_which_nobody_was_is_free_at_once(bench: Bench) -> None:
+    assert bench.freed(seen=0)
+    assert bench.freed(seen=0)
+
+
+def test_not_while_a_worker_is_at_it(bench: Bench) -> None:
+    task = bench.begin()
+    assert not bench.freed(seen=99)
+    bench.work.finish(KEY, task.token)
+    assert bench.freed(seen=0)
+
+
+def test_not_before_every_pod_that_was_made_has_been_seen(bench: Bench) -> None:
+    task = bench.begin()
+    bench.work.finish(KEY, task.token, made=17)
+    assert not bench.freed(seen=16)
+    assert bench.freed(seen=17)
+
+
+def test_who_is_next_sees_at_least_as_much(bench: Bench) -> None:
+    bench.work.finish(KEY, bench.begin().token, made=17)
+    task = bench.begin()
+    assert task.seen == 17
+    bench.work.finish(KEY, task.token, made=0)
+    assert not bench.freed(seen=16)
+
+
+def test_not_after_a_run_that_failed_until_one_has_looked(bench: Bench) -> None:
+    bench.work.finish(KEY, bench.begin().token, failed=True, made=17)
+    bench.now += 1
+    assert not bench.freed(seen=99)
+    task = bench.begin()
+    assert (task.failures, task.seen) == (1, 0)
+    bench.work.finish(KEY, task.token)
+    assert bench.freed(seen=0)
+
+
+def test_not_after_a_worker_died_until_another_has_looked(bench: Bench) -> None:
+    bench.begin()
+    bench.now += 100
+    task = bench.begin()
+    assert task.failures == 1
+    assert not bench.freed(seen=99)
+    bench.work.finish(KEY, task.token, made=3)
+    assert not bench.freed(seen=2)
+    assert bench.freed(seen=3)
+
+
+def test_a_batch_that_nobody_took_leaves_no_doubt(bench: Bench) -> None:
+    bench.work.offer([Offer(key=KEY, tenant="a")])
+    assert bench.work.dispatch() == 1
+    bench.now += 100
+    bench.work.dispatch()
+    assert bench.freed(seen=0)
+
+
+def test_whoever_insists_frees_it(bench: Bench) -> None:
+    bench.begin()
+    assert bench.store.remove([KEY]) == []
+    assert not bench.store.reservations()
+
+
+def test_what_was_made_outlives_a_rebuild_with_its_charge(bench: Bench) -> None:
+    bench.work.finish(KEY, bench.begin().token, made=17)
+    bench.store.rebuild(2, [HELD], [])
+    assert not bench.freed(seen=16)
+    bench.store.rebuild(3, [], [])
+    assert bench.freed(seen=0)
+    if bench.client:
+        assert not bench.client.exists("torchq:work:made")
