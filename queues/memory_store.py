@@ -93,7 +93,7 @@ class MemoryStore:
             content.entries, content.reservations, content.usage, content.pool_usage = {}, {}, {}, {}
             for reservation in held:
                 self._reserve(reservation)
-            for entry in waiting:
+            for entry in _last_words(waiting):
                 self._put(entry)
             content.epoch = self._epoch = epoch
             content.last_port = max([content.last_port, *(reservation.port for reservation in held)])
@@ -116,7 +116,7 @@ class MemoryStore:
         """See QueueStore."""
         with self._content.lock:
             self._guard()
-            for entry in entries:
+            for entry in _last_words(entries):
                 self._put(entry)
 
     def remove(self, keys: Iterable[JobKey], seen: int | None = None) -> list[JobKey]:
@@ -318,3 +318,8 @@ class MemoryStore:
 
 def _nonzero(used: Amounts) -> dict[str, int]:
     return {name: amount for name, amount in used.items() if amount}
+
+
+def _last_words(entries: Iterable[Entry]) -> Iterable[Entry]:
+    """Of two entries of one job the later one counts."""
+    return {entry.key: entry for entry in entries}.values()
