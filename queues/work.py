@@ -90,8 +90,8 @@ class WorkSink(Protocol):
     def finish(
         self, key: JobKey, token: str, *, requeue_after: float | None = None, failed: bool = False, made: int = 0
     ) -> None:
-        """Give a key back. `made` is the newest resourceVersion of its pods that this worker knows of: whoever is next sees
-        at least that, and its reservation is kept until the coordinator has; after a failed run, until one has
+        """Give a key back. `made` is the newest resourceVersion of its pods that this worker knows of: whoever is next
+        sees at least that, and its reservation is kept until the coordinator has; after a failed run, until one has
         succeeded (`QueueStore.remove`).
 
         It runs again at once if it was offered meanwhile, after `requeue_after` seconds if that is given, and with
