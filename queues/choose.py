@@ -37,6 +37,17 @@ def choose(snapshot: Snapshot, now: float, limit: int, cost: str, patience: Pati
     return Batch(epoch=snapshot.epoch, revision=snapshot.revision, picks=tuple(picks))
 
 
+def blind(snapshot: Snapshot) -> bool:
+    """Whether a queue shows only jobs that can never run while others wait behind them: then it takes no part in
+    `choose`, though it should."""
+    pool = NOTHING if snapshot.pool is None else snapshot.pool
+    return any(
+        view.waiting > len(view.heads) and not lanes.build(view, pool, "").candidates
+        for view in snapshot.queues
+        if view.spec.open
+    )
+
+
 @dataclass(slots=True)
 class _Race:
     """The working copy of a snapshot."""

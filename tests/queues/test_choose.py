@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from crds.amounts import Amounts
 from crds.keys import JobKey
-from queues.choose import choose
+from queues.choose import blind, choose
 from queues.credits import credit
 from queues.lanes import Patience
 from queues.memory_store import MemoryStore
@@ -230,6 +230,16 @@ def stream(patience: Patience, steps: int, seconds: float) -> list[str]:
             admitted.append(each.key.name)
             running.append(each.key)
     return admitted
+
+
+def test_a_queue_that_shows_only_jobs_that_can_never_run_is_looked_at_again() -> None:
+    hopeless = [entry(f"hopeless-{number}", "a", submitted=START + number, gpu=9) for number in range(4)]
+    store = opened([spec("a")], [*hopeless, entry("small", "a", submitted=START + 9, gpu=1)], pool={GPU: 8})
+    assert blind(store.snapshot(4))
+    assert not blind(store.snapshot(5))
+    assert [pick.waiting.entry.key.name for pick in choose(store.snapshot(5), START, 9, "jobs").picks] == ["small"]
+    everything = opened([spec("a")], hopeless, pool={GPU: 8})
+    assert not blind(everything.snapshot(4))
 
 
 def test_a_large_job_is_overtaken_a_bounded_number_of_times() -> None:
