@@ -15,16 +15,19 @@ from dataclasses import dataclass, field
 from coordinator import census, pool, route
 from coordinator.errors import CoordinatorError
 from coordinator.settings import Settings, parse_pool
+from coordinator.turns import Turns
 from coordinator.watch import Watches
 from crds.keys import JobKey
 from crds.tenantqueue import TenantQueue
 from queues import choose
 from queues.store import QueueStore
-from queues.values import Entry, Offer, QueueSpec
+from queues.values import Entry, Offer, QueueSpec, Snapshot
 from queues.work import WorkSource
 
 FLUSH = 512
 """Keys routed per step: bounds how long picks wait behind a flood of events."""
+FEW = 8
+"""Jobs of each queue that a snapshot shows when the last one led to no pick or to one."""
 CYCLE_SECONDS = 5.0
 """A cycle is due after this time even if nothing has changed."""
 log = logging.getLogger(__name__)
@@ -67,8 +70,15 @@ class Term:
     unsettled: bool = True
     """Whether a cycle may find something to pick."""
     _cycled_at: float = 0.0
+    _queues: int = 1
+    _reach: int = FLUSH
+    """How many jobs of each queue the next snapshot shows at least."""
+    _turns: Turns = field(init=False)
     _kept: dict[JobKey, Kept] = field(default_factory=dict)
     """Jobs that hold nothing any more, as far as we see, whose charge could not be freed yet."""
+
+    def __post_init__(self) -> None:
+        self._turns = Turns(self.clock)
 
     def rebuild(self, epoch: int) -> None:
         """Bring the store in line with the cluster under a new epoch, and look at every unfinished job.
@@ -151,13 +161,15 @@ class Term:
         nodes = self.watches.nodes.values() if self.watches.nodes else []
         room = pool.capacity(parse_pool(self.settings.pool), nodes, self.watches.pods.values(), self.watches.demanded())
         self.store.configure(list(queues.values()), room)
+        self._queues = len(queues)
         self.unsettled = True
 
     def cycle(self) -> int:
         """Pick what can be picked; the number of jobs admitted."""
         self._cycled_at = self.clock()
-        snapshot = self.store.snapshot(self._heads())
+        snapshot = self._snapshot()
         batch = choose.choose(snapshot, self.clock(), self.settings.batch, self.settings.cost)
+        self._reach = max(FEW, 2 * len(batch.picks))
         if not batch.picks:
             self.unsettled = False
             return 0
@@ -176,10 +188,17 @@ class Term:
         """Time alone can hand the pool's reservation to another job."""
         return abs(self.clock() - self._cycled_at) >= CYCLE_SECONDS  # somebody may have set the clock back
 
+    def _snapshot(self) -> Snapshot:
+        """As many jobs of each queue as the last picks make likely: in a full pool, room for one or two comes free at a
+        time. All that may be looked at where the first few can never run."""
+        most = self._heads()
+        snapshot = self.store.snapshot(min(most, self._reach))
+        return self.store.snapshot(most) if self._reach < most and choose.blind(snapshot) else snapshot
+
     def _heads(self) -> int:
-        """Jobs per queue to look at: together about twice a batch, since reading more costs more than picking again."""
-        queues = max(1, len(self.watches.queues.values()))
-        return max(2, min(self.settings.heads, 2 * self.settings.batch // queues))
+        """Most jobs per queue to look at: together about twice a batch, since reading more costs more than picking
+        again."""
+        return max(2, min(self.settings.heads, 2 * self.settings.batch // max(1, self._queues)))
 
     def _route(self, key: JobKey, seen: int) -> route.Route:
         return route.route(key, self.watches.job(key), self.watches.pods_of(key, seen), self.settings.queued_after)
@@ -214,7 +233,7 @@ class Term:
         """Queue first, work second: a worker that looks finds the queue as it should be."""
         puts: list[Entry] = [each.put for each in routes if each.put is not None]
         removes = [key for key, each in zip(keys, routes, strict=True) if each.remove]
-        offers: list[Offer] = [each.offer for each in routes if each.offer is not None]
+        offers: list[Offer] = [self._turns.place(each.offer) for each in routes if each.offer is not None]
         if removes:
             self._free(removes, seen)
         if puts:
