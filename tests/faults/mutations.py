@@ -47,10 +47,6 @@ def _any_token(work: MemoryWork, key: Any, token: str) -> bool:
     return True
 
 
-def _census_without_store(jobs: Any, pods: Any, held: Any) -> Any:
-    return _take(jobs, pods, {})
-
-
 def _census_without_jobs(jobs: Any, pods: Any, held: Any) -> Any:
     return _take([replace(job, admission=None) for job in jobs], pods, held)
 
@@ -78,8 +74,8 @@ class Mutation:
 
 
 MUTATIONS: dict[str, Mutation] = {
-    "workers do not ask for the fence": Mutation(Application, "_fence", lambda _: None, ("quota",), ("stop", "flush")),
-    "the fence knows no token and no epoch": Mutation(MemoryWork, "holds", _any_token, ("quota",), ("stop", "flush")),
+    "workers do not ask for the fence": Mutation(Application, "_fence", lambda _: None, ("life",), ("stop",)),
+    "the fence knows no token and no epoch": Mutation(MemoryWork, "holds", _any_token, ("life",), ("stop",)),
     "a rebuild does not wait for the leases": Mutation(World, "sleep", lambda *_: None, ("quota",), ("flush",), True),
     "charges are freed while pods occupy": Mutation(
         Watches, "pods_of", _nothing_occupies, ("restart", "delete"), ("kill>",)
@@ -90,9 +86,6 @@ MUTATIONS: dict[str, Mutation] = {
     "commit does not mark the key as work": Mutation(MemoryWork, "mark", _mark_offers_only, ("quota",), ("kill>",)),
     "what is offered during a run is forgotten": Mutation(
         MemoryWork, "finish", _finish_for_good, tuple(scenarios.SCENARIOS), ("yield",), True
-    ),
-    "a rebuild forgets what is picked and not yet admitted": Mutation(
-        census, "take", _census_without_store, ("quota",), ("kill>", "yield", "yield", "lag"), True
     ),
     "a rebuild forgets the admitted": Mutation(census, "take", _census_without_jobs, ("quota",), ("kill>", "flush")),
     "leases that end are not noticed": Mutation(MemoryWork, "_wake", lambda *_: None, ("life",), ("kill>",)),

@@ -146,6 +146,8 @@ class RedisPlace:
 
     def _pop(self) -> list[Lease]:
         job = self._client.lpop("rq:queue:torchq")
+        if job is None:
+            return []
         data = orjson.loads(self._client.hget(b"rq:job:" + job, "data"))
         self._client.delete(b"rq:job:" + job)
         return [(JobKey.parse(key), token) for key, token in data[2][0]]
