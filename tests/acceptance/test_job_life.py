@@ -30,7 +30,8 @@ def test_a_submitted_job_is_named_and_succeeds(stack: Stack) -> None:
     found = stack.reach(name, "Succeeded")
     assert handle == f"default/{name}/{found['metadata']['uid']}"
     assert condition(found, "Succeeded")["status"] == "True"
-    assert condition(found, "Running")["status"] == "False"
+    # Pods may end before anybody has looked: then there is nothing to be said about Running.
+    assert "True" not in [each["status"] for each in found["status"]["conditions"] if each["type"] == "Running"]
     assert found["status"]["taskStatuses"]["Master"]["succeeded"] == 1
     assert stack.shown("job", "show", handle) == found
     assert stack.torchq("job", "logs", handle) == "hello\n"

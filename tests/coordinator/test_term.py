@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cluster.client import KubernetesCluster
-from coordinator.term import CYCLE_SECONDS, Term, Unaccounted
+from coordinator.term import CYCLE_SECONDS, FEW, Term, Unaccounted
 from crds import labels
 from crds.keys import JobKey
 from crds.resources import PODS, TENANT_QUEUES, TORCHJOBS
@@ -397,3 +397,21 @@ class Counting:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
+
+
+def test_a_snapshot_shows_few_jobs_unless_none_of_them_can_ever_run(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    with Desk(embedded_cluster, clock, pool="cpu=2") as desk:
+        desk.queue("a")
+        desk.begin()
+        desk.until(lambda: not desk.term.unsettled)
+        assert desk.term._reach == FEW
+        hopeless = [
+            desk.submit(f"hopeless-{number:02}", namespace, "a", tasks={"Master": desks.task(cpu="9")})
+            for number in range(FEW + 2)
+        ]
+        desk.until(lambda: desk.waiting() == set(hopeless))
+        small = desk.submit("small", namespace, "a", tasks={"Master": desks.task()})
+        desk.until(lambda: small in desk.held())
+        assert desk.waiting() == set(hopeless)

@@ -15,6 +15,7 @@ from queues.redis_work import RedisWork
 from queues.rq_record import FUNCTION
 from queues.store import QueueStore
 from queues.values import Offer
+from queues.work import WorkSettings
 
 from .builders import START, entry, key, reservation, spec
 from .conftest import Clock, Place, RedisPlace
@@ -204,7 +205,8 @@ def test_a_work_queue_is_seen_and_forgotten(redis_place: RedisPlace) -> None:
         "late": "delayed",
     }
     leased, late = seen.records[key("one")], seen.records[key("late")]
-    assert seen.leases == {key("one"): leased.lease_ends == START + 60.0 and leased.lease_ends}
+    assert leased.lease_ends == START + WorkSettings().dispatched_lease
+    assert seen.leases == {key("one"): leased.lease_ends}
     assert late.due == START + 5.0
     assert (seen.ready, seen.turns) == ({"a": {key("two")}}, {"a"})
     assert (seen.ready_count, seen.ready_length) == (1, 1)
