@@ -22,9 +22,16 @@ class Node:
     def __init__(self, api: Api, client: ApiClient, scenario: Scenario) -> None:
         self._api, self._client, self._scenario = api, client, scenario
         self._phases: dict[bytes, str] = {}
+        self._at = -1
+        self._acts: list[Any] = []
 
     def acts(self) -> list[Any]:
         """What it could do next, one call each."""
+        if self._at != self._api.revision:
+            self._at, self._acts = self._api.revision, self._found()
+        return self._acts
+
+    def _found(self) -> list[Any]:
         phases = {each.uid: self._phase(each) for each in self._api.objects(TORCHJOBS)}
         pods = self._api.objects(PODS)
         busy = {
