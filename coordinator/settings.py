@@ -49,6 +49,17 @@ class Settings(pydantic.BaseModel):
     cost: str = Field(
         default="jobs", description="what a pick costs its queue: jobs (every job 1) or a resource, e.g. nvidia.com/gpu"
     )
+    picker: Literal["auto", "swrr", "wf2q"] = Field(
+        default="auto",
+        description="who goes next: swrr (smooth weighted round robin), wf2q (WF2Q+), or auto: the one that measured "
+        "better for the cost",
+    )
+    queue_bypasses: int = Field(
+        default=32,
+        ge=0,
+        le=1_000_000,
+        description="how many jobs of a BestEffortFIFO queue may pass one that does not fit before it is waited for",
+    )
     pool: str = Field(
         default="nodes",
         description="what queues compete for: nodes (their allocatable), none, or amounts: cpu=64,nvidia.com/gpu=8",
@@ -78,6 +89,18 @@ class Settings(pydantic.BaseModel):
     )
     queued_after: Seconds = Field(
         default=1.0, description="a job that waits shorter than this is never written to as Queued: one API write saved"
+    )
+    admission_timeout: Annotated[float, Field(ge=0, le=86_400)] = Field(
+        default=600.0, description="an admitted job that does not run by then is sent back to its queue; 0: never"
+    )
+    admission_backoff: Seconds = Field(
+        default=60.0, description="how long it waits then; twice as long each time, at most an hour"
+    )
+    admission_tries: int = Field(
+        default=5, ge=1, le=1_000, description="after so many such admissions in a row it is parked until told to go on"
+    )
+    reason_after: Seconds = Field(
+        default=10.0, description="a job that waits longer than this is told why in its status, if it is the first"
     )
     resync_seconds: Seconds = Field(
         default=60.0,

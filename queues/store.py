@@ -11,7 +11,7 @@ from typing import Protocol
 from crds.amounts import Amounts
 from crds.keys import JobKey
 from queues.picture import StorePicture
-from queues.values import Batch, Committed, Entry, QueueSpec, Reservation, Snapshot
+from queues.values import Batch, Committed, Entry, Place, QueueSpec, Reservation, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,21 @@ class QueueStore(Protocol):
         pod later than that, or was cut short and nobody has looked since. None frees them whatever there may be.
         """
 
-    def snapshot(self, heads: int) -> Snapshot:
-        """The state for `choose`, with up to `heads` waiting entries of each configured queue."""
+    def snapshot(self, heads: int, since: int | None = None, more: Collection[str] = ()) -> Snapshot:
+        """The state for `choose`, with up to `heads` waiting entries of each configured queue. Changes nothing, and
+        needs no right to write.
+
+        With `since`, the `change` of a snapshot or of a commit that stood alone, it is a difference: the queues that
+        changed after it, and those named in `more`. It is whole all the same if it cannot be one: the settings or the
+        epoch are others, or the store does not know that change.
+        """
 
     def commit(self, batch: Batch) -> Committed:
         """Per pick and in order: check epoch, revision, entry version, quota, pool and port; then charge, reserve, and
         mark the key as work. The first pick that fails ends the batch; the earlier ones stand."""
+
+    def place(self, key: JobKey) -> Place | None:
+        """Where a job stands that waits; None if it does not. Needs no right to write."""
 
     def reservations(self, keys: Sequence[JobKey] | None = None) -> dict[JobKey, Reservation]:
         """The reservations held, all or of these keys."""

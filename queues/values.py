@@ -13,9 +13,9 @@ from crds.keys import JobKey
 Kind = Literal["admit", "grow"]
 """What an entry asks for: a whole job's admission, or more room for an admitted one (elastic)."""
 
-Refusal = Literal["", "revision", "entry", "reservation", "quota", "pool", "port"]
+Refusal = Literal["", "revision", "entry", "reservation", "quota", "cohort", "pool", "port"]
 """Why a commit stopped: nothing did; the settings or the entry changed since the snapshot; the job holds a reservation
-already (or, to grow, none); its queue's quota or the pool has no room left; no port is free."""
+already (or, to grow, none); its queue's quota, the queue's cohort or the pool has no room left; no port is free."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,8 @@ class Entry:
     """The number the next admission of this job will carry."""
     demand: Amounts = field(default_factory=lambda: NOTHING)
     """What the job takes from its queue's quota and the pool while admitted; includes `jobs`: 1."""
+    returning: bool = False
+    """It was running when its queue was drained: it goes before everything that was never admitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,12 @@ class QueueSpec:
     """False while the queue is on hold: nothing is picked from it, what runs goes on."""
     quota: Amounts = field(default_factory=lambda: NOTHING)
     """Limits by canonical name, `jobs` among them; a name that is missing is unlimited."""
+    cohort: str = ""
+    """Queues of one cohort lend each other the quota they do not use; empty: the queue is in none."""
+    borrowing: Amounts = field(default_factory=lambda: NOTHING)
+    """The most the queue may hold beyond its quota, by name; a name that is missing has no limit but the cohort's."""
+    strict: bool = False
+    """StrictFIFO: nothing goes before the first job. Otherwise jobs that fit may pass one that does not, so often."""
     aging_seconds: float = 600.0
     """How many seconds of age one step of priority is worth."""
 
@@ -96,6 +104,8 @@ class Clock:
     """What has been taken from every contending queue to keep the sum of credits at 0."""
     total: int = 0
     """The sum of the weights that contended after the last pick."""
+    picker: str = "swrr"
+    """The algorithm that wrote it and the accounts; another one begins anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +135,7 @@ class QueueView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Everything `choose` needs, read in one atomic step."""
+    """Everything `choose` needs, read in one atomic step; or what of it has changed since an earlier one."""
 
     epoch: int
     revision: int
@@ -135,7 +145,11 @@ class Snapshot:
     pool_usage: Amounts
     clock: Clock = Clock()
     queues: tuple[QueueView, ...]
-    """All configured queues, by name."""
+    """All configured queues, by name; if it is not whole, those that changed or were asked for."""
+    change: int = 0
+    """The number of the last change that it shows; rises with everything that changes a queue's entries or usage."""
+    whole: bool = True
+    """Whether it shows every queue. A difference shows no other settings than the snapshot it follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +174,8 @@ class Batch:
     epoch: int
     revision: int
     picks: tuple[Pick, ...]
+    change: int = 0
+    """The last change that the chooser knew of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +184,21 @@ class Committed:
 
     reservations: tuple[Reservation, ...]
     refused: Refusal = ""
+    change: int = 0
+    """The number of the change that this commit was."""
+    alone: bool = False
+    """Whether nothing else changed since the batch's `change`: whoever chose it knows all up to `change`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a waiting job stands."""
+
+    entry: Entry
+    rank: int
+    """How many jobs of its queue are before it in the order."""
+    waiting: int
+    """How many wait in its queue, itself included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
