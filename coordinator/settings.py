@@ -77,6 +77,11 @@ class Settings(pydantic.BaseModel):
     port_last: int = Field(
         default=29_999, ge=1024, le=65_535, description="last such port; keep the range outside the ephemeral ports"
     )
+    pods: Literal["make", "none"] = Field(
+        default="make",
+        description="what workers do about an admitted job: make its pods, or none, where something else watches "
+        "admissions, runs the jobs and writes their end (benchmarks of the queues do; then set admission_timeout to 0)",
+    )
     processes: int = Field(default=2, ge=1, le=256, description="worker processes of `torchq worker`")
     threads: int = Field(default=16, ge=1, le=256, description="reconciles side by side in one worker process")
     batch: int = Field(

@@ -31,7 +31,7 @@ def run(cluster: KubernetesCluster, settings: Settings) -> None:
     pods.start()
     try:
         _wait_for_pods(pods)
-        with Reconciler(cluster, pods, ReconcileSettings(master_address=settings.master_address)) as reconciler:
+        with Reconciler(cluster, pods, reconcile_settings(settings)) as reconciler:
             left = rq_worker.run_worker(
                 settings.redis_url,
                 reconciler,
@@ -46,6 +46,11 @@ def run(cluster: KubernetesCluster, settings: Settings) -> None:
     finally:
         cluster.close()  # whoever waits for another attempt waits no longer
         pods.stop()
+
+
+def reconcile_settings(settings: Settings) -> ReconcileSettings:
+    """The reconciler's share of the settings."""
+    return ReconcileSettings(master_address=settings.master_address, make_pods=settings.pods == "make")
 
 
 def work_settings(settings: Settings) -> WorkSettings:

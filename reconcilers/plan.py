@@ -118,6 +118,8 @@ def _progress(run: Run, now: datetime) -> TorchJobStatus:
 
 def _create(run: Run, settings: ReconcileSettings) -> tuple[Action, ...]:
     """The pods that are missing and may start, each rank 0 with its service before it."""
+    if not settings.make_pods:
+        return ()
     job = run.job
     counts = status.count(job, run.pods)
     members = tasks.members(job, run.admission.attempt)

@@ -13,6 +13,8 @@ class ReconcileSettings:
 
     master_address: Literal["service", "loopback"] = "service"
     """MASTER_ADDR: the headless service's name, or 127.0.0.1 with the reservation's port where pods share a machine."""
+    make_pods: bool = True
+    """False: a job is admitted and no more; who runs it and says how it ended is somebody else."""
     most_writes: int = 64
     """API writes one reconcile may spend before it makes room for another key."""
     most_seconds: float = 1.0

@@ -125,6 +125,13 @@ class TestAdmission:
         assert kinds(found) == ["CreatePods"]
         assert made(found) == ["digits-worker-0"]
 
+    def test_where_somebody_else_runs_the_jobs_the_admission_is_all(self) -> None:
+        elsewhere = ReconcileSettings(make_pods=False)
+        found = decide(observe(job(status=status("Queued"))), elsewhere)
+        assert kinds(found) == ["WriteStatus"]
+        assert true(written(found)) == {"Admitted"}
+        assert not decide(observe(job(status=status("Admitted"))), elsewhere).actions
+
     def test_an_admission_without_a_reservation_is_revoked_pods_first(self) -> None:
         admitted = job(status=status("Running"))
         assert deleted(decide(observe(admitted, *all_pods(), reservation=None))) == [each.name for each in all_pods()]
