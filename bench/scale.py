@@ -155,7 +155,7 @@ def _figures(bench: Bench, tally: Tally, samples: Mapping[str, Mapping[str, floa
     ]
     return {
         "phases": {phase: count for phase, count in tally.phases.items() if count},
-        "attempts": dict(tally.admissions),
+        "attempts": {str(number): jobs for number, jobs in sorted(tally.admissions.items())},
         "cpu_s": {name: used["cpu_s"] for name, used in samples.items()},
         "max_rss_mib": {name: used["max_rss_mib"] for name, used in samples.items()},
         "submit_troubles": [orjson.loads(line)["troubles"] for line in last],
