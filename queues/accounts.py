@@ -13,13 +13,13 @@ from queues import schema
 _CONNECT = ("hello", "auth", "ping", "select", "client|setname", "multi", "exec", "discard")
 _SCRIPTS = ("eval", "evalsha")
 _READ = (
-    *("get", "exists", "scan", "time"),
+    *("get", "mget", "exists", "scan", "time"),
     *("hget", "hmget", "hgetall", "hexists", "hkeys", "hvals", "hscan", "hstrlen"),
     *("llen", "lrange", "smembers"),
-    *("zcard", "zrange", "zrangebyscore", "zscan", "zscore"),
+    *("zcard", "zrange", "zrangebyscore", "zrank", "zscan", "zscore"),
 )
 _WRITE = (
-    *("set", "del", "unlink", "incr", "decr", "expire", "persist", "watch", "unwatch"),
+    *("set", "del", "unlink", "incr", "incrby", "decr", "expire", "persist", "watch", "unwatch"),
     *("hset", "hdel", "hincrby", "hincrbyfloat"),
     *("lpush", "rpush", "lpop", "lrem", "lmove", "blmove"),
     *("sadd", "srem", "zadd", "zrem", "zremrangebyscore"),

@@ -29,6 +29,7 @@ def encode_entry(entry: Entry) -> str:
             "priority": entry.priority,
             "attempt": entry.attempt,
             "demand": dict(entry.demand),
+            "returning": entry.returning,
         }
     )
 
@@ -67,6 +68,9 @@ def encode_spec(spec: QueueSpec) -> str:
             "weight": spec.weight,
             "open": spec.open,
             "quota": dict(spec.quota),
+            "cohort": spec.cohort,
+            "borrowing": dict(spec.borrowing),
+            "strict": spec.strict,
             "aging_seconds": float(spec.aging_seconds),
         }
     )
@@ -99,14 +103,16 @@ def decode_account(text: Text) -> Account:
 
 
 def encode_clock(clock: Clock) -> str:
-    """The clock as [turns, shift, total]."""
-    return json.dumps([clock.turns, clock.shift, clock.total])
+    """The clock as [turns, shift, total, picker]."""
+    return json.dumps([clock.turns, clock.shift, clock.total, clock.picker])
 
 
 def decode_clock(text: Text) -> Clock:
     """A clock's text; the empty text is the beginning."""
-    turns, shift, total = json.loads(text) if text else (0, 0, 0)
-    return Clock(turns=turns, shift=shift, total=total)
+    if not text:
+        return Clock()
+    turns, shift, total, picker = json.loads(text)
+    return Clock(turns=turns, shift=shift, total=total, picker=picker)
 
 
 def encode_overtaken(overtaken: Overtaken) -> str:

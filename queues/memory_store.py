@@ -21,6 +21,7 @@ from queues.values import (
     Entry,
     Overtaken,
     Pick,
+    Place,
     QueueSpec,
     QueueView,
     Refusal,
@@ -132,7 +133,7 @@ class MemoryStore:
                     self._release(key)
         return kept
 
-    def snapshot(self, heads: int) -> Snapshot:
+    def snapshot(self, heads: int, since: int | None = None, more: Collection[str] = ()) -> Snapshot:  # noqa: ARG002
         """See QueueStore."""
         content = self._content
         with content.lock:
@@ -163,6 +164,20 @@ class MemoryStore:
         for reservation in taken:
             self._mark(reservation.key, reservation.queue)
         return Committed(tuple(taken), refused)
+
+    def place(self, key: JobKey) -> Place | None:
+        """See QueueStore."""
+        content = self._content
+        with content.lock:
+            self._guard()
+            found = content.entries.get(key)
+            if found is None:
+                return None
+            aging = content.specs.get(found.entry.queue, QueueSpec(name=found.entry.queue)).aging_seconds
+            line = [each.entry for each in content.entries.values() if each.entry.queue == found.entry.queue]
+            ours = order.place(found.entry, aging)
+            rank = sum(order.place(each, aging) < ours for each in line)
+            return Place(entry=found.entry, rank=rank, waiting=len(line))
 
     def reservations(self, keys: Sequence[JobKey] | None = None) -> dict[JobKey, Reservation]:
         """See QueueStore."""

@@ -14,7 +14,7 @@ from queues.connection import Connection, at_once, incarnation, understood
 from queues.picture import StorePicture
 from queues.scripts import Script
 from queues.store import StoreSettings
-from queues.values import Batch, Committed, Entry, Pick, QueueSpec, QueueView, Reservation, Snapshot, Waiting
+from queues.values import Batch, Committed, Entry, Pick, Place, QueueSpec, QueueView, Reservation, Snapshot, Waiting
 
 CHUNK = 500
 """How many keys one script is given at most: a few milliseconds in which the server does nothing else."""
@@ -26,6 +26,7 @@ _REMOVE = Script("store_remove", preludes=("store",))
 _CONFIGURE = Script("store_configure", preludes=("store",))
 _SNAPSHOT = Script("store_snapshot", preludes=("store",))
 _COMMIT = Script("store_commit", preludes=("clock", "mark", "store"))
+_PLACE = Script("store_place", preludes=("store",))
 _RESERVATIONS = Script("store_reservations", preludes=("store",))
 _REBUILD = Script("store_rebuild", preludes=("store",))
 
@@ -93,7 +94,7 @@ class RedisStore:
             kept += _REMOVE(self._connection, arguments=[self._epoch, "" if seen is None else seen, *chunk])
         return [JobKey.parse(key.decode()) for key in kept]
 
-    def snapshot(self, heads: int) -> Snapshot:
+    def snapshot(self, heads: int, since: int | None = None, more: Collection[str] = ()) -> Snapshot:  # noqa: ARG002
         """See QueueStore."""
         epoch, revision, pool, usage, clock, queues = _SNAPSHOT(self._connection, arguments=[self._epoch, heads])
         self._last_heads, self._heads = self._heads, {}
@@ -135,6 +136,15 @@ class RedisStore:
         refused, *taken = (text.decode() for text in _COMMIT(self._connection, arguments=arguments))
         keys = (JobKey.parse(key) for key in taken[::2])
         return Committed(tuple(map(codec.decode_reservation, keys, taken[1::2])), refused)
+
+    def place(self, key: JobKey) -> Place | None:
+        """See QueueStore."""
+        found = _PLACE(self._connection, arguments=[self._epoch, str(key)])
+        if not found:
+            return None
+        with understood(self._connection):
+            text, rank, waiting = found
+            return Place(entry=codec.decode_entry(text), rank=int(rank), waiting=int(waiting))
 
     def reservations(self, keys: Sequence[JobKey] | None = None) -> dict[JobKey, Reservation]:
         """See QueueStore."""

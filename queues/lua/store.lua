@@ -4,9 +4,9 @@
 --   torchq:epoch              string  epoch of the last rebuild; missing: the store is lost, only a rebuild helps
 --   torchq:rebuilding         string  epoch of a rebuild under way; torchq:epoch is missing meanwhile
 --   torchq:revision           string  rises with every change of settings
---   torchq:queues             hash    queue -> JSON settings {name, weight, open, quota, aging_seconds}
+--   torchq:queues             hash    queue -> JSON settings {name, weight, open, quota, cohort, borrowing, strict, aging_seconds}
 --   torchq:pool               string  JSON {resource: amount}; missing: nothing is scarce
---   torchq:entries            hash    job key -> JSON entry {key, queue, kind, submitted, priority, attempt, demand}
+--   torchq:entries            hash    job key -> JSON entry {key, queue, kind, submitted, priority, attempt, demand, returning}
 --   torchq:versions           hash    job key -> version of its entry
 --   torchq:version            string  version given last
 --   torchq:order:<queue>      zset    place -> score; the place is the job key with "!" for "/", so that ties sort by
