@@ -3,16 +3,18 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from cluster import errors
 from coordinator import rbac
-from coordinator.permissions import COORDINATOR, USER, WORKER, Role
+from coordinator.permissions import COORDINATOR, DOCTOR, USER, WORKER, Role
 from crds.resources import PODS, TENANT_QUEUES, TORCHJOBS
-from tests.acceptance.jobs import job, python
+from queues import schema
+from tests.acceptance.jobs import job, python, recording
 from tests.acceptance.real_stack import RealStack
-from tests.acceptance.stack import Stack, fresh, run, until
+from tests.acceptance.stack import Said, Stack, fresh, run, until
 from tests.rbac.access import CLUSTER_ROLES
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.apiserver]
@@ -152,3 +154,33 @@ def test_users_change_their_jobs_and_nothing_else(stack: RealStack) -> None:
         user.patch(TENANT_QUEUES, "default", {"spec": {"weight": 9}})
     stack.torchq("job", "cancel", name)
     until(lambda: not stack.exists(name))
+
+
+@ON_REAL
+def test_the_doctor_under_its_account_finds_and_mends(stack: RealStack, tmp_path: Path) -> None:
+    name, gate = fresh("patient"), tmp_path / "gate"
+    stack.submit(job(name, recording(tmp_path, gate=gate)))
+    stack.reach(name, "Running")
+    assert doctor(stack).code == 0
+    with stack.redis() as connection:
+        [held] = connection.hgetall(schema.RESERVATIONS).values()
+        connection.hset(schema.RESERVATIONS, "default/ghost/u1", held)
+    said = doctor(stack, "-o", "json")
+    assert said.code == 1
+    found = {(each["code"], each["subject"]) for each in json.loads(said.out)["disagreements"]}
+    assert ("orphan-reservation", "default/ghost/u1") in found
+    mended = doctor(stack, "--fix")
+    assert mended.code == 0, mended
+    assert "mended: " in mended.out
+    gate.touch()
+    stack.reach(name, "Succeeded")
+    stack.clear()
+    assert doctor(stack).code == 0
+
+
+def doctor(stack: RealStack, *arguments: str) -> Said:
+    """One look at everything, by an account that may only look, and ask the leader."""
+    environment = stack.account(DOCTOR) | {"TORCHQ_REDIS_URL": stack.redis_url}
+    said = run("doctor", "--settle", "2", *arguments, cwd=stack.folder, environment=environment)
+    assert "Traceback" not in said.err + said.out, said
+    return said
