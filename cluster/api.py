@@ -92,6 +92,7 @@ class Cluster(Protocol):
         *,
         uid: str = "",
         grace_period_seconds: int | None = None,
+        dry_run: bool = False,
     ) -> None:
         """Delete an object, its dependents in the background. With a uid, Conflict if another object has its name."""
 

@@ -179,10 +179,13 @@ class KubernetesCluster:
         *,
         uid: str = "",
         grace_period_seconds: int | None = None,
+        dry_run: bool = False,
     ) -> None:
         """Delete an object, its dependents in the background. With a uid, Conflict if another object has its name."""
         self._transport.send(
-            requests.delete(resource, name, namespace, uid=uid, grace_period_seconds=grace_period_seconds)
+            requests.delete(
+                resource, name, namespace, uid=uid, grace_period_seconds=grace_period_seconds, dry_run=dry_run
+            )
         )
 
     def logs(self, pod: str, namespace: str, container: str = "", *, follow: bool = False) -> Stream[bytes]:
@@ -191,6 +194,10 @@ class KubernetesCluster:
         patience = None if follow else self._settings.read_timeout
         response = self._transport.open(request, first_timeout=patience, idle_timeout=patience)
         return Stream(response, self._transport.pieces(response))
+
+    def service(self, namespace: str, name: str, path: str) -> Any:
+        """The JSON that a service answers at a path, asked through the API server; the name as its proxy has it."""
+        return self._transport.send(requests.service(namespace, name, path))
 
     def metrics(self) -> str:
         """What the server counts, in the Prometheus text format; for benchmarks and tests."""

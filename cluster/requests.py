@@ -12,7 +12,7 @@ import orjson
 
 from cluster import errors
 from cluster.api import Manifest, Patch
-from crds.resources import PODS, Resource
+from crds.resources import PODS, SERVICES, Resource
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -103,13 +103,17 @@ def patch(
     )
 
 
-def delete(resource: Resource, name: str, namespace: str, *, uid: str, grace_period_seconds: int | None) -> Request:
+def delete(
+    resource: Resource, name: str, namespace: str, *, uid: str, grace_period_seconds: int | None, dry_run: bool = False
+) -> Request:
     """Delete one object, its dependents in the background."""
     options: Manifest = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
     if uid:
         options["preconditions"] = {"uid": uid}
     if grace_period_seconds is not None:
         options["gracePeriodSeconds"] = grace_period_seconds
+    if dry_run:
+        options["dryRun"] = ["All"]
     path = _object_path(resource, name, namespace)
     return Request("DELETE", path, _words("delete", resource, namespace, name), orjson.dumps(options))
 
@@ -119,6 +123,13 @@ def logs(pod: str, namespace: str, container: str, *, follow: bool) -> Request:
     query = {"container": container, "follow": "true" if follow else ""}
     path = _object_path(PODS, pod, namespace, "log")
     return Request("GET", path + _query(query), _words("read the log of", PODS, namespace, pod))
+
+
+def service(namespace: str, name: str, path: str) -> Request:
+    """Read what a service answers at a path (with its query), through the API server; the name as its proxy has it:
+    protocol:name:port."""
+    home = SERVICES.path(_segment(namespace, "metadata.namespace"), name, "proxy")
+    return Request("GET", home + path, f"ask service {name.split(':')[1]!r} in namespace {namespace}")
 
 
 def metrics() -> Request:

@@ -28,6 +28,8 @@ from crds.resources import LEASES
 
 LEASE = "torchq-coordinator"
 EPOCH = f"{GROUP}/epoch"
+API = f"{GROUP}/api"
+"""Annotation of the Lease: the URL at which the leader answers questions about the queues, if it does."""
 MARGIN = 16
 """A leader stops this fraction of a lease before anybody else may start: what it has begun by then is over."""
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -91,11 +93,18 @@ class Leadership:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._compete, name="leadership")
         self.failing = ""
+        self.address = ""
+        """Where this process answers questions about the queues; empty: nowhere that others could name."""
 
     @property
     def leading(self) -> bool:
         """Whether this process leads at this moment."""
         return self._clock() < self._valid_until
+
+    @property
+    def identity(self) -> str:
+        """Our own name."""
+        return self._identity
 
     @property
     def epoch(self) -> int:
@@ -218,7 +227,7 @@ class Leadership:
         if spec.get("holderIdentity") != self._identity:
             changes["acquireTime"] = changes["renewTime"]
             changes["leaseTransitions"] = spec.get("leaseTransitions", 0) + 1
-        patch = {"metadata": {"annotations": {EPOCH: str(epoch)}}, "spec": changes}
+        patch = {"metadata": {"annotations": {EPOCH: str(epoch), API: self.address or None}}, "spec": changes}
         version = lease["metadata"]["resourceVersion"]
         self._cluster.patch(LEASES, LEASE, patch, self._namespace, resource_version=version)
         self._observed = Observed(self._identity, changes["renewTime"], self._clock())

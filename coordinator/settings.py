@@ -117,7 +117,18 @@ class Settings(pydantic.BaseModel):
     running_lease_seconds: Seconds = Field(default=15.0, description="a worker silent for this long loses its keys")
     drain_seconds: Seconds = Field(default=20.0, description="how long a stopping process waits for what it has begun")
     health_port: int = Field(
-        default=0, ge=0, le=65_535, description="port of /healthz, /readyz and /status on 127.0.0.1; 0: none"
+        default=0,
+        ge=-1,
+        le=65_535,
+        description="port of a coordinator's health, status and read-only API (/v1); 0: none, -1: any free one",
+    )
+    health_address: str = Field(
+        default="127.0.0.1",
+        description="address of that port; whoever can reach it may read the queues, so loopback unless in a pod",
+    )
+    coordinator: str = Field(
+        default="",
+        description="URL of a coordinator whose API commands ask about the queues; empty: found through the cluster",
     )
     api_timeout: Seconds = Field(default=10.0, description="longest wait for one answer of the API server")
     api_qps: float = Field(

@@ -14,7 +14,7 @@ _CONNECT = ("hello", "auth", "ping", "select", "client|setname", "multi", "exec"
 _SCRIPTS = ("eval", "evalsha")
 _READ = (
     *("get", "mget", "exists", "scan", "time"),
-    *("hget", "hmget", "hgetall", "hexists", "hkeys", "hvals", "hscan", "hstrlen"),
+    *("hget", "hmget", "hgetall", "hexists", "hkeys", "hvals", "hlen", "hscan", "hstrlen"),
     *("llen", "lrange", "smembers"),
     *("zcard", "zrange", "zrangebyscore", "zrank", "zscan", "zscore"),
 )

@@ -4,6 +4,7 @@ One rule: all state is JSON or plain numbers under one prefix, may be lost at an
 cluster.
 
 Queues (written by the coordinator's scripts only):
+    torchq:layout                string   number of the layout of these keys
     torchq:epoch                 string   epoch of the last rebuild; missing means: refuse everything but a rebuild
     torchq:revision              string   rises with every change of settings
     torchq:reservations          hash     job key -> JSON reservation {queue, kind, attempt, epoch, charge, pick, port}
@@ -14,16 +15,20 @@ Work (shared by coordinator and workers):
 
 PREFIX = "torchq:"
 EPOCH = f"{PREFIX}epoch"
+LAYOUT = f"{PREFIX}layout"
+LAYOUT_NUMBER = b"2"
+"""Of the keys of the queues as they are described in queues/lua/store.lua; under another one the store is lost."""
 REBUILDING = f"{PREFIX}rebuilding"
 REVISION = f"{PREFIX}revision"
 QUEUES = f"{PREFIX}queues"
+RULES = f"{PREFIX}rules"
+COHORTS = f"{PREFIX}cohorts"
 POOL = f"{PREFIX}pool"
 ENTRIES = f"{PREFIX}entries"
 VERSIONS = f"{PREFIX}versions"
 ORDER = f"{PREFIX}order:"
 RESERVATIONS = f"{PREFIX}reservations"
-POOL_USAGE = f"{PREFIX}usage"
-USAGE = f"{PREFIX}usage:"
+USAGE = f"{PREFIX}usage"
 PORTS = f"{PREFIX}ports"
 ACCOUNTS = f"{PREFIX}accounts"
 CLOCK = f"{PREFIX}clock"
@@ -39,6 +44,9 @@ LEASES = f"{WORK}leases"
 WORKERS = f"{WORK}workers"
 THREADS = f"{WORK}threads"
 MADE = f"{WORK}made"
+TALLY = f"{WORK}tally"
+RUNS = "runs"
+"""The field of the tally that counts runs given back."""
 
 RQ_PREFIX = "rq:"
 RQ_QUEUE = "torchq"
@@ -55,18 +63,19 @@ RQ_REGISTRIES = {
 
 KEPT = frozenset(
     (
-        *(REVISION, QUEUES, POOL, ACCOUNTS, CLOCK, OVERTAKEN),
+        *(REVISION, QUEUES, RULES, POOL, ACCOUNTS, CLOCK, OVERTAKEN),
         *(f"{PREFIX}version", f"{PREFIX}pick", f"{PREFIX}port"),
-        *(WORKERS, THREADS, f"{WORK}dispatches"),
+        *(WORKERS, THREADS, TALLY, f"{WORK}dispatches"),
     )
 )
 """What outlives a rebuild: settings, credits, counters, registrations."""
 
 _KEYS = KEPT | {
-    *(EPOCH, REBUILDING, ENTRIES, VERSIONS, RESERVATIONS, POOL_USAGE, PORTS, f"{PREFIX}known", f"{PREFIX}commit"),
+    *(EPOCH, LAYOUT, REBUILDING, ENTRIES, VERSIONS, RESERVATIONS, USAGE, COHORTS, PORTS, f"{PREFIX}commit"),
+    *(f"{PREFIX}{name}" for name in ("change", "changed", "settled")),
     *(READY_COUNT, TENANTS, DELAYED, LEASES, MADE),
 }
-_FAMILIES = (ORDER, USAGE, RECORD, READY)
+_FAMILIES = (ORDER, RECORD, READY)
 
 _RQ_KEYS = frozenset(
     (

@@ -24,6 +24,7 @@
 --   torchq:work:leases          zset    key -> when its lease ends, seconds
 --   torchq:work:workers         zset    worker -> when its registration ends, seconds
 --   torchq:work:threads         hash    worker -> threads it has
+--   torchq:work:tally           hash    runs: how many runs were ever given back, for people
 --   torchq:work:made            hash    key with a reservation -> newest resourceVersion of its pods that a worker knew of
 --                                       when it gave the key back; DOUBT after a run that failed or whose worker died, until
 --                                       the next run has looked

@@ -59,4 +59,7 @@ for i = 4, #ARGV, 5 do
     given = given + 1
   end
 end
+if given > 0 then
+  redis.call('HINCRBY', 'torchq:work:tally', 'runs', given)
+end
 return given

@@ -239,9 +239,14 @@ class ApiClient:
         *,
         uid: str = "",
         grace_period_seconds: int | None = None,
+        dry_run: bool = False,
     ) -> None:
         """See Cluster."""
-        self._api.send(requests.delete(resource, name, namespace, uid=uid, grace_period_seconds=grace_period_seconds))
+        self._api.send(
+            requests.delete(
+                resource, name, namespace, uid=uid, grace_period_seconds=grace_period_seconds, dry_run=dry_run
+            )
+        )
 
     def watch(self, *_: Any, **__: Any) -> Any:
         """Not in a simulation."""
