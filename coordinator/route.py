@@ -30,8 +30,8 @@ class Route:
     put: Entry | None = None
     remove: bool = False
     offer: Offer | None = None
-    charged: bool = False
-    """It was admitted just now: the store must have charged it."""
+    charged: int = 0
+    """The attempt it was admitted with just now, which the store must have charged; 0: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ def route(key: JobKey, job: JobView | None, pods: Pods, queued_after: float) -> 
     if job.suspended:
         return Route(offer=look, remove=job.admission is None and not pods.occupy)
     if job.admission is not None:
-        return Route(offer=look, charged=job.phase == "Admitted")
+        return Route(offer=look, charged=job.admission.attempt if job.phase == "Admitted" else 0)
     if pods.occupy:
         return Route(offer=look)
     return _waiting(job, look, queued_after)

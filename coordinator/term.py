@@ -9,19 +9,20 @@ One rule: one thread, in this order, each step safe to repeat. Whatever fails is
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from coordinator import census, pool, route
+from coordinator import census, pool, revoke, route
 from coordinator.errors import CoordinatorError
 from coordinator.settings import Settings, parse_pool
 from coordinator.turns import Turns
 from coordinator.watch import Watches
+from crds.amounts import Amounts
 from crds.keys import JobKey
 from crds.tenantqueue import TenantQueue
 from queues import choose
 from queues.store import QueueStore
-from queues.values import Entry, Offer, QueueSpec, Snapshot
+from queues.values import Entry, Offer, QueueSpec, Reservation, Snapshot
 from queues.work import WorkSource
 
 FLUSH = 512
@@ -76,6 +77,8 @@ class Term:
     _turns: Turns = field(init=False)
     _kept: dict[JobKey, Kept] = field(default_factory=dict)
     """Jobs that hold nothing any more, as far as we see, whose charge could not be freed yet."""
+    _revoked: dict[JobKey, int] = field(default_factory=dict)
+    """Jobs whose admission the rebuild took back, and its attempt: a worker that finds no charge sends them back."""
 
     def __post_init__(self) -> None:
         self._turns = Turns(self.clock)
@@ -92,13 +95,28 @@ class Term:
             self._wait_for_workers(epoch)
         held = {} if lost else self.store.held()
         found = census.take(self.watches.jobs.values(), self.watches.pods.values(), held)
-        self.store.rebuild(epoch, found.reservations, found.entries)
+        reservations = self._revoke(found.reservations, held)
+        self.store.rebuild(epoch, reservations, found.entries)
         self.counts.rebuilds += 1
-        log.info("epoch %d: %d reservations, %d waiting", epoch, len(found.reservations), len(found.entries))
+        log.info("epoch %d: %d reservations, %d waiting", epoch, len(reservations), len(found.entries))
         self.configure()
         self.watches.mark([reservation.key for reservation in found.reservations])
         self.watches.mark(held)
         self.resync()
+
+    def _revoke(self, charged: tuple[Reservation, ...], held: Mapping[JobKey, Reservation]) -> tuple[Reservation, ...]:
+        """Without those for which there is no room, of which no pod was made, and which the store did not charge."""
+        firm = {pod.job for pod in self.watches.pods.values() if pod.job is not None}
+        firm |= {each.key for each in charged if each.key in held and held[each.key].attempt == each.attempt}
+        back = revoke.excess(charged, firm, self._specs(), self._room())
+        self._revoked = {each.key: each.attempt for each in charged if each.key in back}
+        for key in back:
+            log.warning("%s: its admission is taken back: there is no room for it", key)
+        return tuple(each for each in charged if each.key not in back)
+
+    def _taken_back(self, key: JobKey, attempt: int) -> bool:
+        """Whether a worker has yet to send the job back, of which there are no pods."""
+        return self._revoked.get(key) == attempt and not self.watches.pods_of(key, 0).occupy
 
     def _wait_for_workers(self, epoch: int) -> None:
         """Let a lease pass since now, and meanwhile tell the store what waits: with many jobs that takes its time."""
@@ -123,7 +141,7 @@ class Term:
         held = self.store.reservations()
         self.watches.mark(held)
         charged = census.take(self.watches.jobs.values(), self.watches.pods.values(), held).reservations
-        return all(reservation.key in held for reservation in charged)
+        return all(each.key in held or self._taken_back(each.key, each.attempt) for each in charged)
 
     def step(self) -> bool:
         """Flush, cycle, dispatch; whether anything happened."""
@@ -154,15 +172,22 @@ class Term:
 
     def configure(self) -> None:
         """Tell the store what admins want and what the nodes offer."""
+        queues = self._specs()
+        self.store.configure(list(queues.values()), self._room())
+        self._queues = len(queues)
+        self.unsettled = True
+
+    def _specs(self) -> dict[str, QueueSpec]:
         queues = {queue.metadata.name: spec(queue) for queue in self.watches.queues.values()}
         if self.settings.implicit_queues:
             for name in self.watches.named():
                 queues.setdefault(name, QueueSpec(name=name))
+        return queues
+
+    def _room(self) -> Amounts | None:
         nodes = self.watches.nodes.values() if self.watches.nodes else []
-        room = pool.capacity(parse_pool(self.settings.pool), nodes, self.watches.pods.values(), self.watches.demanded())
-        self.store.configure(list(queues.values()), room)
-        self._queues = len(queues)
-        self.unsettled = True
+        setting = parse_pool(self.settings.pool)
+        return pool.capacity(setting, nodes, self.watches.pods.values(), self.watches.demanded())
 
     def cycle(self) -> int:
         """Pick what can be picked; the number of jobs admitted."""
@@ -240,7 +265,8 @@ class Term:
             self.store.put(puts)
         if offers:
             self.work.offer(offers)
-        self._account([key for key, each in zip(keys, routes, strict=True) if each.charged])
+        charged = [(key, each.charged) for key, each in zip(keys, routes, strict=True) if each.charged]
+        self._account([key for key, attempt in charged if not self._taken_back(key, attempt)])
         self.unsettled |= bool(puts or removes)
 
 

@@ -39,7 +39,9 @@ PROMPT_SECONDS = 5.0
 LIMIT_SECONDS = 400.0
 MOST_ROUNDS = 20_000
 
-UNFENCED = ("api.create", "api.patch", "api.delete")
+UNFENCED = ("api.create", "api.delete")
+REVOKE_SECONDS = 5.0
+"""An admission that is written too late is taken back within this, as long as somebody leads."""
 PATIENT = frozenset({"hang", "yield"})
 """Faults during which the rest of the process goes on."""
 PlaceMaker = Callable[[Callable[[], float], tuple[int, int] | None], Place]
@@ -88,6 +90,8 @@ class World:
         self.broken: Broken | None = None
         self.excused = False
         """Whether somebody fell asleep with the fence behind it: what it writes then has to be undone."""
+        self.late = False
+        """Whether somebody fell asleep before writing a status: an admission may have to be taken back."""
         scenarios.populate(self.client, self.scenario)
         for kind in ("coordinator", "worker", "worker"):
             self._start(kind)
@@ -118,6 +122,7 @@ class World:
         for kind in kinds:
             if kind not in PATIENT or not process.holds_lock:
                 self.excused |= kind in ZOMBIES and label in UNFENCED
+                self.late |= kind in ZOMBIES and label == "api.patch"
                 self._before(process, kind)
         if "kill<" in kinds:
             self._kill(process)
@@ -402,7 +407,7 @@ class World:
         self._judged = mark
         found = self.observer.problems(zombies=self.excused)
         self._wrong = {each: self._wrong.get(each, self.now) for each in found}
-        patience = HEAL_SECONDS if self.excused else 0.0
+        patience = HEAL_SECONDS if self.excused else REVOKE_SECONDS if self.late else 0.0
         for problem, since in self._wrong.items():
             if self.now - since >= patience and self.broken is None:
                 self._note(f"**** {problem}")
