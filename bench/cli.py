@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 import orjson
 
-from bench import apiserver, burst, churn, fairness, machine, picks, reconcile, scale
+from bench import apiserver, burst, churn, fairness, kueue_baseline, latency, machine, picks, reconcile, scale
 from bench.errors import BenchError
 from bench.report import Figures, report, text
 from cluster.errors import ClusterError
@@ -23,6 +23,8 @@ SHORT: Mapping[str, Callable[[], dict[str, Any]]] = {
     "apiserver": lambda: measured("apiserver", apiserver.SHORT, apiserver.run),
     "burst": lambda: measured("burst", burst.SHORT, burst.run),
     "churn": lambda: measured("churn", churn.SHORT, churn.run),
+    "kueue-baseline": lambda: measured("kueue-baseline", kueue_baseline.SHORT, kueue_baseline.run),
+    "latency": lambda: measured("latency", latency.SHORT, latency.run),
 }
 _JSON = click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 Options = TypeVar("Options")
@@ -147,6 +149,63 @@ def scale_command(as_json: bool, **given: Any) -> None:
 def churn_command(as_json: bool, **given: Any) -> None:
     """Memory, files and keys while jobs come and go."""
     _show(measured("churn", churn.Options(**given), churn.run), as_json)
+
+
+_KUBECONFIG = click.option(
+    "--kubeconfig", type=click.Path(exists=True, dir_okay=False), help="of the API server to use"
+)
+_REAL = click.option("--real", is_flag=True, help="start kube-apiserver and etcd (KUBEBUILDER_ASSETS)")
+_SERVER_NOTE = "The API server is the embedded one, started for this, unless --kubeconfig or --real says otherwise."
+
+
+@main.command("kueue-baseline", epilog=_SERVER_NOTE)
+@click.option("--pods", type=click.Choice(["none", "one"]), default="none", show_default=True, help="for each job")
+@click.option(
+    "--jobs-factor",
+    type=click.FloatRange(min=0, min_open=True, max=10),
+    default=1.0,
+    show_default=True,
+    help="of 15,000",
+)
+@click.option("--workers", type=_COUNT, default=kueue_baseline.Options().workers, show_default=True)
+@click.option("--clients", type=_COUNT, default=kueue_baseline.Options().clients, show_default=True, help="that create")
+@click.option("--threads", type=_COUNT, default=kueue_baseline.Options().threads, show_default=True, help="of each")
+@click.option(
+    "--seconds", type=click.FloatRange(min=1), default=kueue_baseline.Options().seconds, help="when to give up"
+)
+@_KUBECONFIG
+@_REAL
+@_JSON
+def kueue_baseline_command(as_json: bool, **given: Any) -> None:
+    """Kueue's scalability test: 15,000 jobs in 30 queues of 5 cohorts."""
+    options = kueue_baseline.Options(**_one_server(given))
+    _show(measured("kueue-baseline", options, kueue_baseline.run), as_json)
+
+
+@main.command("latency", epilog=_SERVER_NOTE)
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), default=latency.Options().rate, show_default=True)
+@click.option("--seconds", type=click.FloatRange(min=1), default=latency.Options().seconds, show_default=True)
+@click.option("--arrivals", type=click.Choice(["poisson", "even"]), default="poisson", show_default=True)
+@click.option("--queues", type=_COUNT, default=latency.Options().queues, show_default=True)
+@click.option(
+    "--run-ms", type=click.IntRange(min=0), default=latency.Options().run_ms, show_default=True, help="of pods"
+)
+@click.option("--workers", type=_COUNT, default=latency.Options().workers, show_default=True)
+@click.option("--threads", type=_COUNT, default=latency.Options().threads, show_default=True, help="that create jobs")
+@click.option("--seed", type=int, default=latency.Options().seed, show_default=True)
+@_KUBECONFIG
+@_REAL
+@_JSON
+def latency_command(as_json: bool, **given: Any) -> None:
+    """From a job's intended arrival to its admission and its pod, at a fixed rate of arrivals."""
+    _show(measured("latency", latency.Options(**_one_server(given)), latency.run), as_json)
+
+
+def _one_server(given: dict[str, Any]) -> dict[str, Any]:
+    """UsageError for two of them."""
+    if given["kubeconfig"] and given["real"]:
+        raise click.UsageError("--kubeconfig names a server, --real starts one: give one of the two")
+    return {**given, "kubeconfig": given["kubeconfig"] or ""}
 
 
 def _show(result: dict[str, Any], as_json: bool) -> None:

@@ -1,12 +1,14 @@
 """A process that plays the nodes of a cluster that has none: `pod_player KUBECONFIG THREADS`.
 
-One rule: each pod of a job is said to run as soon as it is seen, and to have succeeded as soon as it is seen to run.
+One rule: each pod of a job is said to run as soon as it is seen, and to have succeeded when it has been seen to run for
+as long as its label says; at once without one.
 """
 
-import queue
 import sys
 import threading
+import time
 
+from bench.later import Later
 from cluster import client, errors
 from cluster.api import Manifest
 from cluster.informer import Informer
@@ -14,11 +16,13 @@ from cluster.settings import ConnectionSettings
 from crds import labels
 from crds.resources import PODS
 
+RUN_LABEL = "bench/run-ms"
 _NEXT = {"Pending": "Running", "Running": "Succeeded"}
 _RETRY_SECONDS = 0.5
+_LATE_SECONDS = 1.0
 
-Pod = tuple[str, str, str]
-"""Namespace, name and phase."""
+Pod = tuple[str, str, str, float]
+"""Namespace, name, phase, and the seconds it is to run."""
 
 
 def main() -> None:
@@ -26,38 +30,36 @@ def main() -> None:
     kubeconfig, threads = sys.argv[1], int(sys.argv[2])
     settings = ConnectionSettings(kubeconfig=kubeconfig, user_agent="bench-pod-player", pool_connections=threads + 4)
     cluster = client.connect(settings)
-    waiting: queue.SimpleQueue[Pod] = queue.SimpleQueue()
+    with Later(threads) as later:
 
-    def changed(_: Pod | None, after: Pod | None) -> None:
-        if after is not None and after[2] in _NEXT:
-            waiting.put(after)
+        def changed(_: Pod | None, after: Pod | None) -> None:
+            if after is not None and after[2] in _NEXT:
+                due = time.monotonic() + (after[3] if after[2] == "Running" else 0.0)
+                later.at(due, lambda: _move(cluster, after, due, later))
 
-    def play() -> None:
-        while True:
-            _move(cluster, waiting.get(), waiting)
-
-    for _ in range(threads):
-        threading.Thread(target=play, daemon=True).start()
-    pods = Informer(cluster, PODS, trim=_trim, label_selector=labels.JOB_UID, on_change=changed)
-    pods.start()
-    print("ready", flush=True)
-    threading.Event().wait()
+        pods = Informer(cluster, PODS, trim=_trim, label_selector=labels.JOB_UID, on_change=changed)
+        pods.start()
+        print("ready", flush=True)
+        threading.Event().wait()
 
 
 def _trim(manifest: Manifest) -> Pod:
     metadata = manifest["metadata"]
-    return metadata["namespace"], metadata["name"], (manifest.get("status") or {}).get("phase", "Pending")
+    phase = (manifest.get("status") or {}).get("phase", "Pending")
+    return metadata["namespace"], metadata["name"], phase, int(metadata["labels"].get(RUN_LABEL, 0)) / 1000
 
 
-def _move(cluster: client.KubernetesCluster, pod: Pod, waiting: "queue.SimpleQueue[Pod]") -> None:
-    namespace, name, phase = pod
+def _move(cluster: client.KubernetesCluster, pod: Pod, due: float, later: Later) -> None:
+    namespace, name, phase, _ = pod
+    if (late := time.monotonic() - due) > _LATE_SECONDS:
+        print(f"WARNING a pod's end is {late:.1f} s late", flush=True)
     try:
         cluster.patch(PODS, name, {"status": {"phase": _NEXT[phase]}}, namespace, subresource="status")
     except (errors.NotFound, errors.Invalid):
         return  # deleted meanwhile, or it has ended already
     except errors.ClusterError as error:
         print(f"WARNING {error}", flush=True)
-        threading.Timer(_RETRY_SECONDS, waiting.put, [pod]).start()
+        later.after(_RETRY_SECONDS, lambda: _move(cluster, pod, time.monotonic(), later))
 
 
 if __name__ == "__main__":

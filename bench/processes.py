@@ -63,6 +63,10 @@ class Bench:
                 raise BenchError(f"waited {seconds:.0f} s in vain for {what} {progress()}{self.logs()}")
             time.sleep(_POLL_SECONDS)
 
+    def keep_alive(self) -> None:
+        """Start again what has died, after a pause."""
+        self._supervisor.step()
+
     def pids(self) -> dict[str, int]:
         """The processes that run, by name."""
         return self._supervisor.pids()

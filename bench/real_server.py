@@ -3,7 +3,6 @@
 One rule: loopback only, in the benchmark's folder; RBAC decides, so that what runs needs no more than deploy/rbac has.
 """
 
-import re
 import socket
 from collections import Counter
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import orjson
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from bench import api_counts
 from bench.errors import BenchError
 from bench.processes import Bench
 from cluster import client, errors
@@ -35,8 +35,6 @@ _KINDS = {
         for kind in ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
     },
 }
-_COUNT = re.compile(r"^apiserver_request_total\{(.*)\} ([\d.e+]+)$", re.MULTILINE)
-_LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +59,7 @@ class RealServer:
 
     def requests(self) -> Counter[str]:
         """What was asked of it so far, as "VERB resource/subresource code"."""
-        found: Counter[str] = Counter()
-        for labels, count in _COUNT.findall(self.admin.metrics()):
-            said = dict(_LABEL.findall(labels))
-            what = f"{said['resource']}/{said['subresource']}" if said["subresource"] else said["resource"]
-            found[f"{said['verb']} {what} {said['code']}"] += int(float(count))
-        return found
+        return api_counts.by_code(self.admin.metrics())
 
 
 def start(bench: Bench, assets: Path) -> RealServer:

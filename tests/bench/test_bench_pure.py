@@ -89,7 +89,9 @@ def test_a_report_holds_what_was_asked_and_what_was_measured() -> None:
 
 
 def test_times_are_summed_up_in_milliseconds() -> None:
-    assert milliseconds([0.001, 0.002, 0.003]) == {"p50": 2.0, "p99": 2.98, "max": 3.0}
+    assert milliseconds([0.001, 0.002, 0.003]) == {"p50": 2.0, "p95": 2.9, "p99": 2.98, "max": 3.0}
+    assert milliseconds([0.5]) == {"p50": 500.0, "p95": 500.0, "p99": 500.0, "max": 500.0}
+    assert milliseconds([]) == {}
 
 
 def test_the_rate_that_redis_benchmark_prints() -> None:

@@ -1,0 +1,239 @@
+"""The scenario of Kueue's test, what is counted in it, and the open loop: arguments, timetables, sums."""
+
+import itertools
+import threading
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from bench import api_counts, baseline_scenario, kueue_baseline, latency, open_loop
+from bench.baseline_scenario import Scenario
+from bench.cli import main
+from bench.kueue_baseline import Seen
+from bench.later import Later
+from bench.ledger import Ledger
+from bench.open_loop import Planned, Sent
+from bench.pod_player import RUN_LABEL
+from crds import demand, tenantqueue, torchjob
+from reconcilers import status
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+REAL = """
+# TYPE apiserver_request_total counter
+apiserver_request_total{code="200",resource="torchjobs",subresource="status",verb="PATCH"} 7
+apiserver_request_total{code="409",resource="torchjobs",subresource="status",verb="PATCH"} 2
+apiserver_request_total{code="201",group="",resource="pods",subresource="",verb="POST"} 1e+03
+apiserver_request_total{code="0",group="",resource="pods",subresource="",verb="WATCH"} 4
+"""
+EMBEDDED = """
+apiserver_request_total{client="bench",verb="CREATE",resource="torchjobs.train.distributed.io",subresource=""} 3
+apiserver_request_total{client="torchq-worker",verb="CREATE",resource="torchjobs.train.distributed.io",subresource=""} 4
+"""
+
+
+class TestScenario:
+    whole = Scenario("bench-1")
+
+    def test_it_is_kueues(self) -> None:
+        jobs = self.whole.jobs()
+        assert len(jobs) == 15_000
+        assert Counter(each.kind.name for each in jobs.values()) == {"small": 10_500, "medium": 3_000, "large": 1_500}
+        assert len({each.queue for each in jobs.values()}) == 30
+        assert len({each.cohort for each in jobs.values()}) == 5
+        assert self.whole.work / self.whole.quota == pytest.approx(66)
+
+    def test_its_timetable_takes_a_minute(self) -> None:
+        plan = list(self.whole.plan())
+        assert len({each.job["metadata"]["name"] for each in plan}) == len(plan) == 15_000
+        assert max(each.due for each in plan) == pytest.approx(58.8)
+        assert sum(each.due < 1 for each in plan) == 30 * (10 + 2 + 1)
+
+    def test_a_part_of_it_has_every_class(self) -> None:
+        small = Scenario("bench-1", 0.001)
+        assert {each.kind.name for each in small.jobs().values()} == {"small", "medium", "large"}
+
+    def test_its_objects_are_valid(self) -> None:
+        found = [each.job for each in Scenario("bench-4194304", 0.001).plan()]
+        for manifest in found:
+            job = torchjob.parse(manifest)
+            kind = next(
+                each for each in baseline_scenario.CLASSES if each.name == manifest["metadata"]["labels"]["bench/class"]
+            )
+            assert demand.job_charge(job.spec) == {"jobs": 1, "cpu": kind.cpu * 1000}
+            assert job.spec.scheduling_policy.priority == kind.priority
+        for queue in Scenario("bench-4194304").queues():
+            assert tenantqueue.parse(queue).spec.cohort
+
+
+class TestLedger:
+    def ledger(self) -> Ledger:
+        return Ledger(Scenario("p", 0.01).jobs(), limit=20)
+
+    def test_moments_are_the_first_ones(self) -> None:
+        ledger = self.ledger()
+        name = "c0-q0-small-0"
+        steps = [("", "", 1.0), ("", "Queued", 2.0), ("Queued", "Admitted", 3.0), ("Admitted", "Running", 4.0)]
+        assert [ledger.changed(name, *step) for step in steps] == [False, False, True, False]
+        ledger.changed(name, "Running", "Succeeded", 5.0)
+        assert (ledger.admitted, ledger.ended) == ({name: 3.0}, {name: 5.0})
+        assert (ledger.sent_back, ledger.over, ledger.failed) == (0, 0, "")
+        assert ledger.text() == "Succeeded=1"
+
+    def test_an_admission_that_was_taken_back_begins_again(self) -> None:
+        ledger = self.ledger()
+        name = "c0-q0-small-0"
+        assert ledger.changed(name, "", "Admitted", 1.0)
+        assert not ledger.changed(name, "Admitted", "Queued", 2.0)
+        assert ledger.changed(name, "Queued", "Admitted", 3.0)
+        assert (ledger.sent_back, ledger.admitted[name]) == (1, 1.0)
+
+    def test_what_a_cohort_holds_beyond_its_quota_is_seen(self) -> None:
+        ledger = self.ledger()
+        ledger.changed("c0-q0-large-0", "", "Admitted", 1.0)
+        ledger.changed("c1-q0-large-0", "", "Admitted", 1.0)
+        assert ledger.over == 0
+        ledger.changed("c0-q1-medium-0", "", "Admitted", 2.0)
+        ledger.changed("c0-q0-large-0", "Admitted", "Succeeded", 3.0)
+        assert ledger.over == 5
+
+    def test_a_job_whose_admission_was_not_seen_holds_nothing(self) -> None:
+        ledger = self.ledger()
+        ledger.changed("c0-q0-large-0", "", "Succeeded", 1.0)
+        ledger.changed("c0-q1-large-0", "", "Admitted", 2.0)
+        assert ledger.over == 0
+        assert ledger.admitted["c0-q0-large-0"] == 1.0
+
+
+class TestCounts:
+    def test_of_kube_apiserver(self) -> None:
+        found = api_counts.by_code(REAL)
+        assert found == {
+            "PATCH torchjobs/status 200": 7,
+            "PATCH torchjobs/status 409": 2,
+            "POST pods 201": 1000,
+            "WATCH pods 0": 4,
+        }
+        assert api_counts.by_verb(found)["PATCH torchjobs/status"] == 9
+        assert api_counts.writes(found) == 1009
+        assert api_counts.refused(found) == {"PATCH torchjobs/status 409": 2}
+        assert api_counts.per_job(found, 500) == {"POST pods": 2.0, "PATCH torchjobs/status": 0.018}
+
+    def test_of_the_embedded_server(self) -> None:
+        found = api_counts.by_code(EMBEDDED)
+        assert api_counts.by_verb(found) == {"POST torchjobs": 7}
+        assert api_counts.refused(found) == {}
+
+
+def test_a_job_ends_as_a_worker_ends_it() -> None:
+    manifest = next(Scenario("p", 0.001).plan()).job
+    metadata = {**manifest["metadata"], "namespace": "p", "uid": "u", "resourceVersion": "7", "generation": 1}
+    since = {"lastTransitionTime": "2026-01-02T03:00:00Z", "reason": "Admitted", "observedGeneration": 1}
+    before = {"phase": "Admitted", "conditions": [{"type": "Admitted", "status": "True", **since}], "attempt": 1}
+    job = torchjob.parse({**manifest, "metadata": metadata, "status": before})
+    found = kueue_baseline.succeeded(Seen("p", "Admitted", "7", 1, before), NOW)
+    worker = status.change(job.status, status.finished(job, "Succeeded", "Succeeded", "its run time is over", NOW))
+    assert {**found, "tenantQueue": job.queue} == worker
+
+
+def test_what_is_due_is_done_in_order_and_lateness_is_kept() -> None:
+    done: list[str] = []
+    over = threading.Event()
+    with Later(threads=1) as later:
+        now = time.monotonic()
+        later.at(now + 0.06, lambda: (done.append("third"), over.set()))
+        later.at(now + 0.03, lambda: done.append("second"))
+        later.at(now - 1.0, lambda: done.append("first"))
+        assert over.wait(10)
+    assert done == ["first", "second", "third"]
+    assert later.late[0] >= 1.0
+
+
+class TestArrivals:
+    def due(self, **options: Any) -> list[float]:
+        return [each.due for each in latency.plan("p", latency.Options(**options))]
+
+    def test_even_ones_come_at_the_rate(self) -> None:
+        assert self.due(arrivals="even", rate=4, seconds=1) == [0.0, 0.25, 0.5, 0.75]
+
+    def test_poisson_ones_come_at_the_rate_on_average(self) -> None:
+        found = self.due(rate=20, seconds=500)
+        assert len(found) == pytest.approx(10_000, rel=0.05)
+        assert found == sorted(found)
+        gaps = [after - before for before, after in itertools.pairwise(found)]
+        assert sum(gap > 1 / 20 for gap in gaps) / len(gaps) == pytest.approx(0.368, abs=0.03)
+
+    def test_the_same_seed_gives_the_same_jobs(self) -> None:
+        once, again = (list(latency.plan("p", latency.Options(seconds=3))) for _ in range(2))
+        assert once == again
+        assert once != list(latency.plan("p", latency.Options(seconds=3, seed=2)))
+
+    def test_a_job_says_how_long_its_pod_runs(self) -> None:
+        found = torchjob.parse(latency.job(3, "p-1", 250))
+        template = found.spec.torch_task_specs["Master"].template
+        assert template["metadata"]["labels"] == {RUN_LABEL: "250"}
+
+
+class TestOpenLoop:
+    def test_nobody_waits_for_an_answer_before_the_next_is_sent(self) -> None:
+        stuck, sent = threading.Event(), []
+
+        def create(_: str, job: Any) -> None:
+            sent.append(job["metadata"]["name"])
+            if len(sent) == 1:
+                assert stuck.wait(10)
+            elif len(sent) == 3:
+                stuck.set()
+
+        planned = [(0.01 * number, "ns", {"metadata": {"name": str(number)}}) for number in range(3)]
+        rows = open_loop.create_all(create, planned, time.monotonic(), threads=2)
+        assert sent == ["0", "1", "2"]
+        assert {name for name, *_ in rows} == {"0", "1", "2"}
+        assert all(due <= begun <= answered for _, due, begun, answered in rows)
+
+    def test_what_the_server_refuses_is_not_passed_over(self) -> None:
+        def create(_: str, job: Any) -> None:
+            raise ValueError("refused")
+
+        with pytest.raises(ValueError, match="refused"):
+            open_loop.create_all(create, [(0.0, "ns", {"metadata": {"name": "a"}})], time.monotonic(), threads=1)
+
+    def test_being_late_is_told(self) -> None:
+        found = open_loop.lateness([Sent(1.0, 1.5, 1.6), Sent(2.0, 2.0, 2.1)])
+        assert found["submit_late_ms"]["max"] == 500.0
+        assert found["submit_took_ms"]["p50"] == pytest.approx(100.0)
+
+    def test_a_plan_is_in_the_order_of_time(self) -> None:
+        planned = [Planned(2.0, {"a": 1}), Planned(1.0, {"b": 2})]
+        assert open_loop.lines(planned, "ns") == b'[1.0,"ns",{"b":2}]\n[2.0,"ns",{"a":1}]'
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["kueue-baseline", "--jobs-factor", "0"],
+        ["kueue-baseline", "--pods", "two"],
+        ["kueue-baseline", "--kubeconfig", "/nowhere"],
+        ["latency", "--rate", "0"],
+        ["latency", "--real", "--kubeconfig", __file__],
+    ],
+)
+def test_a_wrong_argument_is_one_message(arguments: list[str]) -> None:
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 2
+    assert "Error:" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.redis_server
+def test_a_little_of_the_baseline_from_end_to_end() -> None:
+    options = kueue_baseline.Options(jobs_factor=0.001, clients=1, workers=1, seconds=120)
+    figures = kueue_baseline.run(options)
+    assert (figures["jobs"], figures["over_quota_cpu"], figures["sent_back"]) == (90, 0, 0)
+    assert set(figures["wait_s"]) == {"small", "medium", "large"}
+    assert figures["wall_s"] > 1  # a large job runs for a second
+    assert 0 < figures["api_writes_per_job"] < 4
+    assert {"coordinator", "worker-0"} <= figures["cpu_s"].keys()
