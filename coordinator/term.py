@@ -277,5 +277,8 @@ def spec(queue: TenantQueue) -> QueueSpec:
         weight=queue.spec.weight,
         open=queue.spec.open,
         quota=queue.spec.quota_amounts,
+        cohort=queue.spec.cohort or "",
+        borrowing=queue.spec.borrowing_amounts,
+        strict=queue.spec.ordering == "StrictFIFO",
         aging_seconds=queue.spec.aging_seconds,
     )

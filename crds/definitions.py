@@ -49,6 +49,7 @@ def tenant_queue() -> dict[str, Any]:
     root = _root(TenantQueue, QueueName, defaults=True)
     rules.attach(root, "spec.quota", rules.quota())
     rules.attach(root, "spec.borrowingLimit", rules.quota())
+    rules.attach(root, "spec", rules.tenant_queue())
     columns = [
         column("Weight", ".spec.weight", "integer"),
         column("Pending", ".status.pending", "integer"),

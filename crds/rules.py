@@ -104,6 +104,19 @@ def quota() -> list[Rule]:
     ]
 
 
+def tenant_queue() -> list[Rule]:
+    """Rules at the spec of a TenantQueue."""
+    quota = "has(self.quota) && self.quota.size() > 0"
+    return [
+        rule(f"!has(self.cohort) || ({quota})", tenantqueue.NO_QUOTA, ".cohort"),
+        rule(
+            "has(self.cohort) || !has(self.borrowingLimit) || self.borrowingLimit.size() == 0",
+            tenantqueue.NO_COHORT,
+            ".borrowingLimit",
+        ),
+    ]
+
+
 def attach(node: Mapping[str, Any], path: str, rules: list[Rule]) -> None:
     """Put rules at the node a path names: `spec.torchTaskSpecs.*` is the value of that map."""
     for step in filter(None, path.split(".")):

@@ -23,6 +23,8 @@ Quantity = Annotated[
 ResourceName = Annotated[str, Field(max_length=253)]
 Quota = Annotated[dict[ResourceName, Quantity], Field(max_length=64)]
 TWICE = "a resource must not be limited twice, as cpu and requests.cpu"
+NO_QUOTA = "a queue of a cohort needs a quota: it is what the others may borrow"
+NO_COHORT = "only a queue of a cohort can borrow: set spec.cohort"
 UNCOUNTED = "a quota counts requests and jobs: limits.*, count/* and pods cannot be used"
 
 
@@ -40,14 +42,19 @@ class TenantQueueSpec(Written):
     aging_seconds: int = Field(default=600, ge=1, le=31_536_000)
     """How many seconds of waiting one step of priority is worth."""
     cohort: Name | None = None
-    """Queues of a cohort lend each other what they do not use."""
+    """Queues of a cohort lend each other what they do not use of their quotas."""
     borrowing_limit: Quota = Field(default_factory=dict)
-    """The most it may borrow."""
+    """The most it may hold beyond its quota; what is missing here is bounded by the cohort alone."""
 
     @cached_property
     def quota_amounts(self) -> Amounts:
         """The quota in canonical names and units; more than can be counted is no limit in effect."""
-        return {name: min(amount, demand.LARGEST) for name, amount in demand.amounts(self.quota).items()}
+        return _capped(self.quota)
+
+    @cached_property
+    def borrowing_amounts(self) -> Amounts:
+        """The borrowing limit, likewise."""
+        return _capped(self.borrowing_limit)
 
     @property
     def open(self) -> bool:
@@ -104,6 +111,14 @@ def _check(queue: TenantQueue) -> Iterator[Problem]:
     yield from problems.find(QueueName, {"name": queue.metadata.name}, "metadata")
     yield from _quota("spec.quota", queue.spec.quota)
     yield from _quota("spec.borrowingLimit", queue.spec.borrowing_limit)
+    yield from _cohort(queue.spec)
+
+
+def _cohort(spec: TenantQueueSpec) -> Iterator[Problem]:
+    if spec.cohort is not None and not spec.quota:
+        yield Problem("spec.cohort", f"Invalid value: {problems.shown(spec.cohort)}: {NO_QUOTA}")
+    if spec.cohort is None and spec.borrowing_limit:
+        yield Problem("spec.borrowingLimit", f"Invalid value: {problems.shown(spec.borrowing_limit)}: {NO_COHORT}")
 
 
 def _quota(at: str, quota: dict[str, str | int | float]) -> Iterator[Problem]:
@@ -118,3 +133,7 @@ def _quota(at: str, quota: dict[str, str | int | float]) -> Iterator[Problem]:
             quantities.capped(quantities.canonical(name), quantity)
         except ValueError as error:
             yield Problem(f"{at}.{name}", f"Invalid value: {problems.shown(quantity)}: {error}")
+
+
+def _capped(quota: dict[str, str | int | float]) -> Amounts:
+    return {name: min(amount, demand.LARGEST) for name, amount in demand.amounts(quota).items()}

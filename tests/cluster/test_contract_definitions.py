@@ -176,13 +176,21 @@ RULES: dict[tuple[str, str, str], Example] = {
         name="a" * 40,
     ),
     **{
-        (f"spec.{name}", message, ""): queues({name: wrong}, {name: right}, f"spec.{name}")
-        for name in ("quota", "borrowingLimit")
+        (f"spec.{name}", message, ""): queues(with_it | {name: wrong}, with_it | {name: right}, f"spec.{name}")
+        for name, with_it in (("quota", {}), ("borrowingLimit", {"cohort": "c", "quota": {"cpu": 1}}))
         for message, wrong, right in (
             (tenantqueue.UNCOUNTED, {"limits.cpu": 1}, {"requests.cpu": 1}),
             (tenantqueue.TWICE, {"cpu": 1, "requests.cpu": 1}, {"cpu": 1, "requests.memory": 1}),
         )
     },
+    ("spec", tenantqueue.NO_QUOTA, ".cohort"): queues(
+        {"cohort": "c"}, {"cohort": "c", "quota": {"cpu": 1}}, "spec.cohort"
+    ),
+    ("spec", tenantqueue.NO_COHORT, ".borrowingLimit"): queues(
+        {"quota": {"cpu": 1}, "borrowingLimit": {"cpu": 1}},
+        {"quota": {"cpu": 1}, "borrowingLimit": {"cpu": 1}, "cohort": "c"},
+        "spec.borrowingLimit",
+    ),
 }
 
 

@@ -40,7 +40,10 @@ def test_a_stopped_queue_is_not_open(policy: str, is_open: bool) -> None:
         (queue(quota={"limits.cpu": 1}), "spec.quota"),
         (queue(quota={"pods": 1}), "spec.quota"),
         (queue(quota={"cpu": 1, "requests.cpu": 1}), "spec.quota"),
-        (queue(borrowingLimit={"cpu": "lots"}), "spec.borrowingLimit.cpu"),
+        (queue(borrowingLimit={"cpu": "lots"}, cohort="c", quota={"cpu": 1}), "spec.borrowingLimit.cpu"),
+        (queue(cohort="c"), "spec.cohort"),
+        (queue(cohort="c", quota={}), "spec.cohort"),
+        (queue(borrowingLimit={"cpu": 1}, quota={"cpu": 1}), "spec.borrowingLimit"),
         (queue(namespaces=["Team"]), "spec.namespaces[0]"),
     ],
 )
