@@ -39,6 +39,8 @@ def peak(left: Amounts, right: Amounts) -> dict[str, int]:
 
 def fits(demand: Amounts, used: Amounts, limit: Amounts) -> bool:
     """Whether demand on top of what is used stays within a limit; names the limit does not mention are free."""
-    return all(
-        used.get(name, 0) + demand.get(name, 0) <= most for name, most in limit.items() if demand.get(name, 0) > 0
-    )
+    for name, most in limit.items():
+        asked = demand.get(name, 0)
+        if asked > 0 and used.get(name, 0) + asked > most:
+            return False
+    return True

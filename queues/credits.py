@@ -24,153 +24,101 @@ cut to +-(W - weight) * (largest cost in the set), and their mean is subtracted.
 credits is then not 0 but one of 0..n-1, until the next such change takes the remainder along.
 
 Credits are kept relative to a clock (`queues.values.Account`), so that a pick changes one account. Queues of one weight
-and one cost gain alike, so their order among each other does not change as turns pass: they share a sorted bucket, and
-a turn looks at the buckets' first ones instead of at every queue.
+and one cost gain alike, so their order among each other does not change as turns pass: they share a line, and a turn
+looks at the lines' first ones instead of at every queue.
 """
 
-import heapq
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
 
+from queues.ledger import Ledger, Line, Member, Turn
+from queues.standing import State
 from queues.values import Account, Clock
 
 
-@dataclass(frozen=True, slots=True)
-class Bid:
-    """A contending queue's claim: its weight and the cost of its next job."""
+class Credits(Ledger):
+    """The credits of all queues while picks are made."""
 
-    weight: int
-    cost: int
+    picker = "swrr"
 
+    def __init__(self, clock: Clock, accounts: Mapping[str, Account]) -> None:
+        """See Ledger."""
+        super().__init__(clock, accounts)
+        self._bases = 0
+        self._ranked: dict[int, list[tuple[int, str]]] = {}
 
-@dataclass(frozen=True, slots=True)
-class _Member:
-    bid: Bid
-    base: int
-    last: int
+    def first(self, state: State) -> Turn | None:
+        """The queue that is furthest behind at the middle of its next job: the best of the lines' first ones."""
+        best: Turn | None = None
+        for (weight, cost), line in self._lines.items():
+            item = line.first(state)
+            if item is not None:
+                turn = 0, 2 * item[0] - self._gain(weight, cost), item[1]
+                if best is None or turn < best:
+                    best = turn
+        return best
 
-    @property
-    def size(self) -> int:
-        return max(self.last, self.bid.cost)
+    def turn(self, name: str) -> Turn:
+        """Minus twice its `credit + weight*k - W*k/2` (plus the shift, like all)."""
+        bid = self._members[name].bid
+        return 0, -2 * self._members[name].base - self._gain(bid.weight, bid.cost), name
 
-
-class Ledger:
-    """The credits of all queues while picks are made: a working copy, whose changes are read back with `changes`."""
-
-    def __init__(self, clock: Clock, accounts: Mapping[str, Account], bids: Mapping[str, Bid]) -> None:
-        """Begin where the store left off (accounts of all queues), with the queues that contend now."""
-        self._turns, self._shift = clock.turns, clock.shift
-        self._stored = dict(accounts)
-        self._touched = set(accounts)
-        self._outside = {
-            name: Account(base=credit(account, clock), last=account.last) for name, account in accounts.items()
-        }
-        self._members: dict[str, _Member] = {}
-        self._buckets: dict[Bid, list[tuple[int, str]]] = {}
-        self._sizes: list[int] = []
-        self._weights = self._bases = 0
-        for name, bid in bids.items():
-            self._enter(name, bid)
-        if self._set_differs(clock):
-            self._settle()
-
-    @property
-    def clock(self) -> Clock:
-        """The clock as it stands now."""
-        return Clock(turns=self._turns, shift=self._shift, total=self._weights)
-
-    def turn_order(self) -> Iterator[str]:
-        """The contending queues, whose turn it is first. Not valid any more after a change."""
-        ranked = heapq.merge(*(self._standing(bid) for bid in self._buckets))
-        return (name for _, name in ranked)
-
-    def pay(self, name: str) -> None:
-        """The queue's next job is picked: all contending queues gain, it pays."""
-        member = self._leave(name)
-        cost = member.bid.cost
-        price = (self._weights + member.bid.weight) * cost
-        self._turns += cost
-        self._place(name, replace(member, base=member.base - price, last=cost))
-
-    def follow(self, name: str, bid: Bid | None) -> None:
-        """A queue's next job is another one (None: it contends no longer)."""
-        member = self._leave(name)
-        if bid is not None:
-            self._place(name, replace(member, bid=bid))
-            return
-        self._outside[name] = Account(base=credit(self._account(member), self.clock), last=member.last)
-        self._settle()
-
-    def changes(self) -> dict[str, Account]:
-        """The accounts that differ from those last stored, which they count as from now on."""
-        now = {name: self.account(name) for name in sorted(self._touched)}
-        changed = {name: account for name, account in now.items() if account != self._stored[name]}
-        self._stored.update(changed)
-        self._touched.clear()
-        return changed
-
-    def account(self, name: str) -> Account:
-        """A queue's account now."""
+    def refund(self, name: str, cost: int, weight: int) -> None:
+        """All contending queues lose what they gained by the pick, and it gets back what it paid."""
         member = self._members.get(name)
-        return self._outside[name] if member is None else self._account(member)
+        self._turns -= cost
+        self._touched.add(name)
+        if member is None:
+            self._outside[name] += (self._weights + weight) * cost
+        else:
+            self._rebase(member, member.base + self._weights * cost)
 
-    def _account(self, member: _Member) -> Account:
-        return Account(base=member.base, weight=member.bid.weight, last=member.last)
+    def _gain(self, weight: int, cost: int) -> int:
+        return 2 * weight * (self._turns + cost) - self._weights * cost
 
-    def _standing(self, bid: Bid) -> Iterator[tuple[int, str]]:
-        """One bucket's queues with minus twice their `credit + weight*k - W*k/2` (plus the shift, like all)."""
-        gain = 2 * bid.weight * (self._turns + bid.cost) - self._weights * bid.cost
-        return ((2 * minus_base - gain, name) for minus_base, name in self._buckets[bid])
+    def _frozen(self, base: int, weight: int) -> int:
+        return base + weight * self._turns - self._shift if weight else base
 
-    def _set_differs(self, clock: Clock) -> bool:
-        stored = {name: account.weight for name, account in self._stored.items() if account.weight}
-        present = {name: member.bid.weight for name, member in self._members.items()}
-        return stored != present or sum(stored.values()) != clock.total
+    def _entering(self, base: int, weight: int) -> int:
+        return base - weight * self._turns + self._shift
 
-    def _settle(self) -> None:
+    def _settle(self, _: Collection[str]) -> None:
         """Cut the credits to the bounds of the present set and subtract their mean."""
-        if not self._members:
-            return
-        for bid in list(self._buckets):
-            self._cut(bid, (self._weights - bid.weight) * self._sizes[-1])
+        largest = max(self._sizes)
+        for weight in list(self._ranked):
+            self._cut(weight, (self._weights - weight) * largest)
         count = len(self._members)
         self._shift += (self._bases + self._weights * self._turns - count * self._shift) // count
 
-    def _cut(self, bid: Bid, bound: int) -> None:
-        gain = bid.weight * self._turns - self._shift
-        bucket = self._buckets[bid]
-        if -bound <= gain - bucket[-1][0] and gain - bucket[0][0] <= bound:
-            return
-        for _, name in list(bucket):
-            member = self._leave(name)
-            within = max(-bound, min(member.base + gain, bound))
-            self._place(name, replace(member, base=within - gain))
+    def _cut(self, weight: int, bound: int) -> None:
+        gain = weight * self._turns - self._shift
+        least, most, ranked = -bound - gain, bound - gain, self._ranked[weight]
+        low = ranked[: bisect_left(ranked, (least, ""))]
+        high = ranked[bisect_left(ranked, (most + 1, "")) :]
+        for _, name in low:
+            self._rebase(self._members[name], least)
+        for _, name in high:
+            self._rebase(self._members[name], most)
 
-    def _enter(self, name: str, bid: Bid) -> None:
-        account = self._outside.pop(name)
-        base = account.base - bid.weight * self._turns + self._shift
-        self._place(name, _Member(bid, base, account.last))
+    def _pay(self, member: Member, cost: int) -> None:
+        self._turns += cost
+        member.base -= self._weights * cost
 
-    def _place(self, name: str, member: _Member) -> None:
-        self._members[name] = member
-        insort(self._buckets.setdefault(member.bid, []), (-member.base, name))
-        insort(self._sizes, member.size)
-        self._weights += member.bid.weight
+    def _stand(self, member: Member) -> None:
+        super()._stand(member)
         self._bases += member.base
-        self._touched.add(name)
+        insort(self._ranked.setdefault(member.bid.weight, []), (member.base, member.name))
 
-    def _leave(self, name: str) -> _Member:
-        member = self._members.pop(name)
-        bucket = self._buckets[member.bid]
-        del bucket[bisect_left(bucket, (-member.base, name))]
-        if not bucket:
-            del self._buckets[member.bid]
-        del self._sizes[bisect_left(self._sizes, member.size)]
-        self._weights -= member.bid.weight
+    def _unstand(self, member: Member) -> None:
+        super()._unstand(member)
         self._bases -= member.base
-        self._touched.add(name)
-        return member
+        ranked = self._ranked[member.bid.weight]
+        del ranked[bisect_left(ranked, (member.base, member.name))]
+        if not ranked:
+            del self._ranked[member.bid.weight]
+
+    def _place(self, member: Member) -> tuple[Line, int]:
+        return (member.bid.weight, member.bid.cost), -member.base
 
 
 def credit(account: Account, clock: Clock) -> int:

@@ -1,6 +1,7 @@
-"""One queue during a round of picks: its next job, what its quota has left, and how long that job was overtaken.
+"""One queue's jobs during a round of picks: which is first, and which of those behind it may be asked instead.
 
-One rule: a job that can never run, because it is larger than its queue's quota or the pool, is passed over.
+One rule: a job that can never run, because it is larger than its queue, its cohort or the pool could ever give, is
+passed over and counted nowhere.
 """
 
 from collections import deque
@@ -9,84 +10,139 @@ from dataclasses import dataclass
 
 from crds import amounts
 from crds.amounts import NOTHING, Amounts
-from queues.credits import Bid
+from queues.rules import Patience
 from queues.values import Overtaken, QueueView, Waiting
 
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long a job lets others overtake it for want of room in the pool."""
-
-    times: int = 2
-    """How many picks may overtake it; times their cost, it is how far the shares may drift meanwhile."""
-    seconds: float = 30.0
-    """How long after the first of them, at most."""
-
-    def ends(self, overtaken: Overtaken, now: float) -> bool:
-        """Whether the job has let enough others go first."""
-        return overtaken.times >= self.times or now - overtaken.since >= self.seconds
+Shape = frozenset[tuple[str, int]]
+"""A demand as a value: equal demands have equal shapes."""
 
 
 @dataclass(slots=True)
+class Candidate:
+    """A known job that could run some day."""
+
+    waiting: Waiting
+    demand: Amounts
+    at: int
+    """Its position among the known jobs; the first possible one of a queue has the least."""
+
+
 class Lane:
-    """A queue's working copy. A lane contends while it has a bid."""
+    """A queue's working copy."""
 
-    view: QueueView
-    cost: str
-    used: Amounts
-    candidates: deque[Waiting]
-    """The jobs of the snapshot that could ever run, in order."""
-    overtaken: Overtaken | None
-    taken: int = 0
+    __slots__ = (
+        "_at",
+        "_first",
+        "_places",
+        "_taken",
+        "beyond",
+        "ceiling",
+        "known",
+        "offers",
+        "overtaken",
+        "spec",
+        "used",
+    )
+
+    def __init__(self, view: QueueView, ceiling: Amounts) -> None:
+        """`ceiling` is the most that any job of the queue can ever have."""
+        self.spec = view.spec
+        self.used = dict(view.usage)
+        self.known = view.heads
+        self.beyond = view.waiting - len(view.heads)
+        """How many jobs wait behind the known ones."""
+        self.overtaken = view.overtaken
+        self.offers: tuple[Candidate, ...] = ()
+        """The jobs that quota and cohort let go now; the queue contends while there are any."""
+        self.ceiling = ceiling
+        self._at = 0
+        self._taken: set[int] = set()
+        self._first: Candidate | None = None
+        self._places: dict[Shape, deque[int]] | None = None
 
     @property
-    def name(self) -> str:
-        """The queue's name."""
-        return self.view.spec.name
+    def first(self) -> Candidate | None:
+        """The first known job that could ever run."""
+        while self._first is None and self._at < len(self.known):
+            waiting = self.known[self._at]
+            if self._at not in self._taken and amounts.fits(waiting.entry.demand, NOTHING, self.ceiling):
+                self._first = Candidate(waiting, waiting.entry.demand, self._at)
+            else:
+                self._at += 1
+        return self._first
+
+    def distinct(self) -> Iterator[Candidate]:
+        """The first possible job of each distinct demand, in order."""
+        if self._places is None:
+            self._places = self._by_shape()
+        for places in self._places.values():
+            while places and places[0] in self._taken:
+                places.popleft()
+        for at in sorted(places[0] for places in self._places.values() if places):
+            yield Candidate(self.known[at], self.known[at].entry.demand, at)
+
+    def take(self, candidate: Candidate) -> None:
+        """The job is picked."""
+        self._taken.add(candidate.at)
+        charge(self.used, candidate.demand)
+        if candidate.at == self._at:
+            self._first = None
 
     @property
-    def head(self) -> Waiting:
-        """The next job; there is one if the lane contends."""
-        return self.candidates[0]
+    def leads(self) -> bool:
+        """Whether the queue's first possible job is the one it contends with."""
+        return bool(self.offers) and self.first is not None and self.offers[0].at == self.first.at
 
     @property
-    def demand(self) -> Amounts:
-        """What the next job takes."""
-        return self.head.entry.demand
-
-    @property
-    def bid(self) -> Bid | None:
-        """The claim to the next turn; None unless the queue is open, not empty, and its next job fits its quota."""
-        spec = self.view.spec
-        if not spec.open or not self.candidates or not amounts.fits(self.demand, self.used, spec.quota):
-            return None
-        return Bid(spec.weight, price(self.demand, self.cost))
-
-    @property
-    def ran_out(self) -> bool:
-        """Whether its next job is one that the snapshot does not show."""
-        return self.taken > 0 and not self.candidates and self.view.waiting > len(self.view.heads)
-
-    def advance(self) -> None:
-        """The next job is picked; the one after it is next."""
-        waiting = self.candidates.popleft()
-        self.used = amounts.add(self.used, waiting.entry.demand)
-        self.taken += 1
+    def passed(self) -> Overtaken | None:
+        """How the first job was overtaken so far; what happened to jobs before it does not count."""
+        known = self.overtaken
+        return known if known and self.first and known.key == self.first.waiting.entry.key else None
 
     def overtake(self, now: float) -> Overtaken:
-        """Another queue's job goes before the next job, whose turn it is."""
-        known = self.overtaken
-        key = self.head.entry.key
-        if known is None or known.key != key:
-            known = Overtaken(key=key, times=0, since=now)
-        self.overtaken = Overtaken(key=key, times=known.times + 1, since=known.since)
+        """Another job goes before the first one, whose turn it is."""
+        known = self.passed
+        if self.first is None:
+            raise ValueError(f"queue {self.spec.name} has no job that could be overtaken")
+        key = self.first.waiting.entry.key
+        self.overtaken = Overtaken(key=key, times=known.times + 1 if known else 1, since=known.since if known else now)
         return self.overtaken
 
     def waits_since(self, now: float, patience: Patience) -> float | None:
-        """Since when the next job was overtaken, once its patience has ended; None before."""
-        if self.overtaken is None or self.bid is None or self.overtaken.key != self.head.entry.key:
-            return None
-        return self.overtaken.since if patience.ends(self.overtaken, now) else None
+        """Since when the first job was overtaken, once its patience for the pool has ended; None before, and while it
+        waits for something else."""
+        known = self.passed
+        return known.since if known and self.leads and patience.ends(known, now) else None
+
+    @property
+    def dry(self) -> bool:
+        """Whether the next job is one that is not known, because all known ones are picked."""
+        return self.beyond > 0 and bool(self._taken) and self.first is None
+
+    @property
+    def blind(self) -> bool:
+        """Whether only jobs are known that can never run, and others wait behind them."""
+        return self.beyond > 0 and not self._taken and self.first is None
+
+    @property
+    def low(self) -> bool:
+        """Whether it is time to learn of more jobs: half of those that were known are gone, or none of them can go."""
+        if not self.beyond or not self._taken:
+            return False
+        return not self.offers or 2 * len(self._taken) >= len(self.known)
+
+    def _by_shape(self) -> dict[Shape, deque[int]]:
+        places: dict[Shape, deque[int]] = {}
+        for at in range(self._at, len(self.known)):
+            demand = self.known[at].entry.demand
+            if at not in self._taken and amounts.fits(demand, NOTHING, self.ceiling):
+                places.setdefault(shape(demand), deque()).append(at)
+        return places
+
+
+def shape(demand: Amounts) -> Shape:
+    """The demand as a value."""
+    return frozenset(demand.items())
 
 
 def price(demand: Amounts, cost: str) -> int:
@@ -94,13 +150,7 @@ def price(demand: Amounts, cost: str) -> int:
     return max(1, demand.get(cost, 0))
 
 
-def build(view: QueueView, pool: Amounts, cost: str) -> Lane:
-    """The lane of a queue in a snapshot."""
-    return Lane(view, cost, view.usage, deque(_possible(view, pool)), view.overtaken)
-
-
-def _possible(view: QueueView, pool: Amounts) -> Iterator[Waiting]:
-    for waiting in view.heads:
-        demand = waiting.entry.demand
-        if amounts.fits(demand, NOTHING, view.spec.quota) and amounts.fits(demand, NOTHING, pool):
-            yield waiting
+def charge(used: dict[str, int], demand: Amounts) -> None:
+    """Count a demand as used."""
+    for name, amount in demand.items():
+        used[name] = used.get(name, 0) + amount

@@ -10,8 +10,15 @@ BOOST_LIMIT_SECONDS = 7 * 86400.0
 """The most that a priority can be worth; a job that has waited longer than this is overtaken by nobody new."""
 
 
+RETURNING_SECONDS = 4 * BOOST_LIMIT_SECONDS
+"""How far ahead a job goes that was running when its queue was drained. Two boosts lie within 2 limits of each other,
+so it is ahead of all that came after it, and of everything submitted up to 2 limits before it."""
+
+
 def score(entry: Entry, aging_seconds: float) -> float:
-    """The smaller goes first: the time of submission, moved by priority.
+    """The smaller goes first: the time of submission, moved by priority; returning jobs before all others.
+
+    `submitted - min(max(priority * aging_seconds, -LIMIT), LIMIT)`, and for a returning job `4 * LIMIT` less.
 
     One step of priority is worth `aging_seconds` of age, so priority goes first and age wins in the end:
 
@@ -21,7 +28,8 @@ def score(entry: Entry, aging_seconds: float) -> float:
         1700       1         600     1100    too late to overtake
     """
     boost = entry.priority * aging_seconds
-    return entry.submitted - max(-BOOST_LIMIT_SECONDS, min(boost, BOOST_LIMIT_SECONDS))
+    ahead = RETURNING_SECONDS if entry.returning else 0.0
+    return entry.submitted - max(-BOOST_LIMIT_SECONDS, min(boost, BOOST_LIMIT_SECONDS)) - ahead
 
 
 def place(entry: Entry, aging_seconds: float) -> tuple[float, JobKey]:

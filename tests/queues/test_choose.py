@@ -11,9 +11,9 @@ from crds.amounts import Amounts
 from crds.keys import JobKey
 from queues.choose import blind, choose
 from queues.credits import credit
-from queues.lanes import Patience
 from queues.memory_store import MemoryStore
-from queues.values import Batch, Entry, QueueSpec, Reservation, Snapshot
+from queues.rules import Patience, Rules
+from queues.values import Entry, QueueSpec, Reservation, Snapshot
 
 from .builders import GPU, START, entries, entry, key, order, reservation, run, spec, specs
 
@@ -225,7 +225,7 @@ def stream(patience: Patience, steps: int, seconds: float) -> list[str]:
     for step in range(steps):
         if running:
             store.remove([running.pop(0)])
-        batch = choose(store.snapshot(4), START + step * seconds, 8, GPU, patience)
+        batch = choose(store.snapshot(4), START + step * seconds, 8, Rules(cost=GPU, patience=patience))
         for each in store.commit(batch).reservations:
             admitted.append(each.key.name)
             running.append(each.key)
@@ -262,7 +262,7 @@ def test_the_reservation_keeps_only_the_room_that_the_job_needs() -> None:
     store = opened(queues, waiting, {GPU: 8, "cpu": 8})
     held = reservation("runs", "gpus", gpu=1)
     store.rebuild(2, [held], waiting)
-    picks = choose(store.snapshot(9), START, 9, GPU, Patience(times=1)).picks
+    picks = choose(store.snapshot(9), START, 9, Rules(cost=GPU, patience=Patience(times=1))).picks
     names = [pick.waiting.entry.key.name for pick in picks]
     assert names == ["other-0000", "other-0001", "other-0002"]
 
@@ -273,7 +273,7 @@ def test_a_job_that_leaves_gives_up_the_room_it_held() -> None:
     store.rebuild(2, [reservation("runs", gpu=4)], waiting)
 
     def picks() -> int:
-        batch = choose(store.snapshot(9), START, 9, "jobs", Patience(times=2))
+        batch = choose(store.snapshot(9), START, 9, "jobs")
         return len(store.commit(batch).reservations)
 
     assert [picks(), picks()] == [2, 0]
@@ -361,5 +361,5 @@ def test_no_picks_are_made_beyond_the_limit(limit: int) -> None:
 
 
 def test_nothing_to_choose_from() -> None:
-    assert choose(opened([]).snapshot(9), START, 9, "jobs") == Batch(epoch=1, revision=1, picks=())
+    assert choose(opened([]).snapshot(9), START, 9, "jobs").picks == ()
     assert choose(opened(specs(a=1)).snapshot(9), START, 9, "jobs").picks == ()

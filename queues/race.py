@@ -1,0 +1,310 @@
+"""Who goes next, over all queues: the working copy of the queues, kept from one round of picks to the next.
+
+One rule: pure. What is picked depends on what the store showed and on `now`; a race that was told every difference
+picks what one that begins anew would pick.
+
+A queue contends if it is open and has a job that its quota and cohort let go now. Its turn comes by the picker
+(`queues.credits`, `queues.virtual_time`). If the pool has no room for the first job of the queue whose turn it is, the
+queue keeps its turn while others go first, and each time that is counted, for this one queue. When its patience ends
+the job holds the pool's one reservation: nothing is admitted into the room it needs until it runs or leaves. Without
+this a stream of small jobs would starve a large one for ever. So from the moment it is the first whose turn it is, a
+job is overtaken at most `patience.times` times (and for at most `patience.seconds`) before room is kept for it, unless
+it is kept for one that was overtaken earlier.
+
+Inside a queue, jobs that fit may pass a first one that does not (unless the queue is StrictFIFO): the first of each
+distinct demand, in order. That is counted, too, and after `queue_bypasses` nothing passes it any more, so that its
+queue's jobs end and make room.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from crds.amounts import NOTHING
+from queues import lanes, quotas
+from queues.credits import Credits
+from queues.lanes import Candidate, Lane
+from queues.ledger import Bid, Ledger, Turn
+from queues.pool import Pool
+from queues.quotas import Cohort
+from queues.rules import Picker, Rules
+from queues.values import Batch, Committed, Overtaken, Pick, QueueView, Snapshot
+from queues.virtual_time import VirtualTime
+
+PICKERS: Mapping[Picker, type[Ledger]] = {"swrr": Credits, "wf2q": VirtualTime}
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Whose turn it is, and with which of its jobs."""
+
+    lane: Lane
+    candidate: Candidate
+    turn: Turn
+
+
+class Race:
+    """The queues as they will be once every pick stands."""
+
+    def __init__(self, snapshot: Snapshot, rules: Rules) -> None:
+        """Begin with a whole snapshot."""
+        self._rules = rules
+        self._now = 0.0
+        self._holder: tuple[float, str] | None = None
+        self._begin(snapshot)
+
+    @property
+    def change(self) -> int:
+        """The store's last change that is known here."""
+        return self._shown.change
+
+    @property
+    def hungry(self) -> Collection[str]:
+        """Queues of which few jobs are known any more, though more wait."""
+        return frozenset(self._hungry)
+
+    @property
+    def blind(self) -> bool:
+        """Whether a queue is known only by jobs that can never run while others wait behind them: then it takes no part
+        though it should, and more of its jobs must be shown."""
+        self._look()
+        return bool(self._blind)
+
+    # What a reason is made of
+
+    def lane(self, name: str, now: float) -> Lane | None:
+        """A queue as it stands; None if there is none of that name."""
+        self._now = now
+        self._look()
+        self._reserve()
+        return self._lanes.get(name)
+
+    def cohort(self, name: str) -> Cohort | None:
+        """A cohort as it stands."""
+        return self._cohorts.get(name)
+
+    @property
+    def holder(self) -> str:
+        """The queue whose first job holds the pool's reservation; empty if none does."""
+        return self._holder[1] if self._holder else ""
+
+    def passes(self, lane: Lane) -> bool:
+        """Whether a queue's jobs may pass its first one."""
+        return not lane.spec.strict and (lane.passed.times if lane.passed else 0) < self._rules.queue_bypasses
+
+    # The pick
+
+    def picks(self, now: float, limit: int) -> Batch:
+        """At most `limit` picks, best first; fewer if no more fit, or if a queue's next job is not known.
+
+        `now` is in seconds since 1970.
+        """
+        self._now = now
+        self._look()
+        self._reserve()
+        picks: list[Pick] = []
+        while len(picks) < limit and (chosen := self._next()):
+            picks.append(self._take(chosen))
+        self._promised = len(picks)
+        shown = self._shown
+        return Batch(epoch=shown.epoch, revision=shown.revision, picks=tuple(picks), change=shown.change)
+
+    def _next(self) -> Chosen | None:
+        """The first queue in the order of turns that has a job for which there is room."""
+        self._bid_anew()
+        if self._ask_again:
+            self._reserve()
+        if self._dry or not (chosen := self._first_with_room()):
+            return None
+        if self._ledger.unsettled:
+            self._ledger.settle()
+            return self._first_with_room()
+        return chosen
+
+    def _first_with_room(self) -> Chosen | None:
+        chosen = None
+        while chosen is None and (turn := self._ledger.first("open")):
+            lane = self._lanes[turn[-1]]
+            chosen = self._with_room(lane, turn)
+            if chosen is None:
+                self._ledger.move(self.pool.group(lane), "waiting" if lane.leads else "aside")
+        held = self._reserved() if self._holder else None
+        return held if held and (chosen is None or held.turn <= chosen.turn) else chosen
+
+    def _with_room(self, lane: Lane, turn: Turn) -> Chosen | None:
+        """The first of the queue's jobs that fits the pool beside the reservation."""
+        for candidate in lane.offers:
+            if self.pool.fits(candidate.demand):
+                return Chosen(lane, candidate, turn)
+        return None
+
+    def _reserved(self) -> Chosen | None:
+        """The job that holds the reservation, if there is room for it by now."""
+        lane = self._lanes[self._holder[1]] if self._holder else None
+        if lane is None or lane.first is None or not self.pool.fits_reserved(lane.first.demand):
+            return None
+        return Chosen(lane, lane.first, self._ledger.turn(lane.spec.name))
+
+    def _take(self, chosen: Chosen) -> Pick:
+        """The pick, with what it changes; the working copy moves on."""
+        lane, candidate = chosen.lane, chosen.candidate
+        cost = lanes.price(candidate.demand, self._rules.cost)
+        overtaken = self._overtake(chosen)
+        self._ledger.pay(lane.spec.name, cost)
+        self._charge(lane, candidate)
+        return Pick(
+            waiting=candidate.waiting,
+            cost=cost,
+            clock=self._ledger.clock,
+            accounts=self._ledger.changes(),
+            overtaken=overtaken,
+        )
+
+    def _overtake(self, chosen: Chosen) -> dict[str, Overtaken]:
+        """Whose turn it was before but for want of room: the first one only, so that a pick's work does not grow with
+        their number; and the queue's own first job, if it is passed."""
+        passed = []
+        blocked = self._ledger.first("waiting")
+        if blocked is not None and blocked < chosen.turn:
+            passed.append(self._lanes[blocked[-1]])
+        if chosen.lane.first is not None and chosen.candidate.at != chosen.lane.first.at:
+            passed.append(chosen.lane)
+        self._dirty.update(lane.spec.name for lane in passed)
+        return {lane.spec.name: lane.overtake(self._now) for lane in passed}
+
+    def _charge(self, lane: Lane, candidate: Candidate) -> None:
+        lane.take(candidate)
+        self.pool.charge(candidate.demand)
+        self._dirty.add(lane.spec.name)
+        if lane.spec.cohort:
+            self._cohorts[lane.spec.cohort].charge(lane.spec, candidate.demand)
+            self._stirred.add(lane.spec.cohort)
+
+    # Who contends
+
+    def _bid_anew(self) -> None:
+        """Look again at the queues of which something has changed, and at those that lend to them."""
+        for name in self._stirred:
+            cohort = self._cohorts[name]
+            cohort.claim()
+            self._dirty.update(cohort.lanes)
+        self._stirred.clear()
+        while self._dirty:
+            self._bid(self._lanes[self._dirty.pop()])
+
+    def _bid(self, lane: Lane) -> None:
+        name = lane.spec.name
+        lane.offers = self._offers(lane)
+        bid = None
+        if lane.offers:
+            cost = lanes.price(lane.offers[0].demand, self._rules.cost)
+            bid = Bid(lane.spec.weight, cost, self.pool.group(lane))
+        self._ledger.bid(name, bid)
+        _put(self._hungry, name, lane.low)
+        _put(self._dry, name, lane.dry)
+        _put(self._blind, name, lane.blind and lane.spec.open)
+        _put(self._delayed, name, lane.passed is not None)
+        self._consider(lane)
+
+    def _offers(self, lane: Lane) -> tuple[Candidate, ...]:
+        """The jobs that quota and cohort let go now, in order. The first one alone where nothing may pass it, or where
+        nothing can: it fits, and there is no pool that might lack room."""
+        first = lane.first
+        if first is None or not lane.spec.open:
+            return ()
+        cohort = self._cohorts.get(lane.spec.cohort)
+        fits = not quotas.obstacle(lane, first.demand, cohort)
+        if (fits and not self.pool.capacity) or not self.passes(lane):
+            return (first,) if fits else ()
+        return tuple(each for each in lane.distinct() if not quotas.obstacle(lane, each.demand, cohort))
+
+    # Who holds the pool's reservation
+
+    def _consider(self, lane: Lane) -> None:
+        """Whether somebody else should hold the reservation, now that a queue's first job or its luck has changed."""
+        since = lane.waits_since(self._now, self._rules.patience)
+        claim = None if since is None else (since, lane.spec.name)
+        if self._holder is not None and self._holder[1] == lane.spec.name:
+            self._ask_again |= claim != self._holder
+        else:
+            self._ask_again |= claim is not None and (self._holder is None or claim < self._holder)
+
+    def _reserve(self) -> None:
+        """Of the jobs whose patience has ended, the one that was overtaken first has its room kept."""
+        self._ask_again = False
+        since = ((self._lanes[name].waits_since(self._now, self._rules.patience), name) for name in self._delayed)
+        self._holder = min(((start, name) for start, name in since if start is not None), default=None)
+        first = self._lanes[self._holder[1]].first if self._holder else None
+        self.pool.reserve(NOTHING if first is None else first.demand)
+        for group in list(self.pool.with_room(self._ledger.blocked)):
+            self._ledger.move(group, "open")
+
+    # What the store shows
+
+    def update(self, snapshot: Snapshot) -> None:
+        """What has changed since. A difference changes only the queues that it shows."""
+        if snapshot.whole:
+            self._begin(snapshot)
+            return
+        self._shown = snapshot
+        self.pool.show(snapshot.pool_usage)
+        for view in snapshot.queues:
+            self._show(view)
+        if self.pool.forget_groups():
+            self._dirty.update(self._lanes)
+
+    def committed(self, committed: Committed) -> bool:
+        """What became of the last picks. Whether this copy is still true; if not, it must be given a whole snapshot."""
+        if committed.refused or len(committed.reservations) != self._promised:
+            return False
+        if committed.alone:
+            self._shown = replace(self._shown, change=committed.change)
+        return True
+
+    def refund(self, queue: str, cost: int) -> None:
+        """The inverse pick: a job came back before it had run. The account goes out with the next pick, and is lost
+        with this race if there is none."""
+        if queue in self._lanes:
+            self._ledger.refund(queue, cost, self._lanes[queue].spec.weight)
+
+    def _begin(self, snapshot: Snapshot) -> None:
+        """Take a whole snapshot as the truth."""
+        self._shown = snapshot
+        self.pool = Pool(NOTHING if snapshot.pool is None else snapshot.pool, snapshot.pool_usage)
+        self._cohorts = quotas.cohorts(view.spec for view in snapshot.queues)
+        accounts = {view.spec.name: view.account for view in snapshot.queues}
+        self._ledger: Ledger = PICKERS[self._rules.picker](snapshot.clock, accounts)
+        self._lanes: dict[str, Lane] = {}
+        self._holder = None
+        self._ask_again = True
+        self._promised = 0
+        self._dirty: set[str] = set()
+        self._stirred: set[str] = set()
+        self._hungry: set[str] = set()
+        self._dry: set[str] = set()
+        self._blind: set[str] = set()
+        self._delayed: set[str] = set()
+        for view in snapshot.queues:
+            self._show(view)
+
+    def _show(self, view: QueueView) -> None:
+        spec = view.spec
+        cohort = self._cohorts.get(spec.cohort)
+        lane = Lane(view, quotas.ceiling(spec, cohort, self.pool.capacity))
+        self._lanes[spec.name] = lane
+        self._dirty.add(spec.name)
+        if cohort is not None:
+            cohort.lanes[spec.name] = lane
+            self._stirred.add(spec.cohort)
+
+    def _look(self) -> None:
+        """Take in what the store has shown."""
+        for name in self._stirred:
+            self._cohorts[name].count()
+        self._bid_anew()
+
+
+def _put(names: set[str], name: str, belongs: bool) -> None:
+    if belongs:
+        names.add(name)
+    else:
+        names.discard(name)
