@@ -6,7 +6,6 @@ Entries, reservations, settings and amounts hold numbers below 2**53, which Lua 
 grow past that: scripts keep and return them without reading them.
 """
 
-import json
 from typing import Any
 
 import orjson
@@ -16,6 +15,7 @@ from crds.keys import JobKey
 from queues.values import Account, Clock, Entry, Overtaken, QueueSpec, Reservation
 
 Text = bytes | str
+NO_ACCOUNT = Account()
 
 
 def encode_entry(entry: Entry) -> str:
@@ -36,7 +36,11 @@ def encode_entry(entry: Entry) -> str:
 
 def decode_entry(text: Text) -> Entry:
     """An entry's text."""
-    fields = orjson.loads(text)
+    return entry_of(orjson.loads(text))
+
+
+def entry_of(fields: dict[str, Any]) -> Entry:
+    """An entry whose text has been parsed."""
     return Entry(**{**fields, "key": JobKey.parse(fields["key"])})
 
 
@@ -78,7 +82,24 @@ def encode_spec(spec: QueueSpec) -> str:
 
 def decode_spec(text: Text) -> QueueSpec:
     """A queue's settings' text."""
-    return QueueSpec(**orjson.loads(text))
+    return spec_of(orjson.loads(text))
+
+
+def spec_of(fields: dict[str, Any]) -> QueueSpec:
+    """A queue's settings whose text has been parsed."""
+    return QueueSpec(**fields)
+
+
+def encode_rules(spec: QueueSpec) -> str:
+    """What scripts go by of a queue's settings; not its name, so that queues that are alike have one text."""
+    return dump(
+        {
+            "quota": dict(spec.quota),
+            "cohort": spec.cohort,
+            "borrowing": dict(spec.borrowing),
+            "aging_seconds": float(spec.aging_seconds),
+        }
+    )
 
 
 def encode_amounts(amounts: Amounts | None) -> str:
@@ -92,27 +113,29 @@ def decode_amounts(text: Text) -> Amounts | None:
 
 
 def encode_account(account: Account) -> str:
-    """A queue's account as [base, weight, last]."""
-    return json.dumps([account.base, account.weight, account.last])
+    """A queue's account: base, weight, last."""
+    return f"{account.base} {account.weight} {account.last}"
 
 
 def decode_account(text: Text) -> Account:
     """An account's text; the empty text is a queue that never contended."""
-    base, weight, last = json.loads(text) if text else (0, 0, 0)
-    return Account(base=base, weight=weight, last=last)
+    if not text:
+        return NO_ACCOUNT
+    base, weight, last = text.split()
+    return Account(base=int(base), weight=int(weight), last=int(last))
 
 
 def encode_clock(clock: Clock) -> str:
-    """The clock as [turns, shift, total, picker]."""
-    return json.dumps([clock.turns, clock.shift, clock.total, clock.picker])
+    """The clock: turns, shift, total, picker."""
+    return f"{clock.turns} {clock.shift} {clock.total} {clock.picker}"
 
 
 def decode_clock(text: Text) -> Clock:
     """A clock's text; the empty text is the beginning."""
     if not text:
         return Clock()
-    turns, shift, total, picker = json.loads(text)
-    return Clock(turns=turns, shift=shift, total=total, picker=picker)
+    turns, shift, total, picker = (text if isinstance(text, str) else text.decode()).split()
+    return Clock(turns=int(turns), shift=int(shift), total=int(total), picker=picker)
 
 
 def encode_overtaken(overtaken: Overtaken) -> str:
@@ -120,10 +143,14 @@ def encode_overtaken(overtaken: Overtaken) -> str:
     return dump({"key": str(overtaken.key), "times": overtaken.times, "since": float(overtaken.since)})
 
 
-def decode_overtaken(text: Text) -> Overtaken | None:
-    """An overtaken job's text; the empty text is None."""
-    fields: dict[str, Any] = orjson.loads(text) if text else {}
-    return Overtaken(**{**fields, "key": JobKey.parse(fields["key"])}) if fields else None
+def decode_overtaken(text: Text) -> Overtaken:
+    """An overtaken job's text."""
+    return overtaken_of(orjson.loads(text))
+
+
+def overtaken_of(fields: dict[str, Any]) -> Overtaken:
+    """An overtaken job whose text has been parsed."""
+    return Overtaken(**{**fields, "key": JobKey.parse(fields["key"])})
 
 
 def dump(fields: dict[str, Any]) -> str:

@@ -113,7 +113,7 @@ def understood(connection: Connection) -> Iterator[None]:
 
 
 def evaluate(
-    connection: Connection, source: str, sha: str, keys: Sequence[str], arguments: Sequence[str | int | float]
+    connection: Connection, source: str, sha: str, keys: Sequence[str], arguments: Sequence[str | bytes | int | float]
 ) -> Any:
     """Run a Lua script by its SHA-1, sending its source if the server does not know it.
 
@@ -172,7 +172,9 @@ def _is_wrong_kind(error: Exception) -> bool:
     return str(error).startswith("WRONGTYPE")
 
 
-def evaluate_all(connection: Connection, source: str, sha: str, calls: Iterable[Sequence[str | int | float]]) -> None:
+def evaluate_all(
+    connection: Connection, source: str, sha: str, calls: Iterable[Sequence[str | bytes | int | float]]
+) -> None:
     """Run a Lua script once for each list of arguments, in their order, several on the way at a time: to wait for each
     answer would cost more than the work. Others are served in between. Errors as of `evaluate`."""
     waiting = iter(calls)

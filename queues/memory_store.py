@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from crds import amounts
 from crds.amounts import Amounts
 from crds.keys import JobKey
-from queues import codec, errors, order
+from queues import codec, errors, limits, order
 from queues.picture import StorePicture
 from queues.store import StoreSettings
 from queues.values import (
@@ -29,6 +29,9 @@ from queues.values import (
     Snapshot,
     Waiting,
 )
+
+CHANGES_PER_EPOCH = 2**32
+"""A rebuild begins to number changes with its epoch times this, so that no number comes twice."""
 
 
 @dataclass(slots=True)
@@ -51,6 +54,11 @@ class Content:
     pool_usage: dict[str, int] = field(default_factory=dict)
     last_port: int = 0
     picked: int = 0
+    change: int = 0
+    changed: dict[str, int] = field(default_factory=dict)
+    """Queue -> its last change."""
+    settled: int = 0
+    """The last change that a difference cannot tell."""
 
 
 class MemoryStore:
@@ -70,6 +78,7 @@ class MemoryStore:
         self._content = Content() if content is None else content
         self._may_have_pods = may_have_pods
         self._epoch = 0
+        self._touched: set[str] = set()
 
     def epoch(self) -> int:
         """See QueueStore."""
@@ -97,6 +106,8 @@ class MemoryStore:
             for entry in _last_words(waiting):
                 self._put(entry)
             content.epoch = self._epoch = epoch
+            content.change = content.settled = epoch * CHANGES_PER_EPOCH
+            content.changed, self._touched = {}, set()
             content.last_port = max([content.last_port, *(reservation.port for reservation in held)])
 
     def configure(self, queues: Collection[QueueSpec], pool: Amounts | None) -> None:
@@ -112,6 +123,8 @@ class MemoryStore:
             content.accounts = {name: account for name, account in content.accounts.items() if name in specs}
             content.overtaken = {name: each for name, each in content.overtaken.items() if name in specs}
             content.revision += 1
+            content.change += 1
+            content.settled = content.change
 
     def put(self, entries: Iterable[Entry]) -> None:
         """See QueueStore."""
@@ -119,6 +132,7 @@ class MemoryStore:
             self._guard()
             for entry in _last_words(entries):
                 self._put(entry)
+            self._tell_changes()
 
     def remove(self, keys: Iterable[JobKey], seen: int | None = None) -> list[JobKey]:
         """See QueueStore."""
@@ -126,44 +140,60 @@ class MemoryStore:
         with self._content.lock:
             self._guard()
             for key in keys:
-                self._content.entries.pop(key, None)
+                self._forget_entry(key)
                 if seen is not None and key in self._content.reservations and self._may_have_pods(key, seen):
                     kept.append(key)
                 else:
                     self._release(key)
+            self._tell_changes()
         return kept
 
-    def snapshot(self, heads: int, since: int | None = None, more: Collection[str] = ()) -> Snapshot:  # noqa: ARG002
+    def snapshot(self, heads: int, since: int | None = None, more: Collection[str] = ()) -> Snapshot:
         """See QueueStore."""
         content = self._content
         with content.lock:
             self._guard()
-            lines = self._lines()
+            whole = since is None or not content.settled <= since <= content.change
+            changed = {name for name, number in content.changed.items() if since is None or number > since}
+            shown = content.specs.keys() if whole else content.specs.keys() & (changed | set(more))
+            lines = self._lines(shown)
             return Snapshot(
                 epoch=content.epoch,
                 revision=content.revision,
                 pool=content.pool,
                 pool_usage=dict(content.pool_usage),
                 clock=content.clock,
-                queues=tuple(self._view(name, lines.get(name, []), heads) for name in sorted(content.specs)),
+                queues=tuple(self._view(name, lines[name], heads) for name in sorted(shown)),
+                change=content.change,
+                whole=whole,
             )
 
     def commit(self, batch: Batch) -> Committed:
         """See QueueStore."""
-        taken: list[Reservation] = []
-        refused: Refusal = ""
-        with self._content.lock:
+        content = self._content
+        with content.lock:
             self._guard(batch.epoch)
-            if batch.revision != self._content.revision:
-                return Committed((), "revision")
-            for pick in batch.picks:
-                refused = self._refusal(pick)
-                if refused:
-                    break
-                taken.append(self._take(batch.epoch, pick))
+            before = content.change
+            others = [name for name, number in content.changed.items() if number > batch.change >= content.settled]
+            taken, refused = self._take_all(batch)
+            self._tell_changes()
+            change = content.change
         for reservation in taken:
             self._mark(reservation.key, reservation.queue)
-        return Committed(tuple(taken), refused)
+        return Committed(
+            tuple(taken), refused, change=change, alone=before == batch.change, others=tuple(sorted(others))
+        )
+
+    def _take_all(self, batch: Batch) -> tuple[list[Reservation], Refusal]:
+        taken: list[Reservation] = []
+        if batch.revision != self._content.revision:
+            return taken, "revision"
+        for pick in batch.picks:
+            refused = self._refusal(pick)
+            if refused:
+                return taken, refused
+            taken.append(self._take(batch.epoch, pick))
+        return taken, ""
 
     def place(self, key: JobKey) -> Place | None:
         """See QueueStore."""
@@ -239,13 +269,28 @@ class MemoryStore:
         known = content.entries.get(entry.key)
         if (entry.kind == "grow") != (entry.key in content.reservations) or (known and known.entry == entry):
             return
+        self._forget_entry(entry.key)
         content.version += 1
         content.entries[entry.key] = Waiting(entry, content.version)
+        self._touched.add(entry.queue)
 
-    def _lines(self) -> dict[str, list[Waiting]]:
-        """The waiting entries of each configured queue, in order."""
+    def _forget_entry(self, key: JobKey) -> None:
+        found = self._content.entries.pop(key, None)
+        if found is not None:
+            self._touched.add(found.entry.queue)
+
+    def _tell_changes(self) -> None:
+        """Number the change that has just been made, if it was one."""
+        content = self._content
+        if self._touched:
+            content.change += 1
+            content.changed |= dict.fromkeys(self._touched, content.change)
+            self._touched = set()
+
+    def _lines(self, shown: Collection[str]) -> dict[str, list[Waiting]]:
+        """The waiting entries of some configured queues, in order."""
         specs = self._content.specs
-        lines: dict[str, list[Waiting]] = {name: [] for name in specs}
+        lines: dict[str, list[Waiting]] = {name: [] for name in shown}
         for waiting in self._content.entries.values():
             if waiting.entry.queue in lines:
                 lines[waiting.entry.queue].append(waiting)
@@ -272,15 +317,17 @@ class MemoryStore:
             return "entry"
         if (entry.kind == "grow") != (entry.key in content.reservations):
             return "reservation"
-        if not amounts.fits(entry.demand, content.usage.get(entry.queue, {}), content.specs[entry.queue].quota):
-            return "quota"
+        over = limits.exceeded(entry.demand, content.specs[entry.queue], content.specs.values(), content.usage)
+        if over:
+            return over
         if content.pool is not None and not amounts.fits(entry.demand, content.pool_usage, content.pool):
             return "pool"
         return "port" if entry.kind == "admit" and self._next_port() is None else ""
 
     def _take(self, epoch: int, pick: Pick) -> Reservation:
         content, entry = self._content, pick.waiting.entry
-        del content.entries[entry.key]
+        self._forget_entry(entry.key)
+        self._touched |= pick.accounts.keys() | pick.overtaken.keys()
         content.clock = codec.decode_clock(codec.encode_clock(pick.clock))
         content.accounts |= pick.accounts
         content.overtaken |= pick.overtaken
@@ -310,6 +357,7 @@ class MemoryStore:
         reservation = codec.decode_reservation(key, codec.encode_reservation(reservation))
         if key not in content.reservations:
             content.reservations[key] = reservation
+            self._touched.add(queue)
             content.usage[queue] = _nonzero(amounts.add(content.usage.get(queue, {}), reservation.charge))
             content.pool_usage = _nonzero(amounts.add(content.pool_usage, reservation.charge))
         return reservation
@@ -318,6 +366,7 @@ class MemoryStore:
         content = self._content
         held = content.reservations.pop(key, None)
         if held is not None:
+            self._touched.add(held.queue)
             content.usage[held.queue] = _nonzero(amounts.subtract(content.usage[held.queue], held.charge))
             content.pool_usage = _nonzero(amounts.subtract(content.pool_usage, held.charge))
 

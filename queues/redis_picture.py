@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, TypeVar
 
+import orjson
+
 from crds.keys import JobKey
 from queues import codec, rq_record, schema
 from queues.connection import Connection, at_once, names, scanned
@@ -75,11 +77,11 @@ def store(connection: Connection) -> StorePicture:
     """The queues."""
     reader = Reader()
     known, unknown, foreign = sorted_names(connection)
-    usages = [name for name in known if name.startswith(schema.USAGE)]
     fixed = [("GET", schema.EPOCH), ("GET", schema.REBUILDING)]
-    hashes = [("HGETALL", name) for name in (schema.RESERVATIONS, schema.PORTS, schema.POOL_USAGE, *usages)]
-    epoch, rebuilding, held, ports, used, *per_queue = reader.read(connection, [*fixed, *hashes])
+    hashes = [("HGETALL", name) for name in (schema.RESERVATIONS, schema.PORTS, schema.USAGE)]
+    epoch, rebuilding, held, ports, used = reader.read(connection, [*fixed, *hashes])
     specs, pool = _settings(reader, connection)
+    usage = reader.table(schema.USAGE, used, lambda _, text: _amounts(text))
     return StorePicture(
         epoch=reader.number(schema.EPOCH, epoch),
         rebuilding=reader.number(schema.REBUILDING, rebuilding),
@@ -93,11 +95,8 @@ def store(connection: Connection) -> StorePicture:
             if name.startswith(schema.ORDER)
         },
         reservations=_reservations(reader, held),
-        usage={
-            name.removeprefix(schema.USAGE): _amounts(reader, name, raw)
-            for name, raw in zip(usages, per_queue, strict=True)
-        },
-        pool_usage=_amounts(reader, schema.POOL_USAGE, used),
+        usage={name: sums for name, sums in usage.items() if name},
+        pool_usage=usage.get("", {}),
         ports=_ports(reader, ports),
         faults=tuple(reader.faults),
         unknown=tuple(unknown),
@@ -169,7 +168,7 @@ def _settings(reader: Reader, connection: Connection) -> tuple[dict[str, Any], A
         ],
     )
     reader.table(schema.ACCOUNTS, accounts, lambda _, text: codec.decode_account(text))
-    reader.table(schema.OVERTAKEN, overtaken, lambda _, text: codec.decode_overtaken(text) or 0)
+    reader.table(schema.OVERTAKEN, overtaken, lambda _, text: codec.decode_overtaken(text))
     reader.parsed(schema.CLOCK, lambda: codec.decode_clock(clock or b""), None)
     return (
         reader.table(schema.QUEUES, queues, lambda _, text: codec.decode_spec(text)),
@@ -200,8 +199,8 @@ def _places(reader: Reader, connection: Connection, name: str) -> dict[JobKey, f
     )
 
 
-def _amounts(reader: Reader, name: str, raw: Mapping[bytes, bytes] | None) -> dict[str, int]:
-    return reader.table(name, raw, lambda _, text: int(text))
+def _amounts(text: bytes) -> dict[str, int]:
+    return {name: int(amount) for name, amount in orjson.loads(text).items()}
 
 
 def _ports(reader: Reader, raw: Mapping[bytes, bytes] | None) -> dict[int, JobKey]:

@@ -3,18 +3,19 @@
 One rule: every method is one script, which changes what it changes at one moment; a rebuild and long lists are several.
 """
 
+import threading
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
 from crds.amounts import Amounts
 from crds.keys import JobKey
-from queues import codec, forget, redis_picture, schema
+from queues import codec, commit_codec, forget, redis_picture, schema, snapshot_codec
 from queues.connection import Connection, at_once, incarnation, understood
 from queues.picture import StorePicture
 from queues.scripts import Script
 from queues.store import StoreSettings
-from queues.values import Batch, Committed, Entry, Pick, Place, QueueSpec, QueueView, Reservation, Snapshot, Waiting
+from queues.values import Batch, Committed, Entry, Place, QueueSpec, Reservation, Snapshot
 
 CHUNK = 500
 """How many keys one script is given at most: a few milliseconds in which the server does nothing else."""
@@ -22,13 +23,13 @@ CHUNK = 500
 NOTHING_PREPARED: tuple[int, dict[str, str]] = (-1, {})
 
 _PUT = Script("store_put", preludes=("store",))
-_REMOVE = Script("store_remove", preludes=("store",))
-_CONFIGURE = Script("store_configure", preludes=("store",))
+_REMOVE = Script("store_remove", preludes=("store", "store_usage"))
+_CONFIGURE = Script("store_configure", preludes=("store", "store_usage"))
 _SNAPSHOT = Script("store_snapshot", preludes=("store",))
-_COMMIT = Script("store_commit", preludes=("clock", "mark", "store"))
+_COMMIT = Script("store_commit", preludes=("clock", "mark", "store", "store_usage", "mark_many"))
 _PLACE = Script("store_place", preludes=("store",))
 _RESERVATIONS = Script("store_reservations", preludes=("store",))
-_REBUILD = Script("store_rebuild", preludes=("store",))
+_REBUILD = Script("store_rebuild", preludes=("store", "store_usage"))
 
 
 class RedisStore:
@@ -45,14 +46,15 @@ class RedisStore:
         self._settings = settings or StoreSettings()
         self._clock = clock
         self._epoch = 0
-        self._heads: dict[bytes, Entry] = {}
-        self._last_heads: dict[bytes, Entry] = {}
+        self._reader = snapshot_codec.Reader()
+        self._reading = threading.Lock()
         self._prepared: tuple[int, dict[str, str]] = NOTHING_PREPARED
 
     def epoch(self) -> int:
         """See QueueStore."""
-        [found] = at_once(self._connection, [("GET", schema.EPOCH)])
-        return int(found) if isinstance(found, bytes) and found.isdigit() else 0  # what is no epoch is a loss
+        found, layout = at_once(self._connection, [("GET", schema.EPOCH), ("GET", schema.LAYOUT)])
+        known = isinstance(found, bytes) and found.isdigit() and layout == schema.LAYOUT_NUMBER
+        return int(found) if known else 0  # what is no epoch is a loss
 
     def incarnation(self) -> str:
         """See QueueStore."""
@@ -60,7 +62,7 @@ class RedisStore:
 
     def prepare(self, epoch: int, entries: Iterable[Entry]) -> None:
         """See QueueStore."""
-        _REBUILD(self._connection, arguments=[epoch, "begin"])
+        self._empty(epoch)
         texts = _texts(entries)
         self._put(epoch, texts.items())
         self._prepared = (epoch, texts)
@@ -80,7 +82,7 @@ class RedisStore:
 
     def configure(self, queues: Collection[QueueSpec], pool: Amounts | None) -> None:
         """See QueueStore."""
-        specs = [text for spec in queues for text in (spec.name, codec.encode_spec(spec))]
+        specs = [text for spec in queues for text in _settings(spec)]
         _CONFIGURE(self._connection, arguments=[self._epoch, codec.encode_amounts(pool), *specs])
 
     def put(self, entries: Iterable[Entry]) -> None:
@@ -94,48 +96,20 @@ class RedisStore:
             kept += _REMOVE(self._connection, arguments=[self._epoch, "" if seen is None else seen, *chunk])
         return [JobKey.parse(key.decode()) for key in kept]
 
-    def snapshot(self, heads: int, since: int | None = None, more: Collection[str] = ()) -> Snapshot:  # noqa: ARG002
+    def snapshot(self, heads: int, since: int | None = None, more: Collection[str] = ()) -> Snapshot:
         """See QueueStore."""
-        epoch, revision, pool, usage, clock, queues = _SNAPSHOT(self._connection, arguments=[self._epoch, heads])
-        self._last_heads, self._heads = self._heads, {}
-        with understood(self._connection):
-            return Snapshot(
-                epoch=int(epoch),
-                revision=int(revision or 0),
-                pool=codec.decode_amounts(pool),
-                pool_usage=_usage(usage),
-                clock=codec.decode_clock(clock),
-                queues=tuple(sorted((self._view(*queue) for queue in queues), key=lambda view: view.spec.name)),
-            )
-
-    def _view(
-        self, spec: bytes, account: bytes, overtaken: bytes, usage: list[bytes], waiting: int, heads: list[bytes]
-    ) -> QueueView:
-        """A queue as the snapshot script gives it."""
-        return QueueView(
-            spec=codec.decode_spec(spec),
-            usage=_usage(usage),
-            waiting=waiting,
-            heads=tuple(Waiting(self._entry(entry), int(version)) for version, entry in _pairs(heads)),
-            account=codec.decode_account(account),
-            overtaken=codec.decode_overtaken(overtaken),
-        )
-
-    def _entry(self, text: bytes) -> Entry:
-        """A job's entry; most were in the snapshot before, and are not read again."""
-        found = self._last_heads.get(text) or codec.decode_entry(text)
-        self._heads[text] = found
-        return found
+        text = _SNAPSHOT(self._connection, arguments=[self._epoch, heads, "" if since is None else since, *more])
+        with self._reading, understood(self._connection):
+            found = self._reader.read(text)
+        return self.snapshot(heads) if found is None else found
 
     def commit(self, batch: Batch) -> Committed:
         """See QueueStore."""
         first, last = self._settings.ports or (0, 0)
         now = "" if self._clock is None else repr(self._clock())
-        picks = [text for pick in batch.picks for text in _pick(pick)]
-        arguments = [batch.epoch, batch.revision, uuid.uuid4().hex, now, first, last, *picks]
-        refused, *taken = (text.decode() for text in _COMMIT(self._connection, arguments=arguments))
-        keys = (JobKey.parse(key) for key in taken[::2])
-        return Committed(tuple(map(codec.decode_reservation, keys, taken[1::2])), refused)
+        head: list[str | int] = [batch.epoch, batch.revision, uuid.uuid4().hex, now, first, last, batch.change]
+        answer = _COMMIT(self._connection, arguments=[*head, commit_codec.encode(batch)])
+        return commit_codec.decode(batch, answer)
 
     def place(self, key: JobKey) -> Place | None:
         """See QueueStore."""
@@ -173,8 +147,17 @@ class RedisStore:
         prepared, self._prepared = self._prepared, NOTHING_PREPARED
         if prepared[0] == epoch:
             return prepared[1]
-        _REBUILD(self._connection, arguments=[epoch, "begin"])
+        self._empty(epoch)
         return {}
+
+    def _empty(self, epoch: int) -> None:
+        """What another version of torchq left there is of no use."""
+        layout, *open_or_not = at_once(
+            self._connection, [("GET", name) for name in (schema.LAYOUT, schema.EPOCH, schema.REBUILDING)]
+        )
+        if layout != schema.LAYOUT_NUMBER and any((layout, *open_or_not)):
+            forget.store(self._connection, epoch - 1)
+        _REBUILD(self._connection, arguments=[epoch, "begin"])
 
     def _put(self, epoch: int, texts: Iterable[tuple[str, str]]) -> None:
         chunks = _chunks(texts)
@@ -186,23 +169,8 @@ def _texts(entries: Iterable[Entry]) -> dict[str, str]:
     return {str(entry.key): codec.encode_entry(entry) for entry in entries}
 
 
-def _pick(pick: Pick) -> tuple[str, int, str]:
-    """A pick as the commit script takes it."""
-    entry = pick.waiting.entry
-    fields = {
-        "queue": entry.queue,
-        "kind": entry.kind,
-        "attempt": entry.attempt,
-        "demand": dict(entry.demand),
-        "clock": codec.encode_clock(pick.clock),
-        "accounts": {name: codec.encode_account(account) for name, account in pick.accounts.items()},
-        "overtaken": {name: codec.encode_overtaken(each) for name, each in pick.overtaken.items()},
-    }
-    return str(entry.key), pick.waiting.version, codec.dump(fields)
-
-
-def _usage(flat: list[bytes]) -> dict[str, int]:
-    return {name.decode(): int(amount) for name, amount in _pairs(flat)}
+def _settings(spec: QueueSpec) -> tuple[str, str, str]:
+    return spec.name, codec.encode_spec(spec), codec.encode_rules(spec)
 
 
 def _pairs(flat: list[bytes]) -> Iterator[tuple[bytes, bytes]]:

@@ -20,7 +20,10 @@ class Script:
         self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
 
     def __call__(
-        self, client: connection.Connection, keys: Sequence[str] = (), arguments: Sequence[str | int | float] = ()
+        self,
+        client: connection.Connection,
+        keys: Sequence[str] = (),
+        arguments: Sequence[str | bytes | int | float] = (),
     ) -> Any:
         """Run it; the answer is as redis-py gives it (bytes, integers, lists). Raises `queues.errors.QueueError`."""
         return connection.evaluate(client, self.source, self.sha, keys, arguments)

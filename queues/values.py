@@ -188,6 +188,9 @@ class Committed:
     """The number of the change that this commit was."""
     alone: bool = False
     """Whether nothing else changed since the batch's `change`: whoever chose it knows all up to `change`."""
+    others: tuple[str, ...] = ()
+    """The queues that somebody else changed since, if it was not alone and the store knows that change: whoever chose
+    the batch knows all up to `change` but those."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

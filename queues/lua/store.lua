@@ -2,30 +2,41 @@
 --
 -- Keys (of all store_*.lua scripts). JSON is made by queues/codec.py; a script that makes any writes it the same way.
 --   torchq:epoch              string  epoch of the last rebuild; missing: the store is lost, only a rebuild helps
+--   torchq:layout             string  number of this layout of keys; under another one the store is lost, too
 --   torchq:rebuilding         string  epoch of a rebuild under way; torchq:epoch is missing meanwhile
 --   torchq:revision           string  rises with every change of settings
 --   torchq:queues             hash    queue -> JSON settings {name, weight, open, quota, cohort, borrowing, strict, aging_seconds}
+--   torchq:rules              hash    queue -> JSON of those that scripts go by {quota, cohort, borrowing, aging_seconds}; queues
+--                                     that are alike have one text, which is read once
 --   torchq:pool               string  JSON {resource: amount}; missing: nothing is scarce
 --   torchq:entries            hash    job key -> JSON entry {key, queue, kind, submitted, priority, attempt, demand, returning}
 --   torchq:versions           hash    job key -> version of its entry
 --   torchq:version            string  version given last
 --   torchq:order:<queue>      zset    place -> score; the place is the job key with "!" for "/", so that ties sort by
 --                                     namespace, then name ("!" sorts before every letter of a name, "/" does not)
---   torchq:known              set     queues that may have an order or usage key
 --   torchq:reservations       hash    job key -> JSON {attempt, charge, epoch, kind, pick, port, queue}
---   torchq:usage              hash    resource -> sum over all reservations; a sum of 0 is left out
---   torchq:usage:<queue>      hash    resource -> sum over one queue's reservations
+--   torchq:usage              hash    queue -> JSON {resource: sum over its reservations}, under "" the sum over all; a sum of 0 is
+--                                     left out
+--   torchq:cohorts            hash    cohort -> JSON {quota, used}: sums by resource over the members that limit it
 --   torchq:ports              hash    port -> key of the job that holds it
 --   torchq:port               string  port given last
 --   torchq:pick               string  number of the pick taken last
---   torchq:accounts           hash    queue -> JSON account; never read by scripts
---   torchq:clock              string  JSON clock; never read by scripts
+--   torchq:accounts           hash    queue -> account, as codec.py writes it; never read by scripts
+--   torchq:clock              string  clock, as codec.py writes it; never read by scripts
 --   torchq:overtaken          hash    queue -> JSON {key, since, times}; never read by scripts
+--   torchq:change             string  number of the last change; a rebuild begins with its epoch * 2^32, so that no number comes
+--                                     twice
+--   torchq:changed            zset    queue -> number of its last change; every queue that may have an order key
+--   torchq:settled            string  number of the last change that a difference cannot tell: of settings, or a rebuild
 --   torchq:commit             hash    id, answer: the last commit and what it answered
 -- Numbers are whole and below 2^53, which Lua holds exactly; they are written with whole(), never with tostring.
 
+local LAYOUT = '2'
 local BOOST_LIMIT = 604800
+local RETURNING = 4 * BOOST_LIMIT
 local DEFAULT_AGING = 600
+local CHANGES_PER_EPOCH = 4294967296
+local MANY = 4000 -- most arguments given to one call: Lua's stack holds 8,000
 
 local function whole(number)
   return string.format('%.0f', number + 0) -- without the sum, -0 is written with its sign
@@ -33,7 +44,8 @@ end
 
 -- The reply that refuses a script's work under `epoch` (0: under whatever epoch there is), or nil.
 local function refusal(epoch)
-  local known = tonumber(redis.call('GET', 'torchq:epoch'))
+  local found = redis.call('MGET', 'torchq:epoch', 'torchq:layout')
+  local known = found[2] == LAYOUT and tonumber(found[1])
   local ours = tonumber(epoch)
   if not known then
     return redis.error_reply('STORELOST no epoch: the queues must be rebuilt first')
@@ -53,62 +65,93 @@ local function refusal_while_open_or_rebuilding(epoch)
   return refusal(epoch)
 end
 
-local function place(key)
-  return (string.gsub(key, '/', '!'))
+-- The values of many fields of a hash, false for those that are missing.
+local function values(hash, fields)
+  local found = {}
+  for from = 1, #fields, MANY do
+    local some = redis.call('HMGET', hash, unpack(fields, from, math.min(from + MANY - 1, #fields)))
+    for at = 1, #some do
+      found[from + at - 1] = some[at]
+    end
+  end
+  return found
 end
 
-local function aging_of(spec)
-  return spec and cjson.decode(spec).aging_seconds or DEFAULT_AGING
+-- A writing command with many arguments; none is no call. The answer to the last one.
+local function write(command, key, arguments)
+  local answer
+  for from = 1, #arguments, MANY do
+    answer = redis.call(command, key, unpack(arguments, from, math.min(from + MANY - 1, #arguments)))
+  end
+  return answer
+end
+
+-- The list under a name in a table of lists.
+local function list(lists, name)
+  local found = lists[name]
+  if not found then
+    found = {}
+    lists[name] = found
+  end
+  return found
+end
+
+-- Decodes equal texts once.
+local decoded = {}
+local function decode(text)
+  local found = decoded[text]
+  if not found then
+    found = cjson.decode(text)
+    decoded[text] = found
+  end
+  return found
+end
+
+local function place(key)
+  return (string.gsub(key, '/', '!'))
 end
 
 -- queues/order.py says what it means.
 local function score(entry, aging)
   local boost = math.max(-BOOST_LIMIT, math.min(entry.priority * aging, BOOST_LIMIT))
-  return string.format('%.17g', entry.submitted - boost)
+  return string.format('%.17g', entry.submitted - boost - (entry.returning and RETURNING or 0))
 end
 
-local function forget_entry(key)
-  local text = redis.call('HGET', 'torchq:entries', key)
-  if text then
-    redis.call('ZREM', 'torchq:order:' .. cjson.decode(text).queue, place(key))
-    redis.call('HDEL', 'torchq:entries', key)
-    redis.call('HDEL', 'torchq:versions', key)
+-- A name as JSON. cjson writes "\/" for "/".
+local quoted_names = {}
+local function quoted(name)
+  local found = quoted_names[name]
+  if not found then
+    found = string.gsub(cjson.encode(name), '\\/', '/')
+    quoted_names[name] = found
   end
+  return found
 end
 
-local function count(usage, charge, sign)
-  for name, amount in pairs(charge) do
-    if redis.call('HINCRBY', usage, name, whole(sign * amount)) == 0 then
-      redis.call('HDEL', usage, name)
-    end
+-- Amounts as JSON, the names sorted.
+local function amounts_text(amounts)
+  local names, parts = {}, {}
+  for name in pairs(amounts) do
+    names[#names + 1] = name
   end
-end
-
-local function charge_to(queue, charge, sign)
-  redis.call('SADD', 'torchq:known', queue)
-  count('torchq:usage:' .. queue, charge, sign)
-  count('torchq:usage', charge, sign)
-end
-
--- Keep a reservation whose JSON text is given, and take its charge and port.
-local function reserve(key, text)
-  local reservation = cjson.decode(text)
-  redis.call('HSET', 'torchq:reservations', key, text)
-  charge_to(reservation.queue, reservation.charge, 1)
-  if reservation.port > 0 then
-    redis.call('HSET', 'torchq:ports', whole(reservation.port), key)
+  table.sort(names)
+  for at, name in ipairs(names) do
+    parts[at] = quoted(name) .. ':' .. whole(amounts[name])
   end
+  return '{' .. table.concat(parts, ',') .. '}'
 end
 
-local function release(key)
-  redis.call('HDEL', 'torchq:work:made', key)
-  local text = redis.call('HGET', 'torchq:reservations', key)
-  if text then
-    local reservation = cjson.decode(text)
-    redis.call('HDEL', 'torchq:reservations', key)
-    charge_to(reservation.queue, reservation.charge, -1)
-    if redis.call('HGET', 'torchq:ports', whole(reservation.port)) == key then
-      redis.call('HDEL', 'torchq:ports', whole(reservation.port))
-    end
+-- Queues whose entries, usage or credit this script changes.
+local touched = {}
+
+-- Number this script's change, if it was one, and say which queues it concerns. The number, or nil.
+local function tell_changes()
+  local scores, number = {}, nil
+  for queue in pairs(touched) do
+    number = number or redis.call('INCR', 'torchq:change')
+    scores[#scores + 1] = whole(number)
+    scores[#scores + 1] = queue
   end
+  write('ZADD', 'torchq:changed', scores)
+  return number
 end

@@ -1,155 +1,24 @@
--- Take picks, one by one and in order, until one is refused.
+-- Take picks, one by one and in order, until one is refused. What is needed is read for all picks at once, and what they
+-- change is written for all at once.
 --
--- ARGV: epoch, revision, id of this commit, now (seconds since 1970; empty: the server's time), first port, last port
---       (both 0: no ports), then per pick: job key, version, and JSON of the picks
---       {queue, kind, attempt, demand, clock, accounts {queue: text}, overtaken {queue: text}}
--- Keys and preludes: store.lua, mark.lua, clock.lua
--- Returns: what refused the first refused pick ("" if none was), then per pick taken its job key and JSON reservation.
+-- ARGV: 1 epoch   2 revision   3 id of this commit   4 now (seconds since 1970; empty: the server's time)
+--       5 first port   6 last port (both 0: no ports)   7 the last change the chooser knew of
+--       8 JSON of the picks, column by column:
+--           keys, versions, attempts, clocks   text of each pick
+--           queues, queue                      names, and which of them (from 1) each pick's is
+--           demands, demand                    JSON texts of amounts, and which of them each pick's is
+--           grows                              picks (from 1) whose kind is "grow"; all others' is "admit"
+--           accounts, overtaken                lists of [pick, queue, text]: what a pick changes, in order of picks
+-- Keys and preludes: store.lua, store_usage.lua, mark.lua, mark_many.lua, clock.lua
+-- Returns: a flat list of: what refused the first refused pick ("" if none was), number of picks taken, number given to the
+-- first pick of kind "admit", number of the last change, "1" if nothing else had changed else "0", number of queues that
+-- others had changed, their names; then per pick taken: "" if it has no port and did not grow, its port, or, if it grew, its
+-- JSON reservation.
 -- The same id again returns the first answer: the client repeats a commit whose answer was lost.
 -- Errors STORELOST, STALEEPOCH.
 
 local EPOCH, REVISION, ID, NOW = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local FIRST_PORT, LAST_PORT = tonumber(ARGV[5]), tonumber(ARGV[6])
-
--- The first free port after the one given last: 0 if none are given, nil if all are taken.
-local function next_port()
-  if FIRST_PORT == 0 then
-    return 0
-  end
-  local last = tonumber(redis.call('GET', 'torchq:port') or 0)
-  local size = LAST_PORT - FIRST_PORT + 1
-  local start = (last < FIRST_PORT or last >= LAST_PORT) and 0 or last - FIRST_PORT + 1
-  for step = 0, size - 1 do
-    local port = FIRST_PORT + (start + step) % size
-    if redis.call('HEXISTS', 'torchq:ports', whole(port)) == 0 then
-      return port
-    end
-  end
-  return nil
-end
-
-local function fits(demand, usage, limits)
-  for name, most in pairs(limits) do
-    local asked = demand[name] or 0
-    if asked > 0 and tonumber(redis.call('HGET', usage, name) or 0) + asked > most then
-      return false
-    end
-  end
-  return true
-end
-
-local function read_pool()
-  local text = redis.call('GET', 'torchq:pool')
-  return text and cjson.decode(text) or {}
-end
-
-local function refused_by(key, version, pick, pool, port)
-  if redis.call('HGET', 'torchq:versions', key) ~= version then
-    return 'entry'
-  end
-  local grows = pick.kind == 'grow'
-  if grows ~= (redis.call('HEXISTS', 'torchq:reservations', key) == 1) then
-    return 'reservation'
-  end
-  local spec = cjson.decode(redis.call('HGET', 'torchq:queues', pick.queue))
-  if not fits(pick.demand, 'torchq:usage:' .. pick.queue, spec.quota) then
-    return 'quota'
-  end
-  if not fits(pick.demand, 'torchq:usage', pool) then
-    return 'pool'
-  end
-  return (not grows and not port) and 'port' or ''
-end
-
--- cjson writes "\/" for "/".
-local function quoted(text)
-  return (string.gsub(cjson.encode(text), '\\/', '/'))
-end
-
-local function amounts_text(amounts)
-  local names, parts = {}, {}
-  for name in pairs(amounts) do
-    names[#names + 1] = name
-  end
-  table.sort(names)
-  for at, name in ipairs(names) do
-    parts[at] = quoted(name) .. ':' .. whole(amounts[name])
-  end
-  return '{' .. table.concat(parts, ',') .. '}'
-end
-
--- As queues/codec.py writes it.
-local function reservation_text(reservation)
-  return '{"attempt":' .. whole(reservation.attempt)
-    .. ',"charge":' .. amounts_text(reservation.charge)
-    .. ',"epoch":' .. whole(reservation.epoch)
-    .. ',"kind":"' .. reservation.kind
-    .. '","pick":' .. whole(reservation.pick)
-    .. ',"port":' .. whole(reservation.port)
-    .. ',"queue":' .. quoted(reservation.queue) .. '}'
-end
-
-local function grown(key, demand)
-  local reservation = cjson.decode(redis.call('HGET', 'torchq:reservations', key))
-  for name, amount in pairs(demand) do
-    reservation.charge[name] = (reservation.charge[name] or 0) + amount
-  end
-  release(key)
-  return reservation
-end
-
-local function admitted(pick, port)
-  if port > 0 then
-    redis.call('SET', 'torchq:port', whole(port))
-  end
-  return {
-    queue = pick.queue,
-    kind = pick.kind,
-    attempt = pick.attempt,
-    epoch = tonumber(EPOCH),
-    charge = pick.demand,
-    pick = redis.call('INCR', 'torchq:pick'),
-    port = port,
-  }
-end
-
-local function keep(hash, texts)
-  for queue, text in pairs(texts) do
-    redis.call('HSET', hash, queue, text)
-  end
-end
-
-local function take(key, pick, port)
-  local reservation = pick.kind == 'grow' and grown(key, pick.demand) or admitted(pick, port)
-  local text = reservation_text(reservation)
-  forget_entry(key)
-  reserve(key, text)
-  redis.call('SET', 'torchq:clock', pick.clock)
-  keep('torchq:accounts', pick.accounts)
-  keep('torchq:overtaken', pick.overtaken)
-  mark(key, pick.queue, '0', seconds(clock(NOW)))
-  return text
-end
-
-local function commit()
-  local answer = { '' }
-  if redis.call('GET', 'torchq:revision') ~= REVISION then
-    answer[1] = 'revision'
-    return answer
-  end
-  local pool = read_pool()
-  for at = 7, #ARGV, 3 do
-    local key, version, pick = ARGV[at], ARGV[at + 1], cjson.decode(ARGV[at + 2])
-    local port = next_port()
-    answer[1] = refused_by(key, version, pick, pool, port)
-    if answer[1] ~= '' then
-      return answer
-    end
-    answer[#answer + 1] = key
-    answer[#answer + 1] = take(key, pick, port)
-  end
-  return answer
-end
+local FIRST_PORT, LAST_PORT, KNOWN = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 
 local refused = refusal(EPOCH)
 if refused then
@@ -158,6 +27,222 @@ end
 if redis.call('HGET', 'torchq:commit', 'id') == ID then
   return cjson.decode(redis.call('HGET', 'torchq:commit', 'answer'))
 end
-local answer = commit()
+
+local picks = cjson.decode(ARGV[8])
+local keys, queues = picks.keys, picks.queues
+local versions, held = {}, {}
+local demands, grows, gone = {}, {}, {}
+
+local function read_picks()
+  versions, held = values('torchq:versions', keys), values('torchq:reservations', keys)
+  table.insert(queues, POOL)
+  read_usage(queues)
+  for at, text in ipairs(picks.demands) do
+    demands[at] = cjson.decode(text)
+  end
+  for _, at in ipairs(picks.grows) do
+    grows[at] = true
+  end
+end
+
+local function read_pool()
+  local text = redis.call('GET', 'torchq:pool')
+  return text and cjson.decode(text) or {}
+end
+
+-- The first free port after the one given last: 0 if none are given, nil if all are taken.
+local last_port
+local taken_ports = {}
+local function next_port()
+  if FIRST_PORT == 0 then
+    return 0
+  end
+  last_port = last_port or tonumber(redis.call('GET', 'torchq:port') or 0)
+  local size = LAST_PORT - FIRST_PORT + 1
+  local start = (last_port < FIRST_PORT or last_port >= LAST_PORT) and 0 or last_port - FIRST_PORT + 1
+  for step = 0, size - 1 do
+    local port = FIRST_PORT + (start + step) % size
+    if not taken_ports[port] and redis.call('HEXISTS', 'torchq:ports', whole(port)) == 0 then
+      return port
+    end
+  end
+  return nil
+end
+
+-- Whether a demand stays within the queue's own quota and what it may borrow, and within its cohort's.
+local function over_limits(queue, demand)
+  local own, sums, shared, over_cohort = limits(queue), used(queue), cohort(queue), false
+  for name, asked in pairs(demand) do
+    local most = own.quota[name]
+    if most and asked > 0 then
+      local most_borrowed = shared and (own.borrowing[name] or math.huge) or 0
+      if (sums[name] or 0) + asked > most + most_borrowed then
+        return 'quota'
+      end
+      over_cohort = over_cohort or shared and (shared.used[name] or 0) + asked > (shared.quota[name] or 0)
+    end
+  end
+  return over_cohort and 'cohort' or ''
+end
+
+local function over_pool(pool, demand)
+  local sums = used(POOL)
+  for name, asked in pairs(demand) do
+    if pool[name] and asked > 0 and (sums[name] or 0) + asked > pool[name] then
+      return true
+    end
+  end
+  return false
+end
+
+local function refused_by(at, queue, demand, pool, port)
+  local key, grow = keys[at], grows[at] or false
+  if versions[at] ~= picks.versions[at] or gone[key] then
+    return 'entry'
+  end
+  if grow ~= (held[at] ~= false) then
+    return 'reservation'
+  end
+  local over = over_limits(queue, demand)
+  if over ~= '' then
+    return over
+  end
+  if over_pool(pool, demand) then
+    return 'pool'
+  end
+  return (not grow and not port) and 'port' or ''
+end
+
+-- As queues/codec.py writes it.
+local function reservation_text(attempt, charge_text, epoch, kind, pick, port, queue_text)
+  return '{"attempt":' .. attempt .. ',"charge":' .. charge_text .. ',"epoch":' .. epoch .. ',"kind":"' .. kind
+    .. '","pick":' .. pick .. ',"port":' .. port .. ',"queue":' .. queue_text .. '}'
+end
+
+local function grown(text, demand)
+  local was = cjson.decode(text)
+  charge(was.queue, demand, 1)
+  for name, amount in pairs(demand) do
+    add(was.charge, name, amount)
+  end
+  return reservation_text(
+    whole(was.attempt), amounts_text(was.charge), whole(was.epoch), was.kind, whole(was.pick), whole(was.port), quoted(was.queue)
+  )
+end
+
+local tenants, places, reservations, ports, answers = {}, {}, {}, {}, {}
+local number, first_number = nil, nil
+
+local function admit(at, queue, port)
+  number = (number or tonumber(redis.call('GET', 'torchq:pick') or 0)) + 1
+  first_number = first_number or number
+  charge(queue, demands[picks.demand[at]], 1)
+  if port > 0 then
+    last_port, taken_ports[port] = port, true
+    ports[#ports + 1] = whole(port)
+    ports[#ports + 1] = keys[at]
+  end
+  answers[at] = port > 0 and whole(port) or ''
+  return reservation_text(
+    picks.attempts[at], picks.demands[picks.demand[at]], EPOCH, 'admit', whole(number), whole(port), quoted(queue)
+  )
+end
+
+local function take(at, queue, port)
+  local key = keys[at]
+  local text
+  if grows[at] then
+    text = grown(held[at], demands[picks.demand[at]])
+    answers[at] = text
+  else
+    text = admit(at, queue, port)
+  end
+  gone[key] = true
+  tenants[at] = queue
+  reservations[2 * at - 1], reservations[2 * at] = key, text
+  table.insert(list(places, queue), place(key))
+end
+
+-- What the picks that were taken changed in a hash: the last word on each queue.
+local function keep(hash, changes, count)
+  local last, flat = {}, {}
+  for _, change in ipairs(changes) do
+    if change[1] <= count then
+      last[change[2]] = change[3]
+    end
+  end
+  for queue, text in pairs(last) do
+    touched[queue] = true
+    flat[#flat + 1] = queue
+    flat[#flat + 1] = text
+  end
+  write('HSET', hash, flat)
+end
+
+local function save(count)
+  local gone_keys = {}
+  for at = 1, count do
+    gone_keys[at] = keys[at]
+  end
+  write('HDEL', 'torchq:entries', gone_keys)
+  write('HDEL', 'torchq:versions', gone_keys)
+  for queue, some in pairs(places) do
+    touched[queue] = true
+    write('ZREM', 'torchq:order:' .. queue, some)
+  end
+  write('HSET', 'torchq:reservations', reservations)
+  write('HSET', 'torchq:ports', ports)
+  if last_port then
+    redis.call('SET', 'torchq:port', whole(last_port))
+  end
+  if number then
+    redis.call('SET', 'torchq:pick', whole(number))
+  end
+  redis.call('SET', 'torchq:clock', picks.clocks[count])
+  keep('torchq:accounts', picks.accounts, count)
+  keep('torchq:overtaken', picks.overtaken, count)
+  save_usage()
+  mark_many(keys, tenants, count, seconds(clock(NOW)))
+end
+
+-- Who else has changed something since the chooser looked: nil if nobody knows any more.
+local function others()
+  if KNOWN < tonumber(redis.call('GET', 'torchq:settled')) then
+    return nil
+  end
+  return redis.call('ZRANGEBYSCORE', 'torchq:changed', '(' .. ARGV[7], '+inf')
+end
+
+local function commit()
+  if redis.call('GET', 'torchq:revision') ~= REVISION then
+    return 'revision', 0
+  end
+  read_picks()
+  local pool = read_pool()
+  for at = 1, #keys do
+    local queue, demand, port = queues[picks.queue[at]], demands[picks.demand[at]], next_port()
+    local why = refused_by(at, queue, demand, pool, port)
+    if why ~= '' then
+      return why, at - 1
+    end
+    take(at, queue, port)
+  end
+  return '', #keys
+end
+
+local change = redis.call('GET', 'torchq:change')
+local alone, changed = tonumber(change) == KNOWN, others() or {}
+local why, count = commit()
+if count > 0 then
+  save(count)
+  change = whole(tell_changes())
+end
+local answer = { why, whole(count), whole(first_number or 0), change, alone and '1' or '0', whole(#changed) }
+for _, queue in ipairs(changed) do
+  answer[#answer + 1] = queue
+end
+for at = 1, count do
+  answer[#answer + 1] = answers[at]
+end
 redis.call('HSET', 'torchq:commit', 'id', ID, 'answer', cjson.encode(answer))
 return answer

@@ -1,19 +1,11 @@
 -- Set all queues and the pool.
 --
--- ARGV: epoch (0: whatever it is), JSON of the pool (empty: none), then per queue: name, JSON settings
--- Keys and preludes: store.lua
+-- ARGV: epoch (0: whatever it is), JSON of the pool (empty: none), then per queue: name, JSON settings, JSON rules
+-- Keys and preludes: store.lua, store_usage.lua
 -- Returns: the revision, which rises only if something changed. Errors STORELOST, STALEEPOCH.
 
-local function settings(from)
+local function table_of(flat)
   local found = {}
-  for at = from, #ARGV, 2 do
-    found[ARGV[at]] = ARGV[at + 1]
-  end
-  return found
-end
-
-local function known_settings()
-  local flat, found = redis.call('HGETALL', 'torchq:queues'), {}
   for at = 1, #flat, 2 do
     found[flat[at]] = flat[at + 1]
   end
@@ -29,6 +21,10 @@ local function all_in(left, right)
   return true
 end
 
+local function aging_of(text)
+  return text and decode(text).aging_seconds or DEFAULT_AGING
+end
+
 -- An age per step of priority that changes moves every entry of the queue.
 local function reorder(queue, old_aging, aging)
   if aging == old_aging then
@@ -41,22 +37,23 @@ local function reorder(queue, old_aging, aging)
   end
 end
 
-local function forget_queue(queue, spec)
-  reorder(queue, aging_of(spec), DEFAULT_AGING)
-  redis.call('HDEL', 'torchq:queues', queue)
-  redis.call('HDEL', 'torchq:accounts', queue)
-  redis.call('HDEL', 'torchq:overtaken', queue)
+local function forget_queue(queue, old_rules)
+  reorder(queue, aging_of(old_rules), DEFAULT_AGING)
+  for _, hash in ipairs({ 'torchq:queues', 'torchq:rules', 'torchq:accounts', 'torchq:overtaken' }) do
+    redis.call('HDEL', hash, queue)
+  end
 end
 
-local function change(known, wanted)
-  for queue, spec in pairs(known) do
+local function change(known, wanted, known_rules, wanted_rules)
+  for queue in pairs(known) do
     if not wanted[queue] then
-      forget_queue(queue, spec)
+      forget_queue(queue, known_rules[queue])
     end
   end
   for queue, spec in pairs(wanted) do
     redis.call('HSET', 'torchq:queues', queue, spec)
-    reorder(queue, aging_of(known[queue]), aging_of(spec))
+    redis.call('HSET', 'torchq:rules', queue, wanted_rules[queue])
+    reorder(queue, aging_of(known_rules[queue]), aging_of(wanted_rules[queue]))
   end
 end
 
@@ -64,16 +61,22 @@ local refused = refusal(ARGV[1])
 if refused then
   return refused
 end
-local pool, known, wanted = ARGV[2], known_settings(), settings(3)
+local pool, wanted, wanted_rules = ARGV[2], {}, {}
+for at = 3, #ARGV, 3 do
+  wanted[ARGV[at]], wanted_rules[ARGV[at]] = ARGV[at + 1], ARGV[at + 2]
+end
+local known = table_of(redis.call('HGETALL', 'torchq:queues'))
 local known_pool = redis.call('GET', 'torchq:pool') or ''
 local revision = redis.call('GET', 'torchq:revision')
 if revision and pool == known_pool and all_in(known, wanted) and all_in(wanted, known) then
   return tonumber(revision)
 end
-change(known, wanted)
+change(known, wanted, table_of(redis.call('HGETALL', 'torchq:rules')), wanted_rules)
+count_cohorts()
 if pool == '' then
   redis.call('DEL', 'torchq:pool')
 else
   redis.call('SET', 'torchq:pool', pool)
 end
+redis.call('SET', 'torchq:settled', whole(redis.call('INCR', 'torchq:change')))
 return redis.call('INCR', 'torchq:revision')

@@ -1,31 +1,71 @@
 -- Let jobs wait, or change how they wait.
 --
--- ARGV: epoch (0: whatever it is), then per entry: job key, its JSON text
+-- ARGV: epoch (0: whatever it is), then per entry: job key, its JSON text; no key twice
 -- Keys and preludes: store.lua
 -- Returns: number of entries that changed. Errors STORELOST, STALEEPOCH.
 -- A job that holds a reservation is left alone but for kind "grow", one that holds none is left alone by that kind.
-
-local function put(key, text)
-  local entry = cjson.decode(text)
-  local holds = redis.call('HEXISTS', 'torchq:reservations', key) == 1
-  if (entry.kind == 'grow') ~= holds or redis.call('HGET', 'torchq:entries', key) == text then
-    return 0
-  end
-  forget_entry(key)
-  local aging = aging_of(redis.call('HGET', 'torchq:queues', entry.queue))
-  redis.call('SADD', 'torchq:known', entry.queue)
-  redis.call('HSET', 'torchq:entries', key, text)
-  redis.call('HSET', 'torchq:versions', key, redis.call('INCR', 'torchq:version'))
-  redis.call('ZADD', 'torchq:order:' .. entry.queue, score(entry, aging), place(key))
-  return 1
-end
 
 local refused = refusal_while_open_or_rebuilding(ARGV[1])
 if refused then
   return refused
 end
-local changed = 0
+
+local keys, leaving, added = {}, {}, {}
+local entries, versions = {}, {}
 for at = 2, #ARGV, 2 do
-  changed = changed + put(ARGV[at], ARGV[at + 1])
+  keys[#keys + 1] = ARGV[at]
 end
-return changed
+local held, known = values('torchq:reservations', keys), values('torchq:entries', keys)
+
+local agings = {}
+local function aging(queue)
+  if not agings[queue] then
+    local text = redis.call('HGET', 'torchq:rules', queue)
+    agings[queue] = text and decode(text).aging_seconds or DEFAULT_AGING
+  end
+  return agings[queue]
+end
+
+local function leave(key, text)
+  local queue = cjson.decode(text).queue
+  touched[queue] = true
+  table.insert(list(leaving, queue), place(key))
+end
+
+local function put(key, text, entry)
+  touched[entry.queue] = true
+  entries[#entries + 1] = key
+  entries[#entries + 1] = text
+  versions[#versions + 1] = key
+  versions[#versions + 1] = '' -- given below
+  local order = list(added, entry.queue)
+  order[#order + 1] = score(entry, aging(entry.queue))
+  order[#order + 1] = place(key)
+end
+
+for at, key in ipairs(keys) do
+  local text = ARGV[2 * at + 1]
+  if known[at] ~= text then
+    local entry = cjson.decode(text)
+    if (entry.kind == 'grow') == (held[at] ~= false) then
+      if known[at] then
+        leave(key, known[at])
+      end
+      put(key, text, entry)
+    end
+  end
+end
+for queue, places in pairs(leaving) do
+  write('ZREM', 'torchq:order:' .. queue, places)
+end
+for queue, places in pairs(added) do
+  write('ZADD', 'torchq:order:' .. queue, places)
+end
+local first = redis.call('INCRBY', 'torchq:version', #entries / 2) - #entries / 2
+for at = 2, #versions, 2 do
+  versions[at] = whole(first + at / 2)
+end
+write('HSET', 'torchq:entries', entries)
+write('HSET', 'torchq:versions', versions)
+tell_changes()
+return #entries / 2

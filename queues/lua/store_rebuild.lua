@@ -2,7 +2,7 @@
 -- on; `charge` (and store_put) fill it; `open` ends it. Whoever begins with a higher epoch meanwhile takes it over.
 --
 -- ARGV: epoch, step; then for `charge`, per reservation: job key, its JSON text
--- Keys and preludes: store.lua
+-- Keys and preludes: store.lua, store_usage.lua
 -- Returns: 1. Errors STALEEPOCH, STORELOST.
 
 local EPOCH, STEP = ARGV[1], ARGV[2]
@@ -22,23 +22,26 @@ local function begin()
     return too_late(math.max(known, other))
   end
   redis.call('SET', 'torchq:rebuilding', EPOCH)
-  redis.call('DEL', 'torchq:epoch', 'torchq:commit', 'torchq:usage', 'torchq:ports')
-  redis.call('DEL', 'torchq:entries', 'torchq:versions', 'torchq:reservations')
-  for _, queue in ipairs(redis.call('SMEMBERS', 'torchq:known')) do
-    redis.call('DEL', 'torchq:order:' .. queue, 'torchq:usage:' .. queue)
+  redis.call('SET', 'torchq:layout', LAYOUT)
+  for _, queue in ipairs(redis.call('ZRANGE', 'torchq:changed', 0, -1)) do
+    redis.call('DEL', 'torchq:order:' .. queue)
   end
-  redis.call('DEL', 'torchq:known')
+  redis.call('DEL', 'torchq:epoch', 'torchq:commit', 'torchq:usage', 'torchq:cohorts', 'torchq:ports')
+  redis.call('DEL', 'torchq:entries', 'torchq:versions', 'torchq:reservations')
+  redis.call('DEL', 'torchq:change', 'torchq:changed', 'torchq:settled')
   return 1
 end
 
-local function charge()
+local function reserve_all()
+  local last = number('torchq:port')
   for at = 3, #ARGV, 2 do
     if redis.call('HEXISTS', 'torchq:reservations', ARGV[at]) == 0 then
       reserve(ARGV[at], ARGV[at + 1])
-      local port = cjson.decode(ARGV[at + 1]).port
-      redis.call('SET', 'torchq:port', whole(math.max(port, number('torchq:port'))))
+      last = math.max(last, cjson.decode(ARGV[at + 1]).port)
     end
   end
+  redis.call('SET', 'torchq:port', whole(last))
+  save_usage()
   return 1
 end
 
@@ -53,6 +56,9 @@ end
 
 local function open()
   prune_made()
+  count_cohorts()
+  redis.call('SET', 'torchq:change', whole(ours * CHANGES_PER_EPOCH))
+  redis.call('SET', 'torchq:settled', whole(ours * CHANGES_PER_EPOCH))
   redis.call('SET', 'torchq:epoch', EPOCH)
   redis.call('DEL', 'torchq:rebuilding')
   return 1
@@ -68,4 +74,4 @@ local other = number('torchq:rebuilding')
 if other ~= ours then
   return other > ours and too_late(other) or redis.error_reply('STORELOST the rebuild under epoch ' .. EPOCH .. ' was lost')
 end
-return STEP == 'charge' and charge() or open()
+return STEP == 'charge' and reserve_all() or open()

@@ -83,8 +83,8 @@ def test_the_leader_mends_what_it_is_asked_to(coordinated: Coordinated) -> None:
     desks.wait_for(lambda: desk.counts.picked == 1)
     assert coordinated.codes() == []
     client = coordinated.client
-    client.hincrby(schema.POOL_USAGE, "cpu", 500)
-    client.hincrby(f"{schema.USAGE}a", "cpu", 500)
+    for name in ("", "a"):
+        client.hset(schema.USAGE, name, b'{"cpu":5000,"jobs":7}')
     client.set("torchq:junk", 1)
     client.hset("rq:job:h1", "data", '["os.system", null, ["true"], {}]')
     client.hset(f"{schema.RECORD}{key}", "state", "nonsense")

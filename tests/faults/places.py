@@ -164,8 +164,9 @@ class RedisPlace:
         return {key: codec.decode_reservation(key, text) for key, text in keys.items()}
 
     def remains(self) -> list[str]:
-        lasting = {"epoch", "revision", "queues", "pool", "known", "port", "pick", "version", "accounts", "clock",
-                   "overtaken", "commit", "work:workers", "work:threads", "work:dispatches"}  # fmt: skip
+        lasting = {"epoch", "layout", "revision", "queues", "rules", "cohorts", "pool", "port", "pick", "version",
+                   "accounts", "clock", "overtaken", "commit", "change", "changed", "settled",
+                   "work:workers", "work:threads", "work:dispatches", "work:tally"}  # fmt: skip
         names = {key.decode().removeprefix("torchq:") for key in self._client.keys("torchq:*")} - lasting
         empty = {"work:ready"} if int(self._client.get("torchq:work:ready") or 0) == 0 else set()
         return sorted(names - empty)

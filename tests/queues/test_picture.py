@@ -119,8 +119,8 @@ def redis_place(request: pytest.FixtureRequest, clock: Clock) -> Iterator[RedisP
         (lambda client: client.hset(schema.RESERVATIONS, JOB, "[]"), f"{schema.RESERVATIONS} {JOB}"),
         (lambda client: client.hset(schema.RESERVATIONS, "no key", "{}"), f"{schema.RESERVATIONS} no key"),
         (lambda client: client.hset(schema.PORTS, "http", JOB), f"{schema.PORTS} http"),
-        (lambda client: client.hset(schema.USAGE + "a", "cpu", "much"), f"{schema.USAGE}a cpu"),
-        (lambda client: client.set(schema.USAGE + "x", "1"), schema.USAGE + "x"),
+        (lambda client: client.hset(schema.USAGE, "a", '{"cpu":"much"}'), f"{schema.USAGE} a"),
+        (lambda client: (client.delete(schema.USAGE), client.set(schema.USAGE, "1")), schema.USAGE),
         (lambda client: client.set(schema.ORDER + "x", "1"), schema.ORDER + "x"),
         (lambda client: client.zadd(schema.ORDER + "a", {"x": 1}), schema.ORDER + "a x"),
         (lambda client: (client.delete(schema.EPOCH), client.lpush(schema.EPOCH, "x")), schema.EPOCH),
@@ -155,7 +155,7 @@ def test_keys_of_nobody_are_named_and_those_of_ours_forgotten(redis_place: Redis
 
 def test_looking_at_a_store_changes_nothing(redis_place: RedisPlace) -> None:
     filled, client = fill(redis_place), redis_place.client
-    client.set(schema.USAGE + "x", "1")
+    client.set(schema.ORDER + "x", "1")
     before = {name: client.dump(name) for name in client.keys("*")}
     filled.inspect()
     RedisWork(client).inspect()

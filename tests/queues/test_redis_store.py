@@ -113,7 +113,8 @@ def test_numbers_are_exact_and_text_is_plain(server: connection.Connection) -> N
     store.rebuild(1, [], [entry("job", memory=large, gpu=1)])
     store.configure([spec("a", memory=large)], {"memory": large})
     list(run(store, 1))
-    assert server.hget("torchq:usage", "memory") == str(large).encode()
+    counted = b'{"jobs":1,"memory":9007199254740991,"nvidia.com/gpu":1}'
+    assert server.hgetall("torchq:usage") == {b"": counted, b"a": counted}
     assert server.hget("torchq:reservations", str(key("job"))) == (
         b'{"attempt":1,"charge":{"jobs":1,"memory":9007199254740991,"nvidia.com/gpu":1},'
         b'"epoch":1,"kind":"admit","pick":1,"port":0,"queue":"a"}'

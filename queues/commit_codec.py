@@ -1,0 +1,92 @@
+"""A batch of picks as the commit script takes it, and its answer.
+
+One rule: what both sides know is not said twice. Picks go as columns, with every distinct demand and queue once; the
+answer names only what the store decided.
+"""
+
+from collections.abc import Iterator
+
+import orjson
+
+from crds.amounts import Amounts
+from queues import codec
+from queues.values import Batch, Committed, Entry, Reservation
+
+
+class _Demands:
+    """Equal demands mostly are one object, which is looked up faster than its content."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._by_identity: dict[int, int] = {}
+        self._by_text: dict[str, int] = {}
+
+    def number(self, demand: Amounts) -> int:
+        found = self._by_identity.get(id(demand))
+        if found is None:
+            text = codec.encode_amounts(demand)
+            found = self._by_text.setdefault(text, len(self.texts) + 1)
+            if found > len(self.texts):
+                self.texts.append(text)
+            self._by_identity[id(demand)] = found
+        return found
+
+
+def encode(batch: Batch) -> bytes:
+    """The picks, column by column (`lua/store_commit.lua` lists them)."""
+    picks = batch.picks
+    queues: dict[str, int] = {}
+    demands = _Demands()
+    entries = [pick.waiting.entry for pick in picks]
+    columns = {
+        "keys": [str(entry.key) for entry in entries],
+        "versions": [str(pick.waiting.version) for pick in picks],
+        "attempts": [str(entry.attempt) for entry in entries],
+        "clocks": [codec.encode_clock(pick.clock) for pick in picks],
+        "queue": [queues.setdefault(entry.queue, len(queues) + 1) for entry in entries],
+        "demand": [demands.number(entry.demand) for entry in entries],
+        "grows": [number for number, entry in enumerate(entries, 1) if entry.kind == "grow"],
+        "accounts": [
+            (number, queue, codec.encode_account(account))
+            for number, pick in enumerate(picks, 1)
+            for queue, account in pick.accounts.items()
+        ],
+        "overtaken": [
+            (number, queue, codec.encode_overtaken(each))
+            for number, pick in enumerate(picks, 1)
+            for queue, each in pick.overtaken.items()
+        ],
+    }
+    return orjson.dumps(columns | {"queues": list(queues), "demands": demands.texts})
+
+
+def decode(batch: Batch, answer: list[bytes]) -> Committed:
+    """The script's answer to a batch."""
+    refused, taken, first, change, alone, others = (each.decode() for each in answer[:6])
+    changed = answer[6 : 6 + int(others)]
+    decided = answer[6 + int(others) :]
+    entries = [pick.waiting.entry for pick in batch.picks[: int(taken)]]
+    return Committed(
+        tuple(_reservations(batch.epoch, entries, decided, int(first))),
+        refused,  # type: ignore[arg-type]
+        change=int(change),
+        alone=alone == "1",
+        others=tuple(sorted(name.decode() for name in changed)),
+    )
+
+
+def _reservations(epoch: int, entries: list[Entry], decided: list[bytes], number: int) -> Iterator[Reservation]:
+    for entry, text in zip(entries, decided, strict=True):
+        if entry.kind == "grow":
+            yield codec.decode_reservation(entry.key, text)
+            continue
+        yield Reservation(
+            key=entry.key,
+            queue=entry.queue,
+            attempt=entry.attempt,
+            epoch=epoch,
+            charge=entry.demand,
+            pick=number,
+            port=int(text or 0),
+        )
+        number += 1

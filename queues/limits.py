@@ -1,0 +1,36 @@
+"""What a queue may hold: its quota, what it may borrow, and what its cohort has together.
+
+One rule: pure, and counted anew from the usage of every member. `lua/store_commit.lua` does the same with sums that it
+keeps.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from crds import amounts
+from crds.amounts import NOTHING, Amounts
+from queues.values import QueueSpec
+
+
+def exceeded(
+    demand: Amounts, spec: QueueSpec, specs: Iterable[QueueSpec], usage: Mapping[str, Amounts]
+) -> Literal["", "quota", "cohort"]:
+    """Which limit has no room for a demand in a queue, given all queues and what they use.
+
+    Only names that the queue's quota limits count. Outside a cohort the quota is the limit. In one, the queue may hold
+    quota and borrowing together (a name that borrowing leaves out has no limit there), and the members that limit a
+    name may together hold the sum of their quotas of it.
+    """
+    used = usage.get(spec.name, NOTHING)
+    if not spec.cohort:
+        return "" if amounts.fits(demand, used, spec.quota) else "quota"
+    own = {name: most + spec.borrowing[name] for name, most in spec.quota.items() if name in spec.borrowing}
+    if not amounts.fits(demand, used, own):
+        return "quota"
+    quota, shared = NOTHING, NOTHING
+    for member in specs:
+        if member.cohort == spec.cohort:
+            held = usage.get(member.name, NOTHING)
+            quota = amounts.add(quota, member.quota)
+            shared = amounts.add(shared, {name: held.get(name, 0) for name in member.quota})
+    return "" if amounts.fits(demand, shared, {name: quota[name] for name in spec.quota}) else "cohort"

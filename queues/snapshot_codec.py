@@ -1,0 +1,86 @@
+"""The snapshot script's answer as a Snapshot.
+
+One rule: what has been read once is not built again: entries are known by their version, settings by their revision.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from crds.amounts import Amounts
+from queues import codec
+from queues.values import QueueSpec, QueueView, Snapshot, Waiting
+
+KNOWN = 40_000
+"""Entries that are kept for the next snapshot, at least; at most twice as many."""
+
+View = tuple[Any, str | None, dict[str, Any] | None, dict[str, int], int, list[Any]]
+"""Settings or name, account, overtaken, usage, number of waiting entries, versions and entries."""
+
+
+class Reader:
+    """Reads one store's answers; not safe to share between threads at the same time."""
+
+    def __init__(self) -> None:
+        self._epoch = -1
+        self._revision = -1
+        self._specs: dict[str, QueueSpec] = {}
+        self._pool: Amounts | None = None
+        self._entries: dict[int, Waiting] = {}
+        self._older: dict[int, Waiting] = {}
+        self._demands: dict[tuple[tuple[str, int], ...], Amounts] = {}
+
+    def read(self, text: bytes) -> Snapshot | None:
+        """None for a difference to settings that this reader has not seen: only a whole snapshot helps.
+
+        ValueError, KeyError, TypeError or AttributeError for what the script did not write.
+        """
+        found = orjson.loads(text)
+        epoch, revision, whole = found["epoch"], found["revision"], found["whole"]
+        if not whole and (epoch, revision) != (self._epoch, self._revision):
+            return None
+        if epoch != self._epoch:
+            self._entries, self._older = {}, {}
+        self._epoch, self._revision = epoch, revision
+        if whole:
+            specs = [codec.spec_of(view[0]) for view in found["queues"]]
+            self._specs = {spec.name: spec for spec in specs}
+            self._pool = found["pool"]
+        return Snapshot(
+            epoch=epoch,
+            revision=revision,
+            pool=self._pool,
+            pool_usage=found["usage"],
+            clock=codec.decode_clock(found["clock"] or ""),
+            queues=tuple(sorted(self._views(found["queues"], whole), key=lambda view: view.spec.name)),
+            change=found["change"],
+            whole=whole,
+        )
+
+    def _views(self, views: list[View], whole: bool) -> Iterator[QueueView]:
+        for named, account, overtaken, usage, waiting, heads in views:
+            yield QueueView(
+                spec=self._specs[named["name"] if whole else named],
+                usage=usage,
+                waiting=waiting,
+                heads=tuple(map(self._waiting, heads[::2], heads[1::2])),
+                account=codec.decode_account(account or ""),
+                overtaken=codec.overtaken_of(overtaken) if overtaken else None,
+            )
+
+    def _waiting(self, version: int, fields: dict[str, Any]) -> Waiting:
+        found = self._entries.get(version) or self._older.get(version)
+        if found is None:
+            fields["demand"] = self._demand(fields["demand"])
+            found = Waiting(codec.entry_of(fields), version)
+        if len(self._entries) >= KNOWN:
+            self._entries, self._older = {}, self._entries
+        self._entries[version] = found
+        return found
+
+    def _demand(self, demand: dict[str, int]) -> Amounts:
+        """Equal demands are one object."""
+        if len(self._demands) > KNOWN:
+            self._demands.clear()
+        return self._demands.setdefault(tuple(demand.items()), demand)
