@@ -89,7 +89,10 @@ def running(bench: Bench, wanted: Wanted) -> Iterator[Installation]:
     url = redis_server.start(bench)
     try:
         _start_desk(bench, server, {**wanted.settings, "TORCHQ_REDIS_URL": url}, wanted.workers)
-        yield Installation(server, connection.connect(url, client_name="torchq-bench"), namespace)
+        torchq = Installation(server, connection.connect(url, client_name="torchq-bench"), namespace)
+        # On a server that has had a coordinator before, the first thing a new one does is to wait for its workers.
+        bench.wait(lambda: torchq.store().epoch(), "the coordinator", real_server.START_SECONDS)
+        yield torchq
     finally:
         if wanted.kubeconfig:
             _clean(server.admin, namespace)
@@ -131,8 +134,6 @@ def _start_desk(bench: Bench, server: Server, settings: Mapping[str, str], worke
     for number in range(workers):
         arguments = ("worker", "--single")
         bench.start_python(f"worker-{number}", "coordinator.cli", *arguments, stage=DESK_STAGE, environment=hands)
-    log = bench.folder / "coordinator.log"
-    bench.wait(lambda: "leading as" in log.read_text(), "the coordinator", real_server.START_SECONDS)
 
 
 def _clean(admin: KubernetesCluster, namespace: str) -> None:

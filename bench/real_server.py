@@ -1,10 +1,9 @@
-"""A private kube-apiserver on a private etcd, with torchq's definitions and accounts, and what it counts.
+"""A private kube-apiserver on a private etcd, with torchq's definitions and accounts.
 
 One rule: loopback only, in the benchmark's folder; RBAC decides, so that what runs needs no more than deploy/rbac has.
 """
 
 import socket
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import orjson
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from bench import api_counts
 from bench.errors import BenchError
 from bench.processes import Bench
 from cluster import client, errors
@@ -56,10 +54,6 @@ class RealServer:
         }
         made = self.admin.create(tokens, body, rbac.SYSTEM_NAMESPACE)
         return _kubeconfig(self.folder, self.url, name, made["status"]["token"])
-
-    def requests(self) -> Counter[str]:
-        """What was asked of it so far, as "VERB resource/subresource code"."""
-        return api_counts.by_code(self.admin.metrics())
 
 
 def start(bench: Bench, assets: Path) -> RealServer:
