@@ -74,10 +74,24 @@ def default_namespace(settings: ConnectionSettings) -> str:
     return found[0]
 
 
+def context_user(settings: ConnectionSettings) -> str:
+    """The name that the kubeconfig's context gives to its user; empty where there is no kubeconfig. Misconfigured."""
+    path = settings.kubeconfig or os.environ.get("KUBECONFIG", "")
+    if not path and os.environ.get(IN_CLUSTER):
+        return ""
+    found: list[str] = []
+    _load(lambda: found.append(str(_context(path or DEFAULT_KUBECONFIG, settings.context).get("user") or "")), path)
+    return found[0]
+
+
 def _context_namespace(path: str, name: str) -> str:
+    return str(_context(path, name).get("namespace") or "default")
+
+
+def _context(path: str, name: str) -> dict[str, Any]:
     contexts, active = official_config.list_kube_config_contexts(path)
-    context = next((each for each in contexts if each["name"] == name), active)
-    return str(context["context"].get("namespace") or "default")
+    found: dict[str, Any] = next((each for each in contexts if each["name"] == name), active)["context"]
+    return found
 
 
 class KubernetesCluster:

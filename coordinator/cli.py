@@ -12,10 +12,12 @@ from coordinator import (
     commands_doctor,
     commands_job,
     commands_local,
+    commands_look,
     commands_queue,
     commands_rbac,
     commands_redis,
     commands_serve,
+    commands_steer,
     output,
     settings,
 )
@@ -31,6 +33,7 @@ from crds import generate
 @click.option("-n", "--namespace", help="namespace to act in")
 @click.option("--redis", "redis_url", help="Redis URL; one with a password goes into TORCHQ_REDIS_URL or a file")
 @click.option("--redis-url-file", help="file with the Redis URL in it")
+@click.option("--coordinator", help="URL of a coordinator to ask about the queues (default: the cluster knows)")
 @click.option("--config", "file", type=click.Path(path_type=Path), envvar="TORCHQ_CONFIG", help="settings file (TOML)")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="what goes to the log")
 @click.version_option(package_name="torchq", message="torchq %(version)s")
@@ -65,7 +68,12 @@ main.add_command(commands_serve.worker)
 main.add_command(commands_local.local)
 main.add_command(commands_job.submit)
 main.add_command(commands_job.job)
+for command in (*commands_steer.COMMANDS, *commands_look.COMMANDS):
+    commands_job.job.add_command(command)
 main.add_command(commands_queue.queue)
+main.add_command(commands_look.foretell)
+main.add_command(commands_look.status)
+main.add_command(commands_look.top)
 main.add_command(commands_doctor.doctor)
 main.add_command(commands_redis.redis)
 main.add_command(commands_rbac.rbac)

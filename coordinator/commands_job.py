@@ -5,21 +5,20 @@ One rule: the client only asks. Once the handle is printed the job lives in the 
 
 import sys
 import time
-from datetime import datetime
 from typing import Any
 
 import click
 
 from cluster import errors
 from cluster.api import Cluster, Manifest
-from coordinator import output, submission
+from coordinator import handles, output, submission, tables
+from coordinator.handles import NAME
 from coordinator.session import Session, pass_session
 from crds import labels, torchjob
 from crds.keys import JobKey
 from crds.resources import PODS, TORCHJOBS
 
-FORM = click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print whole objects for programs")
-NAME = click.argument("name", metavar="JOB")
+FORM = click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print the whole object for programs")
 
 
 @click.command()
@@ -45,39 +44,13 @@ def job() -> None:
 @job.command("list")
 @click.option("-A", "--all-namespaces", is_flag=True, help="jobs of every namespace")
 @click.option("--queue", help="only jobs of this queue")
-@click.option("--no-headers", is_flag=True, help="leave the header line out")
-@FORM
+@output.listing
 @pass_session
-def list_jobs(session: Session, all_namespaces: bool, queue: str | None, no_headers: bool, form: str | None) -> None:
+def list_jobs(session: Session, /, all_namespaces: bool, queue: str | None, **options: Any) -> None:
     """List jobs."""
     items = session.cluster.list(TORCHJOBS, "" if all_namespaces else session.namespace).items
-    items = [item for item in items if queue is None or _queue(item) == queue]
-    if form:
-        output.show({"apiVersion": "v1", "kind": "List", "items": items}, form)
-        return
-    header = ("NAMESPACE", "NAME", "QUEUE", "PHASE", "PODS", "AGE", "RUNTIME")
-    text = output.columns(header, [_row(item) for item in items])
-    click.echo(text.partition("\n")[2] if no_headers else text)
-
-
-def _queue(item: Manifest) -> str:
-    return str((item["spec"].get("schedulingPolicy") or {}).get("queue") or item["metadata"]["namespace"])
-
-
-def _row(item: Manifest) -> tuple[object, ...]:
-    status = item.get("status") or {}
-    wanted = sum(task.get("numTasks", 1) for task in item["spec"]["torchTaskSpecs"].values())
-    active = sum((task or {}).get("active", 0) for task in (status.get("taskStatuses") or {}).values())
-    ended = status.get("completionTime")
-    return (
-        item["metadata"]["namespace"],
-        item["metadata"]["name"],
-        _queue(item),
-        status.get("phase") or "Pending",
-        f"{active}/{wanted}",
-        output.age(item["metadata"]["creationTimestamp"], output.now()),
-        output.age(status.get("startTime"), datetime.fromisoformat(ended) if ended else output.now()),
-    )
+    items = [item for item in items if queue is None or tables.queue_of(item) == queue]
+    output.asked(options).show(tables.job_columns(output.now()), items)
 
 
 @job.command()
@@ -86,7 +59,7 @@ def _row(item: Manifest) -> tuple[object, ...]:
 @pass_session
 def show(session: Session, name: str, form: str | None) -> None:
     """Show one job: state, conditions, pods."""
-    item = _get(session, name)
+    item = handles.find(session, name)
     if form:
         output.show(item, form)
         return
@@ -109,7 +82,7 @@ def _facts(item: Manifest) -> list[tuple[str, object]]:
     admission = status.get("admission") or {}
     facts: list[tuple[str, object]] = [
         ("Job", JobKey(metadata["namespace"], metadata["name"], metadata["uid"])),
-        ("Queue", _queue(item)),
+        ("Queue", tables.queue_of(item)),
         ("Phase", status.get("phase") or "Pending"),
         ("Submitted", metadata["creationTimestamp"]),
         ("Started", status.get("startTime") or "-"),
@@ -144,35 +117,6 @@ def _pod_row(pod: Manifest) -> tuple[object, ...]:
 
 @job.command()
 @NAME
-@pass_session
-def cancel(session: Session, name: str) -> None:
-    """Delete a job: its pods end, its charge is freed."""
-    item = _get(session, name)
-    metadata = item["metadata"]
-    session.cluster.delete(TORCHJOBS, metadata["name"], metadata["namespace"], uid=metadata["uid"])
-    click.echo(f"job {metadata['namespace']}/{metadata['name']} cancelled")
-
-
-@job.command()
-@NAME
-@pass_session
-def suspend(session: Session, name: str) -> None:
-    """Take a job's pods away and free its charge; it keeps its age."""
-    _patch(session, name, {"spec": {"suspend": True}})
-    click.echo(f"job {name} suspended")
-
-
-@job.command()
-@NAME
-@pass_session
-def resume(session: Session, name: str) -> None:
-    """Put a suspended job back in its queue."""
-    _patch(session, name, {"spec": {"suspend": False}})
-    click.echo(f"job {name} resumed")
-
-
-@job.command()
-@NAME
 @click.option("-f", "--follow", is_flag=True, help="wait for the start and print until the end")
 @click.option("--task", help="task type (default: the one of rank 0)")
 @click.option("--index", default=0, show_default=True, type=click.IntRange(min=0), help="which pod of the task")
@@ -180,7 +124,7 @@ def resume(session: Session, name: str) -> None:
 @pass_session
 def logs(session: Session, name: str, follow: bool, task: str | None, index: int, container: str) -> None:
     """Print what a job's pod says."""
-    item = _get(session, name)
+    item = handles.find(session, name)
     parsed = torchjob.parse(item)
     types = {each.lower(): each for each in parsed.spec.tasks}
     chosen = next(iter(types)) if task is None else task.lower()
@@ -214,21 +158,3 @@ def _has_started(cluster: Cluster, namespace: str, pod: str) -> bool:
         return cluster.get(PODS, pod, namespace).get("status", {}).get("phase") in ("Running", "Succeeded", "Failed")
     except errors.NotFound:
         return False
-
-
-def _patch(session: Session, name: str, patch: dict[str, Any]) -> None:
-    metadata = _get(session, name)["metadata"]
-    session.cluster.patch(TORCHJOBS, metadata["name"], patch, metadata["namespace"])
-
-
-def _get(session: Session, handle: str) -> Manifest:
-    """The job of a name, namespace/name or namespace/name/uid; NotFound if the uid is of an earlier job of that
-    name."""
-    *namespace, name = handle.split("/")[:2]
-    uid = handle.split("/")[2] if handle.count("/") == 2 else ""
-    if handle.count("/") > 2:
-        raise click.UsageError(f"{handle!r} is not NAME, NAMESPACE/NAME or NAMESPACE/NAME/UID")
-    item = session.cluster.get(TORCHJOBS, name, namespace[0] if namespace else session.namespace)
-    if uid and item["metadata"]["uid"] != uid:
-        raise errors.NotFound(f"job {handle} is gone; {item['metadata']['namespace']}/{name} is another job now")
-    return item

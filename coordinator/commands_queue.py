@@ -1,6 +1,6 @@
 """`torchq queue`: show and steer the tenant queues.
 
-One rule: a queue is its TenantQueue object; what a command shows is in there, and what it changes is one patch.
+One rule: a queue is its TenantQueue object: every change is one patch of it. The figures beside it are the queues' own.
 """
 
 from typing import Any
@@ -9,13 +9,16 @@ import click
 
 from cluster import errors
 from cluster.api import Manifest
-from coordinator import output
+from coordinator import events, output, remote, tables
+from coordinator.emptying import empty
+from coordinator.events import Change, changing
 from coordinator.permissions import QUEUE_ADMIN, USER
-from coordinator.session import Session, pass_session
-from crds.resources import TENANT_QUEUES, TORCHJOBS
+from coordinator.reading import NotKnown
+from coordinator.session import SHOWN, Session, pass_session
+from crds.resources import TENANT_QUEUES
 
-FORM = click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print whole objects for programs")
 WEIGHT = click.IntRange(min=1)
+NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
 
 
 @click.group()
@@ -27,43 +30,73 @@ def queue(context: click.Context) -> None:
 
 @queue.command("list")
 @click.argument("names", nargs=-1, metavar="[NAME...]")
-@FORM
-@click.option("--no-headers", is_flag=True, help="leave the header line out")
+@click.option("-A", "--all-namespaces", is_flag=True, help="queues belong to no namespace: all are listed anyway")
+@output.listing
 @pass_session
-def list_queues(session: Session, names: tuple[str, ...], form: str | None, no_headers: bool) -> None:
-    """List all queues, or those named: whoever may look at one only has to name it."""
-    session = session.acting_as(USER) if names else session
-    found = [session.cluster.get(TENANT_QUEUES, each) for each in names] or session.cluster.list(TENANT_QUEUES).items
-    items = sorted(found, key=lambda item: str(item["metadata"]["name"]))
+def list_queues(session: Session, /, names: tuple[str, ...], all_namespaces: bool, **options: Any) -> None:  # noqa: ARG001
+    """List all queues, or those named: weight, share against target, lag, who waits, what is used."""
+    items = _figured(session, names)
+    output.asked(options).show(tables.queue_columns(output.now()), items)
+
+
+def _figured(session: Session, names: tuple[str, ...]) -> list[Manifest]:
+    """TenantQueues with the newest figures in their status. One of the two may be missing, and is then told."""
+    try:
+        board = {each["metadata"]["name"]: each for each in remote.find(session).queues()}
+    except remote.NoneKnown:
+        return _objects(session, names)  # whose status has what a coordinator wrote there last
+    except SHOWN as error:
+        click.echo(f"note: figures are what the queues said last: {error}", err=True)
+        return _objects(session, names)
+    try:
+        objects = _objects(session, names)
+    except (errors.Forbidden, errors.Unreachable, errors.Misconfigured) as error:
+        click.echo(f"note: settings are those in force: {error}", err=True)
+        objects = []
+    known = {each["metadata"]["name"]: each for each in objects}
+    wanted = names or sorted(board.keys() | known.keys())
+    return [_joined(name, known.get(name), board.get(name)) for name in wanted]
+
+
+def _joined(name: str, item: Manifest | None, figures: Manifest | None) -> Manifest:
+    if item is None or figures is None:
+        found = item or figures
+        if found is None:
+            raise NotKnown(f"there is no queue {name}")
+        return found
+    return item | {"status": {**(item.get("status") or {}), **figures["status"]}}
+
+
+def _objects(session: Session, names: tuple[str, ...]) -> list[Manifest]:
+    """Whoever may look at one queue only has to name it."""
+    if names:
+        return [session.acting_as(USER).cluster.get(TENANT_QUEUES, each) for each in names]
+    return sorted(session.cluster.list(TENANT_QUEUES).items, key=lambda item: str(item["metadata"]["name"]))
+
+
+@queue.command()
+@click.argument("name")
+@click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print the whole object for programs")
+@pass_session
+def show(session: Session, name: str, form: str | None) -> None:
+    """Show one queue: settings, figures, who is first."""
+    (item,) = _figured(session, (name,))
     if form:
-        output.show({"apiVersion": "v1", "kind": "List", "items": items}, form)
+        output.show(item, form)
         return
-    header = ("NAME", "WEIGHT", "STATE", "PENDING", "ADMITTED", "SHARE", "TARGET", "USAGE", "AGE")
-    text = output.columns(header, [_row(item) for item in items])
-    click.echo(text.partition("\n")[2] if no_headers else text)
-
-
-def _row(item: Manifest) -> tuple[object, ...]:
     spec, status = item["spec"], item.get("status") or {}
-    quota = spec.get("quota") or {}
-    usage = [
-        f"{name}={amount}{'/' + str(quota[name]) if name in quota else ''}"
-        for name, amount in (status.get("usage") or {}).items()
+    facts = [(column.title.capitalize(), column.text(item)) for column in tables.queue_columns(output.now())]
+    facts += [
+        ("Namespaces", ", ".join(spec.get("namespaces") or ()) or "any"),
+        ("Aging", f"{spec.get('agingSeconds', 600)} s of waiting for one step of priority"),
+        ("Waiting since", output.duration(status.get("oldestWaitSeconds"))),
     ]
-    return (
-        item["metadata"]["name"],
-        spec.get("weight", 1),
-        {"None": "Open"}.get(spec.get("stopPolicy", "None"), spec.get("stopPolicy", "None")),
-        status.get("pending", 0),
-        status.get("admitted", 0),
-        status.get("share", "-"),
-        status.get("target", "-"),
-        ",".join(usage) or "-",
-        output.age(item["metadata"]["creationTimestamp"], output.now()),
-    )
+    for title, value in facts:
+        click.echo(f"{title + ':':<15}{value}")
 
 
-def _amounts(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+def amounts(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """NAME=QUANTITY,... as a map."""
     pairs = [part.partition("=") for value in values for part in value.split(",")]
     for name, equals, amount in pairs:
         if not (name and equals and amount):
@@ -77,70 +110,125 @@ def _amounts(_context: click.Context, _parameter: click.Parameter, values: tuple
     "--weight", type=WEIGHT, default=1, show_default=True, help="share against the other queues that have work"
 )
 @click.option(
-    "--quota", multiple=True, callback=_amounts, help="limits: NAME=QUANTITY,... (cpu, memory, nvidia.com/gpu, jobs)"
+    "--quota", multiple=True, callback=amounts, help="limits: NAME=QUANTITY,... (cpu, memory, nvidia.com/gpu, jobs)"
 )
+@click.option("--cohort", default="", help="queues of one cohort use each other's unused quota")
+@click.option("--borrowing-limit", multiple=True, callback=amounts, help="the most it may borrow: NAME=QUANTITY,...")
+@click.option("--strict", is_flag=True, help="StrictFIFO: nothing goes before the first job")
+@click.option("--namespace", "namespaces", multiple=True, help="whose jobs may use it (default: everybody's)")
 @click.option("--hold", is_flag=True, help="admit nothing from it until `torchq queue resume`")
+@changing
 @pass_session
-def create(session: Session, name: str, weight: int, quota: dict[str, str], hold: bool) -> None:
+def create(session: Session, /, name: str, dry_run: bool, reason: str, **asked: Any) -> None:
     """Create a queue."""
-    spec: dict[str, Any] = {"weight": weight}
-    if quota:
-        spec["quota"] = quota
-    if hold:
-        spec["stopPolicy"] = "Hold"
-    body = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": name}, "spec": spec}
-    session.cluster.create(TENANT_QUEUES, body)
-    click.echo(f"queue {name} created")
+    body = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": name}}
+    made = session.cluster.create(TENANT_QUEUES, body | {"spec": _spec(**asked)}, dry_run=dry_run)
+    events.tell(session, made, "QueueCreated", f"queue {name} created", Change(dry_run, reason))
+
+
+def _spec(weight: int, hold: bool, strict: bool, **more: Any) -> dict[str, Any]:
+    given = {
+        "quota": more["quota"],
+        "cohort": more["cohort"],
+        "borrowingLimit": more["borrowing_limit"],
+        "namespaces": list(more["namespaces"]),
+        "ordering": "StrictFIFO" if strict else "",
+        "stopPolicy": "Hold" if hold else "",
+    }
+    return {"weight": weight} | {field: value for field, value in given.items() if value}
 
 
 @queue.command("set-weight")
 @click.argument("name")
 @click.argument("weight", type=WEIGHT)
+@changing
 @pass_session
-def set_weight(session: Session, name: str, weight: int) -> None:
+def set_weight(session: Session, name: str, weight: int, dry_run: bool, reason: str) -> None:
     """Change a queue's weight."""
-    session.cluster.patch(TENANT_QUEUES, name, {"spec": {"weight": weight}})
-    click.echo(f"queue {name}: weight {weight}")
+    _change(session, name, {"weight": weight}, "WeightChanged", f"weight {weight}", Change(dry_run, reason))
+
+
+@queue.command("set-quota")
+@click.argument("name")
+@click.argument("quota", nargs=-1, callback=amounts, metavar="[NAME=QUANTITY]...")
+@click.option("--unset", multiple=True, metavar="NAME", help="limit this one no more")
+@changing
+@pass_session
+def set_quota(
+    session: Session, name: str, quota: dict[str, str], unset: tuple[str, ...], dry_run: bool, reason: str
+) -> None:
+    """Change some of a queue's limits; the others stay. Lowered below what is used, it drains."""
+    if not quota and not unset:
+        raise click.UsageError("name a limit, as in nvidia.com/gpu=8, or one to --unset")
+    given = " ".join([*(f"{each}={amount}" for each, amount in quota.items()), *(f"-{each}" for each in unset)])
+    change = Change(dry_run, reason)
+    _change(session, name, {"quota": {**dict.fromkeys(unset), **quota}}, "QuotaChanged", f"quota {given}", change)
+
+
+@queue.command("set-cohort")
+@click.argument("name")
+@click.argument("cohort", required=False)
+@click.option("--none", "leave", is_flag=True, help="leave the cohort")
+@click.option("--borrowing-limit", multiple=True, callback=amounts, help="the most it may borrow: NAME=QUANTITY,...")
+@changing
+@pass_session
+def set_cohort(
+    session: Session,
+    name: str,
+    cohort: str | None,
+    leave: bool,
+    borrowing_limit: dict[str, str],
+    dry_run: bool,
+    reason: str,
+) -> None:
+    """Put a queue into a cohort, whose queues use each other's unused quota."""
+    if bool(cohort) == leave:
+        raise click.UsageError("name a cohort, or --none")
+    spec: dict[str, Any] = {"cohort": cohort}
+    if borrowing_limit or leave:
+        spec["borrowingLimit"] = borrowing_limit or None
+    said = f"cohort {cohort}" if cohort else "in no cohort"
+    _change(session, name, spec, "CohortChanged", said, Change(dry_run, reason))
 
 
 @queue.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@NAMES
+@click.option("--drain", is_flag=True, help="suspend what runs as well; it comes back first on resume")
+@changing
 @pass_session
-def pause(session: Session, names: tuple[str, ...]) -> None:
-    """Admit nothing more from queues; what runs goes on."""
+def pause(session: Session, names: tuple[str, ...], drain: bool, dry_run: bool, reason: str) -> None:
+    """Admit nothing more from queues; what runs goes on unless --drain."""
+    policy, said = ("HoldAndDrain", "on hold and draining") if drain else ("Hold", "on hold")
     for name in names:
-        session.cluster.patch(TENANT_QUEUES, name, {"spec": {"stopPolicy": "Hold"}})
-        click.echo(f"queue {name} on hold")
+        _change(session, name, {"stopPolicy": policy}, "QueuePaused", said, Change(dry_run, reason))
 
 
 @queue.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@NAMES
+@changing
 @pass_session
-def resume(session: Session, names: tuple[str, ...]) -> None:
+def resume(session: Session, names: tuple[str, ...], dry_run: bool, reason: str) -> None:
     """Admit from paused queues again. Several named at once start side by side."""
     for name in names:
-        session.cluster.patch(TENANT_QUEUES, name, {"spec": {"stopPolicy": "None"}})
-        click.echo(f"queue {name} open")
+        _change(session, name, {"stopPolicy": "None"}, "QueueResumed", "open", Change(dry_run, reason))
+
+
+def _change(session: Session, name: str, spec: dict[str, Any], code: str, said: str, change: Change) -> None:
+    """One patch and its event."""
+    item = session.cluster.patch(TENANT_QUEUES, name, {"spec": spec}, dry_run=change.dry_run)
+    form = f"queue {name} {said}" if code in ("QueuePaused", "QueueResumed") else f"queue {name}: {said}"
+    events.tell(session, item, code, form, change)
 
 
 @queue.command()
 @click.argument("name")
+@click.option("--move-to", default="", metavar="QUEUE", help="first move the jobs that wait in it to this queue")
+@changing
 @pass_session
-def delete(session: Session, name: str) -> None:
+def delete(session: Session, name: str, move_to: str, dry_run: bool, reason: str) -> None:
     """Delete a queue that no unfinished job names."""
+    change = Change(dry_run, reason)
     found = session.cluster.get(TENANT_QUEUES, name)
-    users = [item for item in session.cluster.list(TORCHJOBS).items if _uses(item, name)]
-    if users:
-        first = users[0]["metadata"]
-        raise errors.Conflict(
-            f"queue {name} has {len(users)} unfinished jobs, {first['namespace']}/{first['name']} among them; "
-            "cancel them or let them end first"
-        )
-    session.cluster.delete(TENANT_QUEUES, name, uid=found["metadata"]["uid"])
-    click.echo(f"queue {name} deleted")
-
-
-def _uses(item: Manifest, name: str) -> bool:
-    policy = item["spec"].get("schedulingPolicy") or {}
-    finished = (item.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-    return not finished and (policy.get("queue") or item["metadata"]["namespace"]) == name
+    empty(session, name, move_to, change)
+    session.cluster.delete(TENANT_QUEUES, name, uid=found["metadata"]["uid"], dry_run=dry_run)
+    events.tell(session, found, "QueueDeleted", f"queue {name} deleted", change)

@@ -11,12 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 import click
 
 from cluster.stop import Stop
-from coordinator import health, preflight, processes, worker_process
+from coordinator import health, preflight, processes, reading, worker_process
 from coordinator.permissions import COORDINATOR, WORKER
 from coordinator.queue_status import QueueStatusWriter
+from coordinator.reading import StoreReading
 from coordinator.serve import Coordinator
 from coordinator.session import Session, pass_session, start_log
-from queues import connection
+from queues import connection, vitals
 from queues.redis_store import RedisStore
 from queues.redis_work import RedisWork
 from queues.store import StoreSettings
@@ -27,7 +28,9 @@ PAUSE_SECONDS = 0.1
 
 @click.command()
 @click.option(
-    "--health-port", type=click.IntRange(0, 65_535), help="port of /healthz, /readyz and /status on 127.0.0.1"
+    "--health-port",
+    type=click.IntRange(-1, 65_535),
+    help="port of /healthz, /readyz, /status and the read-only API on 127.0.0.1; -1: any free one",
 )
 @pass_session
 def coordinator(session: Session, health_port: int | None) -> None:
@@ -45,8 +48,16 @@ def coordinator(session: Session, health_port: int | None) -> None:
         settings.redis_url, client_name="torchq-probe", timeout=settings.renew_seconds, retries=0
     )
     desk = Coordinator(session.cluster, store, work, settings, leases=session.impatient, probe=RedisStore(probe))
-    with health.serving(desk, settings.health_port):
+    with health.serving(desk, settings.health_port, _reading(desk)):
         _serve(desk, QueueStatusWriter(session.cluster, desk.watches), session.cluster.close)
+
+
+def _reading(desk: Coordinator) -> StoreReading:
+    """What others ask about the queues is read beside the leader's own way, over a connection of its own."""
+    redis = connection.connect(desk.settings.redis_url, client_name="torchq-reader")
+    return StoreReading(
+        RedisStore(redis), lambda: vitals.read(redis), reading.rules_of(desk.settings), lambda: health.policies(desk)
+    )
 
 
 def _serve(desk: Coordinator, writer: QueueStatusWriter, close: Callable[[], None]) -> None:

@@ -204,6 +204,7 @@ def _desk(options: Options, files: Files, redis_url: str) -> Iterator[Command]:
     defaults = {
         "TORCHQ_MASTER_ADDRESS": "loopback",
         "TORCHQ_IMPLICIT_QUEUES": "true",
+        "TORCHQ_HEALTH_PORT": "-1",  # the Lease says which
         "TORCHQ_PORT_FIRST": str(first),
         "TORCHQ_PORT_LAST": str(first + PORTS_PER_STACK - 1),
     }

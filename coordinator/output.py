@@ -3,7 +3,8 @@
 One rule: columns are stable and plain, so that `awk` works on them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +13,8 @@ import orjson
 import yaml
 
 Row = Sequence[object]
+Document = dict[str, Any]
+"""What a line shows, as JSON: the same for `-o json` as for the columns."""
 
 
 def columns(header: Sequence[str], rows: Sequence[Row]) -> str:
@@ -21,6 +24,80 @@ def columns(header: Sequence[str], rows: Sequence[Row]) -> str:
     return "\n".join(
         "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a list."""
+
+    title: str
+    text: Callable[[Document], object]
+    order: Callable[[Document], Any] | None = None
+    """What to sort by: numbers or text; None: the text itself."""
+    wide: bool = False
+    """Whether only `-o wide` shows it."""
+
+    def key(self, item: Document) -> tuple[bool, Any]:
+        """What is missing comes last."""
+        found = self.text(item) if self.order is None else self.order(item)
+        return found is None or found == "-", 0 if found is None else found
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """How a list was asked for."""
+
+    form: str = ""
+    """json, yaml, wide or empty."""
+    no_headers: bool = False
+    sort_by: str = ""
+
+    def show(self, shape: Sequence[Column], items: Sequence[Document]) -> None:
+        """Print it. UsageError for a column that is not there."""
+        ordered = self._sorted(shape, items)
+        if self.form in ("json", "yaml"):
+            show({"apiVersion": "v1", "kind": "List", "items": ordered}, self.form)
+        elif text := self._text(shape, ordered):
+            click.echo(text)
+
+    def table(self, shape: Sequence[Column], items: Sequence[Document]) -> str:
+        """The columns, as text. UsageError as of `show`."""
+        return self._text(shape, self._sorted(shape, items))
+
+    def _text(self, shape: Sequence[Column], items: Sequence[Document]) -> str:
+        shown = [column for column in shape if self.form == "wide" or not column.wide]
+        text = columns([column.title for column in shown], [[column.text(item) for column in shown] for item in items])
+        return text.partition("\n")[2] if self.no_headers else text
+
+    def _sorted(self, shape: Sequence[Column], items: Sequence[Document]) -> list[Document]:
+        if not self.sort_by:
+            return list(items)
+        titles = {column.title: column for column in shape}
+        column = titles.get(self.sort_by.lstrip("-").upper())
+        if column is None:
+            raise click.UsageError(f"--sort-by: there is no column {self.sort_by!r}; there are {', '.join(titles)}")
+        known = [item for item in items if not column.key(item)[0]]
+        missing = [item for item in items if column.key(item)[0]]
+        return sorted(known, key=column.key, reverse=self.sort_by.startswith("-")) + missing
+
+
+_LISTING = (
+    click.option("-o", "form", type=click.Choice(["json", "yaml", "wide"]), help="for programs, or wider"),
+    click.option("--no-headers", is_flag=True, help="leave the header line out"),
+    click.option("--sort-by", default="", metavar="COLUMN", help="order by this column; -COLUMN: the other way round"),
+)
+
+
+def listing(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that every list has. The command gets them as `form`, `no_headers` and `sort_by`."""
+    for option in reversed(_LISTING):
+        command = option(command)
+    return command
+
+
+def asked(options: Mapping[str, Any]) -> Listing:
+    """The options of `listing`, in one value."""
+    return Listing(options["form"] or "", options["no_headers"], options["sort_by"])
 
 
 def show(value: Any, form: str) -> None:
@@ -33,9 +110,14 @@ def show(value: Any, form: str) -> None:
 
 def age(since: str | None, now: datetime) -> str:
     """Time since a timestamp in the one or two largest units: 45s, 12m, 3h20m, 5d4h."""
-    if not since:
+    return duration((now - datetime.fromisoformat(since)).total_seconds()) if since else "-"
+
+
+def duration(length: float | None) -> str:
+    """Seconds in the one or two largest units."""
+    if length is None:
         return "-"
-    seconds = max(0, int((now - datetime.fromisoformat(since)).total_seconds()))
+    seconds = max(0, int(length))
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86_400
     if minutes < 2:
         return f"{seconds}s"

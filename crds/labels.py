@@ -25,3 +25,6 @@ GANG_SIZE = f"{GROUP}/gang-size"
 """Annotation: how many pods the group must have before any of them is bound."""
 SUBMIT_DIRECTORY = f"{GROUP}/submit-directory"
 """Annotation on a TorchJob and its pods: the folder of submission, the working directory on the embedded node."""
+RETRY_AT = f"{GROUP}/retry-at"
+"""Annotation on a TorchJob: a moment (RFC 3339); a job that was set back before it, by backing off or parking, waits in
+its queue again."""

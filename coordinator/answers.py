@@ -1,0 +1,110 @@
+"""The coordinator's read-only API: which document is at which path.
+
+One rule: answers are bounded, hold nothing secret, and are as good from a coordinator that does not lead.
+
+    /v1/queues                      every queue: settings, figures, who is first
+    /v1/queues/NAME                 one
+    /v1/jobs/NAMESPACE/NAME/why     where a job stands and why it waits; ?uid= if it must be that one
+    /v1/next?n=20                   the next picks, made by the picker itself; &roomy=1: in a pool without end
+    /v1/status                      leader, workers, counters, waits
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from coordinator import board
+from coordinator.board import Document
+from coordinator.reading import MOST_FORETOLD, UNKNOWN, NotKnown, Reading
+from coordinator.views import JobView
+from crds.keys import JobKey
+from queues.errors import QueueError
+
+LATEST = 1000
+"""Admissions that the percentiles of waits are over."""
+NEXT = 20
+ELSEWHERE = "try /v1/queues, /v1/next, /v1/jobs/NAMESPACE/NAME/why or /v1/status"
+
+
+class BadQuestion(ValueError):
+    """The query makes no sense; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answerer:
+    """Answers paths below /v1."""
+
+    reading: Reading
+    find: Callable[[str, str], JobView | None]
+    """The job of a namespace and name."""
+    about: Callable[[], Document]
+    """What this process knows of itself and the cluster."""
+
+    def answer(self, path: str) -> tuple[int, Document]:
+        """Status code and document; what is wrong is a Status with a message."""
+        try:
+            return HTTPStatus.OK, self._answer(path)
+        except NotKnown as error:
+            return HTTPStatus.NOT_FOUND, _trouble(HTTPStatus.NOT_FOUND, str(error))
+        except BadQuestion as error:
+            return HTTPStatus.BAD_REQUEST, _trouble(HTTPStatus.BAD_REQUEST, str(error))
+        except QueueError as error:
+            return HTTPStatus.SERVICE_UNAVAILABLE, _trouble(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+
+    def _answer(self, path: str) -> Document:
+        parts = urlsplit(path)
+        query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        match [unquote(part) for part in parts.path.strip("/").split("/")]:
+            case ["v1", "queues"]:
+                return {"items": self.reading.queues()}
+            case ["v1", "queues", name]:
+                return self.reading.queue(name)
+            case ["v1", "next"]:
+                return self.reading.next(_count(query), roomy=query.get("roomy") == "1")
+            case ["v1", "jobs", namespace, name, "why"]:
+                return self.reading.job(self._key(namespace, name, query.get("uid", "")))
+            case ["v1", "status"]:
+                return self._status()
+        raise NotKnown(f"{UNKNOWN}{parts.path} here; {ELSEWHERE}")
+
+    def _key(self, namespace: str, name: str, uid: str) -> JobKey:
+        found = None if uid else self.find(namespace, name)
+        if found is None and not uid:
+            raise NotKnown(f"{UNKNOWN}job {namespace}/{name}")
+        return found.key if found else JobKey(namespace, name, uid)
+
+    def _status(self) -> Document:
+        """Also while Redis is away: then it says so."""
+        try:
+            return self.about() | self.reading.status() | {"redis": ""}
+        except QueueError as error:
+            return self.about() | {"redis": str(error)}
+
+
+def _count(query: Mapping[str, str]) -> int:
+    text = query.get("n", str(NEXT))
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_FORETOLD):
+        raise BadQuestion(f"n: {text[:20]!r} is not a number from 1 to {MOST_FORETOLD}")
+    return int(text)
+
+
+def _trouble(code: int, message: str) -> Document:
+    """As an API server says it, so that its proxy passes it on in words."""
+    return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message,
+            "details": {"name": "torchq-coordinator"}}  # fmt: skip
+
+
+def waits(jobs: Iterable[JobView]) -> dict[str, Any]:
+    """How long the jobs that were admitted last had waited since they were submitted; those that had run before left
+    out. Seconds."""
+    first = ((job, job.admission.admitted_at) for job in jobs if job.admission and job.admission.attempt == 1)
+    latest = heapq.nlargest(LATEST, ((at.timestamp(), job.submitted) for job, at in first if at))
+    lengths = [max(0.0, at - submitted) for at, submitted in latest]
+    return {
+        "admissions": len(lengths),
+        "p50Seconds": board.percentile(lengths, 0.5),
+        "p95Seconds": board.percentile(lengths, 0.95),
+    }

@@ -1,0 +1,72 @@
+"""Emptying a queue that is to go.
+
+One rule: nothing is changed unless all of it can be; each step is safe to repeat.
+"""
+
+import click
+
+from cluster import errors
+from cluster.api import Manifest
+from coordinator import events, tables
+from coordinator.events import Change
+from coordinator.permissions import USER
+from coordinator.session import Session
+from crds.conditions import FINISHED
+from crds.resources import TENANT_QUEUES, TORCHJOBS
+
+
+def empty(session: Session, name: str, move_to: str, change: Change) -> None:
+    """Have no unfinished job name the queue. Conflict if some do and are not to be moved, or hold room."""
+    users = using(session, name)
+    if not users:
+        return
+    if not move_to:
+        raise errors.Conflict(
+            f"queue {name} has {len(users)} unfinished jobs, {_named(users[0])} among them; "
+            "cancel them, let them end first, or name another queue with --move-to"
+        )
+    if move_to == name:
+        raise click.UsageError("--move-to: name another queue than the one that goes")
+    session.cluster.get(TENANT_QUEUES, move_to)  # NotFound names it
+    _refuse_admitted(name, move_to, users)
+    if not change.dry_run:  # nothing may be admitted from it while its jobs leave
+        session.cluster.patch(TENANT_QUEUES, name, {"spec": {"stopPolicy": "Hold"}})
+        users = using(session, name)
+        _refuse_admitted(name, move_to, users)
+    for job in users:
+        move(session, job, move_to, change)
+
+
+def using(session: Session, name: str) -> list[Manifest]:
+    """The unfinished jobs that name a queue."""
+    found = (item for page in session.cluster.pages(TORCHJOBS) for item in page.items)
+    return [item for item in found if _unfinished(item) and tables.queue_of(item) == name]
+
+
+def move(session: Session, job: Manifest, queue: str, change: Change, *, resume: bool = False) -> None:
+    """Have a job that holds no room wait in another queue; it keeps its age."""
+    metadata = job["metadata"]
+    spec = {"schedulingPolicy": {"queue": queue}} | ({"suspend": False} if resume else {})
+    owner = session.acting_as(USER)
+    item = owner.cluster.patch(
+        TORCHJOBS, metadata["name"], {"spec": spec}, metadata["namespace"], dry_run=change.dry_run
+    )
+    before = tables.queue_of(job)
+    events.tell(owner, item, "JobMoved", f"job {_named(job)} moved from queue {before} to {queue}", change)
+
+
+def _refuse_admitted(name: str, move_to: str, users: list[Manifest]) -> None:
+    holding = [job for job in users if (job.get("status") or {}).get("admission")]
+    if holding:
+        raise errors.Conflict(
+            f"queue {name} has {len(holding)} jobs that hold room, {_named(holding[0])} among them; let them end, or "
+            f"move each with: torchq job move JOB {move_to} --requeue"
+        )
+
+
+def _unfinished(item: Manifest) -> bool:
+    return (item.get("status") or {}).get("phase") not in FINISHED
+
+
+def _named(job: Manifest) -> str:
+    return f"{job['metadata']['namespace']}/{job['metadata']['name']}"

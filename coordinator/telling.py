@@ -1,0 +1,175 @@
+"""What commands say in sentences: why a job waits, where it stands, how everything does.
+
+One rule: pure; the same document is printed for programs.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from cluster.api import Manifest
+from coordinator import output, tables
+from coordinator.board import Document
+from crds.conditions import FINISHED
+
+LABEL = 14
+
+
+def waits(item: Manifest) -> bool:
+    """Whether a TorchJob waits for room, or could."""
+    status = item.get("status") or {}
+    return status.get("phase") not in FINISHED and not status.get("admission") and not item["spec"].get("suspend")
+
+
+def settled(item: Manifest) -> Document:
+    """A job that does not wait, and what it does instead."""
+    status, found = item.get("status") or {}, _job(item)
+    phase, admission = found["phase"], status.get("admission") or {}
+    if phase in FINISHED:
+        said = _condition(status, phase) or f"it {phase.lower()}"
+        return found | {"state": "finished", "code": phase, "message": said}
+    if item["spec"].get("suspend"):
+        return found | {"state": "suspended", "code": "Suspended", "message": "spec.suspend is true: torchq job resume"}
+    since = admission.get("admittedAt") or "-"
+    said = _condition(status, "Admitted") or "it holds room"
+    message = f"admitted at {since}, attempt {admission.get('attempt')}: {said}"
+    return found | {"state": "admitted", "code": phase or "Admitted", "message": message}
+
+
+def waiting(item: Manifest, place: Document) -> Document:
+    """A job that waits: where it stands, or why it is not in the order."""
+    queue = (item.get("status") or {}).get("queue") or {}
+    found = _job(item) | {"since": queue.get("since") or item["metadata"].get("creationTimestamp")}
+    told = {name: queue[name] for name in ("notBefore", "parked", "tries") if queue.get(name)}
+    match place["state"]:
+        case "waiting":
+            return found | told | place | {"job": found["job"]}
+        case "admitted":
+            return found | place | {"code": "Admitted", "message": "its turn has come: a worker is about to start it"}
+    return found | told | {"state": "absent", **_absent(item, queue)}
+
+
+def _absent(item: Manifest, queue: dict[str, Any]) -> Document:
+    """Why a waiting job is in no order."""
+    if (item["spec"].get("schedulingPolicy") or {}).get("hold"):
+        return {"code": "Held", "message": "its owner holds it: torchq job resume"}
+    if queue.get("parked"):
+        said = queue.get("message") or "it failed to start too often"
+        return {"code": "Parked", "message": f"{said}: torchq job resume, or torchq job bump"}
+    if queue.get("reason"):
+        return {"code": queue["reason"], "message": queue.get("message") or ""}
+    return {"code": "New", "message": "the coordinator has not put it into its queue yet"}
+
+
+def _job(item: Manifest) -> Document:
+    metadata = item["metadata"]
+    return {
+        "job": f"{metadata['namespace']}/{metadata['name']}",
+        "uid": metadata["uid"],
+        "queue": tables.queue_of(item),
+        "phase": (item.get("status") or {}).get("phase") or "",
+    }
+
+
+def _condition(status: dict[str, Any], kind: str) -> str:
+    conditions: list[dict[str, Any]] = status.get("conditions") or []
+    return next((str(each.get("message") or "") for each in conditions if each["type"] == kind), "")
+
+
+def why(found: Document) -> str:
+    """One line of what, one of numbers."""
+    if found["state"] in ("finished", "suspended", "admitted"):
+        return f"job {found['job']} does not wait: {found['code']}\n  {found['message']}"
+    lines = [f"job {found['job']} waits in queue {found['queue']}: {found['code']}", f"  {found['message']}"]
+    if found.get("numbers"):
+        lines.append(f"  {found['numbers']}")
+    if found["state"] == "waiting":
+        lines.append(f"  {_place(found)}")
+    lines += [f"  {word} {found[name]}" for name, word in _TIMES if found.get(name)]
+    return "\n".join(lines)
+
+
+_TIMES = (("notBefore", "not before"), ("since", "waiting since"))
+
+
+def position(found: Document) -> str:
+    """One line."""
+    if found["state"] != "waiting":
+        return why(found)
+    return f"job {found['job']}: {_place(found)}"
+
+
+def _place(found: Document) -> str:
+    turn, later = found.get("nextPick"), found.get("pickWithRoom")
+    foretold = "not among the picks that can be foretold"
+    if turn or later:
+        foretold = f"pick {turn} from now" if turn else f"pick {later} once the pool has room"
+    return f"number {found['position']} of {found['of']} in queue {found['queue']}, {foretold}"
+
+
+def summary(lease: Document, numbers: Document, rates: Document) -> Document:
+    """Lease, numbers and rates in one document; `trouble` lists what is wrong."""
+    leader = lease.get("leader", numbers.get("leader", ""))
+    workers = numbers.get("workers")
+    trouble = {
+        "API server": lease["apiServer"],
+        "queues": numbers.get("redis", ""),
+        "coordinator": numbers.get("failing", "") or ("" if leader else "no coordinator leads"),
+        "workers": "no worker is alive" if workers == {} else "",
+    }
+    found = {name: value for name, value in numbers.items() if name not in ("redis", "failing", "leader")}
+    return {
+        "leader": leader,
+        "renewedSecondsAgo": lease.get("renewedSecondsAgo"),
+        **found,
+        "rates": rates,
+        "trouble": {name: what for name, what in trouble.items() if what},
+    }
+
+
+def rates(before: Document, after: Document) -> Document:
+    """Picks and reconciles a second between two looks; nothing if they are of one moment or of two Redis."""
+    seconds = after.get("at", 0.0) - before.get("at", 0.0)
+    counted = {name: after.get(name, 0) - before.get(name, 0) for name in ("picks", "reconciles")}
+    if seconds <= 0 or any(each < 0 for each in counted.values()):
+        return {}
+    return {f"{name}PerSecond": round(each / seconds, 1) for name, each in counted.items()}
+
+
+def status(found: Document) -> str:
+    """A line for each thing."""
+    lines = [("Leader", _leader(found)), ("Workers", _workers(found))]
+    if "jobs" in found:
+        lines.append(("Jobs", f"{found['jobs']['waiting']} waiting, {found['jobs']['admitted']} admitted"))
+        lines.append(("Work", ", ".join(f"{count} {name}" for name, count in found["work"].items())))
+    if found["rates"]:
+        rate = found["rates"]
+        lines.append(("Rates", f"{rate['picksPerSecond']} picks/s, {rate['reconcilesPerSecond']} reconciles/s"))
+    if found.get("waits"):
+        lines.append(("Waits", _waits(found["waits"])))
+    for name in ("queues", "API server", "coordinator", "workers"):
+        said = found["trouble"].get(name)
+        if said or name in ("queues", "API server"):
+            lines.append((f"{name[0].upper()}{name[1:]}" + "!" * bool(said), said or "ok"))
+    return "\n".join(f"{title + ':':<{LABEL}}{text}" for title, text in lines)
+
+
+def _leader(found: Document) -> str:
+    epoch = f" (epoch {found['epoch']})" if found.get("epoch") else ""
+    return f"{found['leader']}{epoch}" if found["leader"] else "none"
+
+
+def _workers(found: Document) -> str:
+    workers = found.get("workers")
+    return "unknown" if workers is None else f"{len(workers)} alive, {sum(workers.values())} threads"
+
+
+def _waits(waits: Document) -> str:
+    if not waits["admissions"]:
+        return "nothing was admitted yet"
+    middle, most = (output.duration(waits[name]) for name in ("p50Seconds", "p95Seconds"))
+    return f"p50 {middle}, p95 {most} of the last {waits['admissions']} first admissions"
+
+
+def since(stamp: str | None, now: datetime) -> float | None:
+    """Seconds since a moment, if there was one."""
+    return max(0.0, round((now - datetime.fromisoformat(stamp)).total_seconds(), 3)) if stamp else None
