@@ -187,9 +187,11 @@ class Race:
             cohort = self._cohorts[name]
             cohort.claim()
             self._dirty.update(cohort.lanes)
-        self._stirred.clear()
-        while self._dirty:
-            self._bid(self._lanes[self._dirty.pop()])
+        if self._stirred:
+            self._stirred = set()
+        dirty, self._dirty = self._dirty, set()
+        for name in dirty:
+            self._bid(self._lanes[name])
 
     def _bid(self, lane: Lane) -> None:
         name = lane.spec.name
