@@ -1,11 +1,14 @@
 """A front desk on an API server: the real watches, term and reconciler over queues in memory and a stepped clock."""
 
+import logging
 from collections.abc import Iterator
 
 import pytest
 
 from cluster.client import KubernetesCluster
 from tests.cluster.conftest import cluster, embedded_cluster, embedded_server, namespace, real_server, server
+from tests.cluster.servers import Server
+from tests.coordinator.command import Torchq, command
 from tests.coordinator.desk import Clock, Desk, clear
 
 __all__ = ["cluster", "embedded_cluster", "embedded_server", "namespace", "real_server", "server"]
@@ -31,3 +34,13 @@ def _clear(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     for each in used:
         clear(each)
+
+
+@pytest.fixture
+def torchq(embedded_server: Server, embedded_cluster: KubernetesCluster, namespace: str) -> Iterator[Torchq]:
+    """The command, in the test's own namespace. A process's command takes over the log; here it is one of many."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield command({"TORCHQ_KUBECONFIG": str(embedded_server.kubeconfig), "TORCHQ_NAMESPACE": namespace})
+    root.handlers[:] = handlers
+    root.setLevel(level)

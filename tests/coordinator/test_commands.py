@@ -1,48 +1,19 @@
 """The command line against an API server: what it prints, changes and answers, and its exit codes."""
 
 import json
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
 
 from cluster.client import KubernetesCluster
-from coordinator import cli
 from coordinator.settings import Settings
 from crds import labels
 from crds.resources import PODS, TENANT_QUEUES, TORCHJOBS
-from tests.cluster.servers import Server
+from tests.coordinator.command import Torchq, table
 from tests.coordinator.desk import manifest, task
-
-Torchq = Callable[..., Result]
-
-
-@pytest.fixture
-def torchq(embedded_server: Server, embedded_cluster: KubernetesCluster, namespace: str) -> Torchq:
-    """The command, in the test's own namespace."""
-
-    def run(*arguments: str, code: int = 0, **environ: str) -> Result:
-        given = {"TORCHQ_KUBECONFIG": str(embedded_server.kubeconfig), "TORCHQ_NAMESPACE": namespace, **environ}
-        result = CliRunner().invoke(cli.main, arguments, env=given, prog_name="torchq")
-        assert result.exit_code == code, (result.output, result.exception)
-        assert result.exception is None or isinstance(result.exception, SystemExit)
-        return result
-
-    return run
-
-
-@pytest.fixture(autouse=True)
-def _own_log() -> Iterator[None]:
-    """A process's command takes over the log; here it is one of many."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 @pytest.fixture
@@ -50,10 +21,6 @@ def job(embedded_cluster: KubernetesCluster, namespace: str) -> str:
     """A job in queue a; its handle."""
     made = embedded_cluster.create(TORCHJOBS, manifest("train", "a"), namespace)["metadata"]
     return f"{namespace}/train/{made['uid']}"
-
-
-def table(text: str) -> list[list[str]]:
-    return [line.split() for line in text.splitlines()]
 
 
 def test_queues_are_created_shown_steered_and_deleted(torchq: Torchq, embedded_cluster: KubernetesCluster) -> None:
