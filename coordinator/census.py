@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 
-from coordinator import route
+from coordinator import route, standing
+from coordinator.standing import Rules
 from coordinator.views import JobView, PodView
 from crds import amounts
 from crds.amounts import JOBS
@@ -24,7 +25,13 @@ class Census:
     entries: tuple[Entry, ...]
 
 
-def take(jobs: Iterable[JobView], pods: Iterable[PodView], held: Mapping[JobKey, Reservation]) -> Census:
+def take(
+    jobs: Iterable[JobView],
+    pods: Iterable[PodView],
+    held: Mapping[JobKey, Reservation],
+    rules: Rules,
+    now: float,
+) -> Census:
     """Charge every admitted job and every occupying pod; everybody else who may wait, waits."""
     by_key = {job.key: job for job in jobs}
     occupying: dict[JobKey, list[PodView]] = {}
@@ -34,26 +41,27 @@ def take(jobs: Iterable[JobView], pods: Iterable[PodView], held: Mapping[JobKey,
     charged = {
         key: reservation
         for key in by_key.keys() | occupying.keys()
-        if (reservation := charge(key, by_key.get(key), occupying.get(key, []), held.get(key))) is not None
+        if (reservation := charge(key, by_key.get(key), occupying.get(key, []))) is not None
     }
-    waiting = (route.entry(job) for key, job in by_key.items() if key not in charged and waits(job))
-    return Census(tuple(charged.values()), tuple(waiting))
+    waiting = {key: job for key, job in by_key.items() if key not in charged and waits(job, rules, now)}
+    picked = {key: held[key] for key in held.keys() & waiting.keys() if held[key].attempt == waiting[key].attempt + 1}
+    entries = (route.entry(job, rules) for key, job in waiting.items() if key not in picked)
+    return Census((*charged.values(), *picked.values()), tuple(entries))
 
 
-def charge(key: JobKey, job: JobView | None, occupying: list[PodView], held: Reservation | None) -> Reservation | None:
-    """What one job has to be charged for; None if it holds nothing."""
+def charge(key: JobKey, job: JobView | None, occupying: list[PodView]) -> Reservation | None:
+    """What one job has to be charged for by what the cluster shows; None if that is nothing."""
     if job is not None and job.admission is not None and (occupying or not (job.finished or job.deleting)):
         return _admitted(job)
     if occupying:
         return _leftover(key, job, occupying)
-    if job is not None and held is not None and waits(job) and held.attempt == job.attempt + 1:
-        return held
     return None
 
 
-def waits(job: JobView) -> bool:
+def waits(job: JobView, rules: Rules, now: float) -> bool:
     """Whether a job without a charge has its place in a queue."""
-    return not (job.finished or job.deleting or job.suspended or job.held or job.invalid) and job.admission is None
+    over = job.finished or job.deleting or job.suspended or job.invalid or job.admission is not None
+    return not over and standing.of(job, rules, now).ordered
 
 
 def _admitted(job: JobView) -> Reservation:

@@ -5,16 +5,19 @@ is a disagreement (`confirmed`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
 
 from coordinator import census
+from coordinator.census import Census
 from coordinator.disagreements import Disagreement
+from coordinator.standing import Rules
 from coordinator.views import JobView, PodView
 from crds import amounts
 from crds.amounts import Amounts
 from crds.keys import JobKey
+from crds.tenantqueue import TenantQueueSpec
 from queues import order
 from queues.picture import StorePicture, WorkPicture
 from queues.rq_record import FUNCTION
@@ -46,6 +49,8 @@ class ClusterPicture:
     """Pods of ours; those of others do not matter here."""
     specs: Mapping[str, QueueSpec] = field(default_factory=dict)
     """The tenant queues as their admins want them."""
+    rules: Rules = field(default_factory=Rules)
+    """What queues and PriorityClasses say of who waits in order."""
     lease: LeaseView | None = None
     now: float = 0.0
     """The looker's own time, seconds since 1970."""
@@ -117,7 +122,7 @@ def _epochs(look: Look) -> Found:
 def _reservations(look: Look) -> Found:
     """The reservations against what a rebuild would charge now."""
     held = look.store.reservations
-    charged = census.take(look.cluster.jobs.values(), look.cluster.pods, held).reservations
+    charged = _census(look).reservations
     wanted = {reservation.key: reservation for reservation in charged}
     for key in sorted(wanted.keys() - held.keys()):
         yield Disagreement(
@@ -132,6 +137,13 @@ def _reservations(look: Look) -> Found:
         )
     for key in sorted(wanted.keys() & held.keys()):
         yield from _reservation(look, held[key], wanted[key])
+
+
+def _census(look: Look) -> Census:
+    """What a rebuild would bring now. A queue that only Redis knows may be used though nobody created it."""
+    rules, unnamed = look.cluster.rules, dict.fromkeys(look.store.specs, TenantQueueSpec())
+    rules = replace(rules, queues={**unnamed, **rules.queues})
+    return census.take(look.cluster.jobs.values(), look.cluster.pods, look.store.reservations, rules, look.cluster.now)
 
 
 def _reservation(look: Look, held: Reservation, wanted: Reservation) -> Found:
@@ -182,8 +194,7 @@ def _ports(look: Look) -> Found:
 def _entries(look: Look) -> Found:
     """The entries against those that the cluster's waiting jobs should have."""
     store = look.store
-    found = census.take(look.cluster.jobs.values(), look.cluster.pods, store.reservations)
-    wanted = {entry.key: entry for entry in found.entries}
+    wanted = {entry.key: entry for entry in _census(look).entries}
     entries = {key: entry for key, entry in store.entries.items() if entry.kind == "admit"}
     for key in sorted(wanted.keys() - entries.keys()):
         yield Disagreement("missing-entry", str(key), f"waits for queue {wanted[key].queue} but is in no queue")
@@ -197,7 +208,7 @@ def _entries(look: Look) -> Found:
 def _entry(found: Entry, wanted: Entry) -> Found:
     differs = [
         f"{name} {_text(getattr(found, name))} instead of {_text(getattr(wanted, name))}"
-        for name in ("queue", "priority", "submitted", "attempt", "demand")
+        for name in ("queue", "priority", "submitted", "attempt", "demand", "returning")
         if getattr(found, name) != getattr(wanted, name)
     ]
     if differs:

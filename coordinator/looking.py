@@ -13,8 +13,9 @@ from cluster.api import Cluster
 from coordinator import repair, term, views
 from coordinator.doctor import ClusterPicture, LeaseView, Look
 from coordinator.leader import EPOCH, LEASE
+from coordinator.standing import Rules
 from crds import labels, tenantqueue
-from crds.resources import LEASES, PODS, TENANT_QUEUES, TORCHJOBS
+from crds.resources import LEASES, PODS, PRIORITY_CLASSES, TENANT_QUEUES, TORCHJOBS
 from queues.store import QueueStore
 from queues.work import WorkSource
 
@@ -40,10 +41,16 @@ class Looker:
         ]
         jobs = [views.job_view(item) for page in self.cluster.pages(TORCHJOBS) for item in page.items]
         queues = [tenantqueue.parse(item) for item in self.cluster.list(TENANT_QUEUES).items]
+        classes = [views.priority_class_view(item) for item in self.cluster.list(PRIORITY_CLASSES).items]
         return ClusterPicture(
             jobs={job.key: job for job in jobs},
             pods=tuple(pods),
             specs={queue.metadata.name: term.spec(queue) for queue in queues},
+            rules=Rules(
+                queues={queue.metadata.name: queue.spec for queue in queues},
+                priorities={each.name: each.value for each in classes},
+                implicit=False,
+            ),
             lease=self._lease(),
             now=time.time(),
         )

@@ -8,7 +8,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from coordinator.leader import LEASE
-from crds.resources import LEASES, NODES, PODS, SERVICES, TENANT_QUEUES, TORCHJOBS, Resource
+from crds.resources import (
+    LEASES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    SERVICES,
+    TENANT_QUEUES,
+    TORCHJOBS,
+    Resource,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +81,7 @@ COORDINATOR = Role(
         Rule(resource=TORCHJOBS, verbs=_FOLLOW),
         Rule(resource=TENANT_QUEUES, verbs=_FOLLOW),
         Rule(resource=TENANT_QUEUES, subresource="status", verbs=("patch",)),
+        Rule(resource=PRIORITY_CLASSES, verbs=_FOLLOW),
         Rule(resource=PODS, verbs=_FOLLOW),
         Rule(resource=NODES, verbs=_FOLLOW),
     ),
@@ -119,6 +129,7 @@ DOCTOR = Role(
     rules=(
         Rule(resource=TORCHJOBS, verbs=("list",)),
         Rule(resource=TENANT_QUEUES, verbs=("list",)),
+        Rule(resource=PRIORITY_CLASSES, verbs=("list",)),
         Rule(resource=PODS, verbs=("list",)),
     ),
     lease=(Rule(resource=LEASES, name=LEASE, verbs=("get", "patch")),),

@@ -12,15 +12,26 @@ One rule: pure and level-triggered. The same state always gives the same route, 
     invalid, pods occupy                -         keep      looks (writes Failed, takes the pods away)
     invalid, no pod occupies            forget    free      looks (writes Failed)
     admitted                            -         keep      looks
-    held                                forget    free      looks in a second (writes Queued), unless written
+    admitted, its queue drains          -         keep      looks (takes the pods away), and again soon
+    waiting, out of order (standing)    forget    free      looks in a second (writes Queued), unless written
     waiting                             put       -         looks in a second (writes Queued), unless written
+    waiting, sent back                  put       free old  looks in a second (writes Queued), unless written
+    waiting, its queue drains           put       free      looks in a second (writes Queued), unless written
+
+What was charged for an attempt that is over is free once the job waits again; a newer attempt is a pick that a worker
+has yet to write.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from coordinator import standing
+from coordinator.standing import Rules, Standing
 from coordinator.views import JobView
 from crds.keys import JobKey
 from queues.values import Entry, Offer
+
+DRAINING_SECONDS = 5.0
+"""How soon to look again at an admitted job whose queue drains: the worker may not have heard of that yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +43,12 @@ class Route:
     offer: Offer | None = None
     charged: int = 0
     """The attempt it was admitted with just now, which the store must have charged; 0: none."""
+    over: int = 0
+    """Free what is charged for this attempt or an earlier one, before anything is put."""
+    again: float = 0.0
+    """When time alone changes the route, in seconds since 1970; 0: never."""
+    told: Standing | None = None
+    """What the job's status should say at once about its waiting; None: what it says may stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +60,7 @@ class Pods:
     seen: int = 0
 
 
-def route(key: JobKey, job: JobView | None, pods: Pods, queued_after: float) -> Route:
+def route(key: JobKey, job: JobView | None, pods: Pods, rules: Rules, now: float) -> Route:
     """Decide about one key; `job` is None when it is gone."""
     look = Offer(key=key, tenant=job.queue if job else pods.queue, seen=pods.seen)
     if job is None:
@@ -53,30 +70,55 @@ def route(key: JobKey, job: JobView | None, pods: Pods, queued_after: float) -> 
     if job.suspended:
         return Route(offer=look, remove=job.admission is None and not pods.occupy)
     if job.admission is not None:
-        return Route(offer=look, charged=job.admission.attempt if job.phase == "Admitted" else 0)
+        charged = job.admission.attempt if job.phase == "Admitted" else 0
+        again = now + DRAINING_SECONDS if standing.draining(job.admission.queue, rules) else 0.0
+        return Route(offer=look, charged=charged, again=again)
     if pods.occupy:
         return Route(offer=look)
-    return _waiting(job, look, queued_after)
+    return _waiting(job, look, rules, now)
 
 
-def _waiting(job: JobView, look: Offer, queued_after: float) -> Route:
-    put = None if job.held else entry(job)
+def _waiting(job: JobView, look: Offer, rules: Rules, now: float) -> Route:
+    stands = standing.of(job, rules, now)
+    return Route(
+        put=entry(job, rules) if stands.ordered else None,
+        remove=not stands.ordered,
+        offer=_written(job, look, rules.queued_after),
+        over=_over(job, rules) if stands.ordered else 0,
+        again=stands.until,
+        told=_told(job, stands),
+    )
+
+
+def _over(job: JobView, rules: Rules) -> int:
+    """Which attempts are over. Phase Suspended is that of a job whose owner let it go on before its room was freed."""
+    if standing.draining(job.queue, rules):
+        return job.attempt + 1
+    return job.attempt if job.phase == "Queued" else 0
+
+
+def _told(job: JobView, stands: Standing) -> Standing | None:
+    """What is said of heads that wait long is left to whoever looks at heads."""
+    said_here = job.told in standing.CODES
+    return stands if stands.code != job.told and (stands.code or said_here) else None
+
+
+def _written(job: JobView, look: Offer, queued_after: float) -> Offer | None:
     if job.phase == "Queued":
-        return Route(put=put, remove=job.held)
+        return None
     # A job admitted within the delay is written to as Admitted straight away: one write saved on the hot path. One that
     # was suspended or sent back says something untrue until it is written, so it does not wait.
-    delay = queued_after if not job.phase else 0.0
-    offer = Offer(key=look.key, tenant=look.tenant, seen=look.seen, delay=delay)
-    return Route(put=put, remove=job.held, offer=offer)
+    return replace(look, delay=queued_after if not job.phase else 0.0)
 
 
-def entry(job: JobView) -> Entry:
+def entry(job: JobView, rules: Rules) -> Entry:
     """The job as it waits."""
     return Entry(
         key=job.key,
         queue=job.queue,
         submitted=job.submitted,
-        priority=job.priority,
+        priority=standing.priority(job, rules),
         attempt=job.attempt + 1,
         demand=job.charge,
+        returning=job.returning,
     )

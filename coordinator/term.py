@@ -9,18 +9,20 @@ One rule: one thread, in this order, each step safe to repeat. Whatever fails is
 
 import logging
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 
-from coordinator import census, pool, revoke, route
+from coordinator import census, pool, revoke, route, standing
 from coordinator.errors import CoordinatorError
 from coordinator.settings import Settings, parse_pool
+from coordinator.standing import Rules
+from coordinator.timers import Timers
 from coordinator.turns import Turns
 from coordinator.watch import Watches
 from crds.amounts import Amounts
 from crds.keys import JobKey
 from crds.tenantqueue import TenantQueue
-from queues import choose
+from queues import choose, quotas
 from queues.store import QueueStore
 from queues.values import Entry, Offer, QueueSpec, Reservation, Snapshot
 from queues.work import WorkSource
@@ -77,6 +79,13 @@ class Term:
     _turns: Turns = field(init=False)
     _kept: dict[JobKey, Kept] = field(default_factory=dict)
     """Jobs that hold nothing any more, as far as we see, whose charge could not be freed yet."""
+    _timers: Timers = field(default_factory=Timers)
+    """When time alone changes what is to be done about a job."""
+    _ceilings: Mapping[str, Amounts] = field(default_factory=dict)
+    _watched: Rules | None = None
+    _rules: Rules = field(default_factory=Rules)
+    _drained: frozenset[str] = frozenset()
+    """Queues of which the store knows that they drain."""
     _revoked: dict[JobKey, int] = field(default_factory=dict)
     """Jobs whose admission the rebuild took back, and its attempt: a worker that finds no charge sends them back."""
 
@@ -94,7 +103,7 @@ class Term:
         if lost and epoch > 1:
             self._wait_for_workers(epoch)
         held = {} if lost else self.store.held()
-        found = census.take(self.watches.jobs.values(), self.watches.pods.values(), held)
+        found = self._census(held)
         reservations = self._revoke(found.reservations, held)
         self.store.rebuild(epoch, reservations, found.entries)
         self.counts.rebuilds += 1
@@ -122,7 +131,7 @@ class Term:
         """Let a lease pass since now, and meanwhile tell the store what waits: with many jobs that takes its time."""
         began, seconds = self.elapsed(), self.settings.lease_seconds
         log.info("the queue store is empty: rebuilding it from the cluster in %.0f s", seconds)
-        waiting = census.take(self.watches.jobs.values(), self.watches.pods.values(), {}).entries
+        waiting = self._census({}).entries
         self.store.prepare(epoch, waiting)
         self.pause(max(0.0, began + seconds - self.elapsed()))
 
@@ -140,8 +149,25 @@ class Term:
         """
         held = self.store.reservations()
         self.watches.mark(held)
-        charged = census.take(self.watches.jobs.values(), self.watches.pods.values(), held).reservations
+        charged = self._census(held).reservations
         return all(each.key in held or self._taken_back(each.key, each.attempt) for each in charged)
+
+    def rules(self) -> Rules:
+        """What routing goes by, as the watches show it now."""
+        watched = self.watches.rules()
+        if watched is not self._watched:
+            self._watched = watched
+            self._rules = replace(
+                watched,
+                ceilings=self._ceilings,
+                implicit=self.settings.implicit_queues,
+                queued_after=self.settings.queued_after,
+            )
+        return self._rules
+
+    def _census(self, held: Mapping[JobKey, Reservation]) -> census.Census:
+        jobs, pods = self.watches.jobs.values(), self.watches.pods.values()
+        return census.take(jobs, pods, held, self.rules(), self.clock())
 
     def step(self) -> bool:
         """Flush, cycle, dispatch; whether anything happened."""
@@ -155,6 +181,7 @@ class Term:
 
     def flush(self) -> int:
         """Route what changed. If the store cannot be reached the keys stay marked and the error goes up."""
+        self.watches.mark(self._timers.due(self.clock()))
         freed = self._free_again() if self._kept else 0
         taken = self.watches.take(FLUSH)
         if not taken:
@@ -172,10 +199,15 @@ class Term:
 
     def configure(self) -> None:
         """Tell the store what admins want and what the nodes offer."""
-        queues = self._specs()
-        self.store.configure(list(queues.values()), self._room())
+        queues, room = self._specs(), self._room()
+        self.store.configure(list(queues.values()), room)
+        self._ceilings, self._watched = _ceilings(queues.values(), room), None
         self._queues = len(queues)
         self.unsettled = True
+        draining = frozenset(name for name in queues if standing.draining(name, self.rules()))
+        for name in draining - self._drained:  # nothing is picked from it any more: what was picked just now is freed
+            self.watches.mark_queue(name)
+        self._drained = draining
 
     def _specs(self) -> dict[str, QueueSpec]:
         queues = {queue.metadata.name: spec(queue) for queue in self.watches.queues.values()}
@@ -226,7 +258,8 @@ class Term:
         return max(2, min(self.settings.heads, 2 * self.settings.batch // max(1, self._queues)))
 
     def _route(self, key: JobKey, seen: int) -> route.Route:
-        return route.route(key, self.watches.job(key), self.watches.pods_of(key, seen), self.settings.queued_after)
+        pods = self.watches.pods_of(key, seen)
+        return route.route(key, self.watches.job(key), pods, self.rules(), self.clock())
 
     def _free(self, keys: list[JobKey], seen: int) -> None:
         """What must be kept for now, since pods may be on their way that are not seen here yet, is asked for again.
@@ -246,18 +279,26 @@ class Term:
         """The same for what was kept; nobody need look at those jobs for that. How many were freed."""
         now, seen = self.clock(), self.watches.pods.resource_version
         due = [key for key, each in self._kept.items() if now - each.asked >= self.settings.dispatch_seconds]
-        gone = [key for key in due if self._route(key, 0).remove]
+        gone = self._to_free(due, [self._route(key, 0) for key in due])
         self._kept = {key: each for key, each in self._kept.items() if key in gone or key not in due}
         if gone:
             self._free(gone, seen)
-        freed = sum(key not in self._kept for key in gone)
-        self.unsettled |= freed > 0
-        return freed
+        freed = [key for key in gone if key not in self._kept]
+        self.watches.mark(freed)  # one that waits again has yet to be put
+        self.unsettled |= bool(freed)
+        return len(freed)
+
+    def _to_free(self, keys: list[JobKey], routes: list[route.Route]) -> list[JobKey]:
+        """Those that hold nothing any more, and those that hold room for an attempt that is over."""
+        over = {key: each.over for key, each in zip(keys, routes, strict=True) if each.over}
+        held = self.store.reservations(list(over)) if over else {}
+        late = {key for key, reservation in held.items() if reservation.attempt <= over[key]}
+        return [key for key, each in zip(keys, routes, strict=True) if each.remove or key in late]
 
     def _apply(self, routes: list[route.Route], keys: list[JobKey], seen: int) -> None:
         """Queue first, work second: a worker that looks finds the queue as it should be."""
         puts: list[Entry] = [each.put for each in routes if each.put is not None]
-        removes = [key for key, each in zip(keys, routes, strict=True) if each.remove]
+        removes = self._to_free(keys, routes)
         offers: list[Offer] = [self._turns.place(each.offer) for each in routes if each.offer is not None]
         if removes:
             self._free(removes, seen)
@@ -265,9 +306,18 @@ class Term:
             self.store.put(puts)
         if offers:
             self.work.offer(offers)
+        for key, each in zip(keys, routes, strict=True):
+            self._timers.set(key, each.again)
         charged = [(key, each.charged) for key, each in zip(keys, routes, strict=True) if each.charged]
         self._account([key for key, attempt in charged if not self._taken_back(key, attempt)])
         self.unsettled |= bool(puts or removes)
+
+
+def _ceilings(queues: Collection[QueueSpec], room: Amounts | None) -> dict[str, Amounts]:
+    """The most that a job of each queue can ever have, where that is limited."""
+    cohorts = quotas.cohorts(queues)
+    found = {each.name: quotas.ceiling(each, cohorts.get(each.cohort), room or {}) for each in queues}
+    return {name: ceiling for name, ceiling in found.items() if ceiling}
 
 
 def spec(queue: TenantQueue) -> QueueSpec:

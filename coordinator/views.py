@@ -21,9 +21,24 @@ from crds.keys import JobKey
 from crds.metadata import Metadata
 from crds.status import Admission
 from crds.tenantqueue import TenantQueue, TenantQueueSpec, TenantQueueStatus
+from crds.torchjob import TorchJob
 
 FINISHED_PODS = ("Succeeded", "Failed")
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """How a job waits that was sent back, as far as nobody has asked for another try since."""
+
+    queue: str = ""
+    """Where it waited when that was written."""
+    until: float = 0.0
+    """It backs off until then, in seconds since 1970."""
+    parked: bool = False
+    drained: bool = False
+    dated: bool = False
+    """Whether its status says since when it waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +49,8 @@ class JobView:
     queue: str
     submitted: float
     priority: int = 0
+    priority_class: str = ""
+    """The PriorityClass that says its priority; empty if it says so itself."""
     attempt: int = 0
     """The newest attempt ever admitted."""
     charge: Amounts = field(default_factory=dict)
@@ -45,6 +62,16 @@ class JobView:
     deleting: bool = False
     invalid: bool = False
     """The object cannot be run as it is; a worker says why in its status."""
+    waits: Waits | None = None
+    told: str = ""
+    """The code of the reason to wait that its status gives."""
+    version: str = ""
+    """Its resourceVersion."""
+
+    @property
+    def returning(self) -> bool:
+        """Whether it held room in its queue when that was drained."""
+        return self.waits is not None and self.waits.drained and self.waits.queue == self.queue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +112,7 @@ def job_view(manifest: Manifest) -> JobView:
         queue=job.queue,
         submitted=job.submitted,
         priority=job.spec.scheduling_policy.priority,
+        priority_class=_priority_class(job),
         attempt=job.status.attempt,
         charge=demand.job_charge(job.spec),
         admission=job.admission,
@@ -93,7 +121,25 @@ def job_view(manifest: Manifest) -> JobView:
         held=job.spec.scheduling_policy.hold,
         finished=job.finished,
         deleting=job.deleting,
+        waits=_waits(job),
+        told=job.status.queue.reason if job.status.queue else "",
+        version=job.metadata.resource_version,
     )
+
+
+def _priority_class(job: TorchJob) -> str:
+    """A priority that is given itself wins."""
+    policy = job.spec.scheduling_policy
+    return "" if "priority" in policy.model_fields_set else policy.priority_class_name
+
+
+def _waits(job: TorchJob) -> Waits | None:
+    told = job.status.queue
+    if told is None:
+        return None
+    until = told.not_before.timestamp() if told.not_before and not job.retried else 0.0
+    parked = told.parked and not job.retried
+    return Waits(queue=told.name, until=until, parked=parked, drained=told.drained, dated=told.since is not None)
 
 
 def _invalid(manifest: Manifest) -> JobView:
@@ -185,6 +231,20 @@ def _queue_status(found: Any) -> TenantQueueStatus:
         return TenantQueueStatus.model_validate(found or {})
     except pydantic.ValidationError:
         return TenantQueueStatus()
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClassView:
+    """A PriorityClass and what it stands for."""
+
+    name: str
+    value: int
+
+
+def priority_class_view(manifest: Manifest) -> PriorityClassView:
+    """Trim a PriorityClass."""
+    value = manifest.get("value")
+    return PriorityClassView(manifest["metadata"]["name"], value if isinstance(value, int) else 0)
 
 
 def node_view(manifest: Manifest) -> NodeView:

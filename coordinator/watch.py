@@ -1,4 +1,4 @@
-"""What the coordinator sees of the cluster: four informers and the set of keys to look at.
+"""What the coordinator sees of the cluster: five informers and the set of keys to look at.
 
 One rule: an event becomes a key and nothing else; whoever handles the key reads the newest state here.
 """
@@ -7,15 +7,17 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from cluster.api import Cluster
 from cluster.informer import Informer
 from coordinator import views
 from coordinator.marks import Marks
 from coordinator.route import Pods
-from coordinator.views import JobView, NodeView, PodView
+from coordinator.standing import Rules
+from coordinator.views import JobView, NodeView, PodView, PriorityClassView
 from crds.keys import JobKey
-from crds.resources import NODES, PODS, TENANT_QUEUES, TORCHJOBS
+from crds.resources import NODES, PODS, PRIORITY_CLASSES, TENANT_QUEUES, TORCHJOBS
 from crds.tenantqueue import TenantQueue
 
 PATIENCE = 8
@@ -31,7 +33,7 @@ class Changed:
 
 
 class Watches:
-    """Caches of TorchJobs, TenantQueues, pods and nodes, and what changed since last asked."""
+    """Caches of TorchJobs, TenantQueues, PriorityClasses, pods and nodes, and what changed since last asked."""
 
     def __init__(self, cluster: Cluster, *, nodes: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -40,8 +42,11 @@ class Watches:
         self._settings_changed: Changed | None = None
         self._demanded: set[str] = set()
         self._named: set[str] = set()
+        self._rules: Rules | None = None
         self.wake = threading.Event()
-        self.jobs: Informer[JobView] = Informer(cluster, TORCHJOBS, trim=views.job_view, on_change=self._job_changed)
+        self.jobs: Informer[JobView] = Informer(
+            cluster, TORCHJOBS, trim=views.job_view, on_change=self._job_changed, index=lambda job: job.queue
+        )
         self.pods: Informer[PodView] = Informer(
             cluster,
             PODS,
@@ -52,16 +57,17 @@ class Watches:
         self.queues: Informer[TenantQueue] = Informer(
             cluster, TENANT_QUEUES, trim=views.queue_view, on_change=self._queue_changed
         )
+        self.classes: Informer[PriorityClassView] = Informer(
+            cluster, PRIORITY_CLASSES, trim=views.priority_class_view, on_change=self._class_changed
+        )
         self.nodes: Informer[NodeView] | None = None
         if nodes:
             self.nodes = Informer(cluster, NODES, trim=views.node_view, on_change=self._node_changed)
 
     @property
-    def informers(
-        self,
-    ) -> tuple[Informer[JobView] | Informer[PodView] | Informer[TenantQueue] | Informer[NodeView], ...]:
+    def informers(self) -> tuple[Informer[Any], ...]:
         """All of them, to start, stop and ask."""
-        return (self.jobs, self.pods, self.queues) + ((self.nodes,) if self.nodes else ())
+        return (self.jobs, self.pods, self.queues, self.classes) + ((self.nodes,) if self.nodes else ())
 
     @property
     def failing(self) -> str:
@@ -102,6 +108,20 @@ class Watches:
         with self._lock:
             self._named = names
         return frozenset(names)
+
+    def rules(self) -> Rules:
+        """What queues and PriorityClasses say now; the same object until one of them changes."""
+        with self._lock:
+            if self._rules is None:
+                self._rules = Rules(
+                    queues={each.metadata.name: each.spec for each in self.queues.values()},
+                    priorities={each.name: each.value for each in self.classes.values()},
+                )
+            return self._rules
+
+    def mark_queue(self, queue: str) -> None:
+        """Look at every unfinished job that names the queue."""
+        self.mark([job.key for job in self.jobs.indexed(queue) if not job.finished])
 
     def mark(self, keys: Iterable[JobKey], seen: int = 0) -> None:
         """Look at these keys (again) at once; `seen` is the newest resourceVersion known of their pods, or 0."""
@@ -156,9 +176,30 @@ class Watches:
             self.touch_settings()
 
     def _queue_changed(self, before: TenantQueue | None, after: TenantQueue | None) -> None:
-        if before is None or after is None or before.spec != after.spec:  # our own status writes change nothing
-            self.touch_settings()
+        if before is not None and after is not None and before.spec == after.spec:
+            return  # our own status writes change nothing
+        self._forget_rules()
+        self.touch_settings()
+        queue = after or before
+        assert queue is not None
+        if before is None or after is None or _barring(before) != _barring(after):
+            self.mark_queue(queue.metadata.name)
+
+    def _class_changed(self, before: PriorityClassView | None, after: PriorityClassView | None) -> None:
+        found = after or before
+        if before != after and found is not None:
+            self._forget_rules()
+            self.mark([job.key for job in self.jobs.values() if job.priority_class == found.name])
+
+    def _forget_rules(self) -> None:
+        with self._lock:
+            self._rules = None
 
     def _node_changed(self, before: NodeView | None, after: NodeView | None) -> None:
         if before != after:  # heartbeats change nothing that matters
             self.touch_settings()
+
+
+def _barring(queue: TenantQueue) -> object:
+    """What of a queue its jobs have to be looked at for."""
+    return queue.spec.namespaces, queue.spec.stop_policy

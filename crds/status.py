@@ -1,6 +1,8 @@
 """What torchq says about a TorchJob.
 
-One rule: the coordinator writes `queue`, the worker everything else; whatever a rebuild of the queues needs is here.
+One rule: the coordinator writes `queue.name`, `reason` and `message`, the worker everything else; whatever a rebuild of
+the queues needs is here. Of `queue`, a worker writes the rest when it sends a job back, in the patch that takes the
+admission away, and takes away what no longer holds when it admits the job.
 """
 
 from typing import Annotated
@@ -23,10 +25,15 @@ class QueueStatus(Observed):
     message: Text = ""
     """Why it waits: a sentence without moving numbers."""
     since: Time | None = None
+    """When it was sent back."""
     not_before: Time | None = None
     """It backs off until then."""
     parked: bool = False
     """It failed to start too often and waits for its owner."""
+    tries: Tally = 0
+    """How often in a row it was admitted and did not run in time."""
+    drained: bool = False
+    """It held room when its queue was drained, and comes first when the queue goes on."""
 
 
 class Admission(Observed):

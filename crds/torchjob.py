@@ -3,12 +3,13 @@
 One rule: `parse` is the only way in; whoever holds a TorchJob holds a valid one.
 """
 
+from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from crds import checks, demand, problems
+from crds import checks, demand, labels, problems
 from crds.errors import InvalidObject
 from crds.jobspec import TorchJobSpec
 from crds.keys import JobKey
@@ -59,6 +60,16 @@ class TorchJob(Written):
     def finished(self) -> bool:
         """Whether it has reached its end."""
         return self.status.finished
+
+    @property
+    def retried(self) -> bool:
+        """Whether somebody has asked for another try since it was sent back: it need not wait for that any longer."""
+        since = self.status.queue.since if self.status.queue else None
+        try:
+            asked = datetime.fromisoformat(self.metadata.annotations.get(labels.RETRY_AT, ""))
+        except ValueError:
+            return False
+        return since is not None and asked.tzinfo is not None and asked > since
 
     @property
     def deleting(self) -> bool:

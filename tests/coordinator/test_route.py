@@ -4,10 +4,12 @@ import pytest
 
 from coordinator import route
 from coordinator.route import Pods
+from coordinator.standing import Rules
 from coordinator.views import JobView
 from queues.values import Entry, Offer
 from tests.coordinator.builders import KEY, admission, job
 
+NOW = 1000.0
 OCCUPIED = Pods(occupy=True, queue="a", seen=7)
 EMPTY = Pods(seen=7)
 
@@ -36,14 +38,14 @@ EMPTY = Pods(seen=7)
     ],
 )
 def test_every_state_has_its_route(state: JobView | None, pods: Pods, put: bool, remove: bool, looks: bool) -> None:
-    found = route.route(KEY, state, pods, queued_after=1.0)
+    found = route.route(KEY, state, pods, Rules(queued_after=1.0), NOW)
     assert (found.put is not None, found.remove, found.offer is not None) == (put, remove, looks)
     if found.offer:
         assert found.offer.seen == 7
 
 
 def test_a_new_job_waits_with_its_age_and_its_next_attempt() -> None:
-    found = route.route(KEY, job(attempt=2, priority=5, phase=""), EMPTY, queued_after=1.5)
+    found = route.route(KEY, job(attempt=2, priority=5, phase=""), EMPTY, Rules(queued_after=1.5), NOW)
     assert found.put == Entry(
         key=KEY, queue="a", submitted=100.0, priority=5, attempt=3, demand={"cpu": 2000, "jobs": 1}
     )
@@ -51,11 +53,11 @@ def test_a_new_job_waits_with_its_age_and_its_next_attempt() -> None:
 
 
 def test_a_resumed_job_is_written_to_at_once() -> None:
-    found = route.route(KEY, job(phase="Suspended"), EMPTY, queued_after=1.5)
+    found = route.route(KEY, job(phase="Suspended"), EMPTY, Rules(queued_after=1.5), NOW)
     assert found.offer is not None
     assert found.offer.delay == 0
 
 
 def test_pods_of_a_vanished_job_are_looked_at_on_their_queues_account() -> None:
-    found = route.route(KEY, None, OCCUPIED, queued_after=1.0)
+    found = route.route(KEY, None, OCCUPIED, Rules(queued_after=1.0), NOW)
     assert found.offer == Offer(key=KEY, tenant="a", seen=7)

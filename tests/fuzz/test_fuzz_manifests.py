@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from cluster.local import pruning
 from coordinator import census, pool, route, term, views
 from coordinator.route import Pods
+from coordinator.standing import Rules
 from crds import demand, problems, tenantqueue, torchjob
 from crds.errors import InvalidObject
 from crds.keys import JobKey
@@ -132,9 +133,9 @@ def pass_along(manifest: dict[str, Any], *, judge: bool = True) -> None:
     view = views.job_view(orjson.loads(json.dumps(manifest)))
     assert view.invalid == bool(found(manifest, "TorchJob"))
     for pods in (Pods(), Pods(occupy=True, queue="team", seen=5)):
-        routed = route.route(view.key, view, pods, 0.5)
+        routed = route.route(view.key, view, pods, Rules(queued_after=0.5), 1e9)
         assert not (routed.put and view.invalid)
-    census.take([view], [], {})
+    census.take([view], [], {}, Rules(), 1e9)
     if view.invalid:
         _plan(manifest, refused(manifest), None, judge)
         return
@@ -154,7 +155,7 @@ def _admitted(view: views.JobView) -> Reservation | None:
     store = MemoryStore(lambda *_: None, content=Content())
     store.rebuild(1, (), ())
     store.configure([QueueSpec(name=view.queue)], None)
-    store.put([route.entry(view)])
+    store.put([route.entry(view, Rules())])
     batch = choose.choose(store.snapshot(4), 2e9, 4, "jobs")
     return next(iter(store.commit(batch).reservations), None)
 

@@ -165,6 +165,11 @@ def _queues_are_followed(stage: Stage) -> str:
     return stage.trouble(Watches(stage.access.cluster(COORDINATOR), nodes=False).queues)
 
 
+@scene(COORDINATOR, "priorityclasses", "list", "watch")
+def _priority_classes_are_followed(stage: Stage) -> str:
+    return stage.trouble(Watches(stage.access.cluster(COORDINATOR), nodes=False).classes)
+
+
 @scene(COORDINATOR, "pods", "list", "watch")
 def _pods_are_followed(stage: Stage) -> str:
     pod(stage)
@@ -392,6 +397,7 @@ class Nothing:
 
 @scene(DOCTOR, "torchjobs", "list")
 @scene(DOCTOR, "tenantqueues", "list")
+@scene(DOCTOR, "priorityclasses", "list")
 @scene(DOCTOR, "pods", "list")
 @scene(DOCTOR, "leases", "get")
 def _look_at_everything(stage: Stage) -> str:

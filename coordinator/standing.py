@@ -1,0 +1,124 @@
+"""How a job stands that waits: whether it has its place in its queue's order, and what is said about it at once.
+
+One rule: pure. A table; the first row that is true counts. What keeps a job out of the order lends it no claim and
+blocks nobody.
+
+    code                    in the order   true while
+    Held                    no             its owner holds it
+    QueueNotFound           no             nobody has created the queue it names
+    NotAllowed              no             the queue is not for its namespace
+    PriorityClassNotFound   no             nobody has created the PriorityClass it names
+    Parked                  no             it did not get to run too often, and nobody has asked for another try since
+    BackingOff              no             it did not get to run, and status.queue.notBefore is to come
+    QueueDrained            yes            it ran when its queue was drained; it goes first when the queue goes on
+    ExceedsQuota            yes            quota, cohort and pool can never give what it asks for
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from coordinator.views import JobView
+from crds import amounts
+from crds.amounts import NOTHING, Amounts
+from crds.tenantqueue import TenantQueueSpec
+
+Code = Literal[
+    "Held",
+    "QueueNotFound",
+    "NotAllowed",
+    "PriorityClassNotFound",
+    "Parked",
+    "BackingOff",
+    "QueueDrained",
+    "ExceedsQuota",
+]
+CODES = frozenset(get_args(Code))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What routing has to know beyond the job. As it comes, any queue may be used by anybody."""
+
+    queues: Mapping[str, TenantQueueSpec] = field(default_factory=dict)
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    """PriorityClasses and what they stand for."""
+    ceilings: Mapping[str, Amounts] = field(default_factory=dict)
+    """The most that a job of a queue can ever have, where that is limited."""
+    implicit: bool = True
+    """Whether a queue that nobody created may be used."""
+    queued_after: float = 1.0
+    """How long a job waits before it is written to as Queued, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one job stands."""
+
+    code: Code | Literal[""] = ""
+    sentence: str = ""
+    """Without moving numbers."""
+    ordered: bool = True
+    """Whether it has its place in the order."""
+    until: float = 0.0
+    """When time alone changes that; 0: never."""
+
+
+GOOD = Standing()
+
+
+def of(job: JobView, rules: Rules, now: float) -> Standing:
+    """How a job stands that is not admitted; `now` is in seconds since 1970."""
+    if job.held:
+        return Standing("Held", "held back by its owner (schedulingPolicy.hold)", ordered=False)
+    return _barred(job, rules) or _sent_back(job, now) or _told(job, rules) or GOOD
+
+
+def priority(job: JobView, rules: Rules) -> int:
+    """Its priority: what its owner says, else what its PriorityClass stands for."""
+    return rules.priorities.get(job.priority_class, 0) if job.priority_class else job.priority
+
+
+def draining(queue: str, rules: Rules) -> bool:
+    """Whether the jobs of a queue have to give back what they hold."""
+    spec = rules.queues.get(queue)
+    return spec is not None and spec.stop_policy == "HoldAndDrain"
+
+
+def _barred(job: JobView, rules: Rules) -> Standing | None:
+    """What others would have to change."""
+    queue, spec = job.queue, rules.queues.get(job.queue)
+    if spec is None and not rules.implicit:
+        return Standing("QueueNotFound", f"there is no TenantQueue {queue}: it waits until there is one", ordered=False)
+    if spec is not None and spec.namespaces and job.key.namespace not in spec.namespaces:
+        sentence = f"queue {queue} is not for namespace {job.key.namespace} (its spec.namespaces)"
+        return Standing("NotAllowed", sentence, ordered=False)
+    if job.priority_class and job.priority_class not in rules.priorities:
+        sentence = f"there is no PriorityClass {job.priority_class}: it waits until there is one"
+        return Standing("PriorityClassNotFound", sentence, ordered=False)
+    return None
+
+
+def _sent_back(job: JobView, now: float) -> Standing | None:
+    waits = job.waits
+    if waits is None:
+        return None
+    if waits.parked:
+        sentence = "it was admitted again and again but never ran in time: it waits for its owner (torchq job resume)"
+        return Standing("Parked", sentence, ordered=False)
+    if waits.until > now:
+        sentence = "it was admitted but did not run in time: it is tried again at status.queue.notBefore"
+        return Standing("BackingOff", sentence, ordered=False, until=waits.until)
+    return None
+
+
+def _told(job: JobView, rules: Rules) -> Standing | None:
+    """What leaves it in the order."""
+    if job.returning and draining(job.queue, rules):
+        return Standing("QueueDrained", f"queue {job.queue} was drained: it goes first when the queue goes on")
+    ceiling = rules.ceilings.get(job.queue, NOTHING)
+    if not amounts.fits(job.charge, NOTHING, ceiling):
+        short = [name for name in sorted(ceiling) if job.charge.get(name, 0) > ceiling[name]]
+        sentence = f"it asks for more {', '.join(short)} than queue {job.queue} or the pool can ever give"
+        return Standing("ExceedsQuota", sentence)
+    return None

@@ -1,0 +1,40 @@
+"""When to look at a job again because time alone changes how it stands.
+
+One rule: nothing here is worth keeping; whoever leads next computes it from the jobs.
+"""
+
+import heapq
+from collections.abc import Iterator
+
+from crds.keys import JobKey
+
+
+class Timers:
+    """One moment per key, in seconds since 1970."""
+
+    def __init__(self) -> None:
+        self._at: dict[JobKey, float] = {}
+        self._heap: list[tuple[float, JobKey]] = []
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def set(self, key: JobKey, at: float) -> None:
+        """Look at the key then, and not when it was said before. 0: not at all."""
+        if self._at.get(key, 0.0) == at:
+            return
+        self._at.pop(key, None)
+        if at:
+            self._at[key] = at
+            heapq.heappush(self._heap, (at, key))
+        if len(self._heap) > 2 * len(self._at) + 64:
+            self._heap = [(when, each) for each, when in self._at.items()]
+            heapq.heapify(self._heap)
+
+    def due(self, now: float) -> Iterator[JobKey]:
+        """The keys whose time has come; forgotten here."""
+        while self._heap and self._heap[0][0] <= now:
+            at, key = heapq.heappop(self._heap)
+            if self._at.get(key) == at:
+                del self._at[key]
+                yield key

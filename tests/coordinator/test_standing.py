@@ -1,0 +1,111 @@
+"""What keeps a waiting job out of its queue's order, and what is said about it at once."""
+
+from typing import Any
+
+import pytest
+
+from coordinator import route, standing
+from coordinator.route import Pods
+from coordinator.standing import Rules
+from coordinator.timers import Timers
+from coordinator.views import JobView, Waits
+from crds.keys import JobKey
+from crds.tenantqueue import TenantQueueSpec
+from tests.coordinator.builders import KEY, admission, job
+
+NOW = 1000.0
+
+
+def rules(**changes: Any) -> Rules:
+    """Queue a exists, and one PriorityClass."""
+    spec = TenantQueueSpec(**changes.pop("queue", {}))
+    return Rules(**{"queues": {"a": spec}, "priorities": {"urgent": 7}, "implicit": False, **changes})
+
+
+TABLE = [
+    (job(), rules(), "", True),
+    (job(held=True), rules(), "Held", False),
+    (job(queue="b"), rules(), "QueueNotFound", False),
+    (job(queue="b"), rules(implicit=True), "", True),
+    (job(), rules(queue={"namespaces": ("team",)}), "", True),
+    (job(), rules(queue={"namespaces": ("others", "more")}), "NotAllowed", False),
+    (job(priority_class="urgent"), rules(), "", True),
+    (job(priority_class="lazy"), rules(), "PriorityClassNotFound", False),
+    (job(waits=Waits(parked=True)), rules(), "Parked", False),
+    (job(waits=Waits(until=NOW + 1)), rules(), "BackingOff", False),
+    (job(waits=Waits(until=NOW)), rules(), "", True),
+    (job(waits=Waits(drained=True, queue="a")), rules(queue={"stop_policy": "HoldAndDrain"}), "QueueDrained", True),
+    (job(waits=Waits(drained=True, queue="a")), rules(), "", True),
+    (job(waits=Waits(drained=True, queue="b")), rules(queue={"stop_policy": "HoldAndDrain"}), "", True),
+    (job(), rules(ceilings={"a": {"cpu": 1999}}), "ExceedsQuota", True),
+    (job(), rules(ceilings={"a": {"cpu": 2000}, "b": {"cpu": 1}}), "", True),
+    (job(held=True, queue="b"), rules(), "Held", False),
+]
+
+
+@pytest.mark.parametrize(("waiting", "given", "code", "ordered"), TABLE)
+def test_every_row(waiting: JobView, given: Rules, code: str, ordered: bool) -> None:
+    found = standing.of(waiting, given, NOW)
+    assert (found.code, found.ordered) == (code, ordered)
+    routed = route.route(KEY, waiting, Pods(), given, NOW)
+    assert (routed.put is not None, routed.remove) == (ordered, not ordered)
+    assert (routed.told.code if routed.told else "") == code
+
+
+def test_every_code_has_a_row_and_a_sentence_that_a_status_can_hold() -> None:
+    assert {code for _, _, code, _ in TABLE if code} == standing.CODES
+    for waiting, given, code, _ in TABLE:
+        sentence = standing.of(waiting, given, NOW).sentence
+        assert bool(sentence) == bool(code)
+        assert len(sentence) <= 1024
+
+
+def test_what_is_told_already_is_not_told_again_and_what_is_over_is_taken_back() -> None:
+    assert route.route(KEY, job(held=True, told="Held"), Pods(), rules(), NOW).told is None
+    over = route.route(KEY, job(told="Held"), Pods(), rules(), NOW).told
+    assert over == standing.GOOD
+    assert route.route(KEY, job(told="WaitingForPool"), Pods(), rules(), NOW).told is None
+
+
+def test_a_priority_class_says_the_priority() -> None:
+    put = route.route(KEY, job(priority_class="urgent", priority=3), Pods(), rules(), NOW).put
+    assert put is not None
+    assert put.priority == 7
+
+
+def test_a_job_that_backs_off_is_looked_at_when_it_is_due() -> None:
+    found = route.route(KEY, job(waits=Waits(until=NOW + 60)), Pods(), rules(), NOW)
+    assert found.again == NOW + 60
+
+
+def test_what_was_charged_before_a_job_was_sent_back_is_over() -> None:
+    assert route.route(KEY, job(attempt=2), Pods(), rules(), NOW).over == 2
+    assert route.route(KEY, job(attempt=2, phase="Suspended"), Pods(), rules(), NOW).over == 0
+    draining = rules(queue={"stop_policy": "HoldAndDrain"})
+    assert route.route(KEY, job(attempt=2), Pods(), draining, NOW).over == 3
+
+
+def test_a_drained_job_returns_to_its_own_queue_first() -> None:
+    drained = Waits(drained=True, queue="a")
+    found = [route.entry(job(waits=drained, queue=queue), Rules()).returning for queue in ("a", "b")]
+    assert found == [True, False]
+
+
+def test_an_admitted_job_of_a_queue_that_drains_is_looked_at_again() -> None:
+    admitted = job(admission=admission(), phase="Running")
+    assert route.route(KEY, admitted, Pods(), rules(), NOW).again == 0.0
+    draining = rules(queue={"stop_policy": "HoldAndDrain"})
+    assert NOW < route.route(KEY, admitted, Pods(), draining, NOW).again < NOW + 60
+
+
+def test_timers_keep_one_moment_per_key() -> None:
+    timers, keys = Timers(), [JobKey("team", str(at), "u") for at in range(300)]
+    for at, key in enumerate(keys):
+        timers.set(key, 500.0)
+        timers.set(key, 100.0 + at)
+    timers.set(keys[1], 0.0)
+    timers.set(keys[2], 900.0)
+    assert list(timers.due(102.0)) == [keys[0]]
+    assert list(timers.due(102.0)) == []
+    assert list(timers.due(1000.0)) == [*keys[3:], keys[2]]
+    assert len(timers) == 0
