@@ -38,8 +38,10 @@ def encode(batch: Batch) -> bytes:
     queues: dict[str, int] = {}
     demands = _Demands()
     entries = [pick.waiting.entry for pick in picks]
+    keys = [str(entry.key) for entry in entries]
     columns = {
-        "keys": [str(entry.key) for entry in entries],
+        "keys": keys,
+        "places": [key.replace("/", "!") for key in keys],
         "versions": [str(pick.waiting.version) for pick in picks],
         "attempts": [str(entry.attempt) for entry in entries],
         "clocks": [codec.encode_clock(pick.clock) for pick in picks],

@@ -24,12 +24,12 @@ NOTHING_PREPARED: tuple[int, dict[str, str]] = (-1, {})
 
 _PUT = Script("store_put", preludes=("store",))
 _REMOVE = Script("store_remove", preludes=("store", "store_usage"))
-_CONFIGURE = Script("store_configure", preludes=("store", "store_usage"))
+_CONFIGURE = Script("store_configure", preludes=("store", "store_usage", "store_cohorts"))
 _SNAPSHOT = Script("store_snapshot", preludes=("store",))
 _COMMIT = Script("store_commit", preludes=("clock", "mark", "store", "store_usage", "mark_many"))
 _PLACE = Script("store_place", preludes=("store",))
 _RESERVATIONS = Script("store_reservations", preludes=("store",))
-_REBUILD = Script("store_rebuild", preludes=("store", "store_usage"))
+_REBUILD = Script("store_rebuild", preludes=("store", "store_usage", "store_cohorts"))
 
 
 class RedisStore:

@@ -128,15 +128,27 @@ local function quoted(name)
   return found
 end
 
+-- Names of resources, each once and sorted, for all that this script writes.
+local sorted_names, is_sorted = {}, {}
+local function sort_names(amounts)
+  for name in pairs(amounts) do
+    if not is_sorted[name] then
+      is_sorted[name] = true
+      sorted_names[#sorted_names + 1] = name
+      table.sort(sorted_names)
+    end
+  end
+end
+
 -- Amounts as JSON, the names sorted.
 local function amounts_text(amounts)
-  local names, parts = {}, {}
-  for name in pairs(amounts) do
-    names[#names + 1] = name
-  end
-  table.sort(names)
-  for at, name in ipairs(names) do
-    parts[at] = quoted(name) .. ':' .. whole(amounts[name])
+  sort_names(amounts)
+  local parts = {}
+  for _, name in ipairs(sorted_names) do
+    local amount = amounts[name]
+    if amount then
+      parts[#parts + 1] = quoted(name) .. ':' .. whole(amount)
+    end
   end
   return '{' .. table.concat(parts, ',') .. '}'
 end

@@ -4,7 +4,7 @@
 -- ARGV: 1 epoch   2 revision   3 id of this commit   4 now (seconds since 1970; empty: the server's time)
 --       5 first port   6 last port (both 0: no ports)   7 the last change the chooser knew of
 --       8 JSON of the picks, column by column:
---           keys, versions, attempts, clocks   text of each pick
+--           keys, places, versions, attempts, clocks   text of each pick
 --           queues, queue                      names, and which of them (from 1) each pick's is
 --           demands, demand                    JSON texts of amounts, and which of them each pick's is
 --           grows                              picks (from 1) whose kind is "grow"; all others' is "admit"
@@ -29,14 +29,13 @@ if redis.call('HGET', 'torchq:commit', 'id') == ID then
 end
 
 local picks = cjson.decode(ARGV[8])
-local keys, queues = picks.keys, picks.queues
-local versions, held = {}, {}
-local demands, grows, gone = {}, {}, {}
+local keys, places, queues = picks.keys, picks.places, picks.queues
+local versions, held = values('torchq:versions', keys), values('torchq:reservations', keys)
+local demands, grows, gone, tenants = {}, {}, {}, {}
 
 local function read_picks()
-  versions, held = values('torchq:versions', keys), values('torchq:reservations', keys)
-  table.insert(queues, POOL)
-  read_usage(queues)
+  table.insert(queues, ALL)
+  open_books(queues)
   for at, text in ipairs(picks.demands) do
     demands[at] = cjson.decode(text)
   end
@@ -45,14 +44,15 @@ local function read_picks()
   end
 end
 
+-- What all queues share; nil if nothing is scarce.
 local function read_pool()
   local text = redis.call('GET', 'torchq:pool')
-  return text and cjson.decode(text) or {}
+  return text and cjson.decode(text)
 end
 
 -- The first free port after the one given last: 0 if none are given, nil if all are taken.
 local last_port
-local taken_ports = {}
+local given = {}
 local function next_port()
   if FIRST_PORT == 0 then
     return 0
@@ -62,105 +62,96 @@ local function next_port()
   local start = (last_port < FIRST_PORT or last_port >= LAST_PORT) and 0 or last_port - FIRST_PORT + 1
   for step = 0, size - 1 do
     local port = FIRST_PORT + (start + step) % size
-    if not taken_ports[port] and redis.call('HEXISTS', 'torchq:ports', whole(port)) == 0 then
+    if not given[port] and redis.call('HEXISTS', 'torchq:ports', whole(port)) == 0 then
       return port
     end
   end
   return nil
 end
 
--- Whether a demand stays within the queue's own quota and what it may borrow, and within its cohort's.
-local function over_limits(queue, demand)
-  local own, sums, shared, over_cohort = limits(queue), used(queue), cohort(queue), false
+-- Which limit of its queue has no room for a demand.
+local function over_limits(own, demand)
+  local shared, over_cohort = own.cohort, false
   for name, asked in pairs(demand) do
     local most = own.quota[name]
     if most and asked > 0 then
-      local most_borrowed = shared and (own.borrowing[name] or math.huge) or 0
-      if (sums[name] or 0) + asked > most + most_borrowed then
+      local borrowed = shared and (own.borrowing[name] or math.huge) or 0
+      if (own.used[name] or 0) + asked > most + borrowed then
         return 'quota'
       end
       over_cohort = over_cohort or shared and (shared.used[name] or 0) + asked > (shared.quota[name] or 0)
     end
   end
-  return over_cohort and 'cohort' or ''
+  return over_cohort and 'cohort' or nil
 end
 
 local function over_pool(pool, demand)
-  local sums = used(POOL)
+  local used = book(ALL).used
   for name, asked in pairs(demand) do
-    if pool[name] and asked > 0 and (sums[name] or 0) + asked > pool[name] then
-      return true
+    if pool[name] and asked > 0 and (used[name] or 0) + asked > pool[name] then
+      return 'pool'
     end
   end
-  return false
+  return nil
 end
 
+-- Why a pick cannot stand, or nil.
 local function refused_by(at, queue, demand, pool, port)
-  local key, grow = keys[at], grows[at] or false
-  if versions[at] ~= picks.versions[at] or gone[key] then
+  local grow, own = grows[at] or false, book(queue)
+  if versions[at] ~= picks.versions[at] or gone[keys[at]] then
     return 'entry'
   end
   if grow ~= (held[at] ~= false) then
     return 'reservation'
   end
-  local over = over_limits(queue, demand)
-  if over ~= '' then
-    return over
-  end
-  if over_pool(pool, demand) then
-    return 'pool'
-  end
-  return (not grow and not port) and 'port' or ''
+  return own.limited and over_limits(own, demand)
+    or pool and over_pool(pool, demand)
+    or not grow and not port and 'port'
+    or nil
 end
 
 -- As queues/codec.py writes it.
-local function reservation_text(attempt, charge_text, epoch, kind, pick, port, queue_text)
+local function reservation_text(attempt, charge_text, epoch, kind, pick, port, queue)
   return '{"attempt":' .. attempt .. ',"charge":' .. charge_text .. ',"epoch":' .. epoch .. ',"kind":"' .. kind
-    .. '","pick":' .. pick .. ',"port":' .. port .. ',"queue":' .. queue_text .. '}'
+    .. '","pick":' .. pick .. ',"port":' .. port .. ',"queue":' .. quoted(queue) .. '}'
 end
 
-local function grown(text, demand)
-  local was = cjson.decode(text)
-  charge(was.queue, demand, 1)
-  for name, amount in pairs(demand) do
-    add(was.charge, name, amount)
-  end
-  return reservation_text(
-    whole(was.attempt), amounts_text(was.charge), whole(was.epoch), was.kind, whole(was.pick), whole(was.port), quoted(was.queue)
-  )
-end
-
-local tenants, places, reservations, ports, answers = {}, {}, {}, {}, {}
+local reservations, ports, answers = {}, {}, {}
 local number, first_number = nil, nil
 
-local function admit(at, queue, port)
+local function grow(at, demand)
+  local was = cjson.decode(held[at])
+  charge(was.queue, demand, 1)
+  for name, amount in pairs(demand) do
+    was.charge[name] = (was.charge[name] or 0) + amount
+  end
+  answers[at] = reservation_text(
+    whole(was.attempt), amounts_text(was.charge), whole(was.epoch), was.kind, whole(was.pick), whole(was.port), was.queue
+  )
+  return answers[at]
+end
+
+local function admit(at, queue, demand, port)
   number = (number or tonumber(redis.call('GET', 'torchq:pick') or 0)) + 1
   first_number = first_number or number
-  charge(queue, demands[picks.demand[at]], 1)
+  charge(queue, demand, 1)
+  answers[at] = ''
   if port > 0 then
-    last_port, taken_ports[port] = port, true
-    ports[#ports + 1] = whole(port)
+    answers[at] = whole(port)
+    last_port, given[port] = port, true
+    ports[#ports + 1] = answers[at]
     ports[#ports + 1] = keys[at]
   end
-  answers[at] = port > 0 and whole(port) or ''
   return reservation_text(
-    picks.attempts[at], picks.demands[picks.demand[at]], EPOCH, 'admit', whole(number), whole(port), quoted(queue)
+    picks.attempts[at], picks.demands[picks.demand[at]], EPOCH, 'admit', whole(number), port, queue
   )
 end
 
-local function take(at, queue, port)
-  local key = keys[at]
-  local text
-  if grows[at] then
-    text = grown(held[at], demands[picks.demand[at]])
-    answers[at] = text
-  else
-    text = admit(at, queue, port)
-  end
-  gone[key] = true
+local function take(at, queue, demand, port)
+  gone[keys[at]] = true
   tenants[at] = queue
-  reservations[2 * at - 1], reservations[2 * at] = key, text
-  table.insert(list(places, queue), place(key))
+  reservations[2 * at - 1] = keys[at]
+  reservations[2 * at] = grows[at] and grow(at, demand) or admit(at, queue, demand, port)
 end
 
 -- What the picks that were taken changed in a hash: the last word on each queue.
@@ -179,17 +170,22 @@ local function keep(hash, changes, count)
   write('HSET', hash, flat)
 end
 
-local function save(count)
-  local gone_keys = {}
+local function leave_queues(count)
+  local leaving, left = {}, {}
   for at = 1, count do
-    gone_keys[at] = keys[at]
+    left[at] = keys[at]
+    table.insert(list(leaving, tenants[at]), places[at])
   end
-  write('HDEL', 'torchq:entries', gone_keys)
-  write('HDEL', 'torchq:versions', gone_keys)
-  for queue, some in pairs(places) do
+  write('HDEL', 'torchq:entries', left)
+  write('HDEL', 'torchq:versions', left)
+  for queue, some in pairs(leaving) do
     touched[queue] = true
     write('ZREM', 'torchq:order:' .. queue, some)
   end
+end
+
+local function save(count)
+  leave_queues(count)
   write('HSET', 'torchq:reservations', reservations)
   write('HSET', 'torchq:ports', ports)
   if last_port then
@@ -201,7 +197,7 @@ local function save(count)
   redis.call('SET', 'torchq:clock', picks.clocks[count])
   keep('torchq:accounts', picks.accounts, count)
   keep('torchq:overtaken', picks.overtaken, count)
-  save_usage()
+  save_books()
   mark_many(keys, tenants, count, seconds(clock(NOW)))
 end
 
@@ -222,10 +218,10 @@ local function commit()
   for at = 1, #keys do
     local queue, demand, port = queues[picks.queue[at]], demands[picks.demand[at]], next_port()
     local why = refused_by(at, queue, demand, pool, port)
-    if why ~= '' then
+    if why then
       return why, at - 1
     end
-    take(at, queue, port)
+    take(at, queue, demand, port)
   end
   return '', #keys
 end

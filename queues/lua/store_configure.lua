@@ -1,7 +1,7 @@
 -- Set all queues and the pool.
 --
 -- ARGV: epoch (0: whatever it is), JSON of the pool (empty: none), then per queue: name, JSON settings, JSON rules
--- Keys and preludes: store.lua, store_usage.lua
+-- Keys and preludes: store.lua, store_usage.lua, store_cohorts.lua
 -- Returns: the revision, which rises only if something changed. Errors STORELOST, STALEEPOCH.
 
 local function table_of(flat)

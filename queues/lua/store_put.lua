@@ -17,30 +17,29 @@ for at = 2, #ARGV, 2 do
 end
 local held, known = values('torchq:reservations', keys), values('torchq:entries', keys)
 
-local agings = {}
-local function aging(queue)
-  if not agings[queue] then
-    local text = redis.call('HGET', 'torchq:rules', queue)
-    agings[queue] = text and decode(text).aging_seconds or DEFAULT_AGING
-  end
-  return agings[queue]
-end
-
 local function leave(key, text)
   local queue = cjson.decode(text).queue
   touched[queue] = true
   table.insert(list(leaving, queue), place(key))
 end
 
+-- Where it stands in the order is known only with the rules of its queue, which are read for all together.
 local function put(key, text, entry)
   touched[entry.queue] = true
   entries[#entries + 1] = key
   entries[#entries + 1] = text
   versions[#versions + 1] = key
   versions[#versions + 1] = '' -- given below
-  local order = list(added, entry.queue)
-  order[#order + 1] = score(entry, aging(entry.queue))
-  order[#order + 1] = place(key)
+  table.insert(list(added, entry.queue), entry)
+end
+
+local function scores(waiting, aging)
+  local found = {}
+  for _, entry in ipairs(waiting) do
+    found[#found + 1] = score(entry, aging)
+    found[#found + 1] = place(entry.key)
+  end
+  return found
 end
 
 for at, key in ipairs(keys) do
@@ -58,8 +57,12 @@ end
 for queue, places in pairs(leaving) do
   write('ZREM', 'torchq:order:' .. queue, places)
 end
-for queue, places in pairs(added) do
-  write('ZADD', 'torchq:order:' .. queue, places)
+local queues = {}
+for queue in pairs(added) do
+  queues[#queues + 1] = queue
+end
+for at, text in ipairs(values('torchq:rules', queues)) do
+  write('ZADD', 'torchq:order:' .. queues[at], scores(added[queues[at]], text and decode(text).aging_seconds or DEFAULT_AGING))
 end
 local first = redis.call('INCRBY', 'torchq:version', #entries / 2) - #entries / 2
 for at = 2, #versions, 2 do

@@ -2,7 +2,7 @@
 -- on; `charge` (and store_put) fill it; `open` ends it. Whoever begins with a higher epoch meanwhile takes it over.
 --
 -- ARGV: epoch, step; then for `charge`, per reservation: job key, its JSON text
--- Keys and preludes: store.lua, store_usage.lua
+-- Keys and preludes: store.lua, store_usage.lua, store_cohorts.lua
 -- Returns: 1. Errors STALEEPOCH, STORELOST.
 
 local EPOCH, STEP = ARGV[1], ARGV[2]
@@ -41,7 +41,7 @@ local function reserve_all()
     end
   end
   redis.call('SET', 'torchq:port', whole(last))
-  save_usage()
+  save_books()
   return 1
 end
 

@@ -47,6 +47,6 @@ for at, key in ipairs(keys) do
   end
   gone[key] = true
 end
-save_usage()
+save_books()
 tell_changes()
 return kept

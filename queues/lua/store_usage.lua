@@ -1,38 +1,16 @@
 -- Prelude: what queues, cohorts and the pool use while a script runs, read once and written once. Needs store.lua.
 --
--- used(queue), limits(queue), cohort(name)  tables that are read when they are first asked for; read_usage(queues) reads many
--- charge(queue, charge, sign)               moves the sums
--- save_usage()                              writes what has moved
+-- open_books(queues)            reads many at once
+-- book(queue)                   {used, quota, borrowing, cohort}: tables; cohort is {quota, used}, or nil outside one. The book of
+--                               ALL is that of the pool.
+-- charge(queue, amounts, sign)  moves the sums
+-- save_books()                  writes those that have moved
 
-local POOL = ''
-local NO_LIMITS = { quota = {}, borrowing = {}, cohort = '' }
-local usage, rules, cohorts, moved, moved_cohorts = {}, {}, {}, {}, {}
+local ALL = ''
+local NO_RULES = { quota = {}, borrowing = {}, cohort = '' }
+local books, cohorts = {}, {}
 
-local function read_usage(queues)
-  local sums, texts = values('torchq:usage', queues), values('torchq:rules', queues)
-  for at, queue in ipairs(queues) do
-    usage[queue] = usage[queue] or (sums[at] and cjson.decode(sums[at]) or {})
-    rules[queue] = texts[at] and decode(texts[at]) or NO_LIMITS
-  end
-end
-
-local function used(queue)
-  if not usage[queue] then
-    read_usage({ queue })
-  end
-  return usage[queue]
-end
-
-local function limits(queue)
-  if not rules[queue] then
-    read_usage({ queue })
-  end
-  return rules[queue]
-end
-
--- The sums of a queue's cohort; nil if it is in none.
-local function cohort(queue)
-  local name = limits(queue).cohort
+local function cohort(name)
   if name == '' then
     return nil
   end
@@ -40,7 +18,28 @@ local function cohort(queue)
     local text = redis.call('HGET', 'torchq:cohorts', name)
     cohorts[name] = text and cjson.decode(text) or { quota = {}, used = {} }
   end
-  return cohorts[name], name
+  return cohorts[name]
+end
+
+local function open_books(queues)
+  local sums, texts = values('torchq:usage', queues), values('torchq:rules', queues)
+  for at, queue in ipairs(queues) do
+    local rules = texts[at] and decode(texts[at]) or NO_RULES
+    books[queue] = books[queue] or {
+      used = sums[at] and cjson.decode(sums[at]) or {},
+      quota = rules.quota,
+      limited = next(rules.quota) ~= nil,
+      borrowing = rules.borrowing,
+      cohort = cohort(rules.cohort),
+    }
+  end
+end
+
+local function book(queue)
+  if not books[queue] then
+    open_books({ queue })
+  end
+  return books[queue]
 end
 
 -- A sum of 0 is left out.
@@ -50,70 +49,41 @@ local function move(sums, name, amount)
 end
 
 local function charge(queue, amounts, sign)
-  local ours, all, quota = used(queue), used(POOL), limits(queue).quota
-  local shared, cohort_name = cohort(queue)
+  local ours, all = book(queue), book(ALL)
   for name, amount in pairs(amounts) do
-    move(ours, name, sign * amount)
-    move(all, name, sign * amount)
-    if shared and quota[name] then
-      move(shared.used, name, sign * amount)
+    move(ours.used, name, sign * amount)
+    move(all.used, name, sign * amount)
+    if ours.cohort and ours.quota[name] then
+      move(ours.cohort.used, name, sign * amount)
+      ours.cohort.moved = true
     end
   end
-  moved[queue], moved[POOL], touched[queue] = true, true, true
-  if shared then
-    moved_cohorts[cohort_name] = true
-  end
-end
-
-local function add(amounts, name, amount)
-  amounts[name] = (amounts[name] or 0) + amount
+  ours.moved, all.moved, touched[queue] = true, true, true
 end
 
 local function cohort_text(sums)
   return '{"quota":' .. amounts_text(sums.quota) .. ',"used":' .. amounts_text(sums.used) .. '}'
 end
 
-local function save_usage()
+local function save_books()
   local sums, gone, shared = {}, {}, {}
-  for queue in pairs(moved) do
-    local text = amounts_text(usage[queue])
-    if text == '{}' then
+  for queue, each in pairs(books) do
+    if each.moved and next(each.used) == nil then
       gone[#gone + 1] = queue
-    else
+    elseif each.moved then
       sums[#sums + 1] = queue
-      sums[#sums + 1] = text
+      sums[#sums + 1] = amounts_text(each.used)
     end
   end
-  for name in pairs(moved_cohorts) do
-    shared[#shared + 1] = name
-    shared[#shared + 1] = cohort_text(cohorts[name])
+  for name, each in pairs(cohorts) do
+    if each.moved then
+      shared[#shared + 1] = name
+      shared[#shared + 1] = cohort_text(each)
+    end
   end
   write('HSET', 'torchq:usage', sums)
   write('HDEL', 'torchq:usage', gone)
   write('HSET', 'torchq:cohorts', shared)
-end
-
--- Add all cohorts up anew.
-local function count_cohorts()
-  local flat, sums, texts = redis.call('HGETALL', 'torchq:rules'), {}, {}
-  for at = 1, #flat, 2 do
-    local own = decode(flat[at + 1])
-    if own.cohort ~= '' then
-      sums[own.cohort] = sums[own.cohort] or { quota = {}, used = {} }
-      local text = redis.call('HGET', 'torchq:usage', flat[at])
-      local uses = text and cjson.decode(text) or {}
-      for name, most in pairs(own.quota) do
-        add(sums[own.cohort].quota, name, most)
-        move(sums[own.cohort].used, name, uses[name] or 0)
-      end
-    end
-  end
-  for name, each in pairs(sums) do
-    texts[#texts + 1] = name
-    texts[#texts + 1] = cohort_text(each)
-  end
-  redis.call('DEL', 'torchq:cohorts')
-  write('HSET', 'torchq:cohorts', texts)
 end
 
 -- Keep a reservation whose JSON text is given, and take its charge and port.
