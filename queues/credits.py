@@ -28,8 +28,7 @@ and one cost gain alike, so their order among each other does not change as turn
 looks at the lines' first ones instead of at every queue.
 """
 
-from bisect import bisect_left, insort
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from queues.ledger import Ledger, Line, Member, Turn
 from queues.standing import State
@@ -41,27 +40,23 @@ class Credits(Ledger):
 
     picker = "swrr"
 
-    def __init__(self, clock: Clock, accounts: Mapping[str, Account]) -> None:
-        """See Ledger."""
-        super().__init__(clock, accounts)
-        self._bases = 0
-        self._ranked: dict[int, list[tuple[int, str]]] = {}
-
     def first(self, state: State) -> Turn | None:
         """The queue that is furthest behind at the middle of its next job: the best of the lines' first ones."""
         best: Turn | None = None
+        turns, total = 2 * self._turns, self._weights
         for (weight, cost), line in self._lines.items():
-            item = line.first(state)
+            item = line.first[state]
             if item is not None:
-                turn = 0, 2 * item[0] - self._gain(weight, cost), item[1]
+                turn = 0, 2 * item[0] - weight * (turns + 2 * cost) + total * cost, item[1]
                 if best is None or turn < best:
                     best = turn
         return best
 
     def turn(self, name: str) -> Turn:
         """Minus twice its `credit + weight*k - W*k/2` (plus the shift, like all)."""
-        bid = self._members[name].bid
-        return 0, -2 * self._members[name].base - self._gain(bid.weight, bid.cost), name
+        member = self._members[name]
+        weight, cost, _ = member.bid
+        return 0, -2 * member.base - 2 * weight * (self._turns + cost) + self._weights * cost, name
 
     def refund(self, name: str, cost: int, weight: int) -> None:
         """All contending queues lose what they gained by the pick, and it gets back what it paid."""
@@ -73,49 +68,26 @@ class Credits(Ledger):
         else:
             self._rebase(member, member.base + self._weights * cost)
 
-    def _gain(self, weight: int, cost: int) -> int:
-        return 2 * weight * (self._turns + cost) - self._weights * cost
-
     def _frozen(self, base: int, weight: int) -> int:
         return base + weight * self._turns - self._shift if weight else base
 
     def _entering(self, base: int, weight: int) -> int:
         return base - weight * self._turns + self._shift
 
-    def _settle(self, _: Collection[str]) -> None:
+    def _settle(self, _joined: Collection[str]) -> None:
         """Cut the credits to the bounds of the present set and subtract their mean."""
         largest = max(self._sizes)
-        for weight in list(self._ranked):
-            self._cut(weight, (self._weights - weight) * largest)
+        for (weight, _cost), line in list(self._lines.items()):
+            bound, gain = (self._weights - weight) * largest, weight * self._turns - self._shift
+            for _, name, _ in list(line.without(gain - bound, gain + bound)):
+                member = self._members[name]
+                self._rebase(member, max(-bound, min(member.base + gain, bound)) - gain)
         count = len(self._members)
         self._shift += (self._bases + self._weights * self._turns - count * self._shift) // count
-
-    def _cut(self, weight: int, bound: int) -> None:
-        gain = weight * self._turns - self._shift
-        least, most, ranked = -bound - gain, bound - gain, self._ranked[weight]
-        low = ranked[: bisect_left(ranked, (least, ""))]
-        high = ranked[bisect_left(ranked, (most + 1, "")) :]
-        for _, name in low:
-            self._rebase(self._members[name], least)
-        for _, name in high:
-            self._rebase(self._members[name], most)
 
     def _pay(self, member: Member, cost: int) -> None:
         self._turns += cost
         member.base -= self._weights * cost
-
-    def _stand(self, member: Member) -> None:
-        super()._stand(member)
-        self._bases += member.base
-        insort(self._ranked.setdefault(member.bid.weight, []), (member.base, member.name))
-
-    def _unstand(self, member: Member) -> None:
-        super()._unstand(member)
-        self._bases -= member.base
-        ranked = self._ranked[member.bid.weight]
-        del ranked[bisect_left(ranked, (member.base, member.name))]
-        if not ranked:
-            del self._ranked[member.bid.weight]
 
     def _place(self, member: Member) -> tuple[Line, int]:
         return (member.bid.weight, member.bid.cost), -member.base

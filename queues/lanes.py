@@ -32,11 +32,11 @@ class Lane:
 
     __slots__ = (
         "_at",
-        "_first",
         "_places",
         "_taken",
         "beyond",
         "ceiling",
+        "first",
         "known",
         "offers",
         "overtaken",
@@ -57,19 +57,9 @@ class Lane:
         self.ceiling = ceiling
         self._at = 0
         self._taken: set[int] = set()
-        self._first: Candidate | None = None
         self._places: dict[Shape, deque[int]] | None = None
-
-    @property
-    def first(self) -> Candidate | None:
+        self.first = self._find()
         """The first known job that could ever run."""
-        while self._first is None and self._at < len(self.known):
-            waiting = self.known[self._at]
-            if self._at not in self._taken and amounts.fits(waiting.entry.demand, NOTHING, self.ceiling):
-                self._first = Candidate(waiting, waiting.entry.demand, self._at)
-            else:
-                self._at += 1
-        return self._first
 
     def distinct(self) -> Iterator[Candidate]:
         """The first possible job of each distinct demand, in order."""
@@ -86,7 +76,7 @@ class Lane:
         self._taken.add(candidate.at)
         charge(self.used, candidate.demand)
         if candidate.at == self._at:
-            self._first = None
+            self.first = self._find()
 
     @property
     def leads(self) -> bool:
@@ -130,6 +120,15 @@ class Lane:
         if not self.beyond or not self._taken:
             return False
         return not self.offers or 2 * len(self._taken) >= len(self.known)
+
+    def _find(self) -> Candidate | None:
+        while self._at < len(self.known):
+            waiting = self.known[self._at]
+            demand = waiting.entry.demand
+            if self._at not in self._taken and amounts.fits(demand, NOTHING, self.ceiling):
+                return Candidate(waiting, demand, self._at)
+            self._at += 1
+        return None
 
     def _by_shape(self) -> dict[Shape, deque[int]]:
         places: dict[Shape, deque[int]] = {}

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from queues.standing import Item, Standing, State
 from queues.values import Account, Clock
@@ -21,8 +22,7 @@ Line = tuple[int, int]
 """Queues whose order among each other does not change as turns pass."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bid:
+class Bid(NamedTuple):
     """A contending queue's claim: its weight, the cost of its next job, and the group of queues that ask for the same
     room."""
 
@@ -41,7 +41,7 @@ class Member:
     last: int
     size: int
     """The largest cost that counts for it: of its last pick or its next."""
-    line: Line = (0, 0)
+    line: Standing
     item: Item = (0, "", 0)
 
 
@@ -64,10 +64,12 @@ class Ledger(ABC):
         self._joined_or_left = set(self._known)
         self._vanished = sum(self._known.values()) != clock.total
         self._members: dict[str, Member] = {}
+        self._bases = 0
         self._sizes: Counter[int] = Counter()
         self._states: dict[int, State] = {}
         self._blocked: set[int] = set()
         self._lines: dict[Line, Standing] = {}
+        self._nowhere = Standing(self._states)
 
     @property
     def clock(self) -> Clock:
@@ -88,7 +90,7 @@ class Ledger(ABC):
         elif bid is None:
             self._leave(member)
         elif bid != member.bid:
-            self._unstand(member)
+            member.line.discard(member.item)
             member.bid = bid
             self._resize(member)
             self._stand(member)
@@ -111,10 +113,12 @@ class Ledger(ABC):
     def pay(self, name: str, cost: int) -> None:
         """A job of that cost is picked from a contending queue."""
         member = self._members[name]
-        self._unstand(member)
+        member.line.discard(member.item)
         member.last = cost
         self._resize(member)
+        self._bases -= member.base
         self._pay(member, cost)
+        self._bases += member.base
         self._stand(member)
         self._touched.add(name)
 
@@ -126,10 +130,11 @@ class Ledger(ABC):
         """The accounts that differ from those last stored, which they count as from now on."""
         changed = {}
         for name in sorted(self._touched):
-            account = self.account(name)
-            if account != self._stored[name]:
+            account, stored = self.account(name), self._stored[name]
+            if account != stored:
                 changed[name] = self._stored[name] = account
-                self._know(name, account.weight)
+                if account.weight != stored.weight:
+                    self._know(name, account.weight)
         self._touched.clear()
         return changed
 
@@ -176,7 +181,8 @@ class Ledger(ABC):
         """The line in which a member stands, and its rank there."""
 
     def _rebase(self, member: Member, base: int) -> None:
-        self._unstand(member)
+        member.line.discard(member.item)
+        self._bases += base - member.base
         member.base = base
         self._stand(member)
         self._touched.add(member.name)
@@ -184,7 +190,9 @@ class Ledger(ABC):
     def _join(self, name: str, bid: Bid) -> None:
         last = self._last[name]
         base = self._entering(self._outside[name], bid.weight)
-        member = self._members[name] = Member(name, bid, base, last, max(last, bid.cost))
+        member = Member(name, bid, base, last, max(last, bid.cost), self._nowhere)
+        self._members[name] = member
+        self._bases += base
         self._sizes[member.size] += 1
         self._weights += bid.weight
         self._note(name, bid.weight)
@@ -194,10 +202,11 @@ class Ledger(ABC):
         name = member.name
         del self._members[name]
         self._outside[name], self._last[name] = self._frozen(member.base, member.bid.weight), member.last
+        self._bases -= member.base
         self._forget_size(member.size)
         self._weights -= member.bid.weight
         self._note(name, 0)
-        self._unstand(member)
+        member.line.discard(member.item)
 
     def _note(self, name: str, weight: int) -> None:
         if self._known.get(name, 0) == weight:
@@ -224,15 +233,18 @@ class Ledger(ABC):
             del self._sizes[size]
 
     def _stand(self, member: Member) -> None:
-        member.line, rank = self._place(member)
-        member.item = (rank, member.name, member.bid.group)
-        self._states.setdefault(member.bid.group, "open")
-        if member.line not in self._lines:
-            self._lines[member.line] = Standing(self._states)
-        self._lines[member.line].add(member.item)
+        line, rank = self._place(member)
+        group = member.bid.group
+        if group not in self._states:
+            self._states[group] = "open"
+        if line not in self._lines:
+            self._clear_lines()
+            self._lines[line] = Standing(self._states)
+        member.line = self._lines[line]
+        member.item = item = (rank, member.name, group)
+        member.line.add(item)
 
-    def _unstand(self, member: Member) -> None:
-        line = self._lines[member.line]
-        line.discard(member.item)
-        if not line:
-            del self._lines[member.line]
+    def _clear_lines(self) -> None:
+        """Forget empty lines, once most are."""
+        if len(self._lines) > 2 * len(self._members) + 16:
+            self._lines = {line: standing for line, standing in self._lines.items() if standing}

@@ -62,6 +62,8 @@ class Cohort:
 
 def obstacle(lane: Lane, demand: Amounts, cohort: Cohort | None) -> Literal["", "quota", "cohort"]:
     """What does not let a queue take this now: its own quota with what it may borrow, or what the others have left."""
+    if not lane.spec.quota:
+        return ""
     excess = beyond(lane.spec.quota, lane.used, demand)
     if cohort is None:
         return "quota" if excess else ""

@@ -17,7 +17,8 @@ queue's jobs end and make room.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from crds.amounts import NOTHING
 from queues import lanes, quotas
@@ -33,8 +34,7 @@ from queues.virtual_time import VirtualTime
 PICKERS: Mapping[Picker, type[Ledger]] = {"swrr": Credits, "wf2q": VirtualTime}
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(NamedTuple):
     """Whose turn it is, and with which of its jobs."""
 
     lane: Lane
@@ -50,6 +50,8 @@ class Race:
         self._rules = rules
         self._now = 0.0
         self._holder: tuple[float, str] | None = None
+        self._dirty: set[str] = set()
+        self._stirred: set[str] = set()
         self._begin(snapshot)
 
     @property
@@ -163,17 +165,20 @@ class Race:
         """Whose turn it was before but for want of room: the first one only, so that a pick's work does not grow with
         their number; and the queue's own first job, if it is passed."""
         passed = []
-        blocked = self._ledger.first("waiting")
+        blocked = self._ledger.first("waiting") if self._ledger.blocked else None
         if blocked is not None and blocked < chosen.turn:
             passed.append(self._lanes[blocked[-1]])
         if chosen.lane.first is not None and chosen.candidate.at != chosen.lane.first.at:
             passed.append(chosen.lane)
+        if not passed:
+            return {}
         self._dirty.update(lane.spec.name for lane in passed)
         return {lane.spec.name: lane.overtake(self._now) for lane in passed}
 
     def _charge(self, lane: Lane, candidate: Candidate) -> None:
         lane.take(candidate)
-        self.pool.charge(candidate.demand)
+        if self.pool.capacity:
+            self.pool.charge(candidate.demand)
         self._dirty.add(lane.spec.name)
         if lane.spec.cohort:
             self._cohorts[lane.spec.cohort].charge(lane.spec, candidate.demand)
@@ -194,18 +199,20 @@ class Race:
             self._bid(self._lanes[name])
 
     def _bid(self, lane: Lane) -> None:
-        name = lane.spec.name
-        lane.offers = self._offers(lane)
-        bid = None
-        if lane.offers:
-            cost = lanes.price(lane.offers[0].demand, self._rules.cost)
-            bid = Bid(lane.spec.weight, cost, self.pool.group(lane))
-        self._ledger.bid(name, bid)
-        _put(self._hungry, name, lane.low)
-        _put(self._dry, name, lane.dry)
-        _put(self._blind, name, lane.blind and lane.spec.open)
-        _put(self._delayed, name, lane.passed is not None)
-        self._consider(lane)
+        spec = lane.spec
+        offers = lane.offers = self._offers(lane)
+        if offers:
+            cost = lanes.price(offers[0].demand, self._rules.cost)
+            self._ledger.bid(spec.name, Bid(spec.weight, cost, self.pool.group(lane)))
+        else:
+            self._ledger.bid(spec.name, None)
+        if lane.beyond:
+            _put(self._hungry, spec.name, lane.low)
+            _put(self._dry, spec.name, lane.dry)
+            _put(self._blind, spec.name, lane.blind and spec.open)
+        if lane.overtaken is not None:
+            _put(self._delayed, spec.name, lane.passed is not None)
+            self._consider(lane)
 
     def _offers(self, lane: Lane) -> tuple[Candidate, ...]:
         """The jobs that quota and cohort let go now, in order. The first one alone where nothing may pass it, or where
@@ -279,8 +286,7 @@ class Race:
         self._holder = None
         self._ask_again = True
         self._promised = 0
-        self._dirty: set[str] = set()
-        self._stirred: set[str] = set()
+        self._dirty, self._stirred = set(), set()
         self._hungry: set[str] = set()
         self._dry: set[str] = set()
         self._blind: set[str] = set()
@@ -294,6 +300,8 @@ class Race:
         lane = Lane(view, quotas.ceiling(spec, cohort, self.pool.capacity))
         self._lanes[spec.name] = lane
         self._dirty.add(spec.name)
+        for names in (self._hungry, self._dry, self._blind, self._delayed):
+            names.discard(spec.name)
         if cohort is not None:
             cohort.lanes[spec.name] = lane
             self._stirred.add(spec.cohort)

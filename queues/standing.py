@@ -8,7 +8,7 @@ fills up, or in which room for one job comes free, changes the state of a group 
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 State = Literal["open", "waiting", "aside"]
@@ -22,8 +22,12 @@ Item = tuple[int, str, int]
 class Standing:
     """Sorted lists, one per group, and per state a heap of their first items."""
 
+    __slots__ = ("_firsts", "_groups", "_states", "first")
+
     def __init__(self, states: Mapping[int, State]) -> None:
         """`states` belongs to the caller, who says `moved` when a group's state has changed."""
+        self.first: dict[State, Item | None] = dict.fromkeys(STATES)
+        """The least item of all groups in a state."""
         self._states = states
         self._groups: dict[int, list[Item]] = {}
         self._firsts: dict[State, list[Item]] = {state: [] for state in STATES}
@@ -31,8 +35,55 @@ class Standing:
     def __bool__(self) -> bool:
         return bool(self._groups)
 
-    def first(self, state: State) -> Item | None:
-        """The least item of all groups in the state."""
+    def add(self, item: Item) -> None:
+        """Let a name take its place."""
+        group = self._groups.setdefault(item[2], [])
+        insort(group, item)
+        if group[0] is item:
+            self._lead(item)
+
+    def discard(self, item: Item) -> None:
+        """Let it leave."""
+        group = self._groups[item[2]]
+        at = bisect_left(group, item)
+        del group[at]
+        if at:
+            return
+        if group:
+            self._lead(group[0])
+        else:
+            del self._groups[item[2]]
+        state = self._states[item[2]]
+        if self.first[state] is item:
+            self.first[state] = self._least(state)
+
+    def moved(self, group: int) -> None:
+        """The group's state has changed."""
+        if group in self._groups:
+            self._lead(self._groups[group][0])
+            for state in STATES:
+                self.first[state] = self._least(state)
+
+    def without(self, low: int, high: int) -> Iterator[Item]:
+        """The items whose rank is below `low` or above `high`."""
+        for group in self._groups.values():
+            if group[0][0] < low or group[-1][0] > high:
+                yield from group[: bisect_left(group, (low, "", 0))]
+                yield from group[bisect_left(group, (high + 1, "", 0)) :]
+
+    def _lead(self, item: Item) -> None:
+        """The item has become the first of its group."""
+        state = self._states[item[2]]
+        heap = self._firsts[state]
+        heapq.heappush(heap, item)
+        first = self.first[state]
+        if first is None or item < first:
+            self.first[state] = item
+        if len(heap) > 4 * len(self._groups) + 64:
+            self._firsts[state] = [group[0] for key, group in self._groups.items() if self._states[key] == state]
+            heapq.heapify(self._firsts[state])
+
+    def _least(self, state: State) -> Item | None:
         heap = self._firsts[state]
         while heap:
             item = heap[0]
@@ -41,38 +92,3 @@ class Standing:
                 return item
             heapq.heappop(heap)  # it has left, is not first any more, or its group has changed its state
         return None
-
-    def add(self, item: Item) -> None:
-        """Let a name take its place."""
-        group = self._groups.setdefault(item[2], [])
-        insort(group, item)
-        if group[0] is item:
-            self._push(item)
-
-    def discard(self, item: Item) -> None:
-        """Let it leave."""
-        group = self._groups[item[2]]
-        at = bisect_left(group, item)
-        del group[at]
-        if not group:
-            del self._groups[item[2]]
-        elif at == 0:
-            self._push(group[0])
-
-    def moved(self, group: int) -> None:
-        """The group's state has changed."""
-        if group in self._groups:
-            self._push(self._groups[group][0])
-
-    def _push(self, item: Item) -> None:
-        state = self._states[item[2]]
-        heap = self._firsts[state]
-        heapq.heappush(heap, item)
-        if len(heap) > 4 * len(self._groups) + 64:
-            self._firsts[state] = _heap(each[0] for each in self._groups.values() if self._states[each[0][2]] == state)
-
-
-def _heap(items: Iterable[Item]) -> list[Item]:
-    heap = list(items)
-    heapq.heapify(heap)
-    return heap

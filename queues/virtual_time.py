@@ -23,7 +23,7 @@ Times are whole numbers of 1/2**40, and what a division leaves over is carried a
 from collections.abc import Collection
 
 from queues.ledger import Ledger, Line, Member, Turn
-from queues.standing import STATES, State
+from queues.standing import Item, State
 
 UNIT = 1 << 40
 """One unit of cost at weight 1. Weights go to 10**6, so a pick's rounding is below a millionth of its cost."""
@@ -39,7 +39,7 @@ class VirtualTime(Ledger):
     def first(self, state: State) -> Turn | None:
         """Who ends first of those that have started; then who starts first."""
         for line in (_STARTED, _AHEAD):
-            item = self._lines[line].first(state) if line in self._lines else None
+            item = self._lines[line].first[state] if line in self._lines else None
             if item is not None:
                 return line[0], item[0], item[1]
         return None
@@ -85,16 +85,18 @@ class VirtualTime(Ledger):
 
     def _begin(self) -> None:
         """Let every job start whose start has come; if none has, the time of the first one comes at once."""
-        if _AHEAD in self._lines and _STARTED not in self._lines:
-            self._turns = max(self._turns, self._earliest())
-        while _AHEAD in self._lines and self._earliest() <= self._turns:
-            name = min(item for state in STATES if (item := self._lines[_AHEAD].first(state)))[1]
-            member = self._members[name]
-            self._unstand(member)
+        first = self._first_ahead()
+        if first is not None and not self._lines.get(_STARTED):
+            self._turns = max(self._turns, first[0])
+        while first is not None and first[0] <= self._turns:
+            member = self._members[first[1]]
+            member.line.discard(member.item)
             self._stand(member)
+            first = self._first_ahead()
 
-    def _earliest(self) -> int:
-        return min(item[0] for state in STATES if (item := self._lines[_AHEAD].first(state)))
+    def _first_ahead(self) -> Item | None:
+        line = self._lines.get(_AHEAD)
+        return min((item for item in line.first.values() if item), default=None) if line else None
 
     def _place(self, member: Member) -> tuple[Line, int]:
         if member.base > self._turns:
