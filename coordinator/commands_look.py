@@ -16,7 +16,6 @@ from coordinator.board import Document
 from coordinator.handles import NAME
 from coordinator.leader import LEASE
 from coordinator.output import Listing
-from coordinator.permissions import QUEUE_ADMIN
 from coordinator.reading import MOST_FORETOLD, Reading
 from coordinator.session import SHOWN, Session, pass_session
 from crds.resources import LEASES
@@ -72,7 +71,7 @@ def _placed(session: Session, name: str) -> Document:
 def foretell(session: Session, /, count: int, roomy: bool, all_namespaces: bool, **options: Any) -> None:  # noqa: ARG001
     """Foretell the next picks, as they would be made now."""
     listing = output.asked(options)
-    found = remote.find(session.acting_as(QUEUE_ADMIN)).next(count, roomy=roomy)
+    found = remote.find(session).next(count, roomy=roomy)
     listing.show(tables.pick_columns(), found["items"])
     if not found["items"] and found["waiting"]:
         click.echo(f"note: {found['waiting']} jobs wait and none fits now; --roomy shows their order", err=True)
@@ -91,7 +90,6 @@ def foretell(session: Session, /, count: int, roomy: bool, all_namespaces: bool,
 def status(session: Session, seconds: float, form: str | None) -> None:
     """Show how everything does: leader, workers, rates, waits, Redis and API server; exit code 1 if something is
     wrong."""
-    session = session.acting_as(QUEUE_ADMIN)
     found = _status(session, seconds)
     if form:
         output.show(found, form)
@@ -144,7 +142,6 @@ def _lease(session: Session) -> Document:
 @pass_session
 def top(session: Session, every: float, count: int, picks: int, sort_by: str) -> None:
     """Watch queues, rates and the next picks live."""
-    session = session.acting_as(QUEUE_ADMIN)
     before: Document = {}
     for number, _ in enumerate(_ticks(every, count)):
         screen, before = _screen(session, before, picks, Listing(sort_by=sort_by))

@@ -40,7 +40,9 @@ def list_queues(session: Session, /, names: tuple[str, ...], all_namespaces: boo
 
 
 def _figured(session: Session, names: tuple[str, ...]) -> list[Manifest]:
-    """TenantQueues with the newest figures in their status. One of the two may be missing, and is then told."""
+    """TenantQueues with the newest figures in their status. One of the two may be missing, and is then told. Whoever
+    may look at one queue only has to name it."""
+    session = session.acting_as(USER) if names else session
     try:
         board = {each["metadata"]["name"]: each for each in remote.find(session).queues()}
     except remote.NoneKnown:
@@ -68,9 +70,8 @@ def _joined(name: str, item: Manifest | None, figures: Manifest | None) -> Manif
 
 
 def _objects(session: Session, names: tuple[str, ...]) -> list[Manifest]:
-    """Whoever may look at one queue only has to name it."""
     if names:
-        return [session.acting_as(USER).cluster.get(TENANT_QUEUES, each) for each in names]
+        return [session.cluster.get(TENANT_QUEUES, each) for each in names]
     return sorted(session.cluster.list(TENANT_QUEUES).items, key=lambda item: str(item["metadata"]["name"]))
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from coordinator.leader import LEASE
 from crds.resources import (
+    EVENTS,
     LEASES,
     NODES,
     PODS,
@@ -54,7 +55,7 @@ class Role:
     lease: tuple[Rule, ...] = ()
     """In the namespace of the leader's Lease."""
     queue: tuple[Rule, ...] = ()
-    """On the queue they are given."""
+    """On the queue they are given, unless it names another object."""
 
     @property
     def file(self) -> str:
@@ -72,7 +73,14 @@ class Role:
         yield from (*self.rules, *self.lease, *self.queue)
 
 
+SERVICE = "http:torchq-coordinator:http"
+"""The coordinator's service, as the API server's proxy names it: protocol, name and port."""
 _FOLLOW = ("list", "watch")
+_ASK = (
+    Rule(resource=LEASES, name=LEASE, verbs=("get",)),
+    Rule(resource=SERVICES, subresource="proxy", name=SERVICE, verbs=("get",)),
+)
+"""To ask a coordinator about the queues: where it answers, or through the API server. It tells of all queues."""
 
 COORDINATOR = Role(
     name="coordinator",
@@ -111,8 +119,9 @@ USER = Role(
         Rule(resource=TORCHJOBS, verbs=("get", "list", "create", "patch", "delete"), by_hand=("watch",)),
         Rule(resource=PODS, verbs=("get", "list"), by_hand=("watch",)),
         Rule(resource=PODS, subresource="log", verbs=("get",)),
+        Rule(resource=EVENTS, verbs=("create",)),
     ),
-    queue=(Rule(resource=TENANT_QUEUES, verbs=("get",)),),
+    queue=(Rule(resource=TENANT_QUEUES, verbs=("get",)), *_ASK),
 )
 QUEUE_ADMIN = Role(
     name="queue-admin",
@@ -121,6 +130,8 @@ QUEUE_ADMIN = Role(
         Rule(resource=TENANT_QUEUES, verbs=("get", "list", "create", "patch", "delete"), by_hand=("watch",)),
         # A queue that unfinished jobs name is not deleted.
         Rule(resource=TORCHJOBS, verbs=("list",)),
+        Rule(resource=EVENTS, verbs=("create",)),
+        *_ASK,
     ),
 )
 DOCTOR = Role(

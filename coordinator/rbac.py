@@ -69,7 +69,7 @@ def tenant(wanted: Tenant) -> list[Manifest]:
     return [
         _object("v1", "ServiceAccount", own, wanted.namespace),
         _binding(own, subjects, wanted.namespace),
-        _cluster_role(name, [replace(each, name=queue) for each in USER.queue]),
+        _cluster_role(name, [replace(each, name=each.name or queue) for each in USER.queue]),
         _binding(name, subjects),
     ]
 

@@ -24,6 +24,7 @@ from coordinator import reading
 from coordinator.board import Document
 from coordinator.errors import CoordinatorError
 from coordinator.leader import API, LEASE
+from coordinator.permissions import SERVICE
 from coordinator.reading import UNKNOWN, NotKnown, Reading, StoreReading, document
 from coordinator.session import Session
 from crds.keys import JobKey
@@ -31,8 +32,6 @@ from crds.resources import LEASES
 from queues import connection, vitals
 from queues.redis_store import RedisStore
 
-SERVICE = "http:torchq-coordinator:http"
-"""The coordinator's service as the API server's proxy names it: protocol, name, port."""
 SERVICE_NAMESPACE = "torchq-system"
 IDENTITY = "Torchq-Identity"
 """Header of every answer: which process gives it."""
@@ -88,15 +87,27 @@ def find(session: Session) -> Reading:
     if settings.coordinator:
         return RemoteReading(direct(settings.coordinator))
     service = proxied(session.cluster)
-    announced = _announced(session)
+    try:
+        announced = _announced(session)
+    except errors.Forbidden as error:
+        announced = _refused(error)
     return RemoteReading(_either(announced, service) if announced else service)
 
 
+def _refused(error: errors.Forbidden) -> Fetch:
+    """Where we may not look, nobody answers."""
+
+    def fetch(_path: str) -> Any:
+        raise NoCoordinator(str(error)) from error
+
+    return fetch
+
+
 def _announced(session: Session) -> Fetch | None:
-    """Where the leader says that it answers; None if it says nothing, or we may not look."""
+    """Where the leader says that it answers; None if it says nothing."""
     try:
         lease = session.cluster.get(LEASES, LEASE, session.settings.lease_namespace)
-    except (errors.NotFound, errors.Forbidden):
+    except errors.NotFound:
         return None
     url = str((lease["metadata"].get("annotations") or {}).get(API, ""))
     return direct(url, str((lease.get("spec") or {}).get("holderIdentity") or "")) if url else None

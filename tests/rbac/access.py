@@ -150,7 +150,7 @@ class Granted:
         namespace = rbac.LEASE_NAMESPACE if rule in role.lease else TENANT if role is USER else ""
         asked = {"verb": verb, "group": rule.resource.group, "resource": rule.resource.plural,
                  "subresource": rule.subresource, "namespace": namespace if rule.resource.namespaced else "",
-                 "name": TENANT if rule in role.queue else rule.name}  # fmt: skip
+                 "name": rule.name or (TENANT if rule in role.queue else "")}  # fmt: skip
         spec = {"user": self.name(role), "resourceAttributes": asked,
                 "groups": ["system:serviceaccounts", "system:authenticated"]}  # fmt: skip
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}

@@ -10,7 +10,7 @@ from cluster import status
 from cluster.api import Cluster
 from coordinator.permissions import Role
 from coordinator.preflight import REVIEWS
-from crds.resources import PODS, Resource
+from crds.resources import PODS, SERVICES, Resource
 
 Asked = tuple[str, str]
 """A resource, with its subresource, and a verb: ("torchjobs/status", "patch")."""
@@ -56,6 +56,11 @@ class Gatekeeper:
         """As the cluster's."""
         self._pass(resource, "delete", namespace)
         self._cluster.delete(resource, name, namespace, **options)
+
+    def service(self, namespace: str, name: str, path: str) -> Any:
+        """As the cluster's."""
+        self._pass(SERVICES, "get", namespace, "proxy")
+        return self._cluster.service(namespace, name, path)  # type: ignore[attr-defined]
 
     def logs(self, pod: str, namespace: str, *arguments: Any, **options: Any) -> Any:
         """As the cluster's."""

@@ -353,6 +353,18 @@ def _look_at_their_queue(stage: Stage) -> str:
     return stage.run(USER, "queue", "list", TENANT)
 
 
+@scene(USER, "events", "create")
+def _hold(stage: Stage) -> str:
+    stage.job()
+    return only_forbidden(stage.run(USER, "job", "hold", "train", code=0))
+
+
+@scene(USER, "leases", "get")
+@scene(USER, "services/proxy", "get")
+def _ask_for_the_next_picks(stage: Stage) -> str:
+    return only_forbidden(stage.run(USER, "next"))
+
+
 # Queue admins.
 
 
@@ -364,6 +376,17 @@ def _create_a_queue(stage: Stage) -> str:
 @scene(QUEUE_ADMIN, "tenantqueues", "list")
 def _list_queues(stage: Stage) -> str:
     return stage.run(QUEUE_ADMIN, "queue", "list")
+
+
+@scene(QUEUE_ADMIN, "leases", "get")
+@scene(QUEUE_ADMIN, "services/proxy", "get")
+def _ask_for_figures(stage: Stage) -> str:
+    return only_forbidden(stage.run(QUEUE_ADMIN, "queue", "list", code=0))
+
+
+@scene(QUEUE_ADMIN, "events", "create")
+def _create_a_queue_and_tell(stage: Stage) -> str:
+    return only_forbidden(stage.run(QUEUE_ADMIN, "queue", "create", TENANT, code=0))
 
 
 @scene(QUEUE_ADMIN, "tenantqueues", "patch")
