@@ -108,6 +108,7 @@ WORKER = Role(
         Rule(resource=TORCHJOBS, subresource="status", verbs=("patch",)),
         # Where the API server asks it of whoever makes an object that holds up its owner's deletion.
         Rule(resource=TORCHJOBS, subresource="finalizers", verbs=(), by_hand=("update",)),
+        Rule(resource=TENANT_QUEUES, verbs=_FOLLOW),
         Rule(resource=PODS, verbs=("get", "list", "watch", "create", "delete")),
         Rule(resource=SERVICES, verbs=("get", "create", "delete")),
     ),

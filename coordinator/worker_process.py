@@ -5,6 +5,7 @@ One rule: wiring only; it decides nothing.
 
 import logging
 import os
+from typing import Any
 
 from cluster import errors
 from cluster.client import KubernetesCluster
@@ -12,9 +13,8 @@ from cluster.informer import Informer
 from coordinator.settings import Settings
 from queues import rq_worker
 from queues.work import WorkSettings
-from reconcilers import observe
+from reconcilers import observe, queue_view
 from reconcilers.errors import ReconcileError
-from reconcilers.pod_view import PodView
 from reconcilers.reconcile import Reconciler
 from reconcilers.settings import ReconcileSettings
 
@@ -27,11 +27,13 @@ EXPECTED = (errors.ClusterError, ReconcileError)
 
 def run(cluster: KubernetesCluster, settings: Settings) -> None:
     """Reconcile until a stop signal has been obeyed; then the connections are given back."""
-    pods = observe.pods_informer(cluster)
+    pods, queues = observe.pods_informer(cluster), queue_view.queues_informer(cluster)
     pods.start()
+    queues.start()
     try:
-        _wait_for_pods(pods)
-        with Reconciler(cluster, pods, reconcile_settings(settings)) as reconciler:
+        _wait_for(pods)
+        _wait_for(queues)
+        with Reconciler(cluster, pods, reconcile_settings(settings), queues=queues) as reconciler:
             left = rq_worker.run_worker(
                 settings.redis_url,
                 reconciler,
@@ -46,11 +48,18 @@ def run(cluster: KubernetesCluster, settings: Settings) -> None:
     finally:
         cluster.close()  # whoever waits for another attempt waits no longer
         pods.stop()
+        queues.stop()
 
 
 def reconcile_settings(settings: Settings) -> ReconcileSettings:
     """The reconciler's share of the settings."""
-    return ReconcileSettings(master_address=settings.master_address, make_pods=settings.pods == "make")
+    return ReconcileSettings(
+        master_address=settings.master_address,
+        make_pods=settings.pods == "make",
+        admission_timeout=settings.admission_timeout,
+        admission_backoff=settings.admission_backoff,
+        admission_tries=settings.admission_tries,
+    )
 
 
 def work_settings(settings: Settings) -> WorkSettings:
@@ -58,10 +67,10 @@ def work_settings(settings: Settings) -> WorkSettings:
     return WorkSettings(running_lease=settings.running_lease_seconds)
 
 
-def _wait_for_pods(pods: Informer[PodView]) -> None:
-    """A reconcile without the pods would create them again."""
+def _wait_for(informer: Informer[Any]) -> None:
+    """A reconcile without the pods would create them again, one without the queues fill those that drain."""
     told = ""
-    while not pods.wait_synced(1.0):
-        if pods.failing != told:
-            log.warning("waiting for the pods: %s", pods.failing)
-        told = pods.failing
+    while not informer.wait_synced(1.0):
+        if informer.failing != told:
+            log.warning("waiting for the %s: %s", informer.resource.plural, informer.failing)
+        told = informer.failing

@@ -7,16 +7,19 @@ One rule: pure, a ladder of early returns, one reason each. Pods are made only o
     Ended     Succeeded or Failed: clean up
     Vacate    pods are in the way: they go first
     Idle      it waits or is suspended, and holds nothing
+    Back      it has to give back the room that it holds
     Run       it holds its room
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from crds.conditions import Phase
 from crds.status import Admission
 from crds.torchjob import TorchJob
 from queues.values import Reservation
 from reconcilers import tasks
+from reconcilers.deadline import Deadline
 from reconcilers.pod_view import PodView
 from reconcilers.values import InvalidJob, Observation
 
@@ -66,10 +69,18 @@ class Run:
     pods: tuple[PodView, ...]
 
 
-Course = Gone | Broken | Ended | Vacate | Idle | Run
+@dataclass(frozen=True, slots=True)
+class Back:
+    """It gives back the room it holds, and no pod of it is left."""
+
+    job: TorchJob
+    why: Literal["QueueDrained", "NotRunningInTime"]
 
 
-def decide(observation: Observation) -> Course:
+Course = Gone | Broken | Ended | Vacate | Idle | Back | Run
+
+
+def decide(observation: Observation, deadline: Deadline) -> Course:
     """Where the job stands."""
     job, pods = observation.job, observation.pods
     match job:
@@ -81,12 +92,18 @@ def decide(observation: Observation) -> Course:
         return Ended(job)
     if job.spec.suspend:
         return Vacate(pods) if pods else Idle(job, "Suspended", "Suspended", "suspended by its owner")
-    admission = granted(job, observation.reservation)
+    if job.admission is not None and observation.draining:
+        return Vacate(pods) if pods else Back(job, "QueueDrained")
+    admission = None if observation.draining else granted(job, observation.reservation)
     if admission is None:
         return Vacate(pods) if pods else _waiting(job)
     expected = tasks.members(job, admission.attempt)
     foreign = tuple(pod for pod in pods if pod.attempt != admission.attempt or pod.name not in expected)
-    return Vacate(foreign) if foreign else Run(job, admission, pods)
+    if foreign:
+        return Vacate(foreign)
+    if deadline.passed(job, pods):
+        return Vacate(pods) if pods else Back(job, "NotRunningInTime")
+    return Run(job, admission, pods)
 
 
 def granted(job: TorchJob, reservation: Reservation | None) -> Admission | None:
@@ -94,14 +111,15 @@ def granted(job: TorchJob, reservation: Reservation | None) -> Admission | None:
 
     A job that was suspended and resumed before its reservation was released goes on with it: it is still charged for
     that room. An older reservation than the job has seen comes from a store that went back in time, and grants nothing.
-    Nor does one of a job that its owner holds back meanwhile.
+    Nor does one of a job that its owner holds back meanwhile, or that was sent back since.
     """
     if reservation is None:
         return None
     written = job.admission
     if written is not None and written.attempt == reservation.attempt:
         return written
-    if reservation.attempt < job.status.attempt or job.spec.scheduling_policy.hold:
+    sent_back = job.status.phase == "Queued" and reservation.attempt == job.status.attempt
+    if reservation.attempt < job.status.attempt or sent_back or job.spec.scheduling_policy.hold:
         return None
     return Admission(
         queue=reservation.queue,

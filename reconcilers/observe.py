@@ -20,9 +20,10 @@ from crds.keys import JobKey
 from crds.resources import PODS, TORCHJOBS
 from crds.status import TorchJobStatus
 from crds.torchjob import TorchJob
-from queues.values import Task
+from queues.values import Reservation, Task
 from reconcilers import pod_view
 from reconcilers.pod_view import PodView
+from reconcilers.queue_view import QueueCache
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import InvalidJob, Observation
 
@@ -65,6 +66,8 @@ class Observer:
     cluster: Cluster
     pods: PodCache
     settings: ReconcileSettings
+    queues: QueueCache | None = None
+    """None: no queue drains."""
     _written: OrderedDict[str, int] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -80,7 +83,15 @@ class Observer:
             job=job,
             pods=tuple(sorted(pods, key=lambda pod: pod.name)),
             reservation=task.reservation,
+            draining=self._draining(job, task.reservation),
         )
+
+    def _draining(self, job: TorchJob | InvalidJob | None, reservation: Reservation | None) -> bool:
+        """By the queue that pays, or is about to."""
+        admission = job.admission if isinstance(job, TorchJob) else None
+        paying = admission or reservation
+        queue = self.queues.get("", paying.queue) if self.queues and paying else None
+        return queue is not None and queue.draining
 
     def wrote(self, key: JobKey, resource_version: int) -> None:
         """Remember the newest pod seen or made of a key, so that the next look at it sees that pod."""

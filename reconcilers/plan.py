@@ -9,7 +9,8 @@ from crds.status import TorchJobStatus
 from crds.torchjob import TorchJob
 from gang import members as gang
 from reconcilers import failures, lifecycle, pods, status, tasks
-from reconcilers.lifecycle import Broken, Ended, Gone, Idle, Run, Vacate
+from reconcilers.deadline import Deadline
+from reconcilers.lifecycle import Back, Broken, Ended, Gone, Idle, Run, Vacate
 from reconcilers.pod_view import PodView
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import (
@@ -40,7 +41,12 @@ def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -
             failed = status.finished(job, "Failed", "InvalidTemplate", observation.refused, now)
             return _finish(job, observation.pods, failed)
     # 3. Everything else depends on where the job stands.
-    match lifecycle.decide(observation):
+    return _by_course(observation, settings, now)
+
+
+def _by_course(observation: Observation, settings: ReconcileSettings, now: datetime) -> Plan:
+    deadline = Deadline(settings.admission_timeout if settings.make_pods else 0.0, now)
+    match lifecycle.decide(observation, deadline):
         case Gone():
             return Plan(_services(observation.pods) + _away(observation.pods))
         case Broken(invalid):
@@ -51,18 +57,24 @@ def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -
             return Plan(_away(in_the_way))
         case Idle() as idle:
             return Plan(_idle(idle, now))
+        case Back() as back:
+            return Plan(_write(back.job, _sent_back(back, settings, now), ()))
         case Run() as run:
-            return _denied(run, observation.denied, now) if observation.denied else _run(run, settings, now)
+            return _run(run, observation.denied, settings, deadline)
 
 
-def _denied(run: Run, message: str, now: datetime) -> Plan:
-    """No pod may be made now: its owner is told."""
-    return Plan(_write(run.job, status.denied(run.job, message, now), run.pods))
+def _sent_back(back: Back, settings: ReconcileSettings, now: datetime) -> TorchJobStatus:
+    if back.why == "QueueDrained":
+        return status.drained(back.job, now)
+    return status.late(back.job, settings.admission_backoff, settings.admission_tries, now)
 
 
-def _run(run: Run, settings: ReconcileSettings, now: datetime) -> Plan:
+def _run(run: Run, denied: str, settings: ReconcileSettings, deadline: Deadline) -> Plan:
     """The plan of a job that holds its room."""
-    job = run.job
+    job, now = run.job, deadline.now
+    # 0. No pod may be made now: its owner is told.
+    if denied:
+        return Plan(_write(job, status.denied(job, denied, now), run.pods))
     # 1. The fence: nobody makes pods before the admission is in the cluster.
     if job.admission != run.admission:
         after = status.admitted(job, run.admission, now)
@@ -81,7 +93,8 @@ def _run(run: Run, settings: ReconcileSettings, now: datetime) -> Plan:
     if outdated:
         return Plan(_away(outdated))
     # 5. Missing pods, and what the pods that are there amount to.
-    return Plan(_write(job, _progress(run, now), run.pods) + _create(run, settings), requeue_after=left)
+    again = min((each for each in (left, deadline.left(job, run.pods)) if each is not None), default=None)
+    return Plan(_write(job, _progress(run, now), run.pods) + _create(run, settings), requeue_after=again)
 
 
 def succeeded(job: TorchJob, found: Pods) -> bool:
@@ -112,7 +125,7 @@ def _progress(run: Run, now: datetime) -> TorchJobStatus:
     counts = status.count(job, run.pods)
     settled = job.status.phase == "Running" and not status.is_denied(job.status)
     if not settled and gang.running(tasks.counted(job.spec, counts, each) for each in counts):
-        return status.enter(job, "Running", "Running", "every task has its minimum of running pods", now)
+        return status.running(job, now)
     return status.seen(job)
 
 

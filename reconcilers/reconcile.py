@@ -16,6 +16,7 @@ from queues.values import Task
 from reconcilers.apply import Application, Outcome
 from reconcilers.observe import Observer, PodCache
 from reconcilers.plan import plan
+from reconcilers.queue_view import QueueCache
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import Observation
 
@@ -29,11 +30,12 @@ class Reconciler:
         pods: PodCache,
         settings: ReconcileSettings | None = None,
         clock: Callable[[], float] = time.time,
+        queues: QueueCache | None = None,
     ) -> None:
         self._cluster = cluster
         self._settings = settings or ReconcileSettings()
         self._clock = clock
-        self._observer = Observer(cluster, pods, self._settings)
+        self._observer = Observer(cluster, pods, self._settings, queues)
         self._executor = ThreadPoolExecutor(self._settings.parallel, thread_name_prefix="apply")
 
     def __call__(self, task: Task, holds: Callable[[], bool]) -> float | None:

@@ -15,6 +15,12 @@ class ReconcileSettings:
     """MASTER_ADDR: the headless service's name, or 127.0.0.1 with the reservation's port where pods share a machine."""
     make_pods: bool = True
     """False: a job is admitted and no more; who runs it and says how it ended is somebody else."""
+    admission_timeout: float = 600.0
+    """How long an admitted job may take to run before it is sent back; 0: as long as it likes."""
+    admission_backoff: float = 60.0
+    """How long it waits then; twice as long each time, an hour at most."""
+    admission_tries: int = 5
+    """After so many such admissions in a row it waits for its owner."""
     most_writes: int = 64
     """API writes one reconcile may spend before it makes room for another key."""
     most_seconds: float = 1.0

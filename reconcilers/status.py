@@ -1,22 +1,26 @@
 """The status of a job, and the patch that brings it about.
 
-One rule: pure; one merge patch with only what changed, never `status.queue`, which is the coordinator's. Over a life:
-Queued, Admitted, Running and the end. Counts of pods alone are no reason to write; they go along with the next write.
+One rule: pure; one merge patch with only what changed. Of `status.queue` a worker writes how a job waits that it sends
+back, and takes away what is over; why a job waits is the coordinator's word. Over a life: Queued, Admitted, Running and
+the end. Counts of pods alone are no reason to write; they go along with the next write.
 """
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from crds import conditions, labels
 from crds.conditions import Phase
-from crds.status import Admission, TaskStatus, TorchJobStatus
+from crds.status import Admission, QueueStatus, TaskStatus, TorchJobStatus
 from crds.tasks import WORKER
 from crds.torchjob import TorchJob
 from reconcilers.pod_view import PodView
 
 DENIED = "PodsForbidden"
 """Reason: the API server lets no pod of the job be made, for want of a permission or because of a quota or policy."""
+
+LONGEST_BACKOFF = 3600.0
+"""Seconds."""
 
 
 def enter(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
@@ -49,9 +53,46 @@ def admitted(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStat
         "attempt": admission.attempt,
         "selector": f"{labels.JOB_UID}={job.metadata.uid},{labels.TASK_TYPE}={WORKER.lower()}",
         "start_time": now,
+        "queue": QueueStatus(tries=tries) if (tries := tried(job)) else None,
     }
     message = f"room taken from queue {admission.queue}, attempt {admission.attempt}"
     return enter(job, "Admitted", "Admitted", message, now).model_copy(update=update)
+
+
+def running(job: TorchJob, now: datetime) -> TorchJobStatus:
+    """Every task has its minimum: whatever it took to get here is forgotten."""
+    after = enter(job, "Running", "Running", "every task has its minimum of running pods", now)
+    return after.model_copy(update={"queue": None})
+
+
+def tried(job: TorchJob) -> int:
+    """How often in a row it has been admitted and did not run, as far as nobody has asked for another try since."""
+    return 0 if job.status.queue is None or job.retried else job.status.queue.tries
+
+
+def late(job: TorchJob, backoff: float, most: int, now: datetime) -> TorchJobStatus:
+    """Sent back because it did not run in time: it backs off, or is parked after too many tries in a row."""
+    tries = tried(job) + 1
+    parked = tries >= most
+    seconds = min(LONGEST_BACKOFF, backoff * 2.0 ** min(tries - 1, 64))
+    queue = QueueStatus(
+        name=job.queue,
+        since=now,
+        not_before=None if parked else now + timedelta(seconds=seconds),
+        parked=parked,
+        tries=tries,
+    )
+    message = "admitted, but not all of it ran in time: " + ("parked" if parked else "it is tried again later")
+    return idle(job, "Queued", "NotRunningInTime", message, now).model_copy(update={"queue": queue})
+
+
+def drained(job: TorchJob, now: datetime) -> TorchJobStatus:
+    """Sent back because its queue drains: it comes first when the queue goes on."""
+    admission = job.admission
+    name = admission.queue if admission else job.queue
+    queue = QueueStatus(name=name, since=now, tries=tried(job), drained=True)
+    message = f"queue {name} was drained (stopPolicy HoldAndDrain)"
+    return idle(job, "Queued", "QueueDrained", message, now).model_copy(update={"queue": queue})
 
 
 def restarted(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:

@@ -39,6 +39,8 @@ class Observation:
     pods: tuple[PodView, ...]
     """Of this job's uid, in the order of their names."""
     reservation: Reservation | None
+    draining: bool = False
+    """Whether the queue that pays for the job, or is about to, takes back what its jobs hold."""
     refused: str = ""
     """What the API server said when it refused a pod of this job, just now."""
     denied: str = ""

@@ -3,15 +3,18 @@
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from cluster import errors
 from cluster.api import Cluster, Manifest
 from cluster.client import KubernetesCluster
+from cluster.informer import Informer
 from coordinator.permissions import COORDINATOR, WORKER
 from coordinator.settings import Settings
 from coordinator.term import Term
 from coordinator.watch import Watches
+from coordinator.worker_process import reconcile_settings
 from crds import torchjob
 from crds.keys import JobKey
 from crds.resources import PODS, SERVICES, TENANT_QUEUES, TORCHJOBS
@@ -21,8 +24,8 @@ from queues.memory_work import MemoryWork
 from queues.store import QueueStore, StoreSettings
 from queues.values import Task
 from reconcilers.observe import pods_informer
+from reconcilers.queue_view import queues_informer
 from reconcilers.reconcile import Reconciler
-from reconcilers.settings import ReconcileSettings
 from tests.rbac.gatekeeper import Gatekeeper
 from tests.reconcilers.bench import Counting
 
@@ -66,9 +69,9 @@ class Desk:
         self.paused: list[float] = []
         self.term = self.new_term()
         self.pods = pods_informer(self.working)
-        self.reconciler = Reconciler(
-            self.working, self.pods, ReconcileSettings(master_address="loopback", most_seconds=60.0), clock
-        )
+        self.queues = queues_informer(self.working)
+        reconciling = replace(reconcile_settings(self.settings), master_address="loopback", most_seconds=60.0)
+        self.reconciler = Reconciler(self.working, self.pods, reconciling, clock, self.queues)
         self.work.register("worker", 8)
 
     def open(self) -> MemoryStore:
@@ -87,16 +90,20 @@ class Desk:
         self.term.rebuild(epoch)
 
     def __enter__(self) -> "Desk":
-        for informer in (*self.watches.informers, self.pods):
+        for informer in self.informers:
             informer.start()
-        for informer in (*self.watches.informers, self.pods):
+        for informer in self.informers:
             assert informer.wait_synced(10)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for informer in (*self.watches.informers, self.pods):
+        for informer in self.informers:
             informer.stop()
         self.reconciler.close()
+
+    @property
+    def informers(self) -> tuple[Informer[Any], ...]:
+        return (*self.watches.informers, self.pods, self.queues)
 
     def lose(self) -> None:
         """The store forgets everything, work included."""

@@ -1,10 +1,15 @@
 """Jobs that were admitted and wait again: their room is free for others, and theirs again when their time comes."""
 
+from datetime import UTC, datetime
+
 import pytest
 
+from cluster.client import KubernetesCluster
 from coordinator.term import Unaccounted
+from crds import labels
 from crds.keys import JobKey
-from tests.coordinator.desk import Desk
+from crds.resources import TENANT_QUEUES, TORCHJOBS
+from tests.coordinator.desk import Clock, Desk
 from tests.coordinator.test_term import admit, make_pod, seen
 
 
@@ -53,3 +58,110 @@ def test_an_admission_that_comes_to_light_later_is_taken_back_if_its_room_is_gon
     desk.begin(2)
     desk.until(lambda: desk.phase(late) == "Queued" and desk.waiting() == {late})
     assert desk.held() == {first}
+
+
+def test_a_job_that_does_not_run_in_time_makes_room_and_backs_off_also_over_a_loss(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    with Desk(embedded_cluster, clock, admission_timeout=100, admission_backoff=60, admission_tries=2) as desk:
+        desk.queue("a", quota={"jobs": 1})
+        desk.begin()
+        stuck = desk.submit("stuck", namespace, "a", schedulingPolicy={"priority": 5})
+        desk.until(lambda: len(desk.pods_of(stuck)) == 2)
+        other = desk.submit("other", namespace, "a")
+        desk.until(lambda: desk.waiting() == {other})
+        clock.step(101)
+        desk.until(lambda: desk.phase(stuck) == "Queued" and desk.held() == {other})
+        assert not desk.pods_of(stuck)
+        assert tried(desk, stuck) == (1, False, clock() + 60)
+        desk.until(lambda: desk.waiting() == set())
+        desk.lose()
+        desk.begin(2)
+        assert desk.waiting() == set()
+        desk.move(other, "Running")
+        desk.until(lambda: desk.phase(other) == "Running")
+        desk.move(other, "Succeeded")
+        desk.until(lambda: desk.held() == set())
+        clock.step(61)
+        desk.until(lambda: len(desk.pods_of(stuck)) == 2)
+        assert desk.job(stuck).status.attempt == 2
+
+
+def tried(desk: Desk, key: JobKey) -> tuple[int, bool, float]:
+    """How often, whether it is parked, and until when it backs off."""
+    waits = desk.job(key).status.queue
+    assert waits is not None
+    return waits.tries, waits.parked, waits.not_before.timestamp() if waits.not_before else 0.0
+
+
+def test_a_job_that_never_runs_in_time_is_parked_until_somebody_asks_for_another_try(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    with Desk(embedded_cluster, clock, admission_timeout=100, admission_tries=1) as desk:
+        desk.queue("a")
+        desk.begin()
+        stuck = desk.submit("stuck", namespace, "a")
+        desk.until(lambda: len(desk.pods_of(stuck)) == 2)
+        clock.step(101)
+        desk.until(lambda: desk.phase(stuck) == "Queued" and desk.held() == set())
+        assert tried(desk, stuck) == (1, True, 0.0)
+        clock.step(100_000)
+        desk.term.resync()
+        desk.until(lambda: desk.watches.take(0) == [])
+        assert desk.waiting() | desk.held() == set()
+        asked = datetime.fromtimestamp(clock(), UTC).isoformat()
+        notes = {"metadata": {"annotations": {labels.RETRY_AT: asked}}}
+        embedded_cluster.patch(TORCHJOBS, "stuck", notes, namespace)
+        desk.until(lambda: len(desk.pods_of(stuck)) == 2)
+        desk.move(stuck, "Running")
+        desk.until(lambda: desk.phase(stuck) == "Running")
+        assert desk.job(stuck).status.queue is None
+        clock.step(1000)
+        desk.term.resync()
+        desk.until(lambda: desk.watches.take(0) == [])
+        assert desk.phase(stuck) == "Running"
+
+
+def test_a_queue_that_drains_gets_its_room_back_and_its_jobs_come_first_when_it_goes_on(
+    desk: Desk, namespace: str, clock: Clock
+) -> None:
+    desk.queue("a", quota={"jobs": 1})
+    desk.begin()
+    first = desk.submit("first", namespace, "a")
+    desk.until(lambda: len(desk.pods_of(first)) == 2)
+    desk.move(first, "Running")
+    desk.until(lambda: desk.phase(first) == "Running")
+    urgent = desk.submit("urgent", namespace, "a", schedulingPolicy={"priority": 9})
+    desk.until(lambda: desk.waiting() == {urgent})
+    desk.cluster.patch(TENANT_QUEUES, "a", {"spec": {"stopPolicy": "HoldAndDrain"}})
+
+    def drained() -> bool:
+        clock.step(1.0)
+        return desk.phase(first) == "Queued" and desk.held() == set() and desk.waiting() == {first, urgent}
+
+    desk.until(drained)
+    assert not desk.pods_of(first)
+    assert desk.job(first).status.queue.drained
+    assert desk.content.entries[first].entry.returning
+    desk.cluster.patch(TENANT_QUEUES, "a", {"spec": {"stopPolicy": "None"}})
+    desk.until(lambda: desk.held() == {first} and len(desk.pods_of(first)) == 2)
+    assert desk.job(first).status.attempt == 2
+    assert desk.job(first).status.queue is None
+    assert desk.waiting() == {urgent}
+
+
+def test_a_pick_that_a_draining_queue_made_just_before_is_given_back(desk: Desk, namespace: str, clock: Clock) -> None:
+    desk.queue("a")
+    desk.begin()
+    key = desk.submit("train", namespace, "a")
+    desk.until(lambda: desk.held() == {key}, worker=False)
+    version = desk.cluster.patch(TENANT_QUEUES, "a", {"spec": {"stopPolicy": "HoldAndDrain"}})
+    assert desk.queues.wait_for(int(version["metadata"]["resourceVersion"]), 10)
+
+    def back() -> bool:
+        clock.step(0.5)
+        return desk.held() == set() and desk.waiting() == {key}
+
+    desk.until(back)
+    assert not desk.pods_of(key)
+    assert desk.job(key).admission is None

@@ -31,6 +31,7 @@ from crds.resources import LEASES, NODES, PODS, SERVICES, TENANT_QUEUES, TORCHJO
 from queues.values import Reservation, Task
 from reconcilers.errors import NameTaken
 from reconcilers.observe import pods_informer
+from reconcilers.queue_view import queues_informer
 from reconcilers.reconcile import Reconciler
 from reconcilers.settings import ReconcileSettings
 from tests.acceptance.stack import until
@@ -249,6 +250,12 @@ def _a_job_goes_when_its_time_has_come(stage: Stage) -> str:
 def _a_workers_cache(stage: Stage) -> str:
     pod(stage, stage.job())
     return stage.trouble(pods_informer(stage.access.cluster(WORKER)))
+
+
+@scene(WORKER, "tenantqueues", "list", "watch")
+def _a_workers_queues(stage: Stage) -> str:
+    queue(stage)
+    return stage.trouble(queues_informer(stage.access.cluster(WORKER)))
 
 
 @scene(WORKER, "pods", "get")

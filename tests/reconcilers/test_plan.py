@@ -1,15 +1,20 @@
 """The plan, situation by situation."""
 
 from dataclasses import replace
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
 
 import pytest
 
+from crds import labels
 from crds.errors import Problem
 from crds.status import TorchJobStatus
+from reconcilers.deadline import Deadline
 from reconcilers.plan import plan
 from reconcilers.pod_view import PodView
 from reconcilers.settings import ReconcileSettings
+from reconcilers.status import late as late_status
+from reconcilers.status import tried
 from reconcilers.values import (
     CreatePods,
     CreateService,
@@ -27,6 +32,7 @@ from tests.reconcilers.builders import (
     NOW,
     RESERVATION,
     all_pods,
+    conditions,
     job,
     observe,
     pod,
@@ -90,9 +96,14 @@ class TestWaiting:
         found = decide(observe(job(), pod(), reservation=None))
         assert kinds(found) == ["DeletePods"]
 
-    @pytest.mark.parametrize(("left_behind", "granted"), [(0, True), (1, True), (2, False)])
-    def test_a_reservation_of_an_attempt_left_behind_grants_nothing(self, left_behind: int, granted: bool) -> None:
-        waiting = job(status=status("Queued", attempt=left_behind))
+    @pytest.mark.parametrize(
+        ("phase", "left_behind", "granted"),
+        [("Queued", 0, True), ("Queued", 1, False), ("Suspended", 1, True), ("Queued", 2, False)],
+    )
+    def test_a_reservation_of_an_attempt_left_behind_grants_nothing(
+        self, phase: str, left_behind: int, granted: bool
+    ) -> None:
+        waiting = job(status=status(phase, attempt=left_behind))
         assert ("WriteStatus" in kinds(decide(observe(waiting)))) is granted
 
     def test_neither_does_one_that_is_older_than_the_admission(self) -> None:
@@ -387,3 +398,65 @@ class TestDependencies:
         first = decide(observe(job(STEPS)))
         names = [each.manifest["metadata"]["name"] for each in first.actions if isinstance(each, CreateService)]
         assert names == ["digits-prepare-0"]
+
+
+class TestDeadline:
+    LATE = NOW + timedelta(seconds=600)
+    STAGES: ClassVar = {"Master": task(), "Worker": task(dependsOn=[{"taskType": "Master", "phase": "Succeeded"}])}
+
+    def left(self, at: datetime, *pods: PodView, **fields: Any) -> float | None:
+        return Deadline(600.0, at).left(job(fields.pop("tasks", None), status("Admitted", **fields)), pods)
+
+    def test_its_time_begins_with_the_admission(self) -> None:
+        since = (NOW - datetime(2026, 1, 2, 3, 0, tzinfo=UTC)).total_seconds()
+        assert self.left(NOW) == 600 - since
+        assert Deadline(0.0, self.LATE).left(job(status=status("Admitted")), ()) is None
+        assert Deadline(600.0, self.LATE).left(job(status=status("Running")), ()) is None
+
+    def test_it_begins_again_with_a_restart(self) -> None:
+        ran = {"type": "Running", "status": "False", "lastTransitionTime": "2026-01-02T03:04:05Z"}
+        assert self.left(NOW, conditions=[*conditions("Admitted"), ran], restartCount=1) == 600
+
+    def test_pods_that_run_have_no_deadline_unless_they_are_going(self) -> None:
+        assert self.left(self.LATE, *all_pods()) is None
+        left = self.left(self.LATE, *all_pods(deleting=True))
+        assert left is not None
+        assert left < 0
+
+    def test_a_later_stage_has_its_time(self) -> None:
+        assert self.left(self.LATE, pod("Master"), tasks=self.STAGES) is None
+        assert self.left(self.LATE, pod("Master", phase="Succeeded"), tasks=self.STAGES) is None
+        assert self.left(self.LATE, pod("Master", phase="Pending"), tasks=self.STAGES) is not None
+
+    def test_pods_go_first_and_then_the_admission(self) -> None:
+        late = job(status=status("Admitted"))
+        plans = [plan(observe(late, *pods), ReconcileSettings(), self.LATE) for pods in (all_pods("Pending"), ())]
+        assert [kinds(each) for each in plans] == [["DeletePods"], ["WriteStatus"]]
+        change = plans[1].actions[0].change["status"]  # type: ignore[union-attr]
+        assert change["admission"] is None
+        assert change["phase"] == "Queued"
+        assert change["queue"]["tries"] == 1
+
+    @pytest.mark.parametrize(("tries", "seconds"), [(0, 60), (1, 120), (2, 240), (6, 3600), (80, 3600)])
+    def test_it_waits_twice_as_long_each_time(self, tries: int, seconds: int) -> None:
+        after = late_status(job(status=status("Admitted", queue={"tries": tries})), 60.0, 1000, NOW).queue
+        assert after is not None
+        assert (after.tries, after.parked) == (tries + 1, False)
+        assert after.not_before == NOW + timedelta(seconds=seconds)
+
+    @pytest.mark.parametrize(("asked", "expected"), [("2026-01-02T03:00:01Z", 0), ("2026-01-02T02:59:59Z", 3)])
+    def test_whoever_asks_for_another_try_begins_to_count_anew(self, asked: str, expected: int) -> None:
+        waits = {"tries": 3, "parked": True, "since": "2026-01-02T03:00:00Z"}
+        found = job(status=status("Queued", queue=waits), annotations={labels.RETRY_AT: asked})
+        assert tried(found) == expected
+        for wrong in ("soon", "2026-01-02T03:00:01", ""):
+            assert tried(job(status=status("Queued", queue=waits), annotations={labels.RETRY_AT: wrong})) == 3
+
+    def test_a_queue_that_drains_takes_its_room_back(self) -> None:
+        running = job(status=status("Running"))
+        draining = [replace(observe(running, *pods), draining=True) for pods in (all_pods(), ())]
+        plans = [plan(each, ReconcileSettings(), NOW) for each in draining]
+        assert [kinds(each) for each in plans] == [["DeletePods"], ["WriteStatus"]]
+        assert plans[1].actions[0].change["status"]["queue"]["drained"] is True  # type: ignore[union-attr]
+        waiting = replace(observe(job(status=status("Queued"))), draining=True)
+        assert plan(waiting, ReconcileSettings(), NOW) == Plan()
