@@ -125,8 +125,10 @@ class Watches:
 
     def mark(self, keys: Iterable[JobKey], seen: int = 0) -> None:
         """Look at these keys (again) at once; `seen` is the newest resourceVersion known of their pods, or 0."""
-        self._marks.add(keys, seen)
-        self.wake.set()
+        known = list(keys)
+        if known:  # who marks nothing at every step must not keep the desk awake
+            self._marks.add(known, seen)
+            self.wake.set()
 
     def take(self, limit: int) -> list[tuple[JobKey, int]]:
         """Up to `limit` keys to look at, oldest first, each with the newest resourceVersion seen for its pods;

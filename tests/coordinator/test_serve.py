@@ -22,6 +22,7 @@ from queues import errors
 from queues.memory_store import Content, MemoryStore
 from queues.memory_work import MemoryWork
 from tests.coordinator import desk as desks
+from tests.coordinator.desk import Desk
 from tests.coordinator.test_health import free_port
 
 AWAY = "Redis at redis://127.0.0.1:6379/0 does not answer: Connection refused"
@@ -215,3 +216,15 @@ def test_an_api_server_that_is_away_is_named_once_and_does_not_delay_the_stop(
     assert told(caplog) == [coordinator.failing]
     assert len(caplog.records) <= 1 + len(coordinator.watches.informers)
     away.close()
+
+
+def test_a_desk_with_nothing_to_do_is_not_kept_awake(desk: Desk, namespace: str) -> None:
+    desk.submit("waits", namespace, "nowhere")
+    desk.begin()
+    desk.until(lambda: not desk.term.unsettled)
+
+    def idle() -> bool:
+        desk.watches.wake.clear()
+        return not desk.term.step() and not desk.watches.wake.is_set()
+
+    desks.wait_for(idle)
