@@ -142,13 +142,17 @@ class Term:
 
     def audit(self) -> bool:
         """Whether the store still holds what the cluster shows; what it holds for jobs that are gone is looked at
-        again.
+        again. So are picks that no worker has written: one that came when the job was held, or its queue drained, was
+        left alone, and may hold good since.
 
         False means that admissions have lost their charge (a Redis that came back from an older file): only a rebuild
         helps.
         """
         held = self.store.reservations()
         self.watches.mark(held)
+        jobs = {key: self.watches.job(key) for key in held}
+        unwritten = [key for key, job in jobs.items() if job is not None and job.admission is None]
+        self.work.offer([Offer(key=key, tenant=held[key].queue) for key in unwritten])
         charged = self._census(held).reservations
         return all(each.key in held or self._taken_back(each.key, each.attempt) for each in charged)
 

@@ -24,6 +24,7 @@ from queues.outage import Outage
 from queues.runs import Runs
 from queues.values import Task
 from reconcilers.observe import pods_informer
+from reconcilers.queue_view import queues_informer
 from reconcilers.reconcile import Reconciler
 from reconcilers.settings import ReconcileSettings
 from tests.faults.api import ApiClient
@@ -223,12 +224,13 @@ class WorkerProcess(Process):
         super().__init__(host, name)
         _, work = host.place.open(self.gate)
         self.pods = pods_informer(self.cluster)
-        self.feed(self.pods)
+        self.queues = queues_informer(self.cluster)
+        self.feed(self.pods, self.queues)
         settings = ReconcileSettings(
             master_address="loopback" if loopback else "service", parallel=1, most_seconds=60.0
         )
         cache = Cache(self.feeds[0], lambda: self.hears)
-        self.reconciler = Reconciler(self.cluster, cache, settings, host.clock)
+        self.reconciler = Reconciler(self.cluster, cache, settings, host.clock, self.queues)
         self._outage = Outage(log, host.clock)
         self.runs = Runs(
             work,

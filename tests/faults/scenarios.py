@@ -64,6 +64,12 @@ def delete(job: str) -> Step:
     return lambda cluster: cluster.delete(TORCHJOBS, job, NAMESPACE)
 
 
+def new_queue(queue: str, **spec: Any) -> Step:
+    """The admin makes a queue."""
+    body = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": queue}, "spec": spec}
+    return lambda cluster: cluster.create(TENANT_QUEUES, body)
+
+
 def queue_change(queue: str, **spec: Any) -> Step:
     """The admin patches a queue."""
     return lambda cluster: cluster.patch(TENANT_QUEUES, queue, {"spec": spec})
@@ -175,6 +181,27 @@ _ALL = (
         jobs={"one": {}, "two": {"queue": "b"}},
         ends={"one": "Succeeded", "two": "Succeeded"},
         steps=((at_once, change("one", schedulingPolicy={"queue": "b"})),),
+    ),
+    Scenario(
+        name="drain",
+        loose=True,
+        queues=ONE,
+        jobs={"one": {}, "two": {}},
+        ends={"one": "Succeeded", "two": "Succeeded"},
+        steps=(
+            (phase("one", "Running"), queue_change("a", stopPolicy="HoldAndDrain")),
+            (phase("one", "Queued", "Succeeded"), queue_change("a", stopPolicy="None")),
+        ),
+    ),
+    Scenario(
+        name="elsewhere",
+        queues={"a": {"namespaces": ["others"]}},
+        jobs={"one": {}, "two": {"queue": "later"}},
+        ends={"one": "Succeeded", "two": "Succeeded"},
+        steps=(
+            (at_once, queue_change("a", namespaces=[NAMESPACE])),
+            (at_once, new_queue("later")),
+        ),
     ),
     Scenario(
         name="gate",
