@@ -3,9 +3,9 @@
 One rule: only the names that a quota mentions are limited, and a demand of none of a name is not limited by it.
 
 Queues of one cohort lend each other what they do not use: a queue may hold its quota and up to `borrowing` more, as
-long as all members together hold no more than the sum of their quotas. A member whose first job fits its own quota, but
-not into what the others have left, has a claim: until it is met, nobody may hold more than its own quota of the names
-it is short of. Preemption, once there is any, would begin here: it would name the jobs that hold what is claimed.
+long as all members together hold no more than the sum of their quotas. A member whose first job fits its own quota has
+a claim to the room: nobody borrows what that job needs, so that a lender gets back what is freed before anybody borrows
+again. Preemption, once there is any, would begin here: it would name the jobs that hold what is claimed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,8 @@ class Cohort:
         self.total = total
         self.lanes: dict[str, Lane] = {}
         self.used: dict[str, int] = {}
-        self.claimed: frozenset[str] = frozenset()
+        self.claimed: dict[str, int] = {}
+        """The most that any member's first job claims, by name."""
 
     def count(self) -> None:
         """Sum up anew what the members use of what is limited to them."""
@@ -41,23 +42,21 @@ class Cohort:
 
     def claim(self) -> None:
         """Look anew which members have a claim, and to what."""
-        self.claimed = frozenset(name for lane in self.lanes.values() for name in self._short(lane))
+        self.claimed = {}
+        for lane in self.lanes.values():
+            first = lane.first if lane.spec.open else None
+            if first is not None and not beyond(lane.spec.quota, lane.used, first.demand):
+                for name in lane.spec.quota.keys() & first.demand.keys():
+                    self.claimed[name] = max(self.claimed.get(name, 0), first.demand[name])
 
-    def short(self, spec: QueueSpec, demand: Amounts) -> list[str]:
-        """The names of which all members together leave too little."""
-        return [
-            name
-            for name in spec.quota
-            if demand.get(name, 0) > 0 and self.used.get(name, 0) + demand[name] > self.total[name]
-        ]
-
-    def _short(self, lane: Lane) -> list[str]:
-        """What an open queue's first job is short of though it fits the queue's own quota."""
-        first = lane.first if lane.spec.open else None
-        if first is None:
-            return []
-        missing = self.short(lane.spec, first.demand)
-        return missing if missing and not beyond(lane.spec.quota, lane.used, first.demand) else []
+    def fits(self, spec: QueueSpec, demand: Amounts, excess: Amounts) -> bool:
+        """Whether all members together leave enough: for what is above the queue's quota, beside all claims."""
+        for name in spec.quota:
+            asked = demand.get(name, 0)
+            claimed = self.claimed.get(name, 0) if name in excess else 0
+            if asked > 0 and self.used.get(name, 0) + asked + claimed > self.total[name]:
+                return False
+        return True
 
 
 def obstacle(lane: Lane, demand: Amounts, cohort: Cohort | None) -> Literal["", "quota", "cohort"]:
@@ -69,7 +68,7 @@ def obstacle(lane: Lane, demand: Amounts, cohort: Cohort | None) -> Literal["", 
         return "quota" if excess else ""
     if any(over > lane.spec.borrowing.get(name, over) for name, over in excess.items()):
         return "quota"
-    return "cohort" if not cohort.claimed.isdisjoint(excess) or cohort.short(lane.spec, demand) else ""
+    return "" if cohort.fits(lane.spec, demand, excess) else "cohort"
 
 
 def beyond(quota: Amounts, used: Amounts, demand: Amounts) -> Mapping[str, int]:

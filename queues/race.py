@@ -62,6 +62,7 @@ class Race:
     @property
     def hungry(self) -> Collection[str]:
         """Queues of which few jobs are known any more, though more wait."""
+        self._look()
         return frozenset(self._hungry)
 
     @property
@@ -307,7 +308,7 @@ class Race:
             self._stirred.add(spec.cohort)
 
     def _look(self) -> None:
-        """Take in what the store has shown."""
+        """Take in what was shown or picked since the last look."""
         for name in self._stirred:
             self._cohorts[name].count()
         self._bid_anew()

@@ -1,5 +1,7 @@
 """The order inside a queue: age, moved by priority."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,3 +44,12 @@ def test_ties_go_by_namespace_then_name() -> None:
 def test_age_wins_in_the_end(priority: int, aging: float, wait: float) -> None:
     old, new = entry("old", submitted=0.0), entry("new", submitted=wait, priority=priority)
     assert order.score(old, aging) < order.score(new, aging)
+
+
+@given(submitted=st.floats(0, 2e9), later=st.floats(0, 2e9), priority=st.integers(-(10**6), 10**6))
+def test_what_returns_is_ahead_of_all_that_came_later_and_of_two_limits_before(
+    submitted: float, later: float, priority: int
+) -> None:
+    back = replace(entry("back", submitted=submitted, priority=-priority), returning=True)
+    new = entry("new", submitted=submitted + later - 1.9 * order.BOOST_LIMIT_SECONDS, priority=priority)
+    assert order.score(back, 600) < order.score(new, 600)

@@ -1,0 +1,258 @@
+"""A race that is told differences picks what one that begins anew picks; limits, claims, bypasses; both pickers."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crds.amounts import Amounts
+from queues.choose import choose
+from queues.memory_store import MemoryStore
+from queues.race import Race
+from queues.rules import Patience, Picker, Rules, from_settings
+from queues.values import Entry, QueueSpec
+
+from .builders import GPU, START, entries, entry, key, order, reservation, resources, run, spec, specs
+
+PICKERS: tuple[Picker, ...] = ("swrr", "wf2q")
+EVERYTHING = 99
+PLAIN = Rules()
+
+
+def opened(queues: Sequence[QueueSpec], waiting: Sequence[Entry] = (), pool: Amounts | None = None) -> MemoryStore:
+    """A store in memory with these queues and entries."""
+    store = MemoryStore(lambda *_: None)
+    store.rebuild(1, [], waiting)
+    store.configure(queues, pool)
+    return store
+
+
+def names(store: MemoryStore, rules: Rules = PLAIN, limit: int = 99) -> list[str]:
+    """The names of the jobs that go next."""
+    return [pick.waiting.entry.key.name for pick in choose(store.snapshot(EVERYTHING), START, limit, rules).picks]
+
+
+def admit(store: MemoryStore, rules: Rules = PLAIN, limit: int = 99) -> list[str]:
+    """The same, and they are admitted."""
+    taken = store.commit(choose(store.snapshot(EVERYTHING), START, limit, rules))
+    assert not taken.refused
+    return [each.key.name for each in taken.reservations]
+
+
+# A race that lives on
+
+QUEUES = "abcdef"
+
+
+@st.composite
+def queue_specs(draw: st.DrawFn) -> list[QueueSpec]:
+    limits = st.dictionaries(st.sampled_from(["jobs", GPU, "cpu"]), st.integers(0, 12))
+    return [
+        QueueSpec(
+            name=name,
+            weight=draw(st.integers(1, 9)),
+            open=draw(st.sampled_from([True, True, True, False])),
+            quota=draw(limits),
+            cohort=draw(st.sampled_from(["", "red", "red", "blue"])),
+            borrowing=draw(limits),
+            strict=draw(st.booleans()),
+        )
+        for name in QUEUES[: draw(st.integers(1, 6))]
+    ]
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> Entry:
+    queue, number = draw(st.sampled_from(QUEUES)), draw(st.integers(0, 6))
+    made = entry(f"{queue}-{number}", queue, START + draw(st.integers(0, 9)), draw(st.integers(-1, 1)))
+    demand = {"jobs": 1} | resources(gpu=draw(st.integers(0, 4)), cpu=draw(st.integers(0, 4)))
+    return replace(made, demand=demand, returning=draw(st.booleans()))
+
+
+POOLS = st.none() | st.fixed_dictionaries({GPU: st.integers(0, 12), "cpu": st.integers(0, 12)})
+
+
+def step(store: MemoryStore, data: st.DataObject) -> None:
+    """What happens between two rounds of picks."""
+    match data.draw(st.sampled_from(["put", "put", "remove", "release", "configure", "nothing"])):
+        case "put":
+            store.put(data.draw(st.lists(jobs(), max_size=6)))
+        case "remove":
+            store.remove([each.key for each in data.draw(st.lists(jobs(), max_size=3))])
+        case "release":
+            store.remove(list(store.reservations())[: data.draw(st.integers(0, 3))])
+        case "configure":
+            store.configure(data.draw(queue_specs()), data.draw(POOLS))
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data(), picker=st.sampled_from(PICKERS), cost=st.sampled_from(["jobs", GPU]))
+def test_differences_tell_a_race_all_there_is_to_know(data: st.DataObject, picker: Picker, cost: str) -> None:
+    rules = Rules(cost=cost, picker=picker, queue_bypasses=data.draw(st.integers(0, 3)))
+    store = opened(data.draw(queue_specs()), data.draw(st.lists(jobs(), max_size=30)), data.draw(POOLS))
+    race, now = Race(store.snapshot(EVERYTHING), rules), START
+    for _ in range(data.draw(st.integers(1, 8))):
+        now += data.draw(st.sampled_from([0, 1, 40]))
+        step(store, data)
+        race.update(store.snapshot(EVERYTHING, since=race.change, more=race.hungry))
+        limit = data.draw(st.integers(1, 12))
+        batch = race.picks(now, limit)
+        assert batch.picks == choose(store.snapshot(EVERYTHING), now, limit, rules).picks
+        committed = store.commit(batch)
+        assert not committed.refused
+        assert race.committed(committed)
+
+
+@given(heads=st.integers(1, 4), limit=st.integers(1, 9), picker=st.sampled_from(PICKERS))
+def test_a_race_that_is_shown_a_few_jobs_asks_for_more_in_time(heads: int, limit: int, picker: Picker) -> None:
+    rules = from_settings("jobs", picker, 32)
+    queues = {"a": 5, "b": 2, "c": 1}
+    waiting = [each for name in queues for each in entries(name, 12)]
+    store = opened(specs(**queues), waiting)
+    race = Race(store.snapshot(heads), rules)
+    chosen = ""
+    while (batch := race.picks(START, limit)).picks:
+        committed = store.commit(batch)
+        chosen += order(committed.reservations)
+        assert race.committed(committed)
+        race.update(store.snapshot(heads, since=race.change, more=race.hungry))
+    whole = choose(opened(specs(**queues), waiting).snapshot(EVERYTHING), START, 99, rules).picks
+    assert chosen == "".join(pick.waiting.entry.queue for pick in whole)
+
+
+def test_a_batch_ends_where_a_queue_s_next_job_is_not_known() -> None:
+    store = opened(specs(a=1, b=1), [*entries("a", 5), *entries("b", 2)])
+    race = Race(store.snapshot(3), Rules())
+    batch = race.picks(START, 99)
+    assert [pick.waiting.entry.queue for pick in batch.picks] == list("abababa"[:5])
+    assert set(race.hungry) == {"a"}
+    assert race.picks(START, 99).picks == ()
+
+
+def test_a_race_is_over_when_a_pick_is_refused() -> None:
+    store = opened(specs(a=1), entries("a", 3))
+    race = Race(store.snapshot(3), Rules())
+    batch = race.picks(START, 2)
+    store.remove([key("a-0001")])
+    assert not race.committed(store.commit(batch))
+
+
+@pytest.mark.parametrize("picker", PICKERS)
+def test_a_refund_is_the_inverse_pick(picker: Picker) -> None:
+    rules = Rules(cost=GPU, picker=picker)
+    waiting = [*entries("a", 9, gpu=4), *entries("b", 9, gpu=4)]
+    untouched = choose(opened(specs(a=2, b=1), waiting).snapshot(EVERYTHING), START, 6, rules)
+    store = opened(specs(a=2, b=1), waiting)
+    race = Race(store.snapshot(EVERYTHING), rules)
+    assert order(store.commit(race.picks(START, 1)).reservations) == "a"
+    race.refund("a", 4)
+    queues = [pick.waiting.entry.queue for pick in race.picks(START, 6).picks]
+    assert sorted(queues) == sorted(pick.waiting.entry.queue for pick in untouched.picks)
+
+
+# Strict order, passing, and its end
+
+
+def test_strict_order_waits_for_the_first_possible_job() -> None:
+    waiting = [entry("huge", gpu=9), entry("large", submitted=START + 1, gpu=8), *entries("a", 3, gpu=1)]
+    waiting = [replace(each, submitted=START + number) for number, each in enumerate(waiting)]
+    for strict, expected in ((True, []), (False, ["a-0000", "a-0001", "a-0002"])):
+        queue = replace(spec("a", gpu=8), strict=strict)
+        store = opened([queue], waiting)
+        store.rebuild(2, [reservation("runs", gpu=2)], waiting)
+        assert names(store) == expected
+
+
+@pytest.mark.parametrize("pool", [None, {GPU: 8}])
+@pytest.mark.parametrize("bypasses", [0, 1, 5])
+def test_a_large_job_is_passed_so_often_and_then_waited_for(bypasses: int, pool: Amounts | None) -> None:
+    rules = Rules(queue_bypasses=bypasses, patience=Patience(times=1000, seconds=1e9))
+    waiting = [entry("large", submitted=START - 1, gpu=8), *entries("a", 40, gpu=1)]
+    store = opened([spec("a", **({} if pool else {"gpu": 8}))], waiting, pool)
+    store.rebuild(2, [reservation(f"runs-{number}", gpu=1) for number in range(8)], waiting)
+    running = [each.name for each in store.reservations()]
+    admitted: list[str] = []
+    while "large" not in admitted:
+        store.remove([key(running.pop(0))])
+        taken = admit(store, rules)
+        admitted += taken
+        running += taken
+    assert len(admitted) == bypasses + 1
+
+
+def test_only_the_first_of_each_demand_may_pass() -> None:
+    waiting = [
+        entry("large", submitted=START - 1, gpu=8),
+        entry("mid", gpu=4),
+        entry("small", submitted=START + 1, gpu=1),
+    ]
+    store = opened([spec("a", gpu=8)], waiting)
+    store.rebuild(2, [reservation("runs", gpu=5)], waiting)
+    assert names(store) == ["small"]
+
+
+def test_what_returns_goes_before_all_that_never_ran() -> None:
+    urgent = entry("urgent", submitted=START - 86_400, priority=1_000_000)
+    back = replace(entry("back", submitted=START), returning=True)
+    assert names(opened(specs(a=1), [urgent, entry("old"), back])) == ["back", "urgent", "old"]
+
+
+# Cohorts
+
+
+def member(name: str, quota: int, **borrowing: int) -> QueueSpec:
+    return replace(spec(name, gpu=quota), cohort="team", borrowing=resources(**borrowing))
+
+
+def test_a_queue_borrows_what_the_others_leave() -> None:
+    waiting = entries("a", 9, gpu=1)
+    assert len(names(opened([member("a", 2), member("b", 3)], waiting))) == 5
+    assert len(names(opened([member("a", 2, gpu=1), member("b", 3)], waiting))) == 3
+    assert len(names(opened([member("a", 2), replace(member("b", 3), open=False)], waiting))) == 5
+    assert len(names(opened([member("a", 2), replace(member("b", 3), cohort="other")], waiting))) == 2
+
+
+def test_a_name_without_a_quota_is_free_in_a_cohort() -> None:
+    waiting = entries("a", 4, gpu=1, cpu=1000)
+    assert len(names(opened([member("a", 4), replace(spec("b", cpu=1), cohort="team")], waiting))) == 4
+
+
+def test_a_lender_gets_its_quota_back_before_anybody_borrows_again() -> None:
+    waiting = [*entries("a", 9, gpu=1), entry("own", "b", gpu=3)]
+    store = opened([member("a", 2), member("b", 3)], waiting)
+    store.rebuild(2, [reservation(f"runs-{number}", "a", gpu=1) for number in range(5)], waiting)
+    assert names(store) == []
+    for number in range(3):
+        store.remove([key(f"runs-{number}")])
+        expected = ["own"] if number == 2 else []
+        assert names(store) == expected
+
+
+@pytest.mark.parametrize("kept", ["closed", "impossible", "beyond"])
+def test_who_cannot_run_in_its_own_quota_claims_nothing(kept: str) -> None:
+    gpus = {"closed": 3, "impossible": 99, "beyond": 4}[kept]
+    waiting = [*entries("a", 9, gpu=1), entry("own", "b", gpu=gpus)]
+    store = opened([member("a", 2), replace(member("b", 3), open=kept != "closed")], waiting)
+    store.rebuild(2, [reservation(f"runs-{number}", "a", gpu=1) for number in range(4)], waiting)
+    assert names(store) == ["a-0000"]
+
+
+# WF2Q+
+
+
+def test_virtual_time_gives_the_table_in_its_description() -> None:
+    rules = Rules(cost=GPU, picker="wf2q")
+    waiting = [*entries("a", 9, gpu=6), *entries("b", 9, gpu=6)]
+    assert "".join(each[0] for each in names(opened(specs(a=2, b=1), waiting), rules, 4)) == "abaa"
+
+
+def test_another_picker_begins_anew() -> None:
+    store = opened(specs(a=5, b=1), [*entries("a", 90), *entries("b", 90)])
+    list(run(store, 30, 10, heads=90))
+    for picker in ("wf2q", "swrr"):
+        fresh = opened(specs(a=5, b=1), [*entries("a", 90), *entries("b", 90)])
+        rules = from_settings("jobs", "wf2q" if picker == "wf2q" else "swrr", 32)
+        assert [name[0] for name in admit(store, rules, 12)] == [name[0] for name in admit(fresh, rules, 12)]
+        assert store.snapshot(0).clock.picker == picker
