@@ -56,20 +56,30 @@ _ADMITTED = f"(has(oldSelf.status) && has(oldSelf.status.admission) && !{_FINISH
 _STATES: dict[State, tuple[str, str]] = {
     "admitted": (
         _ADMITTED,
-        "may not change while the job is admitted: set spec.suspend to true and wait for phase Suspended",
+        "while the job is admitted (set spec.suspend to true and wait for phase Suspended)",
     ),
-    "finished": (_FINISHED, "may not change after the job has finished: submit a new job"),
+    "finished": (_FINISHED, "after the job has finished (submit a new job)"),
 }
 
 
 def transitions() -> list[Rule]:
-    """The table as transition rules for the root of a TorchJob: one for each field and state that forbids a change."""
-    return [
-        rules.rule(f"!{when} || {unchanged(field.path)}", f"{field.path} {message}", f".spec.{field.path}")
-        for field in TABLE
-        for state, (when, message) in _STATES.items()
-        if not field.may_change(state)
-    ]
+    """The table as transition rules for the root of a TorchJob: one for each field that some state settles.
+
+    The API server runs all of them at every change of a status, too, where they were half of its work. So each field
+    has one, and it asks first what is true nearly always: that nothing has changed.
+    """
+    return [_transition(field, states) for field in TABLE if (states := _settled(field))]
+
+
+def _settled(field: Field) -> list[State]:
+    return [state for state in _STATES if not field.may_change(state)]
+
+
+def _transition(field: Field, states: list[State]) -> Rule:
+    when = " || ".join(_STATES[state][0] for state in states)
+    words = " or ".join(_STATES[state][1] for state in states)
+    message = f"{field.path} may not change {words}"
+    return rules.rule(f"{unchanged(field.path)} || !({when})", message, f".spec.{field.path}")
 
 
 def unchanged(path: str) -> str:
