@@ -71,6 +71,7 @@ class RealStack(Stack):
             "TORCHQ_REDIS_URL": self.redis_url,
             "TORCHQ_MASTER_ADDRESS": "loopback",
             "TORCHQ_IMPLICIT_QUEUES": "true",
+            "TORCHQ_HEALTH_PORT": "-1",
             "TORCHQ_PORT_FIRST": str(first),
             "TORCHQ_PORT_LAST": str(first + local.PORTS_PER_STACK - 1),
         }

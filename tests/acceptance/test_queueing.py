@@ -67,7 +67,8 @@ def test_a_queue_is_made_shown_changed_and_deleted(stack: Stack) -> None:
     assert item["spec"]["quota"] == {"cpu": "2", "jobs": "20"}
     assert item["spec"]["stopPolicy"] == "Hold"
     header, line = stack.torchq("queue", "list").splitlines()
-    assert dict(zip(header.split(), line.split(), strict=True)) | {"AGE": ""} == {
+    moving = {"AGE": "", "LAG": "", "OLDEST": ""}
+    assert dict(zip(header.split(), line.split(), strict=True)) | moving == moving | {
         "NAME": queue,
         "WEIGHT": "4",
         "STATE": "Hold",
@@ -75,8 +76,7 @@ def test_a_queue_is_made_shown_changed_and_deleted(stack: Stack) -> None:
         "ADMITTED": "0",
         "SHARE": item["status"].get("share", "-"),
         "TARGET": item["status"].get("target", "-"),
-        "USAGE": "-",
-        "AGE": "",
+        "USAGE": "cpu=0/2,jobs=0/20",
     }
     refused = stack.tried("queue", "delete", queue)
     assert refused.code == 1

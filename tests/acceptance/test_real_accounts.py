@@ -139,7 +139,10 @@ def test_users_change_their_jobs_and_nothing_else(stack: RealStack) -> None:
         assert (said.code, said.out) == (1, ""), arguments
         assert "system:serviceaccount:default:torchq-user" in said.err
         assert "deploy/rbac/user.yaml" in said.err
-    for arguments in (("queue", "list"), ("queue", "create", "mine"), ("queue", "pause", "default")):
+    said = run("queue", "list", cwd=stack.folder, environment=stack.environment)
+    assert said.code == 0  # what a coordinator tells everybody who may ask it
+    assert "deploy/rbac/queue-admin.yaml" in said.err
+    for arguments in (("queue", "create", "mine"), ("queue", "pause", "default")):
         said = run(*arguments, cwd=stack.folder, environment=stack.environment)
         assert (said.code, said.out) == (1, ""), arguments
         assert "deploy/rbac/queue-admin.yaml" in said.err

@@ -1,0 +1,130 @@
+"""What the queues show of themselves on a cluster of real processes, and how jobs and queues are steered."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.local import embedded_redis
+from crds.resources import EVENTS
+from tests.acceptance.jobs import job, python, recording, spans
+from tests.acceptance.stack import EVERYWHERE, Stack, fresh, until
+
+pytestmark = pytest.mark.acceptance
+
+
+def shown(stack: Stack, *arguments: str) -> Any:
+    return json.loads(stack.torchq(*arguments, "-o", "json"))
+
+
+def figures(stack: Stack, queue: str) -> dict[str, Any]:
+    found = [each for each in shown(stack, "queue", "list")["items"] if each["metadata"]["name"] == queue]
+    return dict(found[0].get("status") or {}) if found else {}
+
+
+@EVERYWHERE
+def test_a_full_pool_is_explained_and_the_order_foretold(stack: Stack, records: Path, tmp_path: Path) -> None:
+    queue, large, first, second = fresh("queue"), fresh(), fresh(), fresh()
+    stack.torchq("queue", "create", queue, "--weight", "3")
+    stack.submit(job(large, recording(records, gate=tmp_path / "gate"), queue=queue, cpu="3"))
+    stack.reach(large, "Running")
+    stack.submit(job(first, python("pass"), queue=queue, cpu="2"))
+    until(lambda: figures(stack, queue).get("pending") == 1)
+    stack.submit(job(second, python("pass"), queue=queue, cpu="2"))
+    found = until(lambda: shown(stack, "job", "why", second), lambda found: found.get("of") == 2)
+    assert (found["position"], found["code"], found["nextPick"]) == (2, "BehindOthers", None)
+    why = stack.torchq("job", "why", first)
+    assert "WaitingForPool" in why
+    assert "needs 2 cpu" in why
+    assert shown(stack, "next")["items"] == []
+    assert [each["job"] for each in shown(stack, "next", "--roomy")["items"]] == [
+        f"default/{first}",
+        f"default/{second}",
+    ]
+    status = figures(stack, queue)
+    assert (status["pending"], status["admitted"], status["usage"]["cpu"]) == (2, 1, "3")
+    (tmp_path / "gate").touch()
+    for name in (large, first, second):
+        stack.reach(name, "Succeeded")
+    assert "does not wait: Succeeded" in stack.torchq("job", "why", first)
+
+
+@EVERYWHERE
+def test_status_shows_that_all_is_well(stack: Stack) -> None:
+    name = fresh()
+    stack.submit(job(name, python("pass")))
+    stack.reach(name, "Succeeded")
+    found = until(lambda: shown(stack, "status", "--seconds", "0.5"), lambda found: found["jobs"]["admitted"] == 0)
+    assert found["trouble"] == {}
+    assert found["picks"] > 0
+    assert found["reconciles"] > 0
+    assert found["waits"]["admissions"] > 0
+    assert sum(found["workers"].values()) > 0
+    assert stack.torchq("top", "--count", "1").startswith("Leader:")
+
+
+@EVERYWHERE
+def test_a_running_job_moves_to_another_queue_and_runs_again(stack: Stack, records: Path, tmp_path: Path) -> None:
+    name, there = fresh(), fresh("queue")
+    stack.torchq("queue", "create", there)
+    stack.submit(job(name, recording(records, gate=tmp_path / "gate")))
+    stack.reach(name, "Running")
+    refused = stack.tried("job", "move", name, there)
+    assert (refused.code, "--requeue" in refused.err) == (1, True)
+    submitted = stack.job(name)["metadata"]["creationTimestamp"]
+    stack.torchq("job", "move", name, there, "--requeue", "--reason", "a quieter place")
+    (tmp_path / "gate").touch()
+    ended = stack.reach(name, "Succeeded")
+    assert ended["status"]["admission"]["queue"] == there
+    assert ended["status"]["admission"]["attempt"] == 2
+    assert ended["metadata"]["creationTimestamp"] == submitted
+    assert max(span.attempt for span in spans(records)) == 2
+    messages = [each["message"] for each in stack.api.list(EVENTS, "default").items if each["reason"] == "JobMoved"]
+    assert any(name in each and each.endswith(": a quieter place") for each in messages)
+
+
+def test_a_bumped_job_goes_first(stack: Stack) -> None:
+    queue, names = fresh("queue"), [fresh() for _ in range(4)]
+    stack.torchq("queue", "create", queue, "--hold")
+    stack.submit(*(job(name, python("pass"), queue=queue) for name in names))
+    until(lambda: figures(stack, queue).get("pending") == 4)
+    stack.torchq("job", "bump", names[-1])
+    until(lambda: shown(stack, "job", "position", names[-1])["position"] == 1)
+    stack.torchq("queue", "resume", queue)
+    picks = [stack.reach(name, "Succeeded")["status"]["admission"]["pick"] for name in names]
+    assert min(picks) == picks[-1]
+
+
+def test_a_held_job_waits_outside_the_order(stack: Stack) -> None:
+    queue, held, other = fresh("queue"), fresh(), fresh()
+    stack.torchq("queue", "create", queue, "--hold")
+    stack.submit(job(held, python("pass"), queue=queue), job(other, python("pass"), queue=queue))
+    stack.torchq("job", "hold", held)
+    stack.torchq("queue", "resume", queue)
+    stack.reach(other, "Succeeded")
+    assert "Held" in stack.torchq("job", "why", held)
+    stack.torchq("job", "resume", held)
+    stack.reach(held, "Succeeded")
+
+
+def test_a_queue_is_deleted_once_its_jobs_have_moved(stack: Stack) -> None:
+    old, new, name = fresh("queue"), fresh("queue"), fresh()
+    for each in (old, new):
+        stack.torchq("queue", "create", each, "--hold")
+    stack.submit(job(name, python("pass"), queue=old))
+    until(lambda: figures(stack, old).get("pending") == 1)
+    stack.torchq("queue", "delete", old, "--move-to", new)
+    stack.torchq("queue", "resume", new)
+    assert stack.reach(name, "Succeeded")["status"]["admission"]["queue"] == new
+
+
+def test_queues_are_read_from_redis_without_a_coordinator(stack: Stack) -> None:
+    queue, name = fresh("queue"), fresh()
+    stack.torchq("queue", "create", queue, "--hold")
+    stack.submit(job(name, python("pass"), queue=queue))
+    until(lambda: figures(stack, queue).get("pending") == 1)
+    redis = f"unix://{embedded_redis.socket_path(stack.layout)}"
+    assert shown(stack, "--redis", redis, "job", "why", name)["code"] == "QueueHeld"
+    assert "jobs wait and none fits now" in stack.tried("--redis", redis, "next").err
+    stack.torchq("job", "cancel", name)
