@@ -3,7 +3,7 @@
 One rule: one thread, in this order, each step safe to repeat. Whatever fails is done again from the newest state.
 
     flush     keys that changed -> route -> entries put or removed, keys offered
-    cycle     snapshot -> choose -> commit
+    cycle     snapshot -> choose -> commit (`queues.rounds`)
     dispatch  ready keys -> leased -> RQ
 """
 
@@ -15,22 +15,24 @@ from dataclasses import dataclass, field, replace
 from coordinator import census, pool, revoke, route, standing
 from coordinator.errors import CoordinatorError
 from coordinator.settings import Settings, parse_pool
-from coordinator.standing import Rules
+from coordinator.standing import Rules, Standing
 from coordinator.timers import Timers
 from coordinator.turns import Turns
+from coordinator.views import JobView
 from coordinator.watch import Watches
 from crds.amounts import Amounts
 from crds.keys import JobKey
 from crds.tenantqueue import TenantQueue
-from queues import choose, quotas
+from queues import quotas, rules
+from queues.rounds import Rounds
 from queues.store import QueueStore
-from queues.values import Entry, Offer, QueueSpec, Reservation, Snapshot
+from queues.values import Entry, Offer, QueueSpec, Reservation
 from queues.work import WorkSource
 
 FLUSH = 512
 """Keys routed per step: bounds how long picks wait behind a flood of events."""
-FEW = 8
-"""Jobs of each queue that a snapshot shows when the last one led to no pick or to one."""
+KNOWN = 32_768
+"""Waiting jobs that are looked at, of all queues together: what they cost in memory, and at first in time."""
 CYCLE_SECONDS = 5.0
 """A cycle is due after this time even if nothing has changed."""
 log = logging.getLogger(__name__)
@@ -70,12 +72,13 @@ class Term:
     pause: Callable[[float], object] = time.sleep
     elapsed: Callable[[], float] = time.monotonic
     counts: Counts = field(default_factory=Counts)
+    tell: Callable[[JobView, Standing | None], object] = lambda *_: None
+    """Who is told what the statuses of jobs should say about their waiting."""
     unsettled: bool = True
     """Whether a cycle may find something to pick."""
     _cycled_at: float = 0.0
     _queues: int = 1
-    _reach: int = FLUSH
-    """How many jobs of each queue the next snapshot shows at least."""
+    _rounds: Rounds = field(init=False)
     _turns: Turns = field(init=False)
     _kept: dict[JobKey, Kept] = field(default_factory=dict)
     """Jobs that hold nothing any more, as far as we see, whose charge could not be freed yet."""
@@ -91,6 +94,8 @@ class Term:
 
     def __post_init__(self) -> None:
         self._turns = Turns(self.clock)
+        given = self.settings
+        self._rounds = Rounds(self.store, rules.from_settings(given.cost, given.picker, given.queue_bypasses))
 
     def rebuild(self, epoch: int) -> None:
         """Bring the store in line with the cluster under a new epoch, and look at every unfinished job.
@@ -228,15 +233,10 @@ class Term:
     def cycle(self) -> int:
         """Pick what can be picked; the number of jobs admitted."""
         self._cycled_at = self.clock()
-        snapshot = self._snapshot()
-        batch = choose.choose(snapshot, self.clock(), self.settings.batch, self.settings.cost)
-        self._reach = max(FEW, 2 * len(batch.picks))
-        if not batch.picks:
-            self.unsettled = False
-            return 0
-        committed = self.store.commit(batch)
+        committed = self._rounds.round(self.clock(), self.settings.batch, self._heads())
         if committed.refused:
             log.debug("commit ended early: %s", committed.refused)
+        self.unsettled = bool(committed.reservations or committed.refused)
         self.counts.picked += len(committed.reservations)
         return len(committed.reservations)
 
@@ -249,17 +249,9 @@ class Term:
         """Time alone can hand the pool's reservation to another job."""
         return abs(self.clock() - self._cycled_at) >= CYCLE_SECONDS  # somebody may have set the clock back
 
-    def _snapshot(self) -> Snapshot:
-        """As many jobs of each queue as the last picks make likely: in a full pool, room for one or two comes free at a
-        time. All that may be looked at where the first few can never run."""
-        most = self._heads()
-        snapshot = self.store.snapshot(min(most, self._reach))
-        return self.store.snapshot(most) if self._reach < most and choose.blind(snapshot) else snapshot
-
     def _heads(self) -> int:
-        """Most jobs per queue to look at: together about twice a batch, since reading more costs more than picking
-        again."""
-        return max(2, min(self.settings.heads, 2 * self.settings.batch // max(1, self._queues)))
+        """Most jobs per queue to look at."""
+        return max(2, min(self.settings.heads, KNOWN // max(1, self._queues)))
 
     def _route(self, key: JobKey, seen: int) -> route.Route:
         pods = self.watches.pods_of(key, seen)
@@ -312,6 +304,9 @@ class Term:
             self.work.offer(offers)
         for key, each in zip(keys, routes, strict=True):
             self._timers.set(key, each.again)
+            job = self.watches.job(key)
+            if job is not None:
+                self.tell(job, each.told)
         charged = [(key, each.charged) for key, each in zip(keys, routes, strict=True) if each.charged]
         self._account([key for key, attempt in charged if not self._taken_back(key, attempt)])
         self.unsettled |= bool(puts or removes)

@@ -47,7 +47,7 @@ class Rounds:
             race = Race(self._store.snapshot(heads), self._rules)
         else:
             more = self._others.union(race.hungry)
-            race.update(self._store.snapshot(heads, since=race.change, more=more))
+            race.update(self._store.snapshot(heads, race.change, more))
         self._others = frozenset()
         if heads < most and race.blind:
             race.update(self._store.snapshot(most))
