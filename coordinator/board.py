@@ -5,7 +5,6 @@ command that read the queues itself.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from crds import quantities
@@ -110,11 +109,6 @@ def upcoming(picks: Iterable[Pick], now: float) -> list[Document]:
         }
         for number, pick in enumerate(picks, start=1)
     ]
-
-
-def roomy(snapshot: Snapshot) -> Snapshot:
-    """The same moment with nothing scarce: quotas hold, the pool does not."""
-    return replace(snapshot, pool=None)
 
 
 def total(snapshot: Snapshot) -> int:

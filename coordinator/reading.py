@@ -1,33 +1,30 @@
 """Where answers about the queues come from: the store itself, for the coordinator and for admins of Redis.
 
-One rule: only reads, and never much: one snapshot serves everybody who asks within a second.
+One rule: only reads; what is foretold is made by the picker itself, and changes nothing.
 """
 
-import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from coordinator import board
 from coordinator.board import Document
 from coordinator.errors import CoordinatorError
+from coordinator.following import Following, endless
 from coordinator.settings import Settings
 from crds.keys import JobKey
 from queues import explain, rules
-from queues.choose import choose
 from queues.race import Race
 from queues.rules import Rules
 from queues.store import QueueStore
-from queues.values import Place, Snapshot
+from queues.values import Place
 from queues.vitals import Vitals
 
-HEADS = 8
-"""Jobs of each queue that an answer about queues or one job looks at."""
+HEADS = 32
+"""Jobs of its own queue that an answer about one job looks at."""
 FORETOLD = 100
 """Picks that an answer about one job looks ahead."""
 MOST_FORETOLD = 500
-FRESH_SECONDS = 1.0
 UNKNOWN = "there is no "
 """How every answer about what is not there begins."""
 
@@ -60,23 +57,28 @@ def no_policies() -> Mapping[str, str]:
     return {}
 
 
-@dataclass(slots=True)
 class StoreReading:
     """Reading from the store itself; safe to share between threads."""
 
-    store: QueueStore
-    vitals: Callable[[], Vitals]
-    rules: Rules
-    policies: Callable[[], Mapping[str, str]] = no_policies
-    clock: Callable[[], float] = time.time
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _kept: Snapshot | None = None
-    _kept_heads: int = 0
-    _kept_until: float = 0.0
+    def __init__(
+        self,
+        store: QueueStore,
+        vitals: Callable[[], Vitals],
+        rules: Rules,
+        policies: Callable[[], Mapping[str, str]] = no_policies,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`policies` names the stop policies of queues, where they are known better than by open and shut."""
+        self._store = store
+        self._vitals = vitals
+        self._rules = rules
+        self._policies = policies
+        self._clock = clock
+        self._following = Following(store, clock)
 
     def queues(self) -> list[Document]:
         """See Reading."""
-        return board.queues(self._snapshot(HEADS), self.clock(), self.rules.cost, self.policies())
+        return board.queues(self._following.look(), self._clock(), self._rules.cost, self._policies())
 
     def queue(self, name: str) -> Document:
         """See Reading."""
@@ -88,43 +90,30 @@ class StoreReading:
     def next(self, count: int, *, roomy: bool = False) -> Document:
         """See Reading."""
         count = max(1, min(count, MOST_FORETOLD))
-        snapshot, now = self._snapshot(count), self.clock()
-        seen = board.roomy(snapshot) if roomy else snapshot
-        picks = choose(seen, now, count, self.rules).picks
-        return {"items": board.upcoming(picks, now), "pool": board.room(snapshot), "waiting": board.total(snapshot)}
+        snapshot, picks = self._following.foretold(self._rules, count, roomy=roomy)
+        items = board.upcoming(picks, self._clock())
+        return {"items": items, "pool": board.room(snapshot), "waiting": board.total(snapshot)}
 
     def job(self, key: JobKey) -> Document:
         """See Reading."""
-        place = self.store.place(key)
+        place = self._store.place(key)
         if place is not None:
             return self._waiting(place)
-        held = self.store.reservations([key]).get(key)
+        held = self._store.reservations([key]).get(key)
         return board.elsewhere(key) if held is None else board.admitted(held)
 
     def _waiting(self, place: Place) -> Document:
-        snapshot, now = self._snapshot(HEADS), self.clock()
-        race = Race(snapshot, self.rules)
+        snapshot, now = self._following.look(HEADS, [place.entry.queue]), self._clock()
+        race = Race(snapshot, self._rules)
         told = explain.why(race, place, now)
         turn = _turn(race, place, now)
-        order = turn or _turn(Race(board.roomy(snapshot), self.rules), place, now)
-        return board.waiting(place, turn, order) | {
-            "code": told.code,
-            "message": told.sentence,
-            "numbers": told.numbers,
-        }
+        order = turn or _turn(Race(endless(snapshot), self._rules), place, now)
+        said = {"code": told.code, "message": told.sentence, "numbers": told.numbers}
+        return board.waiting(place, turn, order) | said
 
     def status(self) -> Document:
         """See Reading."""
-        return board.vitals(self.vitals())
-
-    def _snapshot(self, heads: int) -> Snapshot:
-        with self._lock:
-            now = self.clock()
-            fresh = now <= self._kept_until <= now + FRESH_SECONDS  # somebody may have set the clock back
-            if self._kept is None or not fresh or self._kept_heads < heads:
-                self._kept = self.store.snapshot(heads)
-                self._kept_heads, self._kept_until = heads, self.clock() + FRESH_SECONDS
-            return self._kept
+        return board.vitals(self._vitals())
 
 
 def _turn(race: Race, place: Place, now: float) -> int | None:
