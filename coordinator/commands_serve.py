@@ -65,16 +65,19 @@ def _serve(desk: Coordinator, writer: QueueStatusWriter, close: Callable[[], Non
     handler may interrupt it anywhere, and must not meet a lock of those who work."""
     stop = Stop()
     stop.listen()
-    with ThreadPoolExecutor(2, thread_name_prefix="desk") as threads:
-        serving = threads.submit(desk.run)
-        writing = threads.submit(writer.run, desk.stop, lambda: desk.leadership.leading)
+    with ThreadPoolExecutor(3, thread_name_prefix="desk") as threads:
+        works = [
+            threads.submit(desk.run),
+            threads.submit(writer.run, desk.stop, lambda: desk.leadership.leading),
+            threads.submit(desk.reasons.run, desk.stop, lambda: desk.leadership.leading),
+        ]
         try:
-            while not (stop() or serving.done() or writing.done()):
+            while not (stop() or any(each.done() for each in works)):
                 stop.pause(PAUSE_SECONDS)
         finally:
             desk.stop.set()
             close()
-    for each in (serving, writing):
+    for each in works:
         each.result()  # a defect of ours ends the process with a traceback
 
 

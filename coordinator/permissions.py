@@ -84,9 +84,10 @@ _ASK = (
 
 COORDINATOR = Role(
     name="coordinator",
-    purpose="`torchq coordinator`: watches everything, writes what queues say of themselves and its own Lease",
+    purpose="`torchq coordinator`: watches everything, writes how queues do and why jobs wait, and its own Lease",
     rules=(
         Rule(resource=TORCHJOBS, verbs=_FOLLOW),
+        Rule(resource=TORCHJOBS, subresource="status", verbs=("patch",)),
         Rule(resource=TENANT_QUEUES, verbs=_FOLLOW),
         Rule(resource=TENANT_QUEUES, subresource="status", verbs=("patch",)),
         Rule(resource=PRIORITY_CLASSES, verbs=_FOLLOW),

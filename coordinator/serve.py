@@ -16,10 +16,12 @@ from cluster import errors as cluster_errors
 from cluster.api import Cluster
 from coordinator.errors import LeadershipLost
 from coordinator.leader import Leadership
+from coordinator.reasons import Reasons
 from coordinator.settings import Settings
 from coordinator.term import Counts, Term, Unaccounted
 from coordinator.watch import Watches
 from queues import errors as queue_errors
+from queues import rules
 from queues.store import QueueStore
 from queues.work import WorkSource
 
@@ -57,9 +59,15 @@ class Coordinator:
     """Whether the store holds what cannot be read, which a rebuild alone may not mend."""
     watches: Watches = field(init=False)
     leadership: Leadership = field(init=False)
+    reasons: Reasons = field(init=False)
 
     def __post_init__(self) -> None:
         self.watches = Watches(self.cluster, nodes=self.settings.pool == "nodes")
+        settings = self.settings
+        picking = rules.from_settings(settings.cost, settings.picker, settings.queue_bypasses)
+        self.reasons = Reasons(
+            self.cluster, self.watches, self.probe or self.store, picking, after=settings.reason_after
+        )
         self.leadership = Leadership(
             self.leases or self.cluster,
             identity=identity(),
@@ -116,6 +124,7 @@ class Coordinator:
             self.settings,
             pause=self.stop.wait,
             counts=self.counts,
+            tell=self.reasons.note,
         )
         asked = self.leadership.asked
         if asked or self._unreadable:

@@ -85,6 +85,8 @@ class Term:
     _timers: Timers = field(default_factory=Timers)
     """When time alone changes what is to be done about a job."""
     _ceilings: Mapping[str, Amounts] = field(default_factory=dict)
+    _limits: Mapping[str, Amounts] = field(default_factory=dict)
+    """The same without the pool."""
     _watched: Rules | None = None
     _rules: Rules = field(default_factory=Rules)
     _drained: frozenset[str] = frozenset()
@@ -211,12 +213,20 @@ class Term:
         queues, room = self._specs(), self._room()
         self.store.configure(list(queues.values()), room)
         self._ceilings, self._watched = _ceilings(queues.values(), room), None
+        self._look_at_limited(_ceilings(queues.values(), None))
         self._queues = len(queues)
         self.unsettled = True
         draining = frozenset(name for name in queues if standing.draining(name, self.rules()))
         for name in draining - self._drained:  # nothing is picked from it any more: what was picked just now is freed
             self.watches.mark_queue(name)
         self._drained = draining
+
+    def _look_at_limited(self, limits: Mapping[str, Amounts]) -> None:
+        """What quotas can ever give has changed where an admin changed them; what the pool can is looked at in time."""
+        before, self._limits = self._limits, limits
+        for name in limits.keys() | before.keys():
+            if limits.get(name) != before.get(name):
+                self.watches.mark_queue(name)
 
     def _specs(self) -> dict[str, QueueSpec]:
         queues = {queue.metadata.name: spec(queue) for queue in self.watches.queues.values()}

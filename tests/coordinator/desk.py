@@ -11,6 +11,7 @@ from cluster.api import Cluster, Manifest
 from cluster.client import KubernetesCluster
 from cluster.informer import Informer
 from coordinator.permissions import COORDINATOR, WORKER
+from coordinator.reasons import Reasons
 from coordinator.settings import Settings
 from coordinator.term import Term
 from coordinator.watch import Watches
@@ -21,6 +22,7 @@ from crds.resources import PODS, SERVICES, TENANT_QUEUES, TORCHJOBS
 from crds.torchjob import TorchJob
 from queues.memory_store import Content, MemoryStore
 from queues.memory_work import MemoryWork
+from queues.rules import Rules
 from queues.store import QueueStore, StoreSettings
 from queues.values import Task
 from reconcilers.observe import pods_informer
@@ -67,6 +69,10 @@ class Desk:
         """What new settings wait by; `until` lets it run."""
         self.watches = Watches(self.watching, nodes=self.settings.pool == "nodes", clock=self.settling)
         self.paused: list[float] = []
+        picking = Rules(cost=self.settings.cost)
+        self.reasons = Reasons(
+            self.watching, self.watches, self.open(), picking, self.settings.reason_after, clock, elapsed=clock
+        )
         self.term = self.new_term()
         self.pods = pods_informer(self.working)
         self.queues = queues_informer(self.working)
@@ -82,7 +88,15 @@ class Desk:
     def new_term(self, store: QueueStore | None = None) -> Term:
         """What a leader begins with."""
         self.store = store or self.store
-        return Term(self.watches, self.store, self.work, self.settings, clock=self.clock, pause=self.paused.append)
+        return Term(
+            self.watches,
+            self.store,
+            self.work,
+            self.settings,
+            clock=self.clock,
+            pause=self.paused.append,
+            tell=self.reasons.note,
+        )
 
     def begin(self, epoch: int = 1) -> None:
         """A term begins."""

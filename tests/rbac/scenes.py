@@ -24,10 +24,14 @@ from coordinator.looking import Looker
 from coordinator.permissions import COORDINATOR, DOCTOR, QUEUE_ADMIN, USER, WORKER, Role
 from coordinator.queue_status import QueueStatusWriter
 from coordinator.rbac import LEASE_NAMESPACE
+from coordinator.reasons import Reasons
+from coordinator.standing import Standing
 from coordinator.watch import Watches
 from crds import labels
 from crds.keys import JobKey
 from crds.resources import LEASES, NODES, PODS, SERVICES, TENANT_QUEUES, TORCHJOBS, Resource
+from queues.errors import StoreLost
+from queues.rules import Rules
 from queues.values import Reservation, Task
 from reconcilers.errors import NameTaken
 from reconcilers.observe import pods_informer
@@ -196,6 +200,22 @@ def _queues_say_how_they_do(stage: Stage) -> str:
         writer = QueueStatusWriter(cluster, watches)
         for _ in range(3):
             writer.write()
+    assert len(stage.log.records) <= 1, "said once"
+    return stage.log.text
+
+
+@scene(COORDINATOR, "torchjobs/status", "patch")
+def _jobs_say_why_they_wait(stage: Stage) -> str:
+    key = stage.job()
+    watches = Watches(stage.admin, nodes=False)
+    reasons = Reasons(stage.access.cluster(COORDINATOR), watches, Nothing(), Rules(), after=1.0)  # type: ignore[arg-type]
+    with watches.jobs, stage.log.at_level(logging.WARNING):
+        until(lambda: watches.job(key) is not None)
+        for _ in range(3):
+            job = watches.job(key)
+            assert job is not None
+            reasons.note(job, Standing("Held", "held back by its owner"))
+            reasons.step()
     assert len(stage.log.records) <= 1, "said once"
     return stage.log.text
 
@@ -423,6 +443,10 @@ class Nothing:
 
     def inspect(self) -> None:
         """See Looker."""
+
+    def snapshot(self, *_: object) -> None:
+        """See Reasons."""
+        raise StoreLost("nothing is in here")
 
 
 @scene(DOCTOR, "torchjobs", "list")

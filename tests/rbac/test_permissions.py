@@ -103,13 +103,13 @@ FORBIDDEN = [
     (QUEUE_ADMIN, "delete", PODS, ""),
     (QUEUE_ADMIN, "patch", TORCHJOBS, ""),
     (QUEUE_ADMIN, "patch", TENANT_QUEUES, "status"),
-    (WORKER, "list", TENANT_QUEUES, ""),
+    (WORKER, "patch", TENANT_QUEUES, ""),
     (WORKER, "patch", TORCHJOBS, ""),
     (WORKER, "list", SERVICES, ""),
     (WORKER, "get", LEASES, ""),
     (COORDINATOR, "create", PODS, ""),
     (COORDINATOR, "delete", PODS, ""),
-    (COORDINATOR, "patch", TORCHJOBS, "status"),
+    (COORDINATOR, "patch", TORCHJOBS, ""),
     (COORDINATOR, "patch", TENANT_QUEUES, ""),
 ]
 

@@ -1,0 +1,181 @@
+"""What the status of a waiting job says about why it waits.
+
+One rule: people read it, nothing depends on it. Written from one budget, oldest job first, and only when the code
+changes; never on the way of a pick.
+
+What keeps a job out of its order, or will for ever keep it waiting, is told at once (`coordinator.standing`). Of the
+others, the first job of each queue is told once it has waited for a while (`queues.explain`). Of those behind
+nothing is stored.
+"""
+
+import heapq
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from cluster import errors
+from cluster.api import Cluster
+from coordinator import standing
+from coordinator.standing import Standing
+from coordinator.views import JobView
+from coordinator.watch import Watches
+from crds.keys import JobKey
+from crds.resources import TORCHJOBS
+from queues import errors as queue_errors
+from queues import explain
+from queues.outage import Outage
+from queues.race import Race
+from queues.rules import Rules
+from queues.store import QueueStore
+from queues.values import Place
+
+PER_SECOND = 20.0
+AT_ONCE = 5
+"""So many may be written together."""
+EVERY = 0.25
+"""Seconds between two rounds of writes."""
+LOOK_SECONDS = 5.0
+"""Seconds between two looks at the first jobs of the queues."""
+CHANGE_SECONDS = 30.0
+"""How long what a first job is told stays, though it would be another code by now: room comes and goes all the time."""
+REFUSED_SECONDS = 30.0
+"""How long nothing is written after the API server has refused for want of a permission."""
+PASSING = frozenset({"Next", "BehindOthers"})
+"""Codes that are over before anybody has read them."""
+ABSENT = (errors.Unreachable, errors.ServerError, errors.TooManyRequests)
+"""Errors after which the next job would fare no better."""
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Reasons:
+    """What is yet to be written. Told by the leader's thread, written by one of its own."""
+
+    cluster: Cluster
+    watches: Watches
+    store: QueueStore
+    rules: Rules
+    after: float
+    """Seconds a first job waits before it is told anything."""
+    clock: Callable[[], float] = time.time
+    elapsed: Callable[[], float] = time.monotonic
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _pending: dict[JobKey, tuple[str, str]] = field(default_factory=dict)
+    _oldest: list[tuple[float, JobKey]] = field(default_factory=list)
+    _told: dict[JobKey, tuple[str, float]] = field(default_factory=dict)
+    """What first jobs were told, and when."""
+    _looked: float = -LOOK_SECONDS
+    _free_at: float = 0.0
+    _refused: Outage = field(default_factory=lambda: Outage(log))
+
+    def note(self, job: JobView, told: Standing | None) -> None:
+        """What routing has to say about a job; None: nothing, also not what it had to say before."""
+        with self._lock:
+            if told is None:
+                if self._pending.get(job.key, ("Next", ""))[0] in standing.CODES | {""}:
+                    del self._pending[job.key]
+            else:
+                self._ask(job, told.code, told.sentence)
+
+    def run(self, stop: threading.Event, leading: Callable[[], bool]) -> None:
+        """Look and write while leading, until stopped."""
+        while not stop.wait(EVERY):
+            if leading() and self.watches.synced:
+                self.step()
+
+    def step(self) -> int:
+        """One round; how many were written."""
+        now = self.elapsed()
+        if now - self._looked >= LOOK_SECONDS:
+            self._looked = now
+            self._look()
+        written = 0
+        while self.elapsed() >= self._free_at and (next_one := self._next()) is not None:
+            if not self._write(*next_one):
+                break
+            written += 1
+        return written
+
+    def __len__(self) -> int:
+        """Everything that is remembered."""
+        with self._lock:
+            return len(self._pending) + len(self._told)
+
+    def _ask(self, job: JobView, code: str, sentence: str) -> None:
+        if job.key not in self._pending:
+            heapq.heappush(self._oldest, (job.submitted, job.key))
+        self._pending[job.key] = (code, sentence)
+
+    def _look(self) -> None:
+        """At the first job of every queue."""
+        now = self.clock()
+        try:
+            snapshot = self.store.snapshot(1)
+        except queue_errors.QueueError as error:
+            log.debug("reasons: %s", error)
+            return
+        waiting = [
+            (job, Place(entry=view.heads[0].entry, rank=0, waiting=view.waiting))
+            for view in snapshot.queues
+            if view.heads and (job := self._waits(view.heads[0].entry.key, now)) is not None
+        ]
+        race = Race(snapshot, self.rules) if waiting else None
+        self._told = {key: (code, at) for key, (code, at) in self._told.items() if now - at < CHANGE_SECONDS}
+        for job, place in waiting:
+            assert race is not None
+            found = explain.why(race, place, now)
+            if found.code not in PASSING and found.code != job.told and not self._stays(job, now):
+                self._told[job.key] = (found.code, now)
+                with self._lock:
+                    self._ask(job, found.code, found.sentence)
+
+    def _waits(self, key: JobKey, now: float) -> JobView | None:
+        """The job, if it has waited long enough."""
+        job = self.watches.job(key)
+        return job if job is not None and job.admission is None and now - job.submitted >= self.after else None
+
+    def _stays(self, job: JobView, now: float) -> bool:
+        """Whether what it is told may stay: routing knows better, or it was told just now."""
+        return job.told in standing.CODES or (job.key in self._told and now - self._told[job.key][1] < CHANGE_SECONDS)
+
+    def _next(self) -> tuple[JobView, str, str] | None:
+        """The oldest job that has something to be told still; forgotten here."""
+        with self._lock:
+            while self._oldest:
+                _, key = heapq.heappop(self._oldest)
+                found, job = self._pending.pop(key, None), self.watches.job(key)
+                idle = job is not None and job.admission is None and not (job.finished or job.deleting)
+                if found is not None and job is not None and idle and found[0] != job.told:
+                    return job, *found
+        return None
+
+    def _write(self, job: JobView, code: str, sentence: str) -> bool:
+        """Whether the next one may be written."""
+        self._free_at = max(self._free_at, self.elapsed() - (AT_ONCE - 1) / PER_SECOND) + 1 / PER_SECOND
+        key, patch = job.key, {"status": {"queue": _told(job, code, sentence)}}
+        try:
+            self.cluster.patch(
+                TORCHJOBS, key.name, patch, key.namespace, subresource="status", resource_version=job.version
+            )
+            self._refused.over()
+        except errors.Forbidden as error:
+            self._refused.met(error)
+            self._free_at = self.elapsed() + REFUSED_SECONDS
+            return False
+        except ABSENT as error:
+            log.debug("reasons: %s", error)
+            with self._lock:
+                self._ask(job, code, sentence)
+            return False
+        except errors.ClusterError as error:  # it has changed, and is routed again for that
+            log.debug("reason of %s: %s", key, error)
+        return True
+
+
+def _told(job: JobView, code: str, sentence: str) -> dict[str, Any]:
+    """The part of the status that is ours. A job that has moved on is no returning one in its new queue."""
+    moved = job.waits is not None and job.waits.drained and job.waits.queue != job.queue
+    return {"name": job.queue, "reason": code, "message": sentence} | ({"drained": False} if moved else {})

@@ -1,0 +1,104 @@
+"""What the status of a waiting job says about why it waits, and how much that costs."""
+
+from cluster.api import Manifest
+from crds.keys import JobKey
+from crds.resources import TENANT_QUEUES, TORCHJOBS
+from tests.coordinator import desk as desks
+from tests.coordinator.desk import Clock, Desk
+
+
+def said(desk: Desk, key: JobKey) -> str:
+    """The code in the job's status."""
+    told = desk.job(key).status.queue
+    return told.reason if told else ""
+
+
+def writes(desk: Desk) -> int:
+    """How many statuses of jobs the coordinator has written."""
+    return desk.watching.calls["patch TorchJob"]
+
+
+def tell(desk: Desk, clock: Clock) -> None:
+    """Let a moment pass in which reasons are written, and the watch show them."""
+    clock.step(1.0)
+    desk.reasons.step()
+
+
+def test_what_keeps_a_job_out_is_told_at_once_and_taken_back(desk: Desk, namespace: str, clock: Clock) -> None:
+    desk.queue("a", namespaces=["others"])
+    desk.begin()
+    keys = {
+        "NotAllowed": desk.submit("elsewhere", namespace, "a"),
+        "QueueNotFound": desk.submit("lost", namespace, "b"),
+        "Held": desk.submit("held", namespace, "b", schedulingPolicy={"hold": True}),
+    }
+    desk.until(lambda: desk.term.counts.routed >= 3)
+    tell(desk, clock)
+    assert {code: said(desk, key) for code, key in keys.items()} == {code: code for code in keys}
+    told = desk.job(keys["NotAllowed"]).status.queue
+    assert (told.name, told.message) == ("a", f"queue a is not for namespace {namespace} (its spec.namespaces)")
+    before = writes(desk)
+    desk.term.resync()
+    desk.until(lambda: not desk.term.flush())
+    tell(desk, clock)
+    assert writes(desk) == before
+    desk.cluster.patch(TENANT_QUEUES, "a", {"spec": {"namespaces": [], "stopPolicy": "Hold"}})
+    desk.until(lambda: keys["NotAllowed"] in desk.waiting())
+    tell(desk, clock)
+    assert said(desk, keys["NotAllowed"]) == ""
+
+
+def test_only_the_first_of_those_that_wait_long_is_told_and_admission_takes_it_back(
+    desk: Desk, namespace: str, clock: Clock
+) -> None:
+    desk.queue("a", quota={"jobs": 1})
+    desk.begin()
+    first = desk.submit("first", namespace, "a")
+    desk.until(lambda: len(desk.pods_of(first)) == 2)
+    second = desk.submit("second", namespace, "a", schedulingPolicy={"priority": 5})
+    third = desk.submit("third", namespace, "a")
+    desk.until(lambda: desk.waiting() == {second, third})
+    clock.now = desk.job(third).submitted + 1
+    tell(desk, clock)
+    assert not writes(desk)
+    clock.step(desk.settings.reason_after)
+    tell(desk, clock)
+    assert (said(desk, second), said(desk, third)) == ("WaitingForQuota", "")
+    desk.change(first, suspend=True)
+    desk.until(lambda: len(desk.pods_of(second)) == 2)
+    assert desk.job(second).status.queue is None
+    assert writes(desk) == 1
+
+
+def test_a_job_that_never_fits_is_told_at_once(desk: Desk, namespace: str, clock: Clock) -> None:
+    desk.queue("a", quota={"cpu": 1})
+    desk.begin()
+    large = desk.submit("large", namespace, "a")
+    small = desk.submit("small", namespace, "a", tasks={"Master": desks.task()})
+    desk.until(lambda: desk.held() == {small} and desk.waiting() == {large})
+    tell(desk, clock)
+    assert said(desk, large) == "ExceedsQuota"
+
+
+def test_reasons_have_a_budget_and_the_oldest_comes_first(desk: Desk, namespace: str, clock: Clock) -> None:
+    desk.begin()
+    keys = [desk.submit(f"job-{number:02}", namespace, "nowhere") for number in range(30)]
+    desk.until(lambda: desk.term.counts.routed >= 30)
+    assert desk.reasons.step() == 5
+    clock.step(0.1)
+    assert desk.reasons.step() == 2
+    clock.step(60)
+    assert desk.reasons.step() == 5
+    assert [said(desk, key) for key in keys[:5]] == ["QueueNotFound"] * 5
+
+
+def test_a_job_that_has_changed_meanwhile_is_left_alone(desk: Desk, namespace: str, clock: Clock) -> None:
+    desk.begin()
+    key = desk.submit("train", namespace, "nowhere")
+    desk.until(lambda: desk.term.counts.routed)
+    newer: Manifest = {"metadata": {"annotations": {"touched": "since"}}}
+    desk.watches.jobs.stop()
+    desk.cluster.patch(TORCHJOBS, key.name, newer, namespace)
+    clock.step(1.0)
+    desk.reasons.step()
+    assert said(desk, key) == ""
