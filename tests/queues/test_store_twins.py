@@ -12,18 +12,20 @@ from queues.choose import choose
 from queues.memory_store import MemoryStore
 from queues.redis_store import RedisStore
 from queues.store import QueueStore, StoreSettings
-from queues.values import QueueSpec
+from queues.values import Account, Clock, Pick, QueueSpec
 
 from .builders import GPU, START, entry, key, reservation, usage, used
 
 Step = Callable[[QueueStore], object]
 PORTS = StoreSettings(ports=(30000, 30006))
 
-names = st.sampled_from(["one", "two", "three", "four", "five", "six"])
+NAMES = ["one", "two", "three", "four", "five", "six"]
+names = st.sampled_from(NAMES)
 queue_names = st.sampled_from("abc")
 amounts_small = st.integers(0, 5)
 jobs = st.builds(
-    entry,
+    lambda returning, **fields: replace(entry(**fields), returning=returning),
+    returning=st.sampled_from([False, False, True]),
     name=names,
     queue=queue_names,
     submitted=st.sampled_from([START, START + 1, START + 0.1, START + 700.3]),
@@ -39,6 +41,9 @@ queues = st.builds(
     weight=st.integers(1, 7),
     open=st.sampled_from([True, True, False]),
     quota=st.dictionaries(st.sampled_from(["jobs", GPU]), st.integers(0, 9)),
+    cohort=st.sampled_from(["", "x", "x", "y"]),
+    borrowing=st.dictionaries(st.sampled_from(["jobs", GPU]), st.integers(0, 3)),
+    strict=st.booleans(),
     aging_seconds=st.sampled_from([0.0, 600.0, 0.3, 1000.0]),
 )
 held = st.builds(reservation, name=names, queue=queue_names, port=st.sampled_from([0, 30001, 30002]), gpu=amounts_small)
@@ -62,6 +67,23 @@ def rebuild(epoch: int, reservations: list, entries: list) -> Step:  # type: ign
 
 def cycle(limit: int, heads: int, cost: str) -> Step:
     return lambda store: store.commit(choose(store.snapshot(heads), START, limit, cost))
+
+
+def blind_commit(limit: int, cost: str) -> Step:
+    """Picks of whoever is first, whether there is room or not."""
+
+    def step(store: QueueStore) -> object:
+        snapshot = store.snapshot(9)
+        heads = [waiting for view in snapshot.queues for waiting in view.heads]
+        picks = [
+            Pick(
+                waiting=waiting, cost=1, clock=Clock(turns=number), accounts={waiting.entry.queue: Account(base=number)}
+            )
+            for number, waiting in enumerate(heads[:limit], 1)
+        ]
+        return store.commit(replace(choose(snapshot, START, 0, cost), picks=tuple(picks)))
+
+    return step
 
 
 def stale_cycle(limit: int, between: Step) -> Step:
@@ -89,8 +111,11 @@ rebuilds = st.builds(
     st.lists(jobs, max_size=4),
 )
 cycles = st.builds(cycle, st.integers(1, 5), st.integers(1, 4), st.sampled_from(["jobs", GPU]))
+blinds = st.builds(blind_commit, st.integers(1, 6), st.just("jobs"))
 stale = st.builds(stale_cycle, st.integers(1, 5), st.one_of(puts, removes, configures))
-steps = st.lists(st.one_of(puts, puts, removes, configures, cycles, cycles, stale, rebuilds), min_size=4, max_size=25)
+steps = st.lists(
+    st.one_of(puts, puts, removes, configures, cycles, cycles, blinds, stale, rebuilds), min_size=4, max_size=25
+)
 
 
 def answer(store: QueueStore, step: Step) -> object:
@@ -110,6 +135,7 @@ def check_twins(client: connection.Connection, history: list[Step]) -> None:
     for step in history:
         assert answer(memory, step) == answer(redis, step)
         assert memory.snapshot(9) == redis.snapshot(9)
+        assert [memory.place(key(name)) for name in NAMES] == [redis.place(key(name)) for name in NAMES]
         assert memory.reservations() == redis.reservations()
         configured = {"", *(view.spec.name for view in memory.snapshot(0).queues)}
         counted = {name: use for name, use in used(memory.reservations().values()).items() if use or not name}

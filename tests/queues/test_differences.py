@@ -1,0 +1,272 @@
+"""Differences between snapshots add up to the whole; a commit says what else has changed; places and cohorts."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import fakeredis
+import pytest
+from hypothesis import given, settings
+
+from queues import connection, errors, schema
+from queues.choose import choose
+from queues.memory_store import MemoryStore
+from queues.redis_store import RedisStore
+from queues.rounds import Rounds
+from queues.rules import Rules
+from queues.store import QueueStore
+from queues.values import Batch, Place, QueueSpec, QueueView, Snapshot
+
+from . import conftest
+from .builders import GPU, START, entries, entry, key, reservation, resources, spec, specs
+from .test_store_twins import Step, answer, steps
+
+
+class Follower:
+    """Somebody who reads everything once and then what has changed."""
+
+    def __init__(self, store: QueueStore) -> None:
+        self.store = store
+        self.shown = store.snapshot(9)
+        self.views = self._by_name(self.shown)
+
+    def look(self) -> Snapshot:
+        found = self.store.snapshot(9, self.shown.change)
+        self.views = self._by_name(found) if found.whole else self.views | self._by_name(found)
+        self.shown = found
+        return replace(found, whole=True, queues=tuple(self.views[name] for name in sorted(self.views)))
+
+    def _by_name(self, snapshot: Snapshot) -> dict[str, QueueView]:
+        return {view.spec.name: view for view in snapshot.queues}
+
+
+def check_differences(store: QueueStore, history: list[Step]) -> None:
+    store.rebuild(1, [], [])
+    store.configure([QueueSpec(name="a", weight=2), QueueSpec(name="b")], {GPU: 9})
+    follower = Follower(store)
+    for step in history:
+        answer(store, step)
+        assert follower.look() == store.snapshot(9)
+
+
+@given(history=steps)
+def test_differences_add_up_in_memory(history: list[Step]) -> None:
+    check_differences(MemoryStore(lambda *_: None), history)
+
+
+@given(history=steps)
+@settings(max_examples=15)
+def test_differences_add_up_on_fakeredis(history: list[Step]) -> None:
+    client = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
+    check_differences(RedisStore(client), history)
+    client.close()
+
+
+@given(history=steps)
+@settings(max_examples=30)
+def test_differences_add_up_on_redis(redis_url: str, history: list[Step]) -> None:
+    client = connection.connect(redis_url, client_name="test")
+    client.flushall()
+    check_differences(RedisStore(client), history)
+    client.close()
+
+
+@pytest.fixture
+def known(store: QueueStore) -> Snapshot:
+    """Three queues with two jobs each."""
+    store.configure(specs(a=1, b=1, c=1), None)
+    store.put([*entries("a", 2), *entries("b", 2), *entries("c", 2)])
+    return store.snapshot(9)
+
+
+def names(snapshot: Snapshot) -> list[str]:
+    return [view.spec.name for view in snapshot.queues]
+
+
+def test_a_difference_shows_what_changed_and_what_was_asked_for(store: QueueStore, known: Snapshot) -> None:
+    assert known.whole
+    nothing = store.snapshot(9, known.change)
+    assert (nothing.whole, names(nothing), nothing.change) == (False, [], known.change)
+    store.put([entry("new", "b")])
+    changed = store.snapshot(1, known.change, ["c", "nobody", "b"])
+    assert (changed.whole, names(changed)) == (False, ["b", "c"])
+    assert [len(view.heads) for view in changed.queues] == [1, 1]
+    assert [view.waiting for view in changed.queues] == [3, 2]
+    assert changed.change > known.change
+    assert names(store.snapshot(9, changed.change)) == []
+
+
+def test_what_changes_nothing_is_no_change(store: QueueStore, known: Snapshot) -> None:
+    store.put(entries("a", 2))
+    store.remove([key("nobody")])
+    store.configure([view.spec for view in known.queues], None)
+    assert store.snapshot(9, known.change).change == known.change
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda store: store.configure(specs(a=5, b=1, c=1), None),
+        lambda store: store.configure(specs(a=1, b=1, c=1), {GPU: 3}),
+        lambda store: store.rebuild(2, [], entries("a", 1)),
+    ],
+)
+def test_it_is_whole_after_other_settings_or_a_rebuild(
+    store: QueueStore, known: Snapshot, step: Callable[[QueueStore], None]
+) -> None:
+    step(store)
+    shown = store.snapshot(9, known.change)
+    assert shown == store.snapshot(9)
+    assert shown.whole
+
+
+@pytest.mark.parametrize("since", [0, 1, 2**50])
+def test_it_is_whole_for_who_knows_another_change(store: QueueStore, known: Snapshot, since: int) -> None:
+    assert store.snapshot(9, since) == known
+
+
+def test_a_difference_is_for_everybody(place: conftest.Place, store: QueueStore, known: Snapshot) -> None:
+    other = place.open()
+    store.put([entry("new", "b")])
+    assert names(other.snapshot(9, known.change)) in (["b"], ["a", "b", "c"])  # it may have to learn the settings first
+    store.put([entry("newer", "c")])
+    seen = other.snapshot(9)
+    store.remove([key("new")])
+    assert other.snapshot(9, seen.change) == store.snapshot(9, seen.change)
+
+
+def picked(store: QueueStore, limit: int = 1) -> Batch:
+    return choose(store.snapshot(9), START, limit, "jobs")
+
+
+def test_a_commit_knows_whether_it_stood_alone(store: QueueStore, known: Snapshot) -> None:
+    batch = picked(store)
+    assert batch.change == known.change
+    committed = store.commit(batch)
+    assert (committed.alone, committed.others) == (True, ())
+    assert committed.change == store.snapshot(9).change
+    assert "a" in names(store.snapshot(9, known.change))
+    assert names(store.snapshot(9, committed.change)) == []
+
+
+def test_a_commit_names_what_others_changed(store: QueueStore, known: Snapshot) -> None:
+    batch = picked(store)
+    store.put([entry("new", "c")])
+    store.remove([key("b-0001")])
+    committed = store.commit(batch)
+    assert (committed.alone, committed.others) == (False, ("b", "c"))
+    assert names(store.snapshot(9, committed.change, committed.others)) == ["b", "c"]
+
+
+def test_a_commit_of_nothing_is_no_change(store: QueueStore, known: Snapshot) -> None:
+    batch = picked(store)
+    store.remove([key("a-0000")])
+    committed = store.commit(batch)
+    assert (committed.refused, committed.alone, committed.others) == ("entry", False, ("a",))
+    assert committed.change == store.snapshot(9).change
+    unknown = store.commit(replace(batch, change=0))
+    assert (unknown.alone, unknown.others) == (False, ())
+
+
+def test_where_a_job_stands(store: QueueStore, known: Snapshot) -> None:
+    first = replace(entry("first", "a", START + 99), returning=True)
+    store.put([first, entry("elsewhere", "nobody")])
+    assert store.place(first.key) == Place(entry=first, rank=0, waiting=3)
+    assert store.place(key("a-0001")) == Place(entry=entries("a", 2)[1], rank=2, waiting=3)
+    assert store.place(key("elsewhere")) == Place(entry=entry("elsewhere", "nobody"), rank=0, waiting=1)
+    assert store.place(key("unknown")) is None
+    store.commit(picked(store, 9))
+    assert store.place(first.key) is None
+
+
+# Cohorts: the second job of each case is refused, the first one stands.
+
+
+@pytest.mark.parametrize(
+    ("borrowing", "held", "asked", "refused"),
+    [
+        ({}, 0, (6, 2), ""),  # its own 4 and the other's 4
+        ({}, 0, (6, 3), "cohort"),
+        ({}, 3, (4, 1), ""),
+        ({}, 3, (4, 2), "cohort"),
+        ({"gpu": 1}, 0, (4, 1), ""),
+        ({"gpu": 1}, 0, (4, 2), "quota"),
+        ({"gpu": 0}, 0, (4, 1), "quota"),
+        ({"cpu": 0}, 0, (6, 2), ""),
+    ],
+)
+def test_a_commit_checks_what_is_borrowed(
+    store: QueueStore, borrowing: dict[str, int], held: int, asked: tuple[int, int], refused: str
+) -> None:
+    other = replace(spec("b", gpu=4), cohort="x")
+    unlimited = QueueSpec(name="c", cohort="x")
+    ours = replace(spec("a", gpu=4), cohort="x", borrowing=resources(**borrowing))
+    store.rebuild(2, [reservation("held", "b", gpu=held), reservation("free", "c", gpu=99)], [])
+    store.configure([ours, other, unlimited], None)
+    store.put([entry("one", gpu=asked[0]), entry("two", submitted=START + 1, gpu=asked[1])])
+    snapshot = store.snapshot(9)
+    (pick,) = picked(store).picks
+    late = snapshot.queues[0].heads[1]
+    committed = store.commit(
+        Batch(epoch=2, revision=snapshot.revision, picks=(pick, replace(pick, waiting=late)), change=snapshot.change)
+    )
+    assert committed.refused == refused
+    assert len(committed.reservations) == (1 if refused else 2)
+    store.remove([each.key for each in committed.reservations])
+    store.remove([key("held")])
+    if borrowing != {"gpu": 0}:
+        store.put([entry("all", submitted=START - 9, gpu=8 if not borrowing.get("gpu") else 5)])
+        assert [each.key.name for each in store.commit(picked(store)).reservations] == ["all"], "all was given back"
+
+
+# Rounds
+
+
+@pytest.mark.parametrize("limit", [1, 3, 64])
+def test_rounds_pick_what_fresh_looks_would(place: conftest.Place, limit: int) -> None:
+    def admitted(cycle: Callable[[QueueStore], tuple[str, ...]]) -> list[str]:
+        place.lose()
+        store = place.open()
+        store.rebuild(1, [], [])
+        store.configure(specs(a=3, b=2, c=1), None)
+        found: list[str] = []
+        for number in range(6):
+            store.put(replace(each, submitted=START + number) for name in "abc" for each in entries(name, 4 * number))
+            while names := cycle(store):
+                found += names
+        return found
+
+    rounds: list[Rounds] = []
+
+    def kept(store: QueueStore) -> tuple[str, ...]:
+        if not rounds:
+            rounds.append(Rounds(store, Rules()))
+        return tuple(each.key.name for each in rounds[0].round(START, limit, 5).reservations)
+
+    def fresh(store: QueueStore) -> tuple[str, ...]:
+        return tuple(
+            each.key.name for each in store.commit(choose(store.snapshot(5), START, limit, "jobs")).reservations
+        )
+
+    assert admitted(kept) == admitted(fresh)
+
+
+# The layout of the keys
+
+
+def test_another_layout_is_a_loss(client: connection.Connection) -> None:
+    old = RedisStore(client)
+    old.rebuild(1, [reservation("held", gpu=1)], entries("a", 3))
+    old.configure(specs(a=7), {GPU: 4})
+    client.set(schema.LAYOUT, "1")
+    client.hset("torchq:usage:a", "gpu", 1)
+    client.zadd("torchq:order:nobody", {"a!b!c": 1})
+    store = RedisStore(client)
+    assert store.epoch() == 0
+    with pytest.raises(errors.StoreLost):
+        store.snapshot(9)
+    store.rebuild(2, [], entries("a", 2))
+    store.configure(specs(a=1), None)
+    assert store.inspect().unknown == ()
+    assert list(store.inspect().places) == ["a"]
+    assert [view.waiting for view in store.snapshot(9).queues] == [2]
+    assert store.epoch() == 2
