@@ -36,16 +36,18 @@ class Following:
         with self._lock:
             now = self.clock()
             fresh = now <= self._until <= now + FRESH_SECONDS  # somebody may have set the clock back
-            if self._kept is None or not fresh or lacking(self._kept, heads, more):
-                self._kept = self._newest(self._kept, heads, more)
-                self._until = self.clock() + FRESH_SECONDS
-            return self._kept
+            kept = self._kept
+            if kept is None or not fresh:
+                kept = self._newest(kept, FIRST, ())
+            if lacking(kept, heads, more):
+                kept = self._newest(kept, heads, more)
+            if kept is not self._kept:
+                self._kept, self._until = kept, self.clock() + FRESH_SECONDS
+            return kept
 
     def _newest(self, kept: Snapshot | None, heads: int, more: Collection[str]) -> Snapshot:
-        if kept is None:
-            return self.store.snapshot(heads)
-        found = self.store.snapshot(heads, kept.change, more)
-        return found if found.whole else merged(kept, found)
+        found = self.store.snapshot(heads) if kept is None else self.store.snapshot(heads, kept.change, more)
+        return found if kept is None or found.whole else merged(kept, found)
 
     def foretold(self, rules: Rules, count: int, *, roomy: bool = False) -> tuple[Snapshot, tuple[Pick, ...]]:
         """The next picks by the picker itself, and what they are made from; `roomy`: with nothing scarce but quotas.

@@ -2,7 +2,6 @@
 
 import json
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -34,8 +33,8 @@ def job(embedded_cluster: KubernetesCluster, namespace: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def _no_events(embedded_cluster: KubernetesCluster, namespace: str) -> Iterator[None]:
-    yield
+def _no_events(embedded_cluster: KubernetesCluster, namespace: str) -> None:
+    """Whoever was here before may have left some."""
     for where in (namespace, "default"):
         for each in embedded_cluster.list(EVENTS, where).items:
             remove(embedded_cluster, EVENTS, each["metadata"]["name"], where)
