@@ -28,7 +28,7 @@ def torchjob() -> dict[str, Any]:
     rules.attach(root, "spec.torchTaskSpecs.*", rules.task())
     rules.attach(root, "spec.torchElasticPolicy", rules.elastic())
     rules.attach(root, "spec", rules.spec())
-    rules.attach(root, "", [*rules.torchjob(), *fields.transitions()])
+    rules.attach(root, "", [*rules.torchjob(), fields.transition()])
     scale = {
         "specReplicasPath": ".spec.torchTaskSpecs.Worker.numTasks",
         "statusReplicasPath": ".status.taskStatuses.Worker.active",

@@ -82,8 +82,8 @@ def test_every_cell_of_the_field_table(
         with pytest.raises(errors.Invalid) as refusal:
             cluster.patch(TORCHJOBS, name, patch, namespace)
         (cause,) = refusal.value.causes
-        assert cause.field == f"spec.{field.path}"
-        assert f"{field.path} may not change" in cause.message
+        assert cause.field == "spec"
+        assert f": {field.path} may not change" in cause.message
         assert cluster.get(TORCHJOBS, name, namespace) == stored
 
 
@@ -204,9 +204,9 @@ def declared_rules() -> set[tuple[str, str, str]]:
 
 
 def test_every_rule_has_its_examples() -> None:
-    transitions = {("", rule["message"], rule["fieldPath"]) for rule in fields.transitions()}
-    assert RULES.keys() | transitions == declared_rules()
-    assert not RULES.keys() & transitions  # these are the cells of the table, tested above
+    transition = {("", fields.SETTLED, ".spec")}  # the cells of the table, tested above
+    assert RULES.keys() | transition == declared_rules()
+    assert not RULES.keys() & transition
 
 
 @pytest.mark.parametrize(
