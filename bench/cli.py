@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 import orjson
 
-from bench import apiserver, burst, churn, fairness, kueue_baseline, latency, machine, picks, reconcile, scale
+from bench import apiserver, burst, churn, fairness, kueue_baseline, latency, machine, picks, reconcile, scale, simulate
 from bench.errors import BenchError
 from bench.report import Figures, report, text
 from cluster.errors import ClusterError
@@ -18,6 +18,7 @@ from queues.errors import QueueError
 
 SHORT: Mapping[str, Callable[[], dict[str, Any]]] = {
     "fairness": lambda: measured("fairness", fairness.SHORT, fairness.run),
+    "simulate": lambda: measured("simulate", simulate.SHORT, simulate.run),
     "picks": lambda: measured("picks", picks.SHORT, picks.run),
     "reconcile": lambda: measured("reconcile", reconcile.SHORT, reconcile.run),
     "apiserver": lambda: measured("apiserver", apiserver.SHORT, apiserver.run),
@@ -88,13 +89,35 @@ def reconcile_command(as_json: bool, **given: Any) -> None:
 @click.option("--picks", type=_COUNT, default=fairness.Options().picks, show_default=True)
 @click.option("--pool", type=click.IntRange(min=0), default=0, show_default=True, help="shared GPUs; 0: no limit")
 @click.option("--batch", type=_COUNT, default=fairness.Options().batch, show_default=True, help="most picks per commit")
+@click.option("--picker", type=click.Choice(["auto", "swrr", "wf2q"]), default="auto", show_default=True)
 @click.option("--seed", type=int, default=fairness.Options().seed, show_default=True)
 @_JSON
 def fairness_command(as_json: bool, **given: Any) -> None:
-    """How close admitted GPUs stay to the weights 5:3:1:1."""
+    """How close admitted GPUs stay to the weights, how long anybody waits, and a large job among small ones."""
     if 0 < given["pool"] < max(fairness.SIZES):
         raise click.BadParameter(f"the largest job needs {max(fairness.SIZES)} GPUs", param_hint="--pool")
     _show(measured("fairness", fairness.Options(**given), fairness.run), as_json)
+
+
+@main.command("simulate")
+@click.option("--trace", type=click.Path(dir_okay=False), default="", help="CSV file of tasks; a queue per qos")
+@click.option("--scenario", type=click.Path(dir_okay=False), default="", help="YAML file of queues, jobs and a pool")
+@click.option("--jobs", type=_COUNT, default=simulate.Options().jobs, show_default=True, help="without a file")
+@click.option(
+    "--room",
+    type=click.FloatRange(min=0, min_open=True),
+    default=simulate.Options().room,
+    show_default=True,
+    help="of a trace: the pool as a part of its peak",
+)
+@click.option("--cost", default=simulate.Options().cost, show_default=True, help="jobs or a resource")
+@click.option("--picker", type=click.Choice(["auto", "swrr", "wf2q"]), default="auto", show_default=True)
+@click.option("--against/--alone", default=True, show_default=True, help="FIFO and plain round robin, too")
+@click.option("--seed", type=int, default=simulate.Options().seed, show_default=True)
+@_JSON
+def simulate_command(as_json: bool, **given: Any) -> None:
+    """Waits, utilisation and fairness of many jobs under a virtual clock, beside FIFO and plain round robin."""
+    _show(measured("simulate", simulate.Options(**given), simulate.run), as_json)
 
 
 @main.command("apiserver")

@@ -1,0 +1,128 @@
+"""Simulations: what is measured of a known course of events, the files they read, and the rivals."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from bench import scenarios, simulate
+from bench.arena import Fifo, Production, WeightedRoundRobin
+from bench.cli import main
+from bench.errors import BenchError
+from bench.scenarios import GPU, Job, Scenario
+from crds.keys import JobKey
+from queues.rules import Rules
+from queues.values import Entry, QueueSpec
+
+YAML = """
+pool: {requests.nvidia.com/gpu: 2}
+queues:
+  - {name: a, weight: 2}
+  - {name: b, quota: {nvidia.com/gpu: 1}, ordering: StrictFIFO}
+jobs:
+  - {queue: a, count: 3, every: 1, requests: {nvidia.com/gpu: 1}, seconds: 10}
+  - {queue: b, count: 2, start: 5, requests: {nvidia.com/gpu: 1}, seconds: [1, 2]}
+"""
+TRACE = """name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
+one,1000,1024,1,1000,,LS,Running,0,100,0
+two,1000,1024,1,1000,,BE,Running,0,100,50
+never,1000,1024,1,1000,,BE,Pending,0,,
+three,1000,1024,8,1000,,BE,Running,10,110,10
+"""
+
+
+def job(queue: str, number: int, at: float, gpus: int, seconds: float) -> Job:
+    key = JobKey(queue, f"job-{number}", f"uid-{queue}-{number}")
+    return Job(Entry(key=key, queue=queue, submitted=at, demand={"jobs": 1, GPU: gpus}), seconds)
+
+
+def small() -> Scenario:
+    jobs = [job("a", 0, 0, 2, 10), job("b", 0, 0, 1, 10), job("a", 1, 0, 1, 10)]
+    return Scenario([QueueSpec(name="a"), QueueSpec(name="b")], {GPU: 2}, jobs)
+
+
+def test_waits_and_use_of_a_known_course() -> None:
+    scenario = small()
+    figures = simulate.play(Production(scenario.queues, scenario.pool, Rules()), scenario, GPU)
+    assert (figures["admitted"], figures["never_admitted"], figures["makespan_s"]) == (3, 0, 20.0)
+    assert figures["utilisation_percent"] == 100.0
+    assert {queue: waits["max"] for queue, waits in figures["wait_s"].items()} == {"a": 10.0, "b": 10.0}
+
+
+def test_fifo_lets_nothing_pass_and_round_robin_counts_jobs() -> None:
+    queues = [QueueSpec(name="a", weight=2), QueueSpec(name="b")]
+    jobs = [*(job("a", number, number, 1, 99) for number in range(4)), job("b", 0, 9, 1, 99)]
+    fifo, rounds = Fifo(queues, {GPU: 3}), WeightedRoundRobin(queues, {GPU: 3})
+    for arena, expected in ((fifo, "aaa"), (rounds, "aab")):
+        for each in jobs:
+            arena.put(each.entry)
+        chosen = ""
+        while admitted := arena.admit(0, 9):
+            chosen += "".join(entry.queue for entry in admitted)
+        assert chosen == expected
+
+
+@pytest.mark.parametrize(("parts", "index"), [([1, 1, 1], 1.0), ([1, 0, 0, 0], 0.25), ([2, 1], 0.9)])
+def test_jain(parts: list[float], index: float) -> None:
+    assert simulate.jain(parts) == pytest.approx(index)
+
+
+def test_a_scenario_from_yaml(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(YAML)
+    scenario = scenarios.from_yaml(path, 1)
+    assert scenario.pool == {GPU: 2}
+    assert scenario.queues[1].quota == {GPU: 1}
+    assert scenario.queues[1].strict
+    assert [each.entry.submitted for each in scenario.jobs] == [0, 1, 2, 5, 5]
+    assert all(1 <= each.seconds <= 2 for each in scenario.jobs[3:])
+    figures = simulate.run(simulate.Options(scenario=str(path)))
+    assert (figures["admitted"], set(figures["against"])) == (5, {"fifo", "weighted_round_robin"})
+
+
+def test_a_trace_makes_a_queue_of_each_qos(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(TRACE)
+    scenario = scenarios.trace(path, 0.5)
+    assert [(each.entry.key.name, each.entry.queue, each.seconds) for each in scenario.jobs] == [
+        ("two", "be", 50.0),
+        ("one", "ls", 100.0),
+        ("three", "be", 100.0),
+    ]
+    assert scenario.pool == {"cpu": 1500, "memory": 3 << 29, GPU: 8}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("queues: []\njobs: []", "queues"),
+        (YAML.replace("weight: 2", "weight: 0"), "queues.0.weight"),
+        (YAML.replace("seconds: 10", "seconds: -1"), "jobs.0.seconds"),
+        (YAML.replace("{queue: a,", "{queue: c,"), "there is no queue c"),
+        (YAML.replace("gpu: 2}", "gpu: two}"), "'two'"),
+        ("[", "scenario.yaml"),
+    ],
+)
+def test_a_wrong_scenario_is_one_message(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(text)
+    with pytest.raises(BenchError, match=message):
+        scenarios.from_yaml(path, 1)
+
+
+@pytest.mark.parametrize("text", [None, "name\nx\n", TRACE.replace(",0,100,50", ",zero,100,50")])
+def test_a_wrong_trace_is_one_message(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "trace.csv"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(BenchError, match=r"trace\.csv"):
+        scenarios.trace(path, 0.5)
+
+
+def test_the_command() -> None:
+    done = CliRunner().invoke(main, ["simulate", "--jobs", "200", "--json"])
+    assert done.exit_code == 0, done.output
+    result: dict[str, Any] = json.loads(done.stdout)
+    assert (result["simulated"], result["admitted"], result["rules"]) == (200, 200, "swrr")
