@@ -49,7 +49,7 @@ def coordinator(session: Session, health_port: int | None) -> None:
     )
     desk = Coordinator(session.cluster, store, work, settings, leases=session.impatient, probe=RedisStore(probe))
     with health.serving(desk, settings.health_port, _reading(desk)):
-        _serve(desk, QueueStatusWriter(session.cluster, desk.watches), session.cluster.close)
+        _serve(desk, QueueStatusWriter(session.cluster, desk.watches, settings.cost), session.cluster.close)
 
 
 def _reading(desk: Coordinator) -> StoreReading:

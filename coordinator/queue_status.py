@@ -17,7 +17,7 @@ from cluster.api import Cluster
 from coordinator.views import JobView
 from coordinator.watch import Watches
 from crds import amounts, quantities
-from crds.amounts import Amounts
+from crds.amounts import JOBS, Amounts
 from crds.resources import TENANT_QUEUES
 from crds.tenantqueue import TenantQueue
 from queues.outage import Outage
@@ -43,9 +43,9 @@ class Written:
     version: int
 
 
-def statuses(queues: Iterable[TenantQueue], jobs: Iterable[JobView]) -> dict[str, Status]:
-    """Each queue's status by name. `share` is what the queue has of all admitted jobs, `target` its weight among the
-    queues with work."""
+def statuses(queues: Iterable[TenantQueue], jobs: Iterable[JobView], cost: str = JOBS) -> dict[str, Status]:
+    """Each queue's status by name. `share` is what the queue has of all that is admitted, counted as picks are (`jobs`
+    or a resource); `target` its weight among the queues with work."""
     pending: Counter[str] = Counter()
     admitted: Counter[str] = Counter()
     usage: dict[str, Amounts] = {}
@@ -56,6 +56,8 @@ def statuses(queues: Iterable[TenantQueue], jobs: Iterable[JobView]) -> dict[str
         elif not (job.finished or job.suspended or job.invalid):
             pending[job.queue] += 1
     weights = {queue.metadata.name: queue.spec.weight for queue in queues}
+    counted = {name: amount.get(cost, 0) for name, amount in usage.items()}
+    everything = sum(counted.values())
     busy = sum(weight for name, weight in weights.items() if pending[name] or admitted[name])
     return {
         name: {
@@ -64,7 +66,7 @@ def statuses(queues: Iterable[TenantQueue], jobs: Iterable[JobView]) -> dict[str
             "usage": {
                 resource: quantities.text(resource, amount) for resource, amount in sorted(usage.get(name, {}).items())
             },
-            "share": _percent(admitted[name], admitted.total()),
+            "share": _percent(counted.get(name, 0), everything),
             "target": _percent(weight, busy) if pending[name] or admitted[name] else "0%",
         }
         for name, weight in weights.items()
@@ -81,6 +83,8 @@ class QueueStatusWriter:
 
     cluster: Cluster
     watches: Watches
+    cost: str = JOBS
+    """What a pick costs its queue."""
     clock: Callable[[], float] = time.monotonic
     _written: dict[str, Written] = field(default_factory=dict)
     _refused: Outage = field(default_factory=lambda: Outage(log))
@@ -97,7 +101,7 @@ class QueueStatusWriter:
         if self.clock() < self._silent_until:
             return
         queues = {queue.metadata.name: queue for queue in self.watches.queues.values()}
-        for name, wanted in statuses(queues.values(), self.watches.jobs.values()).items():
+        for name, wanted in statuses(queues.values(), self.watches.jobs.values(), self.cost).items():
             if stop is not None and stop.is_set():
                 return
             if wanted == _said(queues[name]) or self._under_way(name, wanted):

@@ -23,7 +23,7 @@ from coordinator.watch import Watches
 from crds.amounts import Amounts
 from crds.keys import JobKey
 from crds.tenantqueue import TenantQueue
-from queues import quotas, rules
+from queues import lanes, quotas, rules
 from queues.rounds import Rounds
 from queues.store import QueueStore
 from queues.values import Entry, Offer, QueueSpec, Reservation
@@ -273,13 +273,23 @@ class Term:
         After as long as a resync takes to heal anything, what there is to see is believed: whoever was at work has lost
         its key by then, and an API server that came back from a backup never reaches the versions of before.
         """
-        now = self.clock()
+        now, returned = self.clock(), self._returned(keys)
         since = {key: self._kept.pop(key).since if key in self._kept else now for key in keys}
         late = [key for key in keys if now - since[key] >= self.settings.resync_seconds]
         kept = self.store.remove([key for key in keys if key not in late], seen)
         if late:
             self.store.remove(late)
         self._kept |= {key: Kept(since[key], now) for key in kept}
+        for each in returned:
+            if each.key not in kept:
+                self._rounds.refund(each.queue, lanes.price(each.charge, self.settings.cost))
+
+    def _returned(self, keys: list[JobKey]) -> list[Reservation]:
+        """What is held for jobs that wait again and never ran with it: no worker has written it, or they were sent back
+        because they did not run in time."""
+        jobs = {key: job for key in keys if (job := self.watches.job(key)) is not None and _waits(job)}
+        held = self.store.reservations(list(jobs)) if jobs else {}
+        return [each for key, each in held.items() if each.attempt > jobs[key].attempt or jobs[key].late]
 
     def _free_again(self) -> int:
         """The same for what was kept; nobody need look at those jobs for that. How many were freed."""
@@ -320,6 +330,10 @@ class Term:
         charged = [(key, each.charged) for key, each in zip(keys, routes, strict=True) if each.charged]
         self._account([key for key, attempt in charged if not self._taken_back(key, attempt)])
         self.unsettled |= bool(puts or removes)
+
+
+def _waits(job: JobView) -> bool:
+    return job.admission is None and not (job.finished or job.deleting or job.suspended or job.invalid)
 
 
 def _ceilings(queues: Collection[QueueSpec], room: Amounts | None) -> dict[str, Amounts]:

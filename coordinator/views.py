@@ -69,6 +69,11 @@ class JobView:
     """Its resourceVersion."""
 
     @property
+    def late(self) -> bool:
+        """Whether it waits because it did not run in time."""
+        return self.waits is not None and (self.waits.parked or self.waits.until > 0)
+
+    @property
     def returning(self) -> bool:
         """Whether it held room in its queue when that was drained."""
         return self.waits is not None and self.waits.drained and self.waits.queue == self.queue

@@ -26,6 +26,11 @@ class Rounds:
         self._others: frozenset[str] = frozenset()
         """Queues of which the race does not know all that happened before its last change."""
         self._reach = 2**30
+        self._refunds: list[tuple[str, int]] = []
+
+    def refund(self, queue: str, cost: int) -> None:
+        """The inverse pick, with the next round: a job came back before it had run."""
+        self._refunds.append((queue, cost))
 
     def round(self, now: float, limit: int, most: int) -> Committed:
         """At most `limit` picks, looking at no more than `most` jobs of each queue; `now` is in seconds since 1970.
@@ -34,6 +39,8 @@ class Rounds:
         """
         race, self._race = self._race, None
         race = self._look(race, most)
+        while self._refunds:
+            race.refund(*self._refunds.pop())
         batch = race.picks(now, limit)
         self._reach = max(FEW, 2 * len(batch.picks))
         committed = self._store.commit(batch) if batch.picks else NOTHING_PICKED

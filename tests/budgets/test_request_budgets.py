@@ -12,7 +12,8 @@ from tests.coordinator import desk as desks
 from tests.coordinator.desk import Clock, task
 
 JOBS = 8
-WATCHED = ("nodes", "pods", "tenantqueues", "torchjobs")
+WATCHED = ("nodes", "pods", "priorityclasses", "tenantqueues", "torchjobs")
+OF_WORKERS = ("pods", "tenantqueues")
 STATUS = "PATCH torchjobs/status"
 
 
@@ -20,9 +21,9 @@ def test_the_first_look_is_a_list_and_a_watch_of_each_resource(cluster: Kubernet
     with Metered(cluster, clock, pool="nodes") as line:
         line.begin()
         line.settle()
-        desks.wait_for(lambda: sum(line.coordinator.values()) >= 8 and sum(line.worker.values()) >= 2)
+        desks.wait_for(lambda: sum(line.coordinator.values()) >= 10 and sum(line.worker.values()) >= 4)
         assert line.coordinator == {f"{verb} {each}": 1 for each in WATCHED for verb in ("LIST", "WATCH")}
-        assert line.worker == {"LIST pods": 1, "WATCH pods": 1}
+        assert line.worker == {f"{verb} {each}": 1 for each in OF_WORKERS for verb in ("LIST", "WATCH")}
 
 
 def test_nothing_happens_nothing_is_asked(line: Metered) -> None:
@@ -42,12 +43,12 @@ def test_a_watch_that_ends_is_resumed_without_a_list(line: Metered, namespace: s
     line.submit("there", namespace, "a", tasks={"Master": task()})
     line.settle()
     line.note()
-    for informer in (*line.watches.informers, line.pods):
+    for informer in line.informers:
         informer._watch.close()
-    desks.wait_for(lambda: sum((line.coordinator + line.worker).values()) >= 4, 60)
+    desks.wait_for(lambda: sum((line.coordinator + line.worker).values()) >= 6, 60)
     line.settle()
-    assert line.coordinator == {f"WATCH {each}": 1 for each in ("pods", "tenantqueues", "torchjobs")}
-    assert line.worker == {"WATCH pods": 1}
+    assert line.coordinator == {f"WATCH {each}": 1 for each in WATCHED if each != "nodes"}
+    assert line.worker == {f"WATCH {each}": 1 for each in OF_WORKERS}
 
 
 def test_a_job_whose_pods_end_at_once_costs_two_writes_of_ours(line: Metered, namespace: str) -> None:

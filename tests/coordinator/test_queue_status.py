@@ -197,3 +197,10 @@ def test_only_a_leader_writes_and_none_after_the_stop(
 def test_the_key_of_a_job_matters_to_nobody_here() -> None:
     other = job(key=JobKey("team", "other", "u2"))
     assert queue_status.statuses([queue("a")], [job(), other])["a"]["pending"] == 2
+
+
+def test_shares_are_of_what_picks_are_counted_by() -> None:
+    charges = [("a", {"cpu": 1000, "gpu": 1, "jobs": 1}), ("b", {"cpu": 1000, "gpu": 3, "jobs": 1})]
+    admitted = [job(admission=admission(queue=name, charge=charge)) for name, charge in charges]
+    for cost, share in (("jobs", "50%"), ("gpu", "25%"), ("cpu", "50%"), ("tpu", "0%")):
+        assert queue_status.statuses([queue("a"), queue("b")], admitted, cost)["a"]["share"] == share

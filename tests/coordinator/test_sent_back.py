@@ -9,6 +9,7 @@ from coordinator.term import Unaccounted
 from crds import labels
 from crds.keys import JobKey
 from crds.resources import TENANT_QUEUES, TORCHJOBS
+from tests.coordinator import desk as desks
 from tests.coordinator.desk import Clock, Desk
 from tests.coordinator.test_term import admit, make_pod, seen
 
@@ -165,3 +166,21 @@ def test_a_pick_that_a_draining_queue_made_just_before_is_given_back(desk: Desk,
     desk.until(back)
     assert not desk.pods_of(key)
     assert desk.job(key).admission is None
+
+
+def test_a_queue_gets_its_turn_back_for_a_job_that_did_not_run_in_time(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    with Desk(embedded_cluster, clock, admission_timeout=100, pool="cpu=2") as desk:
+        desk.queue("a")
+        desk.queue("b")
+        stuck, same = desk.submit("a-stuck", namespace, "a"), desk.submit("a-then", namespace, "a")
+        other = desk.submit("b-then", namespace, "b")
+        seen(desk, other)
+        desks.wait_for(lambda: len(desk.watches.queues.values()) == 2)
+        desk.begin()
+        desk.until(lambda: desk.held() == {stuck} and len(desk.pods_of(stuck)) == 2)
+        clock.step(101)
+        desk.until(lambda: desk.held() - {stuck})
+        assert desk.held() == {same}
+        assert desk.waiting() == {other}
