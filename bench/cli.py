@@ -64,8 +64,7 @@ def main(context: click.Context, as_json: bool) -> None:
 @main.command("picks")
 @click.option("--queues", type=_COUNT, default=picks.Options().queues, show_default=True)
 @click.option("--jobs", type=_COUNT, default=picks.Options().jobs, show_default=True)
-@click.option("--mix", type=click.Choice(["plain", "quotas"]), default="plain", show_default=True)
-@click.option("--heads", type=_COUNT, default=picks.Options().heads, show_default=True, help="per queue and snapshot")
+@click.option("--hard", is_flag=True, help="quotas, cohorts, jobs that do not fit, others that come and go")
 @click.option("--batch", type=_COUNT, default=picks.Options().batch, show_default=True, help="most picks per commit")
 @click.option("--seconds", type=click.FloatRange(min=0.1), default=picks.Options().seconds, show_default=True)
 @_JSON

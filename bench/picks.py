@@ -1,29 +1,37 @@
 """Durable picks per second: who goes next, decided and written down in a real Redis.
 
-One rule: the coordinator's own cycle, `snapshot -> choose -> commit`, with its own settings, and nothing beside it.
+One rule: the coordinator's own rounds, `snapshot -> choose -> commit`, with its own settings, one after the other.
 """
 
+import itertools
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from bench import redis_server
 from bench.errors import BenchError
 from bench.processes import room
 from bench.report import Figures
-from coordinator import settings
+from coordinator import settings, term
 from crds import amounts
 from crds.amounts import Amounts
 from crds.keys import JobKey
-from queues import choose, connection
+from queues import connection, rules
 from queues.redis_store import RedisStore
+from queues.rounds import Rounds
 from queues.store import QueueStore
-from queues.values import Entry, QueueSpec, Reservation
+from queues.values import Batch, Committed, Entry, QueueSpec, Reservation, Snapshot
 
 GPU = "nvidia.com/gpu"
 START = 1_700_000_000.0
+COHORT = 6
+"""Queues that lend to each other."""
+BESIDE = 1_000
+"""Jobs put and jobs released per second, beside the picks."""
+_JOB: Amounts = {"cpu": 4_000, GPU: 1}
 _QUOTA: Amounts = {"cpu": 10_000_000, GPU: 10_000}
+_BORROWING: Amounts = {"cpu": 400_000, GPU: 100}
 _DEFAULTS = settings.resolve({}, {}, None).settings
 
 
@@ -33,9 +41,9 @@ class Options:
 
     queues: int = 1_000
     jobs: int = 100_000
-    mix: Literal["plain", "quotas"] = "plain"
-    """quotas: two resources limited in every queue, and each tenth queue's next job does not fit."""
-    heads: int = _DEFAULTS.heads
+    hard: bool = False
+    """Two resources limited in every queue, cohorts of six, the first job of each tenth queue does not fit, and jobs
+    are put and released all the time."""
     batch: int = _DEFAULTS.batch
     seconds: float = 10.0
     """How long picks are made, if there are enough jobs."""
@@ -45,14 +53,53 @@ SHORT = Options(queues=100, jobs=5_000, seconds=2.0)
 
 
 @dataclass(slots=True)
-class Spent:
-    """Seconds of each part of the cycle."""
+class Timed:
+    """A store whose calls are timed."""
 
-    snapshot: float = 0.0
-    choose: float = 0.0
-    commit: float = 0.0
-    picks: list[int] = field(default_factory=list)
-    """Of each cycle."""
+    store: QueueStore
+    snapshots: float = 0.0
+    commits: float = 0.0
+    longest: float = 0.0
+    """The longest commit: so long Redis may have served nobody else."""
+
+    def snapshot(self, heads: int, since: int | None = None, more: Collection[str] = ()) -> Snapshot:
+        begun = time.perf_counter()
+        found = self.store.snapshot(heads, since, more)
+        self.snapshots += time.perf_counter() - begun
+        return found
+
+    def commit(self, batch: Batch) -> Committed:
+        begun = time.perf_counter()
+        committed = self.store.commit(batch)
+        taken = time.perf_counter() - begun
+        self.commits += taken
+        self.longest = max(self.longest, taken)
+        return committed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+
+@dataclass(slots=True)
+class Beside:
+    """Jobs that arrive and jobs that end while picks are made."""
+
+    store: QueueStore
+    options: Options
+    running: list[JobKey] = field(default_factory=list)
+    done: int = 0
+
+    def catch_up(self, seconds: float) -> None:
+        """Put and release as many as are due after so long."""
+        due = int(seconds * BESIDE) - self.done
+        if not due or not self.options.hard:
+            return
+        arrived = itertools.islice(entries(self.options), self.done % self.options.jobs, None)
+        later = range(self.done, self.done + due)
+        self.store.put(_again(entry, number) for entry, number in zip(arrived, later, strict=False))
+        ended, self.running = self.running[:due], self.running[due:]
+        self.store.remove(ended)
+        self.done += due
 
 
 def run(options: Options) -> Figures:
@@ -65,48 +112,55 @@ def run(options: Options) -> Figures:
         started = time.perf_counter()
         store.put(waiting)
         put = time.perf_counter() - started
-        spent = pick(store, options)
+        figures = pick(store, options)
         machine = redis_server.operations_per_second(bench.folder)
-    picked = sum(spent.picks)
+    return {"picks_per_s": figures.pop("picks_per_s"), "put_per_s": len(waiting) / put, **machine, **figures}
+
+
+def pick(store: QueueStore, options: Options) -> Figures:
+    """Rounds until the time is over or nobody can go."""
+    timed, beside, now = Timed(store), Beside(store, options), time.perf_counter
+    rounds = Rounds(timed, rules.from_settings(amounts.JOBS, _DEFAULTS.picker, _DEFAULTS.queue_bypasses))
+    most = max(2, min(_DEFAULTS.heads, term.KNOWN // options.queues))
+    seconds, picked, refused = [], 0, 0
+    begun = now()
+    while (started := now()) - begun < options.seconds:
+        beside.catch_up(started - begun)
+        committed = rounds.round(START, options.batch, most)
+        if not committed.reservations and not committed.refused:
+            break
+        seconds.append(now() - started)
+        beside.running += [each.key for each in committed.reservations]
+        picked, refused = picked + len(committed.reservations), refused + bool(committed.refused)
+    total = now() - begun
     if not picked:
         raise BenchError("nothing was picked")
-    total = spent.snapshot + spent.choose + spent.commit
     return {
         "picks_per_s": picked / total,
-        "put_per_s": len(waiting) / put,
-        **machine,
         "picked": picked,
-        "picks_per_cycle": picked / len(spent.picks),
-        "snapshot_us_per_pick": 1e6 * spent.snapshot / picked,
-        "choose_us_per_pick": 1e6 * spent.choose / picked,
-        "commit_us_per_pick": 1e6 * spent.commit / picked,
+        "picks_per_round": picked / len(seconds),
+        "refused_rounds": refused,
+        "first_round_s": seconds[0],
+        "put_and_released_beside": beside.done,
+        "snapshot_us_per_pick": 1e6 * timed.snapshots / picked,
+        "commit_us_per_pick": 1e6 * timed.commits / picked,
+        "rest_us_per_pick": 1e6 * (total - timed.snapshots - timed.commits) / picked,
+        "longest_commit_ms": 1e3 * timed.longest,
     }
 
 
-def pick(store: QueueStore, options: Options) -> Spent:
-    """Cycle until the time is over or nobody can go."""
-    spent = Spent()
-    now = time.perf_counter
-    deadline = now() + options.seconds
-    while (begun := now()) < deadline:
-        snapshot = store.snapshot(options.heads)
-        seen = now()
-        batch = choose.choose(snapshot, START, options.batch, amounts.JOBS)
-        chosen = now()
-        if not batch.picks:
-            break
-        spent.picks.append(len(store.commit(batch).reservations))
-        spent.snapshot += seen - begun
-        spent.choose += chosen - seen
-        spent.commit += now() - chosen
-    return spent
+def _again(entry: Entry, number: int) -> Entry:
+    """Another job like one that was there before."""
+    key = replace(entry.key, name=f"late-{number:07}", uid=f"{entry.key.uid[:-7]}{number:07}")
+    return replace(entry, key=key, submitted=entry.submitted + 1e6, demand={amounts.JOBS: 1, **_JOB})
 
 
 def specs(options: Options) -> Iterator[QueueSpec]:
     """The tenant queues, weights 1 to 5."""
     for number in range(options.queues):
-        quota = _QUOTA if options.mix == "quotas" else amounts.NOTHING
-        yield QueueSpec(name=_queue(number), weight=1 + number % 5, quota=quota)
+        spec = QueueSpec(name=_queue(number), weight=1 + number % 5)
+        cohort = f"cohort-{number // COHORT:05}"
+        yield replace(spec, quota=_QUOTA, borrowing=_BORROWING, cohort=cohort) if options.hard else spec
 
 
 def entries(options: Options) -> Iterator[Entry]:
@@ -114,7 +168,7 @@ def entries(options: Options) -> Iterator[Entry]:
     for number in range(options.jobs):
         queue = number % options.queues
         first = number < options.queues
-        demand = _QUOTA if first and _blocked(queue, options) else {"cpu": 4_000, GPU: 1}
+        demand = amounts.add(_QUOTA, _BORROWING) if first and _blocked(queue, options) else _JOB
         yield Entry(
             key=_key(queue, f"job-{number:07}"),
             queue=_queue(queue),
@@ -124,7 +178,7 @@ def entries(options: Options) -> Iterator[Entry]:
 
 
 def held(options: Options) -> Iterator[Reservation]:
-    """A job that runs in each queue whose next one asks for the whole quota, so that it does not fit now."""
+    """A job that runs in each queue whose next one asks for all it can ever have, so that it does not fit now."""
     for number in range(options.queues):
         if _blocked(number, options):
             charge = {amounts.JOBS: 1, "cpu": 1_000, GPU: 1}
@@ -132,7 +186,7 @@ def held(options: Options) -> Iterator[Reservation]:
 
 
 def _blocked(queue: int, options: Options) -> bool:
-    return options.mix == "quotas" and queue % 10 == 0
+    return options.hard and queue % 10 == 0
 
 
 def _queue(number: int) -> str:

@@ -10,8 +10,6 @@ from bench import fairness, picks, redis_server
 from bench.cli import SHORT, main
 from bench.errors import BenchError
 from bench.report import milliseconds, report, text
-from crds import amounts
-from queues import choose
 from queues.memory_store import MemoryStore
 
 MACHINE = {"cpu", "cores", "system", "python", "torchq", "redis_server", "rq", "commit", "load_before", "load_after"}
