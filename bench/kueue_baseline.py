@@ -36,6 +36,8 @@ from reconcilers import status
 _POLL_SECONDS = 0.1
 _SAMPLE_SECONDS = 0.2
 _CONFLICT_SECONDS, _RETRY_SECONDS = 0.02, 0.2
+_FINISHERS = 48
+"""Ends of jobs being written at the same time at most: so many that a slow server does not make us late."""
 _MILLI = 1000
 
 
@@ -54,8 +56,8 @@ class Options:
     workers: int = 2
     clients: int = 2
     """Processes that create jobs."""
-    threads: int = 8
-    """Requests under way at the same time in each of them, and for the ends of jobs."""
+    threads: int = 16
+    """Requests under way at the same time in each of them at most."""
     seconds: float = 3_600.0
     """When to give up."""
 
@@ -100,7 +102,7 @@ class Play:
         self.scenario = scenario
         self.jobs = scenario.jobs()
         self.ledger = Ledger(self.jobs, scenario.cohort_quota)
-        self.later = Later(options.threads)
+        self.later = Later(_FINISHERS)
         self.finishes = 0
         """Requests of ours that said that a job is over."""
         self._ends = options.pods == "none"
