@@ -3,6 +3,7 @@
 One rule: a queue is its TenantQueue object: every change is one patch of it. The figures beside it are the queues' own.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 import click
@@ -46,17 +47,19 @@ def _figured(session: Session, names: tuple[str, ...]) -> list[Manifest]:
     try:
         board = {each["metadata"]["name"]: each for each in remote.find(session).queues()}
     except remote.NoneKnown:
-        return _objects(session, names)  # whose status has what a coordinator wrote there last
+        return _objects(session, names, ())  # whose status has what a coordinator wrote there last
     except SHOWN as error:
         click.echo(f"note: figures are what the queues said last: {error}", err=True)
-        return _objects(session, names)
+        return _objects(session, names, ())
     try:
-        objects = _objects(session, names)
+        objects = _objects(session, names, board)
     except (errors.Forbidden, errors.Unreachable, errors.Misconfigured) as error:
         click.echo(f"note: settings are those in force: {error}", err=True)
-        objects = []
+        objects = list(board.values())
     known = {each["metadata"]["name"]: each for each in objects}
-    wanted = names or sorted(board.keys() | known.keys())
+    # A queue that nobody created is there as long as it has work.
+    busy = {name for name, each in board.items() if each["status"]["pending"] or each["status"]["admitted"]}
+    wanted = names or sorted(busy | known.keys())
     return [_joined(name, known.get(name), board.get(name)) for name in wanted]
 
 
@@ -69,10 +72,20 @@ def _joined(name: str, item: Manifest | None, figures: Manifest | None) -> Manif
     return item | {"status": {**(item.get("status") or {}), **figures["status"]}}
 
 
-def _objects(session: Session, names: tuple[str, ...]) -> list[Manifest]:
+def _objects(session: Session, names: tuple[str, ...], known: Collection[str]) -> list[Manifest]:
+    """The TenantQueues of these names, or all; one that nobody created may be missing if the queues know it."""
     if names:
-        return [session.cluster.get(TENANT_QUEUES, each) for each in names]
+        return [item for each in names if (item := _object(session, each, known)) is not None]
     return sorted(session.cluster.list(TENANT_QUEUES).items, key=lambda item: str(item["metadata"]["name"]))
+
+
+def _object(session: Session, name: str, known: Collection[str]) -> Manifest | None:
+    try:
+        return session.cluster.get(TENANT_QUEUES, name)
+    except errors.NotFound:
+        if name in known:
+            return None
+        raise
 
 
 @queue.command()

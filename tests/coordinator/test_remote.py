@@ -47,7 +47,7 @@ class Store(MemoryStore):
 @pytest.fixture
 def store() -> Store:
     store = Store(lambda *_: None)
-    store.rebuild(1, [], entries("a", 3))
+    store.rebuild(1, [], [*entries("a", 3), *entries("b", 1)])
     store.configure([spec("a", 3), spec("b")], None)
     return store
 
@@ -155,7 +155,7 @@ def test_a_job_is_found_by_its_name(
 
 def test_commands_find_the_coordinator_by_the_lease(asked: Torchq) -> None:
     rows = table(asked("queue", "list", "--no-headers").stdout)
-    assert [row[:5] for row in rows] == [["a", "3", "Open", "3", "0"], ["b", "1", "Open", "0", "0"]]
+    assert [row[:5] for row in rows] == [["a", "3", "Open", "3", "0"], ["b", "1", "Open", "1", "0"]]
     picks = json.loads(asked("next", "-n", "2", "-o", "json").stdout)["items"]
     assert [each["job"] for each in picks] == ["team/a-0000", "team/a-0001"]
     assert "pick" in asked("next").stdout.lower()
@@ -203,7 +203,7 @@ def test_top_looks_as_often_as_told(asked: Torchq) -> None:
 
 def test_a_coordinator_is_named_by_url(torchq: Torchq, desk: Coordinator) -> None:
     rows = table(torchq("--coordinator", desk.leadership.address, "next", "--no-headers").stdout)
-    assert len(rows) == 3
+    assert len(rows) == 4
     assert "not the URL" in torchq("--coordinator", "ftp://x", "next", code=1).stderr
 
 
@@ -248,7 +248,7 @@ def test_why_is_asked_of_the_job_and_of_the_queues(
     text = asked("job", "why", "train").stdout
     assert f"job {namespace}/train waits in queue a: BehindOthers" in text
     assert "needs 1 job; 3 jobs ahead in queue a" in text
-    assert "number 4 of 4 in queue a, pick 4 from now" in asked("job", "position", "train").stdout
+    assert "number 4 of 4 in queue a, pick 5 from now" in asked("job", "position", "train").stdout
     found = json.loads(asked("job", "why", "train", "-o", "json").stdout)
     assert (found["code"], found["position"], found["of"]) == ("BehindOthers", 4, 4)
     assert "nobody" in asked("job", "why", "nobody", code=1).stderr
@@ -269,3 +269,9 @@ def test_a_service_is_asked_through_the_api_server(embedded_cluster: KubernetesC
     with pytest.raises(NotKnown):
         reading.queue("nobody")
     assert key("x").uid in reading.job(key("x"))["asked"][2]
+
+
+def test_a_queue_that_nobody_created_is_shown_as_long_as_it_has_work(asked: Torchq, store: Store) -> None:
+    assert table(asked("queue", "show", "b").stdout)[0] == ["Name:", "b"]
+    assert [row[0] for row in table(asked("queue", "list", "--no-headers").stdout)] == ["a", "b"]
+    assert "nobody" in asked("queue", "show", "nobody", code=1).stderr
