@@ -5,6 +5,7 @@ One rule: no float ever: a quantity is a fraction until it is rounded up, once.
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 
 _SUFFIXES = {
     "": Fraction(1),
@@ -24,6 +25,8 @@ _LONGEST = 64
 _LARGEST = 2**63 - 1
 """Kubernetes keeps quantities in 64 bits."""
 _NO_QUANTITY = "is not a quantity: write a number with an optional suffix, as in 500m, 1.5 or 2Gi"
+_REMEMBERED = 4096
+"""Quantities that are not read again: many jobs ask for the same."""
 _BINARY = ("memory", "ephemeral-storage", "storage")
 
 
@@ -49,17 +52,32 @@ def capped(name: str, quantity: str | int | float) -> int:
 
 
 def _amount(name: str, quantity: str | int | float) -> int:
-    value = exact(quantity) * (1000 if name == "cpu" else 1)
-    if value < 0:
+    rounded = _rounded(_text(quantity), 1000 if name == "cpu" else 1)
+    if rounded is None:
         raise ValueError(f"quantity {quantity!r} must not be negative")
-    return -(-value.numerator // value.denominator)
+    return rounded
 
 
 def exact(quantity: str | int | float) -> Fraction:
     """The number a quantity stands for, in the grammar of k8s.io/apimachinery. ValueError with the text in it."""
+    return _exact(_text(quantity))
+
+
+def _text(quantity: str | int | float) -> str:
     if isinstance(quantity, bool) or not isinstance(quantity, str | int | float):
         raise ValueError(f"{quantity!r} {_NO_QUANTITY}")
-    text = str(quantity)
+    return str(quantity)
+
+
+@lru_cache(_REMEMBERED)
+def _rounded(text: str, times: int) -> int | None:
+    """So many times a quantity, rounded up; None if it is negative."""
+    value = _exact(text) * times
+    return None if value < 0 else -(-value.numerator // value.denominator)
+
+
+@lru_cache(_REMEMBERED)
+def _exact(text: str) -> Fraction:
     found = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
     if found is None:
         raise ValueError(f"{text[:_LONGEST]!r} {_NO_QUANTITY}")

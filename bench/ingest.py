@@ -1,0 +1,190 @@
+"""From a line of a watch to an entry in Redis, how many a second.
+
+One rule: the coordinator's own path: bytes, event, informer, view, route, put. Only the API server is missing: its
+lines are there beforehand.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from bench import redis_server
+from bench.errors import BenchError
+from bench.processes import room
+from bench.report import Figures
+from cluster import streams
+from cluster.api import Listing, WatchEvent
+from coordinator import views
+from coordinator.settings import Settings
+from coordinator.term import Term
+from coordinator.watch import Watches
+from crds.resources import TORCHJOBS, Resource
+from queues import connection, schema
+from queues.redis_store import RedisStore
+from queues.redis_work import RedisWork
+
+PIECE = 65_536
+"""Bytes that come from the socket at a time."""
+LONGEST_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to measure."""
+
+    jobs: int = 20_000
+    queues: int = 100
+
+
+SHORT = Options(jobs=2_000, queues=20)
+
+
+class Lines:
+    """As much of a cluster as informers ask for: nothing is there yet, then every line comes as fast as it is read."""
+
+    def __init__(self, lines: bytes) -> None:
+        self._lines = lines
+        self.ended = threading.Event()
+
+    def pages(self, _resource: Resource, _namespace: str = "", *, label_selector: str = "") -> Iterator[Listing]:  # noqa: ARG002
+        yield Listing([], "1")
+
+    def watch(self, resource: Resource, _namespace: str = "", **_: Any) -> "Feed":
+        lines, self._lines = (self._lines, b"") if resource == TORCHJOBS else (b"", self._lines)
+        return Feed(lines, self.ended)
+
+
+class Feed:
+    """A watch that says all it has, and nothing more until it is over."""
+
+    def __init__(self, lines: bytes, ended: threading.Event) -> None:
+        pieces = (lines[at : at + PIECE] for at in range(0, len(lines), PIECE))
+        self._events = streams.events(pieces, "watch")
+        self._ended = ended
+
+    def __iter__(self) -> "Feed":
+        return self
+
+    def __next__(self) -> WatchEvent:
+        found = next(self._events, None)
+        if found is None:
+            self._ended.wait()
+            raise StopIteration
+        return found
+
+    def close(self) -> None:
+        self._ended.set()
+
+
+def run(options: Options) -> Figures:
+    """Feed the lines to a leader, until every job waits in Redis. BenchError without a redis-server."""
+    lines = [line(number, options.queues) for number in range(options.jobs)]
+    with room() as bench:
+        client = connection.connect(redis_server.start(bench), client_name="torchq-bench")
+        cluster: Any = Lines(b"".join(lines))
+        watches = Watches(cluster, nodes=False)
+        settings = Settings(pool="none", implicit_queues=True)
+        term = Term(watches, RedisStore(client), RedisWork(client), settings)
+        term.rebuild(1)
+        seconds = _ingest(watches, cluster, term, options.jobs)
+        there = int(client.hlen(schema.ENTRIES))
+        machine = redis_server.operations_per_second(bench.folder)
+    if there != options.jobs:
+        raise BenchError(f"{there} of {options.jobs} jobs are in Redis")
+    read, seen = _reading(lines)
+    return {
+        "ingest_per_s": options.jobs / seconds,
+        **machine,
+        "bytes_per_line": sum(map(len, lines)) / len(lines),
+        "read_us_per_line": 1e6 * read / len(lines),
+        "view_us_per_line": 1e6 * seen / len(lines),
+        "all_us_per_line": 1e6 * seconds / len(lines),
+    }
+
+
+def _ingest(watches: Watches, cluster: Lines, term: Term, jobs: int) -> float:
+    begun = time.perf_counter()
+    for informer in watches.informers:
+        informer.start()
+    try:
+        while term.counts.routed < jobs:
+            watches.wake.clear()
+            if not term.flush():
+                watches.wake.wait(0.01)
+            if time.perf_counter() - begun > LONGEST_SECONDS:
+                raise BenchError(f"{term.counts.routed} of {jobs} jobs after {LONGEST_SECONDS:.0f} s")
+        return time.perf_counter() - begun
+    finally:
+        cluster.ended.set()
+        for informer in watches.informers:
+            informer.stop()
+
+
+def _reading(lines: list[bytes]) -> tuple[float, float]:
+    """Seconds to make events of the lines, and views of the events."""
+    begun = time.perf_counter()
+    events = list(streams.events(lines, "watch"))
+    read = time.perf_counter()
+    for event in events:
+        views.job_view(event.object)
+    return read - begun, time.perf_counter() - read
+
+
+def line(number: int, queues: int) -> bytes:
+    """A watch's line about a new job, as an API server writes it: two task types, defaults, managed fields."""
+    name, namespace = f"train-{number:06}", f"team-{number % queues:03}"
+    spec = {
+        "backoffLimit": 3,
+        "cleanPodPolicy": "Running",
+        "restartScope": "Task",
+        "suspend": False,
+        "schedulingPolicy": {"queue": namespace, "priority": number % 3, "hold": False},
+        "minMembers": {"Master": 1, "Worker": 3},
+        "torchTaskSpecs": {"Master": _task(1, []), "Worker": _task(3, [{"taskType": "Master", "phase": "Running"}])},
+    }
+    metadata = {
+        "name": name,
+        "namespace": namespace,
+        "uid": f"00000000-0000-4000-8000-{number:012}",
+        "resourceVersion": str(number + 2),
+        "generation": 1,
+        "creationTimestamp": f"2026-01-01T{number // 3600 % 24:02}:{number // 60 % 60:02}:{number % 60:02}Z",
+        "labels": {"app.kubernetes.io/part-of": "training"},
+        "managedFields": [
+            {
+                "manager": "kubectl-create",
+                "operation": "Update",
+                "apiVersion": TORCHJOBS.api_version,
+                "time": "2026-01-01T00:00:00Z",
+                "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:spec": {".": {}, **{f"f:{field}": {} for field in spec}}},
+            }
+        ],
+    }
+    body = {"apiVersion": TORCHJOBS.api_version, "kind": TORCHJOBS.kind, "metadata": metadata, "spec": spec}
+    return orjson.dumps({"type": "ADDED", "object": body}) + b"\n"
+
+
+def _task(tasks: int, after: list[dict[str, str]]) -> dict[str, Any]:
+    container = {
+        "name": "torch",
+        "image": "registry.example/train:1.4",
+        "command": ["python", "-m", "train", "--epochs", "10"],
+        "env": [{"name": "NCCL_DEBUG", "value": "WARN"}, {"name": "DATA", "value": "/data"}],
+        "resources": {
+            "requests": {"cpu": "4", "memory": "16Gi"},
+            "limits": {"nvidia.com/gpu": "1", "memory": "16Gi"},
+        },
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }
+    pod = {
+        "containers": [container],
+        "volumes": [{"name": "data", "emptyDir": {}}],
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+    }
+    template = {"metadata": {"labels": {"tier": "train"}}, "spec": pod}
+    return {"numTasks": tasks, "restartPolicy": "OnFailure", "template": template, "dependsOn": after}
