@@ -42,7 +42,9 @@ def entered(
 
 def idle(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
     """Waiting or suspended: it holds nothing."""
-    empty = {"admission": None, "start_time": None, "task_statuses": count(job, ())}
+    empty: dict[str, Any] = {"admission": None, "start_time": None, "task_statuses": count(job, ())}
+    if phase == "Suspended" and job.status.queue is not None:  # it waits for its owner alone
+        empty["queue"] = job.status.queue.model_copy(update={"reason": "", "message": ""})
     return enter(job, phase, reason, message, now).model_copy(update=empty)
 
 

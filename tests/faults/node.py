@@ -42,7 +42,7 @@ class Node:
             job, phase = stored.labels[labels.JOB_UID], self._phase(stored)
             if stored.deleting:
                 found.append(partial(self._remove, stored))
-            elif phase in ("", "Pending"):
+            elif phase in ("", "Pending") and int(stored.labels[labels.ATTEMPT]) > self._scenario.stuck:
                 found.append(partial(self._run, stored))
             elif phase == "Running" and phases.get(job) == "Running" and (self._ends_first(stored) or job not in busy):
                 code = self._scenario.fate(*marks(stored.labels))

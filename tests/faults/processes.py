@@ -6,6 +6,7 @@ with it.
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from queue import Empty
 from typing import Any, Protocol
 
@@ -17,7 +18,7 @@ from coordinator.serve import RETRY_SECONDS, Coordinator
 from coordinator.settings import Settings
 from coordinator.term import Term, Unaccounted
 from coordinator.watch import Watches
-from coordinator.worker_process import EXPECTED
+from coordinator.worker_process import EXPECTED, reconcile_settings
 from queues import errors as queue_errors
 from queues.keeper import Keeper
 from queues.outage import Outage
@@ -26,7 +27,6 @@ from queues.values import Task
 from reconcilers.observe import pods_informer
 from reconcilers.queue_view import queues_informer
 from reconcilers.reconcile import Reconciler
-from reconcilers.settings import ReconcileSettings
 from tests.faults.api import ApiClient
 from tests.faults.caches import Cache, Feed, Logs
 from tests.faults.fibers import Fiber
@@ -226,8 +226,11 @@ class WorkerProcess(Process):
         self.pods = pods_informer(self.cluster)
         self.queues = queues_informer(self.cluster)
         self.feed(self.pods, self.queues)
-        settings = ReconcileSettings(
-            master_address="loopback" if loopback else "service", parallel=1, most_seconds=60.0
+        settings = replace(
+            reconcile_settings(host.settings),
+            master_address="loopback" if loopback else "service",
+            parallel=1,
+            most_seconds=60.0,
         )
         cache = Cache(self.feeds[0], lambda: self.hears)
         self.reconciler = Reconciler(self.cluster, cache, settings, host.clock, self.queues)

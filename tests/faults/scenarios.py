@@ -40,6 +40,10 @@ class Scenario:
     ports: tuple[int, int] | None = None
     loose: bool = False
     """Whether the owner's steps may take finished pods away, if they come at the wrong moment."""
+    stuck: int = 0
+    """Pods of attempts up to this one never start."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What is not as usual."""
     forgives: bool = False
     """Whether a crash may forgive a failure (restartScope Task: deleted first, counted then)."""
 
@@ -181,6 +185,14 @@ _ALL = (
         jobs={"one": {}, "two": {"queue": "b"}},
         ends={"one": "Succeeded", "two": "Succeeded"},
         steps=((at_once, change("one", schedulingPolicy={"queue": "b"})),),
+    ),
+    Scenario(
+        name="late",
+        queues=ONE,
+        jobs={"one": {}},
+        ends={"one": "Succeeded"},
+        stuck=1,
+        settings={"admission_timeout": 15, "admission_backoff": 5, "admission_tries": 100},
     ),
     Scenario(
         name="drain",

@@ -77,7 +77,9 @@ class World:
         self.api.store.follow(self._wake)
         self.client = ApiClient(self.api)
         self.place = self.make_place(self.clock, self.scenario.ports)
-        self.settings = Settings(pool=self.scenario.pool, resync_seconds=RESYNC_SECONDS, settle_seconds=0.001)
+        self.settings = Settings(
+            pool=self.scenario.pool, resync_seconds=RESYNC_SECONDS, settle_seconds=0.001, **self.scenario.settings
+        )
         self.observer = Observer(self.api, self.place, self.scenario)
         self.node = Node(self.api, self.client, self.scenario)
         self.steps = list(self.scenario.steps)
@@ -229,7 +231,8 @@ class World:
     @property
     def _slow(self) -> bool:
         """Whether something was found by looking again after a while, that somebody should have been told of."""
-        return not self.schedule.faults and not self.random and self.now - START > PROMPT_SECONDS
+        patient = self.scenario.stuck * len(self.scenario.jobs) * 3 * self.settings.admission_timeout
+        return not self.schedule.faults and not self.random and self.now - START > PROMPT_SECONDS + patient
 
     def _as_expected(self, left: list[str]) -> bool:
         assert self.expected is not None
