@@ -32,5 +32,5 @@ def benches(cluster: KubernetesCluster, namespace: str, **settings: Any) -> Iter
     settings = {"most_seconds": 60.0} | settings  # a slow machine is no reason to stop half way
     with pods_informer(cluster) as pods:
         assert pods.wait_synced(10)
-        with Reconciler(counting, pods, ReconcileSettings(**settings)) as reconciler:
+        with Reconciler(counting, pods, ReconcileSettings(**{"admission_timeout": 0.0, **settings})) as reconciler:
             yield Bench(cluster, counting, namespace, pods, reconciler)

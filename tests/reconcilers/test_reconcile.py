@@ -210,7 +210,9 @@ class TestBudget:
         bench.submit({"Master": task(), "Worker": task(19)})
         bench.pick()
         seconds = itertools.count(0, 2)  # every look at the clock is two seconds later
-        with Reconciler(bench.counting, bench.pods, ReconcileSettings(), lambda: float(next(seconds))) as slow:
+        with Reconciler(
+            bench.counting, bench.pods, ReconcileSettings(admission_timeout=0.0), lambda: float(next(seconds))
+        ) as slow:
             bench.reconciler = slow
             made, after = [], 0.0
             while after == 0.0:
