@@ -152,13 +152,14 @@ class Ledger(ABC):
 
     def move(self, group: int, state: State) -> None:
         """Change a group's state."""
+        old = self._states[group]
         self._states[group] = state
         if state == "open":
             self._blocked.discard(group)
         else:
             self._blocked.add(group)
         for line in self._lines.values():
-            line.moved(group)
+            line.moved(group, old)
 
     @abstractmethod
     def _frozen(self, base: int, weight: int, /) -> int:

@@ -3,7 +3,6 @@
 One rule: whether there is room is asked for a group of queues at once, not for each.
 """
 
-from collections.abc import Iterable, Iterator
 from itertools import count
 
 from crds import amounts
@@ -14,7 +13,7 @@ from queues.lanes import Lane, Shape
 EVERYBODY = 0
 """The group of all queues where nothing is scarce."""
 _Form = tuple[frozenset[Shape], bool]
-_MOST_FORMS = 4_096
+_SPARE_FORMS = 1_024
 
 
 class Pool:
@@ -26,7 +25,7 @@ class Pool:
         self.used = dict(used)
         self._beside = dict(used)
         self._groups: dict[_Form, int] = {}
-        self._demands: dict[int, list[Amounts]] = {EVERYBODY: []}
+        self._least: dict[str, int] | None = None
         self._numbers = count(EVERYBODY + 1)
 
     def fits(self, demand: Amounts) -> bool:
@@ -59,17 +58,25 @@ class Pool:
         form = frozenset(lanes.shape(each.demand) for each in lane.offers), lane.leads
         if form not in self._groups:
             self._groups[form] = next(self._numbers)
-            self._demands[self._groups[form]] = [each.demand for each in lane.offers]
+            for each in lane.offers:
+                self._learn(each.demand)
         return self._groups[form]
 
-    def with_room(self, groups: Iterable[int]) -> Iterator[int]:
-        """Those of the groups for which there is room."""
-        return (group for group in groups if any(map(self.fits, self._demands.get(group, ()))))
+    def exhausted(self) -> bool:
+        """Whether nobody can fit, because less of something is left than anybody asks for."""
+        least = self._least or {}
+        return any(asked > 0 and self.used.get(name, 0) + asked > self.capacity[name] for name, asked in least.items())
 
-    def forget_groups(self) -> bool:
-        """If very many were met since the last time, forget them: every queue must be told its group anew."""
-        if len(self._groups) <= _MOST_FORMS:
+    def _learn(self, demand: Amounts) -> None:
+        """What anybody asks for at least, of each name: a bound from below over all that were ever asked."""
+        asked = {name: demand.get(name, 0) for name in self.capacity}
+        known = self._least
+        self._least = asked if known is None else {name: min(each, known[name]) for name, each in asked.items()}
+
+    def forget_groups(self, queues: int) -> bool:
+        """If many more were met than there are queues, forget them: every queue must be told its group anew."""
+        if len(self._groups) <= 4 * queues + _SPARE_FORMS:
             return False
         self._groups.clear()
-        self._demands = {EVERYBODY: []}
+        self._least = None
         return True

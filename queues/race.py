@@ -116,7 +116,7 @@ class Race:
         self._bid_anew()
         if self._ask_again:
             self._reserve()
-        if self._dry or not (chosen := self._first_with_room()):
+        if self._dry or self.pool.exhausted() or not (chosen := self._first_with_room()):
             return None
         if self._ledger.unsettled:
             self._ledger.settle()
@@ -245,7 +245,7 @@ class Race:
         self._holder = min(((start, name) for start, name in since if start is not None), default=None)
         first = self._lanes[self._holder[1]].first if self._holder else None
         self.pool.reserve(NOTHING if first is None else first.demand)
-        for group in list(self.pool.with_room(self._ledger.blocked)):
+        for group in list(self._ledger.blocked):
             self._ledger.move(group, "open")
 
     # What the store shows
@@ -259,7 +259,7 @@ class Race:
         self.pool.show(snapshot.pool_usage)
         for view in snapshot.queues:
             self._show(view)
-        if self.pool.forget_groups():
+        if self.pool.forget_groups(len(self._lanes)):
             self._dirty.update(self._lanes)
 
     def committed(self, committed: Committed) -> bool:

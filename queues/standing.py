@@ -57,12 +57,13 @@ class Standing:
         if self.first[state] is item:
             self.first[state] = self._least(state)
 
-    def moved(self, group: int) -> None:
+    def moved(self, group: int, old: State) -> None:
         """The group's state has changed."""
         if group in self._groups:
-            self._lead(self._groups[group][0])
-            for state in STATES:
-                self.first[state] = self._least(state)
+            item = self._groups[group][0]
+            self._lead(item)
+            if self.first[old] is item:
+                self.first[old] = self._least(old)
 
     def without(self, low: int, high: int) -> Iterator[Item]:
         """The items whose rank is below `low` or above `high`."""
