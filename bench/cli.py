@@ -9,7 +9,21 @@ from typing import Any, TypeVar
 import click
 import orjson
 
-from bench import apiserver, burst, churn, fairness, kueue_baseline, latency, machine, picks, reconcile, scale, simulate
+from bench import (
+    apiserver,
+    burst,
+    churn,
+    fairness,
+    ingest,
+    kueue_baseline,
+    latency,
+    machine,
+    memory,
+    picks,
+    reconcile,
+    scale,
+    simulate,
+)
 from bench.errors import BenchError
 from bench.report import Figures, report, text
 from cluster.errors import ClusterError
@@ -20,6 +34,8 @@ SHORT: Mapping[str, Callable[[], dict[str, Any]]] = {
     "fairness": lambda: measured("fairness", fairness.SHORT, fairness.run),
     "simulate": lambda: measured("simulate", simulate.SHORT, simulate.run),
     "picks": lambda: measured("picks", picks.SHORT, picks.run),
+    "ingest": lambda: measured("ingest", ingest.SHORT, ingest.run),
+    "memory": lambda: measured("memory", memory.SHORT, memory.run),
     "reconcile": lambda: measured("reconcile", reconcile.SHORT, reconcile.run),
     "apiserver": lambda: measured("apiserver", apiserver.SHORT, apiserver.run),
     "burst": lambda: measured("burst", burst.SHORT, burst.run),
@@ -71,6 +87,25 @@ def main(context: click.Context, as_json: bool) -> None:
 def picks_command(as_json: bool, **given: Any) -> None:
     """Durable picks per second through a real Redis."""
     _show(measured("picks", picks.Options(**given), picks.run), as_json)
+
+
+@main.command("ingest")
+@click.option("--jobs", type=_COUNT, default=ingest.Options().jobs, show_default=True)
+@click.option("--queues", type=_COUNT, default=ingest.Options().queues, show_default=True)
+@_JSON
+def ingest_command(as_json: bool, **given: Any) -> None:
+    """Lines of a watch to entries in Redis, per second."""
+    _show(measured("ingest", ingest.Options(**given), ingest.run), as_json)
+
+
+@main.command("memory")
+@click.option("--jobs", type=_COUNT, default=memory.Options().jobs, show_default=True)
+@click.option("--queues", type=_COUNT, default=memory.Options().queues, show_default=True)
+@click.option("--seconds", type=click.FloatRange(min=1), default=memory.Options().seconds, help="when to give up")
+@_JSON
+def memory_command(as_json: bool, **given: Any) -> None:
+    """Memory of the coordinator and of Redis while many jobs wait."""
+    _show(measured("memory", memory.Options(**given), memory.run), as_json)
 
 
 @main.command("reconcile")
