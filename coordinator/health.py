@@ -8,11 +8,15 @@ One rule: read-only: it changes nothing, and what it knows it knows from looking
     /v1/...    JSON: the queues (coordinator.answers)
 """
 
+import logging
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -24,6 +28,11 @@ from coordinator.serve import Coordinator
 
 ANY_PORT = -1
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+IDLE_SECONDS = 30.0
+"""How long a caller may be silent."""
+WAITS_SECONDS = 5.0
+"""How old percentiles of waits may be: they are made from every job there is."""
+log = logging.getLogger(__name__)
 
 
 def status(coordinator: Coordinator) -> dict[str, Any]:
@@ -43,15 +52,25 @@ def status(coordinator: Coordinator) -> dict[str, Any]:
     }
 
 
-def about(coordinator: Coordinator) -> dict[str, Any]:
+class About:
     """What /v1/status adds to the numbers of the queues."""
-    return {
-        "leader": coordinator.leadership.holder,
-        "answeredBy": coordinator.leadership.identity,
-        "synced": coordinator.watches.synced,
-        "failing": _failing(coordinator),
-        "waits": waits(coordinator.watches.jobs.values()),
-    }
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self._waits: dict[str, Any] = {}
+        self._until = 0.0
+
+    def __call__(self) -> dict[str, Any]:
+        coordinator, now = self._coordinator, time.monotonic()
+        if not self._waits or now > self._until:
+            self._waits, self._until = waits(coordinator.watches.jobs.values()), now + WAITS_SECONDS
+        return {
+            "leader": coordinator.leadership.holder,
+            "answeredBy": coordinator.leadership.identity,
+            "synced": coordinator.watches.synced,
+            "failing": _failing(coordinator),
+            "waits": self._waits,
+        }
 
 
 def policies(coordinator: Coordinator) -> dict[str, str]:
@@ -68,7 +87,7 @@ def serving(coordinator: Coordinator, port: int, reading: Reading | None = None)
         return
     address = coordinator.settings.health_address
     try:
-        server = ThreadingHTTPServer((address, max(0, port)), _handler(coordinator, reading))
+        server = _Server((address, max(0, port)), _handler(coordinator, reading))
     except OSError as error:
         raise CoordinatorError(
             f"health port {address}:{port}: {error.strerror}; choose another with --health-port"
@@ -86,33 +105,77 @@ def serving(coordinator: Coordinator, port: int, reading: Reading | None = None)
         server.server_close()
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
+        """A caller that goes away is not worth a line."""
+        log.debug("%s went away", client_address, exc_info=True)
+
+
+def _meant(host: str, address: str) -> bool:
+    """Whether a request is for us: a page in a browser may give a name of its own to a loopback address."""
+    try:
+        return address not in LOOPBACK or not host or urlsplit(f"//{host}").hostname in LOOPBACK
+    except ValueError:
+        return False
+
+
 def _failing(coordinator: Coordinator) -> str:
     parts = (coordinator.failing, coordinator.watches.failing, coordinator.leadership.failing)
     return "; ".join(dict.fromkeys(part for part in parts if part))
 
 
+Answer = tuple[int, bytes, str]
+"""Status code, body and its kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What answers whoever asks."""
+
+    coordinator: Coordinator
+    answerer: Answerer | None
+
+    def answer(self, path: str, host: str) -> Answer:
+        """Whatever goes wrong is an answer as well."""
+        if not _meant(host, self.coordinator.settings.health_address):
+            return _text(403, "ask for this machine by its own name")
+        try:
+            return self._answer(path)
+        except Exception:
+            log.exception("GET %s", path[:100])
+            return _text(500, "see the coordinator's log")
+
+    def _answer(self, path: str) -> Answer:
+        match path:
+            case "/healthz":
+                return _text(200, "ok")
+            case "/readyz":
+                failing = _failing(self.coordinator) or ("" if self.coordinator.watches.synced else "not synced yet")
+                return _text(503 if failing else 200, failing or "ok")
+            case "/status":
+                return _json(200, status(self.coordinator))
+            case _ if self.answerer is not None and path.startswith("/v1/"):
+                return _json(*self.answerer.answer(path))
+        return _text(404, "try /healthz, /readyz or /status")
+
+
+def _text(code: int, said: str) -> Answer:
+    return code, said.encode() + b"\n", "text/plain"
+
+
+def _json(code: int, document: Any) -> Answer:
+    return code, orjson.dumps(document) + b"\n", "application/json"
+
+
 def _handler(coordinator: Coordinator, reading: Reading | None) -> type[BaseHTTPRequestHandler]:
-    answerer = Answerer(reading, coordinator.watches.jobs.get, lambda: about(coordinator)) if reading else None
+    found = Answerer(reading, coordinator.watches.jobs.get, About(coordinator)) if reading else None
+    desk = Desk(coordinator, found)
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = IDLE_SECONDS
+
         def do_GET(self) -> None:
-            match self.path:
-                case "/healthz":
-                    self._answer(200, b"ok\n", "text/plain")
-                case "/readyz":
-                    failing = _failing(coordinator) or ("" if coordinator.watches.synced else "not synced yet")
-                    self._answer(503 if failing else 200, (failing or "ok").encode() + b"\n", "text/plain")
-                case "/status":
-                    self._json(200, status(coordinator))
-                case path if answerer is not None and path.startswith("/v1/"):
-                    self._json(*answerer.answer(path))
-                case _:
-                    self._answer(404, b"try /healthz, /readyz or /status\n", "text/plain")
-
-        def _json(self, code: int, document: Any) -> None:
-            self._answer(code, orjson.dumps(document) + b"\n", "application/json")
-
-        def _answer(self, code: int, body: bytes, kind: str) -> None:
+            code, body, kind = desk.answer(self.path, self.headers.get("Host", ""))
             self.send_response(code)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))

@@ -5,6 +5,7 @@ import socket
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -275,3 +276,25 @@ def test_a_queue_that_nobody_created_is_shown_as_long_as_it_has_work(asked: Torc
     assert table(asked("queue", "show", "b").stdout)[0] == ["Name:", "b"]
     assert [row[0] for row in table(asked("queue", "list", "--no-headers").stdout)] == ["a", "b"]
     assert "nobody" in asked("queue", "show", "nobody", code=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("host", "code"), [("127.0.0.1:1", 200), ("localhost", 200), ("[::1]:8", 200), ("evil.example", 403), ("[", 403)]
+)
+def test_a_name_that_somebody_else_gave_to_this_machine_is_not_answered(
+    desk: Coordinator, host: str, code: int
+) -> None:
+    asked = health.Desk(desk, None)
+    assert asked.answer("/healthz", host)[0] == code
+    everywhere = replace(desk, settings=desk.settings.model_copy(update={"health_address": "0.0.0.0"}))
+    assert health.Desk(everywhere, None).answer("/healthz", host)[0] == 200
+
+
+def test_a_defect_is_an_answer_and_a_line_in_the_log(
+    desk: Coordinator, store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Store, "snapshot", lambda *_: None)
+    with pytest.raises(remote.NoCoordinator, match="HTTP status 500"):
+        fetch(desk, "/v1/queues")
+    assert "GET /v1/queues" in caplog.text
+    assert fetch(desk, "/status")["leading"] is True
