@@ -42,15 +42,16 @@ class Credits(Ledger):
 
     def first(self, state: State) -> Turn | None:
         """The queue that is furthest behind at the middle of its next job: the best of the lines' first ones."""
-        best: Turn | None = None
+        best: int | None = None
+        name = ""
         turns, total = 2 * self._turns, self._weights
         for (weight, cost), line in self._lines.items():
             item = line.first[state]
             if item is not None:
-                turn = 0, 2 * item[0] - weight * (turns + 2 * cost) + total * cost, item[1]
-                if best is None or turn < best:
-                    best = turn
-        return best
+                behind = 2 * item[0] - weight * (turns + 2 * cost) + total * cost
+                if best is None or behind < best or (behind == best and item[1] < name):
+                    best, name = behind, item[1]
+        return None if best is None else (0, best, name)
 
     def turn(self, name: str) -> Turn:
         """Minus twice its `credit + weight*k - W*k/2` (plus the shift, like all)."""

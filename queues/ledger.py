@@ -128,14 +128,14 @@ class Ledger(ABC):
 
     def changes(self) -> dict[str, Account]:
         """The accounts that differ from those last stored, which they count as from now on."""
+        touched, self._touched = self._touched, set()
         changed = {}
-        for name in sorted(self._touched):
+        for name in touched if len(touched) == 1 else sorted(touched):
             account, stored = self.account(name), self._stored[name]
-            if account != stored:
+            if account.base != stored.base or account != stored:
                 changed[name] = self._stored[name] = account
                 if account.weight != stored.weight:
                     self._know(name, account.weight)
-        self._touched.clear()
         return changed
 
     def account(self, name: str) -> Account:
@@ -236,14 +236,13 @@ class Ledger(ABC):
     def _stand(self, member: Member) -> None:
         line, rank = self._place(member)
         group = member.bid.group
-        if group not in self._states:
-            self._states[group] = "open"
-        if line not in self._lines:
+        self._states.setdefault(group, "open")
+        standing = self._lines.get(line)
+        if standing is None:
             self._clear_lines()
-            self._lines[line] = Standing(self._states)
-        member.line = self._lines[line]
-        member.item = item = (rank, member.name, group)
-        member.line.add(item)
+            standing = self._lines[line] = Standing(self._states)
+        member.line, member.item = standing, (rank, member.name, group)
+        standing.add(member.item)
 
     def _clear_lines(self) -> None:
         """Forget empty lines, once most are."""

@@ -64,8 +64,7 @@ class Pool:
 
     def exhausted(self) -> bool:
         """Whether nobody can fit, because less of something is left than anybody asks for."""
-        least = self._least or {}
-        return any(asked > 0 and self.used.get(name, 0) + asked > self.capacity[name] for name, asked in least.items())
+        return self._least is not None and not amounts.fits(self._least, self.used, self.capacity)
 
     def _learn(self, demand: Amounts) -> None:
         """What anybody asks for at least, of each name: a bound from below over all that were ever asked."""

@@ -165,16 +165,15 @@ class Race:
     def _overtake(self, chosen: Chosen) -> dict[str, Overtaken]:
         """Whose turn it was before but for want of room: the first one only, so that a pick's work does not grow with
         their number; and the queue's own first job, if it is passed."""
-        passed = []
+        lane = chosen.lane
         blocked = self._ledger.first("waiting") if self._ledger.blocked else None
-        if blocked is not None and blocked < chosen.turn:
-            passed.append(self._lanes[blocked[-1]])
-        if chosen.lane.first is not None and chosen.candidate.at != chosen.lane.first.at:
-            passed.append(chosen.lane)
+        passed = [self._lanes[blocked[-1]]] if blocked is not None and blocked < chosen.turn else []
+        if lane.first is not None and chosen.candidate.at != lane.first.at:
+            passed.append(lane)
         if not passed:
             return {}
-        self._dirty.update(lane.spec.name for lane in passed)
-        return {lane.spec.name: lane.overtake(self._now) for lane in passed}
+        self._dirty.update(each.spec.name for each in passed)
+        return {each.spec.name: each.overtake(self._now) for each in passed}
 
     def _charge(self, lane: Lane, candidate: Candidate) -> None:
         lane.take(candidate)
