@@ -119,6 +119,11 @@ def test_what_may_happen_twice(request_: Request, repeatable: bool) -> None:
             "/api/v1/namespaces/a/pods/p/log",
             "read the log of pods 'p' in namespace a",
         ),
+        (
+            requests.service("a", "http:desk:http", "/v1/next?n=3"),
+            "/api/v1/namespaces/a/services/http:desk:http/proxy/v1/next?n=3",
+            "ask service 'desk' in namespace a",
+        ),
     ],
 )
 def test_paths_and_words(request_: Request, path: str, action: str) -> None:

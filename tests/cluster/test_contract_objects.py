@@ -158,6 +158,10 @@ def test_dry_run_changes_nothing(cluster: KubernetesCluster, namespace: str) -> 
     assert cluster.get(WIDGETS, "w", namespace) == made
     with pytest.raises(errors.AlreadyExists):
         cluster.create(WIDGETS, widget(), namespace, dry_run=True)
+    cluster.delete(WIDGETS, "w", namespace, uid=made["metadata"]["uid"], dry_run=True)
+    assert cluster.get(WIDGETS, "w", namespace) == made
+    with pytest.raises(errors.NotFound):
+        cluster.delete(WIDGETS, "nobody", namespace, dry_run=True)
 
 
 def test_delete_with_preconditions(cluster: KubernetesCluster, namespace: str) -> None:
