@@ -15,7 +15,7 @@ from coordinator.doctor import ClusterPicture, LeaseView, Look
 from coordinator.leader import EPOCH, LEASE
 from coordinator.standing import Rules
 from crds import labels, tenantqueue
-from crds.resources import LEASES, PODS, PRIORITY_CLASSES, TENANT_QUEUES, TORCHJOBS
+from crds.resources import LEASES, NAMESPACES, PODS, PRIORITY_CLASSES, TENANT_QUEUES, TORCHJOBS
 from queues.store import QueueStore
 from queues.work import WorkSource
 
@@ -41,6 +41,7 @@ class Looker:
         ]
         jobs = [views.job_view(item) for page in self.cluster.pages(TORCHJOBS) for item in page.items]
         queues = [tenantqueue.parse(item) for item in self.cluster.list(TENANT_QUEUES).items]
+        namespaces = [views.namespace_view(item) for item in self.cluster.list(NAMESPACES).items]
         classes = [views.priority_class_view(item) for item in self.cluster.list(PRIORITY_CLASSES).items]
         return ClusterPicture(
             jobs={job.key: job for job in jobs},
@@ -49,6 +50,7 @@ class Looker:
             rules=Rules(
                 queues={queue.metadata.name: queue.spec for queue in queues},
                 priorities={each.name: each.value for each in classes},
+                namespaces={each.name: each.labels for each in namespaces},
                 implicit=False,
             ),
             lease=self._lease(),

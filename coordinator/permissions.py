@@ -11,6 +11,7 @@ from coordinator.leader import LEASE
 from crds.resources import (
     EVENTS,
     LEASES,
+    NAMESPACES,
     NODES,
     PODS,
     PRIORITY_CLASSES,
@@ -91,6 +92,7 @@ COORDINATOR = Role(
         Rule(resource=TENANT_QUEUES, verbs=_FOLLOW),
         Rule(resource=TENANT_QUEUES, subresource="status", verbs=("patch",)),
         Rule(resource=PRIORITY_CLASSES, verbs=_FOLLOW),
+        Rule(resource=NAMESPACES, verbs=_FOLLOW),
         Rule(resource=PODS, verbs=_FOLLOW),
         Rule(resource=NODES, verbs=_FOLLOW),
     ),
@@ -143,6 +145,7 @@ DOCTOR = Role(
         Rule(resource=TORCHJOBS, verbs=("list",)),
         Rule(resource=TENANT_QUEUES, verbs=("list",)),
         Rule(resource=PRIORITY_CLASSES, verbs=("list",)),
+        Rule(resource=NAMESPACES, verbs=("list",)),
         Rule(resource=PODS, verbs=("list",)),
     ),
     lease=(Rule(resource=LEASES, name=LEASE, verbs=("get", "patch")),),

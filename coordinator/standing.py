@@ -43,6 +43,8 @@ class Rules:
     queues: Mapping[str, TenantQueueSpec] = field(default_factory=dict)
     priorities: Mapping[str, int] = field(default_factory=dict)
     """PriorityClasses and what they stand for."""
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Namespaces and their labels."""
     ceilings: Mapping[str, Amounts] = field(default_factory=dict)
     """The most that a job of a queue can ever have, where that is limited."""
     implicit: bool = True
@@ -90,8 +92,9 @@ def _barred(job: JobView, rules: Rules) -> Standing | None:
     queue, spec = job.queue, rules.queues.get(job.queue)
     if spec is None and not rules.implicit:
         return Standing("QueueNotFound", f"there is no TenantQueue {queue}: it waits until there is one", ordered=False)
-    if spec is not None and spec.namespaces and job.key.namespace not in spec.namespaces:
-        sentence = f"queue {queue} is not for namespace {job.key.namespace} (its spec.namespaces)"
+    namespace = job.key.namespace
+    if spec is not None and not spec.allows(namespace, rules.namespaces.get(namespace, {})):
+        sentence = f"queue {queue} is not for namespace {namespace} (its spec.namespaces and namespaceSelector)"
         return Standing("NotAllowed", sentence, ordered=False)
     if job.priority_class and job.priority_class not in rules.priorities:
         sentence = f"there is no PriorityClass {job.priority_class}: it waits until there is one"

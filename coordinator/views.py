@@ -5,6 +5,7 @@ taken becomes a view: an object that makes no sense must neither be overlooked n
 """
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -250,6 +251,20 @@ def priority_class_view(manifest: Manifest) -> PriorityClassView:
     """Trim a PriorityClass."""
     value = manifest.get("value")
     return PriorityClassView(manifest["metadata"]["name"], value if isinstance(value, int) else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceView:
+    """A namespace and its labels."""
+
+    name: str
+    labels: Mapping[str, str]
+
+
+def namespace_view(manifest: Manifest) -> NamespaceView:
+    """Trim a namespace."""
+    metadata = manifest["metadata"]
+    return NamespaceView(metadata["name"], dict(metadata.get("labels") or {}))
 
 
 def node_view(manifest: Manifest) -> NodeView:

@@ -1,4 +1,4 @@
-"""What the coordinator sees of the cluster: five informers and the set of keys to look at.
+"""What the coordinator sees of the cluster: six informers and the set of keys to look at.
 
 One rule: an event becomes a key and nothing else; whoever handles the key reads the newest state here.
 """
@@ -15,9 +15,9 @@ from coordinator import views
 from coordinator.marks import Marks
 from coordinator.route import Pods
 from coordinator.standing import Rules
-from coordinator.views import JobView, NodeView, PodView, PriorityClassView
+from coordinator.views import JobView, NamespaceView, NodeView, PodView, PriorityClassView
 from crds.keys import JobKey
-from crds.resources import NODES, PODS, PRIORITY_CLASSES, TENANT_QUEUES, TORCHJOBS
+from crds.resources import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, TENANT_QUEUES, TORCHJOBS
 from crds.tenantqueue import TenantQueue
 
 PATIENCE = 8
@@ -33,7 +33,7 @@ class Changed:
 
 
 class Watches:
-    """Caches of TorchJobs, TenantQueues, PriorityClasses, pods and nodes, and what changed since last asked."""
+    """Caches of everything that is watched, and what changed since last asked."""
 
     def __init__(self, cluster: Cluster, *, nodes: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -60,6 +60,9 @@ class Watches:
         self.classes: Informer[PriorityClassView] = Informer(
             cluster, PRIORITY_CLASSES, trim=views.priority_class_view, on_change=self._class_changed
         )
+        self.namespaces: Informer[NamespaceView] = Informer(
+            cluster, NAMESPACES, trim=views.namespace_view, on_change=self._namespace_changed
+        )
         self.nodes: Informer[NodeView] | None = None
         if nodes:
             self.nodes = Informer(cluster, NODES, trim=views.node_view, on_change=self._node_changed)
@@ -67,7 +70,9 @@ class Watches:
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
         """All of them, to start, stop and ask."""
-        return (self.jobs, self.pods, self.queues, self.classes) + ((self.nodes,) if self.nodes else ())
+        return (self.jobs, self.pods, self.queues, self.classes, self.namespaces) + (
+            (self.nodes,) if self.nodes else ()
+        )
 
     @property
     def failing(self) -> str:
@@ -116,6 +121,7 @@ class Watches:
                 self._rules = Rules(
                     queues={each.metadata.name: each.spec for each in self.queues.values()},
                     priorities={each.name: each.value for each in self.classes.values()},
+                    namespaces={each.name: each.labels for each in self.namespaces.values()},
                 )
             return self._rules
 
@@ -193,6 +199,15 @@ class Watches:
             self._forget_rules()
             self.mark([job.key for job in self.jobs.values() if job.priority_class == found.name])
 
+    def _namespace_changed(self, before: NamespaceView | None, after: NamespaceView | None) -> None:
+        found = after or before
+        if before == after or found is None:
+            return
+        self._forget_rules()
+        selected = {each.metadata.name for each in self.queues.values() if each.spec.namespace_selector is not None}
+        for queue in selected:
+            self.mark([job.key for job in self.jobs.indexed(queue) if job.key.namespace == found.name])
+
     def _forget_rules(self) -> None:
         with self._lock:
             self._rules = None
@@ -204,4 +219,4 @@ class Watches:
 
 def _barring(queue: TenantQueue) -> object:
     """What of a queue its jobs have to be looked at for."""
-    return queue.spec.namespaces, queue.spec.stop_policy
+    return queue.spec.namespaces, queue.spec.namespace_selector, queue.spec.stop_policy

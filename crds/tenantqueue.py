@@ -3,7 +3,7 @@
 One rule: its name is the queue's name; weights divide what is scarce, quotas bound what a queue may hold.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -16,16 +16,26 @@ from crds.metadata import Metadata, Named
 from crds.model import Name, Observed, Written
 
 MAX_WEIGHT = 1_000_000
+LABEL_VALUE = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
 Quantity = Annotated[
     str | int | float,
     WithJsonSchema({"x-kubernetes-int-or-string": True, "minimum": 0, "maxLength": 64, "pattern": quantities.PATTERN}),
 ]
 ResourceName = Annotated[str, Field(max_length=253)]
+LabelName = Annotated[str, Field(max_length=317)]
+LabelValue = Annotated[str, Field(max_length=63, pattern=LABEL_VALUE)]
 Quota = Annotated[dict[ResourceName, Quantity], Field(max_length=64)]
 TWICE = "a resource must not be limited twice, as cpu and requests.cpu"
 NO_QUOTA = "a queue of a cohort needs a quota: it is what the others may borrow"
 NO_COHORT = "only a queue of a cohort can borrow: set spec.cohort"
 UNCOUNTED = "a quota counts requests and jobs: limits.*, count/* and pods cannot be used"
+
+
+class NamespaceSelector(Written):
+    """Namespaces by their labels."""
+
+    match_labels: dict[LabelName, LabelValue] = Field(default_factory=dict, max_length=16)
+    """What a namespace has to be labelled with; all of it. Every namespace if empty."""
 
 
 class TenantQueueSpec(Written):
@@ -38,7 +48,9 @@ class TenantQueueSpec(Written):
     ordering: Literal["BestEffortFIFO", "StrictFIFO"] = "BestEffortFIFO"
     stop_policy: Literal["None", "Hold", "HoldAndDrain"] = "None"
     namespaces: tuple[Name, ...] = Field(default=(), max_length=1024, strict=False)
-    """Whose jobs may use it; everybody's if empty."""
+    """Whose jobs may use it, beside those that the selector names; everybody's if there is neither."""
+    namespace_selector: NamespaceSelector | None = None
+    """The namespaces whose jobs may use it, by label."""
     aging_seconds: int = Field(default=600, ge=1, le=31_536_000)
     """How many seconds of waiting one step of priority is worth."""
     cohort: Name | None = None
@@ -55,6 +67,13 @@ class TenantQueueSpec(Written):
     def borrowing_amounts(self) -> Amounts:
         """The borrowing limit, likewise."""
         return _capped(self.borrowing_limit)
+
+    def allows(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Whether the jobs of a namespace with these labels may use it."""
+        selector = self.namespace_selector
+        if selector is None:
+            return not self.namespaces or namespace in self.namespaces
+        return namespace in self.namespaces or selector.match_labels.items() <= labels.items()
 
     @property
     def open(self) -> bool:

@@ -12,7 +12,7 @@ from tests.coordinator import desk as desks
 from tests.coordinator.desk import Clock, task
 
 JOBS = 8
-WATCHED = ("nodes", "pods", "priorityclasses", "tenantqueues", "torchjobs")
+WATCHED = ("namespaces", "nodes", "pods", "priorityclasses", "tenantqueues", "torchjobs")
 OF_WORKERS = ("pods", "tenantqueues")
 STATUS = "PATCH torchjobs/status"
 
@@ -21,7 +21,7 @@ def test_the_first_look_is_a_list_and_a_watch_of_each_resource(cluster: Kubernet
     with Metered(cluster, clock, pool="nodes") as line:
         line.begin()
         line.settle()
-        desks.wait_for(lambda: sum(line.coordinator.values()) >= 10 and sum(line.worker.values()) >= 4)
+        desks.wait_for(lambda: sum(line.coordinator.values()) >= 12 and sum(line.worker.values()) >= 4)
         assert line.coordinator == {f"{verb} {each}": 1 for each in WATCHED for verb in ("LIST", "WATCH")}
         assert line.worker == {f"{verb} {each}": 1 for each in OF_WORKERS for verb in ("LIST", "WATCH")}
 
@@ -45,7 +45,7 @@ def test_a_watch_that_ends_is_resumed_without_a_list(line: Metered, namespace: s
     line.note()
     for informer in line.informers:
         informer._watch.close()
-    desks.wait_for(lambda: sum((line.coordinator + line.worker).values()) >= 6, 60)
+    desks.wait_for(lambda: sum((line.coordinator + line.worker).values()) >= 7, 60)
     line.settle()
     assert line.coordinator == {f"WATCH {each}": 1 for each in WATCHED if each != "nodes"}
     assert line.worker == {f"WATCH {each}": 1 for each in OF_WORKERS}

@@ -10,10 +10,11 @@ from coordinator.standing import Rules
 from coordinator.timers import Timers
 from coordinator.views import JobView, Waits
 from crds.keys import JobKey
-from crds.tenantqueue import TenantQueueSpec
+from crds.tenantqueue import NamespaceSelector, TenantQueueSpec
 from tests.coordinator.builders import KEY, admission, job
 
 NOW = 1000.0
+SELECTED = {"namespace_selector": NamespaceSelector(match_labels={"tier": "gold"})}
 
 
 def rules(**changes: Any) -> Rules:
@@ -29,6 +30,10 @@ TABLE = [
     (job(queue="b"), rules(implicit=True), "", True),
     (job(), rules(queue={"namespaces": ("team",)}), "", True),
     (job(), rules(queue={"namespaces": ("others", "more")}), "NotAllowed", False),
+    (job(), rules(queue=SELECTED, namespaces={"team": {"tier": "gold", "more": "x"}}), "", True),
+    (job(), rules(queue=SELECTED, namespaces={"team": {"tier": "iron"}}), "NotAllowed", False),
+    (job(), rules(queue=SELECTED), "NotAllowed", False),
+    (job(), rules(queue={**SELECTED, "namespaces": ("team",)}), "", True),
     (job(priority_class="urgent"), rules(), "", True),
     (job(priority_class="lazy"), rules(), "PriorityClassNotFound", False),
     (job(waits=Waits(parked=True)), rules(), "Parked", False),

@@ -1,7 +1,7 @@
 """Jobs that are not in the order of their queue, and come into it when somebody changes what keeps them out."""
 
 from cluster.client import KubernetesCluster
-from crds.resources import PRIORITY_CLASSES, TENANT_QUEUES
+from crds.resources import NAMESPACES, PRIORITY_CLASSES, TENANT_QUEUES
 from tests.coordinator import desk as desks
 from tests.coordinator.desk import Desk
 
@@ -18,6 +18,16 @@ def test_a_job_from_elsewhere_waits_until_its_namespace_may_use_the_queue(desk: 
     routed(desk)
     assert desk.waiting() | desk.held() == set()
     desk.cluster.patch(TENANT_QUEUES, "a", {"spec": {"namespaces": ["others", namespace]}})
+    desk.until(lambda: desk.held() == {key})
+
+
+def test_a_namespace_may_use_a_queue_once_it_has_the_label(desk: Desk, namespace: str) -> None:
+    desk.queue("a", namespaceSelector={"matchLabels": {"tier": "gold"}})
+    desk.begin()
+    key = desk.submit("train", namespace, "a")
+    routed(desk)
+    assert desk.waiting() | desk.held() == set()
+    desk.cluster.patch(NAMESPACES, namespace, {"metadata": {"labels": {"tier": "gold"}}})
     desk.until(lambda: desk.held() == {key})
 
 

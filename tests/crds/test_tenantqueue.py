@@ -45,6 +45,8 @@ def test_a_stopped_queue_is_not_open(policy: str, is_open: bool) -> None:
         (queue(cohort="c", quota={}), "spec.cohort"),
         (queue(borrowingLimit={"cpu": 1}, quota={"cpu": 1}), "spec.borrowingLimit"),
         (queue(namespaces=["Team"]), "spec.namespaces[0]"),
+        (queue(namespaceSelector={"matchLabels": {"tier": "?"}}), "spec.namespaceSelector.matchLabels.tier"),
+        (queue(namespaceSelector={"matchExpressions": []}), "spec.namespaceSelector.matchExpressions"),
     ],
 )
 def test_refused_by_field(manifest: dict[str, Any], field: str) -> None:

@@ -175,6 +175,11 @@ def _priority_classes_are_followed(stage: Stage) -> str:
     return stage.trouble(Watches(stage.access.cluster(COORDINATOR), nodes=False).classes)
 
 
+@scene(COORDINATOR, "namespaces", "list", "watch")
+def _namespaces_are_followed(stage: Stage) -> str:
+    return stage.trouble(Watches(stage.access.cluster(COORDINATOR), nodes=False).namespaces)
+
+
 @scene(COORDINATOR, "pods", "list", "watch")
 def _pods_are_followed(stage: Stage) -> str:
     pod(stage)
@@ -452,6 +457,7 @@ class Nothing:
 @scene(DOCTOR, "torchjobs", "list")
 @scene(DOCTOR, "tenantqueues", "list")
 @scene(DOCTOR, "priorityclasses", "list")
+@scene(DOCTOR, "namespaces", "list")
 @scene(DOCTOR, "pods", "list")
 @scene(DOCTOR, "leases", "get")
 def _look_at_everything(stage: Stage) -> str:
