@@ -5,7 +5,7 @@ One rule: nothing else imports `redis`, and neither its exceptions nor a passwor
 
 import contextlib
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import redis
@@ -124,6 +124,44 @@ def evaluate(
             return connection.evalsha(sha, len(keys), *keys, *arguments)
         except NoScriptError:
             return connection.eval(source, len(keys), *keys, *arguments)
+
+
+def evaluate_later(
+    connection: Connection, source: str, sha: str, arguments: Sequence[str | bytes | int | float]
+) -> Callable[[], Any]:
+    """Send the script, and give what waits for its answer; it must be called, and once. If anything goes wrong on the
+    way, the script is run again from the start: scripts are idempotent."""
+    with translated(connection):
+        line = connection.connection_pool.get_connection()
+    try:
+        line.send_command("EVALSHA", sha, 0, *arguments)  # type: ignore[no-untyped-call]
+    except RedisError:
+        _drop(connection, line)
+        return lambda: evaluate(connection, source, sha, (), arguments)
+
+    def answer() -> Any:
+        try:
+            found = line.read_response()
+        except ResponseError as error:
+            connection.connection_pool.release(line)
+            if isinstance(error, NoScriptError):
+                return evaluate(connection, source, sha, (), arguments)
+            raise _translate(error, address(connection)) from error
+        except BaseException as error:
+            _drop(connection, line)
+            if isinstance(error, RedisError):
+                return evaluate(connection, source, sha, (), arguments)
+            raise
+        connection.connection_pool.release(line)
+        return found
+
+    return answer
+
+
+def _drop(connection: Connection, line: Any) -> None:
+    """A line on which an answer may still come is of no use any more."""
+    line.disconnect()
+    connection.connection_pool.release(line)
 
 
 def at_once(connection: Connection, commands: Sequence[Sequence[str]]) -> list[Any]:

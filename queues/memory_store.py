@@ -184,6 +184,11 @@ class MemoryStore:
             tuple(taken), refused, change=change, alone=before == batch.change, others=tuple(sorted(others))
         )
 
+    def begin_commit(self, batch: Batch) -> Callable[[], Committed]:
+        """See QueueStore. Here it is done at once."""
+        committed = self.commit(batch)
+        return lambda: committed
+
     def _take_all(self, batch: Batch) -> tuple[list[Reservation], Refusal]:
         taken: list[Reservation] = []
         if batch.revision != self._content.revision:

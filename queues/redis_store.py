@@ -105,11 +105,19 @@ class RedisStore:
 
     def commit(self, batch: Batch) -> Committed:
         """See QueueStore."""
+        return commit_codec.decode(batch, _COMMIT(self._connection, arguments=self._arguments(batch)))
+
+    def begin_commit(self, batch: Batch) -> Callable[[], Committed]:
+        """See QueueStore."""
+        answer = _COMMIT.later(self._connection, self._arguments(batch))
+        return lambda: commit_codec.decode(batch, answer())
+
+    def _arguments(self, batch: Batch) -> list[str | bytes | int | float]:
+        """What the commit script is told."""
         first, last = self._settings.ports or (0, 0)
         now = "" if self._clock is None else repr(self._clock())
         head: list[str | int] = [batch.epoch, batch.revision, uuid.uuid4().hex, now, first, last, batch.change]
-        answer = _COMMIT(self._connection, arguments=[*head, commit_codec.encode(batch)])
-        return commit_codec.decode(batch, answer)
+        return [*head, commit_codec.encode(batch)]
 
     def place(self, key: JobKey) -> Place | None:
         """See QueueStore."""

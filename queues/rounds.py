@@ -3,6 +3,7 @@
 One rule: what is remembered saves time and is never the truth. Whatever goes wrong, the next round reads all anew.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from queues.race import Race
@@ -13,7 +14,8 @@ from queues.values import Committed
 FEW = 8
 """Jobs of each queue that are looked at, at least; in a full pool, where room comes free for one or two at a time, no
 more."""
-NOTHING_PICKED = Committed(())
+BURST = 8
+"""Batches of one look, at most: as long as nobody looks, what others changed is not seen."""
 
 
 class Rounds:
@@ -23,6 +25,8 @@ class Rounds:
         self._store = store
         self._rules = rules
         self._race: Race | None = None
+        self._change = 0
+        """The store's last change that the race knows, but for `_others`."""
         self._others: frozenset[str] = frozenset()
         """Queues of which the race does not know all that happened before its last change."""
         self._reach = 2**30
@@ -33,35 +37,58 @@ class Rounds:
         self._refunds.append((queue, cost))
 
     def round(self, now: float, limit: int, most: int) -> Committed:
-        """At most `limit` picks, looking at no more than `most` jobs of each queue; `now` is in seconds since 1970.
+        """What was picked after one look at no more than `most` jobs of each queue, in batches of at most `limit`.
 
-        Raises what the store raises.
+        `now` is in seconds since 1970. Raises what the store raises.
+
+        While more could go than a batch holds, the next batch is chosen before the store has answered to the last one,
+        as if it were sure to stand. If it does not, what was chosen after it is forgotten.
         """
         race, self._race = self._race, None
         race = self._look(race, most)
-        while self._refunds:
-            race.refund(*self._refunds.pop())
+        made = [*self._batches(race, now, limit)]
+        taken = tuple(reservation for each in made for reservation in each.reservations)
+        self._reach = max(FEW, 2 * len(taken))
+        refused = made[-1].refused if made else ""
+        self._race = None if refused else race
+        return Committed(taken, refused, self._change)
+
+    def _batches(self, race: Race, now: float, limit: int) -> Iterator[Committed]:
         batch = race.picks(now, limit)
-        self._reach = max(FEW, 2 * len(batch.picks))
-        committed = self._store.commit(batch) if batch.picks else NOTHING_PICKED
-        self._race = race if not batch.picks or self._holds(race, committed) else None
-        return committed
+        for number in range(1, BURST + 1):
+            if not batch.picks:
+                return
+            batch = replace(batch, change=self._change)
+            if number == BURST or len(batch.picks) < limit:
+                yield self._told(self._store.commit(batch))
+                return
+            answer = self._store.begin_commit(batch)
+            try:
+                batch = race.picks(now, limit)
+            finally:
+                committed = self._told(answer())
+            yield committed
+            if committed.refused:
+                return
 
     def _look(self, race: Race | None, most: int) -> Race:
         """The race as it stands now. All that may be looked at, where the first few can never run."""
         heads = min(most, self._reach)
         if race is None:
-            race = Race(self._store.snapshot(heads), self._rules)
+            snapshot = self._store.snapshot(heads)
+            race = Race(snapshot, self._rules)
         else:
-            more = self._others.union(race.hungry)
-            race.update(self._store.snapshot(heads, race.change, more))
-        self._others = frozenset()
+            snapshot = self._store.snapshot(heads, self._change, self._others.union(race.hungry))
+            race.update(snapshot)
         if heads < most and race.blind:
-            race.update(self._store.snapshot(most))
+            snapshot = self._store.snapshot(most)
+            race.update(snapshot)
+        self._change, self._others = snapshot.change, frozenset()
         return race
 
-    def _holds(self, race: Race, committed: Committed) -> bool:
-        """Whether the race is still true. It knows its own picks; what others changed beside them it must be shown."""
-        self._others = frozenset(committed.others)
-        known = committed.alone or bool(committed.others)
-        return race.committed(replace(committed, alone=known))
+    def _told(self, committed: Committed) -> Committed:
+        """The race knows its own picks; what others changed beside them it must be shown."""
+        if committed.alone or committed.others:
+            self._change = committed.change
+            self._others |= frozenset(committed.others)
+        return committed

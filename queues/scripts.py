@@ -4,7 +4,7 @@ One rule: a script is idempotent, because the client may send it again after a l
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import resources
 from typing import Any
 
@@ -27,6 +27,10 @@ class Script:
     ) -> Any:
         """Run it; the answer is as redis-py gives it (bytes, integers, lists). Raises `queues.errors.QueueError`."""
         return connection.evaluate(client, self.source, self.sha, keys, arguments)
+
+    def later(self, client: connection.Connection, arguments: Sequence[str | bytes | int | float]) -> Callable[[], Any]:
+        """Begin to run it; what is returned waits for the answer, and must be called once."""
+        return connection.evaluate_later(client, self.source, self.sha, arguments)
 
     def each(self, client: connection.Connection, calls: Iterable[Sequence[str | int | float]]) -> None:
         """Run it for each list of arguments, without waiting for one answer before the next call."""

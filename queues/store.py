@@ -4,7 +4,7 @@ One rule: the store decides nothing. It keeps entries and reservations, and appl
 at all.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -85,6 +85,10 @@ class QueueStore(Protocol):
     def commit(self, batch: Batch) -> Committed:
         """Per pick and in order: check epoch, revision, entry version, quota, pool and port; then charge, reserve, and
         mark the key as work. The first pick that fails ends the batch; the earlier ones stand."""
+
+    def begin_commit(self, batch: Batch) -> Callable[[], Committed]:
+        """Begin the same; what is returned waits until it is done, and must be called once. What a commit raises may be
+        raised by either."""
 
     def place(self, key: JobKey) -> Place | None:
         """Where a job stands that waits; None if it does not. Needs no right to write."""

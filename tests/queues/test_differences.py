@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import fakeredis
 import pytest
@@ -250,7 +251,52 @@ def test_rounds_pick_what_fresh_looks_would(place: conftest.Place, limit: int) -
     assert admitted(kept) == admitted(fresh)
 
 
+def test_a_batch_that_is_refused_ends_the_round_and_what_was_chosen_after_it(store: QueueStore) -> None:
+    store.configure(specs(a=1), None)
+    store.put(entries("a", 12))
+    rounds = Rounds(Meddled(store), Rules())
+    first = rounds.round(START, 2, 99)
+    assert ([each.key.name for each in first.reservations], first.refused) == (["a-0000", "a-0001", "a-0002"], "entry")
+    then = rounds.round(START, 4, 99)
+    assert [each.key.name for each in then.reservations] == [f"a-{number:04}" for number in range(4, 12)]
+
+
+class Meddled:
+    """A store in which the fourth job is taken away while the first batch is on its way."""
+
+    def __init__(self, store: QueueStore) -> None:
+        self._store = store
+        self._begun = 0
+
+    def begin_commit(self, batch: Batch) -> Callable[[], object]:
+        self._begun += 1
+        answer = self._store.begin_commit(batch)
+        if self._begun == 1:
+            self._store.remove([key("a-0003")])
+        return answer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
 # The layout of the keys
+
+
+def test_a_commit_that_was_begun_is_answered_whatever_happens_on_the_way(client: connection.Connection) -> None:
+    store = RedisStore(client)
+    store.rebuild(1, [], entries("a", 6))
+    store.configure(specs(a=1), None)
+    client.script_flush()
+    answer = store.begin_commit(picked(store, 2))
+    assert [each.pick for each in answer().reservations] == [1, 2]
+    answer = store.begin_commit(picked(store, 2))
+    client.client_kill_filter(_type="normal", skipme=True)
+    assert [each.pick for each in answer().reservations] == [3, 4]
+    stale = picked(store, 2)
+    RedisStore(client).rebuild(2, [], entries("a", 1))
+    with pytest.raises(errors.StaleEpoch):
+        store.begin_commit(stale)()
+    assert client.ping()
 
 
 def test_another_layout_is_a_loss(client: connection.Connection) -> None:
