@@ -19,6 +19,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from coordinator import board
 from coordinator.board import Document
 from coordinator.reading import MOST_FORETOLD, UNKNOWN, NotKnown, Reading
+from coordinator.standing import Standing
 from coordinator.views import JobView
 from crds.keys import JobKey
 from queues.errors import QueueError
@@ -42,6 +43,8 @@ class Answerer:
     """The job of a namespace and name."""
     about: Callable[[], Document]
     """What this process knows of itself and the cluster."""
+    stands: Callable[[JobView], Standing]
+    """What keeps a waiting job out of its order, by what is known of the cluster now."""
 
     def answer(self, path: str) -> tuple[int, Document]:
         """Status code and document; what is wrong is a Status with a message."""
@@ -65,16 +68,21 @@ class Answerer:
             case ["v1", "next"]:
                 return self.reading.next(_count(query), roomy=query.get("roomy") == "1")
             case ["v1", "jobs", namespace, name, "why"]:
-                return self.reading.job(self._key(namespace, name, query.get("uid", "")))
+                return self._why(namespace, name, query.get("uid", ""))
             case ["v1", "status"]:
                 return self._status()
         raise NotKnown(f"{UNKNOWN}{parts.path} here; {ELSEWHERE}")
 
-    def _key(self, namespace: str, name: str, uid: str) -> JobKey:
-        found = None if uid else self.find(namespace, name)
-        if found is None and not uid:
+    def _why(self, namespace: str, name: str, uid: str) -> Document:
+        known = self.find(namespace, name)
+        job = known if known is not None and uid in ("", known.key.uid) else None
+        if job is None and not uid:
             raise NotKnown(f"{UNKNOWN}job {namespace}/{name}")
-        return found.key if found else JobKey(namespace, name, uid)
+        found = self.reading.job(job.key if job else JobKey(namespace, name, uid))
+        if found["state"] != "absent" or job is None or job.admission or job.finished or job.suspended:
+            return found
+        stands = self.stands(job)
+        return found | ({"code": stands.code, "message": stands.sentence} if stands.code else {})
 
     def _status(self) -> Document:
         """Also while Redis is away: then it says so."""

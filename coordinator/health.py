@@ -13,18 +13,21 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
 
+from coordinator import standing
 from coordinator.answers import Answerer, waits
 from coordinator.errors import CoordinatorError
 from coordinator.reading import Reading
 from coordinator.remote import IDENTITY
 from coordinator.serve import Coordinator
+from coordinator.standing import Standing
+from coordinator.views import JobView
 
 ANY_PORT = -1
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -167,9 +170,18 @@ def _json(code: int, document: Any) -> Answer:
     return code, orjson.dumps(document) + b"\n", "application/json"
 
 
+def answerer(coordinator: Coordinator, reading: Reading) -> Answerer:
+    """The API of a coordinator."""
+    watches, implicit = coordinator.watches, coordinator.settings.implicit_queues
+
+    def stands(job: JobView) -> Standing:
+        return standing.of(job, replace(watches.rules(), implicit=implicit), time.time())
+
+    return Answerer(reading, watches.jobs.get, About(coordinator), stands)
+
+
 def _handler(coordinator: Coordinator, reading: Reading | None) -> type[BaseHTTPRequestHandler]:
-    found = Answerer(reading, coordinator.watches.jobs.get, About(coordinator)) if reading else None
-    desk = Desk(coordinator, found)
+    desk = Desk(coordinator, answerer(coordinator, reading) if reading else None)
 
     class Handler(BaseHTTPRequestHandler):
         timeout = IDLE_SECONDS

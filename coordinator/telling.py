@@ -37,7 +37,7 @@ def settled(item: Manifest) -> Document:
 
 def waiting(item: Manifest, place: Document) -> Document:
     """A job that waits: where it stands, or why it is not in the order."""
-    queue = (item.get("status") or {}).get("queue") or {}
+    queue: Document = (item.get("status") or {}).get("queue") or {}
     found = _job(item) | {"since": queue.get("since") or item["metadata"].get("creationTimestamp")}
     told = {name: queue[name] for name in ("notBefore", "parked", "tries") if queue.get(name)}
     match place["state"]:
@@ -45,7 +45,8 @@ def waiting(item: Manifest, place: Document) -> Document:
             return found | told | place | {"job": found["job"]}
         case "admitted":
             return found | place | {"code": "Admitted", "message": "its turn has come: a worker is about to start it"}
-    return found | told | {"state": "absent", **_absent(item, queue)}
+    said = {name: place[name] for name in ("code", "message") if name in place}
+    return found | told | _absent(item, queue) | said | {"state": "absent"}
 
 
 def _absent(item: Manifest, queue: dict[str, Any]) -> Document:

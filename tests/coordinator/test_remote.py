@@ -18,7 +18,7 @@ from coordinator.reading import NotKnown, StoreReading
 from coordinator.serve import Coordinator
 from coordinator.settings import Settings
 from crds.keys import JobKey
-from crds.resources import LEASES, TORCHJOBS
+from crds.resources import LEASES, TENANT_QUEUES, TORCHJOBS
 from queues import errors
 from queues.memory_store import MemoryStore
 from queues.memory_work import MemoryWork
@@ -240,8 +240,10 @@ def test_redis_that_was_named_is_read_without_any_coordinator(torchq: Torchq) ->
 
 
 def test_why_is_asked_of_the_job_and_of_the_queues(
-    asked: Torchq, store: Store, embedded_cluster: KubernetesCluster, namespace: str
+    asked: Torchq, desk: Coordinator, store: Store, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
+    asked("queue", "create", "a")
+    desk.watches.queues.wait_for(int(embedded_cluster.get(TENANT_QUEUES, "a")["metadata"]["resourceVersion"]), 10)
     made = embedded_cluster.create(TORCHJOBS, manifest("train", "a"), namespace)["metadata"]
     assert "New" in asked("job", "why", "train").stdout
     demand = {"jobs": 1}
@@ -298,3 +300,18 @@ def test_a_defect_is_an_answer_and_a_line_in_the_log(
         fetch(desk, "/v1/queues")
     assert "GET /v1/queues" in caplog.text
     assert fetch(desk, "/status")["leading"] is True
+
+
+def test_what_keeps_a_job_out_of_the_order_is_known_at_once(
+    asked: Torchq, desk: Coordinator, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    asked("queue", "create", "theirs", "--namespace", "somebody-else")
+    queue = embedded_cluster.get(TENANT_QUEUES, "theirs")
+    made = embedded_cluster.create(TORCHJOBS, manifest("train", "theirs"), namespace)
+    desk.watches.queues.wait_for(int(queue["metadata"]["resourceVersion"]), 10)
+    desk.watches.jobs.wait_for(int(made["metadata"]["resourceVersion"]), 10)
+    found = json.loads(asked("job", "why", "train", "-o", "json").stdout)
+    assert found["code"] == "NotAllowed"
+    asked("job", "move", "train", "nobodys")
+    told = asked("job", "why", "train").stdout
+    assert "QueueNotFound" in told or "NotAllowed" in told  # as soon as the watch has seen it
