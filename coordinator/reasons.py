@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from cluster import errors
@@ -177,5 +178,9 @@ class Reasons:
 
 def _told(job: JobView, code: str, sentence: str) -> dict[str, Any]:
     """The part of the status that is ours. A job that has moved on is no returning one in its new queue."""
-    moved = job.waits is not None and job.waits.drained and job.waits.queue != job.queue
-    return {"name": job.queue, "reason": code, "message": sentence} | ({"drained": False} if moved else {})
+    found: dict[str, Any] = {"name": job.queue, "reason": code, "message": sentence}
+    if job.waits is None or not job.waits.dated:
+        found["since"] = datetime.fromtimestamp(job.submitted, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if job.waits is not None and job.waits.drained and job.waits.queue != job.queue:
+        found["drained"] = False
+    return found

@@ -1,8 +1,8 @@
 """What torchq says about a TorchJob.
 
-One rule: the coordinator writes `queue.name`, `reason` and `message`, the worker everything else; whatever a rebuild of
-the queues needs is here. Of `queue`, a worker writes the rest when it sends a job back, in the patch that takes the
-admission away, and takes away what no longer holds when it admits the job.
+One rule: the coordinator writes why a job waits (`queue.name`, `reason`, `message`), the worker everything else; what a
+rebuild of the queues needs is here. Of `queue`, a worker writes the rest when it sends a job back, in the patch that
+takes the admission away, and takes away what no longer holds when it admits the job.
 """
 
 from typing import Annotated
@@ -25,7 +25,7 @@ class QueueStatus(Observed):
     message: Text = ""
     """Why it waits: a sentence without moving numbers."""
     since: Time | None = None
-    """When it was sent back."""
+    """When it was sent back; when it was submitted, if it never was."""
     not_before: Time | None = None
     """It backs off until then."""
     parked: bool = False

@@ -36,7 +36,7 @@ def test_what_keeps_a_job_out_is_told_at_once_and_taken_back(desk: Desk, namespa
     tell(desk, clock)
     assert {code: said(desk, key) for code, key in keys.items()} == {code: code for code in keys}
     told = desk.job(keys["NotAllowed"]).status.queue
-    assert told.name == "a"
+    assert (told.name, told.since.timestamp()) == ("a", desk.job(keys["NotAllowed"]).submitted)
     assert told.message.startswith(f"queue a is not for namespace {namespace} (")
     before = writes(desk)
     desk.term.resync()
