@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from crds.amounts import Amounts
 from queues.choose import choose
+from queues.lag import lag
 from queues.memory_store import MemoryStore
 from queues.race import Race
 from queues.rules import Patience, Picker, Rules, from_settings
@@ -256,3 +257,16 @@ def test_another_picker_begins_anew() -> None:
         rules = from_settings("jobs", "wf2q" if picker == "wf2q" else "swrr", 32)
         assert [name[0] for name in admit(store, rules, 12)] == [name[0] for name in admit(fresh, rules, 12)]
         assert store.snapshot(0).clock.picker == picker
+
+
+@pytest.mark.parametrize("picker", PICKERS)
+def test_the_lag_is_the_distance_from_the_share(picker: Picker) -> None:
+    weights = {"a": 5, "b": 3, "c": 1}
+    store = opened(specs(**weights), [each for name in weights for each in entries(name, 60, gpu=3)])
+    taken = [each[0] for each in admit(store, Rules(cost=GPU, picker=picker), 40)]
+    snapshot = store.snapshot(0)
+    for view in snapshot.queues:
+        name = view.spec.name
+        behind = 3 * (len(taken) * weights[name] / 9 - taken.count(name))
+        assert lag(view.account, snapshot.clock) == pytest.approx(behind, abs=1e-6)
+    assert lag(replace(snapshot.queues[0].account, weight=0), snapshot.clock) == 0
