@@ -270,3 +270,28 @@ def test_the_lag_is_the_distance_from_the_share(picker: Picker) -> None:
         behind = 3 * (len(taken) * weights[name] / 9 - taken.count(name))
         assert lag(view.account, snapshot.clock) == pytest.approx(behind, abs=1e-6)
     assert lag(replace(snapshot.queues[0].account, weight=0), snapshot.clock) == 0
+
+
+# Room in the pool
+
+
+@pytest.mark.parametrize("picker", PICKERS)
+def test_of_many_jobs_without_room_one_is_overtaken_at_a_time_and_all_are_admitted_at_last(picker: Picker) -> None:
+    rules = Rules(cost=GPU, picker=picker, patience=Patience(times=3, seconds=1e9))
+    large = [entry(f"large-{name}", name, gpu=8) for name in "abcde"]
+    store = opened(specs(a=1, b=2, c=3, d=4, e=5, z=1), entries("z", 300, gpu=1), {GPU: 8})
+    running = admit(store, rules)
+    store.put(large)
+    left = {each.key.name for each in large}
+    steps = 0
+    while left:
+        store.remove([key(running.pop(0))])
+        batch = choose(store.snapshot(EVERYTHING), START, 99, rules)
+        for pick in batch.picks:
+            assert len(pick.overtaken) <= 1
+            assert all(each.times <= rules.patience.times for each in pick.overtaken.values())
+        taken = [each.key.name for each in store.commit(batch).reservations]
+        running += taken
+        left -= set(taken)
+        steps += 1
+        assert steps < 200
