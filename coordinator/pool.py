@@ -4,6 +4,7 @@ One rule: pure. The pool is what our jobs may occupy together; a resource that n
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import reduce
 from typing import Literal
 
@@ -31,3 +32,8 @@ def capacity(
     foreign: Amounts = reduce(amounts.add, (pod.demand for pod in pods if pod.job is None and pod.occupies), {})
     names = {name for node in nodes for name in node.allocatable} | (set(demanded) - {JOBS})
     return {name: max(0, offered.get(name, 0) - foreign.get(name, 0)) for name in names}
+
+
+def largest(setting: PoolSetting, nodes: Iterable[NodeView], demanded: Iterable[str]) -> Amounts | None:
+    """What the pool can ever be, with the nodes there are: all of them ready, and nobody else on them."""
+    return capacity(setting, (replace(node, ready=True) for node in nodes), (), demanded)

@@ -44,8 +44,10 @@ CHANGE_SECONDS = 30.0
 """How long what a first job is told stays, though it would be another code by now: room comes and goes all the time."""
 REFUSED_SECONDS = 30.0
 """How long nothing is written after the API server has refused for want of a permission."""
-PASSING = frozenset({"Next", "BehindOthers"})
+PASSING = frozenset({"Next", "BehindOthers", "QueueNotFound"})
 """Codes that are over before anybody has read them."""
+NOW_TOO_LARGE = ("WaitingForPool", "the pool has no room for the job")
+"""What is said of a job that is larger than the pool is now: whether it can ever fit, routing says."""
 ABSENT = (errors.Unreachable, errors.ServerError, errors.TooManyRequests)
 """Errors after which the next job would fare no better."""
 log = logging.getLogger(__name__)
@@ -128,10 +130,11 @@ class Reasons:
         for job, place in waiting:
             assert race is not None
             found = explain.why(race, place, now)
-            if found.code not in PASSING and found.code != job.told and not self._stays(job, now):
-                self._told[job.key] = (found.code, now)
+            code, sentence = NOW_TOO_LARGE if found.code == "ExceedsQuota" else (found.code, found.sentence)
+            if code not in PASSING and code != job.told and not self._stays(job, now):
+                self._told[job.key] = (code, now)
                 with self._lock:
-                    self._ask(job, found.code, found.sentence)
+                    self._ask(job, code, sentence)
 
     def _waits(self, key: JobKey, now: float) -> JobView | None:
         """The job, if it has waited long enough."""

@@ -210,9 +210,10 @@ class Term:
 
     def configure(self) -> None:
         """Tell the store what admins want and what the nodes offer."""
-        queues, room = self._specs(), self._room()
-        self.store.configure(list(queues.values()), room)
-        self._ceilings, self._watched = _ceilings(queues.values(), room), None
+        queues, nodes = self._specs(), self.watches.nodes.values() if self.watches.nodes else []
+        self.store.configure(list(queues.values()), self._room())
+        most = pool.largest(parse_pool(self.settings.pool), nodes, self.watches.demanded())
+        self._ceilings, self._watched = _ceilings(queues.values(), most), None
         self._look_at_limited(_ceilings(queues.values(), None))
         self._queues = len(queues)
         self.unsettled = True

@@ -42,3 +42,12 @@ def test_capacity_from_nodes(
 def test_an_admins_amounts_are_taken_as_they_are() -> None:
     assert pool.capacity({"cpu": 64_000}, [node()], [FOREIGN], ["nvidia.com/gpu"]) == {"cpu": 64_000}
     assert pool.capacity(None, [node()], [], []) is None
+
+
+def test_what_the_pool_can_ever_be_does_not_depend_on_what_is_on_it_or_down() -> None:
+    nodes = [node(), node(name="two", ready=False)]
+    foreign = [pod(job=None)]
+    assert pool.capacity("nodes", nodes, foreign, ["gpu"]) == {"cpu": 7000, "memory": 1 << 30, "gpu": 0}
+    assert pool.largest("nodes", nodes, ["gpu"]) == {"cpu": 16_000, "memory": 2 << 30, "gpu": 0}
+    assert pool.largest({"cpu": 1}, nodes, ["gpu"]) == {"cpu": 1}
+    assert pool.largest(None, nodes, ["gpu"]) is None

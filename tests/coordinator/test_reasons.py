@@ -77,8 +77,12 @@ def test_a_job_that_never_fits_is_told_at_once(desk: Desk, namespace: str, clock
     large = desk.submit("large", namespace, "a")
     small = desk.submit("small", namespace, "a", tasks={"Master": desks.task()})
     desk.until(lambda: desk.held() == {small} and desk.waiting() == {large})
-    tell(desk, clock)
-    assert said(desk, large) == "ExceedsQuota"
+
+    def told() -> bool:
+        tell(desk, clock)
+        return said(desk, large) == "ExceedsQuota"
+
+    desk.until(told)
 
 
 def test_reasons_have_a_budget_and_the_oldest_comes_first(desk: Desk, namespace: str, clock: Clock) -> None:
