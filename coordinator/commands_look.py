@@ -74,7 +74,7 @@ def foretell(session: Session, /, count: int, roomy: bool, all_namespaces: bool,
     found = remote.find(session).next(count, roomy=roomy)
     listing.show(tables.pick_columns(), found["items"])
     if not found["items"] and found["waiting"]:
-        click.echo(f"note: {found['waiting']} jobs wait and none fits now; --roomy shows their order", err=True)
+        click.echo(f"note: none of {found['waiting']} waiting jobs fits now; --roomy shows their order", err=True)
 
 
 @click.command()

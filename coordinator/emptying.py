@@ -29,12 +29,15 @@ def empty(session: Session, name: str, move_to: str, change: Change) -> None:
         raise click.UsageError("--move-to: name another queue than the one that goes")
     session.cluster.get(TENANT_QUEUES, move_to)  # NotFound names it
     _refuse_admitted(name, move_to, users)
+    owner = session.acting_as(USER)  # jobs are their owners': it takes a user's permissions
+    for job in users:
+        _moved(owner, job, move_to, dry_run=True)
     if not change.dry_run:  # nothing may be admitted from it while its jobs leave
         session.cluster.patch(TENANT_QUEUES, name, {"spec": {"stopPolicy": "Hold"}})
         users = using(session, name)
         _refuse_admitted(name, move_to, users)
     for job in users:
-        move(session, job, move_to, change)
+        move(owner, job, move_to, change)
 
 
 def using(session: Session, name: str) -> list[Manifest]:
@@ -45,14 +48,16 @@ def using(session: Session, name: str) -> list[Manifest]:
 
 def move(session: Session, job: Manifest, queue: str, change: Change, *, resume: bool = False) -> None:
     """Have a job that holds no room wait in another queue; it keeps its age."""
+    item = _moved(session, job, queue, resume=resume, dry_run=change.dry_run)
+    said = f"job {_named(job)} moved from queue {tables.queue_of(job)} to {queue}"
+    events.tell(session, item, "JobMoved", said, change)
+
+
+def _moved(session: Session, job: Manifest, queue: str, *, resume: bool = False, dry_run: bool) -> Manifest:
+    """The job in its new queue."""
     metadata = job["metadata"]
     spec = {"schedulingPolicy": {"queue": queue}} | ({"suspend": False} if resume else {})
-    owner = session.acting_as(USER)
-    item = owner.cluster.patch(
-        TORCHJOBS, metadata["name"], {"spec": spec}, metadata["namespace"], dry_run=change.dry_run
-    )
-    before = tables.queue_of(job)
-    events.tell(owner, item, "JobMoved", f"job {_named(job)} moved from queue {before} to {queue}", change)
+    return session.cluster.patch(TORCHJOBS, metadata["name"], {"spec": spec}, metadata["namespace"], dry_run=dry_run)
 
 
 def _refuse_admitted(name: str, move_to: str, users: list[Manifest]) -> None:

@@ -42,7 +42,9 @@ def waiting(item: Manifest, place: Document) -> Document:
     told = {name: queue[name] for name in ("notBefore", "parked", "tries") if queue.get(name)}
     match place["state"]:
         case "waiting":
-            return found | told | place | {"job": found["job"]}
+            drained = place.get("code") == "QueueHeld" and queue.get("reason") == "QueueDrained"
+            said = {"code": queue["reason"], "message": queue.get("message") or ""} if drained else {}
+            return found | told | place | said | {"job": found["job"]}
         case "admitted":
             return found | place | {"code": "Admitted", "message": "its turn has come: a worker is about to start it"}
     said = {name: place[name] for name in ("code", "message") if name in place}

@@ -229,6 +229,13 @@ def test_a_waiting_jobs_lines() -> None:
     ]
 
 
+def test_a_drained_job_says_so() -> None:
+    store = opened(replace(spec("a"), open=False), waiting=entries("a", 1))
+    told = {"queue": {"reason": "QueueDrained", "message": "it ran when its queue was drained"}}
+    found = telling.waiting(manifest(told), reading(store).job(key("a-0000")))
+    assert (found["code"], found["message"]) == ("QueueDrained", "it ran when its queue was drained")
+
+
 def test_rates_are_between_two_looks_at_one_redis() -> None:
     before = {"at": 10.0, "picks": 100, "reconciles": 50}
     assert telling.rates(before, {"at": 12.0, "picks": 140, "reconciles": 51}) == {

@@ -211,6 +211,23 @@ def test_a_queue_whose_jobs_hold_room_is_left_as_it_is(
     assert embedded_cluster.get(TENANT_QUEUES, "a")["spec"].get("stopPolicy", "None") == "None"
 
 
+def test_a_queue_whose_jobs_may_not_be_moved_is_left_as_it_is(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        torchq("queue", "create", name)
+    patch = KubernetesCluster.patch
+
+    def refuse(self: Any, resource: Any, *arguments: Any, **options: Any) -> Any:
+        if resource == TORCHJOBS:
+            raise errors.Forbidden("not allowed to patch torchjobs")
+        return patch(self, resource, *arguments, **options)
+
+    monkeypatch.setattr(KubernetesCluster, "patch", refuse)
+    assert "not allowed" in torchq("queue", "delete", "a", "--move-to", "b", code=1).stderr
+    assert embedded_cluster.get(TENANT_QUEUES, "a")["spec"].get("stopPolicy", "None") == "None"
+
+
 # Jobs.
 
 
