@@ -177,6 +177,13 @@ def test_the_account_that_reads_sees_everything(server: Guarded, admin: "redis.R
     reader = opened(server.reader)
     assert RedisStore(reader).epoch() == 1
     assert RedisStore(reader).snapshot(8) == store.snapshot(8)
+    known = store.snapshot(8)
+    store.put([entry("more")])
+    following = RedisStore(reader)
+    assert following.snapshot(8).whole
+    assert following.snapshot(8, known.change) == store.snapshot(8, known.change)
+    assert not following.snapshot(8, known.change, ["a"]).whole
+    assert following.place(key("more")) == store.place(key("more"))
     assert RedisStore(reader).reservations() == store.reservations()
     assert RedisStore(reader).inspect() == store.inspect()
     assert RedisWork(reader).inspect().records.keys() == {key("first")}
