@@ -77,6 +77,22 @@ def test_a_queue_that_was_passed_over_lags_and_one_that_went_is_ahead() -> None:
     assert (lags[picked], lags[other]) == (-0.5, 0.5)
 
 
+@pytest.mark.parametrize("picker", ["swrr", "wf2q"])
+def test_lags_stay_small_and_even_out_though_queues_come_and_go(picker: Any) -> None:
+    rules = Rules(picker=picker)
+    store = opened(spec("a", 3), spec("b", 1), spec("c", 2), waiting=[*entries("a", 30), *entries("b", 2)])
+    shifted = False
+    for round_ in range(12):
+        if round_ == 5:
+            store.put(entries("c", 30))
+        assert store.commit(choose(store.snapshot(30), NOW, 1, rules)).refused == ""
+        lags = [each["status"]["lag"] for each in StoreReading(store, lambda: VITALS, rules).queues()]
+        assert all(abs(lag) <= 1.0 for lag in lags), lags
+        assert abs(sum(lags)) < 1.0
+        shifted |= store.snapshot(1).clock.shift != 0
+    assert shifted or picker == "wf2q"
+
+
 @pytest.mark.parametrize(("policies", "state"), [({}, "Hold"), ({"a": "HoldAndDrain"}, "HoldAndDrain")])
 def test_how_a_queue_is_closed_is_said_as_well_as_it_is_known(policies: dict[str, str], state: str) -> None:
     store = opened(replace(spec("a"), open=False))
