@@ -5,9 +5,11 @@ taken becomes a view: an object that makes no sense must neither be overlooked n
 """
 
 import logging
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -115,12 +117,12 @@ def job_view(manifest: Manifest) -> JobView:
         return _invalid(manifest)
     return JobView(
         key=job.key,
-        queue=job.queue,
+        queue=sys.intern(job.queue),
         submitted=job.submitted,
         priority=job.spec.scheduling_policy.priority,
         priority_class=_priority_class(job),
         attempt=job.status.attempt,
-        charge=demand.job_charge(job.spec),
+        charge=_shared(tuple(demand.job_charge(job.spec).items())),
         admission=job.admission,
         phase=job.status.phase,
         suspended=job.spec.suspend,
@@ -131,6 +133,12 @@ def job_view(manifest: Manifest) -> JobView:
         told=job.status.queue.reason if job.status.queue else "",
         version=job.metadata.resource_version,
     )
+
+
+@lru_cache(4096)
+def _shared(charge: tuple[tuple[str, int], ...]) -> Amounts:
+    """Jobs that ask for the same have one charge: it is kept for every unfinished job."""
+    return dict(charge)
 
 
 def _priority_class(job: TorchJob) -> str:
