@@ -212,7 +212,17 @@ def test_what_makes_no_sense_is_a_wrong_command_line(arguments: tuple[str, ...])
 
 def test_no_account_may_change_what_accounts_may_do_or_read_secrets() -> None:
     found = {rule.resource.plural for role in ROLES.values() for rule in role.each()}
-    assert found == {"torchjobs", "tenantqueues", "pods", "services", "nodes", "leases", "priorityclasses", "events"}
+    assert found == {
+        "torchjobs",
+        "tenantqueues",
+        "pods",
+        "services",
+        "nodes",
+        "leases",
+        "priorityclasses",
+        "namespaces",
+        "events",
+    }
     assert all("*" not in rule.all_verbs for role in ROLES.values() for rule in role.each())
 
 
