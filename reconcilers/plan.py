@@ -140,7 +140,7 @@ def _create(run: Run, settings: ReconcileSettings) -> tuple[Action, ...]:
     there = {pod.name for pod in run.pods}
     open_tasks = {each for each in job.spec.tasks if tasks.unlocked(job.spec, counts, each)}
     missing = [each for name, each in members.items() if name not in there and each.task_type in open_tasks]
-    leads = [] if blueprint.shared_address else [each for each in missing if each.name == each.lead]
+    leads = [each for each in missing if each.name == each.lead and blueprint.named(each.lead)]
     services = tuple(CreateService(pods.service(blueprint, each)) for each in leads)
     return (*services, CreatePods(pods.Pods(blueprint, tuple(missing)))) if missing else ()
 

@@ -1,4 +1,4 @@
-"""The objects a job owns: its pods and the headless service of each rank 0.
+"""The objects a job owns: its pods, and the headless service of each rank 0 that others look for.
 
 One rule: pure; the same job, admission and member give the same manifest, so that making it twice is harmless.
 """
@@ -42,9 +42,14 @@ class Blueprint:
         held = self.admission.port if self.shared_address else 0
         return held or containers.declared_port(template["spec"])
 
+    def named(self, lead: str) -> bool:
+        """Whether a rank 0 needs a service that names it: others look for it, or may do so once the job has grown."""
+        others = any(each.lead == lead and each.name != lead for each in self.members.values())
+        return not self.shared_address and (others or self.job.spec.torch_elastic_policy is not None)
+
     def address(self, lead: str) -> str:
         """Where a rank 0 is found."""
-        return LOOPBACK if self.shared_address else lead
+        return lead if self.named(lead) else LOOPBACK
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +164,6 @@ def _pod_spec(blueprint: Blueprint, member: Member) -> dict[str, Any]:
         container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     if member.name == member.lead:
         containers.declare_port(spec, port, on_host=blueprint.shared_address)
-        if not blueprint.shared_address:
+        if blueprint.named(member.lead):
             spec |= {"hostname": member.name, "subdomain": member.name}
     return spec

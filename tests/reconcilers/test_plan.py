@@ -399,6 +399,13 @@ class TestDependencies:
         names = [each.manifest["metadata"]["name"] for each in first.actions if isinstance(each, CreateService)]
         assert names == ["digits-prepare-0"]
 
+    def test_a_job_of_one_pod_gets_none(self) -> None:
+        found = decide(observe(job({"Master": task()})))
+        assert (made(found), [each for each in found.actions if isinstance(each, CreateService)]) == (
+            ["digits-master-0"],
+            [],
+        )
+
 
 class TestDeadline:
     LATE = NOW + timedelta(seconds=600)

@@ -148,6 +148,17 @@ def test_failures_are_judged_here_and_not_by_the_node(policy: str, pods_policy: 
     assert made["spec"]["restartPolicy"] == pods_policy
 
 
+def test_a_pod_that_nobody_looks_for_is_its_own_master() -> None:
+    alone = job({"Master": task()})
+    made = make(alone)["digits-master-0"]
+    assert (environment(made)["MASTER_ADDR"], environment(made)["PET_MASTER_ADDR"]) == ("127.0.0.1", "127.0.0.1")
+    assert made["spec"]["containers"][0]["ports"][0]["containerPort"] == 23456
+    assert "subdomain" not in made["spec"]
+    for looked_for in (job({"AIMaster": task(), "Master": task()}), job({"Master": task()}, torchElasticPolicy={})):
+        made = make(looked_for)["digits-master-0"]
+        assert environment(made)["MASTER_ADDR"] == made["spec"]["subdomain"] == "digits-master-0"
+
+
 def test_without_a_master_the_first_pod_of_the_first_task_plays_it() -> None:
     made = make(job({"Trainer": task(2), "Evaluator": task()}))
     assert {environment(each)["MASTER_ADDR"] for each in made.values()} == {"digits-evaluator-0"}
