@@ -29,7 +29,7 @@
 --   torchq:changed            zset    queue -> number of its last change; every queue that may have an order key
 --   torchq:settled            string  number of the last change that a difference cannot tell: of settings, or a rebuild
 --   torchq:commit             hash    id, answer: the last commit and what it answered
--- Numbers are whole and below 2^53, which Lua holds exactly; they are written with whole(), never with tostring.
+-- Numbers, sums too, are whole and below 2^53, which Lua holds exactly; they are written with whole(), never with tostring.
 
 local LAYOUT = '2'
 local BOOST_LIMIT = 604800

@@ -33,7 +33,7 @@ jobs = st.builds(
     kind=st.sampled_from(["admit", "admit", "grow"]),
     attempt=st.integers(1, 3),
     gpu=amounts_small,
-    memory=st.sampled_from([0, 1, 2**52]),
+    memory=st.sampled_from([0, 1, 2**47]),  # sums are exact below 2**53
 )
 queues = st.builds(
     QueueSpec,
