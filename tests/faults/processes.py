@@ -22,6 +22,7 @@ from coordinator.worker_process import EXPECTED, reconcile_settings
 from queues import errors as queue_errors
 from queues.keeper import Keeper
 from queues.outage import Outage
+from queues.redis_work import RedisWork
 from queues.runs import Runs
 from queues.values import Task
 from reconcilers.observe import pods_informer
@@ -223,6 +224,7 @@ class WorkerProcess(Process):
     def __init__(self, host: Host, name: str, *, loopback: bool) -> None:
         super().__init__(host, name)
         _, work = host.place.open(self.gate)
+        self._finishing = work._finish._sending if isinstance(work, RedisWork) else None
         self.pods = pods_informer(self.cluster)
         self.queues = queues_informer(self.cluster)
         self.feed(self.pods, self.queues)
@@ -248,6 +250,11 @@ class WorkerProcess(Process):
         self.runs.threads = THREADS
         self._keeper = Keeper(name, work, self.runs, pause=KEEP_SECONDS, stop=lambda: False, outage=self._outage)
         self.tasks: list[Task] = []
+
+    @property
+    def holds_lock(self) -> bool:
+        """Whether a task is sending what others have finished too: they wait for it, also here."""
+        return self._finishing is not None and self._finishing.locked()
 
     def keep(self) -> None:
         """What the thread of the leases does every few seconds."""
