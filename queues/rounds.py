@@ -46,6 +46,8 @@ class Rounds:
         """
         race, self._race = self._race, None
         race = self._look(race, most)
+        while self._refunds:
+            race.refund(*self._refunds.pop())
         made = [*self._batches(race, now, limit)]
         taken = tuple(reservation for each in made for reservation in each.reservations)
         self._reach = max(FEW, 2 * len(taken))
