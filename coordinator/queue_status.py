@@ -8,8 +8,9 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from cluster import errors
@@ -24,6 +25,8 @@ from queues.outage import Outage
 
 EVERY = 1.0
 """Seconds between two looks: fresh enough for people, one write per queue and second at most."""
+AT_MOST = 5
+"""Writes per look; queues take turns, so that many whose figures never rest do not cost more than the jobs in them."""
 NEVER = 2**63
 """A version that no watch reaches."""
 log = logging.getLogger(__name__)
@@ -87,6 +90,9 @@ class QueueStatusWriter:
     """What a pick costs its queue."""
     clock: Callable[[], float] = time.monotonic
     _written: dict[str, Written] = field(default_factory=dict)
+    _tried: dict[str, int] = field(default_factory=dict)
+    """The number of each queue's last attempt: whose is longest ago comes first."""
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
     _refused: Outage = field(default_factory=lambda: Outage(log))
     _silent_until: float = 0.0
 
@@ -101,11 +107,16 @@ class QueueStatusWriter:
         if self.clock() < self._silent_until:
             return
         queues = {queue.metadata.name: queue for queue in self.watches.queues.values()}
-        for name, wanted in statuses(queues.values(), self.watches.jobs.values(), self.cost).items():
+        found = statuses(queues.values(), self.watches.jobs.values(), self.cost)
+        self._tried = {name: number for name, number in self._tried.items() if name in found}
+        untold = [
+            name for name in found if found[name] != _said(queues[name]) and not self._under_way(name, found[name])
+        ]
+        for name in sorted(untold, key=lambda name: self._tried.get(name, 0))[:AT_MOST]:
             if stop is not None and stop.is_set():
                 return
-            if wanted == _said(queues[name]) or self._under_way(name, wanted):
-                continue
+            wanted = found[name]
+            self._tried[name] = next(self._numbers)
             try:
                 self._write(queues[name], wanted)
                 self._refused.over()

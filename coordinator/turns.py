@@ -12,7 +12,7 @@ from cluster.limiter import Limiter
 from crds.keys import JobKey
 from queues.values import Offer
 
-PER_SECOND = 50.0
+PER_SECOND = 20.0
 AT_ONCE = 100
 """So many jobs that come together need not take turns."""
 FEW = 1024

@@ -169,6 +169,18 @@ def test_what_is_not_taken_is_not_insisted_on(desk: Desk, error: errors.ClusterE
     assert away.asked == asked
 
 
+def test_queues_take_turns_where_many_change(desk: Desk, writer: QueueStatusWriter) -> None:
+    names = [f"queue-{number:02}" for number in range(2 * queue_status.AT_MOST + 1)]
+    for name in names:
+        desk.queue(name)
+    caught_up(desk, names[-1])
+    untold = {name for name in names if "pending" not in told(desk, name)}
+    for left in (queue_status.AT_MOST + 1, 1, 0):
+        writer.write()
+        untold = {name for name in untold if "pending" not in told(desk, name)}
+        assert len(untold) == left
+
+
 def test_only_a_leader_writes_and_none_after_the_stop(
     desk: Desk, writer: QueueStatusWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
