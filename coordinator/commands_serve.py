@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import click
 
 from cluster.stop import Stop
-from coordinator import health, preflight, processes, reading, worker_process
+from coordinator import health, preflight, processes, worker_process
 from coordinator.permissions import COORDINATOR, WORKER
 from coordinator.queue_status import QueueStatusWriter
 from coordinator.reading import StoreReading
@@ -56,7 +56,7 @@ def _reading(desk: Coordinator) -> StoreReading:
     """What others ask about the queues is read beside the leader's own way, over a connection of its own."""
     redis = connection.connect(desk.settings.redis_url, client_name="torchq-reader")
     return StoreReading(
-        RedisStore(redis), lambda: vitals.read(redis), reading.rules_of(desk.settings), lambda: health.policies(desk)
+        RedisStore(redis), lambda: vitals.read(redis), desk.settings.rules, lambda: health.policies(desk)
     )
 
 

@@ -11,9 +11,8 @@ from coordinator import board
 from coordinator.board import Document
 from coordinator.errors import CoordinatorError
 from coordinator.following import Following, endless
-from coordinator.settings import Settings
 from crds.keys import JobKey
-from queues import explain, rules
+from queues import explain
 from queues.race import Race
 from queues.rules import Rules
 from queues.store import QueueStore
@@ -120,11 +119,6 @@ def _turn(race: Race, place: Place, now: float) -> int | None:
     """Which of the next picks the job is, if it is one of them."""
     keys = [pick.waiting.entry.key for pick in race.picks(now, FORETOLD).picks]
     return keys.index(place.entry.key) + 1 if place.entry.key in keys else None
-
-
-def rules_of(settings: Settings) -> Rules:
-    """How the coordinator of these settings picks."""
-    return rules.from_settings(settings.cost, settings.picker, settings.queue_bypasses)
 
 
 def document(value: Any) -> Document:

@@ -20,7 +20,6 @@ import orjson
 
 from cluster import errors
 from cluster.client import KubernetesCluster
-from coordinator import reading
 from coordinator.board import Document
 from coordinator.errors import CoordinatorError
 from coordinator.leader import API, LEASE
@@ -83,7 +82,7 @@ def find(session: Session) -> Reading:
     settings = session.settings
     if session.resolved.sources["redis_url"] != "default":
         redis = connection.connect(settings.redis_url, client_name="torchq-reader")
-        return StoreReading(RedisStore(redis), lambda: vitals.read(redis), reading.rules_of(settings))
+        return StoreReading(RedisStore(redis), lambda: vitals.read(redis), settings.rules)
     if settings.coordinator:
         return RemoteReading(direct(settings.coordinator))
     service = proxied(session.cluster)

@@ -21,7 +21,6 @@ from coordinator.settings import Settings
 from coordinator.term import Counts, Term, Unaccounted
 from coordinator.watch import Watches
 from queues import errors as queue_errors
-from queues import rules
 from queues.store import QueueStore
 from queues.work import WorkSource
 
@@ -63,11 +62,8 @@ class Coordinator:
 
     def __post_init__(self) -> None:
         self.watches = Watches(self.cluster, nodes=self.settings.pool == "nodes")
-        settings = self.settings
-        picking = rules.from_settings(settings.cost, settings.picker, settings.queue_bypasses)
-        self.reasons = Reasons(
-            self.cluster, self.watches, self.probe or self.store, picking, after=settings.reason_after
-        )
+        store, settings = self.probe or self.store, self.settings
+        self.reasons = Reasons(self.cluster, self.watches, store, settings.rules, after=settings.reason_after)
         self.leadership = Leadership(
             self.leases or self.cluster,
             identity=identity(),

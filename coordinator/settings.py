@@ -16,7 +16,8 @@ from pydantic import Field
 
 from coordinator.errors import SettingsError
 from crds import quantities
-from queues import redis_url
+from queues import redis_url, rules
+from queues.rules import Patience, Rules
 
 PREFIX = "TORCHQ_"
 REDIS_URL_NOTE = "redis-url"
@@ -59,6 +60,15 @@ class Settings(pydantic.BaseModel):
         ge=0,
         le=1_000_000,
         description="how many jobs of a BestEffortFIFO queue may pass one that does not fit before it is waited for",
+    )
+    pool_bypasses: int = Field(
+        default=2,
+        ge=0,
+        le=1_000_000,
+        description="how many jobs may go before one that finds no room in the pool, until its room is kept for it",
+    )
+    pool_patience: Seconds = Field(
+        default=30.0, description="for how long at most; more of both fills the pool better where jobs run for long"
     )
     pool: str = Field(
         default="nodes",
@@ -135,6 +145,12 @@ class Settings(pydantic.BaseModel):
         default=0.0, ge=0, description="requests per second of one process to the API server; 0: no limit of ours"
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="what goes to the log")
+
+    @property
+    def rules(self) -> Rules:
+        """How picks are made."""
+        patience = Patience(self.pool_bypasses, self.pool_patience)
+        return rules.from_settings(self.cost, self.picker, self.queue_bypasses, patience)
 
     @pydantic.model_validator(mode="after")
     def _ranges(self) -> "Settings":

@@ -23,7 +23,7 @@ from coordinator.watch import Watches
 from crds.amounts import Amounts
 from crds.keys import JobKey
 from crds.tenantqueue import TenantQueue
-from queues import lanes, quotas, rules
+from queues import lanes, quotas
 from queues.rounds import Rounds
 from queues.store import QueueStore
 from queues.values import Entry, Offer, QueueSpec, Reservation
@@ -96,8 +96,7 @@ class Term:
 
     def __post_init__(self) -> None:
         self._turns = Turns(self.clock)
-        given = self.settings
-        self._rounds = Rounds(self.store, rules.from_settings(given.cost, given.picker, given.queue_bypasses))
+        self._rounds = Rounds(self.store, self.settings.rules)
 
     def rebuild(self, epoch: int) -> None:
         """Bring the store in line with the cluster under a new epoch, and look at every unfinished job.

@@ -26,6 +26,9 @@ class Patience:
         return overtaken.times >= self.times or now - overtaken.since >= self.seconds
 
 
+PATIENCE = Patience()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """Everything an admin may say about picks."""
@@ -34,13 +37,15 @@ class Rules:
     """What a pick costs its queue: "jobs" (every job 1), or the canonical name of the resource the weights divide."""
     picker: Picker = "swrr"
     """Smooth weighted round robin (`queues.credits`) or WF2Q+ (`queues.virtual_time`)."""
-    patience: Patience = Patience()
+    patience: Patience = PATIENCE
     """Of a job that finds no room in the pool."""
     queue_bypasses: int = 32
     """How many jobs of a BestEffortFIFO queue pass its first one before it is waited for."""
 
 
-def from_settings(cost: str, picker: Literal["auto", "swrr", "wf2q"], queue_bypasses: int) -> Rules:
+def from_settings(
+    cost: str, picker: Literal["auto", "swrr", "wf2q"], queue_bypasses: int, patience: Patience = PATIENCE
+) -> Rules:
     """The rules that settings of these names mean.
 
     `auto` is smooth weighted round robin whatever the cost. With mixed GPU jobs (bench `fairness`, five seeds) it was
@@ -48,4 +53,5 @@ def from_settings(cost: str, picker: Literal["auto", "swrr", "wf2q"], queue_bypa
     and let nobody wait longer; where queues come and go neither was closer on all seeds (9 to 12 against 8 to 14), and
     WF2Q+ gave a queue that returned fewer picks in a row (1 against 3).
     """
-    return Rules(cost=cost, picker="swrr" if picker == "auto" else picker, queue_bypasses=queue_bypasses)
+    chosen: Picker = "swrr" if picker == "auto" else picker
+    return Rules(cost=cost, picker=chosen, patience=patience, queue_bypasses=queue_bypasses)

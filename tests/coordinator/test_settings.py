@@ -6,6 +6,7 @@ import pytest
 
 from coordinator import settings
 from coordinator.errors import SettingsError
+from queues.rules import Patience, Rules
 
 
 def test_flag_beats_environment_beats_file_beats_default(tmp_path: Path) -> None:
@@ -68,3 +69,9 @@ def test_a_password_is_never_shown() -> None:
 )
 def test_pools(text: str, expected: object) -> None:
     assert settings.parse_pool(text) == expected
+
+
+def test_how_picks_are_made_is_a_matter_of_settings() -> None:
+    found = Settings(cost="nvidia.com/gpu", picker="wf2q", queue_bypasses=5, pool_bypasses=7, pool_patience=9.0).rules
+    assert found == Rules(cost="nvidia.com/gpu", picker="wf2q", patience=Patience(7, 9.0), queue_bypasses=5)
+    assert Settings().rules == Rules()
