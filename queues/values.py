@@ -1,11 +1,14 @@
 """The values of the queue room: who waits, who holds a reservation, what a pick is.
 
 One rule: all are frozen and carry keys and numbers only, never a manifest.
+
+Those of which every pick makes some are tuples with names, which cost a quarter of a frozen dataclass to make.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 from crds.amounts import NOTHING, Amounts
 from crds.keys import JobKey
@@ -72,16 +75,14 @@ class QueueSpec:
     """How many seconds of age one step of priority is worth."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(NamedTuple):
     """An entry as a snapshot shows it, with the version that a commit checks."""
 
     entry: Entry
     version: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class Account(NamedTuple):
     """A queue's credit as the store keeps it, written only when a pick concerns the queue (`queues.credits` reads it).
 
     While the queue contends, its credit is `base + weight * clock.turns - clock.shift`; outside it is `base`, frozen.
@@ -94,8 +95,7 @@ class Account:
     """The cost of the queue's last pick, which bounds what it may owe."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
+class Clock(NamedTuple):
     """What moves the credits of all contending queues at once, so that a pick writes one account."""
 
     turns: int = 0
@@ -106,6 +106,10 @@ class Clock:
     """The sum of the weights that contended after the last pick."""
     picker: str = "swrr"
     """The algorithm that wrote it and the accounts; another one begins anew."""
+
+
+UNTOUCHED = Account()
+BEGINNING = Clock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +132,7 @@ class QueueView:
     """How many entries wait in it."""
     heads: tuple[Waiting, ...]
     """The first waiting entries in order."""
-    account: Account = Account()
+    account: Account = UNTOUCHED
     overtaken: Overtaken | None = None
     """The last job of this queue that others overtook; counts only while it is the head."""
 
@@ -143,7 +147,7 @@ class Snapshot:
     pool: Amounts | None
     """The capacity all queues share; None means that nothing is scarce."""
     pool_usage: Amounts
-    clock: Clock = Clock()
+    clock: Clock = BEGINNING
     queues: tuple[QueueView, ...]
     """All configured queues, by name; if it is not whole, those that changed or were asked for."""
     change: int = 0
@@ -152,8 +156,10 @@ class Snapshot:
     """Whether it shows every queue. A difference shows no other settings than the snapshot it follows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pick:
+NOBODY: Mapping[str, Overtaken] = MappingProxyType({})
+
+
+class Pick(NamedTuple):
     """One decision of `choose`: this job goes next, at this price."""
 
     waiting: Waiting
@@ -163,7 +169,7 @@ class Pick:
     """The clock after this pick."""
     accounts: Mapping[str, Account]
     """Accounts after this pick of every queue whose account changed with it."""
-    overtaken: Mapping[str, Overtaken] = field(default_factory=dict)
+    overtaken: Mapping[str, Overtaken] = NOBODY
     """Queues whose head had its turn before this pick but found no room in the pool."""
 
 

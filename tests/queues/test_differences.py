@@ -208,7 +208,7 @@ def test_a_commit_checks_what_is_borrowed(
     (pick,) = picked(store).picks
     late = snapshot.queues[0].heads[1]
     committed = store.commit(
-        Batch(epoch=2, revision=snapshot.revision, picks=(pick, replace(pick, waiting=late)), change=snapshot.change)
+        Batch(epoch=2, revision=snapshot.revision, picks=(pick, pick._replace(waiting=late)), change=snapshot.change)
     )
     assert committed.refused == refused
     assert len(committed.reservations) == (1 if refused else 2)

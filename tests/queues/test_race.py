@@ -269,7 +269,7 @@ def test_the_lag_is_the_distance_from_the_share(picker: Picker) -> None:
         name = view.spec.name
         behind = 3 * (len(taken) * weights[name] / 9 - taken.count(name))
         assert lag(view.account, snapshot.clock) == pytest.approx(behind, abs=1e-6)
-    assert lag(replace(snapshot.queues[0].account, weight=0), snapshot.clock) == 0
+    assert lag(snapshot.queues[0].account._replace(weight=0), snapshot.clock) == 0
 
 
 # Room in the pool

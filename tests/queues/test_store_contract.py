@@ -371,7 +371,7 @@ def test_a_commit_checks_quota_and_pool_itself(
     (waiting, late) = store.snapshot(2).queues[0].heads
     (pick,) = batch(store).picks
     snapshot = store.snapshot(0)
-    both = Batch(epoch=1, revision=snapshot.revision, picks=(pick, replace(pick, waiting=late)))
+    both = Batch(epoch=1, revision=snapshot.revision, picks=(pick, pick._replace(waiting=late)))
     committed = store.commit(both)
     assert committed.refused == refused
     assert [each.key for each in committed.reservations] == [waiting.entry.key]
