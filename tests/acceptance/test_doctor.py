@@ -52,7 +52,7 @@ class GuardedStack(Stack):
     def settled(self) -> bool:
         client = self.admin()
         try:
-            return not client.exists(schema.POOL_USAGE, schema.RESERVATIONS, schema.ENTRIES)
+            return not client.exists(schema.USAGE, schema.RESERVATIONS, schema.ENTRIES)
         finally:
             client.close()
 
@@ -103,7 +103,8 @@ def test_what_is_broken_is_named_and_mended_while_a_job_runs(
     held = admin.hkeys(schema.RESERVATIONS)[0]
     ghost = b"default/ghost/u1"
     admin.hset(schema.RESERVATIONS, ghost, admin.hget(schema.RESERVATIONS, held))
-    admin.hincrby(schema.POOL_USAGE, "cpu", 700)
+    pool = json.loads(admin.hget(schema.USAGE, ""))
+    admin.hset(schema.USAGE, "", json.dumps(pool | {"cpu": pool["cpu"] + 700}))
     admin.zadd(f"{schema.ORDER}default", {key.replace(b"/", b"!"): 7})
     admin.hset(f"{schema.RECORD}default/stuck/u2", mapping={"state": "ready", "tenant": "a", "since": "1"})
     admin.set("torchq:junk", "x")

@@ -200,7 +200,9 @@ def _queues_say_how_they_do(stage: Stage) -> str:
     stage.job()
     cluster = stage.access.cluster(COORDINATOR)
     watches = Watches(stage.admin, nodes=False)
-    with watches.jobs, watches.queues, watches.pods, stage.log.at_level(logging.WARNING):
+    with contextlib.ExitStack() as running, stage.log.at_level(logging.WARNING):
+        for informer in watches.informers:
+            running.enter_context(informer)
         until(lambda: watches.synced)
         writer = QueueStatusWriter(cluster, watches)
         for _ in range(3):
@@ -259,10 +261,14 @@ def _the_lease_is_taken_and_kept(stage: Stage) -> str:
 @scene(WORKER, "torchjobs", "get")
 @scene(WORKER, "torchjobs/status", "patch")
 @scene(WORKER, "torchjobs/finalizers", "update")
-@scene(WORKER, "services", "create")
 @scene(WORKER, "pods", "create")
 def _a_job_gets_its_pods(stage: Stage) -> str:
     return stage.reconcile(stage.job())
+
+
+@scene(WORKER, "services", "create")
+def _a_job_that_may_grow_gets_its_service(stage: Stage) -> str:
+    return stage.reconcile(stage.job(torchElasticPolicy={}))
 
 
 @scene(WORKER, "torchjobs", "delete")
@@ -301,14 +307,14 @@ def _a_suspended_job_has_pods(stage: Stage) -> str:
 
 @scene(WORKER, "services", "get")
 def _a_service_is_there_already(stage: Stage) -> str:
-    key = stage.job()
+    key = stage.job(torchElasticPolicy={})
     service(stage, key)
     return stage.reconcile(key)
 
 
 @scene(WORKER, "services", "delete")
 def _a_service_of_an_earlier_job_is_there(stage: Stage) -> str:
-    key = stage.job()
+    key = stage.job(torchElasticPolicy={})
     service(stage)
     return stage.reconcile(key)
 
