@@ -323,7 +323,7 @@ HEAD = b"POST " + MAPS.encode() + b" HTTP/1.1\r\nHost: x\r\n"
         b"GET /\xff HTTP/1.1\r\n\r\n",
         b"GET / HTTP/1.1\r\nX: a\0b\r\n\r\n",
         b"GET / HTTP/1.1\r\n" + b"".join(b"X%d: y\r\n" % n for n in range(5000)) + b"\r\n",
-        b"GET / HTTP/1.1\r\nX: " + b"y" * 200_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nX: " + b"y" * 12_000 + b"\r\n\r\n",  # one record: whole before it is answered
         HEAD + b"Content-Length: -5\r\n\r\n{}",
         HEAD + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
         HEAD + b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
@@ -332,8 +332,9 @@ HEAD = b"POST " + MAPS.encode() + b" HTTP/1.1\r\nHost: x\r\n"
 )
 def test_what_is_no_http_is_answered_in_status_form(server: Server, sent: bytes) -> None:
     with raw(server) as connection:
-        connection.sendall(sent)
         answer = b""
+        with contextlib.suppress(ConnectionError, ssl.SSLEOFError):  # it may be answered before all of it is sent
+            connection.sendall(sent)
         with contextlib.suppress(ConnectionError):
             while piece := connection.recv(65536):
                 answer += piece
