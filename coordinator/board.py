@@ -11,7 +11,8 @@ from crds import quantities
 from crds.amounts import JOBS, Amounts
 from crds.keys import JobKey
 from crds.resources import TENANT_QUEUES
-from queues import order, virtual_time
+from queues import order
+from queues.lag import lag
 from queues.values import Pick, Place, QueueView, Reservation, Snapshot
 from queues.vitals import Vitals
 
@@ -35,8 +36,8 @@ def queues(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, str
             "spec": _spec(view, (policies or {}).get(view.spec.name)),
             "status": {
                 **_status(view, now),
-                "share": _percent(held[view.spec.name], total),
-                "target": _percent(view.spec.weight if _busy(view) else 0, busy),
+                "share": percent(held[view.spec.name], total),
+                "target": percent(view.spec.weight if _busy(view) else 0, busy),
                 "lag": _lag(view, snapshot),
             },
         }
@@ -44,7 +45,8 @@ def queues(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, str
     ]
 
 
-def _percent(part: int, whole: int) -> str:
+def percent(part: int, whole: int) -> str:
+    """A part of a whole for people."""
     return f"{100 * part // whole if whole else 0}%"
 
 
@@ -83,15 +85,8 @@ def _status(view: QueueView, now: float) -> Document:
 
 
 def _lag(view: QueueView, snapshot: Snapshot) -> float | None:
-    """How much cost the queue is behind its share (above 0) or ahead of it (below), by the books of the picker; None
-    while there are none."""
-    account, clock = view.account, snapshot.clock
-    if not clock.total:
-        return None
-    if clock.picker == "wf2q":  # what it would have been given since its next job could have begun
-        return round(account.weight * (clock.turns - account.base) / virtual_time.UNIT, 3)
-    credit = account.base + (account.weight * clock.turns - clock.shift if account.weight else 0)
-    return round(credit / clock.total, 3)
+    """How much cost the queue is behind its share (above 0) or ahead of it (below); None before the first pick."""
+    return round(lag(view.account, snapshot.clock), 3) if snapshot.clock.total else None
 
 
 def upcoming(picks: Iterable[Pick], now: float) -> list[Document]:

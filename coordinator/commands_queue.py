@@ -152,7 +152,7 @@ def _spec(weight: int, hold: bool, strict: bool, **more: Any) -> dict[str, Any]:
     return {"weight": weight} | {field: value for field, value in given.items() if value}
 
 
-@queue.command("set-weight")
+@queue.command("set-weight", context_settings={"ignore_unknown_options": True})  # -3 is a weight, and is refused as one
 @click.argument("name")
 @click.argument("weight", type=WEIGHT)
 @changing

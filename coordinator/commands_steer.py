@@ -18,7 +18,6 @@ from coordinator.events import Change, changing
 from coordinator.handles import NAME
 from coordinator.session import Session, pass_session
 from crds import labels
-from crds.conditions import FINISHED
 from crds.jobspec import MAX_PRIORITY
 from crds.resources import TORCHJOBS
 from queues.order import BOOST_LIMIT_SECONDS
@@ -60,7 +59,7 @@ def suspend(session: Session, name: str, dry_run: bool, reason: str) -> None:
 def hold(session: Session, name: str, dry_run: bool, reason: str) -> None:
     """Take a waiting job out of the order until `resume`; it keeps its age."""
     item = handles.find(session, name)
-    if admitted(item):
+    if handles.admitted(item):
         raise errors.Conflict(f"job {handles.shown(item)} holds room already: torchq job suspend takes its pods away")
     patch = {"spec": {"schedulingPolicy": {"hold": True}}}
     _patch(session, item, patch, "JobHeld", "held", Change(dry_run, reason))
@@ -89,7 +88,7 @@ def bump(session: Session, name: str, dry_run: bool, reason: str) -> None:
     """Make a waiting job the first of its queue: raises its priority; ends its backing off or parking."""
     item = handles.find(session, name)
     queue = tables.queue_of(item)
-    if admitted(item) or _finished(item):
+    if handles.admitted(item) or handles.finished(item):
         raise errors.Conflict(f"job {handles.shown(item)} does not wait: there is nothing to bump")
     figures = remote.find(session).queue(queue)
     priority = _needed(item, figures)
@@ -155,15 +154,15 @@ def move(
         raise click.UsageError("name one queue to move the job to")
     queue = queue or str(to)
     item, change = handles.find(session, name), Change(dry_run, reason)
-    if _finished(item):
+    if handles.finished(item):
         raise errors.Conflict(f"job {handles.shown(item)} has finished: submit a new job")
-    if admitted(item) and tables.queue_of(item) != queue:
+    if handles.admitted(item) and tables.queue_of(item) != queue:
         item = _made_free(session, item, queue, requeue, timeout, change)
     resumed = requeue and bool(item["spec"].get("suspend"))
     if tables.queue_of(item) == queue and not resumed:
         click.echo(f"job {handles.shown(item)} is in queue {queue} already")
         return
-    if not (dry_run and admitted(item)):  # the API server would refuse what the suspension is to make possible
+    if not (dry_run and handles.admitted(item)):  # the API server would refuse what the suspension is to make possible
         emptying.move(session, item, queue, change, resume=resumed)
 
 
@@ -179,8 +178,8 @@ def _made_free(session: Session, item: Manifest, queue: str, requeue: bool, time
     if change.dry_run:
         return item
     name, deadline = handles.shown(item), time.monotonic() + timeout
-    while admitted(item) or (item.get("status") or {}).get("phase") != "Suspended":
-        if _finished(item):
+    while handles.admitted(item) or (item.get("status") or {}).get("phase") != "Suspended":
+        if handles.finished(item):
             raise NotMoved(f"job {name} finished before it could be suspended")
         if time.monotonic() > deadline:
             raise NotMoved(
@@ -190,15 +189,6 @@ def _made_free(session: Session, item: Manifest, queue: str, requeue: bool, time
         time.sleep(_LOOK_SECONDS)
         item = handles.find(session, str(handles.key(item)))
     return item
-
-
-def admitted(item: Manifest) -> bool:
-    """Whether the job holds room."""
-    return bool((item.get("status") or {}).get("admission")) and not _finished(item)
-
-
-def _finished(item: Manifest) -> bool:
-    return (item.get("status") or {}).get("phase") in FINISHED
 
 
 def _set_back(item: Manifest) -> bool:

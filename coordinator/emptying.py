@@ -7,11 +7,10 @@ import click
 
 from cluster import errors
 from cluster.api import Manifest
-from coordinator import events, tables
+from coordinator import events, handles, tables
 from coordinator.events import Change
 from coordinator.permissions import USER
 from coordinator.session import Session
-from crds.conditions import FINISHED
 from crds.resources import TENANT_QUEUES, TORCHJOBS
 
 
@@ -22,7 +21,7 @@ def empty(session: Session, name: str, move_to: str, change: Change) -> None:
         return
     if not move_to:
         raise errors.Conflict(
-            f"queue {name} has {len(users)} unfinished jobs, {_named(users[0])} among them; "
+            f"queue {name} has {len(users)} unfinished jobs, {handles.shown(users[0])} among them; "
             "cancel them, let them end first, or name another queue with --move-to"
         )
     if move_to == name:
@@ -43,13 +42,13 @@ def empty(session: Session, name: str, move_to: str, change: Change) -> None:
 def using(session: Session, name: str) -> list[Manifest]:
     """The unfinished jobs that name a queue."""
     found = (item for page in session.cluster.pages(TORCHJOBS) for item in page.items)
-    return [item for item in found if _unfinished(item) and tables.queue_of(item) == name]
+    return [item for item in found if not handles.finished(item) and tables.queue_of(item) == name]
 
 
 def move(session: Session, job: Manifest, queue: str, change: Change, *, resume: bool = False) -> None:
     """Have a job that holds no room wait in another queue; it keeps its age."""
     item = _moved(session, job, queue, resume=resume, dry_run=change.dry_run)
-    said = f"job {_named(job)} moved from queue {tables.queue_of(job)} to {queue}"
+    said = f"job {handles.shown(job)} moved from queue {tables.queue_of(job)} to {queue}"
     events.tell(session, item, "JobMoved", said, change)
 
 
@@ -61,17 +60,9 @@ def _moved(session: Session, job: Manifest, queue: str, *, resume: bool = False,
 
 
 def _refuse_admitted(name: str, move_to: str, users: list[Manifest]) -> None:
-    holding = [job for job in users if (job.get("status") or {}).get("admission")]
+    holding = [job for job in users if handles.admitted(job)]
     if holding:
         raise errors.Conflict(
-            f"queue {name} has {len(holding)} jobs that hold room, {_named(holding[0])} among them; let them end, or "
-            f"move each with: torchq job move JOB {move_to} --requeue"
+            f"queue {name} has {len(holding)} jobs that hold room, {handles.shown(holding[0])} among them; "
+            f"let them end, or move each with: torchq job move JOB {move_to} --requeue"
         )
-
-
-def _unfinished(item: Manifest) -> bool:
-    return (item.get("status") or {}).get("phase") not in FINISHED
-
-
-def _named(job: Manifest) -> str:
-    return f"{job['metadata']['namespace']}/{job['metadata']['name']}"

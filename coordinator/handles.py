@@ -8,6 +8,7 @@ import click
 from cluster import errors
 from cluster.api import Manifest
 from coordinator.session import Session
+from crds.conditions import FINISHED
 from crds.keys import JobKey
 from crds.resources import TORCHJOBS
 
@@ -40,6 +41,16 @@ def key(item: Manifest) -> JobKey:
     """The job's key."""
     metadata = item["metadata"]
     return JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
+
+
+def admitted(item: Manifest) -> bool:
+    """Whether the job holds room."""
+    return bool((item.get("status") or {}).get("admission")) and not finished(item)
+
+
+def finished(item: Manifest) -> bool:
+    """Whether the job has reached its end."""
+    return (item.get("status") or {}).get("phase") in FINISHED
 
 
 def shown(item: Manifest) -> str:

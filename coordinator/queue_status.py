@@ -15,9 +15,10 @@ from typing import Any
 
 from cluster import errors
 from cluster.api import Cluster
+from coordinator import board
 from coordinator.views import JobView
 from coordinator.watch import Watches
-from crds import amounts, quantities
+from crds import amounts
 from crds.amounts import JOBS, Amounts
 from crds.resources import TENANT_QUEUES
 from crds.tenantqueue import TenantQueue
@@ -66,18 +67,12 @@ def statuses(queues: Iterable[TenantQueue], jobs: Iterable[JobView], cost: str =
         name: {
             "pending": pending[name],
             "admitted": admitted[name],
-            "usage": {
-                resource: quantities.text(resource, amount) for resource, amount in sorted(usage.get(name, {}).items())
-            },
-            "share": _percent(counted.get(name, 0), everything),
-            "target": _percent(weight, busy) if pending[name] or admitted[name] else "0%",
+            "usage": board.shown(usage.get(name, {})),
+            "share": board.percent(counted.get(name, 0), everything),
+            "target": board.percent(weight, busy) if pending[name] or admitted[name] else "0%",
         }
         for name, weight in weights.items()
     }
-
-
-def _percent(part: int, whole: int) -> str:
-    return f"{100 * part // whole if whole else 0}%"
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from crds.amounts import NOTHING, Amounts
 from crds.keys import JobKey
+from queues import limits
 from queues.values import QueueSpec, Reservation
 
 
@@ -53,8 +54,8 @@ class _Rooms:
     def __init__(self, queues: Mapping[str, QueueSpec], pool: Amounts | None) -> None:
         self._queues = queues
         self._pool = _Room(NOTHING if pool is None else pool)
-        self._own = {name: _Room(_own_limit(spec)) for name, spec in queues.items()}
-        self._cohorts = {name: _Room(total) for name, total in _totals(queues.values()).items()}
+        self._own = {name: _Room(limits.own(spec)) for name, spec in queues.items()}
+        self._cohorts = {name: _Room(total) for name, total in limits.totals(queues.values()).items()}
 
     def add(self, each: Reservation, times: int) -> None:
         for room, charge in self._of(each):
@@ -72,19 +73,3 @@ class _Rooms:
             yield self._own[spec.name], each.charge
             if spec.cohort:
                 yield self._cohorts[spec.cohort], {n: amount for n, amount in each.charge.items() if n in spec.quota}
-
-
-def _own_limit(spec: QueueSpec) -> Amounts:
-    """Its quota; in a cohort with what it may borrow, where that is limited."""
-    if not spec.cohort:
-        return spec.quota
-    return {name: most + spec.borrowing[name] for name, most in spec.quota.items() if name in spec.borrowing}
-
-
-def _totals(specs: Iterable[QueueSpec]) -> dict[str, dict[str, int]]:
-    """By cohort, the sum of its members' quotas."""
-    sums: dict[str, Counter[str]] = {}
-    for spec in specs:
-        if spec.cohort:
-            sums.setdefault(spec.cohort, Counter()).update(spec.quota)
-    return {name: dict(total) for name, total in sums.items()}

@@ -22,6 +22,7 @@ from coordinator.views import JobView
 from crds import amounts
 from crds.amounts import NOTHING, Amounts
 from crds.tenantqueue import TenantQueueSpec
+from queues import explain
 
 Code = Literal[
     "Held",
@@ -121,7 +122,5 @@ def _told(job: JobView, rules: Rules) -> Standing | None:
         return Standing("QueueDrained", f"queue {job.queue} was drained: it goes first when the queue goes on")
     ceiling = rules.ceilings.get(job.queue, NOTHING)
     if not amounts.fits(job.charge, NOTHING, ceiling):
-        short = [name for name in sorted(ceiling) if job.charge.get(name, 0) > ceiling[name]]
-        sentence = f"it asks for more {', '.join(short)} than queue {job.queue} or the pool can ever give"
-        return Standing("ExceedsQuota", sentence)
+        return Standing("ExceedsQuota", explain.too_large(job.queue, job.charge, ceiling))
     return None

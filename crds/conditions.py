@@ -116,9 +116,3 @@ def phase_of(conditions: Iterable[Condition]) -> Phase:
 def find(conditions: Iterable[Condition], type: str) -> Condition | None:
     """The condition of a type, if it was ever set."""
     return next((condition for condition in conditions if condition.type == type), None)
-
-
-def is_true(conditions: Iterable[Condition], type: str) -> bool:
-    """Whether a condition is True."""
-    found = find(conditions, type)
-    return found is not None and found.status == "True"

@@ -76,11 +76,6 @@ class TorchJob(Written):
         """Whether somebody deleted it."""
         return self.metadata.deletion_timestamp is not None
 
-    @property
-    def total_pods(self) -> int:
-        """How many pods it has when all of it runs."""
-        return sum(task.num_tasks for task in self.spec.torch_task_specs.values())
-
     def pod_name(self, task_type: str, index: int) -> str:
         """The name of one of its pods."""
         return checks.pod_name(self.metadata.name, task_type, index)

@@ -55,6 +55,12 @@ def why(race: Race, place: Place, now: float) -> Explanation:
     return Explanation(code, sentence, "; ".join(part for part in (needs, limits, ahead) if part))
 
 
+def too_large(queue: str, demand: Amounts, ceiling: Amounts) -> str:
+    """What is said of a job that asks for more than the ceiling."""
+    names = _named(name for name in ceiling if not amounts.fits(demand, NOTHING, {name: ceiling[name]}))
+    return f"the job asks for more {names} than queue {queue} or the pool can ever give"
+
+
 def _reason(race: Race, lane: Lane | None, place: Place) -> tuple[Code, str]:
     queue, demand = place.entry.queue, place.entry.demand
     if lane is None:
@@ -63,8 +69,7 @@ def _reason(race: Race, lane: Lane | None, place: Place) -> tuple[Code, str]:
         return "QueueHeld", f"queue {queue} is on hold"
     ceiling = lane.ceiling
     if not amounts.fits(demand, NOTHING, ceiling):
-        names = _named(name for name in ceiling if not amounts.fits(demand, NOTHING, {name: ceiling[name]}))
-        return "ExceedsQuota", f"the job asks for more {names} than queue {queue} or the pool can ever give"
+        return "ExceedsQuota", too_large(queue, demand, ceiling)
     return _blocked(race, lane, place) if _asked(race, lane, place) else _behind(queue)
 
 

@@ -12,6 +12,22 @@ from crds.amounts import NOTHING, Amounts
 from queues.values import QueueSpec
 
 
+def own(spec: QueueSpec) -> Amounts:
+    """The most a queue may hold by itself: its quota; in a cohort with what it may borrow, where that is limited."""
+    if not spec.cohort:
+        return spec.quota
+    return {name: most + spec.borrowing[name] for name, most in spec.quota.items() if name in spec.borrowing}
+
+
+def totals(specs: Iterable[QueueSpec]) -> dict[str, dict[str, int]]:
+    """By cohort, what its members may hold together: the sum of their quotas; closed members lend, too."""
+    found: dict[str, dict[str, int]] = {}
+    for spec in specs:
+        if spec.cohort:
+            found[spec.cohort] = amounts.add(found.get(spec.cohort, NOTHING), spec.quota)
+    return found
+
+
 def exceeded(
     demand: Amounts, spec: QueueSpec, specs: Iterable[QueueSpec], usage: Mapping[str, Amounts]
 ) -> Literal["", "quota", "cohort"]:
@@ -22,15 +38,13 @@ def exceeded(
     name may together hold the sum of their quotas of it.
     """
     used = usage.get(spec.name, NOTHING)
-    if not spec.cohort:
-        return "" if amounts.fits(demand, used, spec.quota) else "quota"
-    own = {name: most + spec.borrowing[name] for name, most in spec.quota.items() if name in spec.borrowing}
-    if not amounts.fits(demand, used, own):
+    if not amounts.fits(demand, used, own(spec)):
         return "quota"
-    quota, shared = NOTHING, NOTHING
-    for member in specs:
-        if member.cohort == spec.cohort:
-            held = usage.get(member.name, NOTHING)
-            quota = amounts.add(quota, member.quota)
-            shared = amounts.add(shared, {name: held.get(name, 0) for name in member.quota})
+    if not spec.cohort:
+        return ""
+    members = [member for member in specs if member.cohort == spec.cohort]
+    quota, shared = totals(members)[spec.cohort], NOTHING
+    for member in members:
+        held = usage.get(member.name, NOTHING)
+        shared = amounts.add(shared, {name: held.get(name, 0) for name in member.quota})
     return "" if amounts.fits(demand, shared, {name: quota[name] for name in spec.quota}) else "cohort"

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from crds.amounts import NOTHING, Amounts
-from queues.lanes import Lane, charge
+from queues import limits
+from queues.lanes import Lane
 from queues.values import QueueSpec
 
 
@@ -83,21 +84,17 @@ def beyond(quota: Amounts, used: Amounts, demand: Amounts) -> Mapping[str, int]:
 
 
 def cohorts(specs: Iterable[QueueSpec]) -> dict[str, Cohort]:
-    """All cohorts by name; closed members lend, too."""
-    totals: dict[str, dict[str, int]] = {}
-    for spec in specs:
-        if spec.cohort:
-            charge(totals.setdefault(spec.cohort, {}), spec.quota)
-    return {name: Cohort(total) for name, total in totals.items()}
+    """All cohorts by name."""
+    return {name: Cohort(total) for name, total in limits.totals(specs).items()}
 
 
 def ceiling(spec: QueueSpec, cohort: Cohort | None, pool: Amounts) -> Amounts:
     """The most that a job of the queue can ever have: of its quota, its cohort (the sum of the quotas) and the pool."""
     if not spec.quota:
         return pool
-    limits = dict(pool)
+    ceilings = dict(pool)
     for name, amount in spec.quota.items():
         total = amount if cohort is None else cohort.total[name]
         most = min(total, amount + spec.borrowing.get(name, total))
-        limits[name] = min(most, limits.get(name, most))
-    return limits
+        ceilings[name] = min(most, ceilings.get(name, most))
+    return ceilings

@@ -76,6 +76,7 @@ def test_lists_and_shows_have_a_form_for_programs(
         (("queue", "create", "a", "--weight", "9999999"), 1, ("spec.weight",)),
         (("queue", "set-weight", "nobody", "2"), 1, ("nobody",)),
         (("queue", "set-weight", "", "2"), 1, ("metadata.name",)),
+        (("queue", "set-weight", "a", "-3"), 2, ("WEIGHT", "-3 is not in the range")),
         (("queue", "pause", "nobody"), 1, ("nobody",)),
         (("queue", "delete", "nobody"), 1, ("nobody",)),
         (("queue", "delete", ""), 1, ("metadata.name",)),
