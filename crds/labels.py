@@ -28,3 +28,12 @@ SUBMIT_DIRECTORY = f"{GROUP}/submit-directory"
 RETRY_AT = f"{GROUP}/retry-at"
 """Annotation on a TorchJob: a moment (RFC 3339); a job that was set back before it, by backing off or parking, waits in
 its queue again."""
+START = f"{GROUP}/start"
+"""Annotation on a pod: its start gate is open; any text. It never closes again."""
+RESTART_CONTAINERS = f"{GROUP}/restart-containers"
+"""Annotation on a pod: the restart generation for which its node is to restart its containers in place."""
+RESTARTED = f"{GROUP}/ContainersRestarted"
+"""Type of a pod's condition: its containers were restarted in place; the message is the generation they were restarted
+for. False, with a reason, where that could not be done."""
+RESTART_REQUEST = f"{GROUP}/restart-request"
+"""Annotation on a TorchJob: what its owner wants restarted, as JSON (`crds.restarts`)."""
