@@ -16,6 +16,9 @@ MAX_PRIORITY = 1_000_000_000
 """As for PriorityClasses of users."""
 Seconds = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
+GangScheduler = Literal["", "none", "volcano", "koordinator", "coscheduling", "kubernetes"]
+"""none: the pods are made once the pool has room for all of them, and bound one by one."""
+
 Tasks = Annotated[dict[TaskType, TaskSpec], BeforeValidator(with_defaults)]
 
 
@@ -28,7 +31,8 @@ class SchedulingPolicy(Written):
     priority_class_name: ClassName = ""
     hold: bool = False
     """Wait without being in the order."""
-    gang_scheduler: ClassName = ""
+    gang_scheduler: GangScheduler = ""
+    """Who binds the job's pods all or none; the installation's setting if empty."""
     gang_queue: ClassName = ""
     """The gang scheduler's own queue, another thing than the tenant queue."""
 
@@ -51,7 +55,8 @@ class TorchJobSpec(Written):
     """How many pods of a task must run for the job to run; all of them if absent (`members`)."""
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     torch_elastic_policy: TorchElasticPolicy | None = None
-    restart_scope: Literal["Task", "Job"] = "Job"
+    restart_scope: Literal["Task", "Job"] | None = None
+    """What a failed pod takes with it: the whole job, or only its replacement follows (`scope`)."""
     backoff_limit: int = Field(default=6, ge=0, le=2**31 - 1)
     """Restarts the job may take before it fails."""
     active_deadline_seconds: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
@@ -66,6 +71,11 @@ class TorchJobSpec(Written):
     def tasks(self) -> dict[str, TaskSpec]:
         """The tasks by type: Master first, then by name. The order ranks are given in."""
         return dict(sorted(self.torch_task_specs.items(), key=lambda item: (item[0] != MASTER, item[0])))
+
+    @property
+    def scope(self) -> Literal["Task", "Job"]:
+        """What is restarted when a pod fails: one world is restarted whole, an elastic one goes on with the others."""
+        return self.restart_scope or ("Task" if self.torch_elastic_policy else "Job")
 
     def members(self, task_type: str) -> int:
         """How many pods of a task must run for the job to run."""

@@ -14,6 +14,7 @@ from crds.model import Observed, Text, Time
 
 Tally = Annotated[int, Field(ge=0)]
 ResourceName = Annotated[str, Field(max_length=253)]
+NodeName = Annotated[str, Field(max_length=253)]
 
 
 class QueueStatus(Observed):
@@ -49,6 +50,8 @@ class Admission(Observed):
     pick: Tally = 0
     """Which pick of its epoch this was: epoch and pick are the order of admission."""
     admitted_at: Time | None = None
+    gang_scheduler: Annotated[str, Field(max_length=63)] | None = None
+    """Who binds the pods of this admission; fixed for as long as it lasts."""
 
 
 class TaskStatus(Observed):
@@ -77,6 +80,17 @@ class TorchJobStatus(Observed):
     """The number of the newest attempt ever admitted; kept over suspension."""
     task_statuses: Annotated[dict[str, TaskStatus], Field(max_length=16)] = Field(default_factory=dict)
     restart_count: Tally = 0
+    """Restarts for failures of the job's own, against `backoffLimit`."""
+    restart_generation: Tally = 0
+    """How often all pods of the job were restarted together, for whatever reason; its pods carry it as a label."""
+    disruptions: Tally = 0
+    """Failures that were not the job's fault: evictions, lost nodes."""
+    node_failures: Annotated[dict[NodeName, Tally], Field(max_length=64)] = Field(default_factory=dict)
+    """How often pods of this admission failed on a node."""
+    excluded_nodes: Annotated[tuple[NodeName, ...], Field(max_length=64)] = ()
+    """Nodes that pods of this job are kept away from, because they failed there repeatedly."""
+    restart_request: Annotated[str, Field(max_length=64)] = ""
+    """The id of the newest request for a restart that was obeyed."""
     selector: Annotated[str, Field(max_length=1024)] = ""
     """The label selector of the workers' pods, for the scale subresource."""
     start_time: Time | None = None

@@ -51,6 +51,9 @@ Template = Annotated[dict[str, Any], WithJsonSchema(_TEMPLATE_SCHEMA)]
 RESTART_POLICIES: dict[str, RestartPolicy] = {MASTER: "ExitCode", WORKER: "OnFailure", AI_MASTER: "Never"}
 """What a task does about a failed pod unless it says so; other types are like a Worker."""
 
+UPSTREAM = {MASTER: AI_MASTER, WORKER: MASTER}
+"""Which task a task waits for to run, where the job has both and `dependsOn` is not given (an empty one is)."""
+
 
 class Dependency(Written):
     """Start only when another task has come so far."""
@@ -76,16 +79,50 @@ class TaskSpec(Written):
     depends_on: tuple[Dependency, ...] = Field(default=(), max_length=16, strict=False)
     spot_task_spec: SpotTaskSpec | None = None
     critical: bool = False
+    auxiliary: bool = False
+    """Beside the training: without a rank, outside the world size and the gang. An AIMaster is."""
 
 
 def with_defaults(declared: Any) -> Any:
     """The task map of a manifest with what each type implies; anything malformed is left for validation to name."""
     if not isinstance(declared, dict):
         return declared
-    return {task_type: _with_default(task_type, task) for task_type, task in declared.items()}
+    return {task_type: _with_default(task_type, task, declared) for task_type, task in declared.items()}
 
 
-def _with_default(task_type: Any, task: Any) -> Any:
+def _with_default(task_type: Any, task: Any, declared: dict[Any, Any]) -> Any:
     if not isinstance(task, dict) or task_type not in RESTART_POLICIES:
         return task
-    return {"restartPolicy": RESTART_POLICIES[task_type]} | task
+    implied: dict[str, Any] = {"restartPolicy": RESTART_POLICIES[task_type]}
+    if task_type == AI_MASTER:
+        implied["auxiliary"] = True
+    upstream = UPSTREAM.get(task_type)
+    if upstream in declared and not _leads_to(declared, upstream, task_type):
+        implied["dependsOn"] = ({"taskType": upstream, "phase": "Running"},)
+    return implied | task
+
+
+def _leads_to(declared: dict[Any, Any], start: Any, end: str) -> bool:
+    """Whether a task waits, near or far, for another one, as far as the manifest says so: no circle is implied."""
+    ahead, seen = [start], set()
+    while ahead:
+        task_type = ahead.pop()
+        if task_type == end:
+            return True
+        if task_type in seen:
+            continue
+        seen.add(task_type)
+        ahead.extend(_named_upstreams(declared, task_type))
+    return False
+
+
+def _named_upstreams(declared: dict[Any, Any], task_type: Any) -> list[Any]:
+    task = declared.get(task_type)
+    if not isinstance(task, dict):
+        return []
+    if "dependsOn" not in task:
+        return [UPSTREAM[task_type]] if UPSTREAM.get(task_type) in declared else []
+    found = task["dependsOn"]
+    each = found if isinstance(found, list | tuple) else ()
+    names = (one.get("taskType") for one in each if isinstance(one, dict))
+    return [name for name in names if isinstance(name, str)]

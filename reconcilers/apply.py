@@ -5,27 +5,35 @@ observed again. Every action may find its work done already.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from cluster import errors
 from cluster.api import Cluster, Manifest
 from crds import labels
 from crds.keys import JobKey
-from crds.resources import PODS, SERVICES, TORCHJOBS, Resource
+from crds.resources import EVENTS, PODS, SERVICES, TORCHJOBS, Resource
+from reconcilers import events
 from reconcilers.errors import NameTaken
 from reconcilers.pod_view import PodView
 from reconcilers.settings import ReconcileSettings
+from reconcilers.status import PODS_FORBIDDEN
 from reconcilers.values import (
     Action,
+    Change,
     CreatePods,
     CreateService,
     DeleteJob,
     DeletePods,
     DeleteService,
+    Make,
+    MarkPods,
     Plan,
+    Remove,
+    Tell,
     WriteStatus,
 )
 
@@ -41,8 +49,8 @@ class Outcome:
     """Seconds after which to observe again; None: when something happens."""
     refused: str = ""
     """What the API server said against a pod of the job; the same pod will never be taken."""
-    denied: errors.Forbidden | None = None
-    """The API server lets nobody, or not this worker, make pods there now: a permission, a quota or a policy."""
+    hindered: "_Hindered | None" = None
+    """Something of the job cannot be made there now: a permission, a quota, a policy, a kind that is not installed."""
 
 
 class _ObserveAgain(Exception):
@@ -61,11 +69,12 @@ class _Refused(Exception):
     """The API server does not take a pod as it is."""
 
 
-class _Denied(Exception):
-    """Pods may not be made now."""
+class _Hindered(Exception):
+    """Something may not be made now."""
 
-    def __init__(self, error: errors.Forbidden) -> None:
+    def __init__(self, reason: str, error: errors.ClusterError) -> None:
         super().__init__(str(error))
+        self.reason = reason
         self.error = error
 
 
@@ -102,8 +111,8 @@ class Application:
             return Outcome(again.after)
         except _Refused as refused:
             return Outcome(refused=str(refused))
-        except _Denied as denied:
-            return Outcome(denied=denied.error)
+        except _Hindered as hindered:
+            return Outcome(hindered=hindered)
         except _Lost:
             log.info("%s: lost to another worker, nothing made", self.key)
         return Outcome(plan.requeue_after)
@@ -112,17 +121,33 @@ class Application:
         match action:
             case WriteStatus(change, resource_version):
                 self._write(change["status"], resource_version)
+            case CreatePods(manifests):
+                self._side_by_side(self._create_pod, manifests, fenced=True)
+            case DeletePods(pods, at_once):
+                # What looked unfinished to somebody who has lost the key may have finished since.
+                self._side_by_side(partial(self._delete_pod, at_once=at_once), pods, fenced=True)
+            case MarkPods(pods, metadata):
+                self._side_by_side(partial(self._mark_pod, metadata), pods, fenced=True)
+            case Tell():
+                self._tell(action)
+            case DeleteJob():
+                self._delete(TORCHJOBS, self.key.name, self.key.uid)
+            case _:
+                self._do_beside(action)
+
+    def _do_beside(self, action: CreateService | DeleteService | Make | Change | Remove) -> None:
+        """What is not the job and no pod of it."""
+        match action:
             case CreateService(manifest):
                 self._side_by_side(self._create_service, [manifest], fenced=True)
             case DeleteService(name):
                 self._side_by_side(self._delete_service, [name])
-            case CreatePods(manifests):
-                self._side_by_side(self._create_pod, manifests, fenced=True)
-            case DeletePods(pods):
-                # What looked unfinished to somebody who has lost the key may have finished since.
-                self._side_by_side(self._delete_pod, pods, fenced=True)
-            case DeleteJob():
-                self._delete(TORCHJOBS, self.key.name, self.key.uid)
+            case Make(resource, manifest):
+                self._side_by_side(partial(self._make, resource), [manifest], fenced=True)
+            case Change(resource, name, change):
+                self._side_by_side(partial(self._change, resource, name), [change], fenced=True)
+            case Remove(resource, name, uid):
+                self._side_by_side(partial(self._remove, resource, name), [uid])
 
     def _fence(self) -> None:
         if not self.holds():
@@ -170,7 +195,7 @@ class Application:
         except errors.Invalid as error:
             raise _Refused(_words(manifest, error)) from error
         except errors.Forbidden as error:
-            raise _Denied(error) from error
+            raise _Hindered(PODS_FORBIDDEN, error) from error
         version = made["metadata"]["resourceVersion"]
         self.made.append(int(version) if version.isdigit() else 0)
 
@@ -187,7 +212,7 @@ class Application:
         try:
             self.cluster.create(SERVICES, manifest, self.key.namespace)
         except errors.Forbidden as error:
-            raise _Denied(error) from error
+            raise _Hindered(PODS_FORBIDDEN, error) from error
         except errors.AlreadyExists as error:
             there = self._look(SERVICES, manifest)["metadata"]
             if there["labels"][labels.JOB_UID] != self.key.uid:
@@ -210,9 +235,45 @@ class Application:
             )
         return there
 
-    def _delete_pod(self, pod: PodView) -> None:
-        if not self._delete(PODS, pod.name, pod.uid):
+    def _delete_pod(self, pod: PodView, *, at_once: bool) -> None:
+        if not self._delete(PODS, pod.name, pod.uid, grace_period_seconds=0 if at_once else None):
             self.outdated = True  # whoever deleted a failed pod has counted its failure
+
+    def _mark_pod(self, metadata: Mapping[str, Any], pod: PodView) -> None:
+        try:
+            self.cluster.patch(PODS, pod.name, {"metadata": {**metadata, "uid": pod.uid}}, self.key.namespace)
+        except (errors.NotFound, errors.Conflict):
+            self.outdated = True
+
+    def _make(self, resource: Resource, manifest: Manifest) -> None:
+        try:
+            self.cluster.create(resource, manifest, self.key.namespace)
+        except errors.AlreadyExists as error:
+            there = self._look(resource, manifest)["metadata"]
+            if there["labels"][labels.JOB_UID] != self.key.uid:
+                self._delete(resource, there["name"], there["uid"])
+                raise _ObserveAgain(self.settings.name_retry) from error
+        except errors.NotFound as error:
+            raise _Hindered(f"{resource.kind}Missing", error) from error
+        except (errors.Forbidden, errors.Invalid) as error:
+            raise _Hindered(f"{resource.kind}Refused", error) from error
+
+    def _change(self, resource: Resource, name: str, change: Manifest) -> None:
+        try:
+            self.cluster.patch(resource, name, change, self.key.namespace)
+        except (errors.NotFound, errors.Conflict) as error:
+            raise _ObserveAgain(self.settings.name_retry) from error
+
+    def _remove(self, resource: Resource, name: str, uid: str) -> None:
+        self._delete(resource, name, uid)
+
+    def _tell(self, event: Tell) -> None:
+        """An event is a courtesy: one that cannot be told now is not told."""
+        self.writes += 1
+        try:
+            self.cluster.create(EVENTS, events.manifest(self.key, event, self.clock()), self.key.namespace)
+        except errors.ClusterError as error:
+            log.debug("%s: no event %s: %s", self.key, event.reason, error)
 
     def _delete_service(self, name: str) -> None:
         try:
@@ -222,10 +283,10 @@ class Application:
         if (there.get("labels") or {}).get(labels.JOB_UID) == self.key.uid:
             self._delete(SERVICES, name, there["uid"])
 
-    def _delete(self, resource: Resource, name: str, uid: str) -> bool:
+    def _delete(self, resource: Resource, name: str, uid: str, *, grace_period_seconds: int | None = None) -> bool:
         """Whether it was there."""
         try:
-            self.cluster.delete(resource, name, self.key.namespace, uid=uid)
+            self.cluster.delete(resource, name, self.key.namespace, uid=uid, grace_period_seconds=grace_period_seconds)
         except (errors.NotFound, errors.Conflict):
             log.debug("%s: %s %s was gone already", self.key, resource.kind, name)
             return False

@@ -1,6 +1,6 @@
 """What a failed pod means for its job.
 
-One rule: pure. A failure counts once: the restart label of a pod that was counted is older than the job's count.
+One rule: pure. A failure counts once: the restart label of a pod that was counted is older than the job's generation.
 
     restartPolicy   a failed pod
     Never           fails the job
@@ -54,8 +54,8 @@ def fresh(job: TorchJob, pods: Iterable[PodView]) -> tuple[PodView, ...]:
     pods deletes first and counts then: a crash in between forgives a failure, but never counts one twice.
     """
     failed = (pod for pod in pods if pod.phase == "Failed" and not pod.deleting)
-    whole = job.spec.restart_scope == "Job"
-    return tuple(pod for pod in failed if not whole or pod.restart == job.status.restart_count)
+    whole = job.spec.scope == "Job"
+    return tuple(pod for pod in failed if not whole or pod.restart == job.status.restart_generation)
 
 
 def judge(job: TorchJob, failed: tuple[PodView, ...]) -> Verdict:

@@ -20,6 +20,7 @@ from reconcilers.values import (
     DeleteJob,
     DeletePods,
     DeleteService,
+    Hindrance,
     InvalidJob,
     Observation,
     Plan,
@@ -60,7 +61,7 @@ def _by_course(observation: Observation, settings: ReconcileSettings, now: datet
         case Back() as back:
             return Plan(_write(back.job, _sent_back(back, settings, now), ()))
         case Run() as run:
-            return _run(run, observation.denied, settings, deadline)
+            return _run(run, observation.hindrance, settings, deadline)
 
 
 def _sent_back(back: Back, settings: ReconcileSettings, now: datetime) -> TorchJobStatus:
@@ -69,12 +70,12 @@ def _sent_back(back: Back, settings: ReconcileSettings, now: datetime) -> TorchJ
     return status.late(back.job, settings.admission_backoff, settings.admission_tries, now)
 
 
-def _run(run: Run, denied: str, settings: ReconcileSettings, deadline: Deadline) -> Plan:
+def _run(run: Run, hindrance: Hindrance | None, settings: ReconcileSettings, deadline: Deadline) -> Plan:
     """The plan of a job that holds its room."""
     job, now = run.job, deadline.now
-    # 0. No pod may be made now: its owner is told.
-    if denied:
-        return Plan(_write(job, status.denied(job, denied, now), run.pods))
+    # 0. Something cannot be made now: its owner is told.
+    if hindrance is not None:
+        return Plan(_write(job, status.hindered(job, hindrance, now), run.pods))
     # 1. The fence: nobody makes pods before the admission is in the cluster.
     if job.admission != run.admission:
         after = status.admitted(job, run.admission, now)
@@ -108,7 +109,7 @@ def succeeded(job: TorchJob, found: Pods) -> bool:
 
 
 def _outdated(job: TorchJob, pod: PodView) -> bool:
-    return job.spec.restart_scope == "Job" and pod.restart != job.status.restart_count
+    return job.spec.scope == "Job" and pod.restart != job.status.restart_generation
 
 
 def _failed(run: Run, failed: Pods, now: datetime) -> Plan:
@@ -116,14 +117,14 @@ def _failed(run: Run, failed: Pods, now: datetime) -> Plan:
     if verdict.permanent:
         return _finish(job, run.pods, status.finished(job, "Failed", verdict.reason, verdict.message, now))
     count = _write(job, status.restarted(job, verdict.message, now), run.pods)
-    return Plan(count + _away(run.pods) if job.spec.restart_scope == "Job" else _away(failed) + count)
+    return Plan(count + _away(run.pods) if job.spec.scope == "Job" else _away(failed) + count)
 
 
 def _progress(run: Run, now: datetime) -> TorchJobStatus:
     """Running once every task has its minimum; it stays so until a restart or the end."""
     job = run.job
     counts = status.count(job, run.pods)
-    settled = job.status.phase == "Running" and not status.is_denied(job.status)
+    settled = job.status.phase == "Running" and not status.is_hindered(job.status)
     if not settled and gang.running(tasks.counted(job.spec, counts, each) for each in counts):
         return status.running(job, now)
     return status.seen(job)

@@ -29,7 +29,7 @@ class PodView:
     attempt: int
     """The admission it belongs to."""
     restart: int
-    """The job's restart count when it was made."""
+    """The job's restart generation that it belongs to."""
     phase: str = "Pending"
     reason: str = ""
     """Why it is in this phase: the pod's reason, else its failed container's."""

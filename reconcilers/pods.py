@@ -136,7 +136,7 @@ def _member_labels(job: TorchJob, member: Member) -> dict[str, str]:
 def _pod_labels(blueprint: Blueprint, member: Member) -> dict[str, str]:
     return _member_labels(blueprint.job, member) | {
         labels.ATTEMPT: str(blueprint.admission.attempt),
-        labels.RESTART: str(blueprint.job.status.restart_count),
+        labels.RESTART: str(blueprint.job.status.restart_generation),
         labels.QUEUE: blueprint.admission.queue,
     }
 

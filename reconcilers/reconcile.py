@@ -18,7 +18,7 @@ from reconcilers.observe import Observer, PodCache
 from reconcilers.plan import plan
 from reconcilers.queue_view import QueueCache
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Observation
+from reconcilers.values import Hindrance, Observation
 
 
 class Reconciler:
@@ -48,10 +48,11 @@ class Reconciler:
         if outcome.refused:
             observation = replace(self._observer.observe(task), refused=outcome.refused)
             outcome = self._carry_out(observation, holds)
-        if outcome.denied is not None:
+        if outcome.hindered is not None:
             # The owner reads it in the job, the admin in the log; it is tried again with a backoff.
-            self._carry_out(replace(self._observer.observe(task), denied=str(outcome.denied)), holds)
-            raise outcome.denied
+            hindrance = Hindrance(outcome.hindered.reason, str(outcome.hindered))
+            self._carry_out(replace(self._observer.observe(task), hindrance=hindrance), holds)
+            raise outcome.hindered.error
         return outcome.requeue_after
 
     def made(self, key: JobKey) -> int:

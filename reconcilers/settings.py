@@ -21,6 +21,20 @@ class ReconcileSettings:
     """How long it waits then; twice as long each time, an hour at most."""
     admission_tries: int = 5
     """After so many such admissions in a row it waits for its owner."""
+    gang_scheduler: Literal["none", "volcano", "koordinator", "coscheduling", "kubernetes"] = "none"
+    """Who binds the pods of jobs that do not say so themselves."""
+    pods_at_once: bool = False
+    """True: pods are made before their group is let in, so that a cluster autoscaler sees them."""
+    in_place: Literal["recreate", "local", "kruise", "kubernetes"] = "recreate"
+    """How the containers of a pod that is well are restarted with its job; recreate: the pod is replaced."""
+    in_place_timeout: float = 60.0
+    """How long that may take before the pod is replaced after all."""
+    most_disruptions: int = 100
+    """Failures that are not the job's fault, before it fails nevertheless."""
+    node_failures: int = 3
+    """After so many failures of a job's pods on a node the job avoids it."""
+    dead_node_grace: float = 60.0
+    """How long a node may be silent, and a pod stay beyond its own grace, until the pod is deleted without the node."""
     most_writes: int = 64
     """API writes one reconcile may spend before it makes room for another key."""
     most_seconds: float = 1.0

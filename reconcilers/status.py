@@ -15,9 +15,12 @@ from crds.status import Admission, QueueStatus, TaskStatus, TorchJobStatus
 from crds.tasks import WORKER
 from crds.torchjob import TorchJob
 from reconcilers.pod_view import PodView
+from reconcilers.values import Hindrance
 
-DENIED = "PodsForbidden"
+PODS_FORBIDDEN = "PodsForbidden"
 """Reason: the API server lets no pod of the job be made, for want of a permission or because of a quota or policy."""
+UNHINDERED = ("Admitted", "Running", "Restarting")
+"""Reasons of the condition Admitted that say nothing against the job."""
 
 LONGEST_BACKOFF = 3600.0
 """Seconds."""
@@ -99,22 +102,24 @@ def drained(job: TorchJob, now: datetime) -> TorchJobStatus:
 
 def restarted(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
     """One restart more; the room stays. A job of which single pods are replaced keeps running."""
-    whole = job.spec.restart_scope == "Job"
+    whole = job.spec.scope == "Job"
     status = enter(job, "Admitted", "Restarting", message, now) if whole else job.status
-    return status.model_copy(update={"restart_count": job.status.restart_count + 1})
+    generation = job.status.restart_generation + (1 if whole else 0)
+    return status.model_copy(update={"restart_count": job.status.restart_count + 1, "restart_generation": generation})
 
 
-def denied(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
-    """It holds its room, but its pods may not be made: said with the condition Admitted until they run."""
-    generation = job.metadata.generation
-    found = conditions.set_condition(job.status.conditions, "Admitted", True, DENIED, message, now, generation)
+def hindered(job: TorchJob, hindrance: Hindrance, now: datetime) -> TorchJobStatus:
+    """It holds its room, but cannot use it: said with the condition Admitted until its pods run."""
+    found = conditions.set_condition(
+        job.status.conditions, "Admitted", True, hindrance.reason, hindrance.message, now, job.metadata.generation
+    )
     return seen(job).model_copy(update={"conditions": found})
 
 
-def is_denied(status: TorchJobStatus) -> bool:
+def is_hindered(status: TorchJobStatus) -> bool:
     """Whether it says so."""
     found = conditions.find(status.conditions, "Admitted")
-    return found is not None and found.reason == DENIED
+    return found is not None and found.reason not in UNHINDERED
 
 
 def finished(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:

@@ -68,7 +68,7 @@ def _pods(spec: TorchJobSpec, task_types: Iterable[str]) -> int:
 
 def _generation(job: TorchJob) -> int:
     """A restart of the whole job is a new gang; a single pod that is replaced joins the gang that runs."""
-    return job.status.restart_count if job.spec.restart_scope == "Job" else 0
+    return job.status.restart_generation if job.spec.scope == "Job" else 0
 
 
 def _gate(task: TaskSpec) -> frozenset[tuple[str, str]]:

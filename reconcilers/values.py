@@ -10,10 +10,13 @@ from typing import Any
 from cluster.api import Manifest
 from crds.errors import Problem
 from crds.keys import JobKey
+from crds.resources import Resource
 from crds.status import TorchJobStatus
 from crds.torchjob import TorchJob
+from gang.values import GroupView
 from queues.values import Reservation
 from reconcilers.pod_view import PodView
+from reconcilers.recreate_view import RecreateView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,15 @@ class InvalidJob:
     """Fields of the status that say nothing; they are taken away, or nobody could say anything in it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Hindrance:
+    """Why nothing can be made for a job that holds its room: its owner reads it in the condition Admitted."""
+
+    reason: str
+    """PodsForbidden, GangSchedulerMissing, .."""
+    message: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """Everything about one key at one moment."""
@@ -41,10 +53,18 @@ class Observation:
     reservation: Reservation | None
     draining: bool = False
     """Whether the queue that pays for the job, or is about to, takes back what its jobs hold."""
+    groups: tuple[GroupView, ...] = ()
+    """The pod groups of this job's uid, of whatever gang scheduler, by name."""
+    recreations: tuple[RecreateView, ...] = ()
+    """The requests to recreate containers that were made for this job's pods, by name."""
+    dead_nodes: frozenset[str] = frozenset()
+    """Of the nodes that its pods are on: those that are gone, or have not been ready for longer than the grace."""
+    other_nodes: bool = False
+    """Whether there are nodes that are ready and that no pod of this job is kept away from."""
     refused: str = ""
     """What the API server said when it refused a pod of this job, just now."""
-    denied: str = ""
-    """What it said when it let no pod of this job be made, just now."""
+    hindrance: Hindrance | None = None
+    """Why what it needs could not be made, just now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +101,51 @@ class DeletePods:
     """Delete exactly these pods, not their namesakes, side by side."""
 
     pods: tuple[PodView, ...]
+    at_once: bool = False
+    """Without any grace, whether the node confirms it or not: for pods of a node that is no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkPods:
+    """Merge labels and annotations into exactly these pods, side by side; one that is gone is left."""
+
+    pods: tuple[PodView, ...]
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Make:
+    """Make an object beside the pods (a pod group, a request to recreate containers), unless this job's is there."""
+
+    resource: Resource
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Merge a change into such an object; one that is gone is looked at again."""
+
+    resource: Resource
+    name: str
+    change: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Delete exactly such an object, if it is still there."""
+
+    resource: Resource
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """An event on the job, for what its owner would look for; losing one loses nothing."""
+
+    reason: str
+    message: str
+    warning: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +153,19 @@ class DeleteJob:
     """Delete the job itself."""
 
 
-Action = WriteStatus | CreateService | DeleteService | CreatePods | DeletePods | DeleteJob
+Action = (
+    WriteStatus
+    | CreateService
+    | DeleteService
+    | CreatePods
+    | DeletePods
+    | MarkPods
+    | Make
+    | Change
+    | Remove
+    | Tell
+    | DeleteJob
+)
 
 
 @dataclass(frozen=True, slots=True)
