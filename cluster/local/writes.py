@@ -68,7 +68,8 @@ class Writer:
         changed = changes(new, old)
         if not changed:
             return current.raw
-        if kind.generation and changed - {"metadata", "status"}:
+        own = {"metadata"} if kind.custom and not kind.has_status else {"metadata", "status"}
+        if kind.generation and changed - own:
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         return self._keep(kind, current, new, options)
 

@@ -1,0 +1,130 @@
+"""Volcano's nouns on the embedded cluster: PodGroup and Queue, and the queue every PodGroup is in that names none.
+
+One rule: as much of their schemas as somebody here reads, the rest kept as it comes; so what is written for Volcano is
+taken as it is.
+"""
+
+from typing import Any
+
+from cluster import errors
+from cluster.api import Cluster, Manifest
+from crds.definitions import AGE, column
+from crds.resources import CRDS, GANG_QUEUES, POD_GROUPS, Resource
+
+DEFAULT_QUEUE = "default"
+OPEN = "Open"
+"""The state of a queue whose pod groups may begin."""
+
+_LARGEST = 2**31 - 1
+_COUNT = {"type": "integer", "format": "int32", "minimum": 0, "maximum": _LARGEST}
+_QUANTITIES = {
+    "type": "object",
+    "additionalProperties": {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]},
+}
+_TEXT = {"type": "string"}
+
+
+def install(cluster: Cluster) -> None:
+    """Create or update both definitions, and the queue `default` if it is not there. ClusterError."""
+    for definition in (pod_group(), queue()):
+        try:
+            cluster.create(CRDS, definition)
+        except errors.AlreadyExists:
+            cluster.patch(CRDS, definition["metadata"]["name"], {"spec": definition["spec"]})
+    try:
+        cluster.create(GANG_QUEUES, _default_queue())
+    except errors.AlreadyExists:
+        return
+    cluster.patch(GANG_QUEUES, DEFAULT_QUEUE, {"status": {"state": OPEN}}, subresource="status")
+
+
+def pod_group() -> Manifest:
+    """The definition of PodGroup. It has no status subresource: its status is written with the object, as Volcano's."""
+    spec = _open(
+        minMember=_COUNT,
+        minTaskMember={"type": "object", "additionalProperties": _COUNT},
+        minResources=_QUANTITIES,
+        queue={**_TEXT, "default": DEFAULT_QUEUE, "maxLength": 253},
+        priorityClassName=_TEXT,
+    )
+    condition = _open(**dict.fromkeys(("type", "status", "reason", "message", "transitionID"), _TEXT))
+    status = _open(
+        phase={**_TEXT, "enum": ["Pending", "Inqueue", "Running", "Unknown", "Completed"]},
+        **dict.fromkeys(("running", "succeeded", "failed"), _COUNT),
+        conditions={"type": "array", "items": condition},
+    )
+    columns = [
+        column("STATUS", ".status.phase"),
+        column("minMember", ".spec.minMember", "integer"),
+        column("RUNNINGS", ".status.running", "integer"),
+        {**AGE, "name": "AGE"},
+        column("QUEUE", ".spec.queue", wide=True),
+    ]
+    return _definition(POD_GROUPS, ["pg", "podgroup-v1beta1"], spec, status, columns, {})
+
+
+def queue() -> Manifest:
+    """The definition of Queue."""
+    spec = _open(
+        weight={**_COUNT, "default": 1, "minimum": 1, "maximum": 65535},
+        capability=_QUANTITIES,
+        reclaimable={"type": "boolean"},
+    )
+    status = _open(state=_TEXT)
+    columns = [
+        column("WEIGHT", ".spec.weight", "integer"),
+        column("STATE", ".status.state"),
+        {**AGE, "name": "AGE"},
+    ]
+    return _definition(GANG_QUEUES, ["q", "queue-v1beta1"], spec, status, columns, {"status": {}})
+
+
+def _open(**properties: dict[str, Any]) -> dict[str, Any]:
+    """An object with these fields and whatever else."""
+    return {"type": "object", "properties": properties, "x-kubernetes-preserve-unknown-fields": True}
+
+
+def _definition(
+    resource: Resource,
+    short: list[str],
+    spec: dict[str, Any],
+    status: dict[str, Any],
+    columns: list[dict[str, Any]],
+    subresources: dict[str, Any],
+) -> Manifest:
+    root = {"type": "object", "properties": {"spec": {**spec, "default": {}}, "status": status}}
+    version = {
+        "name": resource.version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": root},
+        "subresources": subresources,
+        "additionalPrinterColumns": columns,
+    }
+    names = {
+        "kind": resource.kind,
+        "listKind": f"{resource.kind}List",
+        "plural": resource.plural,
+        "singular": resource.kind.lower(),
+        "shortNames": short,
+    }
+    return {
+        "apiVersion": CRDS.api_version,
+        "kind": CRDS.kind,
+        "metadata": {"name": f"{resource.plural}.{resource.group}"},
+        "spec": {
+            "group": resource.group,
+            "names": names,
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "versions": [version],
+        },
+    }
+
+
+def _default_queue() -> Manifest:
+    return {
+        "apiVersion": GANG_QUEUES.api_version,
+        "kind": GANG_QUEUES.kind,
+        "metadata": {"name": DEFAULT_QUEUE},
+        "spec": {"weight": 1},
+    }
