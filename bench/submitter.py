@@ -26,10 +26,10 @@ _RETRY_SECONDS = 0.2
 
 
 def job(number: int, pods: int, queues: int) -> dict[str, Any]:
-    """A job whose pods end at once."""
+    """A job whose pods begin and end at once."""
     container = {"name": "torch", "image": "none", "command": ["true"], "resources": {"requests": {"cpu": "1"}}}
     task = {"template": {"spec": {"containers": [container]}}}
-    tasks = {"Master": task, **({"Worker": {"numTasks": pods - 1, **task}} if pods > 1 else {})}
+    tasks = {"Master": task, **({"Worker": {"numTasks": pods - 1, "dependsOn": [], **task}} if pods > 1 else {})}
     return {
         "apiVersion": TORCHJOBS.api_version,
         "kind": TORCHJOBS.kind,

@@ -61,7 +61,7 @@ def job(
     policy: str = "Never",
     **spec: Any,
 ) -> dict[str, Any]:
-    """A TorchJob whose pods all run one command."""
+    """A TorchJob whose pods all run one command, and are made all at once."""
     container = {
         "name": "main",
         "image": "none",
@@ -74,7 +74,9 @@ def job(
         "resources": {"requests": {"cpu": cpu}},
     }
     task = {"restartPolicy": policy, "template": {"spec": {"containers": [container]}}}
-    tasks = {"Master": task} | ({"Worker": copy.deepcopy(task) | {"numTasks": workers}} if workers else {})
+    tasks = {"Master": task} | (
+        {"Worker": copy.deepcopy(task) | {"numTasks": workers, "dependsOn": []}} if workers else {}
+    )
     return {
         "apiVersion": TORCHJOBS.api_version,
         "kind": TORCHJOBS.kind,

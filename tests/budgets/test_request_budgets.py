@@ -106,7 +106,7 @@ def test_many_jobs_cost_as_much_as_each_and_nobody_lists(line: Metered, namespac
 def test_a_thousand_pod_events_of_one_job_cause_a_few_reconciles(line: Metered, namespace: str) -> None:
     line.queue("a")
     line.begin()
-    key = line.submit("noisy", namespace, "a", tasks={"Master": task(), "Worker": task(9)})
+    key = line.submit("noisy", namespace, "a", tasks={"Master": task(), "Worker": task(9) | {"dependsOn": []}})
     line.until(lambda: len(line.pods_of(key)) == 10)
     line.settle()
     line.note()

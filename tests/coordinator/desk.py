@@ -198,7 +198,11 @@ def manifest(name: str, queue: str = "", tasks: Mapping[str, Any] | None = None,
         "apiVersion": TORCHJOBS.api_version,
         "kind": TORCHJOBS.kind,
         "metadata": {"name": name},
-        "spec": {"schedulingPolicy": policy, "torchTaskSpecs": tasks or {"Master": task(), "Worker": task()}, **spec},
+        "spec": {
+            "schedulingPolicy": policy,
+            "torchTaskSpecs": tasks or {"Master": task(), "Worker": task() | {"dependsOn": []}},
+            **spec,
+        },
     }
 
 

@@ -23,7 +23,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "schedulingPolicy.priority": (1, 2),
     "schedulingPolicy.priorityClassName": ("a", "b"),
     "schedulingPolicy.hold": (False, True),
-    "schedulingPolicy.gangScheduler": ("a", "b"),
+    "schedulingPolicy.gangScheduler": ("none", "volcano"),
     "schedulingPolicy.gangQueue": ("a", "b"),
     "torchElasticPolicy": ({"numMinReplicas": 1}, {"numMinReplicas": 2}),
     "restartScope": ("Job", "Task"),

@@ -86,8 +86,8 @@ def task(count: int = 1, **fields: Any) -> Manifest:
 
 
 def pair(**fields: Any) -> Manifest:
-    """A master and a worker."""
-    return {"Master": task(**fields), "Worker": task(**fields)}
+    """A master and a worker, both at once."""
+    return {"Master": task(**fields), "Worker": task(dependsOn=[], **fields)}
 
 
 def _master_fails(code: int, times: int) -> Fate:

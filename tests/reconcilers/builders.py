@@ -48,7 +48,7 @@ def manifest(
     annotations: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
-    """A TorchJob as the API server shows it: one Master and two Workers unless said otherwise."""
+    """A TorchJob as the API server shows it: one Master and two Workers, all at once, unless said otherwise."""
     return {
         "apiVersion": "train.distributed.io/v1alpha1",
         "kind": "TorchJob",
@@ -61,7 +61,7 @@ def manifest(
             "creationTimestamp": "2026-01-02T03:00:00Z",
             "annotations": dict(annotations or {}),
         },
-        "spec": {"torchTaskSpecs": dict(tasks or {"Master": task(), "Worker": task(2)}), **spec},
+        "spec": {"torchTaskSpecs": dict(tasks or {"Master": task(), "Worker": task(2, dependsOn=[])}), **spec},
         "status": dict(status or {}),
     }
 

@@ -320,15 +320,15 @@ class TestFailures:
         found = decide(observe(job(status=status("Running")), *both))
         change = written(found)
         assert kinds(found) == ["WriteStatus", "DeletePods"]  # counted first: a crash cannot count again
-        assert change["restartCount"] == 1
+        assert (change["restartCount"], change["restartGeneration"]) == (1, 1)
         assert change["phase"] == "Admitted"
         assert len(deleted(found)) == 3
-        counted = job(status=status("Admitted", restartCount=1))
+        counted = job(status=status("Admitted", restartCount=1, restartGeneration=1))
         again = decide(observe(counted, *both))
         assert kinds(again) == ["DeletePods"]
 
     def test_new_pods_wait_until_the_last_old_one_is_gone(self) -> None:
-        counted = job(status=status("Admitted", restartCount=1))
+        counted = job(status=status("Admitted", restartCount=1, restartGeneration=1))
         assert not decide(observe(counted, pod("Worker", 1, deleting=True))).actions
         found = decide(observe(counted))
         assert len(made(found)) == 3
@@ -346,7 +346,7 @@ class TestFailures:
         assert deleted(found) == ["digits-worker-0", "digits-worker-1"]
 
     def test_the_limit_ends_it(self) -> None:
-        last = job(status=status("Running", restartCount=2), backoffLimit=2)
+        last = job(status=status("Running", restartCount=2, restartGeneration=2), backoffLimit=2)
         failed = pod("Worker", 0, "Failed", restart=2, exit_code=1)
         change = written(decide(observe(last, pod(restart=2), failed, pod("Worker", 1, restart=2))))
         said = next(each for each in change["conditions"] if each["type"] == "Failed")

@@ -208,7 +208,7 @@ def test_processes_per_pod() -> None:
 
 def test_a_restart_is_a_new_gang_and_a_replaced_pod_joins_the_old_one() -> None:
     gang = f"{PREFIX}/gang"
-    again = {"restartCount": 2}
+    again = {"restartCount": 3, "restartGeneration": 2}
     whole = make(job(status=again))["digits-master-0"]["metadata"]
     single = make(job(status=again, restartScope="Task"))["digits-master-0"]["metadata"]
     assert whole["annotations"][gang] == f"{KEY.uid}-1-2-0"

@@ -84,7 +84,7 @@ class TestTheFence:
         assert (bench.names(), bench.services()) == ([], [])
 
     def test_who_loses_the_key_on_the_way_makes_no_more_pods(self, bench: Bench) -> None:
-        bench.submit({"Master": task(), "Worker": task(20)})
+        bench.submit({"Master": task(), "Worker": task(20, dependsOn=[])})
         bench.pick()
         answers = iter([True, True])  # a service and the first few pods; then it sleeps for longer than its lease
         assert bench.reconcile(holds=lambda: next(answers, False)) is None
@@ -111,7 +111,7 @@ class TestTheFence:
         assert bench.names() == []
 
     def test_two_workers_on_one_key_make_every_pod_once(self, bench: Bench) -> None:
-        bench.submit({"Master": task(), "Worker": task(20)})
+        bench.submit({"Master": task(), "Worker": task(20, dependsOn=[])})
         bench.pick()
         bench.reconcile(holds=lambda: False)
         barrier = threading.Barrier(2)
@@ -170,7 +170,12 @@ class TestNamesThatAreTaken:
 
 class TestRefusals:
     def test_a_template_the_server_does_not_take(self, bench: Bench) -> None:
-        bench.submit({"Master": task(), "Worker": {"template": template(imagePullPolicy="Sometimes", nonsense=1)}})
+        bench.submit(
+            {
+                "Master": task(),
+                "Worker": {"template": template(imagePullPolicy="Sometimes", nonsense=1), "dependsOn": []},
+            }
+        )
         bench.pick()
         bench.reconcile()
         reason, message = bench.said("Failed")
@@ -198,7 +203,7 @@ class TestRefusals:
 
 class TestBudget:
     def test_a_big_job_makes_room_for_others(self, bench: Bench) -> None:
-        bench.submit({"Master": task(), "Worker": task(99)})
+        bench.submit({"Master": task(), "Worker": task(99, dependsOn=[])})
         bench.pick()
         assert bench.reconcile() == 0.0
         assert 0 < len(bench.names()) <= 64
@@ -207,7 +212,7 @@ class TestBudget:
         assert bench.counting.calls["create Pod"] == 100
 
     def test_a_slow_server_costs_one_key_no_more_than_its_time(self, bench: Bench) -> None:
-        bench.submit({"Master": task(), "Worker": task(19)})
+        bench.submit({"Master": task(), "Worker": task(19, dependsOn=[])})
         bench.pick()
         seconds = itertools.count(0, 2)  # every look at the clock is two seconds later
         with Reconciler(
