@@ -4,6 +4,7 @@ One rule: a benchmark takes a frozen Options and gives figures; everything about
 """
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -19,12 +20,14 @@ from bench import (
     latency,
     machine,
     memory,
+    panels,
     picks,
     reconcile,
     scale,
     simulate,
 )
 from bench.errors import BenchError
+from bench.panels import PANELS
 from bench.report import Figures, report, text
 from cluster.errors import ClusterError
 from coordinator.errors import CoordinatorError
@@ -44,6 +47,7 @@ SHORT: Mapping[str, Callable[[], dict[str, Any]]] = {
     "latency": lambda: measured("latency", latency.SHORT, latency.run),
 }
 _JSON = click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+_PLOT = click.option("--plot", type=click.Path(dir_okay=False), default="", help="a PNG of its curves, to be written")
 Options = TypeVar("Options")
 _COUNT = click.IntRange(min=1)
 
@@ -71,6 +75,7 @@ def main(context: click.Context, as_json: bool) -> None:
             click.echo(f"{name}: {command.get_short_help_str(90)}")
     for run in SHORT.values():
         results.append(run())
+        results[-1].pop(PANELS, None)
         if not as_json:
             click.echo("\n" + text(results[-1]))
     if as_json:
@@ -125,12 +130,13 @@ def reconcile_command(as_json: bool, **given: Any) -> None:
 @click.option("--batch", type=_COUNT, default=fairness.Options().batch, show_default=True, help="most picks per commit")
 @click.option("--picker", type=click.Choice(["auto", "swrr", "wf2q"]), default="auto", show_default=True)
 @click.option("--seed", type=int, default=fairness.Options().seed, show_default=True)
+@_PLOT
 @_JSON
-def fairness_command(as_json: bool, **given: Any) -> None:
+def fairness_command(as_json: bool, plot: str, **given: Any) -> None:
     """How close admitted GPUs stay to the weights, how long anybody waits, and a large job among small ones."""
     if 0 < given["pool"] < max(fairness.SIZES):
         raise click.BadParameter(f"the largest job needs {max(fairness.SIZES)} GPUs", param_hint="--pool")
-    _show(measured("fairness", fairness.Options(**given), fairness.run), as_json)
+    _show(measured("fairness", fairness.Options(**given), fairness.run), as_json, plot)
 
 
 @main.command("simulate")
@@ -148,10 +154,11 @@ def fairness_command(as_json: bool, **given: Any) -> None:
 @click.option("--picker", type=click.Choice(["auto", "swrr", "wf2q"]), default="auto", show_default=True)
 @click.option("--against/--alone", default=True, show_default=True, help="FIFO and plain round robin, too")
 @click.option("--seed", type=int, default=simulate.Options().seed, show_default=True)
+@_PLOT
 @_JSON
-def simulate_command(as_json: bool, **given: Any) -> None:
+def simulate_command(as_json: bool, plot: str, **given: Any) -> None:
     """Waits, utilisation and fairness of many jobs under a virtual clock, beside FIFO and plain round robin."""
-    _show(measured("simulate", simulate.Options(**given), simulate.run), as_json)
+    _show(measured("simulate", simulate.Options(**given), simulate.run), as_json, plot)
 
 
 @main.command("apiserver")
@@ -232,11 +239,12 @@ _SERVER_NOTE = "The API server is the embedded one, started for this, unless --k
 )
 @_KUBECONFIG
 @_REAL
+@_PLOT
 @_JSON
-def kueue_baseline_command(as_json: bool, **given: Any) -> None:
+def kueue_baseline_command(as_json: bool, plot: str, **given: Any) -> None:
     """Kueue's scalability test: 15,000 jobs in 30 queues of 5 cohorts."""
     options = kueue_baseline.Options(**_one_server(given))
-    _show(measured("kueue-baseline", options, kueue_baseline.run), as_json)
+    _show(measured("kueue-baseline", options, kueue_baseline.run), as_json, plot)
 
 
 @main.command("latency", epilog=_SERVER_NOTE)
@@ -252,10 +260,11 @@ def kueue_baseline_command(as_json: bool, **given: Any) -> None:
 @click.option("--seed", type=int, default=latency.Options().seed, show_default=True)
 @_KUBECONFIG
 @_REAL
+@_PLOT
 @_JSON
-def latency_command(as_json: bool, **given: Any) -> None:
+def latency_command(as_json: bool, plot: str, **given: Any) -> None:
     """From a job's intended arrival to its admission and its pod, at a fixed rate of arrivals."""
-    _show(measured("latency", latency.Options(**_one_server(given)), latency.run), as_json)
+    _show(measured("latency", latency.Options(**_one_server(given)), latency.run), as_json, plot)
 
 
 def _one_server(given: dict[str, Any]) -> dict[str, Any]:
@@ -265,5 +274,11 @@ def _one_server(given: dict[str, Any]) -> dict[str, Any]:
     return {**given, "kubeconfig": given["kubeconfig"] or ""}
 
 
-def _show(result: dict[str, Any], as_json: bool) -> None:
+def _show(result: dict[str, Any], as_json: bool, plot: str = "") -> None:
+    curves = result.pop(PANELS, ())
     click.echo(orjson.dumps(result, option=orjson.OPT_INDENT_2) if as_json else text(result))
+    if plot:
+        try:
+            panels.draw(curves, result["benchmark"], Path(plot))
+        except BenchError as error:
+            raise click.ClickException(str(error)) from error

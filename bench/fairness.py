@@ -11,6 +11,7 @@ from itertools import count
 from typing import Literal
 
 from bench.arena import Production
+from bench.panels import PANELS, Line, Panel
 from bench.report import Figures
 from crds import amounts
 from crds.keys import JobKey
@@ -56,7 +57,8 @@ class Admission:
 
 def run(options: Options) -> Figures:
     """Jobs of 1, 2, 4 and 8 GPUs: queues that always have some waiting, then queues that come, go and change."""
-    pickers = {picker: _both(options, picker) for picker in PICKERS}
+    panels: list[Panel] = []
+    pickers = {picker: _both(options, picker, panels) for picker in PICKERS}
     shown = from_settings(GPU, options.picker, 0).picker
     return {
         "picked": options.picks,
@@ -64,11 +66,14 @@ def run(options: Options) -> Figures:
         **pickers[shown],
         "pickers": pickers,
         "large_job": {picker: large_job(Rules(cost=GPU, picker=picker)) for picker in PICKERS},
+        PANELS: panels,
     }
 
 
-def _both(options: Options, picker: Picker) -> Figures:
+def _both(options: Options, picker: Picker, panels: list[Panel]) -> Figures:
     steady = list(admissions(options, picker))
+    title = f"{picker}: GPUs admitted beyond the weight's part of all so far"
+    panels.append(Panel(title, "picks", "GPUs", distances([(each.queue, each.cost) for each in steady], WEIGHTS)))
     churned = measure(churn(options, picker))
     shares = share([(each.queue, each.cost) for each in steady], WEIGHTS)
     return {
@@ -98,6 +103,19 @@ def share(admitted: Iterable[tuple[str, int]], weights: Mapping[str, int]) -> Fi
         "target": {name: weight / whole for name, weight in weights.items()},
         "shares": {name: each / total for name, each in cost.items()},
     }
+
+
+def distances(admitted: Iterable[tuple[str, int]], weights: Mapping[str, int]) -> Mapping[str, Line]:
+    """Each queue's distance from its weight's part, pick by pick."""
+    whole, total = sum(weights.values()), 0
+    cost = dict.fromkeys(weights, 0)
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in weights}
+    for number, (queue, size) in enumerate(admitted, start=1):
+        cost[queue] += size
+        total += size
+        for name, weight in weights.items():
+            found[name].append((number, cost[name] - total * weight / whole))
+    return found
 
 
 def measure(admitted: Iterable[Admission]) -> Figures:

@@ -10,18 +10,19 @@ import statistics
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from bench import api_counts, installation, open_loop, report, stack
+from bench import api_counts, installation, open_loop, panels, report, stack
 from bench.baseline_scenario import CLASSES, Planted, Scenario
 from bench.errors import BenchError
 from bench.installation import Installation, Wanted
 from bench.later import Later
 from bench.ledger import HELD, Ledger
 from bench.open_loop import Sent
+from bench.panels import PANELS, Panel
 from bench.processes import Bench, room
 from bench.report import Figures
 from cluster import errors
@@ -213,6 +214,7 @@ def _measure(bench: Bench, play: Play, options: Options) -> Figures:
         "requests_per_job": api_counts.per_job(asked, jobs),
         "refused": api_counts.refused(asked),
         "log_troubles": stack.troubles(bench.folder),
+        PANELS: list(_panels(play, sent, start)),
     }
 
 
@@ -243,11 +245,28 @@ def succeeded(seen: Seen, now: datetime) -> dict[str, Any]:
     return status.change(before, after.model_copy(update={"completion_time": now}))
 
 
-def _waits(jobs: Mapping[str, Planted], admitted: Mapping[str, float], sent: Mapping[str, Sent]) -> Figures:
+def _by_class(
+    jobs: Mapping[str, Planted], admitted: Mapping[str, float], sent: Mapping[str, Sent]
+) -> Mapping[str, list[float]]:
     """Seconds from sending the create to seeing the admission, by class."""
     found: dict[str, list[float]] = {each.name: [] for each in CLASSES}
     for name, moment in admitted.items():
         found[jobs[name].kind.name].append(moment - sent[name].sent)
+    return found
+
+
+def _panels(play: Play, sent: Mapping[str, Sent], start: float) -> Iterator[Panel]:
+    waits = _by_class(play.jobs, play.ledger.admitted, sent)
+    lines = {name: panels.shares(each) for name, each in waits.items() if each}
+    yield Panel("waits, by class", "waited at most, s", "% of jobs", lines)
+    moments = {"created": (each.sent for each in sent.values()), "admitted": play.ledger.admitted.values()}
+    counted = {**moments, "ended": play.ledger.ended.values()}
+    drawn = {name: panels.shares(moment - start for moment in each) for name, each in counted.items()}
+    yield Panel("how far", "seconds since the first job", "% of jobs", drawn)
+
+
+def _waits(jobs: Mapping[str, Planted], admitted: Mapping[str, float], sent: Mapping[str, Sent]) -> Figures:
+    found = _by_class(jobs, admitted, sent)
     return {
         "wait_s": {name: round(statistics.fmean(waits), 3) for name, waits in found.items()},
         "wait_s_p99": {name: round(_p99(waits), 3) for name, waits in found.items()},

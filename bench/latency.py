@@ -10,12 +10,13 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from bench import api_counts, installation, open_loop, report, stack
+from bench import api_counts, installation, open_loop, panels, report, stack
 from bench.baseline_scenario import NOBODY
 from bench.errors import BenchError
 from bench.installation import Installation, Wanted
 from bench.ledger import FINAL, HELD
 from bench.open_loop import Planned, Sent
+from bench.panels import PANELS, Panel
 from bench.pod_player import RUN_LABEL
 from bench.processes import Bench, room
 from bench.report import Figures
@@ -120,7 +121,9 @@ def _measure(bench: Bench, torchq: Installation, sight: Sight, options: Options)
     sent = table.sent()
     costs = installation.costs(bench, cpu)
     asked = torchq.requests() - requests
-    times = {stage: report.milliseconds(_since(sight.moments[stage], sent)) for stage in STAGES}
+    since = {stage: _since(sight.moments[stage], sent) for stage in STAGES}
+    times = {stage: report.milliseconds(since[stage]) for stage in STAGES}
+    lines = {stage: panels.shares(1000 * each for each in since[stage]) for stage in STAGES if since[stage]}
     return {
         "jobs": len(planned),
         **{f"{name}_ms": times["pod_created"][name] for name in ("p50", "p95", "p99", "max")},
@@ -130,6 +133,7 @@ def _measure(bench: Bench, torchq: Installation, sight: Sight, options: Options)
         "requests_per_job": api_counts.per_job(asked, len(planned)),
         "refused": api_counts.refused(asked),
         "log_troubles": stack.troubles(bench.folder),
+        PANELS: [Panel("since the moment each job was to arrive", "at most, ms", "% of jobs", lines)],
     }
 
 

@@ -8,14 +8,15 @@ but room. How pods fit on single nodes is not looked at: the pool is one number 
 
 import heapq
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from bench import scenarios
+from bench import panels, scenarios
 from bench.arena import Arena, Fifo, Production, WeightedRoundRobin
 from bench.errors import BenchError
+from bench.panels import PANELS, Panel
 from bench.report import Figures
 from bench.scenarios import GPU, Scenario
 from crds import amounts
@@ -23,6 +24,7 @@ from queues.rules import from_settings
 from queues.values import Entry
 
 _LIMIT = 1_024
+_MOST_PANELS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +58,19 @@ def run(options: Options) -> Figures:
         "fifo": lambda: Fifo(queues, pool),
         "weighted_round_robin": lambda: WeightedRoundRobin(queues, pool),
     }
-    figures = play(Production(queues, pool, rules), scenario, options.cost)
-    against = {name: play(make(), scenario, options.cost) for name, make in rivals.items()} if options.against else {}
-    return {"simulated": len(scenario.jobs), "rules": rules.picker, **figures, "against": against}
+    ours = play(Production(queues, pool, rules), scenario, options.cost)
+    played = {name: play(make(), scenario, options.cost) for name, make in rivals.items()} if options.against else {}
+    against = {name: each.figures() for name, each in played.items()}
+    drawn = list(_panels({"torchq": ours, **played}))
+    return {"simulated": len(scenario.jobs), "rules": rules.picker, **ours.figures(), "against": against, PANELS: drawn}
+
+
+def _panels(played: Mapping[str, "Played"]) -> Iterator[Panel]:
+    """A panel per queue: how many of its jobs have waited at most so long, with each picker."""
+    queues = sorted({queue for each in played.values() for queue in each.waits})
+    for queue in queues[:_MOST_PANELS]:
+        lines = {name: panels.shares(each.waits[queue]) for name, each in played.items() if each.waits.get(queue)}
+        yield Panel(f"queue {queue}", "waited at most, s", "% of jobs", lines)
 
 
 def read(options: Options) -> Scenario:
@@ -72,16 +84,16 @@ def read(options: Options) -> Scenario:
     return scenarios.mixed(options.jobs, options.seed)
 
 
-def play(arena: Arena, scenario: Scenario, cost: str) -> Figures:
+def play(arena: Arena, scenario: Scenario, cost: str) -> "Played":
     """All jobs, from the first submission to the last end."""
-    played = _Play(arena, scenario, cost)
+    played = Played(arena, scenario, cost)
     while played.step():
         pass
-    return played.figures()
+    return played
 
 
 @dataclass(slots=True)
-class _Play:
+class Played:
     """What has happened so far."""
 
     arena: Arena

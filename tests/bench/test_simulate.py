@@ -45,7 +45,7 @@ def small() -> Scenario:
 
 def test_waits_and_use_of_a_known_course() -> None:
     scenario = small()
-    figures = simulate.play(Production(scenario.queues, scenario.pool, Rules()), scenario, GPU)
+    figures = simulate.play(Production(scenario.queues, scenario.pool, Rules()), scenario, GPU).figures()
     assert (figures["admitted"], figures["never_admitted"], figures["makespan_s"]) == (3, 0, 20.0)
     assert figures["utilisation_percent"] == 100.0
     assert {queue: waits["max"] for queue, waits in figures["wait_s"].items()} == {"a": 10.0, "b": 10.0}
