@@ -66,8 +66,8 @@ class Kind:
     """Paths a field selector may name, beyond metadata.name and metadata.namespace."""
     columns: tuple[Column, ...] = ()
     generation: bool = False
-    """Whether metadata.generation counts the changes of everything but metadata and status; of a custom resource without
-    the subresource status, those of its status too."""
+    """Whether metadata.generation counts the changes of everything but metadata and status; of a custom resource
+    without the subresource status, those of its status too."""
     graceful: bool = False
     """Whether a deletion waits for the node."""
     custom: bool = False

@@ -13,8 +13,15 @@ from crds import labels
 from crds.amounts import Amounts
 from crds.demand import HostPort, host_ports, pod_demand
 
-FINISHED = ("Succeeded", "Failed")
+SUCCEEDED, FAILED = "Succeeded", "Failed"
+FINISHED = (SUCCEEDED, FAILED)
 """The phases after which nothing of a pod runs or will run."""
+VOLCANO = "volcano"
+"""The scheduler whose pods belong to PodGroups."""
+_POD_GROUP = "scheduling.k8s.io/group-name"
+"""Annotation: the PodGroup of a pod. The one key that Volcano's scheduler reads."""
+_TASK = "volcano.sh/task-spec"
+"""Annotation or label: which of the group's tasks a pod is of."""
 NONSENSE = (ValueError, TypeError, AttributeError, LookupError)
 """What comes of reading a spec that makes no sense."""
 
@@ -37,13 +44,27 @@ class LocalPod:
     demand: Amounts
     ports: frozenset[HostPort]
     group: str
-    """What it is bound with: its gang, else its owner, else itself."""
+    """What it is bound with if it names no PodGroup: its gang, else its owner (not Volcano's pods), else itself."""
     group_size: int
     """How many pods the group has when it is complete; 0 if nobody said."""
     manifest: Manifest
     """All of it, as it came."""
     problem: str = ""
     """Why nobody can say what it needs; empty if all is well."""
+    pod_group: str = ""
+    """The PodGroup of its namespace that it is bound with; empty if it names none."""
+    task: str = ""
+    """Which of the PodGroup's tasks it is of."""
+
+    @property
+    def age(self) -> tuple[str, str, str]:
+        """Sorts the older before the younger."""
+        return self.created, self.namespace, self.name
+
+    @property
+    def gated(self) -> bool:
+        """Whether somebody does not want it to be scheduled yet."""
+        return bool(self.spec.get("schedulingGates"))
 
     @property
     def finished(self) -> bool:
@@ -84,21 +105,26 @@ def read(manifest: Manifest) -> LocalPod:
     over = phase in FINISHED
     needs = _Needs() if over else _needs(spec)
     deleting = "deletionTimestamp" in metadata
+    scheduler = spec.get("schedulerName") or "default-scheduler"
+    annotations = metadata.get("annotations") or {}
+    pod_group = annotations.get(_POD_GROUP, "") if scheduler == VOLCANO else ""
     return LocalPod(
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],
         node=spec.get("nodeName", ""),
-        scheduler=spec.get("schedulerName") or "default-scheduler",
+        scheduler=scheduler,
         phase=phase,
         created=metadata["creationTimestamp"],
         deletion_grace=float(metadata.get("deletionGracePeriodSeconds") or 0) if deleting else None,
         demand=needs.demand,
         ports=needs.ports,
-        group=_group(metadata),
+        group=_group(metadata, owned=scheduler != VOLCANO),
         group_size=_group_size(metadata),
         manifest=manifest,
         problem=needs.problem,
+        pod_group=pod_group,
+        task=_task(metadata) if pod_group else "",
     )
 
 
@@ -123,9 +149,14 @@ def seconds(timestamp: str) -> float:
     return datetime.fromisoformat(timestamp).timestamp()
 
 
-def _group(metadata: Mapping[str, Any]) -> str:
+def _task(metadata: Mapping[str, Any]) -> str:
+    named = (metadata.get("annotations") or {}).get(_TASK) or (metadata.get("labels") or {}).get(_TASK)
+    return str(named or "")
+
+
+def _group(metadata: Mapping[str, Any], *, owned: bool) -> str:
     named: str | None = (metadata.get("annotations") or {}).get(labels.GANG)
-    owners = metadata.get("ownerReferences") or ()
+    owners = (metadata.get("ownerReferences") or ()) if owned else ()
     owner = next((owner["uid"] for owner in owners if owner.get("controller")), None)
     return named or owner or str(metadata["uid"])
 

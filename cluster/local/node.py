@@ -17,11 +17,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from cluster import client, errors
 from cluster.api import Cluster, Manifest
 from cluster.informer import Informer
-from cluster.local import capacity, environment, localpod, registration
+from cluster.local import capacity, environment, gang_nouns, localpod, registration
 from cluster.local.capacity import Machine
 from cluster.local.devices import Devices
 from cluster.local.kubelet import Kubelet
@@ -32,7 +33,7 @@ from cluster.local.podwork import Ground
 from cluster.local.registration import Heartbeat
 from cluster.local.reporter import Reporter
 from cluster.local.runs import Runs
-from cluster.local.scheduler import Scheduler
+from cluster.local.scheduler import NodeView, Scheduler
 from cluster.settings import ConnectionSettings
 from cluster.stop import Stop
 from crds.resources import NODES, PODS
@@ -79,21 +80,22 @@ class LocalNode:
         )
         self._kubelet = Kubelet(settings.name, ground)
         self._pods: Informer[LocalPod] = Informer(cluster, PODS, trim=localpod.read, on_change=self._changed)
-        self._nodes: Informer[bool] = Informer(cluster, NODES, trim=_cordoned, on_change=self._node_changed)
-        self._scheduler = Scheduler(cluster, self._node, self._pods.values, time.time, self._is_cordoned)
+        self._nodes: Informer[NodeView] = Informer(cluster, NODES, trim=_view, on_change=self._node_changed)
+        self._scheduler = Scheduler(cluster, self._node, self._pods.values, time.time, self._view)
+        self._caches: tuple[Informer[Any], ...] = (self._pods, self._nodes, *self._scheduler.book.caches)
         self._heartbeat = Heartbeat(cluster, self._node)
 
     def start(self) -> None:
         """Register and begin. ClusterError if the API server does not answer or refuses, NodeFailed if it is slow."""
+        gang_nouns.install(self._cluster)  # before there is a node: who waits for one finds them
         registration.register(self._cluster, self._node, time.time())
-        caches = (self._pods, self._nodes)
-        for cache in caches:
+        for cache in self._caches:
             cache.start()
-        for cache in caches:
+        for cache in self._caches:
             if not cache.wait_synced(_SYNC_SECONDS):
                 self._stop_caches()
-                why = cache.failing
-                raise NodeFailed(f"the API server did not list pods and nodes in {_SYNC_SECONDS:.0f} s: {why}")
+                what, why = cache.resource.plural, cache.failing
+                raise NodeFailed(f"the API server did not list {what} in {_SYNC_SECONDS:.0f} s: {why}")
         self._reporter.start()
         self._heartbeat.start()
         self._kubelet.start(self._pods.values())
@@ -108,17 +110,17 @@ class LocalNode:
         self._reporter.stop()
 
     def _stop_caches(self) -> None:
-        self._pods.stop()
-        self._nodes.stop()
+        for cache in self._caches:
+            cache.stop()
 
     def leave_pods(self) -> None:
         """Let the pods run on after all when the node stops."""
         self._stop_pods = False
 
-    def _is_cordoned(self) -> bool:
-        return bool(self._nodes.get("", self._node.name))
+    def _view(self) -> NodeView:
+        return self._nodes.get("", self._node.name) or NodeView()
 
-    def _node_changed(self, before: bool | None, after: bool | None) -> None:
+    def _node_changed(self, before: NodeView | None, after: NodeView | None) -> None:
         if before != after:
             self._scheduler.changed()
 
@@ -127,8 +129,9 @@ class LocalNode:
         self._scheduler.changed()
 
 
-def _cordoned(node: Manifest) -> bool:
-    return (node.get("spec") or {}).get("unschedulable") is True
+def _view(node: Manifest) -> NodeView:
+    cordoned = (node.get("spec") or {}).get("unschedulable") is True
+    return NodeView(cordoned, node["metadata"].get("labels") or {})
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from cluster import errors
 from cluster.api import Cluster, Manifest
 from cluster.local import podstatus
 from cluster.local.capacity import Machine
-from cluster.local.placement import Node
+from cluster.local.room import Node
 from crds import quantities
 from crds.resources import LEASES, NAMESPACES, NODES
 

@@ -1,4 +1,4 @@
-"""Binds pods to the node.
+"""Binds pods to the node, and says in PodGroups what became of them.
 
 One rule: decides on everything it sees and everything it has just done: a pod it bound counts until the API server
 shows it bound.
@@ -6,14 +6,18 @@ shows it bound.
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from cluster import errors
 from cluster.api import Cluster, Manifest
-from cluster.local import placement, podstatus
+from cluster.local import placement, podgroup_status, podstatus
+from cluster.local.decisions import Bind, Hold, Wait
+from cluster.local.gangbook import GangBook
 from cluster.local.localpod import LocalPod
-from cluster.local.placement import Bind, Node, Wait
+from cluster.local.podgroups import Gangs
+from cluster.local.room import Node
 from crds.resources import PODS, Resource
 
 logger = logging.getLogger(__name__)
@@ -22,6 +26,15 @@ _GATHER_SECONDS = 0.01
 """How long to wait after a change for those that come with it."""
 _RETRY_SECONDS = 1.0
 _CORDONED = "0/1 nodes are available: 1 node(s) were unschedulable."
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """What others say about the node in its object."""
+
+    cordoned: bool = False
+    """Whether it takes no further pods."""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class Scheduler:
@@ -33,14 +46,14 @@ class Scheduler:
         node: Node,
         pods: Callable[[], Iterable[LocalPod]],
         clock: Callable[[], float],
-        cordoned: Callable[[], bool] = lambda: False,
+        view: Callable[[], NodeView] = NodeView,
     ) -> None:
         self._cluster = cluster
         self._node = node
         self._pods = pods
         self._clock = clock
-        self._cordoned = cordoned
-        """Whether the node takes no further pods."""
+        self._view = view
+        self.book = GangBook(cluster, self.changed)
         self._bound: set[str] = set()
         """Uids of pods bound by us that the API server has not shown bound yet."""
         self._changed = threading.Event()
@@ -59,7 +72,7 @@ class Scheduler:
         self._thread.join()
 
     def changed(self) -> None:
-        """Some pod changed."""
+        """Some pod changed, or what pods depend on."""
         self._changed.set()
 
     def _run(self) -> None:
@@ -84,16 +97,34 @@ class Scheduler:
 
     def cycle(self) -> None:
         """Look, decide, bind: once. ClusterError if the API server fails; what was done stays done."""
-        for decision in placement.place(self._overlaid(), self._node):
+        gangs, view = self.book.gangs(), self._view()
+        node = replace(self._node, labels={**view.labels, **self._node.labels})
+        holds: list[Hold] = []
+        for decision in placement.place(self._overlaid(), node, gangs):
             if self._stopping.is_set():
                 return
             match decision:
-                case Bind(pod) if self._cordoned():
+                case Bind(pod) if view.cordoned:
                     self._explain(pod, "Unschedulable", _CORDONED)
                 case Bind(pod):
                     self._bind(pod)
                 case Wait(pod, reason, message):
                     self._explain(pod, reason, message)
+                case Hold():
+                    holds.append(decision)
+        if gangs.groups:
+            self._tell_groups(gangs, {hold.group.key: hold for hold in holds})
+
+    def _tell_groups(self, gangs: Gangs, holds: Mapping[tuple[str, str], Hold]) -> None:
+        """Say in each PodGroup what has become of it, unless it says so."""
+        members: dict[tuple[str, str], list[LocalPod]] = defaultdict(list)
+        for pod in self._overlaid():
+            if pod.pod_group:
+                members[pod.namespace, pod.pod_group].append(pod)
+        for key, group in gangs.groups.items():
+            status = podgroup_status.status(group, members[key], holds.get(key), self._clock())
+            if podgroup_status.differs(status, group.status):
+                self.book.write(group, status)
 
     def _overlaid(self) -> list[LocalPod]:
         """The pods as the API server shows them, with our bindings it has not shown yet."""

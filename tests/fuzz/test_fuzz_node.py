@@ -8,9 +8,10 @@ import pytest
 
 from cluster import client, errors
 from cluster.local import acceptance, apiserver, localpod, placement
+from cluster.local.decisions import Bind, Wait
 from cluster.local.layout import Layout
 from cluster.local.node import running_node
-from cluster.local.placement import Bind, Node, Wait
+from cluster.local.room import Node
 from cluster.settings import ConnectionSettings
 from crds.resources import PODS
 from tests.local_node.stage import SETTINGS, Stage

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.local import localpod, placement
+from cluster.local.decisions import Bind, Wait
 from cluster.local.localpod import LocalPod
-from cluster.local.placement import Bind, Node, Wait
+from cluster.local.room import Node
 from crds import labels
 from crds.amounts import add, fits
 

@@ -2,7 +2,7 @@
 
 from cluster.local import localpod
 from cluster.local.localpod import LocalPod
-from cluster.local.placement import Node
+from cluster.local.room import Node
 from cluster.local.scheduler import Scheduler
 from crds.resources import PODS
 from tests.local_node.stage import Stage

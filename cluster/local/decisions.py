@@ -1,0 +1,39 @@
+"""What the embedded scheduler can decide.
+
+One rule: values only; a reason is told with everything that is not done.
+"""
+
+from dataclasses import dataclass
+
+from cluster.local.localpod import LocalPod
+from cluster.local.podgroups import PodGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """A pod that is bound to the node now."""
+
+    pod: LocalPod
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A pod that cannot be bound now, and why, in a sentence without numbers that move."""
+
+    pod: LocalPod
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A PodGroup whose minimum cannot be bound now, and why, in a sentence without numbers that move."""
+
+    group: PodGroup
+    reason: str
+    message: str
+    kept_out: bool = False
+    """Whether it cannot be, whatever is free and whatever pods there are."""
+
+
+Decision = Bind | Wait | Hold
