@@ -22,7 +22,7 @@ from urllib3.exceptions import (
 )
 from urllib3.exceptions import TimeoutError as LibraryTimeout
 
-from cluster import errors, jsontext, retries, status
+from cluster import errors, handshakes, jsontext, retries, status
 from cluster.limiter import Limiter
 from cluster.requests import Request
 from cluster.retries import Failure
@@ -134,6 +134,7 @@ class Transport:
                 return response
             body = response.data
         except (HTTPError, OSError) as e:
+            handshakes.close_lost(e)
             self._refuse_misconfiguration(e)
             sent = not isinstance(e, NewConnectionError | ConnectTimeoutError)
             raise _AttemptFailed(Failure(sent=sent), self._unreachable(e)) from e

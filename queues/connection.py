@@ -13,6 +13,7 @@ from redis.backoff import ExponentialBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.retry import Retry
 
+from cluster import handshakes
 from queues import errors, redis_url
 from queues.redis_url import shown
 
@@ -51,6 +52,7 @@ def connect(
     try:
         return redis.Redis.from_url(
             url,
+            **_kind(url),
             client_name=client_name,
             socket_timeout=timeout,
             socket_connect_timeout=min(timeout or TIMEOUT_SECONDS, TIMEOUT_SECONDS),
@@ -59,6 +61,21 @@ def connect(
         )
     except ValueError as error:
         raise errors.BadAddress(f"Redis URL {shown(url)!r} is not valid ({type(error).__name__})") from None
+
+
+class _TlsConnection(redis.SSLConnection):
+    """One that leaves no socket open where the server goes away before the handshake."""
+
+    def _connect(self) -> Any:
+        try:
+            return super()._connect()  # type: ignore[no-untyped-call]
+        except (OSError, RedisError) as error:
+            handshakes.close_lost(error)
+            raise
+
+
+def _kind(url: str) -> dict[str, Any]:
+    return {"connection_class": _TlsConnection} if url.startswith("rediss://") else {}
 
 
 def answers(url: str) -> bool:

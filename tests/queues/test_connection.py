@@ -10,6 +10,8 @@ from queues import connection, errors
 from queues import redis_url as urls
 from queues.redis_store import RedisStore
 from queues.scripts import Script
+from tests.cluster import resets
+from tests.queues.guarded import certify
 
 from .conftest import start_redis, wait_for
 
@@ -106,3 +108,14 @@ def test_one_source_has_one_sha() -> None:
 
 def test_the_client_is_named_for_whoever_looks(client: connection.Connection) -> None:
     wait_for(lambda: any(each["name"] == "test" for each in client.client_list()))
+
+
+def test_a_server_that_resets_before_tls_leaves_no_socket_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certify(tmp_path)
+    with resets.resetting(monkeypatch) as port:
+        url = f"rediss://:{SECRET}@127.0.0.1:{port}/0?ssl_ca_certs={tmp_path}/ca.crt"
+        client = connection.connect(url, client_name="test", retries=1)
+        with pytest.raises(errors.StoreUnreachable, match="reset by peer") as raised:
+            RedisStore(client).epoch()
+        assert resets.left_open() == [], raised
+        client.close()
