@@ -71,8 +71,25 @@ def pod_charge(task: TaskSpec) -> dict[str, int]:
 
 
 def job_charge(spec: TorchJobSpec) -> dict[str, int]:
-    """What a job takes from its queue's quota and the pool while admitted: all its pods at once, and one job."""
-    return reduce(add, (scale(pod_charge(task), task.num_tasks) for task in spec.tasks.values()), {JOBS: 1})
+    """What a job takes from its queue's quota and the pool while admitted: one job, and the most it has at once.
+
+    Of each stage and all those that can exist beside it the sum, and of these sums the largest, name by name. That is
+    exact where stages follow each other, and never too little: stages that all exist at once are all beside each other.
+    """
+    demands = [_together(spec, stage.tasks) for stage in spec.stages]
+    beside = (
+        [demand for other, demand in zip(spec.stages, demands, strict=True) if stage.overlaps(other)]
+        for stage in spec.stages
+    )
+    return reduce(peak, (reduce(add, each) for each in beside), {JOBS: 1})
+
+
+def _together(spec: TorchJobSpec, task_types: Iterable[str]) -> dict[str, int]:
+    """What all pods of some tasks ask for."""
+    each = (
+        scale(pod_charge(spec.torch_task_specs[name]), spec.torch_task_specs[name].num_tasks) for name in task_types
+    )
+    return reduce(add, each, dict(NOTHING))
 
 
 def countable(spec: TorchJobSpec) -> Iterator[Problem]:

@@ -8,8 +8,10 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from crds import stages
 from crds.model import ClassName, Name, Written
-from crds.tasks import MASTER, Count, TaskSpec, TaskType, with_defaults
+from crds.stages import Stage
+from crds.tasks import MASTER, WORKER, Count, TaskSpec, TaskType, with_defaults
 
 MAX_TASK_TYPES = 16
 MAX_PRIORITY = 1_000_000_000
@@ -72,6 +74,11 @@ class TorchJobSpec(Written):
         """The tasks by type: Master first, then by name. The order ranks are given in."""
         return dict(sorted(self.torch_task_specs.items(), key=lambda item: (item[0] != MASTER, item[0])))
 
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """Its tasks by what can exist at once."""
+        return stages.of(self.tasks)
+
     @property
     def scope(self) -> Literal["Task", "Job"]:
         """What is restarted when a pod fails: one world is restarted whole, an elastic one goes on with the others."""
@@ -80,3 +87,9 @@ class TorchJobSpec(Written):
     def members(self, task_type: str) -> int:
         """How many pods of a task must run for the job to run."""
         return self.min_members.get(task_type, self.torch_task_specs[task_type].num_tasks)
+
+    def gang_members(self, task_type: str) -> int:
+        """How many pods of a task are bound all or none: of an elastic job's workers the fewest there may be."""
+        policy, count = self.torch_elastic_policy, self.torch_task_specs[task_type].num_tasks
+        least = policy.num_min_replicas if policy is not None and task_type == WORKER else None
+        return min(self.members(task_type), count, least or count)

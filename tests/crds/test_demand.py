@@ -100,6 +100,46 @@ def test_a_job_is_charged_for_all_its_pods_and_one_job() -> None:
     assert demand.pod_charge(spec.tasks["Worker"]) == {"cpu": 500, builders.GPU: 2}
 
 
+def steps(**waits: str) -> dict[str, Any]:
+    """Tasks by name: what each asks for in cores, and whom it waits for, as in `Master="2 Prepare=Succeeded"`."""
+    return {name: _step(*wish.split()) for name, wish in waits.items()}
+
+
+def _step(cores: str, *upstreams: str) -> dict[str, Any]:
+    pairs = [each.split("=") for each in upstreams]
+    depends = [{"taskType": name, "phase": phase} for name, phase in pairs]
+    return builders.task(template=builders.template(cpu=cores), dependsOn=depends)
+
+
+CHARGES = [
+    ("what only waits for others to run is there with them", {"Master": "1", "Worker": "4 Master=Running"}, 5),
+    ("one after the other: the largest", {"A": "3", "B": "5 A=Succeeded", "C": "4 B=Succeeded"}, 5),
+    ("through a task that runs beside it", {"A": "3", "B": "2 A=Succeeded", "C": "2 B=Running"}, 4),
+    ("beside one of two: the other may run still", {"A": "3", "B": "2", "C": "4 A=Succeeded"}, 9),
+    ("two branches meet", {"A": "3", "B": "2", "C": "4 A=Succeeded B=Succeeded"}, 5),
+    ("two branches", {"A": "1", "B": "3 A=Succeeded", "C": "3 A=Succeeded B=Running", "D": "1 C=Succeeded"}, 7),
+    ("branches that overlap all three", {"A": "1", "B": "2", "C": "4 A=Succeeded", "D": "8 B=Succeeded"}, 15),
+]
+
+
+@pytest.mark.parametrize(("tasks", "cores"), [row[1:] for row in CHARGES], ids=[row[0] for row in CHARGES])
+def test_the_charge_is_what_can_exist_at_once(tasks: dict[str, str], cores: int) -> None:
+    spec = torchjob.parse(builders.job(torchTaskSpecs=steps(**tasks))).spec
+    assert demand.job_charge(spec) == {"cpu": cores * 1000, "jobs": 1}
+
+
+def test_names_are_charged_each_by_its_own_stage() -> None:
+    tasks = {
+        "Prepare": builders.task(template=builders.template(cpu="8", memory="1Gi")),
+        "Train": builders.task(
+            template=builders.template(cpu="1", **{builders.GPU: 2}),
+            dependsOn=[{"taskType": "Prepare", "phase": "Succeeded"}],
+        ),
+    }
+    spec = torchjob.parse(builders.job(torchTaskSpecs=tasks)).spec
+    assert demand.job_charge(spec) == {"cpu": 8000, "memory": 2**30, builders.GPU: 2, "jobs": 1}
+
+
 def test_spot_tasks_are_charged_too() -> None:
     tasks = {"Worker": builders.task(numTasks=3, spotTaskSpec={"numSpotTasks": 2}, template=builders.template(cpu="1"))}
     assert demand.job_charge(torchjob.parse(builders.job(torchTaskSpecs=tasks)).spec)["cpu"] == 3000
