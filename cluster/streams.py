@@ -37,12 +37,19 @@ class Stream(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        with self._reading:
-            try:
-                return self._advance()
-            except BaseException:
-                self._response.close()
-                raise
+        try:
+            with self._reading:
+                return self._read()
+        finally:
+            if self._closing.is_set():  # by one who may have found us reading; we need not be asked for more
+                self._close_unless_read()
+
+    def _read(self) -> T:
+        try:
+            return self._advance()
+        except BaseException:
+            self._response.close()
+            raise
 
     def _advance(self) -> T:
         if self._closing.is_set():
@@ -60,6 +67,9 @@ class Stream(Generic[T]):
         with contextlib.suppress(OSError, ValueError, RuntimeError):
             # Already ended or released: nobody can be waiting for it.
             self._response.shutdown()
+        self._close_unless_read()
+
+    def _close_unless_read(self) -> None:
         if self._reading.acquire(blocking=False):
             try:
                 self._response.close()
