@@ -7,6 +7,7 @@ the field and what to do. Isolation (images, users, capabilities, limits) is not
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from cluster.local import downward
 from cluster.local.localpod import NONSENSE
 from cluster.local.podstatus import Verdict
 from crds.amounts import Amounts
@@ -60,8 +61,10 @@ def _volume_problems(volume: Mapping[str, Any], path: str) -> Iterator[str]:
     path_on_host = (volume.get("hostPath") or {"path": "/"}).get("path")
     if not isinstance(path_on_host, str) or not path_on_host or "\0" in path_on_host:
         yield f"{path}.hostPath.path: must be a path"
-    if sources and sources[0] not in ("emptyDir", "hostPath"):
-        yield f"{path}.{sources[0]}: only emptyDir and hostPath volumes exist here"
+    if isinstance(volume.get("downwardAPI"), dict):
+        yield from downward.problems(volume["downwardAPI"], f"{path}.downwardAPI")
+    if sources and sources[0] not in ("emptyDir", "hostPath", "downwardAPI"):
+        yield f"{path}.{sources[0]}: only emptyDir, hostPath and downwardAPI volumes exist here"
 
 
 def _container_problems(
@@ -76,10 +79,14 @@ def _container_problems(
             yield f"{path}.{field} is not supported; remove it"
     for index, source in enumerate(container.get("envFrom") or ()):
         yield f"{path}.envFrom[{index}]: {_first(source)} is not supported; write the variables under env"
-    for index, variable in enumerate(container.get("env") or ()):
-        yield from _variable_problems(variable, f"{path}.env[{index}]")
+    for index, entry in enumerate(container.get("env") or ()):
+        yield from _variable_problems(entry, f"{path}.env[{index}]")
+    told = found_by_variable(container)
     for index, mount in enumerate(container.get("volumeMounts") or ()):
-        yield from _mount_problems(mount, volumes, f"{path}.volumeMounts[{index}]")
+        if mount["name"] not in volumes:
+            yield f"{path}.volumeMounts[{index}].name: there is no volume {mount['name']!r}"
+        elif told.get(variable(mount["name"])) != mount and not honoured(mount, volumes[mount["name"]]):
+            yield _mount_problem(mount, f"{path}.volumeMounts[{index}]")
 
 
 def _variable_problems(variable: Mapping[str, Any], path: str) -> Iterator[str]:
@@ -92,16 +99,27 @@ def _variable_problems(variable: Mapping[str, Any], path: str) -> Iterator[str]:
         yield f"{path}.valueFrom.fieldRef.fieldPath: {field!r} is not a field a variable can have"
 
 
-def _mount_problems(mount: Mapping[str, Any], volumes: Mapping[str, Mapping[str, Any]], path: str) -> Iterator[str]:
-    volume = volumes.get(mount["name"])
-    where = mount["mountPath"]
-    if volume is None:
-        yield f"{path}.name: there is no volume {mount['name']!r}"
-    elif not honoured(mount, volume):
-        yield (
-            f"{path}.mountPath: {where!r} cannot be mounted for a process; remove the mount and use the folder named "
-            f"in the variable {variable(mount['name'])}"
-        )
+def _mount_problem(mount: Mapping[str, Any], path: str) -> str:
+    name = variable(mount["name"])
+    return (
+        f"{path}.mountPath: {mount['mountPath']!r} cannot be mounted for a process; use the folder named in the "
+        f"variable {name}, and remove the mount or declare {name} with the mount's path as its value"
+    )
+
+
+def found_by_variable(container: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The mounts of a container that says it looks for them by a variable, by that variable.
+
+    It says so by declaring the volume's variable with the mount's own path as its value: where mounts are mounted this
+    is true, and here the node puts its own folder there.
+    """
+    declared = {each["name"]: each.get("value") for each in container.get("env") or ()}
+    return {
+        variable(mount["name"]): mount
+        for mount in container.get("volumeMounts") or ()
+        if declared.get(variable(mount["name"])) == mount["mountPath"]
+        and not (mount.get("subPath") or mount.get("subPathExpr"))
+    }
 
 
 def honoured(mount: Mapping[str, Any], volume: Mapping[str, Any]) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.local import acceptance
+from cluster.local import acceptance, downward
 from cluster.local.localpod import LocalPod
 from cluster.local.podstatus import ADDRESS
 from cluster.local.runs import Order
@@ -20,7 +20,6 @@ GPU = "nvidia.com/gpu"
 _PASSED_ON = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
 """Variables of the machine that containers see."""
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
-_ENTRY = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +30,8 @@ class Place:
     """The variables every container of this node starts from (`base_environment`)."""
     volumes: Mapping[str, str]
     """The folder of each of the pod's volumes."""
+    message: str
+    """The file that stands for the container's terminationMessagePath."""
     folder: str
     """The pod's own folder, the working directory of a pod that names none."""
     gpus: Sequence[str]
@@ -60,8 +61,15 @@ def order(pod: LocalPod, container: Mapping[str, Any], place: Place) -> Order:
 def environment(pod: LocalPod, container: Mapping[str, Any], place: Place) -> dict[str, str]:
     """A container's variables: the machine's, those the node implies, then the pod's own, which win."""
     found = {**place.base, **_implied(container, place)}
+    mounts = acceptance.found_by_variable(container)
     for declared in container.get("env") or ():
-        found[declared["name"]] = _value(declared, pod, container, place, found)
+        name = declared["name"]
+        if name in mounts:
+            found[name] = place.volumes[mounts[name]["name"]]
+        elif declared.get("value") and declared["value"] == container.get("terminationMessagePath"):
+            found[name] = place.message
+        else:
+            found[name] = _value(declared, pod, container, place, found)
     if place.gpus or place.machine_gpus:
         # Not the pod's to choose: GPUs are assigned exclusively.
         found["CUDA_VISIBLE_DEVICES"] = ",".join(place.gpus)
@@ -101,17 +109,10 @@ def _value(
 
 
 def _field(path: str, pod: LocalPod) -> str:
-    entry = _ENTRY.fullmatch(path)
-    if entry:
-        entries = pod.manifest["metadata"].get(entry[1]) or {}
-        return str(entries.get(entry[2], ""))
-    known = {
-        "metadata.name": pod.name,
-        "metadata.namespace": pod.namespace,
-        "metadata.uid": pod.uid,
-        "spec.nodeName": pod.node,
-        "spec.serviceAccountName": pod.spec.get("serviceAccountName", "default"),
-    }
+    own = downward.field(path, pod.manifest["metadata"])
+    if own is not None:
+        return own
+    known = {"spec.nodeName": pod.node, "spec.serviceAccountName": pod.spec.get("serviceAccountName", "default")}
     return str(known.get(path, ADDRESS))
 
 

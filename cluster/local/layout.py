@@ -50,9 +50,10 @@ class Layout:
         return self.root / "pods" / uid
 
     def volume(self, uid: str, volume: str) -> Path:
-        """An emptyDir of a pod."""
+        """The folder of a volume that is the pod's own."""
         return self.pod(uid) / "volumes" / volume
 
     def container(self, uid: str, container: str, restart: int) -> Path:
-        """The folder of one run of one container: `output` (its log) and the shim's `started` and `exited` files."""
+        """The folder of one run of one container: `output` (its log), the shim's `started` and `exited`
+        files, and the `message` the container may leave."""
         return self.pod(uid) / "containers" / container / str(restart)

@@ -62,9 +62,12 @@ def texts(*names: str) -> dict[str, dict[str, Any]]:
 
 RESOURCES = fields(limits=mapping(QUANTITY), requests=mapping(QUANTITY), claims=many(OPEN))
 _REFERENCE = fields(**texts("name", "key"), optional=FLAG)
+_FIELDS: dict[str, dict[str, Any]] = {
+    "fieldRef": needing(fields(apiVersion={**TEXT, "default": "v1"}, fieldPath=TEXT), "fieldPath"),
+    "resourceFieldRef": needing(fields(**texts("containerName", "resource"), divisor=QUANTITY), "resource"),
+}
 _SOURCE = fields(
-    fieldRef=needing(fields(apiVersion={**TEXT, "default": "v1"}, fieldPath=TEXT), "fieldPath"),
-    resourceFieldRef=needing(fields(**texts("containerName", "resource"), divisor=QUANTITY), "resource"),
+    **_FIELDS,
     configMapKeyRef=needing(_REFERENCE, "key"),
     secretKeyRef=needing(_REFERENCE, "key"),
     fileKeyRef=OPEN,
@@ -116,7 +119,7 @@ _SOURCES: dict[str, dict[str, Any]] = {
     "hostPath": {"path": kept(TEXT), "type": {**kept(TEXT), "default": ""}},
     "configMap": {"name": TEXT, "defaultMode": _MODE},
     "secret": {"secretName": TEXT, "defaultMode": _MODE},
-    "downwardAPI": {"defaultMode": _MODE},
+    "downwardAPI": {"defaultMode": _MODE, "items": many(needing(fields(path=TEXT, mode=NUMBER, **_FIELDS), "path"))},
     "projected": {"defaultMode": _MODE},
 }
 _VOLUME = {**OPEN, "properties": {"name": kept(TEXT), **{

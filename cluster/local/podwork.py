@@ -6,7 +6,6 @@ One rule: level-triggered: `sync` may be called at any time, any number of times
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from cluster.local import acceptance, devices, environment, lifecycle, localpod, podstatus, processes
@@ -18,6 +17,7 @@ from cluster.local.localpod import LocalPod
 from cluster.local.podstatus import Status, Verdict, View
 from cluster.local.reporter import Report, Reporter
 from cluster.local.runs import Order, Run, RunKey, Runs
+from cluster.local.volumes import Volumes
 from crds.amounts import Amounts
 
 logger = logging.getLogger(__name__)
@@ -51,6 +51,7 @@ class PodWork:
         self.failures = 0
         """Unforeseen errors in a row."""
         self._ground = ground
+        self._volumes = Volumes(ground.layout, pod.uid)
         self._containers: Containers = lifecycle.containers(pod.spec, ground.backoff)
         self._histories: dict[str, tuple[Run, ...]] = {name: () for name in self._containers.all}
         self._status: Mapping[str, Any] = pod.status
@@ -87,6 +88,8 @@ class PodWork:
         self._observe()
         if self._refuse(now):
             return
+        if not self.pod.finished:
+            self._volumes.publish(self.pod)
         self._judge(now)
         plan = lifecycle.plan(self._containers, self._histories, now, self._stopping)
         self._waiting = {}
@@ -165,7 +168,7 @@ class PodWork:
     def _start(self, name: str, restart: int) -> None:
         """Begin a run, or say why it cannot begin yet."""
         try:
-            order = self._order(name)
+            order = self._order(name, restart)
             if order is None:
                 self._waiting[name] = "the node's GPUs are not free yet"
                 return
@@ -178,7 +181,7 @@ class PodWork:
             message = f"the embedded node cannot run container {name}: {e}"
             self._verdict = self._verdict or Verdict("NotSupported", message)
 
-    def _order(self, name: str) -> Order | None:
+    def _order(self, name: str, restart: int) -> Order | None:
         pod, ground = self.pod, self._ground
         folder = ground.layout.pod(pod.uid)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -191,20 +194,14 @@ class PodWork:
         )
         place = Place(
             base=ground.base,
-            volumes={volume["name"]: str(self._volume(volume)) for volume in spec.get("volumes") or ()},
+            volumes={volume["name"]: str(self._volumes.folder(volume)) for volume in spec.get("volumes") or ()},
+            message=str(ground.runs.message(self._key(name, restart))),
             folder=str(folder),
             gpus=devices.share(spec, name, assigned),
             machine_gpus=environment.GPU in ground.allocatable,
             allocatable=ground.allocatable,
         )
         return environment.order(pod, container, place)
-
-    def _volume(self, volume: Mapping[str, Any]) -> Path:
-        if volume.get("hostPath"):
-            return Path(volume["hostPath"]["path"])
-        folder = self._ground.layout.volume(self.pod.uid, volume["name"])
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return folder
 
     def _report(self, now: float) -> None:
         over = not self._alive()

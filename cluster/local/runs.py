@@ -25,6 +25,9 @@ from cluster.local.zygote import Zygote
 LOST = "ContainerStatusUnknown"
 """The reason of a run whose end nobody saw, as the kubelet gives it."""
 _LOST_MESSAGE = "the process that watched over this container was killed; how the container ended is not known"
+_MESSAGE = "message"
+_LONGEST_MESSAGE = 4096
+"""Bytes from the end of a container's message that are read, as by the kubelet."""
 _KEPT_RUNS = 8
 """Runs of a container that are kept: enough for the doubling of the back-off to reach its end."""
 
@@ -124,11 +127,11 @@ class Runs:
 
     def tail(self, key: RunKey, most: int) -> str:
         """The last bytes of a run's output."""
-        with suppress(OSError), (self._folder(key) / "output").open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - most))
-            return file.read(most).decode(errors="replace")
-        return ""
+        return _tail(self._folder(key) / "output", most)
+
+    def message(self, key: RunKey) -> Path:
+        """The file in which a container may leave a message for whoever asks how it ended."""
+        return self._folder(key) / _MESSAGE
 
     def note(self, key: RunKey, now: float, known: int) -> int:
         """Note how long a run's log is, for those who ask when its lines were written; its length."""
@@ -230,10 +233,18 @@ def _ended(restart: int, folder: Path) -> Run:
         finished_at=exited["finishedAt"],
         signal=exited.get("signal", 0),
         reason=exited.get("reason", ""),
-        message=exited.get("message") or _problem(folder),
+        message=exited.get("message") or _problem(folder) or _tail(folder / _MESSAGE, _LONGEST_MESSAGE),
     )
     begun = _begun(restart, folder)
     return Run(restart, begun.started_at, begun.process, ending)
+
+
+def _tail(path: Path, most: int) -> str:
+    with suppress(OSError), path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - most))
+        return file.read(most).decode(errors="replace")
+    return ""
 
 
 def _problem(folder: Path) -> str:

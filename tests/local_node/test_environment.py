@@ -17,7 +17,14 @@ ALLOCATABLE = {"cpu": 4000, "memory": 1 << 30}
 
 def place(**given: Any) -> Place:
     base = environment.base_environment(MACHINE, "/venv/bin")
-    settings: dict[str, Any] = {"volumes": {}, "folder": "/pod", "gpus": (), "machine_gpus": False, **given}
+    settings: dict[str, Any] = {
+        "volumes": {},
+        "message": "/m",
+        "folder": "/pod",
+        "gpus": (),
+        "machine_gpus": False,
+        **given,
+    }
     return Place(base=base, allocatable=ALLOCATABLE, **settings)
 
 
