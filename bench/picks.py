@@ -5,7 +5,7 @@ One rule: the coordinator's own rounds, `snapshot -> choose -> commit`, with its
 
 import itertools
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -62,9 +62,11 @@ class Timed:
     longest: float = 0.0
     """The longest commit: so long Redis may have served nobody else."""
 
-    def snapshot(self, heads: int, since: int | None = None, more: Collection[str] = ()) -> Snapshot:
+    def snapshot(
+        self, heads: int, since: int | None = None, more: Collection[str] = (), known: Mapping[str, int] | None = None
+    ) -> Snapshot:
         begun = time.perf_counter()
-        found = self.store.snapshot(heads, since, more)
+        found = self.store.snapshot(heads, since, more, known)
         self.snapshots += time.perf_counter() - begun
         return found
 

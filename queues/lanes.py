@@ -5,7 +5,7 @@ passed over and counted nowhere.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from crds import amounts
@@ -33,11 +33,13 @@ class Lane:
     __slots__ = (
         "_at",
         "_places",
+        "_shown",
         "_taken",
         "beyond",
         "ceiling",
         "first",
         "known",
+        "left",
         "offers",
         "overtaken",
         "spec",
@@ -48,18 +50,31 @@ class Lane:
         """`ceiling` is the most that any job of the queue can ever have."""
         self.spec = view.spec
         self.used = dict(view.usage)
-        self.known = view.heads
-        self.beyond = view.waiting - len(view.heads)
-        """How many jobs wait behind the known ones."""
         self.overtaken = view.overtaken
         self.offers: tuple[Candidate, ...] = ()
         """The jobs that quota and cohort let go now; the queue contends while there are any."""
         self.ceiling = ceiling
+        self._know(view.heads, view.waiting - len(view.heads))
+
+    def _know(self, jobs: Sequence[Waiting], beyond: int) -> None:
+        self.known = jobs
+        self.beyond = beyond
+        """How many jobs wait behind the known ones."""
+        self.left = self._shown = len(jobs)
+        """How many of the known jobs are not picked."""
         self._at = 0
         self._taken: set[int] = set()
         self._places: dict[Shape, deque[int]] | None = None
         self.first = self._find()
         """The first known job that could ever run."""
+
+    def learn(self, view: QueueView) -> None:
+        """More jobs behind those that are known; if they are not what follows, nothing is known any more."""
+        if view.after == self.left:
+            left = [job for at, job in enumerate(self.known) if at not in self._taken]
+            self._know([*left, *view.heads], view.waiting - self.left - len(view.heads))
+        else:
+            self._know((), view.waiting)
 
     def distinct(self) -> Iterator[Candidate]:
         """The first possible job of each distinct demand, in order."""
@@ -74,6 +89,7 @@ class Lane:
     def take(self, candidate: Candidate) -> None:
         """The job is picked."""
         self._taken.add(candidate.at)
+        self.left -= 1
         charge(self.used, candidate.demand)
         if candidate.at == self._at:
             self.first = self._find()
@@ -107,19 +123,21 @@ class Lane:
     @property
     def dry(self) -> bool:
         """Whether the next job is one that is not known, because all known ones are picked."""
-        return self.beyond > 0 and bool(self._taken) and self.first is None
+        return self.beyond > 0 and (not self.left or self.left < self._shown) and self.first is None
 
     @property
     def blind(self) -> bool:
         """Whether only jobs are known that can never run, and others wait behind them."""
-        return self.beyond > 0 and not self._taken and self.first is None
+        return self.beyond > 0 and self.first is None and 0 < self.left == self._shown
 
     @property
     def low(self) -> bool:
         """Whether it is time to learn of more jobs: half of those that were known are gone, or none of them can go."""
-        if not self.beyond or not self._taken:
+        if not self.beyond:
             return False
-        return not self.offers or 2 * len(self._taken) >= len(self.known)
+        if self.left == self._shown:
+            return self.first is None
+        return not self.offers or 2 * self.left <= self._shown
 
     def _find(self) -> Candidate | None:
         while self._at < len(self.known):

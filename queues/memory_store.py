@@ -4,7 +4,7 @@ One rule: it skips nothing that Redis does (JSON, versions, epochs, ports), so w
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from crds import amounts
@@ -148,14 +148,18 @@ class MemoryStore:
             self._tell_changes()
         return kept
 
-    def snapshot(self, heads: int, since: int | None = None, more: Collection[str] = ()) -> Snapshot:
+    def snapshot(
+        self, heads: int, since: int | None = None, more: Collection[str] = (), known: Mapping[str, int] | None = None
+    ) -> Snapshot:
         """See QueueStore."""
         content = self._content
         with content.lock:
             self._guard()
             whole = since is None or not content.settled <= since <= content.change
             changed = {name for name, number in content.changed.items() if since is None or number > since}
-            shown = content.specs.keys() if whole else content.specs.keys() & (changed | set(more))
+            anew = content.specs.keys() if whole else content.specs.keys() & (changed | set(more))
+            after = {name: count for name, count in (known or {}).items() if name in content.specs.keys() - anew}
+            shown = anew | after.keys()
             lines = self._lines(shown)
             return Snapshot(
                 epoch=content.epoch,
@@ -163,7 +167,7 @@ class MemoryStore:
                 pool=content.pool,
                 pool_usage=dict(content.pool_usage),
                 clock=content.clock,
-                queues=tuple(self._view(name, lines[name], heads) for name in sorted(shown)),
+                queues=tuple(self._view(name, lines[name], heads, after.get(name, 0)) for name in sorted(shown)),
                 change=content.change,
                 whole=whole,
             )
@@ -304,15 +308,16 @@ class MemoryStore:
             line.sort(key=lambda waiting: order.place(waiting.entry, aging))
         return lines
 
-    def _view(self, name: str, line: list[Waiting], heads: int) -> QueueView:
+    def _view(self, name: str, line: list[Waiting], heads: int, after: int) -> QueueView:
         content = self._content
         return QueueView(
             spec=content.specs[name],
             usage=dict(content.usage.get(name, {})),
             waiting=len(line),
-            heads=tuple(line[:heads]),
+            heads=tuple(line[after : after + heads]),
             account=content.accounts.get(name, Account()),
             overtaken=content.overtaken.get(name),
+            after=after,
         )
 
     def _refusal(self, pick: Pick) -> Refusal:

@@ -16,7 +16,7 @@ distinct demand, in order. That is counted, too, and after `queue_bypasses` noth
 queue's jobs end and make room.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -60,10 +60,17 @@ class Race:
         return self._shown.change
 
     @property
-    def hungry(self) -> Collection[str]:
-        """Queues of which few jobs are known any more, though more wait."""
+    def hungry(self) -> Mapping[str, int]:
+        """Queues of which few jobs are known any more, or none that can ever run, though more wait; and how many are
+        known."""
         self._look()
-        return frozenset(self._hungry)
+        return {name: self._lanes[name].left for name in self._hungry}
+
+    @property
+    def starved(self) -> bool:
+        """Whether more jobs of a queue must be shown before anybody can be picked, or before it can take part."""
+        self._look()
+        return bool(self._dry or self._blind)
 
     @property
     def blind(self) -> bool:
@@ -297,7 +304,11 @@ class Race:
     def _show(self, view: QueueView) -> None:
         spec = view.spec
         cohort = self._cohorts.get(spec.cohort)
-        lane = Lane(view, quotas.ceiling(spec, cohort, self.pool.capacity))
+        if view.after:
+            lane = self._lanes[spec.name]
+            lane.learn(view)
+        else:
+            lane = Lane(view, quotas.ceiling(spec, cohort, self.pool.capacity))
         self._lanes[spec.name] = lane
         self._dirty.add(spec.name)
         for names in (self._hungry, self._dry, self._blind, self._delayed):

@@ -5,7 +5,7 @@ One rule: every method is one script, which changes what it changes at one momen
 
 import threading
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from crds.amounts import Amounts
@@ -96,9 +96,14 @@ class RedisStore:
             kept += _REMOVE(self._connection, arguments=[self._epoch, "" if seen is None else seen, *chunk])
         return [JobKey.parse(key.decode()) for key in kept]
 
-    def snapshot(self, heads: int, since: int | None = None, more: Collection[str] = ()) -> Snapshot:
+    def snapshot(
+        self, heads: int, since: int | None = None, more: Collection[str] = (), known: Mapping[str, int] | None = None
+    ) -> Snapshot:
         """See QueueStore."""
-        text = _SNAPSHOT(self._connection, arguments=[self._epoch, heads, "" if since is None else since, *more])
+        newest = "" if known is None else self._reader.newest
+        after = [each for pair in (known or {}).items() for each in pair]
+        asked = [self._epoch, heads, "" if since is None else since, newest, len(more), *more, *after]
+        text = _SNAPSHOT(self._connection, arguments=asked)
         with self._reading, understood(self._connection):
             found = self._reader.read(text)
         return self.snapshot(heads) if found is None else found

@@ -3,7 +3,8 @@
 One rule: what is remembered saves time and is never the truth. Whatever goes wrong, the next round reads all anew.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from queues.race import Race
@@ -12,8 +13,7 @@ from queues.store import QueueStore
 from queues.values import Committed
 
 FEW = 8
-"""Jobs of each queue that are looked at, at least; in a full pool, where room comes free for one or two at a time, no
-more."""
+"""Jobs of each queue that are looked at ahead, at least; more where more than half of them go in one round."""
 BURST = 8
 """Batches of one look, at most: as long as nobody looks, what others changed is not seen."""
 
@@ -29,7 +29,7 @@ class Rounds:
         """The store's last change that the race knows, but for `_others`."""
         self._others: frozenset[str] = frozenset()
         """Queues of which the race does not know all that happened before its last change."""
-        self._reach = 2**30
+        self._reach = FEW
         self._refunds: list[tuple[str, int]] = []
 
     def refund(self, queue: str, cost: int) -> None:
@@ -50,7 +50,7 @@ class Rounds:
             race.refund(*self._refunds.pop())
         made = [*self._batches(race, now, limit)]
         taken = tuple(reservation for each in made for reservation in each.reservations)
-        self._reach = max(FEW, 2 * len(taken))
+        self._reach = max(FEW, 2 * max(Counter(each.queue for each in taken).values(), default=0))
         refused = made[-1].refused if made else ""
         self._race = None if refused else race
         return Committed(taken, refused, self._change)
@@ -80,10 +80,10 @@ class Rounds:
             snapshot = self._store.snapshot(heads)
             race = Race(snapshot, self._rules)
         else:
-            snapshot = self._store.snapshot(heads, self._change, self._others.union(race.hungry))
+            snapshot = self._store.snapshot(heads, self._change, self._others, _hungry(race, most))
             race.update(snapshot)
-        if heads < most and race.blind:
-            snapshot = self._store.snapshot(most)
+        while race.starved and (hungry := _hungry(race, most)):
+            snapshot = self._store.snapshot(most, snapshot.change, (), hungry)
             race.update(snapshot)
         self._change, self._others = snapshot.change, frozenset()
         return race
@@ -94,3 +94,8 @@ class Rounds:
             self._change = committed.change
             self._others |= frozenset(committed.others)
         return committed
+
+
+def _hungry(race: Race, most: int) -> Mapping[str, int]:
+    """Queues of which more jobs should be known, and how many are."""
+    return {name: count for name, count in race.hungry.items() if count < most}

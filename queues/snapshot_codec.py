@@ -15,8 +15,11 @@ from queues.values import QueueSpec, QueueView, Snapshot, Waiting
 KNOWN = 40_000
 """Entries that are kept for the next snapshot, at least; at most twice as many."""
 
-View = tuple[Any, str | None, dict[str, Any] | None, dict[str, int], int, list[Any]]
-"""Settings or name, account, overtaken, usage, number of waiting entries, versions and entries."""
+View = tuple[Any, str | None, dict[str, Any] | None, dict[str, int], int, int, list[Any]]
+"""Settings or name, account, overtaken, usage, number of waiting entries, how many of them are known, versions and
+entries of the next ones."""
+NOT_SAID = 0
+"""In place of an entry that has been shown before, or is not for now."""
 
 
 class Reader:
@@ -25,6 +28,8 @@ class Reader:
     def __init__(self) -> None:
         self._epoch = -1
         self._revision = -1
+        self.newest = 0
+        """The newest version of any entry when the store was read last."""
         self._specs: dict[str, QueueSpec] = {}
         self._pool: Amounts | None = None
         self._entries: dict[int, Waiting] = {}
@@ -42,7 +47,7 @@ class Reader:
             return None
         if epoch != self._epoch:
             self._entries, self._older = {}, {}
-        self._epoch, self._revision = epoch, revision
+        self._epoch, self._revision, self.newest = epoch, revision, found["version"]
         if whole:
             specs = [codec.spec_of(view[0]) for view in found["queues"]]
             self._specs = {spec.name: spec for spec in specs}
@@ -59,19 +64,30 @@ class Reader:
         )
 
     def _views(self, views: list[View], whole: bool) -> Iterator[QueueView]:
-        for named, account, overtaken, usage, waiting, heads in views:
+        for named, account, overtaken, usage, waiting, after, heads in views:
             yield QueueView(
                 spec=self._specs[named["name"] if whole else named],
                 usage=usage,
                 waiting=waiting,
-                heads=tuple(map(self._waiting, heads[::2], heads[1::2])),
+                heads=tuple(self._heads(heads)),
                 account=codec.decode_account(account or ""),
                 overtaken=codec.overtaken_of(overtaken) if overtaken else None,
+                after=after,
             )
 
-    def _waiting(self, version: int, fields: dict[str, Any]) -> Waiting:
+    def _heads(self, heads: list[Any]) -> Iterator[Waiting]:
+        """Up to the first one that was neither shown before nor now."""
+        for version, fields in zip(heads[::2], heads[1::2], strict=True):
+            waiting = self._waiting(version, fields)
+            if waiting is None:
+                return
+            yield waiting
+
+    def _waiting(self, version: int, fields: Any) -> Waiting | None:
         found = self._entries.get(version) or self._older.get(version)
         if found is None:
+            if fields == NOT_SAID:
+                return None
             fields["demand"] = self._demand(fields["demand"])
             found = Waiting(codec.entry_of(fields), version)
         if len(self._entries) >= KNOWN:

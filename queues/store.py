@@ -4,7 +4,7 @@ One rule: the store decides nothing. It keeps entries and reservations, and appl
 at all.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -73,13 +73,19 @@ class QueueStore(Protocol):
         pod later than that, or was cut short and nobody has looked since. None frees them whatever there may be.
         """
 
-    def snapshot(self, heads: int, since: int | None = None, more: Collection[str] = ()) -> Snapshot:
+    def snapshot(
+        self, heads: int, since: int | None = None, more: Collection[str] = (), known: Mapping[str, int] | None = None
+    ) -> Snapshot:
         """The state for `choose`, with up to `heads` waiting entries of each configured queue. Changes nothing, and
         needs no right to write.
 
         With `since`, the `change` of a snapshot or of a commit that stood alone, it is a difference: the queues that
         changed after it, and those named in `more`. It is whole all the same if it cannot be one: the settings or the
         epoch are others, or the store does not know that change.
+
+        `known` is how many of a queue's first entries the caller knows, after its own commits: if nothing else changed
+        in that queue, only the next ones are shown. To who gives it, though nothing be in it, a queue that changed may
+        show fewer entries than it could: those before the first that this object has not been shown yet.
         """
 
     def commit(self, batch: Batch) -> Committed:

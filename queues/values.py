@@ -135,6 +135,8 @@ class QueueView:
     account: Account = UNTOUCHED
     overtaken: Overtaken | None = None
     """The last job of this queue that others overtook; counts only while it is the head."""
+    after: int = 0
+    """How many entries are before `heads` that are not shown, because who asked knows them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import Any
 import fakeredis
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from queues import connection, errors, schema
 from queues.choose import choose
@@ -168,6 +169,36 @@ def test_a_commit_of_nothing_is_no_change(store: QueueStore, known: Snapshot) ->
     assert (unknown.alone, unknown.others) == (False, ())
 
 
+def test_of_known_jobs_only_the_next_ones_are_shown_if_nothing_else_changed(store: QueueStore, known: Snapshot) -> None:
+    store.put([*entries("a", 6), *entries("b", 6)])
+    seen = store.snapshot(3)
+    store.put([entry("new", "b", START + 0.5)])
+    shown = store.snapshot(3, seen.change, (), {"a": 3, "b": 3, "c": 1, "nobody": 1})
+    assert [(view.spec.name, view.after, view.waiting) for view in shown.queues] == [
+        ("a", 3, 6),
+        ("b", 0, 7),
+        ("c", 1, 2),
+    ]
+    jobs = [[each.entry.key.name for each in view.heads] for view in shown.queues]
+    assert jobs == [["a-0003", "a-0004", "a-0005"], ["b-0000", "new", "b-0001"], ["c-0001"]]
+    named = store.snapshot(9, seen.change, ["a"], {"a": 3})
+    assert (named.queues[0].after, len(named.queues[0].heads)) == (0, 6)
+    whole = store.snapshot(9, 0, (), {"a": 3})
+    assert whole == store.snapshot(9)
+
+
+def test_a_changed_queue_is_shown_as_far_as_it_is_known(store: QueueStore, known: Snapshot) -> None:
+    store.put(entries("a", 8))
+    seen = store.snapshot(3)
+    store.put([entry("new", "a", START + 0.5)])
+    [view] = store.snapshot(9, seen.change, (), {}).queues
+    jobs = [each.entry.key.name for each in view.heads]
+    assert jobs[:4] == ["a-0000", "new", "a-0001", "a-0002"]
+    assert (view.after, view.waiting) == (0, 9)
+    assert jobs == [each.entry.key.name for each in store.snapshot(9).queues[0].heads][: len(jobs)]
+    assert len(store.snapshot(9, seen.change, ["a"], {}).queues[0].heads) == 9
+
+
 def test_where_a_job_stands(store: QueueStore, known: Snapshot) -> None:
     first = replace(entry("first", "a", START + 99), returning=True)
     store.put([first, entry("elsewhere", "nobody")])
@@ -277,6 +308,69 @@ class Meddled:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
+
+
+changes = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "put", "put", "remove", "release", "configure"]),
+        st.sampled_from("abc"),
+        st.integers(0, 9),
+        st.integers(-2, 2),
+    ),
+    max_size=9,
+)
+
+
+def check_rounds(
+    rounds: QueueStore, whole: QueueStore, history: list[list[tuple[str, str, int, int]]], most: int
+) -> None:
+    """Rounds that see a few jobs of each queue pick what one look at all of them would."""
+    for store in (rounds, whole):
+        store.rebuild(1, [], [each for name in "abc" for each in entries(name, 9)])
+        store.configure([spec("a", 3), spec("b", 2, jobs=30), spec("c", jobs=3)], None)
+    leader = Rounds(rounds, Rules())
+    for step in history:
+        for store in (rounds, whole):
+            for change in step:
+                happen(store, *change)
+        taken = leader.round(START, 3, most).reservations
+        expected = whole.commit(choose(whole.snapshot(99), START, len(taken), "jobs")).reservations
+        assert taken == expected
+        assert taken or not choose(whole.snapshot(99), START, 1, "jobs").picks
+
+
+def happen(store: QueueStore, what: str, queue: str, number: int, priority: int) -> None:
+    match what:
+        case "put":
+            many = range(number, number + 6)
+            store.put([entry(f"{queue}-{each:04}", queue, START + each, priority) for each in many])
+        case "remove":
+            store.remove([key(f"{queue}-{each:04}") for each in range(number, number + 3)])
+        case "release":
+            store.remove(sorted(store.reservations())[:number])
+        case _:
+            store.configure([spec("a", 1 + number), spec("b", 2, jobs=30), spec("c", jobs=3)], None)
+
+
+@given(history=st.lists(changes, min_size=2, max_size=12), most=st.integers(1, 12))
+def test_rounds_pick_what_a_look_at_everything_would_in_memory(history: list[Any], most: int) -> None:
+    check_rounds(MemoryStore(lambda *_: None), MemoryStore(lambda *_: None), history, most)
+
+
+@given(history=st.lists(changes, min_size=2, max_size=12), most=st.integers(1, 12))
+@settings(max_examples=15)
+def test_rounds_pick_what_a_look_at_everything_would_on_fakeredis(history: list[Any], most: int) -> None:
+    client = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
+    check_rounds(RedisStore(client), MemoryStore(lambda *_: None), history, most)
+    client.close()
+
+
+@given(history=st.lists(changes, min_size=2, max_size=12), most=st.integers(1, 12))
+def test_rounds_pick_what_a_look_at_everything_would_on_redis(redis_url: str, history: list[Any], most: int) -> None:
+    client = connection.connect(redis_url, client_name="test")
+    client.flushall()
+    check_rounds(RedisStore(client), MemoryStore(lambda *_: None), history, most)
+    client.close()
 
 
 # The layout of the keys

@@ -97,7 +97,7 @@ def test_differences_tell_a_race_all_there_is_to_know(data: st.DataObject, picke
     for _ in range(data.draw(st.integers(1, 8))):
         now += data.draw(st.sampled_from([0, 1, 40]))
         step(store, data)
-        race.update(store.snapshot(EVERYTHING, since=race.change, more=race.hungry))
+        race.update(store.snapshot(EVERYTHING, since=race.change, known=race.hungry))
         limit = data.draw(st.integers(1, 12))
         batch = race.picks(now, limit)
         assert batch.picks == choose(store.snapshot(EVERYTHING), now, limit, rules).picks
@@ -118,7 +118,7 @@ def test_a_race_that_is_shown_a_few_jobs_asks_for_more_in_time(heads: int, limit
         committed = store.commit(batch)
         chosen += order(committed.reservations)
         assert race.committed(committed)
-        race.update(store.snapshot(heads, since=race.change, more=race.hungry))
+        race.update(store.snapshot(heads, since=race.change, known=race.hungry))
     whole = choose(opened(specs(**queues), waiting).snapshot(EVERYTHING), START, 99, rules).picks
     assert chosen == "".join(pick.waiting.entry.queue for pick in whole)
 
