@@ -25,11 +25,15 @@ class Resource:
         """What an object of this resource carries as `apiVersion`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def root(self) -> str:
+        """The URL path at which a server says what it serves of this group and version."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """The URL path of a collection (no name), an object, or its subresource."""
-        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         scope = ["namespaces", namespace] if namespace and self.namespaced else []
-        return "/".join(filter(None, [root, *scope, self.plural, name, subresource]))
+        return "/".join(filter(None, [self.root, *scope, self.plural, name, subresource]))
 
 
 TORCHJOBS = Resource(GROUP, VERSION, "torchjobs", "TorchJob")
@@ -48,3 +52,7 @@ POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup
 GANG_QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
 COSCHEDULING_POD_GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
 RECREATE_REQUESTS = Resource("apps.kruise.io", "v1alpha1", "containerrecreaterequests", "ContainerRecreateRequest")
+NATIVE_POD_GROUPS = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
+"""Kubernetes' own, from 1.37."""
+ALPHA_POD_GROUPS = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup")
+"""The same in 1.36."""

@@ -23,7 +23,7 @@ class Gang:
     labels: Mapping[str, str]
     """What finds the group again: the job's name and uid, the attempt."""
     minimum: Mapping[str, int]
-    """Task type -> how many of its pods are needed: the elastic minimum, for life."""
+    """Task type, in lower case -> how many of its pods are needed: the elastic minimum, for life."""
     total: int
     """How many pods it has when all of it runs."""
     resources: Amounts
@@ -53,10 +53,14 @@ class GroupView:
     attempt: int
     phase: GroupPhase = "Pending"
     """Pending: its pods had better wait; Ready: they may be made; Refused: the scheduler will not take it as it is."""
+    reason: str = ""
+    """Why it is Refused, for a condition: GangQueueClosed, GangQueueMissing."""
     message: str = ""
     """Why it is Pending or Refused, in a sentence without moving numbers."""
+    queue: str = ""
+    """The gang scheduler's own queue that it waits in; empty where there is none."""
     spec: Mapping[str, Any] = field(default_factory=dict)
-    """The fields of its spec that are ours."""
+    """The fields of its spec that say how large it is."""
     deleting: bool = False
     version: int = 0
 

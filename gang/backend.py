@@ -1,0 +1,103 @@
+"""What a gang scheduler has to be told, and what it says back.
+
+One rule: pure, and the same few verbs for all of them. A group is deleted as any object is, so there is no verb for it.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from cluster.api import Manifest
+from crds import labels
+from crds.resources import Resource
+from gang.values import Binding, Gang, GroupView
+
+
+class Backend(Protocol):
+    """One scheduler that binds pods all or none."""
+
+    @property
+    def name(self) -> str:
+        """As in spec.schedulingPolicy.gangScheduler."""
+
+    @property
+    def scheduler(self) -> str:
+        """The schedulerName that its pods carry; empty if the template, or the cluster's default, says it."""
+
+    @property
+    def together(self) -> bool:
+        """Whether it binds all pods of a stage at once, so that they are made at once."""
+
+    @property
+    def resource(self) -> Resource | None:
+        """The kind of object that stands for a gang; None if the pods alone say what it is."""
+
+    @property
+    def queues(self) -> Resource | None:
+        """The kind of its own queues; None if it has none."""
+
+    def create(self, gang: Gang, /) -> Manifest | None:
+        """The object that stands for a gang."""
+
+    def resize(self, gang: Gang, group: GroupView, /) -> Mapping[str, Any] | None:
+        """The merge patch that makes a group the size of a gang; None if it is, or cannot be changed."""
+
+    def trim(self, manifest: Manifest, /) -> GroupView:
+        """What matters of such an object that carries our labels."""
+
+    def refusal(self, queue: str, found: Manifest | None, /) -> tuple[str, str] | None:
+        """Why a group in a queue of the scheduler's own is not let in: reason and message; None if it may be."""
+
+    def bind(self, gang: Gang, task_type: str, /) -> Binding:
+        """What a pod of a task, named in lower case, carries to be bound with its gang."""
+
+
+def manifest(resource: Resource, gang: Gang, spec: Mapping[str, Any]) -> Manifest:
+    """The object of a gang: owned by the job, so that it never outlives it."""
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {
+            "name": gang.name,
+            "namespace": gang.namespace,
+            "labels": dict(gang.labels),
+            "ownerReferences": [dict(gang.owner)],
+        },
+        "spec": dict(spec),
+    }
+
+
+def view(resource: Resource, manifest: Manifest, fields: tuple[str, ...], **more: Any) -> GroupView:
+    """What is the same of all groups; `fields` are those of the spec that say how large it is."""
+    metadata, spec = manifest["metadata"], manifest.get("spec") or {}
+    marks: Mapping[str, str] = metadata.get("labels") or {}
+    version = metadata.get("resourceVersion", "")
+    return GroupView(
+        resource=resource,
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        job_uid=marks.get(labels.JOB_UID, ""),
+        attempt=_number(marks.get(labels.ATTEMPT, "")),
+        spec={name: spec[name] for name in fields if name in spec},
+        deleting="deletionTimestamp" in metadata,
+        version=max(_number(version), 0),
+        **more,
+    )
+
+
+def _number(text: str) -> int:
+    """A label is not ours to trust: -1 matches nothing."""
+    return int(text) if text.isascii() and text.isdigit() else -1
+
+
+def difference(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The merge patch of a spec from what is there to what is wanted; a name within a map that is not wanted goes."""
+    found = {name: _change(value, there.get(name)) for name, value in wanted.items() if there.get(name) != value}
+    return {"spec": found} if found else None
+
+
+def _change(value: Any, there: Any) -> Any:
+    if not isinstance(value, Mapping) or not isinstance(there, Mapping):
+        return value
+    changed = {name: each for name, each in value.items() if there.get(name) != each}
+    return changed | dict.fromkeys(there.keys() - value.keys())
