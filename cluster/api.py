@@ -43,6 +43,9 @@ class Watch(Iterator[WatchEvent], Protocol):
 class Cluster(Protocol):
     """A Kubernetes API. Every method may raise any `cluster.errors.ClusterError`; safe to share between threads."""
 
+    def serves(self, resource: Resource) -> bool:
+        """Whether the server knows the resource: others' kinds are there only where somebody has installed them."""
+
     def get(self, resource: Resource, name: str, namespace: str = "") -> Manifest:
         """One object. NotFound if it is not there."""
 

@@ -111,6 +111,14 @@ class KubernetesCluster:
         """The API server's URL."""
         return self._transport.server
 
+    def serves(self, resource: Resource) -> bool:
+        """Whether the server knows the resource: others' kinds are there only where somebody has installed them."""
+        try:
+            found = self._object(requests.served(resource))
+        except errors.NotFound:
+            return False
+        return any(each.get("name") == resource.plural for each in found.get("resources") or ())
+
     def get(self, resource: Resource, name: str, namespace: str = "") -> Manifest:
         """One object. NotFound if it is not there."""
         return self._object(requests.get(resource, name, namespace))

@@ -39,6 +39,11 @@ def get(resource: Resource, name: str, namespace: str) -> Request:
     return Request("GET", _object_path(resource, name, namespace), _words("get", resource, namespace, name))
 
 
+def served(resource: Resource) -> Request:
+    """Read which resources there are of one group and version."""
+    return Request("GET", resource.root, f"ask for the resources of {resource.api_version}")
+
+
 def page(
     resource: Resource, namespace: str, *, label_selector: str, field_selector: str, limit: int, token: str
 ) -> Request:

@@ -203,6 +203,8 @@ def _desk(options: Options, files: Files, redis_url: str) -> Iterator[Command]:
     first = random.randrange(FIRST_PORT, LAST_PORT, PORTS_PER_STACK)
     defaults = {
         "TORCHQ_MASTER_ADDRESS": "loopback",
+        "TORCHQ_GANG_SCHEDULER": "none",  # the embedded scheduler binds a job's pods all or none anyway
+        "TORCHQ_IN_PLACE": "local",
         "TORCHQ_IMPLICIT_QUEUES": "true",
         "TORCHQ_HEALTH_PORT": "-1",  # the Lease says which
         "TORCHQ_PORT_FIRST": str(first),

@@ -41,6 +41,14 @@ class Marks:
             self._add(key, seen)
             return True
 
+    def add_soon(self, key: JobKey) -> None:
+        """To be looked at after a rest: what somebody else's cache has to have seen, too."""
+        with self._lock:
+            if key not in self._due:
+                self._later.setdefault(key, 0)
+                if key not in self._resting:
+                    self._rest(key, self._clock())
+
     def take(self, limit: int) -> list[tuple[JobKey, int]]:
         """Up to `limit` keys whose time has come, oldest first, each with the largest `seen`; forgotten here."""
         with self._lock:

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 
 from coordinator.leader import LEASE
 from crds.resources import (
+    COSCHEDULING_POD_GROUPS,
     EVENTS,
     LEASES,
     NAMESPACES,
     NODES,
+    POD_GROUPS,
     PODS,
     PRIORITY_CLASSES,
+    RECREATE_REQUESTS,
     SERVICES,
     TENANT_QUEUES,
     TORCHJOBS,
@@ -41,7 +44,7 @@ class Rule:
 
     @property
     def target(self) -> str:
-        """The resource as RBAC names it."""
+        """The resource as RBAC names it, within its group."""
         return f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
 
 
@@ -77,6 +80,7 @@ class Role:
 SERVICE = "http:torchq-coordinator:http"
 """The coordinator's service, as the API server's proxy names it: protocol, name and port."""
 _FOLLOW = ("list", "watch")
+_POD_GROUPS = (POD_GROUPS, COSCHEDULING_POD_GROUPS)
 _ASK = (
     Rule(resource=LEASES, name=LEASE, verbs=("get",)),
     Rule(resource=SERVICES, subresource="proxy", name=SERVICE, verbs=("get",)),
@@ -95,6 +99,7 @@ COORDINATOR = Role(
         Rule(resource=NAMESPACES, verbs=_FOLLOW),
         Rule(resource=PODS, verbs=_FOLLOW),
         Rule(resource=NODES, verbs=_FOLLOW),
+        *(Rule(resource=each, verbs=_FOLLOW) for each in (*_POD_GROUPS, RECREATE_REQUESTS)),
     ),
     lease=(
         # A create cannot be bound to a name.
@@ -104,7 +109,7 @@ COORDINATOR = Role(
 )
 WORKER = Role(
     name="worker",
-    purpose="`torchq worker`: makes and deletes the pods and services of jobs, writes what became of jobs",
+    purpose="`torchq worker`: makes and deletes jobs' pods, services and pod groups, writes what became of jobs",
     rules=(
         # Delete: ttlSecondsAfterFinished.
         Rule(resource=TORCHJOBS, verbs=("get", "delete")),
@@ -112,8 +117,13 @@ WORKER = Role(
         # Where the API server asks it of whoever makes an object that holds up its owner's deletion.
         Rule(resource=TORCHJOBS, subresource="finalizers", verbs=(), by_hand=("update",)),
         Rule(resource=TENANT_QUEUES, verbs=_FOLLOW),
-        Rule(resource=PODS, verbs=("get", "list", "watch", "create", "delete")),
+        Rule(resource=PODS, verbs=("get", "list", "watch", "create", "patch", "delete")),
         Rule(resource=SERVICES, verbs=("get", "create", "delete")),
+        Rule(resource=NODES, verbs=_FOLLOW),
+        Rule(resource=EVENTS, verbs=("create",)),
+        # Where they are installed.
+        *(Rule(resource=each, verbs=("get", "list", "watch", "create", "patch", "delete")) for each in _POD_GROUPS),
+        Rule(resource=RECREATE_REQUESTS, verbs=("get", "list", "watch", "create", "delete")),
     ),
 )
 USER = Role(

@@ -11,10 +11,14 @@ import threading
 import time
 import uuid
 from dataclasses import dataclass, field
+from typing import Any
 
 from cluster import errors as cluster_errors
 from cluster.api import Cluster
+from cluster.informer import Informer
+from coordinator import foreign
 from coordinator.errors import LeadershipLost
+from coordinator.foreign import Foreign
 from coordinator.leader import Leadership
 from coordinator.reasons import Reasons
 from coordinator.settings import Settings
@@ -61,7 +65,8 @@ class Coordinator:
     reasons: Reasons = field(init=False)
 
     def __post_init__(self) -> None:
-        self.watches = Watches(self.cluster, nodes=self.settings.pool == "nodes")
+        kinds = foreign.KINDS if self.settings.pods == "make" else ()
+        self.watches = Watches(self.cluster, nodes=self.settings.pool == "nodes", foreign=kinds)
         store, settings = self.probe or self.store, self.settings
         self.reasons = Reasons(self.cluster, self.watches, store, settings.rules, after=settings.reason_after)
         self.leadership = Leadership(
@@ -75,8 +80,9 @@ class Coordinator:
 
     def run(self) -> None:
         """Serve until stopped; what has begun is finished, then the lease is handed back."""
-        for informer in self.watches.informers:
-            informer.start()
+        watching: tuple[Informer[Any] | Foreign[Any], ...] = (*self.watches.informers, self.watches.foreign)
+        for each in watching:
+            each.start()
         try:
             while not self.stop.is_set() and not self.watches.synced:
                 self._tell(self.watches.failing)
@@ -89,8 +95,8 @@ class Coordinator:
                 self._serve_once()
         finally:
             self.leadership.stop()
-            for informer in self.watches.informers:
-                informer.stop()
+            for each in watching:
+                each.stop()
 
     def _serve_once(self) -> None:
         """Wait to lead, then lead until something ends the term."""

@@ -25,6 +25,8 @@ from coordinator.settings import Resolved, Settings
 from crds.errors import InvalidObject
 from queues.errors import QueueError
 
+WATCHED = 16
+"""More connections than a process watches by, and to spare."""
 SHOWN = (CoordinatorError, errors.ClusterError, QueueError, InvalidObject)
 
 
@@ -77,7 +79,8 @@ class Session:
             context=settings.context,
             read_timeout=settings.api_timeout,
             requests_per_second=settings.api_qps,
-            pool_connections=settings.threads + 16,
+            burst=settings.api_burst,
+            pool_connections=settings.threads + settings.parallel_writes + WATCHED,
             user_agent=self.agent,
             permission_hint=self.role.remedy,
         )

@@ -114,6 +114,43 @@ class Settings(pydantic.BaseModel):
     admission_tries: int = Field(
         default=5, ge=1, le=1_000, description="after so many such admissions in a row it is parked until told to go on"
     )
+    gang_scheduler: Literal["auto", "none", "volcano", "koordinator", "coscheduling", "kubernetes"] = Field(
+        default="auto",
+        description="who binds the pods of jobs that do not say so themselves; auto: volcano where its PodGroups are "
+        "served when a worker starts, else none (pods are made once the pool has room for all of them)",
+    )
+    pods_at_once: bool = Field(
+        default=False,
+        description="make pods before the gang scheduler lets their group in, so that a cluster autoscaler sees them",
+    )
+    in_place: Literal["auto", "recreate", "local", "kruise", "kubernetes"] = Field(
+        default="auto",
+        description="how containers of pods that are well are restarted with their job; auto: kruise where its "
+        "ContainerRecreateRequests are served when a worker starts, else recreate (new pods); local: the embedded node",
+    )
+    in_place_timeout: Seconds = Field(
+        default=60.0, description="a restart in place that takes longer has failed: the pod is replaced"
+    )
+    most_disruptions: int = Field(
+        default=100,
+        ge=0,
+        le=1_000_000,
+        description="how many failures that are not its fault (evictions, lost nodes) a job survives",
+    )
+    node_failures: int = Field(
+        default=3, ge=1, le=1_000, description="after so many failures of its pods on a node a job avoids it"
+    )
+    dead_node_grace: Seconds = Field(
+        default=60.0,
+        description="how long a node may be silent, and a pod on it outstay its own grace, before the pod is deleted "
+        "without the node's word",
+    )
+    parallel_writes: int = Field(
+        default=8, ge=1, le=256, description="pods that one worker process makes, marks or deletes at once"
+    )
+    most_writes: int = Field(
+        default=64, ge=1, le=10_000, description="API writes of one reconcile before it makes room for another job's"
+    )
     reason_after: Seconds = Field(
         default=10.0, description="a job that waits longer than this is told why in its status, if it is the first"
     )
@@ -143,6 +180,9 @@ class Settings(pydantic.BaseModel):
     api_timeout: Seconds = Field(default=10.0, description="longest wait for one answer of the API server")
     api_qps: float = Field(
         default=0.0, ge=0, description="requests per second of one process to the API server; 0: no limit of ours"
+    )
+    api_burst: int = Field(
+        default=100, ge=1, le=100_000, description="how many may go out at once before api_qps limits them"
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="what goes to the log")
 

@@ -109,6 +109,14 @@ class NodeView:
     allocatable: Amounts
 
 
+@dataclass(frozen=True, slots=True)
+class ForeignView:
+    """An object of a kind of others' that was made for a job: whose it is, and what of it a worker may wait for."""
+
+    job: JobKey | None
+    state: tuple[object, ...]
+
+
 def job_view(manifest: Manifest) -> JobView:
     """Trim a TorchJob. One that cannot be parsed is kept as invalid, so that somebody tells its owner."""
     try:
@@ -186,6 +194,15 @@ def pod_view(manifest: Manifest) -> PodView:
         version=_version(metadata) if job else 0,
         demand=_demand(manifest, ours=job is not None),
     )
+
+
+def foreign_view(manifest: Manifest) -> ForeignView:
+    """Trim a pod group or a request to recreate containers: counts and times that move in it change nothing."""
+    metadata, status = manifest["metadata"], manifest.get("status") or {}
+    conditions = [each for each in status.get("conditions") or () if isinstance(each, dict)]
+    told = tuple((each.get("type"), each.get("status"), each.get("reason")) for each in conditions)
+    state = (status.get("phase"), "deletionTimestamp" in metadata, *told)
+    return ForeignView(_owner(metadata["namespace"], metadata.get("labels") or {}), state)
 
 
 def _version(metadata: Manifest) -> int:

@@ -1,4 +1,4 @@
-"""What the coordinator sees of the cluster: six informers and the set of keys to look at.
+"""What the coordinator sees of the cluster: six informers, those of others' kinds, and the set of keys to look at.
 
 One rule: an event becomes a key and nothing else; whoever handles the key reads the newest state here.
 """
@@ -12,12 +12,14 @@ from typing import Any
 from cluster.api import Cluster
 from cluster.informer import Informer
 from coordinator import views
+from coordinator.foreign import Foreign
 from coordinator.marks import Marks
 from coordinator.route import Pods
 from coordinator.standing import Rules
-from coordinator.views import JobView, NamespaceView, NodeView, PodView, PriorityClassView
+from coordinator.views import ForeignView, JobView, NamespaceView, NodeView, PodView, PriorityClassView
+from crds import labels
 from crds.keys import JobKey
-from crds.resources import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, TENANT_QUEUES, TORCHJOBS
+from crds.resources import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, TENANT_QUEUES, TORCHJOBS, Resource
 from crds.tenantqueue import TenantQueue
 
 PATIENCE = 8
@@ -35,7 +37,15 @@ class Changed:
 class Watches:
     """Caches of everything that is watched, and what changed since last asked."""
 
-    def __init__(self, cluster: Cluster, *, nodes: bool, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        nodes: bool,
+        clock: Callable[[], float] = time.monotonic,
+        foreign: Iterable[Resource] = (),
+    ) -> None:
+        self._cluster = cluster
         self._clock = clock
         self._lock = threading.Lock()
         self._marks = Marks(clock)
@@ -66,6 +76,8 @@ class Watches:
         self.nodes: Informer[NodeView] | None = None
         if nodes:
             self.nodes = Informer(cluster, NODES, trim=views.node_view, on_change=self._node_changed)
+        self.foreign: Foreign[ForeignView] = Foreign(cluster.serves, foreign, self._foreign_informer)
+        """Not among the others: whoever takes such a kind away again stops no coordinator."""
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
@@ -182,6 +194,21 @@ class Watches:
                 self.wake.set()
         elif before != after:  # of a foreign pod only the room it takes matters
             self.touch_settings()
+
+    def _foreign_informer(self, resource: Resource) -> Informer[ForeignView]:
+        return Informer(
+            self._cluster,
+            resource,
+            trim=views.foreign_view,
+            on_change=self._foreign_changed,
+            label_selector=labels.JOB_UID,
+        )
+
+    def _foreign_changed(self, before: ForeignView | None, after: ForeignView | None) -> None:
+        found = after or before
+        if before != after and found is not None and found.job is not None:
+            # A worker has a cache of its own, of which nobody knows how far it is.
+            self._marks.add_soon(found.job)
 
     def _queue_changed(self, before: TenantQueue | None, after: TenantQueue | None) -> None:
         if before is not None and after is not None and before.spec == after.spec:

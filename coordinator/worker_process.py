@@ -5,12 +5,14 @@ One rule: wiring only; it decides nothing.
 
 import logging
 import os
+from collections.abc import Collection
 from typing import Any
 
 from cluster import errors
 from cluster.client import KubernetesCluster
 from cluster.informer import Informer
 from coordinator.settings import Settings
+from crds.resources import POD_GROUPS, RECREATE_REQUESTS, Resource
 from queues import rq_worker
 from queues.work import WorkSettings
 from reconcilers import observe, queue_view
@@ -51,14 +53,24 @@ def run(cluster: KubernetesCluster, settings: Settings) -> None:
         queues.stop()
 
 
-def reconcile_settings(settings: Settings) -> ReconcileSettings:
-    """The reconciler's share of the settings."""
+def reconcile_settings(settings: Settings, served: Collection[Resource] = ()) -> ReconcileSettings:
+    """The reconciler's share of the settings; `served` are the kinds of others' that there are."""
+    scheduler, driver = settings.gang_scheduler, settings.in_place
     return ReconcileSettings(
         master_address=settings.master_address,
         make_pods=settings.pods == "make",
         admission_timeout=settings.admission_timeout,
         admission_backoff=settings.admission_backoff,
         admission_tries=settings.admission_tries,
+        gang_scheduler=("volcano" if POD_GROUPS in served else "none") if scheduler == "auto" else scheduler,
+        pods_at_once=settings.pods_at_once,
+        in_place=("kruise" if RECREATE_REQUESTS in served else "recreate") if driver == "auto" else driver,
+        in_place_timeout=settings.in_place_timeout,
+        most_disruptions=settings.most_disruptions,
+        node_failures=settings.node_failures,
+        dead_node_grace=settings.dead_node_grace,
+        most_writes=settings.most_writes,
+        parallel=settings.parallel_writes,
     )
 
 

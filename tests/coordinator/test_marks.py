@@ -25,6 +25,25 @@ def test_a_job_is_looked_at_at_once_and_its_pods_after_a_rest() -> None:
     assert marks.add_for_pods(ONE, 9)
 
 
+def test_what_others_have_to_have_seen_is_looked_at_after_a_rest() -> None:
+    clock = Clock()
+    marks = Marks(clock)
+    marks.add_soon(ONE)
+    marks.add_soon(ONE)
+    assert marks.take(9) == []
+    clock.step(PODS_SECONDS)
+    assert marks.take(9) == [(ONE, 0)]
+    marks.add_for_pods(TWO, 4)
+    marks.add_soon(TWO)
+    assert marks.take(9) == [(TWO, 4)]
+    marks.add_soon(TWO)
+    assert marks.take(9) == []
+    clock.step(PODS_SECONDS)
+    assert marks.take(9) == [(TWO, 0)]
+    clock.step(2 * PODS_SECONDS)
+    assert len(marks) == 0
+
+
 def test_a_thousand_changes_in_a_second_are_a_few_looks() -> None:
     clock = Clock()
     marks = Marks(clock)

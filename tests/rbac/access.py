@@ -21,7 +21,7 @@ from coordinator.permissions import ROLES, USER, Role, Rule
 from crds.resources import NAMESPACES, Resource
 from tests.acceptance.stack import until
 from tests.cluster.servers import Server
-from tests.rbac.gatekeeper import Gatekeeper
+from tests.rbac.gatekeeper import Gatekeeper, of_rule
 
 FILES = Path(rbac.__file__).parent.parent / "deploy" / "rbac"
 TENANT = "team-a"
@@ -73,7 +73,7 @@ class Gated:
 
     @contextlib.contextmanager
     def without(self, role: Role, rule: Rule, verb: str) -> Iterator[None]:
-        self._taken[role.name] = (rule.target, verb)
+        self._taken[role.name] = (of_rule(rule), verb)
         yield
         del self._taken[role.name]
 

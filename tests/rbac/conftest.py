@@ -7,8 +7,10 @@ import pytest
 from cluster import client
 from cluster.client import KubernetesCluster
 from cluster.settings import ConnectionSettings
+from coordinator import foreign
 from tests.cluster.conftest import embedded_server, real_server
 from tests.cluster.servers import Server
+from tests.coordinator import kinds
 from tests.rbac.access import Access, Gated, Granted
 
 __all__ = ["embedded_server", "real_server"]
@@ -21,6 +23,7 @@ def _admin(server: Server) -> KubernetesCluster:
 @pytest.fixture(scope="session")
 def gated(embedded_server: Server) -> Iterator[Gated]:
     admin = _admin(embedded_server)
+    kinds.install(admin, *foreign.KINDS)
     yield Gated(embedded_server, admin)
     admin.close()
 
@@ -28,6 +31,7 @@ def gated(embedded_server: Server) -> Iterator[Gated]:
 @pytest.fixture(scope="session")
 def granted(real_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Granted]:
     admin = _admin(real_server)
+    kinds.install(admin, *foreign.KINDS)
     made = Granted(real_server, admin, tmp_path_factory.mktemp("accounts"))
     yield made
     made.close()

@@ -8,18 +8,31 @@ from typing import Any
 
 from cluster import status
 from cluster.api import Cluster
-from coordinator.permissions import Role
+from coordinator.permissions import Role, Rule
 from coordinator.preflight import REVIEWS
 from crds.resources import PODS, SERVICES, Resource
 
 Asked = tuple[str, str]
-"""A resource, with its subresource, and a verb: ("torchjobs/status", "patch")."""
+"""What `named` gives, and a verb: ("torchjobs/status", "patch")."""
+SHARED = ("podgroups",)
+"""Resources of which several groups have one."""
 VERBS = {"pages": "list", "logs": "get"}
+
+
+def named(group: str, plural: str, subresource: str = "") -> str:
+    """A resource with its subresource, and with its group where that is needed to tell it from another."""
+    resource = f"{plural}.{group}" if plural in SHARED else plural
+    return f"{resource}/{subresource}" if subresource else resource
+
+
+def of_rule(rule: Rule) -> str:
+    """What a rule is about."""
+    return named(rule.resource.group, rule.resource.plural, rule.subresource)
 
 
 def granted(role: Role) -> set[Asked]:
     """Everything a role grants."""
-    return {(rule.target, verb) for rule in role.each() for verb in rule.all_verbs}
+    return {(of_rule(rule), verb) for rule in role.each() for verb in rule.all_verbs}
 
 
 class Gatekeeper:
@@ -37,7 +50,7 @@ class Gatekeeper:
         """As the cluster's; it answers access reviews itself."""
         if resource == REVIEWS:
             wanted = body["spec"]["resourceAttributes"]
-            target = "/".join(filter(None, [wanted["resource"], wanted.get("subresource")]))
+            target = named(wanted.get("group", ""), wanted["resource"], wanted.get("subresource", ""))
             return {"status": {"allowed": (target, wanted["verb"]) in self._granted}}
         self._pass(resource, "create", namespace)
         return self._cluster.create(resource, body, namespace, **options)
@@ -80,11 +93,12 @@ class Gatekeeper:
         return asking
 
     def _pass(self, resource: Resource, verb: str, namespace: str, subresource: str = "") -> None:
-        target = "/".join(filter(None, [resource.plural, subresource]))
-        self.asked.add((target, verb))
-        if (target, verb) in self._granted:
+        asked = named(resource.group, resource.plural, subresource), verb
+        self.asked.add(asked)
+        if asked in self._granted:
             return
-        assert not self._strict, f"coordinator/permissions.py does not grant {verb} {target} to {self._role.name}"
+        assert not self._strict, f"coordinator/permissions.py does not grant {verb} {asked[0]} to {self._role.name}"
+        target = "/".join(filter(None, [resource.plural, subresource]))
         where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
         said = (
             f'{resource.plural} is forbidden: User "torchq-{self._role.name}" cannot {verb} resource "{target}" '

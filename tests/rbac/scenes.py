@@ -7,7 +7,9 @@ import contextlib
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from click.testing import CliRunner
 from cluster import errors
 from cluster.api import Cluster, Manifest
 from cluster.informer import Informer
-from coordinator import cli, repair, session
+from coordinator import cli, foreign, repair, session
 from coordinator.leader import LEASE, Leadership
 from coordinator.looking import Looker
 from coordinator.permissions import COORDINATOR, DOCTOR, QUEUE_ADMIN, USER, WORKER, Role
@@ -29,18 +31,22 @@ from coordinator.standing import Standing
 from coordinator.watch import Watches
 from crds import labels
 from crds.keys import JobKey
-from crds.resources import LEASES, NODES, PODS, SERVICES, TENANT_QUEUES, TORCHJOBS, Resource
+from crds.resources import LEASES, NODES, PODS, RECREATE_REQUESTS, SERVICES, TENANT_QUEUES, TORCHJOBS, Resource
 from queues.errors import StoreLost
 from queues.rules import Rules
 from queues.values import Reservation, Task
+from reconcilers import pod_view
+from reconcilers.apply import Application
 from reconcilers.errors import NameTaken
 from reconcilers.observe import pods_informer
 from reconcilers.queue_view import queues_informer
 from reconcilers.reconcile import Reconciler
 from reconcilers.settings import ReconcileSettings
+from reconcilers.values import Action, Change, Make, MarkPods, Plan, Remove, Tell
 from tests.acceptance.stack import until
 from tests.coordinator.desk import manifest, task
 from tests.rbac.access import TENANT, Access, Gated
+from tests.rbac.gatekeeper import named
 
 SYNC_SECONDS = 60.0
 
@@ -80,6 +86,17 @@ class Stage:
             except errors.ClusterError as error:
                 return str(error)
         return ""
+
+    def apply(self, key: JobKey, *actions: Action) -> str:
+        """A worker carries out a plan; what is said of it."""
+        cluster, settings = self.access.cluster(WORKER), ReconcileSettings()
+        with ThreadPoolExecutor(1) as threads, self.log.at_level(logging.DEBUG, "reconcilers"):
+            work = Application(cluster, settings, threads, time.time, key, lambda: True)
+            try:
+                outcome = work.run(Plan(actions))
+            except errors.ClusterError as error:
+                return str(error)
+        return str(outcome.hindered or "") + self.log.text
 
     def run(self, role: Role, *arguments: str, code: int | None = None) -> str:
         """A command under an account; what it prints."""
@@ -255,7 +272,81 @@ def _the_lease_is_taken_and_kept(stage: Stage) -> str:
     return leadership(stage, 2)
 
 
+def foreign_object(resource: Resource, key: JobKey) -> Manifest:
+    marks = {labels.JOB_UID: key.uid, labels.JOB_NAME: key.name}
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": "train-0", "labels": marks}}
+
+
+def made_for(stage: Stage, resource: Resource, key: JobKey) -> str:
+    """Such an object, made for a job; its uid."""
+    made = stage.admin.create(resource, foreign_object(resource, key), TENANT)
+    return str(made["metadata"]["uid"])
+
+
+def foreign_scenes(resource: Resource) -> None:
+    """What is done with a kind of others'."""
+    target = named(resource.group, resource.plural)
+
+    @scene(COORDINATOR, target, "list", "watch")
+    def _is_followed(stage: Stage) -> str:
+        made_for(stage, resource, stage.job())
+        watches = Watches(stage.access.cluster(COORDINATOR), nodes=False, foreign=[resource])
+        return stage.trouble(watches._foreign_informer(resource))
+
+    @scene(WORKER, target, "list", "watch")
+    def _a_workers_own(stage: Stage) -> str:
+        made_for(stage, resource, stage.job())
+        return stage.follow(WORKER, resource)
+
+    @scene(WORKER, target, "create")
+    def _is_made(stage: Stage) -> str:
+        key = stage.job()
+        return stage.apply(key, Make(resource, foreign_object(resource, key)))
+
+    @scene(WORKER, target, "get")
+    def _is_there_already(stage: Stage) -> str:
+        key = stage.job()
+        made_for(stage, resource, key)
+        return stage.apply(key, Make(resource, foreign_object(resource, key)))
+
+    @scene(WORKER, target, "delete")
+    def _is_not_needed_any_more(stage: Stage) -> str:
+        key = stage.job()
+        return stage.apply(key, Remove(resource, "train-0", made_for(stage, resource, key)))
+
+    if resource is not RECREATE_REQUESTS:
+
+        @scene(WORKER, target, "patch")
+        def _is_resized(stage: Stage) -> str:
+            key = stage.job()
+            made_for(stage, resource, key)
+            return stage.apply(key, Change(resource, "train-0", {"spec": {"minMember": 2}}))
+
+
+for kind in foreign.KINDS:
+    foreign_scenes(kind)
+
+
 # A worker.
+
+
+@scene(WORKER, "pods", "patch")
+def _a_pods_gate_is_opened(stage: Stage) -> str:
+    key = stage.job()
+    pod(stage, key)
+    found = pod_view.trim(stage.admin.get(PODS, "train-master-0", TENANT))
+    return stage.apply(key, MarkPods((found,), {"annotations": {labels.START: "yes"}}))
+
+
+@scene(WORKER, "events", "create")
+def _a_job_is_told_what_happened(stage: Stage) -> str:
+    return stage.apply(stage.job(), Tell("Restarting", "a pod failed"))
+
+
+@scene(WORKER, "nodes", "list", "watch")
+def _a_workers_nodes(stage: Stage) -> str:
+    node(stage)
+    return stage.follow(WORKER, NODES)
 
 
 @scene(WORKER, "torchjobs", "get")

@@ -9,17 +9,27 @@ import yaml
 from click.testing import CliRunner
 
 from cluster import errors
-from coordinator import cli, preflight, rbac
+from coordinator import cli, foreign, preflight, rbac
 from coordinator.permissions import COORDINATOR, QUEUE_ADMIN, ROLES, TRIED, USER, WORKER, Role, Rule
 from coordinator.settings import Settings
-from crds.resources import LEASES, NODES, PODS, SERVICES, TENANT_QUEUES, TORCHJOBS
+from crds.resources import (
+    EVENTS,
+    LEASES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    RECREATE_REQUESTS,
+    SERVICES,
+    TENANT_QUEUES,
+    TORCHJOBS,
+)
 from tests.coordinator.desk import clear, manifest, remove
 from tests.rbac.access import FILES, TENANT, Access, Gated, Granted
-from tests.rbac.gatekeeper import granted
+from tests.rbac.gatekeeper import granted, of_rule
 from tests.rbac.scenes import SCENES, Stage
 
 EACH = [
-    pytest.param(role, rule, verb, id=f"{role.name}-{verb}-{rule.target.replace('/', '.')}")
+    pytest.param(role, rule, verb, id=f"{role.name}-{verb}-{of_rule(rule).replace('/', '.')}")
     for role in ROLES.values()
     for rule in role.each()
     for verb in rule.all_verbs
@@ -36,6 +46,8 @@ def stage(
     clear(access.admin)
     remove(access.admin, LEASES, "torchq-coordinator", rbac.LEASE_NAMESPACE)
     remove(access.admin, NODES, "here", "")
+    for kind in foreign.KINDS:
+        remove(access.admin, kind, "train-0", TENANT)
 
 
 def test_every_permission_has_a_scene() -> None:
@@ -47,7 +59,7 @@ def test_what_is_missing_is_named_once_with_its_remedy(stage: Stage, role: Role,
     if isinstance(stage.access, Gated) and rule.subresource == "finalizers":
         pytest.skip("only a real API server asks for it")
     with stage.access.without(role, rule, verb):
-        said = SCENES[role.name, rule.target, verb](stage)
+        said = SCENES[role.name, of_rule(rule), verb](stage)
     if rule.subresource == "finalizers":
         assert "can't set finalizers" in said
     else:
@@ -59,7 +71,7 @@ def test_what_is_missing_is_named_once_with_its_remedy(stage: Stage, role: Role,
 
 @pytest.mark.parametrize(("role", "rule", "verb"), EACH)
 def test_what_is_granted_is_enough(stage: Stage, role: Role, rule: Rule, verb: str) -> None:
-    said = SCENES[role.name, rule.target, verb](stage)
+    said = SCENES[role.name, of_rule(rule), verb](stage)
     assert said == ""
 
 
@@ -77,8 +89,10 @@ def test_a_process_asks_before_it_begins(access: Access, role: Role, rule: Rule,
 def test_everything_that_is_missing_is_said_at_once(access: Access, role: Role) -> None:
     with pytest.raises(preflight.PermissionMissing) as missing:
         preflight.check(access.cluster(USER), role, SETTINGS)
-    lacking = {(rule.target, verb) for rule in role.each() for verb in rule.verbs} - granted(USER)
-    assert all(f"{verb} {target}" in str(missing.value) for target, verb in lacking)
+    lacking = [
+        (rule, verb) for rule in role.each() for verb in rule.verbs if (of_rule(rule), verb) not in granted(USER)
+    ]
+    assert all(f"{verb} {rule.target}" in str(missing.value) for rule, verb in lacking)
 
 
 def test_nodes_are_asked_for_only_where_the_pool_is_made_of_them() -> None:
@@ -105,11 +119,15 @@ FORBIDDEN = [
     (QUEUE_ADMIN, "patch", TENANT_QUEUES, "status"),
     (WORKER, "patch", TENANT_QUEUES, ""),
     (WORKER, "patch", TORCHJOBS, ""),
+    (WORKER, "patch", NODES, ""),
+    (WORKER, "list", EVENTS, ""),
+    (WORKER, "patch", RECREATE_REQUESTS, ""),
     (WORKER, "list", SERVICES, ""),
     (WORKER, "get", LEASES, ""),
     (COORDINATOR, "create", PODS, ""),
     (COORDINATOR, "delete", PODS, ""),
     (COORDINATOR, "patch", TORCHJOBS, ""),
+    (COORDINATOR, "create", POD_GROUPS, ""),
     (COORDINATOR, "patch", TENANT_QUEUES, ""),
 ]
 
@@ -136,6 +154,8 @@ def body(resource: object) -> dict[str, object]:
     named = {"metadata": {"name": "x"}}
     if resource == PODS:
         return {"apiVersion": "v1", "kind": "Pod", **named, "spec": {"containers": [{"name": "a", "image": "b"}]}}
+    if resource == POD_GROUPS:
+        return {"apiVersion": POD_GROUPS.api_version, "kind": POD_GROUPS.kind, **named}
     return {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", **named}
 
 
@@ -222,6 +242,8 @@ def test_no_account_may_change_what_accounts_may_do_or_read_secrets() -> None:
         "priorityclasses",
         "namespaces",
         "events",
+        "podgroups",
+        "containerrecreaterequests",
     }
     assert all("*" not in rule.all_verbs for role in ROLES.values() for rule in role.each())
 
