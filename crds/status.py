@@ -66,6 +66,14 @@ class TaskStatus(Observed):
     evicted: Tally = 0
 
 
+class StageStatus(Observed):
+    """A stage of the job that began when the tasks it waits for had succeeded."""
+
+    began: Time
+    running: Time | None = None
+    """When every task of it had its least number of pods for the first time."""
+
+
 class TorchJobStatus(Observed):
     """The state of a TorchJob."""
 
@@ -79,6 +87,8 @@ class TorchJobStatus(Observed):
     attempt: Tally = 0
     """The number of the newest attempt ever admitted; kept over suspension."""
     task_statuses: Annotated[dict[str, TaskStatus], Field(max_length=16)] = Field(default_factory=dict)
+    stages: Annotated[dict[str, StageStatus], Field(max_length=16)] = Field(default_factory=dict)
+    """By their index: the stages after the first one that have begun under this admission, since its last restart."""
     restart_count: Tally = 0
     """Restarts for failures of the job's own, against `backoffLimit`."""
     restart_generation: Tally = 0
