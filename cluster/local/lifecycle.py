@@ -88,6 +88,18 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class Restart:
+    """The last restart in place that a pod was given: its main containers end and begin again, whatever its policy."""
+
+    generation: str
+    """What it was asked for by."""
+    ended: Mapping[str, int]
+    """The newest run of each container that had any: it and those before it are over, and how is no matter."""
+    since: float
+    """When SIGTERM was due, in seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
 class Containers:
     """The containers of a pod, in the order of the spec."""
 
@@ -95,11 +107,16 @@ class Containers:
     init: tuple[str, ...] = ()
     restart_policy: RestartPolicy = "Always"
     backoff: Backoff = field(default_factory=Backoff)
+    restart: Restart | None = None
 
     @property
     def all(self) -> tuple[str, ...]:
         """In the order of their start."""
         return self.init + self.main
+
+    def first(self, name: str) -> int:
+        """The number of a container's first run since the pod was restarted in place."""
+        return self.restart.ended.get(name, -1) + 1 if self.restart else 0
 
 
 def containers(spec: Mapping[str, Any], backoff: Backoff) -> Containers:
@@ -113,27 +130,47 @@ def containers(spec: Mapping[str, Any], backoff: Backoff) -> Containers:
 
 
 def plan(pod: Containers, histories: Histories, now: float, stopping: Stopping | None = None) -> Plan:
-    """The next actions for a pod that is to run, or to stop."""
+    """The next actions for a pod that is to run, or whose containers are to end, for good or to begin again."""
     if stopping is not None:
         return _stop(pod, histories, now, stopping)
+    histories = current(pod, histories)
     waiting = next((name for name in pod.init if not succeeded(histories[name])), None)
     names = pod.main if waiting is None else (waiting,)
     return _merge(_advance(pod, name, histories[name], now) for name in names)
 
 
+def current(pod: Containers, histories: Histories) -> Histories:
+    """The runs since the pod was restarted in place: how those before ended says nothing of the pod."""
+    if pod.restart is None:
+        return histories
+    return {
+        name: tuple(run for run in history if run.restart >= pod.first(name)) for name, history in histories.items()
+    }
+
+
+def makes_way(pod: Containers, histories: Histories) -> bool:
+    """Whether runs that a restart in place ends are still there: none begins before all have ended."""
+    return any(
+        history and history[-1].alive and history[-1].restart < pod.first(name) for name, history in histories.items()
+    )
+
+
 def outcome(pod: Containers, histories: Histories) -> Literal["Pending", "Running", "Succeeded", "Failed"]:
     """A pod's phase, by the rules of the kubelet."""
+    histories = current(pod, histories)
     for name in pod.init:
         if not succeeded(histories[name]):
             return "Failed" if over(pod, name, histories[name]) else "Pending"
     if all(over(pod, name, histories[name]) for name in pod.main):
         return "Succeeded" if all(succeeded(histories[name]) for name in pod.main) else "Failed"
     begun = any(run.started_at is not None for name in pod.main for run in histories[name])
+    begun = begun or bool(pod.restart and pod.restart.ended)
     return "Running" if begun else "Pending"
 
 
 def stopped_outcome(pod: Containers, histories: Histories) -> Literal["Succeeded", "Failed"]:
     """The phase of a pod that was stopped: whatever would have been restarted is not any more."""
+    histories = current(pod, histories)
     return "Succeeded" if all(succeeded(histories[name]) for name in pod.all) else "Failed"
 
 
@@ -175,7 +212,7 @@ def _restarts(pod: Containers, name: str, ending: Ending) -> bool:
 def _advance(pod: Containers, name: str, history: Sequence[Run], now: float) -> Plan:
     """The next step of one container."""
     if not history:
-        return Plan((Start(name, 0),))
+        return Plan((Start(name, pod.first(name)),))
     due = restart_at(pod, name, history)
     if due is None:
         return Plan()

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from cluster.local import lifecycle
+from cluster.local import lifecycle, restarts
 from cluster.local.lifecycle import Containers, Histories
 from cluster.local.runs import Ending, Run
+from crds import labels
 
 ADDRESS = "127.0.0.1"
 """Every pod of the embedded node has the machine's loopback address."""
@@ -20,6 +21,7 @@ Status = dict[str, Any]
 
 _LONGEST_MESSAGE = 4096
 """As the kubelet's of a container that ended."""
+_RESTARTING = {"waiting": {"reason": "Restarting", "message": "all containers of the pod are restarted in place"}}
 _BACKING_OFF = {"waiting": {"reason": "CrashLoopBackOff", "message": "restarting the failed container after a wait"}}
 
 
@@ -44,6 +46,8 @@ class View:
     """Why a container that should begin cannot yet, in a sentence."""
     stopping: bool
     verdict: Verdict | None = None
+    restart_wanted: str = ""
+    """The generation for which the containers are to be restarted in place; empty for none."""
 
 
 def running_status(view: View, before: Mapping[str, Any], now: float) -> Status:
@@ -73,6 +77,12 @@ def refused_status(verdict: Verdict, before: Mapping[str, Any], now: float) -> S
         "message": verdict.message,
         "startTime": before.get("startTime") or timestamp(now),
     }
+
+
+def restart_conditions(view: View, phase: str) -> list[dict[str, str]]:
+    """What is to be said of restarts in place: a condition, or nothing."""
+    verdict = restarts.verdict(view.containers, view.histories, view.restart_wanted, phase)
+    return [] if verdict is None else [condition(labels.RESTARTED, *verdict)]
 
 
 def differs(status: Status, before: Mapping[str, Any]) -> bool:
@@ -139,6 +149,7 @@ def _conditions(view: View, phase: str, before: Iterable[Mapping[str, Any]], now
         initialized,
         condition("ContainersReady", *readiness),
         condition("Ready", *readiness),
+        *restart_conditions(view, phase),
     ]
     return merge_conditions(before, ours, now)
 
@@ -173,6 +184,8 @@ def _state(view: View, name: str, history: Sequence[Run]) -> dict[str, Any]:
         return _waiting(view, name)
     last = history[-1]
     if last.ending is not None:
+        if last.restart < view.containers.first(name) and not view.stopping:
+            return _RESTARTING
         again = None if view.stopping else lifecycle.restart_at(view.containers, name, history)
         return _terminated(view, name, last, last.ending) if again is None else _BACKING_OFF
     if last.started_at is None:

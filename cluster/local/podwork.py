@@ -8,7 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cluster.local import acceptance, devices, environment, lifecycle, localpod, podstatus, processes
+from cluster.local import (
+    acceptance,
+    devices,
+    environment,
+    lifecycle,
+    localpod,
+    podstatus,
+    processes,
+    restart_record,
+    restarts,
+)
 from cluster.local.devices import Devices
 from cluster.local.environment import Place
 from cluster.local.layout import Layout
@@ -18,6 +28,7 @@ from cluster.local.podstatus import Status, Verdict, View
 from cluster.local.reporter import Report, Reporter
 from cluster.local.runs import Order, Run, RunKey, Runs
 from cluster.local.volumes import Volumes
+from crds import labels
 from crds.amounts import Amounts
 
 logger = logging.getLogger(__name__)
@@ -52,10 +63,13 @@ class PodWork:
         """Unforeseen errors in a row."""
         self._ground = ground
         self._volumes = Volumes(ground.layout, pod.uid)
-        self._containers: Containers = lifecycle.containers(pod.spec, ground.backoff)
+        restart = restart_record.read(ground.layout, pod.uid)
+        self._containers: Containers = replace(lifecycle.containers(pod.spec, ground.backoff), restart=restart)
         self._histories: dict[str, tuple[Run, ...]] = {name: () for name in self._containers.all}
         self._status: Mapping[str, Any] = pod.status
         self._stopping: Stopping | None = None
+        """Why the pod is to end, if it is."""
+        self._signalled: frozenset[tuple[str, int]] = frozenset()
         self._verdict: Verdict | None = None
         self._waiting: dict[str, str] = {}
         self._let_go = False
@@ -91,7 +105,8 @@ class PodWork:
         if not self.pod.finished:
             self._volumes.publish(self.pod)
         self._judge(now)
-        plan = lifecycle.plan(self._containers, self._histories, now, self._stopping)
+        self._take_up_restart(now)
+        plan = lifecycle.plan(self._containers, self._histories, now, self._stopping or self._restarting())
         self._waiting = {}
         if not self.pod.finished or self._stopping:
             for action in plan.actions:
@@ -126,22 +141,40 @@ class PodWork:
     def _judge(self, now: float) -> None:
         """Whether the pod is to stop, and how much time it has."""
         grace = self._grace(now)
-        if grace is None:
-            self._stopping = None
-        elif self._stopping is None:
-            self._stopping = Stopping(grace, now)
-        else:
-            self._stopping = replace(self._stopping, grace=grace)
+        since = self._stopping.since if self._stopping else now
+        self._stopping = None if grace is None else Stopping(grace, since, self._signalled)
+
+    def _take_up_restart(self, now: float) -> None:
+        """Put the restart in place that the pod is asked for on record, unless that was done."""
+        if self.pod.finished or self._stopping:
+            return
+        restart = restarts.taken_up(self._containers, self._histories, self._restart_wanted(), now)
+        if restart is not None:
+            restart_record.write(self._ground.layout, self.pod.uid, restart)
+            self._containers = replace(self._containers, restart=restart)
+
+    def _restart_wanted(self) -> str:
+        return str(self.pod.annotations.get(labels.RESTART_CONTAINERS, ""))
+
+    def _restarting(self) -> Stopping | None:
+        """Why containers are to end although the pod runs on."""
+        restart = self._containers.restart
+        if restart is None or not lifecycle.makes_way(self._containers, self._histories):
+            return None
+        return Stopping(self._own_grace(), restart.since, self._signalled)
 
     def _grace(self, now: float) -> float | None:
         if self.pod.deleting:
             return self.pod.deletion_grace
-        own = float(self.pod.spec.get("terminationGracePeriodSeconds", 30))
+        own = self._own_grace()
         if self.pod.finished:
             return own if self._alive() else None
         if self._verdict is None and now >= self._deadline() and not self._ended():
             self._verdict = Verdict("DeadlineExceeded", "the pod ran longer than spec.activeDeadlineSeconds")
         return own if self._verdict else None
+
+    def _own_grace(self) -> float:
+        return float(self.pod.spec.get("terminationGracePeriodSeconds", 30))
 
     def _deadline(self) -> float:
         seconds, started = self.pod.spec.get("activeDeadlineSeconds"), self._status.get("startTime")
@@ -159,9 +192,7 @@ class PodWork:
             case Terminate(container, run):
                 if run.process is not None:
                     processes.signal_group(run.process, processes.TERMINATE)
-                signalled = self._stopping.signalled if self._stopping else frozenset()
-                stopping = self._stopping or Stopping(0.0, 0.0)
-                self._stopping = replace(stopping, signalled=signalled | {(container, run.restart)})
+                self._signalled |= {(container, run.restart)}
             case Kill(container, run):
                 processes.kill_marked(self._key(container, run.restart).mark, run.process)
 
@@ -210,6 +241,8 @@ class PodWork:
         told = beginning or self.pod.finished or (self.pod.deleting and not any(self._histories.values()))
         if not told:
             self._tell(podstatus.running_status(self._view(), self._known_status(), now))
+        elif self.pod.finished and self._restart_wanted():
+            self._tell_too_late(now)
         if over and (self.pod.finished or self._status.get("phase") in localpod.FINISHED):
             self._ground.devices.release(self.pod.uid)
         if over and self.pod.deleting and not self._let_go:
@@ -225,7 +258,14 @@ class PodWork:
             waiting=self._waiting,
             stopping=self._stopping is not None,
             verdict=self._verdict,
+            restart_wanted=self._restart_wanted(),
         )
+
+    def _tell_too_late(self, now: float) -> None:
+        """Say that the pod had ended when its restart was asked for, unless that is known."""
+        before = self._known_status()["conditions"]
+        wanted = podstatus.restart_conditions(self._view(), self.pod.phase)
+        self._tell({"conditions": podstatus.merge_conditions(before, wanted, now)})
 
     def _known_status(self) -> Mapping[str, Any]:
         """What we wrote last, with the conditions of others as the API server tells them."""
