@@ -8,6 +8,8 @@ from typing import Any
 
 MAIN = "torch"
 """Name of the main container; without one of that name it is the first."""
+GATE = "torchq-start"
+"""Name of the init container that waits until the pod may start, and of the volume that tells it."""
 PORT_NAME = "torchjob-port"
 DEFAULT_PORT = 23456
 

@@ -38,6 +38,8 @@ class PodView:
     exit_code: int | None = None
     """Of the main container, or of the one that failed before or beside it; None if nobody knows."""
     deleting: bool = False
+    gated: bool = False
+    """Whether it has a start gate that nobody has opened yet."""
     ready: bool = False
     node: str = ""
     started: str = ""
@@ -82,12 +84,18 @@ def trim(manifest: Manifest) -> PodView:
         message=_last_line(ended.get("message") or status.get("message") or ""),
         exit_code=ended.get("exitCode"),
         deleting="deletionTimestamp" in metadata,
+        gated=_is_gated(metadata, spec),
         ready=any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ()),
         node=spec.get("nodeName") or "",
         started=status.get("startTime") or "",
         version=version(manifest),
         service=metadata["name"] if spec.get("subdomain") == metadata["name"] else "",
     )
+
+
+def _is_gated(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
+    has = any(each["name"] == containers.GATE for each in spec.get("initContainers") or ())
+    return has and not (metadata.get("annotations") or {}).get(labels.START)
 
 
 def version(manifest: Manifest) -> int:
