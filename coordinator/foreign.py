@@ -6,16 +6,15 @@ from then on, without anybody starting anything again.
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from cluster import errors
 from cluster.informer import Informer
-from crds.resources import COSCHEDULING_POD_GROUPS, POD_GROUPS, RECREATE_REQUESTS, Resource
+from crds.resources import RECREATE_REQUESTS, Resource
+from gang import backends
 
-PODS_BOUND_TOGETHER: Mapping[str, Resource] = {"volcano": POD_GROUPS, "coscheduling": COSCHEDULING_POD_GROUPS}
-"""The kind of pod group of each gang scheduler that has one."""
-KINDS = (*PODS_BOUND_TOGETHER.values(), RECREATE_REQUESTS)
+KINDS = (*backends.KINDS, RECREATE_REQUESTS)
 """All of them."""
 LOOK_SECONDS = 60.0
 """How often kinds that are not there are asked for."""

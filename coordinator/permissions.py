@@ -9,12 +9,10 @@ from dataclasses import dataclass
 
 from coordinator.leader import LEASE
 from crds.resources import (
-    COSCHEDULING_POD_GROUPS,
     EVENTS,
     LEASES,
     NAMESPACES,
     NODES,
-    POD_GROUPS,
     PODS,
     PRIORITY_CLASSES,
     RECREATE_REQUESTS,
@@ -23,6 +21,7 @@ from crds.resources import (
     TORCHJOBS,
     Resource,
 )
+from gang import backends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +79,8 @@ class Role:
 SERVICE = "http:torchq-coordinator:http"
 """The coordinator's service, as the API server's proxy names it: protocol, name and port."""
 _FOLLOW = ("list", "watch")
-_POD_GROUPS = (POD_GROUPS, COSCHEDULING_POD_GROUPS)
+_POD_GROUPS = {each.group: each for each in reversed(backends.KINDS)}.values()
+"""One of each group, whatever its version."""
 _ASK = (
     Rule(resource=LEASES, name=LEASE, verbs=("get",)),
     Rule(resource=SERVICES, subresource="proxy", name=SERVICE, verbs=("get",)),

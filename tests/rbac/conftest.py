@@ -7,11 +7,12 @@ import pytest
 from cluster import client
 from cluster.client import KubernetesCluster
 from cluster.settings import ConnectionSettings
-from coordinator import foreign
+from crds.resources import NATIVE_POD_GROUPS
 from tests.cluster.conftest import embedded_server, real_server
 from tests.cluster.servers import Server
 from tests.coordinator import kinds
 from tests.rbac.access import Access, Gated, Granted
+from tests.rbac.scenes import OTHERS
 
 __all__ = ["embedded_server", "real_server"]
 
@@ -23,7 +24,7 @@ def _admin(server: Server) -> KubernetesCluster:
 @pytest.fixture(scope="session")
 def gated(embedded_server: Server) -> Iterator[Gated]:
     admin = _admin(embedded_server)
-    kinds.install(admin, *foreign.KINDS)
+    kinds.install(admin, *OTHERS)
     yield Gated(embedded_server, admin)
     admin.close()
 
@@ -31,7 +32,8 @@ def gated(embedded_server: Server) -> Iterator[Gated]:
 @pytest.fixture(scope="session")
 def granted(real_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Granted]:
     admin = _admin(real_server)
-    kinds.install(admin, *foreign.KINDS)
+    # A definition cannot bring what the server has of its own, and has switched off.
+    kinds.install(admin, *(each for each in OTHERS if each != NATIVE_POD_GROUPS))
     made = Granted(real_server, admin, tmp_path_factory.mktemp("accounts"))
     yield made
     made.close()
