@@ -51,7 +51,7 @@ class GangBook:
         patch = {"metadata": {"uid": group.uid}, "status": status}
         try:
             written = self._cluster.patch(POD_GROUPS, group.name, patch, group.namespace)
-        except (errors.NotFound, errors.Conflict) as e:
+        except (errors.NotFound, errors.Conflict, errors.Invalid) as e:  # Invalid: another group has its name
             logger.info("the status of PodGroup %s/%s is not written: %s", group.namespace, group.name, e)
             return
         self._written[group.uid] = podgroups.read(written)

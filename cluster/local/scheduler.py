@@ -156,7 +156,7 @@ class Scheduler:
         patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": conditions}}
         try:
             self._cluster.patch(PODS, pod.name, patch, pod.namespace, subresource="status")
-        except (errors.NotFound, errors.Conflict):
+        except (errors.NotFound, errors.Conflict, errors.Invalid):  # Invalid: another pod has its name
             logger.debug("pod %s is gone", pod)
 
 

@@ -3,6 +3,8 @@
 import itertools
 from typing import Any
 
+from cluster.local import podgroups
+from cluster.local.gangbook import GangBook
 from crds.resources import GANG_QUEUES, NODES, POD_GROUPS
 from tests.local_node.stage import Stage, until
 
@@ -116,3 +118,31 @@ def test_pods_are_placed_by_the_nodes_labels_as_they_are_now(stage: Stage) -> No
     stage.cluster.patch(NODES, "local", {"metadata": {"labels": {"disk": "ssd"}}})
     stage.phase(name, "Succeeded")
     stage.cluster.patch(NODES, "local", {"metadata": {"labels": {"disk": None}}})
+
+
+def test_what_was_written_counts_before_the_api_server_shows_it(stage: Stage) -> None:
+    group = make_group(stage, 1)
+    book = GangBook(stage.cluster, lambda: None)
+    for cache in book.caches:
+        cache.start()
+        assert cache.wait_synced(10)
+    try:
+        for number in range(20):
+            book.write(book.gangs().groups["default", group], {"note": number})
+            assert book.gangs().groups["default", group].status["note"] == number
+    finally:
+        for cache in book.caches:
+            cache.stop()
+
+
+def test_a_group_that_was_replaced_or_went_is_not_written(stage: Stage) -> None:
+    group = make_group(stage, 1)
+    wait_group(stage, group, phase="Inqueue")
+    book = GangBook(stage.cluster, lambda: None)
+    stale = podgroups.read(get(stage, group))
+    stage.cluster.delete(POD_GROUPS, group, "default")
+    book.write(stale, {"phase": "Running"})
+    body = {"apiVersion": POD_GROUPS.api_version, "kind": POD_GROUPS.kind, "metadata": {"name": group}, "spec": {}}
+    stage.cluster.create(POD_GROUPS, body, "default")
+    book.write(stale, {"phase": "Completed"})
+    assert get(stage, group).get("status", {}).get("phase") != "Completed"

@@ -145,6 +145,12 @@ TABLE: dict[str, tuple[list[LocalPod], Gangs, list[str], dict[str, str]]] = {
         ["w1", "m"],
         {},
     ),
+    "also if others are enough in number": (
+        [member("w1", task="worker"), member("w2", task="worker"), member("m", task="master", cpu=9)],
+        known(group(2, tasks={"master": 1, "worker": 1})),
+        [],
+        {"g": "NotEnoughResources"},
+    ),
     "a task is a label too": (
         [member("m1", labels={"volcano.sh/task-spec": "master"})],
         known(group(1, tasks={"master": 1})),
