@@ -76,6 +76,18 @@ class TorchJob(Written):
         """Whether somebody deleted it."""
         return self.metadata.deletion_timestamp is not None
 
+    @property
+    def owner(self) -> dict[str, Any]:
+        """The owner reference by which what is made for it goes with it."""
+        return {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "name": self.metadata.name,
+            "uid": self.metadata.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+
     def pod_name(self, task_type: str, index: int) -> str:
         """The name of one of its pods."""
         return checks.pod_name(self.metadata.name, task_type, index)
