@@ -72,8 +72,8 @@ class _Refused(Exception):
 class _Hindered(Exception):
     """Something may not be made now."""
 
-    def __init__(self, reason: str, error: errors.ClusterError) -> None:
-        super().__init__(str(error))
+    def __init__(self, reason: str, error: errors.ClusterError, message: str = "") -> None:
+        super().__init__(message or str(error))
         self.reason = reason
         self.error = error
 
@@ -142,8 +142,8 @@ class Application:
                 self._side_by_side(self._create_service, [manifest], fenced=True)
             case DeleteService(name):
                 self._side_by_side(self._delete_service, [name])
-            case Make(resource, manifest):
-                self._side_by_side(partial(self._make, resource), [manifest], fenced=True)
+            case Make(resource, manifest, remedy):
+                self._side_by_side(partial(self._make, resource, remedy), [manifest], fenced=True)
             case Change(resource, name, change):
                 self._side_by_side(partial(self._change, resource, name), [change], fenced=True)
             case Remove(resource, name, uid):
@@ -245,7 +245,7 @@ class Application:
         except (errors.NotFound, errors.Conflict):
             self.outdated = True
 
-    def _make(self, resource: Resource, manifest: Manifest) -> None:
+    def _make(self, resource: Resource, remedy: str, manifest: Manifest) -> None:
         try:
             self.cluster.create(resource, manifest, self.key.namespace)
         except errors.AlreadyExists as error:
@@ -254,7 +254,8 @@ class Application:
                 self._delete(resource, there["name"], there["uid"])
                 raise _ObserveAgain(self.settings.name_retry) from error
         except errors.NotFound as error:
-            raise _Hindered(f"{resource.kind}Missing", error) from error
+            message = f"the cluster has no {resource.kind} of {resource.api_version}: {remedy or 'install it'}"
+            raise _Hindered(f"{resource.kind}Missing", error, message) from error
         except (errors.Forbidden, errors.Invalid) as error:
             raise _Hindered(f"{resource.kind}Refused", error) from error
 

@@ -119,6 +119,8 @@ class Make:
 
     resource: Resource
     manifest: Manifest
+    remedy: str = ""
+    """What to do where there is no such kind of object."""
 
 
 @dataclass(frozen=True, slots=True)
