@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from cluster.api import Manifest
-from crds import labels
+from crds import labels, quantities
 from crds.resources import Resource
 from gang.values import Binding, Gang, GroupView
 
@@ -78,11 +78,25 @@ def view(resource: Resource, manifest: Manifest, fields: tuple[str, ...], **more
         uid=metadata["uid"],
         job_uid=marks.get(labels.JOB_UID, ""),
         attempt=_number(marks.get(labels.ATTEMPT, "")),
-        spec={name: spec[name] for name in fields if name in spec},
+        spec={name: _canonical(name, spec[name]) for name in fields if name in spec},
         deleting="deletionTimestamp" in metadata,
         version=max(_number(version), 0),
         **more,
     )
+
+
+def _canonical(field: str, value: Any) -> Any:
+    """Amounts in one notation: whoever writes them in another says the same."""
+    if field != "minResources" or not isinstance(value, Mapping):
+        return value
+    return {name: _amount(name, quantity) for name, quantity in value.items()}
+
+
+def _amount(name: str, quantity: Any) -> Any:
+    try:
+        return quantities.text(name, quantities.parse(name, quantity))
+    except ValueError:
+        return quantity
 
 
 def _number(text: str) -> int:

@@ -1,0 +1,231 @@
+"""What each gang scheduler is told, and what is read of it, against the facts about it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from crds import labels
+from crds.jobspec import GangScheduler
+from crds.resources import (
+    ALPHA_POD_GROUPS,
+    COSCHEDULING_POD_GROUPS,
+    GANG_QUEUES,
+    NATIVE_POD_GROUPS,
+    POD_GROUPS,
+    Resource,
+)
+from gang import backends
+from gang.values import Gang, GroupView
+
+OWNER = {"apiVersion": "train.distributed.io/v1alpha1", "kind": "TorchJob", "name": "digits", "uid": "u1"}
+GANG = Gang(
+    name="digits-0",
+    namespace="team",
+    owner=OWNER,
+    labels={labels.JOB_NAME: "digits", labels.JOB_UID: "u1", labels.ATTEMPT: "2"},
+    minimum={"master": 1, "worker": 3},
+    total=6,
+    resources={"cpu": 3500, "memory": 4 * 2**30, "nvidia.com/gpu": 4},
+    queue="research",
+    priority_class="high",
+)
+RESOURCES = {"cpu": "3500m", "memory": "4Gi", "nvidia.com/gpu": "4"}
+SIZES: dict[str, dict[str, Any]] = {
+    "volcano": {"minMember": 4, "minTaskMember": {"master": 1, "worker": 3}, "minResources": RESOURCES},
+    "coscheduling": {"minMember": 4, "minResources": RESOURCES},
+    "kubernetes": {"schedulingPolicy": {"gang": {"minCount": 4}}},
+}
+KIND_OF: dict[str, Resource] = {
+    "volcano": POD_GROUPS,
+    "coscheduling": COSCHEDULING_POD_GROUPS,
+    "kubernetes": NATIVE_POD_GROUPS,
+}
+
+
+def made(name: str, gang: Gang = GANG) -> dict[str, Any]:
+    """The object as an API server shows it."""
+    found = backends.of(name).create(gang)
+    assert found is not None
+    return {**found, "metadata": {**found["metadata"], "uid": "g1", "resourceVersion": "7"}}
+
+
+def view(name: str, gang: Gang = GANG, **more: Any) -> GroupView:
+    return backends.of(name).trim({**made(name, gang), **more})
+
+
+def test_every_scheduler_that_a_job_may_name_is_there() -> None:
+    assert set(backends.BACKENDS) == set(GangScheduler.__args__) - {""}  # type: ignore[attr-defined]
+    assert {name: each.name for name, each in backends.BACKENDS.items()} == {name: name for name in backends.BACKENDS}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_what_stands_for_a_gang(name: str) -> None:
+    body = backends.of(name).create(GANG)
+    assert body is not None
+    assert (body["apiVersion"], body["kind"]) == (KIND_OF[name].api_version, "PodGroup")
+    assert body["metadata"] == {
+        "name": "digits-0",
+        "namespace": "team",
+        "labels": dict(GANG.labels),
+        "ownerReferences": [OWNER],
+    }
+    assert {field: body["spec"][field] for field in SIZES[name]} == SIZES[name]
+
+
+def test_volcano_is_told_of_queue_and_priority_if_they_are_named() -> None:
+    assert made("volcano")["spec"] == SIZES["volcano"] | {"queue": "research", "priorityClassName": "high"}
+    assert made("volcano", replace(GANG, queue="", priority_class=""))["spec"] == SIZES["volcano"]
+
+
+BINDINGS: dict[str, tuple[Mapping[str, str], Mapping[str, str], Mapping[str, Any]]] = {
+    "none": ({}, {}, {}),
+    "volcano": (
+        {},
+        {
+            "scheduling.k8s.io/group-name": "digits-0",
+            "scheduling.volcano.sh/group-name": "digits-0",
+            "volcano.sh/task-spec": "worker",
+        },
+        {"schedulerName": "volcano"},
+    ),
+    "koordinator": (
+        {},
+        {
+            "gang.scheduling.koordinator.sh/name": "digits-0",
+            "gang.scheduling.koordinator.sh/min-available": "4",
+            "gang.scheduling.koordinator.sh/total-number": "6",
+            "gang.scheduling.koordinator.sh/mode": "Strict",
+            "gang.scheduling.koordinator.sh/match-policy": "waiting-and-running",
+            "gang.scheduling.koordinator.sh/waiting-time": "600s",
+        },
+        {"schedulerName": "koord-scheduler"},
+    ),
+    "coscheduling": ({"scheduling.x-k8s.io/pod-group": "digits-0"}, {}, {}),
+    "kubernetes": ({}, {}, {"schedulingGroup": {"podGroupName": "digits-0"}}),
+}
+
+
+@pytest.mark.parametrize("name", backends.BACKENDS)
+def test_how_a_pod_is_bound(name: str) -> None:
+    found = backends.of(name).bind(GANG, "worker")
+    assert (found.labels, found.annotations, found.spec) == BINDINGS[name]
+    assert backends.of(name).together is (name != "none")
+
+
+@pytest.mark.parametrize("name", ["none", "koordinator"])
+def test_where_nothing_stands_for_a_gang(name: str) -> None:
+    backend = backends.of(name)
+    assert (backend.resource, backend.create(GANG), backend.resize(GANG, view("volcano"))) == (None, None, None)
+
+
+@pytest.mark.parametrize("name", SIZES)
+class TestSize:
+    def test_one_that_has_it_is_left_alone(self, name: str) -> None:
+        assert backends.of(name).resize(GANG, view(name)) is None
+
+    def test_all_that_says_how_large_it_is_changes_together(self, name: str) -> None:
+        smaller = replace(GANG, minimum={"master": 1, "worker": 1}, resources={"cpu": 2000, "memory": 2 * 2**30})
+        change = backends.of(name).resize(smaller, view(name))
+        assert change is not None
+        gone = {"nvidia.com/gpu": None}
+        expected = {
+            "volcano": {"minMember": 2, "minTaskMember": {"worker": 1}},
+            "coscheduling": {"minMember": 2},
+            "kubernetes": {"schedulingPolicy": {"gang": {"minCount": 2}}},
+        }[name]
+        resources = {} if name == "kubernetes" else {"minResources": {"cpu": "2", "memory": "2Gi"} | gone}
+        assert change == {"spec": expected | resources}
+
+    def test_a_task_that_is_no_more_goes(self, name: str) -> None:
+        alone = replace(GANG, minimum={"master": 1})
+        change = backends.of(name).resize(alone, view(name))
+        assert change is not None
+        if name == "volcano":
+            assert change["spec"]["minTaskMember"] == {"worker": None}
+
+    def test_the_same_amounts_in_other_words_are_no_change(self, name: str) -> None:
+        other = made(name)
+        if "minResources" in other["spec"]:
+            other["spec"]["minResources"] = {"cpu": "3.5", "memory": "4194304Ki", "nvidia.com/gpu": 4}
+        assert backends.of(name).resize(GANG, backends.of(name).trim(other)) is None
+
+    def test_the_view(self, name: str) -> None:
+        found = view(name)
+        assert (found.namespace, found.name, found.uid, found.version) == ("team", "digits-0", "g1", 7)
+        assert (found.job_uid, found.attempt, found.deleting) == ("u1", 2, False)
+        assert found.spec == SIZES[name]
+        assert found.resource == KIND_OF[name]
+        going = made(name)
+        going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        assert backends.of(name).trim(going).deleting
+
+
+def test_the_version_that_is_served_is_the_one_of_kubernetes_own() -> None:
+    assert backends.of("kubernetes", {NATIVE_POD_GROUPS, ALPHA_POD_GROUPS}.__contains__).resource == NATIVE_POD_GROUPS
+    alpha = backends.of("kubernetes", {ALPHA_POD_GROUPS}.__contains__)
+    assert alpha.resource == ALPHA_POD_GROUPS
+    assert backends.of("kubernetes", lambda _: False).resource == NATIVE_POD_GROUPS
+    larger = replace(GANG, minimum={"worker": 9})
+    assert alpha.resize(larger, view("kubernetes")) is None, "that version does not let it change"
+
+
+def test_a_scheduler_is_found_by_its_kind_too() -> None:
+    assert [backends.of_kind(each).resource for each in backends.KINDS] == list(backends.KINDS)
+    with pytest.raises(KeyError):
+        backends.of_kind(GANG_QUEUES)
+
+
+@pytest.mark.parametrize("name", [None, "", "none", "nobody"])
+def test_who_names_nobody_gets_nobody(name: str | None) -> None:
+    assert backends.of(name) is backends.NONE
+
+
+PHASES = [
+    (None, "Pending"),
+    ("", "Pending"),
+    ("Pending", "Pending"),
+    ("Inqueue", "Ready"),
+    ("Running", "Ready"),
+    ("Unknown", "Ready"),
+    ("Completed", "Ready"),
+]
+
+
+@pytest.mark.parametrize(("said", "phase"), PHASES)
+def test_volcanos_phases(said: str | None, phase: str) -> None:
+    found = view("volcano", status={} if said is None else {"phase": said})
+    assert (found.phase, bool(found.message)) == (phase, phase == "Pending")
+
+
+def test_why_volcano_does_not_let_it_in_without_its_numbers() -> None:
+    condition = {"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": "2/4 tasks"}
+    found = view("volcano", status={"phase": "Pending", "conditions": [condition]})
+    assert found.message == "there is not enough room for the gang"
+    assert found.queue == "research"
+    assert view("volcano", replace(GANG, queue="")).queue == "default"
+
+
+@pytest.mark.parametrize("name", ["coscheduling", "kubernetes"])
+def test_pods_of_others_are_made_at_once(name: str) -> None:
+    assert view(name, status={"phase": "Pending"}).phase == "Ready"
+
+
+QUEUES = [
+    (None, "GangQueueMissing"),
+    ({}, None),
+    ({"state": "Open"}, None),
+    ({"state": "Unknown"}, None),
+    ({"state": "Closing"}, "GangQueueClosed"),
+    ({"state": "Closed"}, "GangQueueClosed"),
+]
+
+
+@pytest.mark.parametrize(("status", "reason"), QUEUES)
+def test_volcanos_queues(status: dict[str, str] | None, reason: str | None) -> None:
+    found = backends.of("volcano").refusal("research", None if status is None else {"status": status})
+    assert (found[0] if found else None) == reason
+    if found:
+        assert "research" in found[1]
+        assert "spec.schedulingPolicy.gangQueue" in found[1]
