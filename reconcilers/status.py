@@ -45,7 +45,7 @@ def entered(
 
 def idle(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
     """Waiting or suspended: it holds nothing."""
-    empty: dict[str, Any] = {"admission": None, "start_time": None, "task_statuses": count(job, ())}
+    empty: dict[str, Any] = {"admission": None, "start_time": None, "stages": {}, "task_statuses": count(job, ())}
     if phase == "Suspended" and job.status.queue is not None:  # it waits for its owner alone
         empty["queue"] = job.status.queue.model_copy(update={"reason": "", "message": ""})
     return enter(job, phase, reason, message, now).model_copy(update=empty)
@@ -59,6 +59,7 @@ def admitted(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStat
         "selector": f"{labels.JOB_UID}={job.metadata.uid},{labels.TASK_TYPE}={WORKER.lower()}",
         "start_time": now,
         "queue": QueueStatus(tries=tries) if (tries := tried(job)) else None,
+        "stages": {},
     }
     message = f"room taken from queue {admission.queue}, attempt {admission.attempt}"
     return enter(job, "Admitted", "Admitted", message, now).model_copy(update=update)
@@ -114,6 +115,12 @@ def hindered(job: TorchJob, hindrance: Hindrance, now: datetime) -> TorchJobStat
         job.status.conditions, "Admitted", True, hindrance.reason, hindrance.message, now, job.metadata.generation
     )
     return seen(job).model_copy(update={"conditions": found})
+
+
+def unhindered(job: TorchJob, now: datetime) -> TorchJobStatus:
+    """What kept it from using its room does so no longer."""
+    message = "what it needs can be made again"
+    return hindered(job, Hindrance("Admitted", message), now)
 
 
 def is_hindered(status: TorchJobStatus) -> bool:
