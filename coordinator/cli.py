@@ -16,6 +16,7 @@ from coordinator import (
     commands_queue,
     commands_rbac,
     commands_redis,
+    commands_restart,
     commands_serve,
     commands_steer,
     output,
@@ -68,7 +69,7 @@ main.add_command(commands_serve.worker)
 main.add_command(commands_local.local)
 main.add_command(commands_job.submit)
 main.add_command(commands_job.job)
-for command in (*commands_steer.COMMANDS, *commands_look.COMMANDS):
+for command in (*commands_steer.COMMANDS, commands_restart.restart, *commands_look.COMMANDS):
     commands_job.job.add_command(command)
 main.add_command(commands_queue.queue)
 main.add_command(commands_look.foretell)

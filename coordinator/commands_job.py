@@ -11,12 +11,16 @@ import click
 
 from cluster import errors
 from cluster.api import Cluster, Manifest
-from coordinator import handles, output, submission, tables
+from cluster.client import KubernetesCluster
+from coordinator import details, handles, output, submission, tables, telling_job
+from coordinator.details import Around
 from coordinator.handles import NAME
 from coordinator.session import Session, pass_session
 from crds import labels, torchjob
 from crds.keys import JobKey
-from crds.resources import PODS, TORCHJOBS
+from crds.resources import EVENTS, PODS, TORCHJOBS
+from gang import backends
+from gang.values import GroupView
 
 FORM = click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print the whole object for programs")
 
@@ -58,61 +62,42 @@ def list_jobs(session: Session, /, all_namespaces: bool, queue: str | None, **op
 @FORM
 @pass_session
 def show(session: Session, name: str, form: str | None) -> None:
-    """Show one job: state, conditions, pods."""
+    """Show one job: where it stands, which task is short of pods and why, restarts, conditions, pods, last events."""
     item = handles.find(session, name)
+    around = _around(session.cluster, item)
+    found = details.of(item, around)
     if form:
-        output.show(item, form)
-        return
-    for title, value in _facts(item):
-        click.echo(f"{title + ':':<12}{value}")
-    conditions = (item.get("status") or {}).get("conditions") or []
-    if conditions:
-        rows = [
-            (c["type"], c["status"], c.get("reason", ""), c["lastTransitionTime"], c.get("message", ""))
-            for c in conditions
-        ]
-        click.echo("\n" + output.columns(("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE"), rows))
-    pods = _pods(session.cluster, item)
-    if pods:
-        click.echo("\n" + output.columns(("POD", "PHASE", "NODE", "RESTARTS", "EXIT"), [_pod_row(pod) for pod in pods]))
+        output.show({**item, "details": found}, form)
+    else:
+        click.echo(telling_job.show(item, found, around.pods))
 
 
-def _facts(item: Manifest) -> list[tuple[str, object]]:
-    metadata, status = item["metadata"], item.get("status") or {}
-    admission = status.get("admission") or {}
-    facts: list[tuple[str, object]] = [
-        ("Job", JobKey(metadata["namespace"], metadata["name"], metadata["uid"])),
-        ("Queue", tables.queue_of(item)),
-        ("Phase", status.get("phase") or "Pending"),
-        ("Submitted", metadata["creationTimestamp"]),
-        ("Started", status.get("startTime") or "-"),
-        ("Completed", status.get("completionTime") or "-"),
-        ("Restarts", status.get("restartCount", 0)),
-    ]
-    if admission:
-        facts.append(
-            (
-                "Admission",
-                f"attempt {admission['attempt']}, epoch {admission['epoch']}, at {admission.get('admittedAt', '-')}",
-            )
-        )
-        facts.append(("Charge", ", ".join(f"{name}={amount}" for name, amount in admission.get("charge", {}).items())))
-    return facts
+def _around(cluster: KubernetesCluster, item: Manifest) -> Around:
+    """Pods, groups and events of a job. What may not be seen, or is not there, is noted."""
+    metadata, notes = item["metadata"], []
+    namespace, selector = metadata["namespace"], f"{labels.JOB_UID}={metadata['uid']}"
+    pods = cluster.list(PODS, namespace, label_selector=selector).items
+    groups: tuple[GroupView, ...] = ()
+    events: list[Manifest] = []
+    try:
+        groups = _groups(cluster, item, selector)
+    except (errors.Forbidden, errors.NotFound) as error:
+        notes.append(f"note: the gang's groups are not shown: {error}")
+    try:
+        events = cluster.list(EVENTS, namespace, field_selector=f"involvedObject.uid={metadata['uid']}").items
+    except errors.Forbidden as error:
+        notes.append(f"note: events are not shown: {error}")
+    return Around(pods=tuple(pods), groups=groups, events=tuple(events), notes=tuple(notes))
 
 
-def _pods(cluster: Cluster, item: Manifest) -> list[Manifest]:
-    metadata = item["metadata"]
-    return cluster.list(PODS, metadata["namespace"], label_selector=f"{labels.JOB_UID}={metadata['uid']}").items
-
-
-def _pod_row(pod: Manifest) -> tuple[object, ...]:
-    status = pod.get("status") or {}
-    states = status.get("containerStatuses") or []
-    ended = [state["state"]["terminated"] for state in states if "terminated" in (state.get("state") or {})]
-    phase = "Terminating" if "deletionTimestamp" in pod["metadata"] else status.get("phase", "Pending")
-    exits = ",".join(f"{each['exitCode']} ({each.get('reason', '')})" for each in ended) or "-"
-    restarts = sum(state.get("restartCount", 0) for state in states)
-    return (pod["metadata"]["name"], phase, pod["spec"].get("nodeName", "-"), restarts, exits)
+def _groups(cluster: KubernetesCluster, item: Manifest, selector: str) -> tuple[GroupView, ...]:
+    """Of a job that is admitted, the pod groups of whoever binds its pods, if that one has any."""
+    admission = (item.get("status") or {}).get("admission") or {}
+    backend = backends.of(admission.get("gangScheduler"), cluster.serves)
+    if backend.resource is None:
+        return ()
+    found = cluster.list(backend.resource, item["metadata"]["namespace"], label_selector=selector)
+    return tuple(backend.trim(each) for each in found.items)
 
 
 @job.command()

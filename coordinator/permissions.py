@@ -133,7 +133,8 @@ USER = Role(
         Rule(resource=TORCHJOBS, verbs=("get", "list", "create", "patch", "delete"), by_hand=("watch",)),
         Rule(resource=PODS, verbs=("get", "list"), by_hand=("watch",)),
         Rule(resource=PODS, subresource="log", verbs=("get",)),
-        Rule(resource=EVENTS, verbs=("create",)),
+        Rule(resource=EVENTS, verbs=("list", "create")),
+        *(Rule(resource=each, verbs=("list",)) for each in _POD_GROUPS),
     ),
     queue=(Rule(resource=TENANT_QUEUES, verbs=("get",)), *_ASK),
 )

@@ -42,6 +42,7 @@ from crds.resources import (
     TORCHJOBS,
     Resource,
 )
+from gang import backends
 from queues.errors import StoreLost
 from queues.rules import Rules
 from queues.values import Reservation, Task
@@ -437,6 +438,26 @@ def _submit(stage: Stage) -> str:
 def _show(stage: Stage) -> str:
     stage.job()
     return stage.run(USER, "job", "show", "train")
+
+
+@scene(USER, "events", "list")
+def _show_with_events(stage: Stage) -> str:
+    stage.job()
+    return only_forbidden(stage.run(USER, "job", "show", "train", code=0))
+
+
+def _shown_with_its_gang(scheduler: str) -> Scene:
+    def shown(stage: Stage) -> str:
+        admission = {"queue": TENANT, "attempt": 1, "epoch": 1, "gangScheduler": scheduler}
+        stage.job({"phase": "Admitted", "admission": admission})
+        return only_forbidden(stage.run(USER, "job", "show", "train", code=0))
+
+    return shown
+
+
+for backend in backends.BACKENDS.values():
+    if backend.resource is not None:
+        scene(USER, named(backend.resource.group, backend.resource.plural), "list")(_shown_with_its_gang(backend.name))
 
 
 @scene(USER, "torchjobs", "list")

@@ -1,0 +1,149 @@
+"""Everything about one job in one document: where it stands, which of its tasks is short and why, what happened to it.
+
+One rule: pure, over objects as the API server shows them; the same document is printed for programs.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from cluster.api import Manifest
+from coordinator import ailments, tables
+from coordinator.board import Document
+from crds import labels, torchjob
+from crds.conditions import FINISHED
+from crds.errors import InvalidObject
+from crds.torchjob import TorchJob
+from gang.values import GroupView
+
+MOST_EVENTS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What there is beside the job itself."""
+
+    pods: tuple[Manifest, ...] = ()
+    groups: tuple[GroupView, ...] = ()
+    events: tuple[Manifest, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+    """What could not be looked at, and why."""
+
+
+def of(item: Manifest, around: Around) -> Document:
+    """The document."""
+    status, policy = item.get("status") or {}, item["spec"].get("schedulingPolicy") or {}
+    admission = status.get("admission")
+    return {
+        "phase": status.get("phase") or "Pending",
+        "queue": tables.queue_of(item),
+        "admission": admission,
+        "gangScheduler": (admission or {}).get("gangScheduler") or policy.get("gangScheduler") or None,
+        "groups": [_group(each) for each in around.groups],
+        "tasks": _tasks(item, around),
+        "restarts": _restarts(item),
+        "excludedNodes": list(status.get("excludedNodes") or ()),
+        "events": [_event(each) for each in _newest(around.events)],
+        "notes": list(around.notes),
+    }
+
+
+def _group(group: GroupView) -> Document:
+    found = {"name": group.name, "kind": f"{group.resource.plural}.{group.resource.group}", "phase": group.phase}
+    return found | ({"message": group.message} if group.message else {})
+
+
+def _restarts(item: Manifest) -> Document:
+    status = item.get("status") or {}
+    return {
+        "counted": status.get("restartCount", 0),
+        "limit": item["spec"].get("backoffLimit", 6),
+        "generation": status.get("restartGeneration", 0),
+        "disruptions": status.get("disruptions", 0),
+        "nodeFailures": dict(status.get("nodeFailures") or {}),
+    }
+
+
+def _event(event: Manifest) -> Document:
+    names = {"type": "type", "reason": "reason", "message": "message", "lastTimestamp": "at"}
+    return {name: event[key] for key, name in names.items() if event.get(key)}
+
+
+def _newest(events: Iterable[Manifest]) -> list[Manifest]:
+    """The last ones, oldest first."""
+    return sorted(events, key=lambda each: str(each.get("lastTimestamp") or ""))[-MOST_EVENTS:]
+
+
+def _tasks(item: Manifest, around: Around) -> list[Document]:
+    """Each task of a job that can be read, counted."""
+    try:
+        job = torchjob.parse(item)
+    except InvalidObject:
+        return []
+    return [_task(job, task_type, around) for task_type in job.spec.tasks]
+
+
+def _task(job: TorchJob, task_type: str, around: Around) -> Document:
+    wanted = job.spec.tasks[task_type].num_tasks
+    minimum = min(job.spec.members(task_type), wanted)
+    pods = [each for each in around.pods if _marks(each).get(labels.TASK_TYPE) == task_type.lower()]
+    counts = Counter(_phase(each) for each in pods)
+    short = job.status.admission is not None and not job.finished
+    short = short and counts["Running"] + counts["Succeeded"] < minimum
+    return {
+        "task": task_type,
+        "wanted": wanted,
+        "minimum": minimum,
+        "running": counts["Running"],
+        "ready": sum(map(_ready, pods)),
+        "succeeded": counts["Succeeded"],
+        "failed": counts["Failed"],
+        "short": short,
+        "why": [*_against(pods), *_not_made(job, task_type, wanted - len(pods), around)] if short else [],
+    }
+
+
+def _marks(pod: Manifest) -> Mapping[str, str]:
+    found: Mapping[str, str] = pod["metadata"].get("labels") or {}
+    return found
+
+
+def _phase(pod: Manifest) -> str:
+    """Of a pod that is on its way out only what it has become counts."""
+    phase = str((pod.get("status") or {}).get("phase") or "Pending")
+    return "Terminating" if "deletionTimestamp" in pod["metadata"] and phase not in FINISHED else phase
+
+
+def _ready(pod: Manifest) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def _against(pods: Iterable[Manifest]) -> list[Document]:
+    """What keeps pods from running, the commonest first, each with the first pod it was found at."""
+    found: dict[str, Document] = {}
+    for pod in pods:
+        ailment = ailments.of(pod)
+        if ailment is not None:
+            said = {"reason": ailment.reason, "message": ailment.message, "pod": pod["metadata"]["name"], "pods": 0}
+            found.setdefault(ailment.reason, said)["pods"] += 1
+    return sorted(found.values(), key=lambda each: -each["pods"])
+
+
+def _not_made(job: TorchJob, task_type: str, missing: int, around: Around) -> list[Document]:
+    """Why pods are not there yet, as far as that can be told from outside."""
+    if missing <= 0:
+        return []
+    reason, message = _holding(job, task_type, around)
+    return [{"reason": reason, "message": message, "pod": "", "pods": missing}]
+
+
+def _holding(job: TorchJob, task_type: str, around: Around) -> tuple[str, str]:
+    hindered = next((each for each in job.status.conditions if each.type == "Admitted" and each.status == "True"), None)
+    if hindered is not None and hindered.reason not in ("Admitted", "Running", "Restarting"):
+        return hindered.reason, hindered.message
+    group = next((each for each in around.groups if each.phase != "Ready"), None)
+    if group is not None:
+        return "PodGroup" + group.phase, group.message
+    upstreams = ", ".join(f"{each.task_type} {each.phase}" for each in job.spec.tasks[task_type].depends_on)
+    return "NotMade", f"made after {upstreams}" if upstreams else "to be made"

@@ -1,0 +1,106 @@
+"""What `torchq job show` prints: the document of `coordinator.details`, and the job's own conditions and pods.
+
+One rule: pure; nothing is shown here that the document or the objects do not say.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from cluster.api import Manifest
+from coordinator import ailments, output
+from coordinator.board import Document
+from crds.keys import JobKey
+
+LABEL = 12
+TASKS = ("TASK", "WANTED", "MINIMUM", "RUNNING", "READY", "SUCCEEDED", "FAILED", "")
+
+
+def show(item: Manifest, found: Document, pods: Iterable[Manifest]) -> str:
+    """Everything, in paragraphs."""
+    facts = "\n".join(f"{title + ':':<{LABEL}}{value}" for title, value in _facts(item, found))
+    return "\n\n".join(filter(None, [facts, *_tables(item, found, pods), *found["notes"]]))
+
+
+def _facts(item: Manifest, found: Document) -> Iterator[tuple[str, object]]:
+    metadata, status, admission = item["metadata"], item.get("status") or {}, found["admission"]
+    yield "Job", JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
+    yield "Queue", found["queue"]
+    yield "Phase", found["phase"]
+    yield "Submitted", metadata["creationTimestamp"]
+    yield "Started", status.get("startTime") or "-"
+    yield "Completed", status.get("completionTime") or "-"
+    yield "Restarts", _restarts(found["restarts"])
+    if found["excludedNodes"]:
+        yield "Avoids", f"{', '.join(found['excludedNodes'])} (its pods failed there repeatedly)"
+    if admission:
+        at = admission.get("admittedAt", "-")
+        yield "Admission", f"attempt {admission['attempt']}, epoch {admission['epoch']}, at {at}"
+        yield "Charge", ", ".join(f"{name}={amount}" for name, amount in admission.get("charge", {}).items())
+    if found["gangScheduler"]:
+        yield "Gang", ", ".join([found["gangScheduler"], *map(_group, found["groups"])])
+
+
+def _restarts(restarts: Document) -> str:
+    counted = f"{restarts['counted']} of {restarts['limit']}"
+    more = [f"{restarts['disruptions']} not its fault"] if restarts["disruptions"] else []
+    return ", ".join([counted, *more])
+
+
+def _group(group: Document) -> str:
+    return f"{group['name']} {group['phase']}" + (f" ({group['message']})" if group.get("message") else "")
+
+
+def _tables(item: Manifest, found: Document, pods: Iterable[Manifest]) -> Iterator[str]:
+    if found["tasks"]:
+        yield output.columns(TASKS, [_task(each) for each in found["tasks"]])
+        yield "\n".join(line for each in found["tasks"] for line in _short(each))
+    conditions = (item.get("status") or {}).get("conditions") or ()
+    yield from _table(("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE"), map(_condition, conditions))
+    yield from _table(("POD", "PHASE", "NODE", "RESTARTS", "EXIT", "REASON"), map(_pod, pods))
+    yield from _table(("EVENT", "REASON", "MESSAGE"), map(_event, found["events"]))
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Columns, if there is anything to show."""
+    there = list(rows)
+    if there:
+        yield output.columns(header, there)
+
+
+def _condition(found: Document) -> tuple[object, ...]:
+    since = found["lastTransitionTime"]
+    return found["type"], found["status"], found.get("reason", ""), since, found.get("message", "")
+
+
+def _event(found: Document) -> tuple[object, ...]:
+    return found.get("at", "-"), found.get("reason", ""), found.get("message", "")
+
+
+def _task(task: Document) -> tuple[object, ...]:
+    names = ("task", "wanted", "minimum", "running", "ready", "succeeded", "failed")
+    return (*(task[name] for name in names), "short" if task["short"] else "")
+
+
+def _short(task: Document) -> Iterator[str]:
+    """A sentence for each thing that keeps the pods of a task from running."""
+    for each in task["why"]:
+        example = f" ({each['pod']})" if each["pod"] else ""
+        said = f": {each['message']}" if each["message"] else ""
+        yield f"{task['task']}: {each['pods']} {each['reason']}{example}{said}"
+
+
+def _pod(pod: Manifest) -> tuple[object, ...]:
+    status: dict[str, Any] = pod.get("status") or {}
+    states = status.get("containerStatuses") or []
+    ended = [each["state"]["terminated"] for each in states if "terminated" in (each.get("state") or {})]
+    phase = "Terminating" if "deletionTimestamp" in pod["metadata"] else status.get("phase", "Pending")
+    exits = ",".join(f"{each['exitCode']} ({each.get('reason', '')})" for each in ended) or "-"
+    ailment = ailments.of(pod)
+    return (
+        pod["metadata"]["name"],
+        phase,
+        pod["spec"].get("nodeName", "-"),
+        sum(each.get("restartCount", 0) for each in states),
+        exits,
+        ailment.reason if ailment else "-",
+    )

@@ -1,0 +1,185 @@
+"""What `job show` says of a job: which task is short, and why, in the words of whoever knows."""
+
+import json
+from typing import Any
+
+import pytest
+
+from cluster.client import KubernetesCluster
+from cluster.local import gang_nouns
+from coordinator import ailments, details
+from coordinator.details import Around
+from crds import labels
+from crds.resources import EVENTS, POD_GROUPS, PODS, TORCHJOBS
+from gang.values import GroupView
+from reconcilers import containers
+from tests.coordinator.command import Torchq
+from tests.coordinator.desk import manifest, task
+
+NOW = "2026-01-01T00:00:00Z"
+ADMISSION = {"queue": "a", "attempt": 1, "epoch": 1, "charge": {"jobs": 1}, "admittedAt": NOW}
+
+
+def pod(task_type: str = "worker", index: int = 0, node: str = "n", **status: Any) -> dict[str, Any]:
+    """A pod as the API server shows it."""
+    marks = {labels.TASK_TYPE: task_type, labels.TASK_INDEX: str(index)}
+    metadata = {"name": f"train-{task_type}-{index}", "labels": marks}
+    spec = {"containers": [{"name": "torch"}], **({"nodeName": node} if node else {})}
+    return {"metadata": metadata, "spec": spec, "status": {"phase": "Pending", **status}}
+
+
+def waiting(reason: str, message: str = "", name: str = "torch") -> list[dict[str, Any]]:
+    return [{"name": name, "state": {"waiting": {"reason": reason, "message": message}}}]
+
+
+def unscheduled(message: str) -> list[dict[str, Any]]:
+    return [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}]
+
+
+ENDED = [{"name": "torch", "state": {"terminated": {"exitCode": 3, "reason": "Error"}}}]
+
+
+@pytest.mark.parametrize(
+    ("status", "node", "expected"),
+    [
+        ({"phase": "Running"}, "n", None),
+        ({"phase": "Succeeded"}, "n", None),
+        ({}, "", "Pending: not bound to a node yet"),
+        ({"conditions": unscheduled("0/3 nodes are available")}, "", "Unschedulable: 0/3 nodes are available"),
+        ({"containerStatuses": waiting("ContainerCreating")}, "n", "ContainerCreating"),
+        ({"containerStatuses": waiting("ImagePullBackOff", "no such image")}, "n", "ImagePullBackOff: no such image"),
+        (
+            {"phase": "Running", "containerStatuses": waiting("CrashLoopBackOff", "back-off 10s")},
+            "n",
+            "CrashLoopBackOff: back-off 10s",
+        ),
+        (
+            {
+                "initContainerStatuses": waiting("ErrImagePull", "denied", "first"),
+                "containerStatuses": waiting("PodInitializing"),
+            },
+            "n",
+            "ErrImagePull: denied",
+        ),
+        (
+            {"initContainerStatuses": [{"name": containers.GATE, "state": {"running": {}}}]},
+            "n",
+            "StartGate: its upstreams are not there yet",
+        ),
+        ({"phase": "Failed", "containerStatuses": ENDED}, "n", "Error: exit code 3"),
+        ({"phase": "Failed", "reason": "Evicted", "message": "low on disk"}, "n", "Evicted: low on disk"),
+        ({"phase": "Failed"}, "n", "Failed"),
+    ],
+)
+def test_what_keeps_a_pod_from_running(status: dict[str, Any], node: str, expected: str | None) -> None:
+    found = ailments.of(pod(node=node, **status))
+    assert (str(found) if found else None) == expected
+
+
+def test_a_pod_that_cannot_go_says_what_holds_it() -> None:
+    found = pod(phase="Running")
+    found["metadata"] |= {"deletionTimestamp": NOW, "finalizers": ["example.org/keep"]}
+    assert str(ailments.of(found)) == "Terminating: held by the finalizer example.org/keep"
+
+
+def test_a_long_message_is_one_short_line() -> None:
+    found = ailments.of(pod(containerStatuses=waiting("ImagePullBackOff", "so\nlong " * 100)))
+    assert found is not None
+    assert len(found.message) == ailments.LONGEST
+    assert "\n" not in found.message
+
+
+def item(**status: Any) -> dict[str, Any]:
+    found = manifest("train", "a", {"Master": task(), "Worker": task(4)}, minMembers={"Worker": 3})
+    found["metadata"] |= {"namespace": "b", "uid": "u", "creationTimestamp": NOW, "resourceVersion": "1"}
+    return {**found, "status": {"phase": "Admitted", "admission": ADMISSION, **status}}
+
+
+def of_worker(found: dict[str, Any], *pods: dict[str, Any], **around: Any) -> dict[str, Any]:
+    master = pod("master", phase="Running")
+    return details.of(found, Around(pods=(master, *pods), **around))["tasks"][1]  # type: ignore[no-any-return]
+
+
+def test_a_task_below_its_minimum_is_short_and_says_why() -> None:
+    runs = [pod(index=0, phase="Running", conditions=[{"type": "Ready", "status": "True"}])]
+    pulls = [pod(index=each, containerStatuses=waiting("ImagePullBackOff", "gone")) for each in (1, 2)]
+    found = of_worker(item(), *runs, *pulls)
+    assert {name: found[name] for name in ("wanted", "minimum", "running", "ready", "succeeded", "failed")} == {
+        "wanted": 4, "minimum": 3, "running": 1, "ready": 1, "succeeded": 0, "failed": 0,
+    }  # fmt: skip
+    assert found["short"]
+    assert found["why"] == [
+        {"reason": "ImagePullBackOff", "message": "gone", "pod": "train-worker-1", "pods": 2},
+        {"reason": "NotMade", "message": "made after Master Running", "pod": "", "pods": 1},
+    ]
+
+
+def test_a_task_with_its_minimum_is_not_short() -> None:
+    found = of_worker(item(), *(pod(index=each, phase="Running") for each in range(3)))
+    assert (found["short"], found["why"]) == (False, [])
+
+
+@pytest.mark.parametrize("status", [{"phase": "Queued"}, {"phase": "Succeeded", "admission": ADMISSION}])
+def test_a_job_that_holds_nothing_is_short_of_nothing(status: dict[str, Any]) -> None:
+    assert not of_worker({**item(), "status": status})["short"]
+
+
+def test_pods_that_wait_for_their_group_say_so() -> None:
+    group = GroupView(resource=POD_GROUPS, namespace="b", name="train-0", uid="g", job_uid="u", attempt=1,
+                      message="there is not enough room for the gang")  # fmt: skip
+    found = of_worker(item(), groups=(group,))
+    assert found["why"] == [
+        {"reason": "PodGroupPending", "message": "there is not enough room for the gang", "pod": "", "pods": 4}
+    ]
+
+
+def test_what_hinders_the_job_hinders_its_pods() -> None:
+    told = {"type": "Admitted", "status": "True", "reason": "GangQueueClosed", "message": "it is closed",
+            "lastTransitionTime": NOW}  # fmt: skip
+    assert of_worker(item(conditions=[told]))["why"][0]["reason"] == "GangQueueClosed"
+
+
+def test_a_job_that_cannot_be_read_is_shown_without_tasks() -> None:
+    found = item()
+    found["spec"]["torchTaskSpecs"]["Worker"]["dependsOn"] = [{"taskType": "Worker"}]
+    assert details.of(found, Around())["tasks"] == []
+
+
+def test_only_the_last_events_are_shown_the_newest_last() -> None:
+    told = [{"reason": str(each), "lastTimestamp": f"2026-01-01T00:00:{each:02}Z"} for each in range(20, 0, -1)]
+    found = details.of(item(), Around(events=tuple(told)))["events"]
+    assert [each["reason"] for each in found] == [str(each) for each in range(11, 21)]
+
+
+def test_show_puts_it_all_together(torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str) -> None:
+    gang_nouns.install(embedded_cluster)
+    made = embedded_cluster.create(TORCHJOBS, manifest("train", "a"), namespace)["metadata"]
+    status = {"phase": "Admitted", "admission": ADMISSION | {"gangScheduler": "volcano"}, "restartCount": 2,
+              "disruptions": 1, "excludedNodes": ["bad"]}  # fmt: skip
+    embedded_cluster.patch(TORCHJOBS, "train", {"status": status}, namespace, subresource="status")
+    marks = {labels.JOB_UID: made["uid"], labels.JOB_NAME: "train"}
+    group = {"apiVersion": POD_GROUPS.api_version, "kind": "PodGroup", "metadata": {"name": "train-0", "labels": marks}}
+    embedded_cluster.create(POD_GROUPS, {**group, "spec": {"minMember": 2}}, namespace)
+    body = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "torch", "image": "none"}]}}
+    metadata = {"name": "train-master-0", "labels": marks | {labels.TASK_TYPE: "master"}}
+    embedded_cluster.create(PODS, {**body, "metadata": metadata}, namespace)
+    told = {"containerStatuses": waiting("ImagePullBackOff", "no such image")}
+    told["containerStatuses"][0] |= {"image": "", "imageID": "", "ready": False, "restartCount": 0}
+    embedded_cluster.patch(PODS, "train-master-0", {"status": told}, namespace, subresource="status")
+    about = {"kind": "TorchJob", "namespace": namespace, "name": "train", "uid": made["uid"]}
+    event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "told"}, "involvedObject": about}
+    embedded_cluster.create(
+        EVENTS, {**event, "reason": "Restarting", "message": "worker 1 failed", "lastTimestamp": NOW}, namespace
+    )
+    said = torchq("job", "show", "train").output
+    assert "Restarts:   2 of 6, 1 not its fault\n" in said
+    assert "Avoids:     bad " in said
+    assert "Gang:       volcano, train-0 Pending (Volcano has not let it in yet)\n" in said
+    assert "Master: 1 Pending (train-master-0): not bound to a node yet" not in said
+    assert "Master: 1 ImagePullBackOff (train-master-0): no such image\n" in said
+    assert "Worker: 1 PodGroupPending: Volcano has not let it in yet" in said
+    assert "Restarting   worker 1 failed" in said
+    found = json.loads(torchq("job", "show", "train", "-o", "json").output)
+    assert found["metadata"]["uid"] == made["uid"]
+    assert found["details"]["groups"][0]["name"] == "train-0"
+    assert [each["short"] for each in found["details"]["tasks"]] == [True, True]
