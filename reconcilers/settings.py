@@ -6,6 +6,8 @@ One rule: one frozen object, made once by the wiring.
 from dataclasses import dataclass
 from typing import Literal
 
+from crds.resources import Resource
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileSettings:
@@ -25,6 +27,8 @@ class ReconcileSettings:
     """Who binds the pods of jobs that do not say so themselves."""
     pods_at_once: bool = False
     """True: pods are made before their group is let in, so that a cluster autoscaler sees them."""
+    served: frozenset[Resource] = frozenset()
+    """The kinds of others that were installed when the process began: of Kubernetes' own gangs the version."""
     in_place: Literal["recreate", "local", "kruise", "kubernetes"] = "recreate"
     """How the containers of a pod that is well are restarted with its job; recreate: the pod is replaced."""
     in_place_timeout: float = 60.0
