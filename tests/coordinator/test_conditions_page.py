@@ -1,0 +1,102 @@
+"""docs/conditions.md says what the code says: phases, reasons, events, and which fields may change."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from coordinator import standing
+from crds.conditions import NEXT, TRUE_IN
+from crds.fields import TABLE
+from queues import explain
+
+ROOT = Path(standing.__file__).parent.parent
+PAGE = ROOT / "docs" / "conditions.md"
+REASON = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z]+)*")
+SAYERS = {"finished", "idle", "enter", "entered", "Idle", "Hindrance", "Verdict"}
+"""What makes a reason of a condition from its arguments; `Tell` makes that of an event."""
+KINDS = ("PodGroup", "ContainerRecreateRequest")
+"""What may be missing, or refused: `reconcilers.apply` makes the reason from the kind."""
+
+
+def table(title: str) -> list[list[str]]:
+    """The rows of the first table below a heading."""
+    section = PAGE.read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def reasons(sayers: set[str]) -> Iterator[str]:
+    """Every reason that the reconcilers and gang schedulers can give, by calls of these names."""
+    for path in [*(ROOT / "reconcilers").glob("*.py"), *(ROOT / "gang").glob("*.py")]:
+        module = ast.parse(path.read_text())
+        known = {
+            each.targets[0].id: each.value.value
+            for each in module.body
+            if isinstance(each, ast.Assign)
+            and isinstance(each.targets[0], ast.Name)
+            and isinstance(each.value, ast.Constant)
+        }
+        for call in ast.walk(module):
+            if isinstance(call, ast.Call) and _name(call.func) in sayers:
+                yield from _literals(call, known)
+
+
+def _name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _literals(call: ast.Call, known: dict[str, object]) -> Iterator[str]:
+    for argument in (*call.args, *(each.value for each in call.keywords)):
+        value = argument.value if isinstance(argument, ast.Constant) else known.get(getattr(argument, "id", ""))
+        if isinstance(value, str) and REASON.fullmatch(value):
+            yield value
+
+
+def test_phases() -> None:
+    rows = {row[0]: row for row in table("Phases")}
+    assert rows.keys() == {phase or "(none)" for phase in TRUE_IN}
+    for phase, true in TRUE_IN.items():
+        row = rows[phase or "(none)"]
+        assert (row[1], row[3]) == (", ".join(true) or "-", ", ".join(NEXT[phase]) or "-")
+
+
+def test_fields() -> None:
+    words = {True: "yes", False: "no"}
+    expected = [[each.path, words[each.waiting], words[each.admitted], words[each.finished]] for each in TABLE]
+    assert table("Which fields may change when") == expected
+
+
+def test_reasons_to_wait() -> None:
+    assert {row[0] for row in table("Reasons to wait")} == standing.CODES | set(get_args(explain.Code))
+
+
+def test_reasons_of_conditions() -> None:
+    rows = table("Reasons of conditions")
+    told = {row[1] for row in rows}
+    made = set(reasons(SAYERS)) - set(TRUE_IN) | set(re.findall(r'"(Gang[A-Za-z]+)"', _sources("gang")))
+    made |= {f"{kind}{what}" for kind in KINDS for what in ("Missing", "Refused")}
+    assert made - told == set(), "reasons that the page does not explain"
+    known = made | set(TRUE_IN) | set(re.findall(r'"([A-Z][A-Za-z]+)"', _sources("reconcilers")))
+    assert told - known == set(), "reasons that nobody gives"
+    assert {row[0] for row in rows} <= {each for true in TRUE_IN.values() for each in true}
+    assert all(all(row) for row in rows)
+
+
+def test_events() -> None:
+    told = {reason for row in table("Events") for reason in row[0].split(", ")}
+    assert set(reasons({"Tell"})) - told == set(), "events that the page does not explain"
+    assert told - set(re.findall(r'"([A-Z][A-Za-z]+)"', _sources("reconcilers"))) == set(), "events nobody writes"
+
+
+def _sources(room: str) -> str:
+    return "\n".join(path.read_text() for path in (ROOT / room).glob("*.py"))
+
+
+@pytest.mark.parametrize("reason", ["PodFailed", "QueueDrained", "PodsForbidden", "InvalidSpec"])
+def test_reasons_are_found_where_they_are_given(reason: str) -> None:
+    """The page is compared with what is found: it has to be found."""
+    assert reason in {*reasons(SAYERS), *re.findall(r'"([A-Z][A-Za-z]+)"', _sources("reconcilers"))}
