@@ -64,6 +64,7 @@ def reconcile_settings(settings: Settings, served: Collection[Resource] = ()) ->
         admission_tries=settings.admission_tries,
         gang_scheduler=("volcano" if POD_GROUPS in served else "none") if scheduler == "auto" else scheduler,
         pods_at_once=settings.pods_at_once,
+        served=frozenset(served),
         in_place=("kruise" if RECREATE_REQUESTS in served else "recreate") if driver == "auto" else driver,
         in_place_timeout=settings.in_place_timeout,
         most_disruptions=settings.most_disruptions,
