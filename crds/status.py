@@ -15,6 +15,9 @@ from crds.model import Observed, Text, Time
 Tally = Annotated[int, Field(ge=0)]
 ResourceName = Annotated[str, Field(max_length=253)]
 NodeName = Annotated[str, Field(max_length=253)]
+Setback = Annotated[str, Field(max_length=64)]
+"""A pod's uid; with a slash and a number: that restart of its main container."""
+MOST_AT_ONCE = 1000
 
 
 class QueueStatus(Observed):
@@ -93,6 +96,10 @@ class TorchJobStatus(Observed):
     """Restarts for failures of the job's own, against `backoffLimit`."""
     restart_generation: Tally = 0
     """How often all pods of the job were restarted together, for whatever reason; its pods carry it as a label."""
+    recreate_generation: Tally = 0
+    """The newest of these restarts in which pods were to be replaced, not restarted in place."""
+    replacing: Annotated[tuple[Setback, ...], Field(max_length=MOST_AT_ONCE)] = ()
+    """What became of single pods and is counted already, until it shows no more: the pods are being replaced."""
     disruptions: Tally = 0
     """Failures that were not the job's fault: evictions, lost nodes."""
     node_failures: Annotated[dict[NodeName, Tally], Field(max_length=64)] = Field(default_factory=dict)

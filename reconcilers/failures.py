@@ -1,95 +1,257 @@
-"""What a failed pod means for its job.
+"""What a failed or lost pod means for its job.
 
-One rule: pure. A failure counts once: the restart label of a pod that was counted is older than the job's generation.
+One rule: pure. What happened counts once: what was counted is named in `status.replacing`, or, after a restart of the
+whole job, its pod is of an earlier generation.
 
-    restartPolicy   a failed pod
-    Never           fails the job
-    ExitCode        fails the job on codes up to 127, else as OnFailure
-    OnFailure       is replaced, up to backoffLimit restarts of the job
-    Always          the same; its containers are restarted by the node already, so that it only fails with the node
+    what happened                                       counts as
+    it was deleted, evicted, preempted, not taken by    a disruption, whatever the policy: it is replaced, up to
+    its node; its node is lost, was shut down; nobody   `most_disruptions` of the job
+    knows its exit code
+    it could not be started                             fails the job: it could not be started next time
+    it failed: restartPolicy Never                      fails the job
+               restartPolicy ExitCode                   by the code, below
+               restartPolicy OnFailure                  retryable, up to backoffLimit restarts of the job
+               restartPolicy Always                     the same
 
-Whatever the policy but Always, a pod that cannot be started fails the job at once: it could not be started next time.
+    code           restartPolicy ExitCode
+    0              fails      the pod ran out of a limit of its own, though its program was content
+    1-127          fails      the program's own word, and the shell's: 2 usage, 126 not executable, 127 not found
+    128            fails      no signal: an invalid argument of exit, or a container that could not be started
+    129-192        is retried a signal: sent from outside, or by circumstances: out of memory (137), a peer that is
+                              gone (134: NCCL's watchdog aborts; 141), full shared memory (135), a user's wish (138)
+      132 133 136  fails      but for those that a program's own deeds bring about: SIGILL, SIGTRAP, SIGFPE,
+      139 152 153             SIGSEGV, SIGXCPU, SIGXFSZ, SIGSYS: the same next time
+      159
+    193-255        fails      the program's own word
+      241 247 250  is retried but for what a launcher in Python makes of a child's -15, -9 and -6
 
-Codes from 128 on mean a signal (out of memory, eviction, a node going down), which is not the program's fault; neither
-is a code that nobody knows (a lost node).
+An exit code of 1 is looked through: what torchrun says its process died of is judged in its place, and who says that
+a peer was lost did not fail by itself. OOMKilled is the job's own, and retried.
+
+Of several that failed, the one that failed first is to blame; it alone is judged. A disruption explains the others.
 """
 
-from collections.abc import Iterable
+import signal
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from crds.torchjob import TorchJob
+from reconcilers import torchrun
 from reconcilers.pod_view import PodView
 
 NEVER_BEGAN = frozenset({"ContainerCannotRun", "NotSupported", "StartError"})
 """Reasons of containers that could not be started, and of pods that the embedded node cannot run."""
-NOT_THE_JOBS_FAULT = frozenset(
+PREEMPTED = frozenset({"Preempting", "PreemptionByScheduler"})
+NOT_THE_JOBS_FAULT = PREEMPTED | {
+    "ContainerStatusUnknown",
+    "Evicted",
+    "NodeAffinity",
+    "NodeLost",
+    "NodeShutdown",
+    "Shutdown",
+    "Terminated",
+    "UnexpectedAdmissionError",
+}
+"""Reasons a node or its scheduler gives for a pod it ended or did not take; `OutOf<resource>` besides."""
+OWN_LIMITS = frozenset({"DeadlineExceeded"})
+"""Reasons without an exit code that are the job's own."""
+OWN_SIGNALS = frozenset(
     {
-        "ContainerStatusUnknown",
-        "Evicted",
-        "NodeAffinity",
-        "NodeLost",
-        "NodeShutdown",
-        "Preempting",
-        "Shutdown",
-        "Terminated",
-        "UnexpectedAdmissionError",
+        signal.SIGILL,
+        signal.SIGTRAP,
+        signal.SIGFPE,
+        signal.SIGSEGV,
+        signal.SIGXCPU,
+        signal.SIGXFSZ,
+        signal.SIGSYS,
     }
 )
-"""Reasons a node or its scheduler gives for a pod it ended or did not take; `OutOf<resource>` besides."""
+LAUNCHERS = frozenset({256 - signal.SIGTERM, 256 - signal.SIGKILL, 256 - signal.SIGABRT})
+
+SETTLING = 2.0
+"""Seconds that an exit code which would fail the job waits for a better explanation by another pod."""
+
+Kind = Literal["Permanent", "Retryable", "Disruption"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One pod that failed or is lost."""
+
+    pod: PodView
+    kind: Kind
+    message: str
+
+    @property
+    def mark(self) -> str:
+        """What it is counted by."""
+        return f"{self.pod.uid}/{self.pod.restarts}" if _restarted_by_node(self.pod) else self.pod.uid
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of the job: it fails for good, or the failed pods are replaced."""
+    """What becomes of the job: it fails for good, or its pods are restarted."""
 
     permanent: bool
     reason: str
     message: str
+    kind: Kind = "Permanent"
+    whole: bool = False
+    """Whether all of the job is restarted; else only these pods."""
+    marks: tuple[str, ...] = ()
+    node: str = ""
+    """The node to blame."""
+    wait: float = 0.0
+    """Seconds after which it is worth another look, instead of anything else."""
 
 
-def fresh(job: TorchJob, pods: Iterable[PodView]) -> tuple[PodView, ...]:
-    """The failed pods that have not been counted yet.
+def faults(job: TorchJob, pods: Iterable[PodView], dead: frozenset[str], restarting: frozenset[str]) -> Sequence[Fault]:
+    """What has happened to the job's pods and was not counted yet, the one to blame first.
 
-    Restarting the whole job counts first and deletes then, and what is counted shows by its label. Replacing single
-    pods deletes first and counts then: a crash in between forgives a failure, but never counts one twice.
+    `dead` are nodes; `restarting` are the uids of pods whose containers are being restarted on purpose.
     """
-    failed = (pod for pod in pods if pod.phase == "Failed" and not pod.deleting)
-    whole = job.spec.scope == "Job"
-    return tuple(pod for pod in failed if not whole or pod.restart == job.status.restart_generation)
-
-
-def judge(job: TorchJob, failed: tuple[PodView, ...]) -> Verdict:
-    """What failed pods mean together: one restart at most, and none if one of them failed for good."""
     policies = {name.lower(): task.restart_policy for name, task in job.spec.torch_task_specs.items()}
-    final = next((pod for pod in failed if is_permanent(policies[pod.task], pod)), None)
-    if final is not None:
-        return Verdict(True, "PodFailed", describe(final))
-    if job.status.restart_count >= job.spec.backoff_limit:
+    counted = frozenset(job.status.replacing)
+    found = [
+        fault
+        for pod in pods
+        if pod.restart == job.status.restart_generation and pod.uid not in counted and pod.phase != "Succeeded"
+        if (fault := _fault(policies[pod.task], pod, pod.node in dead, pod.uid in restarting)) is not None
+        if fault.mark not in counted
+    ]
+    timed = all(each.pod.ended is not None for each in found if each.kind != "Disruption")
+    return sorted(found, key=lambda fault: _blame(fault, timed))
+
+
+def vanished(job: TorchJob, name: str, task_type: str) -> Fault:
+    """A pod that was there, and of which nothing is left to be seen."""
+    key = job.key
+    gone = PodView(
+        namespace=key.namespace,
+        name=name,
+        uid="",
+        job_uid=key.uid,
+        task=task_type.lower(),
+        index=0,
+        attempt=0,
+        restart=0,
+        deleting=True,
+    )
+    return Fault(gone, "Disruption", f"pod {name} was deleted at once")
+
+
+def _fault(policy: str, pod: PodView, lost: bool, restarting: bool) -> Fault | None:
+    if lost and not pod.finished:
+        return Fault(pod, "Disruption", f"pod {pod.name} is lost with node {pod.node}")
+    if pod.deleting:
+        return Fault(pod, "Disruption", f"pod {pod.name} was deleted{' by its node' if pod.disrupted else ''}")
+    again = _restarted_by_node(pod) and policy != "Always" and not restarting
+    if pod.phase == "Failed" or again:
+        return Fault(pod, kind(policy, pod), describe(pod))
+    return None
+
+
+def _restarted_by_node(pod: PodView) -> bool:
+    """Whether its node has restarted its main container, for a reason that nobody has seen to."""
+    return pod.self_healing and not pod.finished and not pod.deleting and pod.restarts > pod.settled
+
+
+def kind(policy: str, pod: PodView) -> Kind:
+    """What a failed pod under a restart policy counts as."""
+    if _disrupted(pod):
+        return "Disruption"
+    if policy == "Always":
+        return "Retryable"
+    if policy == "Never" or pod.reason in NEVER_BEGAN:
+        return "Permanent"
+    return "Retryable" if policy == "OnFailure" or retried(pod) else "Permanent"
+
+
+def _disrupted(pod: PodView) -> bool:
+    if pod.disrupted or pod.reason in NOT_THE_JOBS_FAULT or pod.reason.startswith("OutOf"):
+        return True
+    return pod.exit_code is None and pod.reason not in NEVER_BEGAN | OWN_LIMITS
+
+
+def retried(pod: PodView) -> bool:
+    """Whether the way a pod failed may be another one next time."""
+    if pod.reason == "OOMKilled":
+        return True
+    code = pod.exit_code or 0
+    if code != 1:
+        return is_passing(code)
+    return pod.lost_peer or (pod.cause is not None and is_passing(pod.cause))
+
+
+def is_passing(code: int) -> bool:
+    """Whether an exit code says that circumstances ended the program."""
+    return (128 < code <= 192 and code - 128 not in OWN_SIGNALS) or code in LAUNCHERS
+
+
+def _blame(fault: Fault, timed: bool) -> tuple[bool, bool, float, bool, bool]:
+    """Who could not even start is sure of it; a disruption explains the others; then who failed first, by a signal
+    rather than by a word of its own, for good rather than not."""
+    pod = fault.pod
+    code = pod.exit_code if pod.cause is None else pod.cause
+    return (
+        pod.reason not in NEVER_BEGAN,
+        fault.kind != "Disruption",
+        pod.ended or 0.0 if timed else 0.0,
+        not is_passing(code or 0),
+        fault.kind != "Permanent",
+    )
+
+
+def judge(job: TorchJob, found: Sequence[Fault], most_disruptions: int, now: float) -> Verdict:
+    """What faults mean together: one restart at most; `now` is in seconds since the epoch."""
+    root = found[0]
+    if root.kind == "Permanent":
+        return Verdict(True, "PodFailed", root.message, wait=_settling(job, root, now))
+    if root.kind == "Retryable" and job.status.restart_count >= job.spec.backoff_limit:
         limit = f"no restart left of backoffLimit {job.spec.backoff_limit}"
-        return Verdict(True, "BackoffLimitExceeded", f"{describe(failed[0])}; {limit}")
-    return Verdict(False, "Restarting", describe(failed[0]))
+        return Verdict(True, "BackoffLimitExceeded", f"{root.message}; {limit}")
+    if root.kind == "Disruption" and job.status.disruptions >= most_disruptions:
+        limit = f"not the job's fault, but it was disrupted {job.status.disruptions} times before"
+        return Verdict(True, "DisruptionLimitExceeded", f"{root.message}; {limit}")
+    return Verdict(
+        False,
+        "Restarting",
+        root.message,
+        kind=root.kind,
+        whole=any(is_whole(job, each.pod) for each in found),
+        marks=tuple(each.mark for each in found),
+        node=root.pod.node if _blames_node(root) else "",
+    )
 
 
-def is_permanent(policy: str, pod: PodView) -> bool:
-    """Whether a failed pod under a restart policy fails its job."""
-    match policy:
-        case "Never":
-            return True
-        case "ExitCode":
-            return pod.reason in NEVER_BEGAN or not _passing(pod)
-        case "OnFailure":
-            return pod.reason in NEVER_BEGAN
-    return False
+def _settling(job: TorchJob, root: Fault, now: float) -> float:
+    """How long a pod of several that failed by its own word waits for another one that explains it."""
+    ended, pods = root.pod.ended, sum(each.num_tasks for each in job.spec.torch_task_specs.values())
+    if ended is None or not ended <= now or pods == 1 or root.pod.reason in NEVER_BEGAN:
+        return 0.0
+    return max(0.0, ended + SETTLING - now)
 
 
-def _passing(pod: PodView) -> bool:
-    """Whether it was not the program that failed."""
-    elsewhere = pod.reason in NOT_THE_JOBS_FAULT or pod.reason.startswith("OutOf")
-    return elsewhere or pod.exit_code is None or pod.exit_code >= 128
+def is_whole(job: TorchJob, pod: PodView) -> bool:
+    """Whether a fault of this pod restarts all of the job: as its scope says, but always that of a critical task, and
+    never that of one beside the training."""
+    task = next(each for name, each in job.spec.torch_task_specs.items() if name.lower() == pod.task)
+    return task.critical or (job.spec.scope == "Job" and not task.auxiliary)
+
+
+def _blames_node(root: Fault) -> bool:
+    pod = root.pod
+    if root.kind == "Disruption":
+        return not pod.deleting and pod.reason not in PREEMPTED
+    return not pod.lost_peer
 
 
 def describe(pod: PodView) -> str:
     """A sentence that names the pod and how it ended."""
     how = f"with exit code {pod.exit_code}" if pod.exit_code is not None else "without an exit code"
+    through = pod.cause if pod.exit_code == 1 and pod.cause not in (None, 1) else None
+    if through is not None:
+        how += f" of torchrun, whose process ended with {torchrun.name(through) or through}"
     why = f" ({pod.reason})" if pod.reason else ""
     return f"pod {pod.name} failed {how}{why}" + (f": {pod.message}" if pod.message else "")

@@ -4,6 +4,7 @@ One rule: one GET, and no LIST unless the cache is behind what somebody has seen
 """
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,9 +22,11 @@ from crds.resources import PODS, TORCHJOBS
 from crds.status import TorchJobStatus
 from crds.torchjob import TorchJob
 from queues.values import Reservation, Task
-from reconcilers import pod_view
+from reconcilers import node_view, pod_view
+from reconcilers.node_view import NodeCache
 from reconcilers.pod_view import PodView
 from reconcilers.queue_view import QueueCache
+from reconcilers.recreate_view import RecreateCache, RecreateView
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import InvalidJob, Observation
 
@@ -68,6 +71,11 @@ class Observer:
     settings: ReconcileSettings
     queues: QueueCache | None = None
     """None: no queue drains."""
+    nodes: NodeCache | None = None
+    """None: nothing is known of nodes, and none is taken for dead."""
+    recreations: RecreateCache | None = None
+    """None: there are no requests to recreate containers."""
+    clock: Callable[[], float] = time.time
     _written: OrderedDict[str, int] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -78,13 +86,27 @@ class Observer:
         pods = self._pods(task)
         if pods:
             self.wrote(task.key, max(pod.version for pod in pods))
+        sight = node_view.sight(self.nodes, pods, self.settings.dead_node_grace, self.clock())
         return Observation(
             key=task.key,
             job=job,
             pods=tuple(sorted(pods, key=lambda pod: pod.name)),
             reservation=task.reservation,
             draining=self._draining(job, task.reservation),
+            recreations=self._recreations(task.key),
+            dead_nodes=sight.dead,
+            next_dead=sight.next,
+            other_nodes=self._elsewhere(job, sight.dead),
         )
+
+    def _recreations(self, key: JobKey) -> tuple[RecreateView, ...]:
+        found = self.recreations.indexed(key.uid) if self.recreations else ()
+        return tuple(sorted((each for each in found if each.namespace == key.namespace), key=lambda each: each.name))
+
+    def _elsewhere(self, job: TorchJob | InvalidJob | None, dead: frozenset[str]) -> bool:
+        """Asked only where it matters: there may be thousands of nodes."""
+        avoided = job.status.excluded_nodes if isinstance(job, TorchJob) else ()
+        return bool(avoided) and node_view.elsewhere(self.nodes, {*avoided, *dead})
 
     def _draining(self, job: TorchJob | InvalidJob | None, reservation: Reservation | None) -> bool:
         """By the queue that pays, or is about to."""

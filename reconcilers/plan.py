@@ -3,27 +3,30 @@
 One rule: pure; the plan is empty when nothing is left to do, and every action in it is safe to repeat.
 """
 
+from dataclasses import replace
 from datetime import datetime
 
+from crds import conditions
 from crds.status import TorchJobStatus
 from crds.torchjob import TorchJob
 from gang import members as gang
-from reconcilers import failures, lifecycle, pods, status, tasks
+from reconcilers import lifecycle, pods, status, tasks
 from reconcilers.deadline import Deadline
+from reconcilers.departures import Departures
 from reconcilers.lifecycle import Back, Broken, Ended, Gone, Idle, Run, Vacate
 from reconcilers.pod_view import PodView
+from reconcilers.recovery import Scene, least
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import (
     Action,
     CreatePods,
     CreateService,
     DeleteJob,
-    DeletePods,
     DeleteService,
-    Hindrance,
     InvalidJob,
     Observation,
     Plan,
+    Tell,
     WriteStatus,
 )
 
@@ -33,35 +36,38 @@ Pods = tuple[PodView, ...]
 def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -> Plan:
     """The next actions for one key, in order."""
     job = observation.job
+    leaving = Departures(now.timestamp(), settings.dead_node_grace, observation.dead_nodes)
     if isinstance(job, TorchJob) and not job.finished:
         # 1. What was reached stays reached, even if the owner suspends the job or its room was taken back since.
         if succeeded(job, observation.pods):
-            return _finish(job, observation.pods, status.finished(job, "Succeeded", "Succeeded", "all is done", now))
+            after = status.finished(job, "Succeeded", "Succeeded", "all is done", now)
+            return _finish(job, observation.pods, after, leaving)
         # 2. The API server refuses the pods as they are.
         if observation.refused:
-            failed = status.finished(job, "Failed", "InvalidTemplate", observation.refused, now)
-            return _finish(job, observation.pods, failed)
+            after = status.finished(job, "Failed", "InvalidTemplate", observation.refused, now)
+            return _finish(job, observation.pods, after, leaving)
     # 3. Everything else depends on where the job stands.
-    return _by_course(observation, settings, now)
+    found = _by_course(observation, settings, leaving, now)
+    return replace(found, requeue_after=least((found.requeue_after, leaving.wait(observation.pods))))
 
 
-def _by_course(observation: Observation, settings: ReconcileSettings, now: datetime) -> Plan:
+def _by_course(observation: Observation, settings: ReconcileSettings, leaving: Departures, now: datetime) -> Plan:
     deadline = Deadline(settings.admission_timeout if settings.make_pods else 0.0, now)
     match lifecycle.decide(observation, deadline):
         case Gone():
-            return Plan(_services(observation.pods) + _away(observation.pods))
+            return Plan(_services(observation.pods) + leaving.away(observation.pods))
         case Broken(invalid):
-            return Plan(_broken(invalid, now) + _away(observation.pods))
+            return Plan(_broken(invalid, now) + leaving.away(observation.pods))
         case Ended(ended):
-            return _after_the_end(ended, observation.pods, now)
+            return _after_the_end(ended, observation.pods, leaving, now)
         case Vacate(in_the_way):
-            return Plan(_away(in_the_way))
+            return Plan(leaving.away(in_the_way))
         case Idle() as idle:
             return Plan(_idle(idle, now))
         case Back() as back:
             return Plan(_write(back.job, _sent_back(back, settings, now), ()))
         case Run() as run:
-            return _run(run, observation.hindrance, settings, deadline)
+            return _run(run, observation, settings, leaving, deadline)
 
 
 def _sent_back(back: Back, settings: ReconcileSettings, now: datetime) -> TorchJobStatus:
@@ -70,54 +76,60 @@ def _sent_back(back: Back, settings: ReconcileSettings, now: datetime) -> TorchJ
     return status.late(back.job, settings.admission_backoff, settings.admission_tries, now)
 
 
-def _run(run: Run, hindrance: Hindrance | None, settings: ReconcileSettings, deadline: Deadline) -> Plan:
+def _run(
+    run: Run, observation: Observation, settings: ReconcileSettings, leaving: Departures, deadline: Deadline
+) -> Plan:
     """The plan of a job that holds its room."""
     job, now = run.job, deadline.now
     # 0. Something cannot be made now: its owner is told.
-    if hindrance is not None:
-        return Plan(_write(job, status.hindered(job, hindrance, now), run.pods))
+    if observation.hindrance is not None:
+        return Plan(_write(job, status.hindered(job, observation.hindrance, now), run.pods))
     # 1. The fence: nobody makes pods before the admission is in the cluster.
     if job.admission != run.admission:
         after = status.admitted(job, run.admission, now)
-        return Plan(_write(job, after, run.pods) + _create(run, settings))
+        return Plan(_write(job, after, run.pods) + _create(run, observation, settings))
     # 2. Its time may be over.
     left = _seconds_left(job.status.start_time, job.spec.active_deadline_seconds, now)
     if left is not None and left <= 0:
         message = f"ran longer than activeDeadlineSeconds {job.spec.active_deadline_seconds}"
-        return _finish(job, run.pods, status.finished(job, "Failed", "DeadlineExceeded", message, now))
-    # 3. A failure ends the job or restarts it.
-    failed = failures.fresh(job, run.pods)
-    if failed:
-        return _failed(run, failed, now)
-    # 4. After a restart of the whole job no pod of before may meet one of after.
-    outdated = tuple(pod for pod in run.pods if _outdated(job, pod))
-    if outdated:
-        return Plan(_away(outdated))
-    # 5. Missing pods, and what the pods that are there amount to.
-    again = min((each for each in (left, deadline.left(job, run.pods)) if each is not None), default=None)
-    return Plan(_write(job, _progress(run, now), run.pods) + _create(run, settings), requeue_after=again)
+        return _finish(job, run.pods, status.finished(job, "Failed", "DeadlineExceeded", message, now), leaving)
+    # 3. What happened to its pods ends the job or sets it back; a restart that is under way goes on.
+    recovery = _scene(run, observation, settings, leaving, now).recover()
+    if recovery.after is not None and recovery.ended:
+        return _finish(job, run.pods, recovery.after, leaving)
+    again = least((left, deadline.left(job, run.pods), recovery.again, observation.next_dead))
+    if recovery.after is not None:
+        return Plan(recovery.before + _write(job, recovery.after, run.pods) + recovery.actions, again)
+    if recovery.blocked:
+        return Plan(recovery.actions, again)
+    # 4. Missing pods, and what the pods that are there amount to.
+    progress = _write(job, _progress(run, now), run.pods)
+    return Plan(progress + recovery.actions + _create(run, observation, settings), again)
+
+
+def _scene(
+    run: Run, observation: Observation, settings: ReconcileSettings, leaving: Departures, now: datetime
+) -> Scene:
+    return Scene(
+        job=run.job,
+        pods=run.pods,
+        members=tasks.members(run.job, run.admission.attempt),
+        observation=observation,
+        settings=settings,
+        departures=leaving,
+        now=now,
+    )
 
 
 def succeeded(job: TorchJob, found: Pods) -> bool:
     """Whether the pods of the newest admission have done what the job is for."""
     if job.admission is None:
         return False
-    current = (pod for pod in found if pod.attempt == job.admission.attempt and not _outdated(job, pod))
+    attempt, generation = job.admission.attempt, job.status.restart_generation
+    current = (pod for pod in found if (pod.attempt, pod.restart) == (attempt, generation))
     counts = status.count(job, current)
     decisive = tasks.decisive(job.spec)
     return bool(decisive) and all(tasks.counted(job.spec, counts, each).done for each in decisive)
-
-
-def _outdated(job: TorchJob, pod: PodView) -> bool:
-    return job.spec.scope == "Job" and pod.restart != job.status.restart_generation
-
-
-def _failed(run: Run, failed: Pods, now: datetime) -> Plan:
-    job, verdict = run.job, failures.judge(run.job, failed)
-    if verdict.permanent:
-        return _finish(job, run.pods, status.finished(job, "Failed", verdict.reason, verdict.message, now))
-    count = _write(job, status.restarted(job, verdict.message, now), run.pods)
-    return Plan(count + _away(run.pods) if job.spec.scope == "Job" else _away(failed) + count)
 
 
 def _progress(run: Run, now: datetime) -> TorchJobStatus:
@@ -130,14 +142,16 @@ def _progress(run: Run, now: datetime) -> TorchJobStatus:
     return status.seen(job)
 
 
-def _create(run: Run, settings: ReconcileSettings) -> tuple[Action, ...]:
+def _create(run: Run, observation: Observation, settings: ReconcileSettings) -> tuple[Action, ...]:
     """The pods that are missing and may start, each rank 0 with its service before it."""
     if not settings.make_pods:
         return ()
     job = run.job
     counts = status.count(job, run.pods)
     members = tasks.members(job, run.admission.attempt)
-    blueprint = pods.Blueprint(job=job, admission=run.admission, members=members, settings=settings)
+    blueprint = pods.Blueprint(
+        job=job, admission=run.admission, members=members, settings=settings, elsewhere=observation.other_nodes
+    )
     there = {pod.name for pod in run.pods}
     open_tasks = {each for each in job.spec.tasks if tasks.unlocked(job.spec, counts, each)}
     missing = [each for name, each in members.items() if name not in there and each.task_type in open_tasks]
@@ -146,20 +160,27 @@ def _create(run: Run, settings: ReconcileSettings) -> tuple[Action, ...]:
     return (*services, CreatePods(pods.Pods(blueprint, tuple(missing)))) if missing else ()
 
 
-def _finish(job: TorchJob, found: Pods, after: TorchJobStatus) -> Plan:
+def _finish(job: TorchJob, found: Pods, after: TorchJobStatus, leaving: Departures) -> Plan:
     """The services first, since nothing shows later that they are there; then the word, then the pods that prove it."""
-    leaving = _leftovers(job, found)
-    staying = tuple(pod for pod in found if pod not in leaving)
+    going = _leftovers(job.spec.clean_pod_policy, after, found)
+    gone = {pod.uid for pod in going}
+    staying = tuple(pod for pod in found if pod.uid not in gone)
     services = _services(found) if job.spec.clean_pod_policy != "None" else ()
-    return Plan(services + _write(job, after, staying) + _away(leaving))
+    return Plan(services + _write(job, after, staying) + leaving.away(going) + _last_word(after))
 
 
-def _after_the_end(job: TorchJob, found: Pods, now: datetime) -> Plan:
+def _last_word(after: TorchJobStatus) -> tuple[Action, ...]:
+    """Why a job failed, where people look for it: its conditions go with it, an event stays for a while."""
+    said = conditions.find(after.conditions, "Failed")
+    return (Tell(said.reason, said.message, warning=True),) if said is not None and after.phase == "Failed" else ()
+
+
+def _after_the_end(job: TorchJob, found: Pods, leaving: Departures, now: datetime) -> Plan:
     """Clean up; and when its time has come, the job goes too."""
     left = _seconds_left(job.status.completion_time, job.spec.ttl_seconds_after_finished, now)
     if left is not None and left <= 0:
         return Plan((DeleteJob(),))
-    return Plan(_away(_leftovers(job, found)), requeue_after=left)
+    return Plan(leaving.away(_leftovers(job.spec.clean_pod_policy, job.status, found)), requeue_after=left)
 
 
 def _seconds_left(since: datetime | None, seconds: int | None, now: datetime) -> float | None:
@@ -169,13 +190,12 @@ def _seconds_left(since: datetime | None, seconds: int | None, now: datetime) ->
     return seconds - (now - since).total_seconds()
 
 
-def _leftovers(job: TorchJob, found: Pods) -> Pods:
-    """The pods that the job's end takes with it."""
-    match job.spec.clean_pod_policy:
-        case "All":
-            return found
-        case "Running":
-            return tuple(pod for pod in found if not pod.finished)
+def _leftovers(policy: str, after: TorchJobStatus, found: Pods) -> Pods:
+    """The pods that the job's end takes with it. A job that failed keeps no pod that holds anything."""
+    if policy == "All":
+        return found
+    if policy == "Running" or after.phase == "Failed":
+        return tuple(pod for pod in found if not pod.finished)
     return ()
 
 
@@ -198,11 +218,6 @@ def _write(job: TorchJob, after: TorchJobStatus, found: Pods) -> tuple[Action, .
     counted = after.model_copy(update={"task_statuses": status.count(job, found)})
     changed = status.change(job.status, counted)
     return (WriteStatus({"status": changed}, job.metadata.resource_version),) if changed else ()
-
-
-def _away(found: Pods) -> tuple[Action, ...]:
-    staying = tuple(pod for pod in found if not pod.deleting)
-    return (DeletePods(staying),) if staying else ()
 
 
 def _services(found: Pods) -> tuple[Action, ...]:

@@ -9,10 +9,11 @@ from typing import Any
 
 from cluster.api import Manifest
 from crds import labels
-from reconcilers import containers
+from reconcilers import containers, moments, torchrun
 
 FINISHED = ("Succeeded", "Failed")
-LONGEST_MESSAGE = 200
+LONGEST_MESSAGE = 180
+SAYS_NOTHING = ("traceback : To enable traceback", "error_file: <N/A>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,18 +37,45 @@ class PodView:
     message: str = ""
     """The last thing it said, one line."""
     exit_code: int | None = None
-    """Of the main container, or of the one that failed before or beside it; None if nobody knows."""
+    """Of the main container, or of the one that failed before or beside it; None if nobody knows. Of a pod that its
+    node restarts in place: of the run before this one."""
+    cause: int | None = None
+    """What torchrun says its process died of, as a shell's exit code; None if it says nothing."""
+    lost_peer: bool = False
+    """Whether its last words blame another process, or the way to it."""
+    ended: float | None = None
+    """When that was, in seconds since the epoch."""
+    disrupted: bool = False
+    """Whether somebody took it off its node (condition DisruptionTarget)."""
     deleting: bool = False
+    deadline: float | None = None
+    """When a pod that is being deleted should be gone, in seconds since the epoch."""
+    held: bool = False
+    """Whether finalizers keep it from being gone."""
     gated: bool = False
     """Whether it has a start gate that nobody has opened yet."""
     ready: bool = False
     node: str = ""
-    started: str = ""
-    """RFC 3339, empty before."""
+    since: float | None = None
+    """When it was started on its node, or made, in seconds since the epoch."""
     version: int = 0
     """Its resourceVersion."""
     service: str = ""
     """The headless service that was made for it."""
+    self_healing: bool = False
+    """Whether its node restarts its main container when that fails; then it does not fail itself."""
+    restarts: int = 0
+    """How often its main container was restarted, whatever for."""
+    settled: int = 0
+    """As many of them have been seen to."""
+    asked: str = ""
+    """For what its node was last asked to restart its containers."""
+    asked_at: float | None = None
+    """When, in seconds since the epoch."""
+    restarted: str = ""
+    """For what its node last did so."""
+    not_restarted: str = ""
+    """Why it could not, in a sentence."""
 
     @property
     def running(self) -> bool:
@@ -69,7 +97,6 @@ def trim(manifest: Manifest) -> PodView:
     """What matters of a pod that carries our labels."""
     metadata, spec, status = manifest["metadata"], manifest["spec"], manifest.get("status") or {}
     marks: Mapping[str, str] = metadata.get("labels") or {}
-    ended = _ended(spec, status)
     return PodView(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -80,17 +107,58 @@ def trim(manifest: Manifest) -> PodView:
         attempt=_number(marks, labels.ATTEMPT),
         restart=_number(marks, labels.RESTART),
         phase=status.get("phase") or "Pending",
-        reason=status.get("reason") or ended.get("reason") or "",
-        message=_last_line(ended.get("message") or status.get("message") or ""),
-        exit_code=ended.get("exitCode"),
         deleting="deletionTimestamp" in metadata,
         gated=_is_gated(metadata, spec),
-        ready=any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ()),
+        deadline=moments.seconds(metadata.get("deletionTimestamp")),
+        held=bool(metadata.get("finalizers")),
         node=spec.get("nodeName") or "",
-        started=status.get("startTime") or "",
+        since=moments.seconds(status.get("startTime") or metadata.get("creationTimestamp")),
         version=version(manifest),
         service=metadata["name"] if spec.get("subdomain") == metadata["name"] else "",
+        **_conditions(status),
+        **_restarts(metadata, spec, status),
+        **_end(spec, status),
     )
+
+
+def _conditions(status: Mapping[str, Any]) -> dict[str, Any]:
+    found = {each["type"]: each for each in status.get("conditions") or ()}
+    true = {kind for kind, each in found.items() if each["status"] == "True"}
+    restart = found.get(labels.RESTARTED, {})
+    refused = restart.get("message") or restart.get("reason") or "the node did not say why"
+    return {
+        "ready": "Ready" in true,
+        "disrupted": "DisruptionTarget" in true,
+        "restarted": restart.get("message", "") if labels.RESTARTED in true else "",
+        "not_restarted": _last_line(refused) if restart.get("status") == "False" else "",
+    }
+
+
+def _restarts(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
+    notes: Mapping[str, str] = metadata.get("annotations") or {}
+    main = containers.main(spec)
+    return {
+        "self_healing": spec.get("restartPolicy") == "OnFailure" or bool(main.get("restartPolicyRules")),
+        "restarts": _of(main["name"], status).get("restartCount", 0),
+        "settled": max(0, _number(notes, labels.RESTARTS_SETTLED)),
+        "asked": notes.get(labels.RESTART_CONTAINERS, ""),
+        "asked_at": moments.seconds(notes.get(labels.RESTART_ASKED)),
+    }
+
+
+def _end(spec: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
+    """How its containers ended, and the last thing they said."""
+    ended = _ended(spec, status)
+    said = ended.get("message") or ""
+    code = ended.get("exitCode")
+    return {
+        "reason": status.get("reason") or ended.get("reason") or "",
+        "message": _last_line(said or status.get("message") or ""),
+        "exit_code": code,
+        "cause": torchrun.cause(said) if code else None,
+        "lost_peer": bool(code) and torchrun.lost_peer(said),
+        "ended": moments.seconds(ended.get("finishedAt")),
+    }
 
 
 def _is_gated(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
@@ -111,10 +179,11 @@ def _number(marks: Mapping[str, str], name: str) -> int:
 
 
 def _ended(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """How the pod's containers ended: the main one's failure, else another one's, else the main one's success."""
-    if status.get("phase") not in FINISHED:
-        return {}
+    """How the pod's containers ended: the main one's failure, else another one's, else the main one's success; while
+    the pod goes on: the main one's end before."""
     main = containers.main(spec)["name"]
+    if status.get("phase") not in FINISHED:
+        return (_of(main, status).get("lastState") or {}).get("terminated") or {}
     found = sorted(_terminations(status), key=lambda each: each[0] != main)
     failed = (how for _, how in found if how.get("exitCode"))
     return next(failed, next((how for name, how in found if name == main), {}))
@@ -128,6 +197,16 @@ def _terminations(status: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str,
                 yield each["name"], terminated
 
 
+def _of(name: str, status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the status says of one main container."""
+    return next((each for each in status.get("containerStatuses") or () if each["name"] == name), {})
+
+
 def _last_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1].strip()[:LONGEST_MESSAGE] if lines else ""
+    """The last line that says something: no ruler, and none of torchrun's hints."""
+    lines = (line.strip() for line in reversed(text.splitlines()))
+    return next((line[:LONGEST_MESSAGE] for line in lines if _says_something(line)), "")
+
+
+def _says_something(line: str) -> bool:
+    return bool(line.strip("=-")) and not line.startswith(SAYS_NOTHING)

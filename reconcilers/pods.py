@@ -15,7 +15,7 @@ from crds import demand, labels
 from crds.resources import PODS, SERVICES, TORCHJOBS
 from crds.status import Admission
 from crds.torchjob import TorchJob
-from reconcilers import containers, environment
+from reconcilers import avoidance, containers, environment, restart_policy
 from reconcilers.settings import ReconcileSettings
 from reconcilers.tasks import Member
 
@@ -30,6 +30,8 @@ class Blueprint:
     admission: Admission
     members: Mapping[str, Member]
     settings: ReconcileSettings
+    elsewhere: bool = False
+    """Whether there are nodes besides those that the job avoids."""
 
     @property
     def shared_address(self) -> bool:
@@ -155,8 +157,8 @@ def _pod_annotations(job: TorchJob, member: Member) -> dict[str, str]:
 def _pod_spec(blueprint: Blueprint, member: Member) -> dict[str, Any]:
     task = blueprint.job.spec.torch_task_specs[member.task_type]
     spec: dict[str, Any] = copy.deepcopy(task.template["spec"])
-    # Failures are torchq's to judge, all but those of a service task, which the node restarts for ever.
-    spec["restartPolicy"] = "Always" if task.restart_policy == "Always" else "Never"
+    restart_policy.apply(spec, task.restart_policy, blueprint.job.spec.scope, blueprint.settings.in_place)
+    avoidance.avoid(spec, blueprint.job.status.excluded_nodes, strictly=blueprint.elsewhere)
     port = blueprint.port(member.lead) if member.lead else 0
     found = environment.variables(blueprint.job.spec, member, blueprint.address(member.lead), port)
     for container in containers.all_of(spec):

@@ -14,9 +14,11 @@ from cluster.api import Cluster
 from crds.keys import JobKey
 from queues.values import Task
 from reconcilers.apply import Application, Outcome
+from reconcilers.node_view import NodeCache
 from reconcilers.observe import Observer, PodCache
 from reconcilers.plan import plan
 from reconcilers.queue_view import QueueCache
+from reconcilers.recreate_view import RecreateCache
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import Hindrance, Observation
 
@@ -31,11 +33,13 @@ class Reconciler:
         settings: ReconcileSettings | None = None,
         clock: Callable[[], float] = time.time,
         queues: QueueCache | None = None,
+        nodes: NodeCache | None = None,
+        recreations: RecreateCache | None = None,
     ) -> None:
         self._cluster = cluster
         self._settings = settings or ReconcileSettings()
         self._clock = clock
-        self._observer = Observer(cluster, pods, self._settings, queues)
+        self._observer = Observer(cluster, pods, self._settings, queues, nodes, recreations, clock)
         self._executor = ThreadPoolExecutor(self._settings.parallel, thread_name_prefix="apply")
 
     def __call__(self, task: Task, holds: Callable[[], bool]) -> float | None:

@@ -6,12 +6,15 @@ against itself and every container succeeded; whatever else ended it, it failed.
 The requests are OpenKruise's (apps.kruise.io, ContainerRecreateRequest).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
-from cluster.api import Manifest
+from cluster.api import Cluster, Manifest
+from cluster.informer import Informer
 from crds import labels
+from crds.resources import RECREATE_REQUESTS
+from reconcilers import moments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,17 +30,26 @@ class RecreateView:
     """Of the pod it was made for; a namesake is not meant."""
     generation: int
     """The restart generation it is to bring the pod to."""
-    created: str
-    """RFC 3339."""
+    created: float | None
+    """In seconds since the epoch."""
+    restarts: int = 0
+    """How many restarts of the pod's main container had been seen to when it was made."""
     verdict: Literal["InProgress", "Done", "Failed"] = "InProgress"
     message: str = ""
+
+
+class RecreateCache(Protocol):
+    """A current copy of the requests that carry our labels, by job uid (`recreations_informer`)."""
+
+    def indexed(self, key: str) -> list[RecreateView]:
+        """The requests for pods of a job's uid."""
 
 
 def trim(manifest: Manifest) -> RecreateView:
     """What matters of a request that carries our labels."""
     metadata, spec, status = manifest["metadata"], manifest.get("spec") or {}, manifest.get("status") or {}
     marks: Mapping[str, str] = metadata.get("labels") or {}
-    generation = marks.get(labels.RESTART, "")
+    notes: Mapping[str, str] = metadata.get("annotations") or {}
     verdict, message = _judged(status)
     return RecreateView(
         namespace=metadata["namespace"],
@@ -45,12 +57,32 @@ def trim(manifest: Manifest) -> RecreateView:
         uid=metadata["uid"],
         job_uid=marks.get(labels.JOB_UID, ""),
         pod=str(spec.get("podName", "")),
-        pod_uid=(metadata.get("annotations") or {}).get(labels.POD_UID, ""),
-        generation=int(generation) if generation.isdecimal() else -1,
-        created=metadata.get("creationTimestamp") or "",
+        pod_uid=notes.get(labels.POD_UID, ""),
+        generation=_number(marks.get(labels.RESTART, "")),
+        created=moments.seconds(metadata.get("creationTimestamp")),
+        restarts=max(0, _number(notes.get(labels.RESTARTS_SETTLED, ""))),
         verdict=verdict,
         message=message,
     )
+
+
+def recreations_informer(
+    cluster: Cluster, on_change: Callable[[RecreateView | None, RecreateView | None], None] | None = None
+) -> Informer[RecreateView]:
+    """The cache a worker process keeps of the requests, where their kind is installed; to be started by the wiring."""
+    return Informer(
+        cluster,
+        RECREATE_REQUESTS,
+        trim=trim,
+        index=lambda request: request.job_uid or None,
+        label_selector=labels.JOB_UID,
+        on_change=on_change,
+    )
+
+
+def _number(text: str) -> int:
+    """-1 for what is none."""
+    return int(text) if text.isascii() and text.isdigit() else -1
 
 
 def _judged(status: Mapping[str, Any]) -> tuple[Literal["InProgress", "Done", "Failed"], str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from crds import conditions, labels
+from crds import conditions, labels, restarts
 from crds.conditions import Phase
 from crds.status import Admission, QueueStatus, TaskStatus, TorchJobStatus
 from crds.tasks import WORKER
@@ -53,14 +53,20 @@ def idle(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) 
 
 def admitted(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStatus:
     """It holds its room: the fence behind which its pods are made."""
-    update = {
+    update: dict[str, Any] = {
         "admission": admission.model_copy(update={"admitted_at": now}),
         "attempt": admission.attempt,
         "selector": f"{labels.JOB_UID}={job.metadata.uid},{labels.TASK_TYPE}={WORKER.lower()}",
         "start_time": now,
         "queue": QueueStatus(tries=tries) if (tries := tried(job)) else None,
         "stages": {},
+        "node_failures": {},
+        "excluded_nodes": (),
+        "replacing": (),
     }
+    request = restarts.requested(job)
+    if request is not None:
+        update["restart_request"] = request.id  # new pods are what was asked for
     message = f"room taken from queue {admission.queue}, attempt {admission.attempt}"
     return enter(job, "Admitted", "Admitted", message, now).model_copy(update=update)
 
@@ -99,14 +105,6 @@ def drained(job: TorchJob, now: datetime) -> TorchJobStatus:
     queue = QueueStatus(name=name, since=now, tries=tried(job), drained=True)
     message = f"queue {name} was drained (stopPolicy HoldAndDrain)"
     return idle(job, "Queued", "QueueDrained", message, now).model_copy(update={"queue": queue})
-
-
-def restarted(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
-    """One restart more; the room stays. A job of which single pods are replaced keeps running."""
-    whole = job.spec.scope == "Job"
-    status = enter(job, "Admitted", "Restarting", message, now) if whole else job.status
-    generation = job.status.restart_generation + (1 if whole else 0)
-    return status.model_copy(update={"restart_count": job.status.restart_count + 1, "restart_generation": generation})
 
 
 def hindered(job: TorchJob, hindrance: Hindrance, now: datetime) -> TorchJobStatus:

@@ -59,6 +59,8 @@ class Observation:
     """The requests to recreate containers that were made for this job's pods, by name."""
     dead_nodes: frozenset[str] = frozenset()
     """Of the nodes that its pods are on: those that are gone, or have not been ready for longer than the grace."""
+    next_dead: float | None = None
+    """Seconds until another one of them will have been silent for too long."""
     other_nodes: bool = False
     """Whether there are nodes that are ready and that no pod of this job is kept away from."""
     refused: str = ""

@@ -6,17 +6,35 @@ One rule: it takes nothing that a real API server would refuse, and asserts what
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from crds import labels, torchjob
 from crds.conditions import TRUE_IN
 from crds.torchjob import TorchJob
 from queues.values import Reservation
+from reconcilers import moments, recreate_view
 from reconcilers.plan import plan
 from reconcilers.pod_view import PodView
+from reconcilers.recreate_view import RecreateView
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Action, CreatePods, DeleteJob, DeletePods, Observation, Plan, WriteStatus
+from reconcilers.values import (
+    Action,
+    CreatePods,
+    DeleteJob,
+    DeletePods,
+    Make,
+    MarkPods,
+    Observation,
+    Plan,
+    Remove,
+    Tell,
+    WriteStatus,
+)
 from tests.reconcilers import builders
+
+SOON = 3600.0
+"""Seconds; what is to be done later than that is not waited for."""
 
 
 @dataclass
@@ -28,8 +46,13 @@ class Simulation:
     reservation: Reservation | None = None
     settings: ReconcileSettings = field(default_factory=ReconcileSettings)
     made: int = 0
-    counted: set[str] = field(default_factory=set)
-    """The failed pods that have cost the job a restart."""
+    counted: set[tuple[str, int]] = field(default_factory=set)
+    """The pods, and restarts of their main containers, that have cost the job a restart."""
+    requests: dict[str, RecreateView] = field(default_factory=dict)
+    dead: frozenset[str] = frozenset()
+    other_nodes: bool = False
+    now: datetime = builders.NOW
+    told: int = 0
 
     @property
     def job(self) -> TorchJob | None:
@@ -37,8 +60,16 @@ class Simulation:
 
     def plan(self) -> Plan:
         pods = tuple(sorted(self.pods.values(), key=lambda pod: pod.name))
-        observation = Observation(key=builders.KEY, job=self.job, pods=pods, reservation=self.reservation)
-        return plan(observation, self.settings, builders.NOW)
+        observation = Observation(
+            key=builders.KEY,
+            job=self.job,
+            pods=pods,
+            reservation=self.reservation,
+            recreations=tuple(sorted(self.requests.values(), key=lambda each: each.name)),
+            dead_nodes=self.dead & {pod.node for pod in pods},
+            other_nodes=self.other_nodes,
+        )
+        return plan(observation, self.settings, self.now)
 
     def reconcile(self, most: int = 100) -> bool:
         """Plan, and carry out the first few actions; whether there was anything to do."""
@@ -48,10 +79,16 @@ class Simulation:
         return bool(planned.actions)
 
     def settle(self) -> None:
-        """Reconcile until nothing is left to do. What is deleted goes away; nothing else happens."""
-        for _ in range(20):
+        """Reconcile until nothing is left to do. What is deleted goes away, what is asked of nodes is never done, and
+        time passes; nothing else happens."""
+        for _ in range(40):
             self.pods = {name: pod for name, pod in self.pods.items() if not pod.deleting}
-            if not self.reconcile():
+            planned = self.plan()
+            for action in planned.actions:
+                self.carry_out(action)
+            if planned.requeue_after is not None and planned.requeue_after < SOON:
+                self.now += timedelta(seconds=planned.requeue_after)
+            elif not planned.actions:
                 return
         raise AssertionError(f"no end to it: {self.plan()}")
 
@@ -59,18 +96,64 @@ class Simulation:
         match action:
             case WriteStatus(change, resource_version):
                 self._write(change["status"], resource_version)
-            case DeletePods(pods):
+            case DeletePods(pods, at_once):
                 for pod in pods:
-                    assert self.pods[pod.name].uid == pod.uid
-                    assert not pod.deleting, "deleted twice"
-                    self.pods[pod.name] = replace(pod, deleting=True)
+                    self._delete(pod, at_once)
             case CreatePods(manifests):
                 for manifest in manifests:
                     self._create(manifest)
+            case MarkPods(pods, metadata):
+                for pod in pods:
+                    self._mark(pod, metadata)
             case DeleteJob():
                 assert self.job is not None
                 assert self.job.finished
                 self.manifest = None
+            case _:
+                self._carry_out_beside(action)
+
+    def _carry_out_beside(self, action: Action) -> None:
+        match action:
+            case Make(_, manifest):
+                self._make(manifest)
+            case Remove(_, name, uid):
+                assert self.requests.pop(name).uid == uid
+            case Tell():
+                self.told += 1
+
+    def _delete(self, pod: PodView, at_once: bool) -> None:
+        there = self.pods.get(pod.name)
+        if there is None:
+            return
+        assert there.uid == pod.uid
+        assert at_once or not pod.deleting, "deleted twice"
+        assert not at_once or pod.node in self.dead, "a node that is well is asked"
+        if at_once:
+            del self.pods[pod.name]
+        else:
+            self.pods[pod.name] = replace(pod, deleting=True, deadline=self.now.timestamp() + 30)
+
+    def _mark(self, pod: PodView, metadata: Mapping[str, Any]) -> None:
+        there = self.pods.get(pod.name)
+        if there is None or there.uid != pod.uid:
+            return
+        marks, notes = metadata.get("labels", {}), metadata.get("annotations", {})
+        self.pods[pod.name] = replace(
+            there,
+            restart=int(marks.get(labels.RESTART, there.restart)),
+            asked=notes.get(labels.RESTART_CONTAINERS, there.asked),
+            asked_at=moments.seconds(notes.get(labels.RESTART_ASKED)) or there.asked_at,
+            settled=int(notes.get(labels.RESTARTS_SETTLED, there.settled)),
+        )
+
+    def _make(self, manifest: Mapping[str, Any]) -> None:
+        metadata = manifest["metadata"]
+        pod = self.pods[manifest["spec"]["podName"]]
+        assert pod.uid == metadata["annotations"][labels.POD_UID]
+        assert metadata["name"] not in self.requests, "it is there already"
+        created = {"uid": f"request-{self.made}", "creationTimestamp": moments.text(self.now.timestamp())}
+        self.made += 1
+        self.requests[metadata["name"]] = recreate_view.trim({**manifest, "metadata": {**metadata, **created}})
 
     def _write(self, change: Mapping[str, Any], resource_version: str) -> None:
         before = self.job
@@ -89,12 +172,15 @@ class Simulation:
         self._count(before, after)
 
     def _count(self, before: TorchJob, after: TorchJob) -> None:
-        more = after.status.restart_count - before.status.restart_count
-        assert more in (0, 1)
-        if more:
-            failed = {pod.uid for pod in self.pods.values() if pod.phase == "Failed"}
-            assert failed - self.counted, "a failure was counted twice"
-            self.counted |= failed
+        old, new = before.status, after.status
+        assert new.restart_generation >= old.restart_generation
+        restarts, disruptions = new.restart_count - old.restart_count, new.disruptions - old.disruptions
+        assert (restarts, disruptions) in {(0, 0), (1, 0), (0, 1)}, "one at a time, and none is forgotten"
+        if restarts:
+            failed = {(pod.uid, 0) for pod in self.pods.values() if pod.phase == "Failed"}
+            again = {(pod.uid, pod.restarts) for pod in self.pods.values() if pod.restarts > pod.settled}
+            assert (failed | again) - self.counted, "a failure was counted twice"
+            self.counted |= failed | again
 
     def _create(self, manifest: Mapping[str, Any]) -> None:
         job = self.job

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from crds import torchjob
+from crds.labels import RESTART_REQUEST
 from reconcilers import tasks
 from reconcilers.pod_view import PodView
+from reconcilers.recreate_view import RecreateView
 from reconcilers.settings import ReconcileSettings
-from tests.reconcilers.builders import ADMISSION, RESERVATION, manifest, pod, status, task
+from tests.reconcilers.builders import ADMISSION, NOW, RESERVATION, manifest, pod, status, task
 from tests.reconcilers.simulation import Simulation
 
 PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
@@ -40,6 +42,7 @@ def jobs(draw: st.DrawFn) -> dict[str, Any]:
         suspend=draw(st.booleans()),
         activeDeadlineSeconds=draw(st.sampled_from([1, 10**6])),
         ttlSecondsAfterFinished=draw(st.sampled_from([0, 10**6])),
+        annotations=draw(asked_for),
     )
 
 
@@ -48,7 +51,14 @@ def statuses(draw: st.DrawFn) -> dict[str, Any]:
     """A status some earlier life may have left."""
     phase = draw(st.sampled_from(["", "Queued", "Admitted", "Running", "Suspended", "Succeeded", "Failed"]))
     attempt = draw(st.integers(1, 2))
-    found = status(phase, restartCount=draw(st.integers(0, 2)), attempt=attempt)
+    found = status(
+        phase,
+        restartCount=draw(st.integers(0, 2)),
+        restartGeneration=draw(st.integers(0, 2)),
+        recreateGeneration=draw(st.integers(0, 2)),
+        disruptions=draw(st.integers(0, 2)),
+        attempt=attempt,
+    )
     return found | ({"admission": ADMISSION | {"attempt": attempt}} if "admission" in found else {})
 
 
@@ -68,8 +78,68 @@ def pods_of(draw: st.DrawFn, names: list[str]) -> dict[str, PodView]:
             deleting=draw(st.booleans()),
             exit_code=exit_code,
             reason=reason,
+            **draw(circumstances),
         )
     return found
+
+
+circumstances = st.fixed_dictionaries(
+    {
+        "node": st.sampled_from(["", "n1", "n2"]),
+        "deadline": st.sampled_from([None, NOW.timestamp() - 1000, NOW.timestamp() + 20]),
+        "held": st.booleans(),
+        "self_healing": st.booleans(),
+        "restarts": st.integers(0, 2),
+        "settled": st.integers(0, 2),
+        "asked": st.sampled_from(["", "0", "1", "2", "1.again"]),
+        "asked_at": st.sampled_from([None, NOW.timestamp() - 1000, NOW.timestamp() - 5]),
+        "restarted": st.sampled_from(["", "1", "2"]),
+        "not_restarted": st.sampled_from(["", "", "it did not start"]),
+    }
+)
+
+
+@st.composite
+def requests_of(draw: st.DrawFn, pods: dict[str, PodView]) -> dict[str, RecreateView]:
+    """Requests in any state for some of the pods, and for some that are no more."""
+    found = {}
+    for index, each in enumerate(draw(st.lists(st.sampled_from(sorted(pods)), unique=True)) if pods else ()):
+        name = f"request-for-{each}"
+        found[name] = RecreateView(
+            namespace="team",
+            name=name,
+            uid=f"request-{index}",
+            job_uid="job",
+            pod=each,
+            pod_uid=draw(st.sampled_from([pods[each].uid, "gone"])),
+            generation=draw(st.integers(0, 2)),
+            created=NOW.timestamp() - draw(st.sampled_from([1.0, 1000.0])),
+            restarts=draw(st.integers(0, 2)),
+            verdict=draw(st.sampled_from(["InProgress", "Done", "Failed"])),
+        )
+    return found
+
+
+def settings_of(draw: Any) -> ReconcileSettings:
+    return ReconcileSettings(
+        in_place=draw(st.sampled_from(["recreate", "local", "kruise", "kubernetes"])),
+        most_disruptions=draw(st.integers(0, 2)),
+        node_failures=draw(st.integers(1, 2)),
+        admission_timeout=0.0,
+    )
+
+
+asked_for = st.sampled_from(
+    [
+        {},
+        {RESTART_REQUEST: '{"id": "again"}'},
+        {RESTART_REQUEST: '{"id": "again", "how": "Recreate"}'},
+        {RESTART_REQUEST: '{"id": "again", "task": "Worker", "how": "InPlace"}'},
+        {RESTART_REQUEST: '{"id": "again", "task": "Master", "index": 0}'},
+        {RESTART_REQUEST: '{"id": "again", "task": "Worker", "index": 1, "how": "Recreate"}'},
+        {RESTART_REQUEST: "nonsense"},
+    ]
+)
 
 
 @given(st.data())
@@ -78,16 +148,23 @@ def test_from_any_state_to_one_where_nothing_is_left_to_do(data: st.DataObject) 
     described = data.draw(jobs()) | {"status": data.draw(statuses())}
     names = [*tasks.members(torchjob.parse(described), 1), "digits-worker-7"]
     reservation = data.draw(st.none() | st.integers(1, 3).map(lambda attempt: replace(RESERVATION, attempt=attempt)))
-    there = data.draw(st.sampled_from([described, None]))
-    Simulation(there, data.draw(pods_of(names)), reservation).settle()
+    there, pods = data.draw(st.sampled_from([described, None])), data.draw(pods_of(names))
+    Simulation(
+        there,
+        pods,
+        reservation,
+        settings_of(data.draw),
+        requests=data.draw(requests_of(pods)),
+        dead=frozenset(data.draw(st.sets(st.just("n1")))),
+    ).settle()
 
 
 class Life(RuleBasedStateMachine):
     """A job, its owner, a node, a coordinator, and a worker that may die between any two actions."""
 
-    @initialize(described=jobs(), address=st.sampled_from(["service", "loopback"]))
-    def begin(self, described: dict[str, Any], address: Any) -> None:
-        self.world = Simulation(described, settings=ReconcileSettings(master_address=address))
+    @initialize(data=st.data(), described=jobs(), address=st.sampled_from(["service", "loopback"]))
+    def begin(self, data: st.DataObject, described: dict[str, Any], address: Any) -> None:
+        self.world = Simulation(described, settings=replace(settings_of(data.draw), master_address=address))
 
     @rule()
     def reconcile(self) -> None:
@@ -113,7 +190,8 @@ class Life(RuleBasedStateMachine):
         self.the_coordinator_picks_or_releases()
         self.world.reconcile()
         for name, each in self.world.pods.items():
-            self.world.pods[name] = replace(each, phase="Running") if each.phase == "Pending" else each
+            started = {"phase": "Running", "node": "n1" if name.endswith("0") else "n2"}
+            self.world.pods[name] = replace(each, **started) if each.phase == "Pending" else each
         self.world.reconcile()
 
     @rule(data=st.data(), most=st.integers(0, 2))
@@ -124,6 +202,35 @@ class Life(RuleBasedStateMachine):
             name = data.draw(st.sampled_from(running))
             self.world.pods[name] = replace(self.world.pods[name], phase="Failed", exit_code=137)
             self.world.reconcile(most)
+
+    @rule(data=st.data())
+    def a_container_is_restarted_by_its_node(self, data: st.DataObject) -> None:
+        running = sorted(each.name for each in self.world.pods.values() if each.running and each.self_healing)
+        if running:
+            found = self.world.pods[data.draw(st.sampled_from(running))]
+            self.world.pods[found.name] = replace(found, restarts=found.restarts + 1, exit_code=137, reason="Error")
+
+    @rule(data=st.data(), well=st.booleans())
+    def what_was_asked_of_nodes_is_done(self, data: st.DataObject, well: bool) -> None:
+        for name, each in self.world.pods.items():
+            if each.running and each.asked and data.draw(st.booleans()):
+                done = {"restarted": each.asked} if well else {"not_restarted": "no"}
+                self.world.pods[name] = replace(each, **done)
+        for name, request in self.world.requests.items():
+            pod = self.world.pods.get(request.pod)
+            if request.verdict == "InProgress" and pod is not None and data.draw(st.booleans()):
+                self.world.requests[name] = replace(request, verdict="Done" if well else "Failed")
+                self.world.pods[pod.name] = replace(pod, restarts=pod.restarts + well)
+
+    @rule(dies=st.booleans())
+    def a_node_dies_or_comes_back(self, dies: bool) -> None:
+        self.world.dead = frozenset({"n1"}) if dies else frozenset()
+
+    @rule(annotations=asked_for, number=st.integers(0, 9))
+    def the_owner_asks_for_a_restart(self, annotations: dict[str, str], number: int) -> None:
+        if self.world.manifest:
+            asked = {name: text.replace("again", f"again-{number}") for name, text in annotations.items()}
+            self.world.manifest["metadata"]["annotations"] = asked
 
     @precondition(lambda self: self.world.pods)
     @rule(data=st.data())

@@ -174,7 +174,7 @@ class TestRunning:
         assert true(change) == {"Admitted", "Running"}
         assert change["taskStatuses"]["Worker"] == {"active": 2, "ready": 2, "succeeded": 0, "failed": 0, "evicted": 0}
 
-    @pytest.mark.parametrize("late", [pod("Worker", 1, "Pending"), pod("Worker", 1, deleting=True)])
+    @pytest.mark.parametrize("late", [pod("Worker", 1, "Pending"), pod("Worker", 1, "Unknown")])
     def test_not_while_one_is_missing(self, late: PodView) -> None:
         assert not decide(observe(job(status=status("Admitted")), pod(), pod("Worker"), late)).actions
 
@@ -319,7 +319,7 @@ class TestFailures:
         both = (pod(), pod("Worker", 0, "Failed", exit_code=1), pod("Worker", 1, "Failed", exit_code=1))
         found = decide(observe(job(status=status("Running")), *both))
         change = written(found)
-        assert kinds(found) == ["WriteStatus", "DeletePods"]  # counted first: a crash cannot count again
+        assert kinds(found) == ["WriteStatus", "Tell", "DeletePods"]  # counted first: a crash cannot count again
         assert (change["restartCount"], change["restartGeneration"]) == (1, 1)
         assert change["phase"] == "Admitted"
         assert len(deleted(found)) == 3
@@ -358,17 +358,39 @@ class TestFailures:
         running = job(status=status("Running"), restartScope="Task")
         failed = pod("Worker", 0, "Failed", exit_code=1)
         found = decide(observe(running, pod(), failed, pod("Worker", 1)))
-        assert kinds(found) == ["DeletePods", "WriteStatus"]  # deleted first: what is gone cannot count again
+        assert kinds(found) == ["WriteStatus", "Tell", "DeletePods"]
         assert deleted(found) == ["digits-worker-0"]
         assert written(found)["restartCount"] == 1
+        assert written(found)["replacing"] == [failed.uid]  # it is counted, and shows that it is
         assert "phase" not in written(found)
-        counted = job(status=status("Running", restartCount=1), restartScope="Task")
+        counted = job(status=status("Running", restartCount=1, replacing=[failed.uid]), restartScope="Task")
+        assert deleted(decide(observe(counted, pod(), failed, pod("Worker", 1)))) == ["digits-worker-0"]
         assert made(decide(observe(counted, pod(), pod("Worker", 1)))) == ["digits-worker-0"]
         assert not decide(observe(counted, pod(), replace(failed, deleting=True), pod("Worker", 1))).actions
 
-    def test_a_pod_somebody_is_deleting_has_not_failed(self) -> None:
+    def test_a_pod_that_somebody_deletes_is_a_disruption(self) -> None:
         going = pod("Worker", 0, "Failed", exit_code=143, deleting=True)
-        assert not decide(observe(job(status=status("Running")), pod(), going, pod("Worker", 1))).actions
+        change = written(decide(observe(job(status=status("Running")), pod(), going, pod("Worker", 1))))
+        assert (change["disruptions"], change["restartGeneration"], change["phase"]) == (1, 1, "Admitted")
+        assert "restartCount" not in change
+
+    def test_so_is_one_of_which_nothing_is_left(self) -> None:
+        counts = {"Worker": {"active": 2, "ready": 2}, "Master": {"active": 1, "ready": 1}}
+        change = written(decide(observe(job(status=status("Running", taskStatuses=counts)), pod(), pod("Worker", 1))))
+        assert (change["disruptions"], change["restartGeneration"]) == (1, 1)
+        counts["Worker"]["active"] = 1  # nobody knows whether it was ever made
+        unknown = decide(observe(job(status=status("Running", taskStatuses=counts)), pod(), pod("Worker", 1)))
+        assert made(unknown) == ["digits-worker-0"]
+
+    def test_a_failed_job_keeps_no_pod_that_holds_anything(self) -> None:
+        failed = pod(phase="Failed", exit_code=1)
+        described = job(status=status("Running"), cleanPodPolicy="None")
+        found = decide(observe(described, failed, pod("Worker"), pod("Worker", 1, "Succeeded")))
+        assert written(found)["phase"] == "Failed"
+        assert deleted(found) == ["digits-worker-0"]
+        assert kinds(found) == ["WriteStatus", "DeletePods", "Tell"]
+        ended = job(status=status("Failed", attempt=1), cleanPodPolicy="None")
+        assert deleted(decide(observe(ended, failed, pod("Worker")))) == ["digits-worker-0"]
 
 
 STEPS = {

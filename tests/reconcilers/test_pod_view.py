@@ -53,7 +53,7 @@ def test_what_is_kept() -> None:
         phase="Running",
         ready=True,
         node="n1",
-        started="2026-01-02T03:04:05Z",
+        since=1767323045.0,
     )
 
 
@@ -123,5 +123,50 @@ def test_labels_that_are_not_numbers_match_nothing() -> None:
 def test_it_is_small() -> None:
     said = [ended("torch", 1, "Error", "x" * 4096)]
     view = trim("Failed", containerStatuses=said)
-    size = sys.getsizeof(view) + sum(sys.getsizeof(getattr(view, each.name)) for each in fields(view))
-    assert size < 1500, "interned small values are counted here and cost nothing there"
+    kept = [getattr(view, each.name) for each in fields(view)]
+    shared = ("", None, True, False, *range(-5, 257))
+    assert sys.getsizeof(view) + sum(sys.getsizeof(each) for each in kept if each not in shared) < 1024
+
+
+def test_what_became_of_it_in_place() -> None:
+    described = manifest(
+        containerStatuses=[
+            {"name": "log", "restartCount": 9},
+            {"name": "torch", "restartCount": 2, "lastState": ended("torch", 1, "Error", "no data")["state"]},
+        ],
+        conditions=[
+            {"type": "DisruptionTarget", "status": "True"},
+            {"type": "train.distributed.io/ContainersRestarted", "status": "True", "message": "3"},
+        ],
+    )
+    described["spec"]["restartPolicy"] = "OnFailure"
+    described["metadata"] |= {
+        "deletionTimestamp": "2026-01-02T03:04:05Z",
+        "finalizers": ["example.com/keep"],
+        "annotations": {
+            "train.distributed.io/restart-containers": "4",
+            "train.distributed.io/restart-asked": "2026-01-02T03:04:05Z",
+            "train.distributed.io/restarts-settled": "1",
+        },
+    }
+    view = pod_view.trim(described)
+    assert (view.exit_code, view.reason, view.message) == (1, "Error", "no data")
+    assert (view.self_healing, view.restarts, view.settled) == (True, 2, 1)
+    assert (view.asked, view.asked_at, view.restarted, view.not_restarted) == ("4", 1767323045.0, "3", "")
+    assert (view.disrupted, view.deadline, view.held) == (True, 1767323045.0, True)
+
+
+def test_a_restart_that_could_not_be_done() -> None:
+    refused = [{"type": "train.distributed.io/ContainersRestarted", "status": "False", "reason": "PodFinished"}]
+    assert trim(conditions=refused).not_restarted == "PodFinished"
+
+
+def test_torchruns_words_are_looked_through() -> None:
+    said = "Root Cause (first observed failure):\n exitcode  : -9\n error_file: <N/A>\n traceback : %s\n====="
+    words = said % "Signal 9 (SIGKILL) received by PID 5"
+    killed = trim("Failed", containerStatuses=[ended("torch", 1, "Error", words)])
+    assert (killed.cause, killed.message) == (137, "traceback : Signal 9 (SIGKILL) received by PID 5")
+    hinted = trim("Failed", containerStatuses=[ended("torch", 1, "Error", said % "To enable traceback see: https://x")])
+    assert hinted.message == "exitcode  : -9"
+    assert trim("Failed", containerStatuses=[ended("torch", 1, "Error", "Broken pipe")]).lost_peer
+    assert not trim("Succeeded", containerStatuses=[ended("torch", 0, "Completed", "Broken pipe")]).lost_peer

@@ -1,0 +1,195 @@
+"""What a job that holds its room does about pods that failed, are lost, or are to be restarted.
+
+One rule: pure, a ladder: what happened is counted before anything is done about it, and what is counted is seen to
+before anything else is made.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from crds import restarts as asked
+from crds.restarts import RestartRequest
+from crds.status import TorchJobStatus
+from crds.torchjob import TorchJob
+from reconcilers import failures, restarts, setbacks, status
+from reconcilers.departures import Departures
+from reconcilers.failures import Fault
+from reconcilers.pod_view import PodView
+from reconcilers.restarts import Restarts
+from reconcilers.settings import ReconcileSettings
+from reconcilers.tasks import Member
+from reconcilers.values import Action, Hindrance, Observation, Tell
+
+PODS_STUCK = "PodsStuck"
+"""Reason of the condition Admitted: finalizers of others keep pods that should be gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What is to be done first."""
+
+    after: TorchJobStatus | None = None
+    """To be written before the actions; nothing else is done then."""
+    ended: bool = False
+    """Whether that is the end of the job."""
+    before: tuple[Action, ...] = ()
+    """To be done before it is written, since it may be done twice."""
+    actions: tuple[Action, ...] = ()
+    blocked: bool = False
+    """Whether nothing else may be done for now."""
+    again: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """A job that holds its room, its pods, and what is known of where they are."""
+
+    job: TorchJob
+    pods: tuple[PodView, ...]
+    members: dict[str, Member]
+    observation: Observation
+    settings: ReconcileSettings
+    departures: Departures
+    now: datetime
+
+    def recover(self) -> Recovery:
+        """The first thing that has to be done, if there is any."""
+        found = self._faults()
+        if found:
+            return self._set_back(found)
+        request = asked.requested(self.job)
+        if request is not None:
+            return self._obey(request)
+        stuck = self.departures.stuck(self.pods)
+        if stuck and self.job.status.phase == "Admitted" and not status.is_hindered(self.job.status):
+            return self._say_stuck(stuck)
+        return self._go_on()
+
+    @property
+    def _restarts(self) -> Restarts:
+        return Restarts(
+            job=self.job,
+            pods=self.pods,
+            requests=self.observation.recreations,
+            leads=frozenset(each.lead for each in self.members.values()),
+            departures=self.departures,
+            settings=self.settings,
+        )
+
+    def _faults(self) -> list[Fault]:
+        dead = self.departures.dead
+        seen = failures.faults(self.job, self.pods, dead, self._restarts.restarting())
+        return [*seen, *self._vanished()]
+
+    def _vanished(self) -> list[Fault]:
+        """Pods that were all there, as the job ran, and of which somebody took one away at once.
+
+        Only where that concerns the others: where it does not, it is made again and nobody need know.
+        """
+        if self.job.status.phase != "Running" or len(self.pods) == len(self.members):
+            return []
+        there = {pod.name for pod in self.pods}
+        missing = (each for name, each in self.members.items() if name not in there)
+        return [
+            fault
+            for each in missing
+            if self._all_were_there(each.task_type)
+            if failures.is_whole(self.job, (fault := failures.vanished(self.job, each.name, each.task_type)).pod)
+        ]
+
+    def _all_were_there(self, task_type: str) -> bool:
+        found = self.job.status.task_statuses.get(task_type)
+        wanted = self.job.spec.torch_task_specs[task_type].num_tasks
+        return found is not None and found.active + found.succeeded >= wanted
+
+    def _set_back(self, found: list[Fault]) -> Recovery:
+        job, now = self.job, self.now
+        verdict = failures.judge(job, found, self.settings.most_disruptions, now.timestamp())
+        if verdict.wait and any(pod.running for pod in self.pods):
+            return Recovery(blocked=True, again=verdict.wait)
+        if verdict.permanent:
+            return Recovery(status.finished(job, "Failed", verdict.reason, verdict.message, now), ended=True)
+        after = setbacks.restarted(job, verdict, self.pods, now, self.settings.node_failures)
+        return Recovery(after, actions=self._told(after, verdict.message) + self._first_step(after))
+
+    def _told(self, after: TorchJobStatus, message: str) -> tuple[Action, ...]:
+        found = [Tell("Restarting", message, warning=True)]
+        for node in setbacks.newly_excluded(self.job.status, after):
+            times = after.node_failures[node]
+            found.append(Tell("NodeExcluded", f"node {node} is avoided: pods failed there {times} times", warning=True))
+        return tuple(found)
+
+    def _first_step(self, after: TorchJobStatus) -> tuple[Action, ...]:
+        """What can be done as soon as it is counted."""
+        job = self.job.model_copy(update={"status": after})
+        return replace(self, job=job)._go_on().actions
+
+    def _obey(self, request: RestartRequest) -> Recovery:
+        """Restart what the owner wants restarted. What is asked of a node may be asked twice, what is counted not."""
+        if request.task is None:
+            after = setbacks.obeyed(self.job, request, self.now)
+            return Recovery(after, actions=(_asked_for("all pods"), *self._first_step(after)))
+        meant = tuple(pod for pod in self.pods if _is_meant(request, pod) and not pod.deleting)
+        in_place = tuple(pod for pod in meant if request.how != "Recreate" and self._restarts.able(pod))
+        staying = {pod.uid for pod in in_place}
+        marks = [pod.uid for pod in meant if pod.uid not in staying]
+        after = setbacks.given_up(self.job, marks, self.pods).model_copy(update={"restart_request": request.id})
+        said = _asked_for(", ".join(pod.name for pod in meant[:10]) or "no pod: there is none of that task and index")
+        # First what is asked of nodes, which may be asked again, then the word that it was.
+        asking = self._restarts.ask(in_place, request.id)
+        return Recovery(after, actions=(said, *self._first_step(after)), before=asking)
+
+    def _say_stuck(self, stuck: tuple[PodView, ...]) -> Recovery:
+        names = ", ".join(pod.name for pod in stuck[:10])
+        message = f"should be gone, but finalizers keep them: {names}"
+        after = status.hindered(self.job, Hindrance(PODS_STUCK, message), self.now)
+        return Recovery(after, actions=(Tell(PODS_STUCK, message, warning=True),))
+
+    def _go_on(self) -> Recovery:
+        """The next step of whatever is under way."""
+        whole, single = self._restarts.step(), self._restarts.single()
+        if single.failed:
+            after = setbacks.given_up(self.job, [pod.uid for pod, _ in single.failed], self.pods)
+            return Recovery(after, actions=_fell_back(single.failed))
+        leaving = frozenset(self.job.status.replacing)
+        away = self.departures.away(pod for pod in self.pods if pod.uid in leaving)
+        done = (_done(self.job),) if whole.done else ()
+        actions = (
+            *whole.actions,
+            *_fell_back(whole.failed),
+            *done,
+            *single.actions,
+            *away,
+            *restarts.seen_to(self.job, self.pods),
+            *self._restarts.tidy(),
+        )
+        times = (whole.again, single.again, self.departures.wait(self.pods))
+        return Recovery(actions=actions, blocked=whole.blocked, again=least(times))
+
+
+def least(times: Iterable[float | None]) -> float | None:
+    """The first of some moments."""
+    return min((each for each in times if each is not None), default=None)
+
+
+def _is_meant(request: RestartRequest, pod: PodView) -> bool:
+    named = request.task is not None and pod.task == request.task.lower()
+    return named and request.index in (None, pod.index)
+
+
+def _asked_for(what: str) -> Tell:
+    return Tell("RestartRequested", f"its owner asked for a restart of {what}")
+
+
+def _done(job: TorchJob) -> Tell:
+    return Tell("RestartedInPlace", f"restart {job.status.restart_generation}: the containers of its pods run again")
+
+
+def _fell_back(failed: tuple[tuple[PodView, str], ...]) -> tuple[Tell, ...]:
+    if not failed:
+        return ()
+    pod, why = failed[0]
+    more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+    message = f"pod {pod.name}{more} is replaced, because its containers were not restarted in place: {why}"
+    return (Tell("NotRestartedInPlace", message, warning=True),)

@@ -1,0 +1,58 @@
+"""What torchrun says about its end.
+
+One rule: pure, over the termination message: the error file's JSON, or the end of the log. torchrun exits with 1
+whatever its processes died of; what they died of is in its words.
+
+Formats: `ChildFailedError` and `SignalException` of torch.distributed.elastic.multiprocessing (api.py, errors), as of
+PyTorch 2.13. The log may be cut at any place of its beginning, an error file at any place of its end.
+"""
+
+import re
+import signal
+
+_ROOT = re.compile(r"Root Cause.*", re.DOTALL)
+_EXIT_CODE = re.compile(r"\bexit_?code\s*:\s*(-?\d+)")
+_RECEIVED = re.compile(r"\bSignal (\d+) \(SIG\w+\) received\b")
+_TOLD = re.compile(r"\bSignalException: Process \d+ got signal: (\d+)")
+_DEATH = re.compile(r"\bReceived (\d+) death signal, shutting down workers")
+_ERROR_CODE = re.compile(r'"error_?[cC]ode"\s*:\s*"?(-?\d+)')
+
+LOST_PEER = re.compile(
+    r"[Cc]onnection (closed by|reset by|was likely closed|refused)|[Bb]roken pipe|Socket closed"
+    r"|Dist(Network|Backend|Store)Error|Rendezvous(Connection|Timeout|Closed|Graceful\w*)Error"
+    r"|NCCL (error|timeout)|remote process exited|Watchdog caught collective|Timed out (after|waiting)"
+)
+"""What a process says that came to its end because another one was gone: gloo's, NCCL's and the stores' words."""
+
+
+def cause(message: str) -> int | None:
+    """The exit code of the process that failed first, as a shell gives it (128 + signal); None if nothing says so.
+
+    A torchrun that was itself told to stop by a signal ended by that signal.
+    """
+    root = _ROOT.search(message)
+    found = _EXIT_CODE.search(root.group()) if root else _ERROR_CODE.search(message)
+    if found is not None:
+        return shell_code(int(found.group(1)))
+    told = _TOLD.search(message) or _RECEIVED.search(message) or _DEATH.search(message)
+    return None if told is None else shell_code(-int(told.group(1)))
+
+
+def shell_code(code: int) -> int | None:
+    """An exit code as Python's subprocesses have it, negative for signals, as a shell has it; None if it is none."""
+    if -64 <= code < 0:
+        return 128 - code
+    return code if 0 < code < 256 else None
+
+
+def name(code: int) -> str:
+    """The name of the signal a shell's exit code stands for, empty if it stands for none."""
+    try:
+        return signal.Signals(code - 128).name if code > 128 else ""
+    except ValueError:
+        return ""
+
+
+def lost_peer(message: str) -> bool:
+    """Whether somebody's last words blame another process, or the way to it."""
+    return LOST_PEER.search(message) is not None
