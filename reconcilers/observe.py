@@ -21,8 +21,10 @@ from crds.keys import JobKey
 from crds.resources import PODS, TORCHJOBS
 from crds.status import TorchJobStatus
 from crds.torchjob import TorchJob
+from gang.values import GroupView
 from queues.values import Reservation, Task
 from reconcilers import node_view, pod_view
+from reconcilers.group_view import GroupSight
 from reconcilers.node_view import NodeCache
 from reconcilers.pod_view import PodView
 from reconcilers.queue_view import QueueCache
@@ -76,6 +78,8 @@ class Observer:
     recreations: RecreateCache | None = None
     """None: there are no requests to recreate containers."""
     clock: Callable[[], float] = time.time
+    groups: GroupSight | None = None
+    """None: nothing is known of pod groups."""
     _written: OrderedDict[str, int] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -93,11 +97,16 @@ class Observer:
             pods=tuple(sorted(pods, key=lambda pod: pod.name)),
             reservation=task.reservation,
             draining=self._draining(job, task.reservation),
+            groups=self._groups(task.key, job),
             recreations=self._recreations(task.key),
             dead_nodes=sight.dead,
             next_dead=sight.next,
             other_nodes=self._elsewhere(job, sight.dead),
         )
+
+    def _groups(self, key: JobKey, job: TorchJob | InvalidJob | None) -> tuple[GroupView, ...]:
+        admission = job.admission if isinstance(job, TorchJob) else None
+        return self.groups.of(key, admission.gang_scheduler if admission else None) if self.groups else ()
 
     def _recreations(self, key: JobKey) -> tuple[RecreateView, ...]:
         found = self.recreations.indexed(key.uid) if self.recreations else ()

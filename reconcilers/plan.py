@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import datetime
 
 from crds import conditions
-from crds.status import TorchJobStatus
+from crds.status import Admission, TorchJobStatus
 from crds.torchjob import TorchJob
-from gang import members as gang
-from reconcilers import lifecycle, pods, status, tasks
+from reconcilers import gangs, lifecycle, progress, status, tasks
+from reconcilers.advance import Advance
 from reconcilers.deadline import Deadline
 from reconcilers.departures import Departures
 from reconcilers.lifecycle import Back, Broken, Ended, Gone, Idle, Run, Vacate
@@ -19,8 +19,6 @@ from reconcilers.recovery import Scene, least
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import (
     Action,
-    CreatePods,
-    CreateService,
     DeleteJob,
     DeleteService,
     InvalidJob,
@@ -41,11 +39,11 @@ def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -
         # 1. What was reached stays reached, even if the owner suspends the job or its room was taken back since.
         if succeeded(job, observation.pods):
             after = status.finished(job, "Succeeded", "Succeeded", "all is done", now)
-            return _finish(job, observation.pods, after, leaving)
+            return _finish(job, observation, after, leaving)
         # 2. The API server refuses the pods as they are.
         if observation.refused:
             after = status.finished(job, "Failed", "InvalidTemplate", observation.refused, now)
-            return _finish(job, observation.pods, after, leaving)
+            return _finish(job, observation, after, leaving)
     # 3. Everything else depends on where the job stands.
     found = _by_course(observation, settings, leaving, now)
     return replace(found, requeue_after=least((found.requeue_after, leaving.wait(observation.pods))))
@@ -53,19 +51,20 @@ def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -
 
 def _by_course(observation: Observation, settings: ReconcileSettings, leaving: Departures, now: datetime) -> Plan:
     deadline = Deadline(settings.admission_timeout if settings.make_pods else 0.0, now)
+    groups = gangs.removed(observation.groups)
     match lifecycle.decide(observation, deadline):
         case Gone():
-            return Plan(_services(observation.pods) + leaving.away(observation.pods))
+            return Plan(_services(observation.pods) + leaving.away(observation.pods) + groups)
         case Broken(invalid):
-            return Plan(_broken(invalid, now) + leaving.away(observation.pods))
+            return Plan(_broken(invalid, now) + leaving.away(observation.pods) + groups)
         case Ended(ended):
-            return _after_the_end(ended, observation.pods, leaving, now)
+            return _after_the_end(ended, observation, leaving, now)
         case Vacate(in_the_way):
             return Plan(leaving.away(in_the_way))
         case Idle() as idle:
-            return Plan(_idle(idle, now))
+            return Plan(_idle(idle, now) + groups)
         case Back() as back:
-            return Plan(_write(back.job, _sent_back(back, settings, now), ()))
+            return Plan(_write(back.job, _sent_back(back, settings, now), ()) + groups)
         case Run() as run:
             return _run(run, observation, settings, leaving, deadline)
 
@@ -86,25 +85,32 @@ def _run(
         return Plan(_write(job, status.hindered(job, observation.hindrance, now), run.pods))
     # 1. The fence: nobody makes pods before the admission is in the cluster.
     if job.admission != run.admission:
-        after = status.admitted(job, run.admission, now)
-        return Plan(_write(job, after, run.pods) + _create(run, observation, settings))
+        run = replace(run, admission=_bound(run, settings))
+        advance = Advance(run=run, observation=observation, settings=settings, now=now)
+        return Plan(_write(job, status.admitted(job, run.admission, now), run.pods) + advance.actions())
     # 2. Its time may be over.
     left = _seconds_left(job.status.start_time, job.spec.active_deadline_seconds, now)
     if left is not None and left <= 0:
         message = f"ran longer than activeDeadlineSeconds {job.spec.active_deadline_seconds}"
-        return _finish(job, run.pods, status.finished(job, "Failed", "DeadlineExceeded", message, now), leaving)
+        return _finish(job, observation, status.finished(job, "Failed", "DeadlineExceeded", message, now), leaving)
     # 3. What happened to its pods ends the job or sets it back; a restart that is under way goes on.
     recovery = _scene(run, observation, settings, leaving, now).recover()
     if recovery.after is not None and recovery.ended:
-        return _finish(job, run.pods, recovery.after, leaving)
+        return _finish(job, observation, recovery.after, leaving)
     again = least((left, deadline.left(job, run.pods), recovery.again, observation.next_dead))
     if recovery.after is not None:
         return Plan(recovery.before + _write(job, recovery.after, run.pods) + recovery.actions, again)
     if recovery.blocked:
         return Plan(recovery.actions, again)
     # 4. Missing pods, and what the pods that are there amount to.
-    progress = _write(job, _progress(run, now), run.pods)
-    return Plan(progress + recovery.actions + _create(run, observation, settings), again)
+    advance = Advance(run=run, observation=observation, settings=settings, now=now)
+    return Plan(_write(job, advance.status(), run.pods) + recovery.actions + advance.actions(), again)
+
+
+def _bound(run: Run, settings: ReconcileSettings) -> Admission:
+    """A new admission says who binds its pods, for as long as it lasts."""
+    scheduler = run.job.spec.scheduling_policy.gang_scheduler or settings.gang_scheduler
+    return run.admission.model_copy(update={"gang_scheduler": scheduler})
 
 
 def _scene(
@@ -121,52 +127,24 @@ def _scene(
     )
 
 
-def succeeded(job: TorchJob, found: Pods) -> bool:
+def succeeded(job: TorchJob, pods: Pods) -> bool:
     """Whether the pods of the newest admission have done what the job is for."""
     if job.admission is None:
         return False
-    attempt, generation = job.admission.attempt, job.status.restart_generation
-    current = (pod for pod in found if (pod.attempt, pod.restart) == (attempt, generation))
-    counts = status.count(job, current)
+    found = progress.of(job, (pod for pod in pods if pod.attempt == job.admission.attempt))
     decisive = tasks.decisive(job.spec)
-    return bool(decisive) and all(tasks.counted(job.spec, counts, each).done for each in decisive)
+    return bool(decisive) and all(map(found.done, decisive))
 
 
-def _progress(run: Run, now: datetime) -> TorchJobStatus:
-    """Running once every task has its minimum; it stays so until a restart or the end."""
-    job = run.job
-    counts = status.count(job, run.pods)
-    settled = job.status.phase == "Running" and not status.is_hindered(job.status)
-    if not settled and gang.running(tasks.counted(job.spec, counts, each) for each in counts):
-        return status.running(job, now)
-    return status.seen(job)
-
-
-def _create(run: Run, observation: Observation, settings: ReconcileSettings) -> tuple[Action, ...]:
-    """The pods that are missing and may start, each rank 0 with its service before it."""
-    if not settings.make_pods:
-        return ()
-    job = run.job
-    counts = status.count(job, run.pods)
-    members = tasks.members(job, run.admission.attempt)
-    blueprint = pods.Blueprint(
-        job=job, admission=run.admission, members=members, settings=settings, elsewhere=observation.other_nodes
-    )
-    there = {pod.name for pod in run.pods}
-    open_tasks = {each for each in job.spec.tasks if tasks.unlocked(job.spec, counts, each)}
-    missing = [each for name, each in members.items() if name not in there and each.task_type in open_tasks]
-    leads = [each for each in missing if each.name == each.lead and blueprint.named(each.lead)]
-    services = tuple(CreateService(pods.service(blueprint, each)) for each in leads)
-    return (*services, CreatePods(pods.Pods(blueprint, tuple(missing)))) if missing else ()
-
-
-def _finish(job: TorchJob, found: Pods, after: TorchJobStatus, leaving: Departures) -> Plan:
+def _finish(job: TorchJob, observation: Observation, after: TorchJobStatus, leaving: Departures) -> Plan:
     """The services first, since nothing shows later that they are there; then the word, then the pods that prove it."""
+    found = observation.pods
     going = _leftovers(job.spec.clean_pod_policy, after, found)
     gone = {pod.uid for pod in going}
     staying = tuple(pod for pod in found if pod.uid not in gone)
     services = _services(found) if job.spec.clean_pod_policy != "None" else ()
-    return Plan(services + _write(job, after, staying) + leaving.away(going) + _last_word(after))
+    groups = gangs.removed(observation.groups)
+    return Plan(services + _write(job, after, staying) + leaving.away(going) + groups + _last_word(after))
 
 
 def _last_word(after: TorchJobStatus) -> tuple[Action, ...]:
@@ -175,12 +153,13 @@ def _last_word(after: TorchJobStatus) -> tuple[Action, ...]:
     return (Tell(said.reason, said.message, warning=True),) if said is not None and after.phase == "Failed" else ()
 
 
-def _after_the_end(job: TorchJob, found: Pods, leaving: Departures, now: datetime) -> Plan:
+def _after_the_end(job: TorchJob, observation: Observation, leaving: Departures, now: datetime) -> Plan:
     """Clean up; and when its time has come, the job goes too."""
     left = _seconds_left(job.status.completion_time, job.spec.ttl_seconds_after_finished, now)
     if left is not None and left <= 0:
         return Plan((DeleteJob(),))
-    return Plan(leaving.away(_leftovers(job.spec.clean_pod_policy, job.status, found)), requeue_after=left)
+    leftovers = _leftovers(job.spec.clean_pod_policy, job.status, observation.pods)
+    return Plan(leaving.away(leftovers) + gangs.removed(observation.groups), requeue_after=left)
 
 
 def _seconds_left(since: datetime | None, seconds: int | None, now: datetime) -> float | None:
@@ -215,7 +194,9 @@ def _broken(job: InvalidJob, now: datetime) -> tuple[Action, ...]:
 
 
 def _write(job: TorchJob, after: TorchJobStatus, found: Pods) -> tuple[Action, ...]:
-    counted = after.model_copy(update={"task_statuses": status.count(job, found)})
+    # What was there before a restart is not there any more.
+    current = (pod for pod in found if pod.restart == after.restart_generation)
+    counted = after.model_copy(update={"task_statuses": status.count(job, current)})
     changed = status.change(job.status, counted)
     return (WriteStatus({"status": changed}, job.metadata.resource_version),) if changed else ()
 

@@ -5,17 +5,21 @@ One rule: pure; the same job, admission and member give the same manifest, so th
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, overload
 
 import orjson
 
 from cluster.api import Manifest
 from crds import demand, labels
-from crds.resources import PODS, SERVICES, TORCHJOBS
+from crds.resources import PODS, SERVICES
 from crds.status import Admission
+from crds.tasks import TaskSpec
 from crds.torchjob import TorchJob
-from reconcilers import avoidance, containers, environment, restart_policy
+from gang import backends
+from gang.backend import Backend
+from gang.values import Binding, Gang
+from reconcilers import avoidance, containers, environment, gates, restart_policy
 from reconcilers.settings import ReconcileSettings
 from reconcilers.tasks import Member
 
@@ -32,6 +36,12 @@ class Blueprint:
     settings: ReconcileSettings
     elsewhere: bool = False
     """Whether there are nodes besides those that the job avoids."""
+    backend: Backend = backends.NONE
+    """Who binds the pods."""
+    gangs: Mapping[int, Gang] = field(default_factory=dict)
+    """By stage, where a gang scheduler binds them."""
+    started: frozenset[str] = frozenset()
+    """The tasks whose pods need not wait at their gate."""
 
     @property
     def shared_address(self) -> bool:
@@ -39,10 +49,29 @@ class Blueprint:
         return self.settings.master_address == "loopback"
 
     def port(self, lead: str) -> int:
-        """Where a rank 0 listens: the port held for the job on a shared machine, else what its template declares."""
+        """Where a rank 0 listens: the port held for the job on a machine it shares, else what its template declares."""
         template = self.job.spec.torch_task_specs[self.members[lead].task_type].template
-        held = self.admission.port if self.shared_address else 0
+        held = self.admission.port if self.on_host(lead) else 0
         return held or containers.declared_port(template["spec"])
+
+    def on_host(self, lead: str) -> bool:
+        """Whether a rank 0 listens at a port of its node."""
+        template = self.job.spec.torch_task_specs[self.members[lead].task_type].template
+        return self.shared_address or bool(template["spec"].get("hostNetwork"))
+
+    def bound(self, member: Member) -> bool:
+        """Whether a gang scheduler binds the pod with others."""
+        return self.backend.together and not self.task(member).auxiliary
+
+    def binding(self, member: Member) -> Binding:
+        """What the pod carries for it."""
+        if not self.bound(member):
+            return Binding()
+        return self.backend.bind(self.gangs[member.stage], member.task_type.lower())
+
+    def task(self, member: Member) -> TaskSpec:
+        """Of a pod."""
+        return self.job.spec.torch_task_specs[member.task_type]
 
     def named(self, lead: str) -> bool:
         """Whether a rank 0 needs a service that names it: others look for it, or may do so once the job has grown."""
@@ -78,19 +107,29 @@ class Pods(Sequence[Manifest]):
 
 def pod(blueprint: Blueprint, member: Member) -> Manifest:
     """One pod, from its task's template; labels and annotations of ours win over the template's."""
-    job = blueprint.job
-    template = job.spec.torch_task_specs[member.task_type].template
-    theirs = template.get("metadata") or {}
+    task, binding = blueprint.task(member), blueprint.binding(member)
+    theirs = task.template.get("metadata") or {}
+    marks = {**(theirs.get("labels") or {}), **_spot_labels(task, member), **binding.labels}
+    notes = {**(theirs.get("annotations") or {}), **binding.annotations}
     return {
         "apiVersion": PODS.api_version,
         "kind": PODS.kind,
         "metadata": {
-            **_metadata(job, member.name),
-            "labels": {**(theirs.get("labels") or {}), **_pod_labels(blueprint, member)},
-            "annotations": {**(theirs.get("annotations") or {}), **_pod_annotations(job, member)},
+            **_metadata(blueprint.job, member.name),
+            "labels": marks | _pod_labels(blueprint, member),
+            "annotations": notes | _pod_annotations(blueprint, member),
         },
-        "spec": _pod_spec(blueprint, member),
+        "spec": {**_pod_spec(blueprint, member), **binding.spec},
     }
+
+
+def _is_spot(task: TaskSpec, member: Member) -> bool:
+    """The last pods of a task are on cheaper nodes: rank 0 is the last to go there."""
+    return task.spot_task_spec is not None and member.index >= task.num_tasks - task.spot_task_spec.num_spot_tasks
+
+
+def _spot_labels(task: TaskSpec, member: Member) -> Mapping[str, str]:
+    return task.spot_task_spec.labels if task.spot_task_spec is not None and _is_spot(task, member) else {}
 
 
 def service(blueprint: Blueprint, lead: Member) -> Manifest:
@@ -113,16 +152,7 @@ def _metadata(job: TorchJob, name: str) -> Manifest:
     return {
         "name": name,
         "namespace": job.metadata.namespace,
-        "ownerReferences": [
-            {
-                "apiVersion": TORCHJOBS.api_version,
-                "kind": TORCHJOBS.kind,
-                "name": job.metadata.name,
-                "uid": job.metadata.uid,
-                "controller": True,
-                "blockOwnerDeletion": True,
-            }
-        ],
+        "ownerReferences": [job.owner],
     }
 
 
@@ -143,29 +173,48 @@ def _pod_labels(blueprint: Blueprint, member: Member) -> dict[str, str]:
     }
 
 
-def _pod_annotations(job: TorchJob, member: Member) -> dict[str, str]:
-    charge = demand.pod_charge(job.spec.torch_task_specs[member.task_type])
-    found = {
-        labels.CHARGE: orjson.dumps(charge, option=orjson.OPT_SORT_KEYS).decode(),
-        labels.GANG: member.gang,
-        labels.GANG_SIZE: str(member.gang_size),
-    }
+def _pod_annotations(blueprint: Blueprint, member: Member) -> dict[str, str]:
+    job, task = blueprint.job, blueprint.task(member)
+    found = {labels.CHARGE: orjson.dumps(demand.pod_charge(task), option=orjson.OPT_SORT_KEYS).decode()}
+    if not blueprint.bound(member):
+        found |= {labels.GANG: member.gang, labels.GANG_SIZE: str(member.gang_size)}
+    elif gates.gated(task) and member.task_type in blueprint.started:
+        found |= {labels.START: gates.OPEN}
     folder = job.metadata.annotations.get(labels.SUBMIT_DIRECTORY)
     return found | ({labels.SUBMIT_DIRECTORY: folder} if folder else {})
 
 
 def _pod_spec(blueprint: Blueprint, member: Member) -> dict[str, Any]:
-    task = blueprint.job.spec.torch_task_specs[member.task_type]
+    task = blueprint.task(member)
     spec: dict[str, Any] = copy.deepcopy(task.template["spec"])
     restart_policy.apply(spec, task.restart_policy, blueprint.job.spec.scope, blueprint.settings.in_place)
     avoidance.avoid(spec, blueprint.job.status.excluded_nodes, strictly=blueprint.elsewhere)
+    _prioritize(spec, blueprint, member)
+    if spec.get("hostNetwork"):
+        spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")  # the default one knows no services there
     port = blueprint.port(member.lead) if member.lead else 0
     found = environment.variables(blueprint.job.spec, member, blueprint.address(member.lead), port)
     for container in containers.all_of(spec):
         environment.add(container, found)
         container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     if member.name == member.lead:
-        containers.declare_port(spec, port, on_host=blueprint.shared_address)
+        containers.declare_port(spec, port, on_host=blueprint.on_host(member.lead))
         if blueprint.named(member.lead):
             spec |= {"hostname": member.name, "subdomain": member.name}
+    if blueprint.bound(member) and gates.gated(task):
+        gates.add(spec)
     return spec
+
+
+def _prioritize(spec: dict[str, Any], blueprint: Blueprint, member: Member) -> None:
+    """A spot pod has the priority of its spot task; of a gang every pod has the gang's, unless its template names one.
+
+    Gang schedulers compare the priorities of gangs and of pods. Where none is at work the job's priority class orders
+    its queue and no more: nobody expects it to push other pods off their nodes.
+    """
+    task = blueprint.task(member)
+    if task.spot_task_spec is not None and task.spot_task_spec.priority_class_name and _is_spot(task, member):
+        spec["priorityClassName"] = task.spot_task_spec.priority_class_name
+    named = blueprint.job.spec.scheduling_policy.priority_class_name
+    if named and blueprint.bound(member):
+        spec["priorityClassName"] = spec.get("priorityClassName") or named

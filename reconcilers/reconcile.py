@@ -14,6 +14,7 @@ from cluster.api import Cluster
 from crds.keys import JobKey
 from queues.values import Task
 from reconcilers.apply import Application, Outcome
+from reconcilers.group_view import GroupCache, GroupSight
 from reconcilers.node_view import NodeCache
 from reconcilers.observe import Observer, PodCache
 from reconcilers.plan import plan
@@ -35,11 +36,14 @@ class Reconciler:
         queues: QueueCache | None = None,
         nodes: NodeCache | None = None,
         recreations: RecreateCache | None = None,
+        groups: GroupCache | None = None,
     ) -> None:
         self._cluster = cluster
         self._settings = settings or ReconcileSettings()
         self._clock = clock
-        self._observer = Observer(cluster, pods, self._settings, queues, nodes, recreations, clock)
+        self._observer = Observer(
+            cluster, pods, self._settings, queues, nodes, recreations, clock, GroupSight(cluster, groups)
+        )
         self._executor = ThreadPoolExecutor(self._settings.parallel, thread_name_prefix="apply")
 
     def __call__(self, task: Task, holds: Callable[[], bool]) -> float | None:

@@ -12,7 +12,7 @@ from crds import restarts as asked
 from crds.restarts import RestartRequest
 from crds.status import TorchJobStatus
 from crds.torchjob import TorchJob
-from reconcilers import failures, restarts, setbacks, status
+from reconcilers import failures, progress, restarts, setbacks, status
 from reconcilers.departures import Departures
 from reconcilers.failures import Fault
 from reconcilers.pod_view import PodView
@@ -90,7 +90,8 @@ class Scene:
         if self.job.status.phase != "Running" or len(self.pods) == len(self.members):
             return []
         there = {pod.name for pod in self.pods}
-        missing = (each for name, each in self.members.items() if name not in there)
+        passed = progress.of(self.job, self.pods).passed
+        missing = (each for name, each in self.members.items() if name not in there and each.task_type not in passed)
         return [
             fault
             for each in missing

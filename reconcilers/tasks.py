@@ -1,10 +1,10 @@
-"""Which pods a job has: their ranks, their gangs, and which of them may start.
+"""Which pods a job has: their stages, their ranks, and with whom each of them is bound.
 
 One rule: pure, over the spec alone and counts of pods. Tasks keep one stable order, Master first, and so do ranks.
 
-Tasks between which nobody waits for a success run together; they form a stage and share one world (RANK, WORLD_SIZE),
-led by its rank 0. Without such dependencies the job is one stage. An AIMaster belongs to no world. Tasks that wait for
-the same things are created together: they are one gang, bound all or none.
+The tasks of a stage (`crds.stages`) that are not auxiliary share one world (RANK, WORLD_SIZE), led by its rank 0.
+Without a gang scheduler tasks are made when their upstreams are there; those that wait for the same are made together,
+and named as one gang for a scheduler that likes to know.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from crds.jobspec import TorchJobSpec
 from crds.status import TaskStatus
-from crds.tasks import AI_MASTER, MASTER, TaskSpec
+from crds.tasks import MASTER, TaskSpec
 from crds.torchjob import TorchJob
 from gang.members import Members
 
@@ -26,26 +26,30 @@ class Member:
     name: str
     task_type: str
     index: int
+    stage: int
     lead: str
     """The rank 0 of the pod's stage; empty if the stage has none."""
     rank: int | None
-    """None for an AIMaster, which belongs to no world."""
+    """None for an auxiliary task's, which belongs to no world."""
     world_size: int
     gang: str
+    """The pods that are made together with it, where no gang scheduler binds it."""
     gang_size: int
 
 
 def members(job: TorchJob, attempt: int) -> dict[str, Member]:
     """Every pod the job has when all of it runs under an admission, by name, in the order of ranks."""
-    spec, stages = job.spec, _stages(job.spec)
+    spec = job.spec
     gates = [_gate(task) for task in spec.tasks.values()]
+    stage_of = {name: stage for stage in spec.stages for name in stage.tasks}
     found = {}
     for (task_type, task), gate in zip(spec.tasks.items(), gates, strict=True):
-        world = [each for each in spec.tasks if each != AI_MASTER and stages[each] == stages[task_type]]
+        stage = stage_of[task_type]
+        world = training(spec, stage.tasks)
         first_rank = _pods(spec, world[: world.index(task_type)]) if task_type in world else None
         lead = job.pod_name(world[0], 0) if world else ""
         world_size = _pods(spec, world)
-        gang = f"{job.metadata.uid}-{attempt}-{_generation(job)}-{gates.index(gate)}"
+        gang = f"{job.metadata.uid}-{attempt}-{gates.index(gate)}"
         gang_size = sum(task.num_tasks for task in spec.tasks.values() if _gate(task) == gate)
         for index in range(task.num_tasks):
             name = job.pod_name(task_type, index)
@@ -53,6 +57,7 @@ def members(job: TorchJob, attempt: int) -> dict[str, Member]:
                 name=name,
                 task_type=task_type,
                 index=index,
+                stage=stage.index,
                 lead=lead,
                 rank=None if first_rank is None else first_rank + index,
                 world_size=world_size,
@@ -62,28 +67,17 @@ def members(job: TorchJob, attempt: int) -> dict[str, Member]:
     return found
 
 
+def training(spec: TorchJobSpec, task_types: Iterable[str]) -> list[str]:
+    """Those of some tasks that are not auxiliary."""
+    return [each for each in task_types if not spec.tasks[each].auxiliary]
+
+
 def _pods(spec: TorchJobSpec, task_types: Iterable[str]) -> int:
     return sum(spec.tasks[each].num_tasks for each in task_types)
 
 
-def _generation(job: TorchJob) -> int:
-    """A restart of the whole job is a new gang; a single pod that is replaced joins the gang that runs."""
-    return job.status.restart_generation if job.spec.scope == "Job" else 0
-
-
-def _gate(task: TaskSpec) -> frozenset[tuple[str, str]]:
-    return frozenset((each.task_type, each.phase) for each in task.depends_on)
-
-
-def _stages(spec: TorchJobSpec) -> dict[str, int]:
-    """How many successes lie between the job's start and each task's."""
-    stages: dict[str, int] = {}
-    while len(stages) < len(spec.tasks):  # each round settles a task at least: the dependencies have no cycle
-        for task_type, task in spec.tasks.items():
-            if all(each.task_type in stages for each in task.depends_on):
-                levels = (stages[each.task_type] + (each.phase == "Succeeded") for each in task.depends_on)
-                stages[task_type] = max(levels, default=0)
-    return stages
+def _gate(task: TaskSpec) -> tuple[bool, frozenset[tuple[str, str]]]:
+    return task.auxiliary, frozenset((each.task_type, each.phase) for each in task.depends_on)
 
 
 def counted(spec: TorchJobSpec, counts: Counts, task_type: str) -> Members:
@@ -97,31 +91,24 @@ def counted(spec: TorchJobSpec, counts: Counts, task_type: str) -> Members:
     )
 
 
-def unlocked(spec: TorchJobSpec, counts: Counts, task_type: str) -> bool:
-    """Whether everything a task depends on has come so far. What failed never has."""
-    return all(
-        upstream.done if each.phase == "Succeeded" else upstream.enough
-        for each in spec.tasks[task_type].depends_on
-        for upstream in [counted(spec, counts, each.task_type)]
-    )
-
-
 def decisive(spec: TorchJobSpec) -> frozenset[str]:
     """The tasks whose success is the job's.
 
     With a Master: the Master, and tasks that start after a success which the Master did not wait for (an evaluation at
-    the end). Without: all. A task that is always restarted never succeeds and decides nothing.
+    the end). Without: all. A task that is always restarted never succeeds and decides nothing; nor does an auxiliary
+    one, unless there is no other.
     """
-    lasting = {each for each, task in spec.tasks.items() if task.restart_policy == "Always"}
+    ending = [each for each, task in spec.tasks.items() if task.restart_policy != "Always"]
+    deciding = frozenset(training(spec, ending) or ending)
     if MASTER not in spec.tasks:
-        return frozenset(spec.tasks) - lasting
+        return deciding
     before = _upstream(spec, MASTER)
     after = {
         task_type
         for task_type, task in spec.tasks.items()
         if any(each.phase == "Succeeded" and each.task_type not in before for each in task.depends_on)
     }
-    return frozenset({MASTER} | after) - lasting
+    return deciding & ({MASTER} | after)
 
 
 def _upstream(spec: TorchJobSpec, task_type: str) -> frozenset[str]:

@@ -27,6 +27,7 @@ ADMISSION = {
     "charge": {"jobs": 1, "cpu": 3000},
     "port": 20_001,
     "admittedAt": "2026-01-02T03:00:00Z",
+    "gangScheduler": "none",
 }
 
 

@@ -46,7 +46,7 @@ def test_labels_and_annotations() -> None:
     }
     assert worker["annotations"] == {
         f"{PREFIX}/charge": '{"cpu":1000}',
-        f"{PREFIX}/gang": f"{KEY.uid}-1-0-0",
+        f"{PREFIX}/gang": f"{KEY.uid}-1-0",
         f"{PREFIX}/gang-size": "3",
         f"{PREFIX}/submit-directory": "/home/ann/digits",
     }
@@ -206,14 +206,11 @@ def test_processes_per_pod() -> None:
     assert environment(made["digits-master-0"])["WORLD_SIZE"] == "3"
 
 
-def test_a_restart_is_a_new_gang_and_a_replaced_pod_joins_the_old_one() -> None:
+def test_a_pod_that_is_made_after_a_restart_joins_the_gang_of_those_that_stayed() -> None:
     gang = f"{PREFIX}/gang"
-    again = {"restartCount": 3, "restartGeneration": 2}
-    whole = make(job(status=again))["digits-master-0"]["metadata"]
-    single = make(job(status=again, restartScope="Task"))["digits-master-0"]["metadata"]
-    assert whole["annotations"][gang] == f"{KEY.uid}-1-2-0"
-    assert single["annotations"][gang] == f"{KEY.uid}-1-0-0"
-    assert whole["labels"][f"{PREFIX}/restart"] == "2"
+    again = make(job(status={"restartCount": 3, "restartGeneration": 2}))["digits-master-0"]["metadata"]
+    assert again["annotations"][gang] == make(job())["digits-master-0"]["metadata"]["annotations"][gang]
+    assert again["labels"][f"{PREFIX}/restart"] == "2"
 
 
 def test_the_service_finds_rank_0_before_it_is_ready() -> None:

@@ -1,0 +1,123 @@
+"""How a job that holds its room gets on: what it makes next, and what there is to say about it.
+
+One rule: pure. Groups come before the pods they bind, a rank 0's service before the rank 0, and the word that a stage
+has begun before anything of it.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+from crds import conditions
+from crds.status import StageStatus, TorchJobStatus
+from crds.torchjob import TorchJob
+from gang import backends
+from reconcilers import gates, pods, progress, status, tasks
+from reconcilers.gangs import Groups, Scheduling
+from reconcilers.lifecycle import Run
+from reconcilers.progress import Progress
+from reconcilers.settings import ReconcileSettings
+from reconcilers.tasks import Member
+from reconcilers.values import Action, CreatePods, CreateService, Make, Observation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advance:
+    """A job, and what there is of it."""
+
+    run: Run
+    observation: Observation
+    settings: ReconcileSettings
+    now: datetime
+
+    @cached_property
+    def progress(self) -> Progress:
+        """How far it has come."""
+        return progress.of(self.run.job, self.run.pods)
+
+    @cached_property
+    def scheduling(self) -> Scheduling:
+        """How its pods are bound."""
+        return Scheduling(
+            job=self.run.job,
+            admission=self.run.admission,
+            backend=backends.of(self.run.admission.gang_scheduler, self.settings.served.__contains__),
+            at_once=self.settings.pods_at_once,
+        )
+
+    @cached_property
+    def groups(self) -> Groups:
+        """What becomes of its groups."""
+        if not self.settings.make_pods:
+            return Groups()
+        return self.scheduling.groups(self.progress, self.observation.groups, self.run.pods)
+
+    def status(self) -> TorchJobStatus:
+        """Running once every task of the stages that have begun has its minimum; it stays so until a restart."""
+        job = self.run.job
+        stages = self._stages()
+        return self._phase(job).model_copy(update={"stages": stages})
+
+    def _phase(self, job: TorchJob) -> TorchJobStatus:
+        hindrance, hindered = self.groups.hindrance, status.is_hindered(job.status)
+        if hindrance is not None:
+            return status.hindered(job, hindrance, self.now)
+        runs = progress.running(job, self.progress, self.progress.written())
+        if runs and (job.status.phase != "Running" or hindered):
+            return status.running(job, self.now)
+        if hindered and self._is_over():
+            return status.unhindered(job, self.now)
+        return status.seen(job)
+
+    def _is_over(self) -> bool:
+        """Whether what hinders the job was a matter of groups, of which none is missing or kept out any more."""
+        said = conditions.find(self.run.job.status.conditions, "Admitted")
+        about_groups = said is not None and said.reason.startswith(("Gang", "PodGroup"))
+        return about_groups and not any(isinstance(each, Make) for each in self.groups.actions)
+
+    def _stages(self) -> dict[str, StageStatus]:
+        """Which stages have begun, and which of them have run."""
+        known = dict(self.run.job.status.stages)
+        for stage in self.progress.begun if self.settings.make_pods else ():
+            found = known.get(str(stage.index))
+            if stage.awaits and found is None:
+                known[str(stage.index)] = StageStatus(began=self.now)
+            elif found and found.running is None and progress.running(self.run.job, self.progress, (stage,)):
+                known[str(stage.index)] = StageStatus(began=found.began, running=self.now)
+        return known
+
+    def actions(self) -> tuple[Action, ...]:
+        """Groups, open gates, and the pods that are missing and may be made."""
+        if not self.settings.make_pods:
+            return ()
+        return (*self.groups.actions, *gates.opening(self.progress, self.run.pods), *self._pods())
+
+    def _pods(self) -> tuple[Action, ...]:
+        members = tasks.members(self.run.job, self.run.admission.attempt)
+        blueprint = self._blueprint(members)
+        there = {pod.name for pod in self.run.pods}
+        missing = [each for name, each in members.items() if name not in there and self._may_be_made(blueprint, each)]
+        leads = [each for each in missing if each.name == each.lead and blueprint.named(each.lead)]
+        services = tuple(CreateService(pods.service(blueprint, each)) for each in leads)
+        return (*services, CreatePods(pods.Pods(blueprint, tuple(missing)))) if missing else ()
+
+    def _blueprint(self, members: dict[str, Member]) -> pods.Blueprint:
+        together = self.scheduling.together
+        return pods.Blueprint(
+            job=self.run.job,
+            admission=self.run.admission,
+            members=members,
+            settings=self.settings,
+            elsewhere=self.observation.other_nodes,
+            backend=self.scheduling.backend,
+            gangs={each.index: self.scheduling.gang(each) for each in self.progress.begun} if together else {},
+            started=self.progress.started,
+        )
+
+    def _may_be_made(self, blueprint: pods.Blueprint, member: Member) -> bool:
+        """With its whole stage where a gang scheduler binds it, else when its own upstreams are there."""
+        if member.task_type in self.progress.passed:
+            return False
+        if blueprint.bound(member):
+            return member.stage in self.groups.ready
+        return member.task_type in self.progress.started

@@ -1,0 +1,158 @@
+"""The groups of pods that a gang scheduler binds all or none: one for each stage that has begun.
+
+One rule: pure. A group comes before its pods and goes when its stage, or the job's admission, is over. A restart keeps
+it; another admission has one of its own. Auxiliary tasks are in no group.
+
+A stage's pods are made at once, when its group is not Pending or some of them are there already; with `pods_at_once`
+without waiting. Which of them may start, `reconcilers.gates` says.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from crds import demand, labels
+from crds.amounts import NOTHING, Amounts, add, scale
+from crds.stages import Stage
+from crds.status import Admission
+from crds.torchjob import TorchJob
+from gang.backend import Backend
+from gang.values import Gang, GroupView
+from reconcilers import tasks
+from reconcilers.pod_view import PodView
+from reconcilers.progress import Progress
+from reconcilers.values import Action, Change, Hindrance, Make, Remove
+
+OTHER_SCHEDULER = "GangSchedulerMismatch"
+"""Reason: a template names another scheduler than the one that is to bind the gang."""
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """What to do about a job's groups, and what they let be done."""
+
+    actions: tuple[Action, ...] = ()
+    ready: frozenset[int] = frozenset()
+    """The stages whose pods may be made."""
+    hindrance: Hindrance | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduling:
+    """How the pods of an admission are bound."""
+
+    job: TorchJob
+    admission: Admission
+    backend: Backend
+    at_once: bool = False
+    """Whether pods are made before their group is let in."""
+
+    @property
+    def together(self) -> bool:
+        """Whether a gang scheduler binds the pods of a stage all or none."""
+        return self.backend.together
+
+    def gang(self, stage: Stage) -> Gang:
+        """A stage as its scheduler is told of it."""
+        spec, name = self.job.spec, self.job.metadata.name
+        training = tasks.training(spec, stage.tasks)
+        least = {each: spec.gang_members(each) for each in training}
+        return Gang(
+            name=f"{name}-{stage.index}",
+            namespace=self.job.metadata.namespace,
+            owner=self.job.owner,
+            labels={
+                labels.JOB_NAME: name,
+                labels.JOB_UID: self.job.metadata.uid,
+                labels.ATTEMPT: str(self.admission.attempt),
+            },
+            minimum={each.lower(): count for each, count in least.items()},
+            total=sum(spec.tasks[each].num_tasks for each in training),
+            resources=_resources(self.job, least),
+            queue=spec.scheduling_policy.gang_queue,
+            priority_class=spec.scheduling_policy.priority_class_name,
+        )
+
+    def groups(self, progress: Progress, found: Sequence[GroupView], pods: Sequence[PodView]) -> Groups:
+        """The next step from the groups and pods that there are."""
+        wanted = self._wanted(progress) if self.together else {}
+        here = {each.name: each for each in found if self._is_ours(each) and each.name in wanted}
+        others = [each for each in found if here.get(each.name) is not each]
+        mismatch = self._mismatch(stage for stage, _ in wanted.values())
+        if mismatch is not None:
+            return Groups(removed(others), hindrance=mismatch)
+        taken = {each.name for each in others}
+        steps = [
+            self._step(stage, gang, here.get(gang.name), _there(self.job, stage, pods))
+            for stage, gang in wanted.values()
+            if gang.name not in taken
+        ]
+        return Groups(
+            removed(others) + tuple(action for step in steps for action in step.actions),
+            frozenset(stage for step in steps for stage in step.ready),
+            next((step.hindrance for step in steps if step.hindrance is not None), None),
+        )
+
+    def _wanted(self, progress: Progress) -> dict[str, tuple[Stage, Gang]]:
+        """A group for each stage of which some pod, now or later, has to be bound."""
+        found = {}
+        for stage in progress.begun:
+            training = tasks.training(self.job.spec, stage.tasks)
+            if not all(map(progress.done, training)):
+                gang = self.gang(stage)
+                found[gang.name] = (stage, gang)
+        return found
+
+    def _is_ours(self, group: GroupView) -> bool:
+        same = (group.resource, group.attempt) == (self.backend.resource, self.admission.attempt)
+        return same and not group.deleting
+
+    def _step(self, stage: Stage, gang: Gang, group: GroupView | None, pods: int) -> Groups:
+        if group is None:
+            made = self.backend.create(gang)
+            if made is None or self.backend.resource is None:
+                return Groups(ready=frozenset({stage.index}))
+            at_once = self.at_once or bool(pods)
+            make = Make(self.backend.resource, made, remedy=_remedy(self.backend))
+            return Groups((make,), frozenset({stage.index} if at_once else ()))
+        # The gang's minimum may not be more than there is.
+        change = self.backend.resize(gang, group) if not pods or gang.size <= pods else None
+        identity = {"metadata": {"uid": group.uid}}
+        changed = (Change(group.resource, group.name, {**change, **identity}),) if change else ()
+        ready = group.phase == "Ready" or self.at_once or bool(pods)
+        refused = Hindrance(group.reason, group.message) if group.phase == "Refused" else None
+        return Groups(changed, frozenset({stage.index} if ready else ()), refused)
+
+    def _mismatch(self, stages: Iterable[Stage]) -> Hindrance | None:
+        """A pod of another scheduler would never be bound with the others."""
+        wanted = self.backend.scheduler
+        training = (each for stage in stages for each in tasks.training(self.job.spec, stage.tasks))
+        for task_type in training:
+            named = self.job.spec.tasks[task_type].template["spec"].get("schedulerName")
+            if wanted and named and named != wanted:
+                return Hindrance(
+                    OTHER_SCHEDULER,
+                    f"spec.torchTaskSpecs.{task_type}.template.spec.schedulerName is {named}, but {self.backend.name} "
+                    "is to bind the job's pods: leave it out, or set spec.schedulingPolicy.gangScheduler to none",
+                )
+        return None
+
+
+def removed(groups: Iterable[GroupView]) -> tuple[Action, ...]:
+    """All of these go."""
+    return tuple(Remove(each.resource, each.name, each.uid) for each in groups if not each.deleting)
+
+
+def _there(job: TorchJob, stage: Stage, pods: Iterable[PodView]) -> int:
+    """How many pods of a gang there are."""
+    names = {each.lower() for each in tasks.training(job.spec, stage.tasks)}
+    return sum(pod.task in names and not pod.deleting for pod in pods)
+
+
+def _resources(job: TorchJob, least: Mapping[str, int]) -> Amounts:
+    each = (scale(demand.pod_charge(job.spec.tasks[name]), count) for name, count in least.items())
+    return reduce(add, each, NOTHING)
+
+
+def _remedy(backend: Backend) -> str:
+    return f"install {backend.name}, or set spec.schedulingPolicy.gangScheduler to another one or to none"

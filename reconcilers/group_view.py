@@ -1,0 +1,86 @@
+"""The pod groups that there are of one job, each with what its scheduler says of it.
+
+One rule: from this process's own caches; asked for only where there is no cache, and the queue of a group that is not
+let in.
+
+Wiring: `GroupCache` is whatever holds the informers of the kinds that are installed (`groups_informer` makes one for
+each of `gang.backends.KINDS`), `Reconciler(.., groups=cache)`.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from cluster import errors
+from cluster.api import Cluster, Manifest
+from cluster.informer import Informer
+from crds import labels
+from crds.keys import JobKey
+from crds.resources import Resource
+from gang import backends
+from gang.values import GroupView
+
+
+class GroupCache(Protocol):
+    """A current copy of the pod groups that carry our labels, of every kind that is installed."""
+
+    @property
+    def served(self) -> Collection[Resource]:
+        """The kinds it holds."""
+
+    def indexed(self, key: str) -> list[GroupView]:
+        """The groups of a job's uid."""
+
+
+def groups_informer(cluster: Cluster, resource: Resource) -> Informer[GroupView]:
+    """The cache a worker process keeps of one kind of pod group; to be started by whoever wires."""
+    return Informer(
+        cluster,
+        resource,
+        trim=backends.of_kind(resource).trim,
+        index=lambda group: group.job_uid or None,
+        label_selector=labels.JOB_UID,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSight:
+    """Sees the groups of one job at a time."""
+
+    cluster: Cluster
+    cache: GroupCache | None = None
+
+    def of(self, key: JobKey, scheduler: str | None) -> tuple[GroupView, ...]:
+        """A job's groups, by name; `scheduler` is the one that binds its pods. Any ClusterError."""
+        held = self.cache.indexed(key.uid) if self.cache else []
+        found = [each for each in (*held, *self._asked_for(key, scheduler)) if each.namespace == key.namespace]
+        return tuple(self._judged(each) for each in sorted(found, key=lambda each: each.name))
+
+    def _asked_for(self, key: JobKey, scheduler: str | None) -> list[GroupView]:
+        """Those of a kind without a cache: it was installed, or wanted by a job, after this process began."""
+        served = self.cache.served if self.cache else ()
+        backend = backends.of(scheduler, lambda kind: kind in served)
+        if backend.resource is None or backend.resource in served:
+            return []
+        try:
+            listed = self.cluster.list(backend.resource, key.namespace, label_selector=f"{labels.JOB_UID}={key.uid}")
+        except (errors.NotFound, errors.Forbidden):
+            return []
+        return [backend.trim(each) for each in listed.items]
+
+    def _judged(self, group: GroupView) -> GroupView:
+        """A group that waits, perhaps for a queue that will not have it."""
+        backend = backends.of_kind(group.resource)
+        if group.phase != "Pending" or group.deleting or backend.queues is None:
+            return group
+        refusal = backend.refusal(group.queue, self._queue(backend.queues, group.queue))
+        if refusal is None:
+            return group
+        reason, message = refusal
+        return replace(group, phase="Refused", reason=reason, message=message)
+
+    def _queue(self, resource: Resource, name: str) -> Manifest | None:
+        try:
+            return self.cluster.get(resource, name)
+        except errors.NotFound:
+            return None
