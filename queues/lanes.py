@@ -32,9 +32,11 @@ class Lane:
 
     __slots__ = (
         "_at",
+        "_hopeless",
         "_places",
         "_shown",
         "_taken",
+        "asks",
         "beyond",
         "ceiling",
         "first",
@@ -53,6 +55,8 @@ class Lane:
         self.overtaken = view.overtaken
         self.offers: tuple[Candidate, ...] = ()
         """The jobs that quota and cohort let go now; the queue contends while there are any."""
+        self.asks: Amounts | None = None
+        """The demand with which it contends, as far as the ledger was told."""
         self.ceiling = ceiling
         self._know(view.heads, view.waiting - len(view.heads))
 
@@ -63,7 +67,10 @@ class Lane:
         self.left = self._shown = len(jobs)
         """How many of the known jobs are not picked."""
         self._at = 0
+        self._hopeless: list[Waiting] = []
+        """The known jobs before the first possible one."""
         self._taken: set[int] = set()
+        """Which behind the first one are picked."""
         self._places: dict[Shape, deque[int]] | None = None
         self.first = self._find()
         """The first known job that could ever run."""
@@ -71,8 +78,9 @@ class Lane:
     def learn(self, view: QueueView) -> None:
         """More jobs behind those that are known; if they are not what follows, nothing is known any more."""
         if view.after == self.left:
-            left = [job for at, job in enumerate(self.known) if at not in self._taken]
-            self._know([*left, *view.heads], view.waiting - self.left - len(view.heads))
+            possible = [self.known[at] for at in range(self._at, len(self.known)) if at not in self._taken]
+            known = [*self._hopeless, *possible, *view.heads]
+            self._know(known, view.waiting - len(known))
         else:
             self._know((), view.waiting)
 
@@ -81,18 +89,20 @@ class Lane:
         if self._places is None:
             self._places = self._by_shape()
         for places in self._places.values():
-            while places and places[0] in self._taken:
+            while places and (places[0] < self._at or places[0] in self._taken):
                 places.popleft()
         for at in sorted(places[0] for places in self._places.values() if places):
             yield Candidate(self.known[at], self.known[at].entry.demand, at)
 
     def take(self, candidate: Candidate) -> None:
         """The job is picked."""
-        self._taken.add(candidate.at)
         self.left -= 1
         charge(self.used, candidate.demand)
         if candidate.at == self._at:
+            self._at += 1
             self.first = self._find()
+        else:
+            self._taken.add(candidate.at)
 
     @property
     def leads(self) -> bool:
@@ -140,12 +150,17 @@ class Lane:
         return not self.offers or 2 * self.left <= self._shown
 
     def _find(self) -> Candidate | None:
-        while self._at < len(self.known):
-            waiting = self.known[self._at]
+        known, taken, last = self.known, self._taken, self.asks
+        for at in range(self._at, len(known)):
+            waiting = known[at]
             demand = waiting.entry.demand
-            if self._at not in self._taken and amounts.fits(demand, NOTHING, self.ceiling):
-                return Candidate(waiting, demand, self._at)
-            self._at += 1
+            if at in taken:
+                continue
+            if demand is last or amounts.fits(demand, NOTHING, self.ceiling):
+                self._at = at
+                return Candidate(waiting, demand, at)
+            self._hopeless.append(waiting)
+        self._at = len(known)
         return None
 
     def _by_shape(self) -> dict[Shape, deque[int]]:

@@ -74,7 +74,7 @@ class Ledger(ABC):
     @property
     def clock(self) -> Clock:
         """The clock as it stands now."""
-        return Clock(turns=self._turns, shift=self._shift, total=self._weights, picker=self.picker)
+        return Clock(self._turns, self._shift, self._weights, self.picker)
 
     @property
     def unsettled(self) -> bool:
@@ -113,13 +113,13 @@ class Ledger(ABC):
     def pay(self, name: str, cost: int) -> None:
         """A job of that cost is picked from a contending queue."""
         member = self._members[name]
-        member.line.discard(member.item)
-        member.last = cost
-        self._resize(member)
-        self._bases -= member.base
+        if member.last != cost:
+            member.last = cost
+            self._resize(member)
+        before = member.base
         self._pay(member, cost)
-        self._bases += member.base
-        self._stand(member)
+        self._bases += member.base - before
+        self._stand_again(member)
         self._touched.add(name)
 
     @abstractmethod
@@ -143,7 +143,7 @@ class Ledger(ABC):
         member = self._members.get(name)
         if member is None:
             return Account(base=self._outside[name], last=self._last[name])
-        return Account(base=member.base, weight=member.bid.weight, last=member.last)
+        return Account(member.base, member.bid.weight, member.last)
 
     @property
     def blocked(self) -> Collection[int]:
@@ -175,17 +175,16 @@ class Ledger(ABC):
 
     @abstractmethod
     def _pay(self, member: Member, cost: int) -> None:
-        """Change the base of a member that stands nowhere meanwhile, and the clock."""
+        """Change a member's base, and the clock."""
 
     @abstractmethod
     def _place(self, member: Member) -> tuple[Line, int]:
         """The line in which a member stands, and its rank there."""
 
     def _rebase(self, member: Member, base: int) -> None:
-        member.line.discard(member.item)
         self._bases += base - member.base
         member.base = base
-        self._stand(member)
+        self._stand_again(member)
         self._touched.add(member.name)
 
     def _join(self, name: str, bid: Bid) -> None:
@@ -243,6 +242,17 @@ class Ledger(ABC):
             standing = self._lines[line] = Standing(self._states)
         member.line, member.item = standing, (rank, member.name, group)
         standing.add(member.item)
+
+    def _stand_again(self, member: Member) -> None:
+        """The same for one that stands where it stood before."""
+        line, rank = self._place(member)
+        if self._lines.get(line) is member.line:
+            item = rank, member.name, member.bid.group
+            member.line.replace(member.item, item)
+            member.item = item
+        else:
+            member.line.discard(member.item)
+            self._stand(member)
 
     def _clear_lines(self) -> None:
         """Forget empty lines, once most are."""

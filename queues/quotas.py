@@ -11,6 +11,7 @@ again. Preemption, once there is any, would begin here: it would name the jobs t
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+from crds import amounts
 from crds.amounts import NOTHING, Amounts
 from queues import limits
 from queues.lanes import Lane
@@ -20,38 +21,70 @@ from queues.values import QueueSpec
 class Cohort:
     """Queues that lend to each other, while picks are made."""
 
-    __slots__ = ("claimed", "lanes", "total", "used")
+    __slots__ = ("_asked", "_claimed", "_twice", "lanes", "roomy", "total", "used")
 
     def __init__(self, total: Amounts) -> None:
         """`total`: the sum of the members' quotas."""
         self.total = total
         self.lanes: dict[str, Lane] = {}
         self.used: dict[str, int] = {}
-        self.claimed: dict[str, int] = {}
-        """The most that any member's first job claims, by name."""
+        self.roomy = True
+        """Whether it stands in nobody's way: there is room for the most that was ever asked, and as large a claim."""
+        self._claimed: dict[str, int] | None = None
+        self._asked = NOTHING
+        self._twice: dict[str, int] = {}
+        """Twice the most that was ever asked, by name."""
 
     def count(self) -> None:
         """Sum up anew what the members use of what is limited to them."""
         self.used = {}
         for lane in self.lanes.values():
-            self.charge(lane.spec, lane.used)
+            self._add(lane.spec, lane.used)
+        self._claimed = None
+        self.roomy = self._is_roomy()
 
     def charge(self, spec: QueueSpec, demand: Amounts) -> None:
         """A member uses more."""
-        for name in spec.quota.keys() & demand.keys():
-            self.used[name] = self.used.get(name, 0) + demand[name]
+        self._add(spec, demand)
+        self._claimed = None
+        self.roomy = self.roomy and self._is_roomy()
 
-    def claim(self) -> None:
-        """Look anew which members have a claim, and to what."""
-        self.claimed = {}
-        for lane in self.lanes.values():
-            first = lane.first if lane.spec.open else None
-            if first is not None and not beyond(lane.spec.quota, lane.used, first.demand):
-                for name in lane.spec.quota.keys() & first.demand.keys():
-                    self.claimed[name] = max(self.claimed.get(name, 0), first.demand[name])
+    def ask(self, demand: Amounts) -> None:
+        """A member's first job is that large, or it might take one that is."""
+        if demand is self._asked:
+            return
+        self._asked, twice = demand, self._twice
+        more = [name for name in self.total if 2 * demand.get(name, 0) > twice.get(name, 0)]
+        if more:
+            twice.update((name, 2 * demand[name]) for name in more)
+            self.roomy = self.roomy and self._is_roomy()
+
+    def _add(self, spec: QueueSpec, demand: Amounts) -> None:
+        used = self.used
+        for name in spec.quota:
+            if name in demand:
+                used[name] = used.get(name, 0) + demand[name]
+
+    def _is_roomy(self) -> bool:
+        return amounts.fits(self._twice, self.used, self.total)
+
+    @property
+    def claimed(self) -> Amounts:
+        """The most that any member's first job claims, by name."""
+        if self._claimed is None:
+            self._claimed = {}
+            for lane in self.lanes.values():
+                first = lane.first if lane.spec.open else None
+                if first is not None and not beyond(lane.spec.quota, lane.used, first.demand):
+                    for name in lane.spec.quota.keys() & first.demand.keys():
+                        self._claimed[name] = max(self._claimed.get(name, 0), first.demand[name])
+        return self._claimed
 
     def fits(self, spec: QueueSpec, demand: Amounts, excess: Amounts) -> bool:
         """Whether all members together leave enough: for what is above the queue's quota, beside all claims."""
+        self.ask(demand)
+        if self.roomy:
+            return True
         for name in spec.quota:
             asked = demand.get(name, 0)
             claimed = self.claimed.get(name, 0) if name in excess else 0
@@ -67,7 +100,7 @@ def obstacle(lane: Lane, demand: Amounts, cohort: Cohort | None) -> Literal["", 
     excess = beyond(lane.spec.quota, lane.used, demand)
     if cohort is None:
         return "quota" if excess else ""
-    if any(over > lane.spec.borrowing.get(name, over) for name, over in excess.items()):
+    if excess and any(over > lane.spec.borrowing.get(name, over) for name, over in excess.items()):
         return "quota"
     return "" if cohort.fits(lane.spec, demand, excess) else "cohort"
 
@@ -77,8 +110,7 @@ def beyond(quota: Amounts, used: Amounts, demand: Amounts) -> Mapping[str, int]:
     excess = NOTHING
     for name, most in quota.items():
         asked = demand.get(name, 0)
-        over = used.get(name, 0) + asked - most
-        if asked > 0 and over > 0:
+        if asked > 0 and (over := used.get(name, 0) + asked - most) > 0:
             excess = {**excess, name: over}
     return excess
 

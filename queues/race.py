@@ -28,7 +28,7 @@ from queues.ledger import Bid, Ledger, Turn
 from queues.pool import Pool
 from queues.quotas import Cohort
 from queues.rules import Picker, Rules
-from queues.values import Batch, Committed, Overtaken, Pick, QueueView, Snapshot
+from queues.values import NOBODY, Batch, Committed, Overtaken, Pick, QueueView, Snapshot
 from queues.virtual_time import VirtualTime
 
 PICKERS: Mapping[Picker, type[Ledger]] = {"swrr": Credits, "wf2q": VirtualTime}
@@ -52,6 +52,9 @@ class Race:
         self._holder: tuple[float, str] | None = None
         self._dirty: set[str] = set()
         self._stirred: set[str] = set()
+        """Cohorts of which all members must be looked at again."""
+        self._shown_of: set[str] = set()
+        """Cohorts of which members were shown."""
         self._begin(snapshot)
 
     @property
@@ -120,7 +123,8 @@ class Race:
 
     def _next(self) -> Chosen | None:
         """The first queue in the order of turns that has a job for which there is room."""
-        self._bid_anew()
+        if self._dirty or self._stirred:
+            self._bid_anew()
         if self._ask_again:
             self._reserve()
         if self._dry or self.pool.exhausted() or not (chosen := self._first_with_room()):
@@ -156,20 +160,16 @@ class Race:
 
     def _take(self, chosen: Chosen) -> Pick:
         """The pick, with what it changes; the working copy moves on."""
-        lane, candidate = chosen.lane, chosen.candidate
+        lane, candidate, _ = chosen
         cost = lanes.price(candidate.demand, self._rules.cost)
-        overtaken = self._overtake(chosen)
+        overtaken = NOBODY
+        if self._ledger.blocked or candidate is not lane.first:
+            overtaken = self._overtake(chosen)
         self._ledger.pay(lane.spec.name, cost)
         self._charge(lane, candidate)
-        return Pick(
-            waiting=candidate.waiting,
-            cost=cost,
-            clock=self._ledger.clock,
-            accounts=self._ledger.changes(),
-            overtaken=overtaken,
-        )
+        return Pick(candidate.waiting, cost, self._ledger.clock, self._ledger.changes(), overtaken)
 
-    def _overtake(self, chosen: Chosen) -> dict[str, Overtaken]:
+    def _overtake(self, chosen: Chosen) -> Mapping[str, Overtaken]:
         """Whose turn it was before but for want of room: the first one only, so that a pick's work does not grow with
         their number; and the queue's own first job, if it is passed."""
         lane = chosen.lane
@@ -178,7 +178,7 @@ class Race:
         if lane.first is not None and chosen.candidate.at != lane.first.at:
             passed.append(lane)
         if not passed:
-            return {}
+            return NOBODY
         self._dirty.update(each.spec.name for each in passed)
         return {each.spec.name: each.overtake(self._now) for each in passed}
 
@@ -188,34 +188,35 @@ class Race:
             self.pool.charge(candidate.demand)
         self._dirty.add(lane.spec.name)
         if lane.spec.cohort:
-            self._cohorts[lane.spec.cohort].charge(lane.spec, candidate.demand)
-            self._stirred.add(lane.spec.cohort)
+            cohort = self._cohorts[lane.spec.cohort]
+            cohort.charge(lane.spec, candidate.demand)
+            if not cohort.roomy:
+                self._stirred.add(lane.spec.cohort)
 
     # Who contends
 
     def _bid_anew(self) -> None:
         """Look again at the queues of which something has changed, and at those that lend to them."""
-        for name in self._stirred:
-            cohort = self._cohorts[name]
-            cohort.claim()
-            self._dirty.update(cohort.lanes)
-        if self._stirred:
-            self._stirred = set()
-        dirty, self._dirty = self._dirty, set()
-        for name in dirty:
-            self._bid(self._lanes[name])
+        while self._dirty or self._stirred:
+            for name in self._stirred:
+                self._dirty.update(self._cohorts[name].lanes)
+            dirty, self._dirty, self._stirred = self._dirty, set(), set()
+            for name in dirty:
+                self._bid(self._lanes[name])
 
     def _bid(self, lane: Lane) -> None:
         spec = lane.spec
         offers = lane.offers = self._offers(lane)
-        if offers:
-            cost = lanes.price(offers[0].demand, self._rules.cost)
-            self._ledger.bid(spec.name, Bid(spec.weight, cost, self.pool.group(lane)))
-        else:
+        if not offers:
+            lane.asks = None
             self._ledger.bid(spec.name, None)
-        if lane.beyond:
-            _put(self._hungry, spec.name, lane.low)
-            _put(self._dry, spec.name, lane.dry)
+        elif self.pool.capacity or offers[0].demand is not lane.asks:
+            lane.asks = offers[0].demand
+            cost = lanes.price(lane.asks, self._rules.cost)
+            self._ledger.bid(spec.name, Bid(spec.weight, cost, self.pool.group(lane)))
+        if lane.beyond and lane.low:
+            self._hungry.add(spec.name)
+            _put(self._dry, spec.name, lane.dry and spec.open)
             _put(self._blind, spec.name, lane.blind and spec.open)
         if lane.overtaken is not None:
             _put(self._delayed, spec.name, lane.passed is not None)
@@ -227,11 +228,19 @@ class Race:
         first = lane.first
         if first is None or not lane.spec.open:
             return ()
-        cohort = self._cohorts.get(lane.spec.cohort)
-        fits = not quotas.obstacle(lane, first.demand, cohort)
+        fits = not lane.spec.quota or self._lets(lane, first)
         if (fits and not self.pool.capacity) or not self.passes(lane):
             return (first,) if fits else ()
-        return tuple(each for each in lane.distinct() if not quotas.obstacle(lane, each.demand, cohort))
+        return tuple(each for each in lane.distinct() if self._lets(lane, each))
+
+    def _lets(self, lane: Lane, candidate: Candidate) -> bool:
+        """Whether quota and cohort let a job go. The first one that makes a cohort scarce concerns all its members."""
+        cohort = self._cohorts.get(lane.spec.cohort)
+        roomy = cohort is not None and cohort.roomy
+        lets = not quotas.obstacle(lane, candidate.demand, cohort)
+        if cohort is not None and roomy != cohort.roomy:
+            self._stirred.add(lane.spec.cohort)
+        return lets
 
     # Who holds the pool's reservation
 
@@ -293,7 +302,7 @@ class Race:
         self._holder = None
         self._ask_again = True
         self._promised = 0
-        self._dirty, self._stirred = set(), set()
+        self._dirty, self._stirred, self._shown_of = set(), set(), set()
         self._hungry: set[str] = set()
         self._dry: set[str] = set()
         self._blind: set[str] = set()
@@ -315,12 +324,17 @@ class Race:
             names.discard(spec.name)
         if cohort is not None:
             cohort.lanes[spec.name] = lane
-            self._stirred.add(spec.cohort)
+            self._shown_of.add(spec.cohort)
 
     def _look(self) -> None:
         """Take in what was shown or picked since the last look."""
-        for name in self._stirred:
-            self._cohorts[name].count()
+        for name in self._shown_of:
+            cohort = self._cohorts[name]
+            roomy = cohort.roomy
+            cohort.count()
+            if not (roomy and cohort.roomy):
+                self._stirred.add(name)
+        self._shown_of = set()
         self._bid_anew()
 
 

@@ -17,10 +17,12 @@ State = Literal["open", "waiting", "aside"]
 STATES: tuple[State, ...] = ("open", "waiting", "aside")
 Item = tuple[int, str, int]
 """Rank, name and group."""
+_TWO = 2
+"""From so many groups on there are heaps."""
 
 
 class Standing:
-    """Sorted lists, one per group, and per state a heap of their first items."""
+    """Sorted lists, one per group, and per state a heap of their first items; a group that is alone needs no heap."""
 
     __slots__ = ("_firsts", "_groups", "_states", "first")
 
@@ -37,7 +39,11 @@ class Standing:
 
     def add(self, item: Item) -> None:
         """Let a name take its place."""
-        group = self._groups.setdefault(item[2], [])
+        group = self._groups.get(item[2])
+        if group is None:
+            group = self._groups[item[2]] = []
+            if len(self._groups) == _TWO:
+                self._heap_up()
         insort(group, item)
         if group[0] is item:
             self._lead(item)
@@ -53,17 +59,26 @@ class Standing:
             self._lead(group[0])
         else:
             del self._groups[item[2]]
-        state = self._states[item[2]]
-        if self.first[state] is item:
-            self.first[state] = self._least(state)
+        self._no_longer(item, self._states[item[2]])
+
+    def replace(self, old: Item, new: Item) -> None:
+        """Let a name take another place in its group."""
+        group = self._groups[old[2]]
+        leads = group[0] is old
+        del group[0 if leads else bisect_left(group, old)]
+        insort(group, new)
+        first = group[0]
+        if leads or first is new:
+            self._lead(first)
+        if leads:
+            self._no_longer(old, self._states[old[2]])
 
     def moved(self, group: int, old: State) -> None:
         """The group's state has changed."""
         if group in self._groups:
             item = self._groups[group][0]
             self._lead(item)
-            if self.first[old] is item:
-                self.first[old] = self._least(old)
+            self._no_longer(item, old)
 
     def without(self, low: int, high: int) -> Iterator[Item]:
         """The items whose rank is below `low` or above `high`."""
@@ -75,16 +90,33 @@ class Standing:
     def _lead(self, item: Item) -> None:
         """The item has become the first of its group."""
         state = self._states[item[2]]
+        if len(self._groups) < _TWO:
+            self.first[state] = item
+            return
         heap = self._firsts[state]
         heapq.heappush(heap, item)
         first = self.first[state]
         if first is None or item < first:
             self.first[state] = item
         if len(heap) > 4 * len(self._groups) + 64:
-            self._firsts[state] = [group[0] for key, group in self._groups.items() if self._states[key] == state]
+            self._heap_up()
+
+    def _heap_up(self) -> None:
+        """Make the heaps anew."""
+        for state in STATES:
+            self._firsts[state] = [
+                group[0] for key, group in self._groups.items() if group and self._states[key] == state
+            ]
             heapq.heapify(self._firsts[state])
 
+    def _no_longer(self, item: Item, state: State) -> None:
+        """The item has left the state, or is not the first of its group any more."""
+        if self.first[state] is item:
+            self.first[state] = self._least(state)
+
     def _least(self, state: State) -> Item | None:
+        if len(self._groups) < _TWO:
+            return next((group[0] for key, group in self._groups.items() if self._states[key] == state), None)
         heap = self._firsts[state]
         while heap:
             item = heap[0]

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crds.amounts import Amounts
+from queues import quotas
 from queues.choose import choose
 from queues.lag import lag
 from queues.memory_store import MemoryStore
@@ -104,6 +105,34 @@ def test_differences_tell_a_race_all_there_is_to_know(data: st.DataObject, picke
         committed = store.commit(batch)
         assert not committed.refused
         assert race.committed(committed)
+
+
+class Watchful(quotas.Cohort):
+    """A cohort of which all members are looked at again after every pick."""
+
+    roomy = property(lambda _: False, lambda *_: None)  # type: ignore[assignment]
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_a_cohort_with_room_for_all_stands_in_nobody_s_way(data: st.DataObject) -> None:
+    limits = st.fixed_dictionaries({GPU: st.integers(0, 30), "cpu": st.integers(0, 30)})
+    borrowing = st.dictionaries(st.sampled_from([GPU, "cpu"]), st.integers(0, 12))
+    queues = [
+        replace(QueueSpec(name=name, quota=data.draw(limits), borrowing=data.draw(borrowing)), cohort="x")
+        for name in QUEUES[: data.draw(st.integers(2, 4))]
+    ]
+    store = opened(queues, data.draw(st.lists(jobs(), max_size=40)))
+    race = Race(store.snapshot(EVERYTHING), PLAIN)
+    for _ in range(data.draw(st.integers(1, 6))):
+        store.put(data.draw(st.lists(jobs(), max_size=6)))
+        store.remove(list(store.reservations())[: data.draw(st.integers(0, 5))])
+        race.update(store.snapshot(EVERYTHING, since=race.change, known=race.hungry))
+        batch = race.picks(START, 9)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(quotas, "Cohort", Watchful)
+            assert batch.picks == choose(store.snapshot(EVERYTHING), START, 9, PLAIN).picks
+        assert race.committed(store.commit(batch))
 
 
 @given(heads=st.integers(1, 4), limit=st.integers(1, 9), picker=st.sampled_from(PICKERS))
