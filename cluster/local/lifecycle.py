@@ -95,8 +95,6 @@ class Restart:
     """What it was asked for by."""
     ended: Mapping[str, int]
     """The newest run of each container that had any: it and those before it are over, and how is no matter."""
-    since: float
-    """When SIGTERM was due, in seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)

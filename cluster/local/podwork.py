@@ -69,6 +69,8 @@ class PodWork:
         self._status: Mapping[str, Any] = pod.status
         self._stopping: Stopping | None = None
         """Why the pod is to end, if it is."""
+        self._restarting: Stopping | None = None
+        """Why its containers are to end although it runs on, if they are."""
         self._signalled: frozenset[tuple[str, int]] = frozenset()
         self._verdict: Verdict | None = None
         self._waiting: dict[str, str] = {}
@@ -105,8 +107,9 @@ class PodWork:
         if not self.pod.finished:
             self._volumes.publish(self.pod)
         self._judge(now)
-        self._take_up_restart(now)
-        plan = lifecycle.plan(self._containers, self._histories, now, self._stopping or self._restarting())
+        self._take_up_restart()
+        self._make_way(now)
+        plan = lifecycle.plan(self._containers, self._histories, now, self._stopping or self._restarting)
         self._waiting = {}
         if not self.pod.finished or self._stopping:
             for action in plan.actions:
@@ -144,11 +147,11 @@ class PodWork:
         since = self._stopping.since if self._stopping else now
         self._stopping = None if grace is None else Stopping(grace, since, self._signalled)
 
-    def _take_up_restart(self, now: float) -> None:
+    def _take_up_restart(self) -> None:
         """Put the restart in place that the pod is asked for on record, unless that was done."""
         if self.pod.finished or self._stopping:
             return
-        restart = restarts.taken_up(self._containers, self._histories, self._restart_wanted(), now)
+        restart = restarts.taken_up(self._containers, self._histories, self._restart_wanted())
         if restart is not None:
             restart_record.write(self._ground.layout, self.pod.uid, restart)
             self._containers = replace(self._containers, restart=restart)
@@ -156,12 +159,16 @@ class PodWork:
     def _restart_wanted(self) -> str:
         return str(self.pod.annotations.get(labels.RESTART_CONTAINERS, ""))
 
-    def _restarting(self) -> Stopping | None:
-        """Why containers are to end although the pod runs on."""
-        restart = self._containers.restart
-        if restart is None or not lifecycle.makes_way(self._containers, self._histories):
-            return None
-        return Stopping(self._own_grace(), restart.since, self._signalled)
+    def _make_way(self, now: float) -> None:
+        """Whether containers are to end for a restart in place, and how much time they have.
+
+        A node that finds them so gives them all of it: the one before may not have come to asking them.
+        """
+        if not lifecycle.makes_way(self._containers, self._histories):
+            self._restarting = None
+            return
+        since = self._restarting.since if self._restarting else now
+        self._restarting = Stopping(self._own_grace(), since, self._signalled)
 
     def _grace(self, now: float) -> float | None:
         if self.pod.deleting:

@@ -13,13 +13,11 @@ Condition = tuple[bool, str, str]
 """Whether it was done, a reason, and the generation as the message."""
 
 
-def taken_up(pod: Containers, histories: Histories, wanted: str, now: float) -> Restart | None:
+def taken_up(pod: Containers, histories: Histories, wanted: str) -> Restart | None:
     """The restart that a pod that is to run on is given now; None if none is asked for, or it comes too late."""
     if not _asked(pod, wanted) or _too_late(pod, histories):
         return None
-    ended = {name: histories[name][-1].restart for name in pod.main if histories[name]}
-    since = pod.restart.since if pod.restart and lifecycle.makes_way(pod, histories) else now
-    return Restart(wanted, ended, since)
+    return Restart(wanted, {name: histories[name][-1].restart for name in pod.main if histories[name]})
 
 
 def verdict(pod: Containers, histories: Histories, wanted: str, phase: str) -> Condition | None:
