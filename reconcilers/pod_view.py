@@ -75,7 +75,7 @@ class PodView:
     restarted: str = ""
     """For what its node last did so."""
     not_restarted: str = ""
-    """Why it could not, in a sentence."""
+    """For what it could not, and why."""
 
     @property
     def running(self) -> bool:
@@ -124,14 +124,20 @@ def trim(manifest: Manifest) -> PodView:
 def _conditions(status: Mapping[str, Any]) -> dict[str, Any]:
     found = {each["type"]: each for each in status.get("conditions") or ()}
     true = {kind for kind, each in found.items() if each["status"] == "True"}
-    restart = found.get(labels.RESTARTED, {})
-    refused = restart.get("message") or restart.get("reason") or "the node did not say why"
-    return {
-        "ready": "Ready" in true,
-        "disrupted": "DisruptionTarget" in true,
-        "restarted": restart.get("message", "") if labels.RESTARTED in true else "",
-        "not_restarted": _last_line(refused) if restart.get("status") == "False" else "",
-    }
+    return {"ready": "Ready" in true, "disrupted": "DisruptionTarget" in true} | _in_place(
+        found.get(labels.RESTARTED, {})
+    )
+
+
+def _in_place(condition: Mapping[str, Any]) -> dict[str, str]:
+    """What a node says of the restart it was asked for last: the message is what for."""
+    what_for, why = condition.get("message") or "", condition.get("reason") or "without a reason"
+    match condition.get("status"):
+        case "True":
+            return {"restarted": what_for}
+        case "False":
+            return {"not_restarted": f"{what_for}: {why}"}
+    return {}
 
 
 def _restarts(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:

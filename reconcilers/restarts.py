@@ -39,6 +39,8 @@ from reconcilers.values import Action, Make, MarkPods, Remove
 LONGEST_NAME = 63
 KEPT = 600
 """Seconds that a request is kept after its end, for people to look at."""
+UNPLANNED = 10**15
+"""Restarts of single pods, which do not change the generation, have numbers from here on."""
 SHORTEST = 3
 """Seconds; the least time a request may be given."""
 
@@ -163,7 +165,10 @@ class Restarts:
         return self.able(pod) and pod.restart >= self.job.status.recreate_generation
 
     def _purpose(self, request: str) -> str:
-        return f"{self.generation}.{request}" if request else str(self.generation)
+        """A number, which is no other restart's: nodes compare it, people see that it is the generation."""
+        if not request:
+            return str(self.generation)
+        return str(UNPLANNED + int(hashlib.sha256(request.encode()).hexdigest()[:12], 16))
 
     def _progress(self, pod: PodView, purpose: str) -> Progress:
         """Of a restart for a purpose; of any that is not over, if it is empty."""
@@ -179,7 +184,8 @@ class Restarts:
             return Progress("NotAsked")
         if pod.restarted == pod.asked:
             return Progress("Done" if purpose else "NotAsked")
-        return self._waited(pod.asked_at, pod.not_restarted)
+        what_for, _, why = pod.not_restarted.partition(": ")
+        return self._waited(pod.asked_at, why if what_for == pod.asked else "")
 
     def _by_request(self, pod: PodView) -> Progress:
         mine = [
@@ -254,7 +260,7 @@ def seen_to(job: TorchJob, pods: Iterable[PodView]) -> tuple[Action, ...]:
 def request_name(pod: str, purpose: str) -> str:
     """The name of a request: its own for each pod and purpose, never another one's."""
     name = f"{pod}-{purpose}"
-    if len(name) <= LONGEST_NAME and purpose.isdecimal():
+    if len(name) <= LONGEST_NAME:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:10]
     return f"{pod[: LONGEST_NAME - 11]}-{digest}"

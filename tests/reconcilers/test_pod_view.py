@@ -157,8 +157,8 @@ def test_what_became_of_it_in_place() -> None:
 
 
 def test_a_restart_that_could_not_be_done() -> None:
-    refused = [{"type": "train.distributed.io/ContainersRestarted", "status": "False", "reason": "PodFinished"}]
-    assert trim(conditions=refused).not_restarted == "PodFinished"
+    refused = {"type": "train.distributed.io/ContainersRestarted", "status": "False", "reason": "PodFinished"}
+    assert trim(conditions=[refused | {"message": "3"}]).not_restarted == "3: PodFinished"
 
 
 def test_torchruns_words_are_looked_through() -> None:
