@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from coordinator.leader import LEASE
 from crds.resources import (
     EVENTS,
+    GANG_QUEUES,
     LEASES,
     NAMESPACES,
     NODES,
@@ -123,6 +124,7 @@ WORKER = Role(
         Rule(resource=EVENTS, verbs=("create",)),
         # Where they are installed.
         *(Rule(resource=each, verbs=("get", "list", "watch", "create", "patch", "delete")) for each in _POD_GROUPS),
+        Rule(resource=GANG_QUEUES, verbs=("get",)),
         Rule(resource=RECREATE_REQUESTS, verbs=("get", "list", "watch", "create", "delete")),
     ),
 )

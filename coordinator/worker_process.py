@@ -1,4 +1,4 @@
-"""One worker process: a cache of our pods, a reconciler, and RQ to hand it keys.
+"""One worker process: its caches, a reconciler, and RQ to hand it keys.
 
 One rule: wiring only; it decides nothing.
 """
@@ -6,16 +6,14 @@ One rule: wiring only; it decides nothing.
 import logging
 import os
 from collections.abc import Collection
-from typing import Any
 
 from cluster import errors
 from cluster.client import KubernetesCluster
-from cluster.informer import Informer
 from coordinator.settings import Settings
+from coordinator.worker_caches import Caches
 from crds.resources import POD_GROUPS, RECREATE_REQUESTS, Resource
 from queues import rq_worker
 from queues.work import WorkSettings
-from reconcilers import observe, queue_view
 from reconcilers.errors import ReconcileError
 from reconcilers.reconcile import Reconciler
 from reconcilers.settings import ReconcileSettings
@@ -29,13 +27,11 @@ EXPECTED = (errors.ClusterError, ReconcileError)
 
 def run(cluster: KubernetesCluster, settings: Settings) -> None:
     """Reconcile until a stop signal has been obeyed; then the connections are given back."""
-    pods, queues = observe.pods_informer(cluster), queue_view.queues_informer(cluster)
-    pods.start()
-    queues.start()
+    caches = Caches(cluster, settings)
+    caches.start()
     try:
-        _wait_for(pods)
-        _wait_for(queues)
-        with Reconciler(cluster, pods, reconcile_settings(settings), queues=queues) as reconciler:
+        caches.wait()
+        with _reconciler(cluster, settings, caches) as reconciler:
             left = rq_worker.run_worker(
                 settings.redis_url,
                 reconciler,
@@ -49,8 +45,21 @@ def run(cluster: KubernetesCluster, settings: Settings) -> None:
                 os._exit(1)  # a thread that hangs would keep the process for ever
     finally:
         cluster.close()  # whoever waits for another attempt waits no longer
-        pods.stop()
-        queues.stop()
+        caches.stop()
+
+
+def _reconciler(cluster: KubernetesCluster, settings: Settings, caches: Caches) -> Reconciler:
+    chosen = reconcile_settings(settings, caches.served)
+    log.info("gangs are bound by %s, containers restarted by %s", chosen.gang_scheduler, chosen.in_place)
+    return Reconciler(
+        cluster,
+        caches.pods,
+        chosen,
+        queues=caches.queues,
+        nodes=caches.nodes,
+        recreations=caches.recreations,
+        groups=caches.groups,
+    )
 
 
 def reconcile_settings(settings: Settings, served: Collection[Resource] = ()) -> ReconcileSettings:
@@ -78,12 +87,3 @@ def reconcile_settings(settings: Settings, served: Collection[Resource] = ()) ->
 def work_settings(settings: Settings) -> WorkSettings:
     """The work queue's share of the settings."""
     return WorkSettings(running_lease=settings.running_lease_seconds)
-
-
-def _wait_for(informer: Informer[Any]) -> None:
-    """A reconcile without the pods would create them again, one without the queues fill those that drain."""
-    told = ""
-    while not informer.wait_synced(1.0):
-        if informer.failing != told:
-            log.warning("waiting for the %s: %s", informer.resource.plural, informer.failing)
-        told = informer.failing

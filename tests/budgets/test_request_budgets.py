@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from cluster.client import KubernetesCluster
+from coordinator import foreign
 from coordinator.marks import PODS_SECONDS
 from crds.resources import PODS
 from tests.budgets.wire import Metered
@@ -13,7 +14,9 @@ from tests.coordinator.desk import Clock, task
 
 JOBS = 8
 WATCHED = ("namespaces", "nodes", "pods", "priorityclasses", "tenantqueues", "torchjobs")
-OF_WORKERS = ("pods", "tenantqueues")
+OF_WORKERS = ("nodes", "pods", "tenantqueues")
+QUESTIONS = len(foreign.KINDS)
+"""Each process asks once which kinds of others there are, and again those that are not there, once a minute."""
 STATUS = "PATCH torchjobs/status"
 
 
@@ -21,9 +24,11 @@ def test_the_first_look_is_a_list_and_a_watch_of_each_resource(cluster: Kubernet
     with Metered(cluster, clock, pool="nodes") as line:
         line.begin()
         line.settle()
-        desks.wait_for(lambda: sum(line.coordinator.values()) >= 12 and sum(line.worker.values()) >= 4)
-        assert line.coordinator == {f"{verb} {each}": 1 for each in WATCHED for verb in ("LIST", "WATCH")}
-        assert line.worker == {f"{verb} {each}": 1 for each in OF_WORKERS for verb in ("LIST", "WATCH")}
+        asked = {"DISCOVER": QUESTIONS}
+        desks.wait_for(lambda: sum(line.coordinator.values()) >= 12 + QUESTIONS)
+        desks.wait_for(lambda: sum(line.worker.values()) >= 6 + QUESTIONS)
+        assert line.coordinator == asked | {f"{verb} {each}": 1 for each in WATCHED for verb in ("LIST", "WATCH")}
+        assert line.worker == asked | {f"{verb} {each}": 1 for each in OF_WORKERS for verb in ("LIST", "WATCH")}
 
 
 def test_nothing_happens_nothing_is_asked(line: Metered) -> None:
@@ -45,7 +50,7 @@ def test_a_watch_that_ends_is_resumed_without_a_list(line: Metered, namespace: s
     line.note()
     for informer in line.informers:
         informer._watch.close()
-    desks.wait_for(lambda: sum((line.coordinator + line.worker).values()) >= 7, 60)
+    desks.wait_for(lambda: sum((line.coordinator + line.worker).values()) >= 8, 60)
     line.settle()
     assert line.coordinator == {f"WATCH {each}": 1 for each in WATCHED if each != "nodes"}
     assert line.worker == {f"WATCH {each}": 1 for each in OF_WORKERS}

@@ -17,6 +17,8 @@ def words(request: Request) -> str:
     parts = urlsplit(request.path)
     steps = parts.path.strip("/").split("/")
     steps = steps[2:] if steps[0] == "api" else steps[3:]
+    if not steps:
+        return "DISCOVER"
     if steps[0] == "namespaces" and len(steps) > 2:
         steps = steps[2:]
     resource, name, subresource = (*steps, "", "")[:3]

@@ -10,11 +10,13 @@ from cluster import errors
 from cluster.api import Cluster, Manifest
 from cluster.client import KubernetesCluster
 from cluster.informer import Informer
+from coordinator import foreign
 from coordinator.permissions import COORDINATOR, WORKER
 from coordinator.reasons import Reasons
 from coordinator.settings import Settings
 from coordinator.term import Term
 from coordinator.watch import Watches
+from coordinator.worker_caches import Caches
 from coordinator.worker_process import reconcile_settings
 from crds import torchjob
 from crds.keys import JobKey
@@ -25,8 +27,6 @@ from queues.memory_work import MemoryWork
 from queues.rules import Rules
 from queues.store import QueueStore, StoreSettings
 from queues.values import Task
-from reconcilers.observe import pods_informer
-from reconcilers.queue_view import queues_informer
 from reconcilers.reconcile import Reconciler
 from tests.rbac.gatekeeper import Gatekeeper
 from tests.reconcilers.bench import Counting
@@ -67,18 +67,33 @@ class Desk:
         self.store: QueueStore = self.open()
         self.settling = Clock()
         """What new settings wait by; `until` lets it run."""
-        self.watches = Watches(self.watching, nodes=self.settings.pool == "nodes", clock=self.settling)
+        self.watches = Watches(
+            self.watching, nodes=self.settings.pool == "nodes", clock=self.settling, foreign=foreign.KINDS
+        )
         self.paused: list[float] = []
         picking = Rules(cost=self.settings.cost)
         self.reasons = Reasons(
             self.watching, self.watches, self.open(), picking, self.settings.reason_after, clock, elapsed=clock
         )
         self.term = self.new_term()
-        self.pods = pods_informer(self.working)
-        self.queues = queues_informer(self.working)
-        reconciling = replace(reconcile_settings(self.settings), master_address="loopback", most_seconds=60.0)
-        self.reconciler = Reconciler(self.working, self.pods, reconciling, clock, self.queues)
+        self.caches = Caches(self.working, self.settings)
+        self.pods, self.queues = self.caches.pods, self.caches.queues
         self.work.register("worker", 8)
+
+    def new_reconciler(self) -> Reconciler:
+        """As a worker process makes it, once it knows which kinds there are."""
+        found = reconcile_settings(self.settings, self.caches.served)
+        caches = self.caches
+        return Reconciler(
+            self.working,
+            caches.pods,
+            replace(found, master_address="loopback", most_seconds=60.0),
+            self.clock,
+            queues=caches.queues,
+            nodes=caches.nodes,
+            recreations=caches.recreations,
+            groups=caches.groups,
+        )
 
     def open(self) -> MemoryStore:
         """Another process's view of the same store."""
@@ -104,20 +119,23 @@ class Desk:
         self.term.rebuild(epoch)
 
     def __enter__(self) -> "Desk":
-        for informer in self.informers:
+        for informer in (*self.watches.informers, self.watches.foreign, self.caches):
             informer.start()
         for informer in self.informers:
             assert informer.wait_synced(10)
+        self.caches.wait()
+        assert self.watches.foreign.wait_asked(10)
+        self.reconciler = self.new_reconciler()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for informer in self.informers:
+        for informer in (*self.watches.informers, self.watches.foreign, self.caches):
             informer.stop()
         self.reconciler.close()
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
-        return (*self.watches.informers, self.pods, self.queues)
+        return (*self.watches.informers, *self.caches.informers)
 
     def lose(self) -> None:
         """The store forgets everything, work included."""
@@ -168,9 +186,12 @@ class Desk:
         return sorted(each["metadata"]["name"] for each in listed if each["metadata"]["name"].startswith(key.name))
 
     def move(self, key: JobKey, phase: str) -> None:
-        """Play the node."""
+        """Play the node. A pod that fails has an exit code, or it would be taken for lost."""
+        ended = {"name": "torch", "image": "", "imageID": "", "ready": False, "restartCount": 0}
+        states = [ended | {"state": {"terminated": {"exitCode": 1}}}] if phase == "Failed" else []
         for name in self.pods_of(key):
-            self.cluster.patch(PODS, name, {"status": {"phase": phase}}, key.namespace, subresource="status")
+            status = {"phase": phase, "containerStatuses": states}
+            self.cluster.patch(PODS, name, {"status": status}, key.namespace, subresource="status")
 
     def change(self, key: JobKey, **spec: Any) -> None:
         """Play the owner."""

@@ -130,7 +130,6 @@ def test_a_change_of_a_jobs_group_is_looked_at_once_everybody_may_have_seen_it(
     desk.watches._foreign_changed(same, same)
     desk.settling.step(1.0)
     assert desk.watches.take(9) == []
-    desk.reconciler.close()
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ from crds.resources import (
     ALPHA_POD_GROUPS,
     LEASES,
     NODES,
+    POD_GROUPS,
     PODS,
     RECREATE_REQUESTS,
     SERVICES,
@@ -49,6 +50,7 @@ from queues.values import Reservation, Task
 from reconcilers import pod_view
 from reconcilers.apply import Application
 from reconcilers.errors import NameTaken
+from reconcilers.group_view import GroupSight
 from reconcilers.observe import pods_informer
 from reconcilers.queue_view import queues_informer
 from reconcilers.reconcile import Reconciler
@@ -341,6 +343,19 @@ for kind in OTHERS:
 
 
 # A worker.
+
+
+@scene(WORKER, "queues", "get")
+def _a_group_waits_for_its_queue(stage: Stage) -> str:
+    key = stage.job()
+    made_for(stage, POD_GROUPS, key)
+    sight = GroupSight(stage.access.cluster(WORKER))
+    try:
+        (found,) = sight.of(key, "volcano")
+    except errors.ClusterError as error:
+        return str(error)
+    assert found.reason == "GangQueueMissing"
+    return ""
 
 
 @scene(WORKER, "pods", "patch")

@@ -250,6 +250,7 @@ def test_no_account_may_change_what_accounts_may_do_or_read_secrets() -> None:
         "namespaces",
         "events",
         "podgroups",
+        "queues",
         "containerrecreaterequests",
     }
     assert all("*" not in rule.all_verbs for role in ROLES.values() for rule in role.each())
