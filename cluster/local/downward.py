@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Any
 
 _NAMES = ("metadata.name", "metadata.namespace", "metadata.uid")
@@ -47,8 +46,13 @@ def files(volume: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterator[Fi
 
 def problems(source: Mapping[str, Any], path: str) -> Iterator[str]:
     """What of a downwardAPI volume cannot be had here."""
+    places: list[str] = []
     for index, item in enumerate(source.get("items") or ()):
-        yield from _item_problems(item, f"{path}.items[{index}]")
+        found = list(_item_problems(item, f"{path}.items[{index}]"))
+        yield from found
+        if not found and any(_clash(item["path"], other) for other in places):
+            yield f"{path}.items[{index}].path: {item['path']!r} is where another item is"
+        places += [] if found else [item["path"]]
 
 
 def _item_problems(item: Mapping[str, Any], path: str) -> Iterator[str]:
@@ -67,5 +71,9 @@ def _item_problems(item: Mapping[str, Any], path: str) -> Iterator[str]:
 
 
 def _below(path: str) -> bool:
-    parts = PurePosixPath(path).parts
-    return bool(parts) and not path.startswith("/") and ".." not in parts and "\0" not in path
+    return "\0" not in path and not {"", ".", ".."} & set(path.split("/"))
+
+
+def _clash(path: str, other: str) -> bool:
+    """Whether one would be where the other is, or has to have its folder."""
+    return f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/")

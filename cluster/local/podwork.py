@@ -104,8 +104,7 @@ class PodWork:
         self._observe()
         if self._refuse(now):
             return
-        if not self.pod.finished:
-            self._volumes.publish(self.pod)
+        self._publish()
         self._judge(now)
         self._take_up_restart()
         self._make_way(now)
@@ -140,6 +139,15 @@ class PodWork:
         self._tell(podstatus.refused_status(verdict, self._status, now))
         self.wake_at = float("inf")
         return True
+
+    def _publish(self) -> None:
+        """Bring what the containers read of their pod up to date, as far as the machine lets us."""
+        if self.pod.finished or self.pod.deleting:
+            return
+        try:
+            self._volumes.publish(self.pod)
+        except OSError as e:
+            logger.warning("files in volumes of pod %s are not up to date: %s", self.pod, e)
 
     def _judge(self, now: float) -> None:
         """Whether the pod is to stop, and how much time it has."""
@@ -206,6 +214,7 @@ class PodWork:
     def _start(self, name: str, restart: int) -> None:
         """Begin a run, or say why it cannot begin yet."""
         try:
+            self._volumes.publish(self.pod)
             order = self._order(name, restart)
             if order is None:
                 self._waiting[name] = "the node's GPUs are not free yet"

@@ -12,10 +12,11 @@ from cluster.local.downward import File
 from cluster.local.layout import Layout
 from cluster.local.volumes import Volumes
 from crds import labels
-from crds.resources import PODS
+from crds.resources import PODS, Resource
 from tests.local_node.stage import Stage, terminated, until
 from tests.local_node.test_environment import ALLOCATABLE, container, place, pod
 
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 METADATA = {
     "name": "p",
     "namespace": "ns",
@@ -58,6 +59,12 @@ def item(path: Any, field: str = "metadata.name", **more: Any) -> dict[str, Any]
         ([item("../a")], "items[0].path"),
         ([item("a/../../b")], "items[0].path"),
         ([item("")], "items[0].path"),
+        ([item("./a")], "items[0].path"),
+        ([item("a/")], "items[0].path"),
+        ([item("a"), item("a")], "items[1].path: 'a' is where another item is"),
+        ([item("a/b"), item("a")], "items[1].path: 'a' is where another item is"),
+        ([item("a"), item("a/b")], "items[1].path: 'a/b' is where another item is"),
+        ([item("a/b"), item("a/c"), item("ab")], None),
         ([item("a\0b")], "items[0].path"),
         ([item(5)], "items[0].path"),
         ([item("a"), item("b", "status.podIP")], "items[1].fieldRef.fieldPath: 'status.podIP'"),
@@ -196,6 +203,27 @@ def test_a_pod_that_waits_at_its_gate_goes_when_it_is_deleted(stage: Stage) -> N
     stage.gone(name)  # long before the grace is over: SIGTERM is enough
     assert not processes.members(mark)
     until(folder.exists, lambda there: not there)
+
+
+def test_a_job_whose_pod_never_starts_is_deleted_with_it(stage: Stage) -> None:
+    owner = stage.cluster.create(
+        CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}}, "default"
+    )
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
+    name = gated(stage, "true", metadata={"ownerReferences": [{**reference, "controller": True}]})
+    waiting(stage, name)
+    stage.cluster.delete(CONFIG_MAPS, "owner", "default")
+    stage.gone(name)
+
+
+def test_a_file_that_cannot_be_written_holds_up_nothing_else(stage: Stage) -> None:
+    script = 'cd "$TORCHQ_VOLUME_V"; rm name; mkdir -p name/x; echo done; sleep 600'
+    volumes = [{"name": "v", "downwardAPI": {"items": [item("name", "metadata.annotations['x']")]}}]
+    name = stage.run("sh", "-c", script, volumes=volumes, terminationGracePeriodSeconds=0)
+    until(lambda: stage.log(name) if stage.phase(name, "Running") else "", bool)
+    stage.cluster.patch(PODS, name, {"metadata": {"annotations": {"x": "y"}}}, "default")
+    stage.delete(name)
+    stage.gone(name)
 
 
 def test_files_follow_the_metadata_of_a_pod_that_runs(stage: Stage) -> None:
