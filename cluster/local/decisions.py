@@ -23,6 +23,8 @@ class Wait:
     pod: LocalPod
     reason: str
     message: str
+    passing: bool = False
+    """Whether it waits for what may be about to be made: others of its group, or the group."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,8 @@ def seat(gang: Gang, room: Room, gangs: Gangs) -> list[Decision]:
     """A decision for each of a gang's waiting pods, and one for the PodGroup if its minimum cannot be had now."""
     group = gang.group
     if group is None:
-        return [_wait(pod, f"there is no PodGroup {gang.name} in the pod's namespace") for pod in gang.waiting]
+        missing = f"there is no PodGroup {gang.name} in the pod's namespace"
+        return [_wait(pod, missing, passing=True) for pod in gang.waiting]
     hold = None if _enough(group, gang.held) else keeps_out(group, room.node, gangs) or _incomplete(group, gang)
     if hold is None:
         seated, refusals = _seated(group, gang, room)
@@ -43,7 +44,8 @@ def seat(gang: Gang, room: Room, gangs: Gangs) -> list[Decision]:
             return [*map(Bind, seated), *(Wait(pod, *refusal) for pod, refusal in refusals)]
         first = next((message for _, (_, message) in refusals), "")
         hold = Hold(group, NOT_ENOUGH_RESOURCES, f"the minimum of the group does not fit together: {first}")
-    return [hold, *(_wait(pod, hold.message) for pod in gang.waiting)]
+    passing = hold.reason in (NOT_ENOUGH_TASKS, NOT_ENOUGH_OF_TASK)
+    return [hold, *(_wait(pod, hold.message, passing=passing) for pod in gang.waiting)]
 
 
 def keeps_out(group: PodGroup, node: Node, gangs: Gangs) -> Hold | None:
@@ -126,5 +128,5 @@ def _share(pod: LocalPod, node: Node) -> float:
     return max(parts, default=0.0)
 
 
-def _wait(pod: LocalPod, message: str) -> Wait:
-    return Wait(pod, *GATED) if pod.gated else Wait(pod, UNSCHEDULABLE, message)
+def _wait(pod: LocalPod, message: str, *, passing: bool) -> Wait:
+    return Wait(pod, *GATED) if pod.gated else Wait(pod, UNSCHEDULABLE, message, passing)

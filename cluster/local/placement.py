@@ -95,6 +95,7 @@ def _together(team: _Team, room: Room) -> list[Decision]:
     incomplete = not team.begun and len(members) < size
     refusal = room.objection(members)
     if refusal is None and incomplete:
-        refusal = UNSCHEDULABLE, f"the group has not all of its {size} pods yet"
+        message = f"the group has not all of its {size} pods yet"
+        return [Wait(pod, UNSCHEDULABLE, message, passing=True) for pod in members]
     refusal = refusal or room.shortage(members)
     return [Bind(pod) if refusal is None else Wait(pod, *refusal) for pod in members]

@@ -18,9 +18,9 @@ _UNSCHEDULABLE = "Unschedulable"
 def status(group: PodGroup, pods: Sequence[LocalPod], hold: Hold | None, now: float) -> Mapping[str, Any]:
     """The status of a group, given all the pods that name it and what keeps its minimum from being bound, if anything.
 
-    A group that is completed stays so when its pods are cleared away.
+    A group that is completed stays so while its pods are cleared away.
     """
-    if not pods and group.status.get("phase") == COMPLETED:
+    if group.status.get("phase") == COMPLETED and all(pod.finished for pod in pods):
         return group.status
     phases = [pod.phase for pod in pods]
     return {

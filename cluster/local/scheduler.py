@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from cluster import errors
 from cluster.api import Cluster, Manifest
-from cluster.local import placement, podgroup_status, podstatus
+from cluster.local import localpod, placement, podgroup_status, podstatus
 from cluster.local.decisions import Bind, Hold, Wait
 from cluster.local.gangbook import GangBook
 from cluster.local.localpod import LocalPod
@@ -25,6 +25,9 @@ logger = logging.getLogger(__name__)
 _GATHER_SECONDS = 0.01
 """How long to wait after a change for those that come with it."""
 _RETRY_SECONDS = 1.0
+_PASSING_SECONDS = 2.0
+"""How old a pod is before it is told that it waits for others: a group of a thousand takes a moment to be made, and to
+write that into each of them would take longer."""
 _CORDONED = "0/1 nodes are available: 1 node(s) were unschedulable."
 
 
@@ -56,6 +59,8 @@ class Scheduler:
         self.book = GangBook(cluster, self.changed)
         self._bound: set[str] = set()
         """Uids of pods bound by us that the API server has not shown bound yet."""
+        self._look_again = False
+        """Whether a pod is to be told why it waits if it still does in a while."""
         self._changed = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scheduler")
@@ -77,7 +82,7 @@ class Scheduler:
 
     def _run(self) -> None:
         while True:
-            self._changed.wait()
+            self._changed.wait(_PASSING_SECONDS if self._look_again else None)
             self._stopping.wait(_GATHER_SECONDS)
             if self._stopping.is_set():
                 return
@@ -100,6 +105,7 @@ class Scheduler:
         gangs, view = self.book.gangs(), self._view()
         node = replace(self._node, labels={**view.labels, **self._node.labels})
         holds: list[Hold] = []
+        self._look_again = False
         for decision in placement.place(self._overlaid(), node, gangs):
             if self._stopping.is_set():
                 return
@@ -108,6 +114,8 @@ class Scheduler:
                     self._explain(pod, "Unschedulable", _CORDONED)
                 case Bind(pod):
                     self._bind(pod)
+                case Wait(pod, passing=True) if self._clock() - localpod.seconds(pod.created) < _PASSING_SECONDS:
+                    self._look_again = True
                 case Wait(pod, reason, message):
                     self._explain(pod, reason, message)
                 case Hold():

@@ -310,6 +310,20 @@ STATUS: dict[str, tuple[list[LocalPod], Gangs, str, tuple[int, int, int], str]] 
         (0, 3, 0),
         "",
     ),
+    "over and being cleared away": (
+        [member("m1", node="local", phase="Succeeded")],
+        known(group(2, status={"phase": "Completed", "succeeded": 2})),
+        "Completed",
+        (0, 2, 0),
+        "",
+    ),
+    "over and begun anew": (
+        [member("m1", node="local", phase="Succeeded"), member("m2", cpu=9)],
+        known(group(2, status={"phase": "Completed", "succeeded": 2})),
+        "Inqueue",
+        (0, 1, 0),
+        "NotEnoughResources",
+    ),
     "over and cleared away": ([], known(group(2, status={"phase": "Completed", "succeeded": 2})), "Completed",
                               (0, 2, 0), ""),
 }  # fmt: skip

@@ -68,3 +68,14 @@ def test_pods_that_went_or_were_bound_by_another_are_passed_over(bare: Stage) ->
     assert where(bare, left) == "local"
     for name in (taken, left):
         bare.delete(name, grace=0)
+
+
+def test_a_pod_that_waits_for_others_of_its_group_is_told_so_after_a_while(bare: Stage) -> None:
+    gang = {"annotations": {"train.distributed.io/gang": "of-two", "train.distributed.io/gang-size": "2"}}
+    name = bare.run("true", metadata=gang)
+    born = localpod.seconds(bare.get(name)["metadata"]["creationTimestamp"])
+    Scheduler(bare.cluster, NODE, lambda: seen(bare), lambda: born + 1).cycle()
+    assert "conditions" not in bare.status(name)
+    Scheduler(bare.cluster, NODE, lambda: seen(bare), lambda: born + 3).cycle()
+    assert "not all of its 2 pods" in bare.status(name)["conditions"][0]["message"]
+    bare.delete(name)
