@@ -18,7 +18,7 @@ import orjson
 
 from cluster import client, errors
 from cluster.api import Cluster
-from cluster.local import embedded_redis
+from cluster.local import embedded_redis, gang_nouns
 from cluster.local.layout import Layout
 from cluster.settings import ConnectionSettings
 from cluster.stop import Stop
@@ -148,6 +148,7 @@ def _start(options: Options, files: Files, supervisor: Supervisor, stopping: Cal
     until(lambda: _accepts(port) and layout.kubeconfig.exists(), f"the API server on 127.0.0.1:{port}")
     cluster = client.connect(ConnectionSettings(kubeconfig=str(layout.kubeconfig)))
     install(cluster)
+    gang_nouns.install(cluster)  # the workers ask once what is served; the node may be known from last time
     url = _start_redis(options, files, supervisor)
     until(lambda: connection.answers(url), f"Redis at {redis_url.shown(url)}")
     node = ["--data", str(layout.root), "--kubeconfig", str(layout.kubeconfig), "--stop-pods", *_capacity(options)]
