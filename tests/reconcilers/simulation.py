@@ -58,9 +58,9 @@ class Simulation:
     def job(self) -> TorchJob | None:
         return torchjob.parse(self.manifest) if self.manifest else None
 
-    def plan(self) -> Plan:
+    def observe(self) -> Observation:
         pods = tuple(sorted(self.pods.values(), key=lambda pod: pod.name))
-        observation = Observation(
+        return Observation(
             key=builders.KEY,
             job=self.job,
             pods=pods,
@@ -69,7 +69,9 @@ class Simulation:
             dead_nodes=self.dead & {pod.node for pod in pods},
             other_nodes=self.other_nodes,
         )
-        return plan(observation, self.settings, self.now)
+
+    def plan(self) -> Plan:
+        return plan(self.observe(), self.settings, self.now)
 
     def reconcile(self, most: int = 100) -> bool:
         """Plan, and carry out the first few actions; whether there was anything to do."""
