@@ -76,7 +76,7 @@ class Volcano:
         if found is None:
             return "GangQueueMissing", f"Volcano has no queue {queue}: create it, or {remedy}"
         state = (found.get("status") or {}).get("state") or "Open"  # Volcano has not looked at it yet
-        if state in ("Open", "Unknown"):
+        if state == "Open":
             return None
         return "GangQueueClosed", f"Volcano's queue {queue} is {state}: open it, or {remedy}"
 

@@ -5,10 +5,14 @@ it; another admission has one of its own. Auxiliary tasks are in no group.
 
 A stage's pods are made at once, when its group is not Pending or some of them are there already; with `pods_at_once`
 without waiting. Which of them may start, `reconcilers.gates` says.
+
+A group that is Pending again while some of its pods have their nodes asks for no resources, until it is let in: its
+scheduler would look for room for all of it beside what it has already, and a cluster that it fills has none. Volcano
+sends a group back when none of its pods runs and one is missing, as when a master fails while its workers wait for it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from crds import demand, labels
@@ -107,7 +111,7 @@ class Scheduling:
         same = (group.resource, group.attempt) == (self.backend.resource, self.admission.attempt)
         return same and not group.deleting
 
-    def _step(self, stage: Stage, gang: Gang, group: GroupView | None, pods: int) -> Groups:
+    def _step(self, stage: Stage, gang: Gang, group: GroupView | None, pods: Sequence[PodView]) -> Groups:
         if group is None:
             made = self.backend.create(gang)
             if made is None or self.backend.resource is None:
@@ -116,7 +120,8 @@ class Scheduling:
             make = Make(self.backend.resource, made, remedy=_remedy(self.backend))
             return Groups((make,), frozenset({stage.index} if at_once else ()))
         # The gang's minimum may not be more than there is.
-        change = self.backend.resize(gang, group) if not pods or gang.size <= pods else None
+        wanted = replace(gang, resources=NOTHING) if _in_part(gang, group, pods) else gang
+        change = self.backend.resize(wanted, group) if not pods or gang.size <= len(pods) else None
         identity = {"metadata": {"uid": group.uid}}
         changed = (Change(group.resource, group.name, {**change, **identity}),) if change else ()
         ready = group.phase == "Ready" or self.at_once or bool(pods)
@@ -143,10 +148,16 @@ def removed(groups: Iterable[GroupView]) -> tuple[Action, ...]:
     return tuple(Remove(each.resource, each.name, each.uid) for each in groups if not each.deleting)
 
 
-def _there(job: TorchJob, stage: Stage, pods: Iterable[PodView]) -> int:
-    """How many pods of a gang there are."""
+def _there(job: TorchJob, stage: Stage, pods: Iterable[PodView]) -> Sequence[PodView]:
+    """The pods of a gang that there are."""
     names = {each.lower() for each in tasks.training(job.spec, stage.tasks)}
-    return sum(pod.task in names and not pod.deleting for pod in pods)
+    return [pod for pod in pods if pod.task in names and not pod.deleting]
+
+
+def _in_part(gang: Gang, group: GroupView, pods: Iterable[PodView]) -> bool:
+    """Whether a group waits to be let in that has been let in before: its pods are where they were bound."""
+    bound = sum(bool(pod.node) and pod.phase != "Failed" for pod in pods)
+    return group.phase == "Pending" and 0 < bound < gang.size
 
 
 def _resources(job: TorchJob, least: Mapping[str, int]) -> Amounts:

@@ -216,7 +216,7 @@ QUEUES = [
     (None, "GangQueueMissing"),
     ({}, None),
     ({"state": "Open"}, None),
-    ({"state": "Unknown"}, None),
+    ({"state": "Unknown"}, "GangQueueClosed"),
     ({"state": "Closing"}, "GangQueueClosed"),
     ({"state": "Closed"}, "GangQueueClosed"),
 ]
