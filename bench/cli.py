@@ -22,6 +22,7 @@ from bench import (
     memory,
     panels,
     picks,
+    pods,
     reconcile,
     scale,
     simulate,
@@ -40,6 +41,7 @@ SHORT: Mapping[str, Callable[[], dict[str, Any]]] = {
     "ingest": lambda: measured("ingest", ingest.SHORT, ingest.run),
     "memory": lambda: measured("memory", memory.SHORT, memory.run),
     "reconcile": lambda: measured("reconcile", reconcile.SHORT, reconcile.run),
+    "pods": lambda: measured("pods", pods.SHORT, pods.run),
     "apiserver": lambda: measured("apiserver", apiserver.SHORT, apiserver.run),
     "burst": lambda: measured("burst", burst.SHORT, burst.run),
     "churn": lambda: measured("churn", churn.SHORT, churn.run),
@@ -265,6 +267,21 @@ def kueue_baseline_command(as_json: bool, plot: str, **given: Any) -> None:
 def latency_command(as_json: bool, plot: str, **given: Any) -> None:
     """From a job's intended arrival to its admission and its pod, at a fixed rate of arrivals."""
     _show(measured("latency", latency.Options(**_one_server(given)), latency.run), as_json, plot)
+
+
+@main.command("pods", epilog=_SERVER_NOTE)
+@click.option("--pods", type=click.IntRange(min=4), default=pods.Options().pods, show_default=True)
+@click.option("--jobs", type=_COUNT, default=pods.Options().jobs, show_default=True, help="in the part with many")
+@click.option("--workers", type=_COUNT, default=pods.Options().workers, show_default=True)
+@click.option("--seconds", type=click.FloatRange(min=1), default=pods.Options().seconds, help="when to give up")
+@_KUBECONFIG
+@_REAL
+@_JSON
+def pods_command(as_json: bool, **given: Any) -> None:
+    """Pods created per second for one job and for several, as a share of what the client reaches by itself."""
+    if given["pods"] < 2 * given["jobs"]:
+        raise click.UsageError("--pods: each of the --jobs needs two pods")
+    _show(measured("pods", pods.Options(**_one_server(given)), pods.run), as_json)
 
 
 def _one_server(given: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,194 @@
+"""Pods created per second through coordinator and workers, beside what the same client reaches by itself.
+
+One rule: the same pods, on the same API server, in the same run, counted by the same watch; the client alone before and
+after, since the machine has other work.
+"""
+
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from bench import api_counts, installation, stack
+from bench.baseline_scenario import NOBODY
+from bench.errors import BenchError
+from bench.installation import Installation, Wanted
+from bench.processes import Bench, room
+from bench.report import Figures
+from cluster.api import Manifest
+from cluster.informer import Informer
+from coordinator.settings import Settings
+from crds.resources import PODS, TENANT_QUEUES, TORCHJOBS
+
+PART = "bench/part"
+"""Label: in which part of the run a pod was made."""
+_POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to measure."""
+
+    pods: int = 1_000
+    """In each part of the run."""
+    jobs: int = 8
+    """How many jobs they are of in the part with many."""
+    workers: int = 2
+    kubeconfig: str = ""
+    """Of an API server; empty: one of our own."""
+    real: bool = False
+    """Whether our own is kube-apiserver, or the embedded one."""
+    seconds: float = 300.0
+    """When to give up, in each part."""
+
+
+SHORT = Options(pods=160, jobs=8)
+
+
+def run(options: Options) -> Figures:
+    """One job, then several, between two runs of the client alone. BenchError if pods do not come."""
+    settings = {"TORCHQ_POOL": "none"}
+    wanted = Wanted(kubeconfig=options.kubeconfig, real=options.real, workers=options.workers, settings=settings)
+    with room(stack.STOP_SECONDS) as bench, installation.running(bench, wanted) as torchq, Sight(torchq) as sight:
+        course = Course(bench, torchq, sight, options)
+        for number in range(options.jobs):
+            body = {"apiVersion": TENANT_QUEUES.api_version, "kind": TENANT_QUEUES.kind}
+            torchq.admin.create(TENANT_QUEUES, {**body, "metadata": {"name": f"{torchq.namespace}-{number}"}})
+        course.warm_up()
+        requests, cpu = torchq.requests(), installation.cpu(bench)
+        rates = {
+            "alone_before": course.alone("before"),
+            "one_job": course.through("one", 1),
+            "many_jobs": course.through("many", options.jobs),
+            "alone_after": course.alone("after"),
+        }
+        asked = torchq.requests() - requests
+        costs = installation.costs(bench, cpu)
+    return {"server": torchq.server.name, **figures(rates), **costs, "requests": api_counts.by_verb(asked),
+            "refused": api_counts.refused(asked)}  # fmt: skip
+
+
+def figures(rates: dict[str, float]) -> Figures:
+    """Rates, and ours as a part of the client's own."""
+    alone = (rates["alone_before"] + rates["alone_after"]) / 2
+    return {
+        **{f"{name}_pods_per_s": round(rate, 1) for name, rate in rates.items()},
+        "share_one_job": round(rates["one_job"] / alone, 3),
+        "share_many_jobs": round(rates["many_jobs"] / alone, 3),
+    }
+
+
+class Sight:
+    """When a watch has shown each pod of each part of the run. Moments are `time.monotonic`."""
+
+    def __init__(self, torchq: Installation) -> None:
+        self.moments: dict[str, list[float]] = {}
+        self._pods = Informer(
+            torchq.admin, PODS, trim=_part, namespace=torchq.namespace, label_selector=PART, on_change=self._changed
+        )
+
+    def __enter__(self) -> "Sight":
+        self._pods.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pods.stop()
+
+    def count(self, part: str) -> int:
+        """How many pods of a part there have been."""
+        return len(self.moments.get(part, ()))
+
+    def rate(self, part: str) -> float:
+        """Pods per second, from the first one to the last."""
+        moments = self.moments[part]
+        return (len(moments) - 1) / (max(moments) - min(moments))
+
+    def _changed(self, before: str | None, after: str | None) -> None:
+        if before is None and after is not None:
+            self.moments.setdefault(after, []).append(time.monotonic())
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """The parts of the run."""
+
+    bench: Bench
+    torchq: Installation
+    sight: Sight
+    options: Options
+
+    def warm_up(self) -> None:
+        """One job goes all the way; its worker's pod, without what makes it the job's, is what the client makes."""
+        self._submit("warm", 2, 0)
+        self._wait("warm", 2)
+        pod = self.torchq.admin.get(PODS, "warm-0-worker-0", self.torchq.namespace)
+        self._body().write_bytes(orjson.dumps(_bare(pod)))
+
+    def alone(self, part: str) -> float:
+        """The client alone: as many processes as there are workers, each as many requests at once as a worker."""
+        admin, count = self.torchq.server, -(-self.options.pods // self.options.workers)
+        body = orjson.loads(self._body().read_bytes())
+        body["metadata"]["labels"] = {**body["metadata"].get("labels", {}), PART: part}
+        gate, file = self.bench.folder / f"gate-{part}", self.bench.folder / f"{part}.json"
+        file.write_bytes(orjson.dumps(body))
+        names = [f"maker-{part}-{number}" for number in range(self.options.workers)]
+        for name in names:
+            where = (admin.accounts[1], str(gate), self.torchq.namespace, str(file), name)
+            threads = str(Settings().parallel_writes)
+            self.bench.start_python(name, "bench.pod_maker", *where, str(count), threads, stage=2)
+        logs = [self.bench.folder / f"{name}.log" for name in names]
+        self.bench.wait(lambda: all(log.exists() and "ready" in log.read_text() for log in logs), "the clients")
+        gate.touch()
+        self._wait(part, count * self.options.workers)
+        return self.sight.rate(part)
+
+    def through(self, part: str, jobs: int) -> float:
+        """So many jobs, submitted at once."""
+        each = self.options.pods // jobs
+        for number in range(jobs):
+            self._submit(part, each, number)
+        self._wait(part, each * jobs)
+        return self.sight.rate(part)
+
+    def _submit(self, part: str, pods: int, number: int) -> None:
+        queue = f"{self.torchq.namespace}-{number}"
+        self.torchq.admin.create(TORCHJOBS, job(f"{part}-{number}", queue, part, pods), self.torchq.namespace)
+
+    def _wait(self, part: str, count: int) -> None:
+        deadline, pause = time.monotonic() + self.options.seconds, threading.Event()
+        while self.sight.count(part) < count:
+            if time.monotonic() > deadline:
+                raise BenchError(f"{part}: {self.sight.count(part)} of {count} pods came{self.bench.logs()}")
+            pause.wait(_POLL_SECONDS)
+
+    def _body(self) -> Path:
+        return self.bench.folder / "pod.json"
+
+
+def job(name: str, queue: str, part: str, pods: int) -> Manifest:
+    """A job of so many pods, made at once, which no node takes."""
+    container = {"name": "torch", "image": "none", "command": ["true"], "resources": {"requests": {"cpu": "1"}}}
+    spec = {"schedulerName": NOBODY, "containers": [container]}
+    task = {"template": {"metadata": {"labels": {PART: part}}, "spec": spec}}
+    tasks = {"Master": task, "Worker": {"numTasks": pods - 1, "dependsOn": [], **task}}
+    policy = {"queue": queue, "gangScheduler": "none"}
+    return {
+        "apiVersion": TORCHJOBS.api_version,
+        "kind": TORCHJOBS.kind,
+        "metadata": {"name": name},
+        "spec": {"schedulingPolicy": policy, "torchTaskSpecs": tasks},
+    }
+
+
+def _part(manifest: Manifest) -> str:
+    return str(manifest["metadata"]["labels"][PART])
+
+
+def _bare(pod: Manifest) -> Manifest:
+    """The pod as a worker sends it, but of no job: nobody would count it, or take it away."""
+    metadata = {name: pod["metadata"][name] for name in ("annotations",) if name in pod["metadata"]}
+    names = ("containers", "restartPolicy", "schedulerName", "hostname", "subdomain")
+    spec = {name: pod["spec"][name] for name in names if name in pod["spec"]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

@@ -1,0 +1,53 @@
+"""The benchmark of pods: what is compared with what, and a little of it from end to end."""
+
+import pytest
+from click.testing import CliRunner
+
+from bench import pod_maker, pods
+from bench.cli import main
+from crds import demand, torchjob
+
+
+def test_the_share_is_of_what_the_client_reaches_alone_before_and_after() -> None:
+    found = pods.figures({"alone_before": 100.0, "one_job": 90.0, "many_jobs": 150.0, "alone_after": 200.0})
+    assert (found["share_one_job"], found["share_many_jobs"]) == (0.6, 1.0)
+    assert found["alone_after_pods_per_s"] == 200.0
+
+
+def test_a_job_has_all_its_pods_at_once() -> None:
+    manifest = pods.job("one-0", "q", "one", 5)
+    manifest["metadata"] |= {"namespace": "b", "uid": "u", "creationTimestamp": "2026-01-02T03:04:05Z"}
+    manifest["metadata"]["resourceVersion"] = "1"
+    job = torchjob.parse(manifest)
+    assert [task.num_tasks for task in job.spec.tasks.values()] == [1, 4]
+    assert all(not task.depends_on for task in job.spec.tasks.values())
+    assert demand.job_charge(job.spec) == {"jobs": 1, "cpu": 5000}
+
+
+def test_the_client_makes_the_same_pod_of_no_job() -> None:
+    pod = {
+        "metadata": {"name": "one-0-worker-0", "uid": "u", "labels": {"a": "b"}, "annotations": {"c": "d"}},
+        "spec": {"containers": [{"name": "torch"}], "nodeName": "n", "hostname": "h"},
+    }
+    bare = pod_maker.named(pods._bare(pod), "x-1")
+    assert bare == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "x-1", "annotations": {"c": "d"}},
+        "spec": {"containers": [{"name": "torch"}], "hostname": "h"},
+    }
+
+
+@pytest.mark.parametrize("arguments", [["pods", "--pods", "8", "--jobs", "8"], ["pods", "--workers", "0"]])
+def test_a_wrong_argument_is_one_message(arguments: list[str]) -> None:
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 2
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.redis_server
+def test_a_little_of_it_from_end_to_end() -> None:
+    found = pods.run(pods.Options(pods=8, jobs=2, workers=1, seconds=60))
+    assert found["share_one_job"] > 0
+    assert found["requests"]["POST pods"] == 2 + 4 * 8
+    assert found["refused"] == {}
