@@ -81,7 +81,8 @@ class Foreign(Generic[T]):
             self._missing.remove(resource)
             log.info("following %s", name(resource))
         if self._missing and not self._asked.is_set():
-            log.info("not installed: %s; asked again every %.0f s", ", ".join(map(name, self._missing)), LOOK_SECONDS)
+            names = ", ".join(dict.fromkeys(map(name, self._missing)))
+            log.info("not installed: %s; asked again every %.0f s", names, LOOK_SECONDS)
         self._asked.set()
 
     def _run(self) -> None:

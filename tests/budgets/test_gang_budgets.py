@@ -1,0 +1,140 @@
+"""What a gang costs beside its pods: docs/budgets.md, asserted by counting requests."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from cluster import errors
+from cluster.client import KubernetesCluster
+from cluster.local import gang_nouns
+from crds.keys import JobKey
+from crds.resources import EVENTS, GANG_QUEUES, POD_GROUPS
+from tests.budgets.wire import Metered
+from tests.coordinator import desk as desks
+from tests.coordinator import kinds
+from tests.coordinator.desk import Clock, task
+
+STATUS = "PATCH torchjobs/status"
+
+
+@pytest.fixture
+def volcano(cluster: KubernetesCluster) -> Iterator[None]:
+    """Its kinds are installed; the test plays the scheduler."""
+    desks.wait_for(lambda: installed(cluster))
+    yield
+    kinds.uninstall(cluster, POD_GROUPS, GANG_QUEUES)
+
+
+def installed(cluster: KubernetesCluster) -> bool:
+    """A definition is served a moment after it was made."""
+    try:
+        gang_nouns.install(cluster)
+    except errors.NotFound:
+        return False
+    return cluster.serves(POD_GROUPS)
+
+
+@pytest.fixture
+def gangs(volcano: None, cluster: KubernetesCluster, clock: Clock) -> Iterator[Metered]:
+    """Jobs are bound by Volcano, since it is there."""
+    with Metered(cluster, clock) as line:
+        yield line
+
+
+def groups(line: Metered, key: JobKey) -> list[str]:
+    return [each["metadata"]["name"] for each in line.cluster.list(POD_GROUPS, key.namespace).items]
+
+
+def let_in(line: Metered, key: JobKey, phase: str = "Inqueue") -> None:
+    """Play Volcano."""
+    for name in groups(line, key):
+        line.cluster.patch(POD_GROUPS, name, {"status": {"phase": phase}}, key.namespace)
+
+
+def until_it_runs(line: Metered, key: JobKey, pods: int) -> None:
+    line.until(lambda: groups(line, key))
+    let_in(line, key)
+    line.until(lambda: len(line.pods_of(key)) == pods)
+    line.move(key, "Running")
+    line.until(lambda: line.phase(key) == "Running")
+    line.settle()
+
+
+def test_a_gang_costs_two_writes_beside_its_pods(gangs: Metered, namespace: str) -> None:
+    line = gangs
+    line.queue("a")
+    line.begin()
+    line.settle()
+    line.note()
+    key = line.submit("gang", namespace, "a")
+    until_it_runs(line, key, 2)
+    line.move(key, "Succeeded")
+    line.until(lambda: line.phase(key) == "Succeeded" and not line.held() and not groups(line, key))
+    line.settle()
+    assert line.coordinator == {}
+    asked = dict(line.worker)
+    assert asked.pop("GET queues", 0) <= 2  # while the group waits: whether its queue is open
+    assert asked.pop("LIST podgroups", 0) <= 2  # once the job is over: what a cache may not show yet
+    assert 1 <= asked.pop("DELETE podgroups") <= 2  # a cache that is behind shows it once more
+    assert asked == {
+        "GET torchjobs": line.reconciles,
+        STATUS: 3,  # Admitted, Running, Succeeded
+        "CREATE podgroups": 1,
+        "CREATE pods": 2,
+    }
+    assert line.reconciles <= 10
+
+
+def test_a_start_gate_costs_one_write_for_each_pod_behind_it(gangs: Metered, namespace: str) -> None:
+    line = gangs
+    line.queue("a")
+    line.begin()
+    line.settle()
+    line.note()
+    workers = task(3) | {"dependsOn": [{"taskType": "Master", "phase": "Running"}]}
+    key = line.submit("gated", namespace, "a", tasks={"Master": task(), "Worker": workers})
+    until_it_runs(line, key, 4)
+    assert line.worker["PATCH pods"] == 3
+    assert line.worker["CREATE pods"] == 4
+
+
+def test_a_gang_at_rest_costs_nothing_and_nobody_lists(gangs: Metered, namespace: str) -> None:
+    line = gangs
+    line.queue("a")
+    line.begin()
+    key = line.submit("resting", namespace, "a")
+    until_it_runs(line, key, 2)
+    line.note()
+    for number in range(100):  # Volcano counts in the status, about once a second
+        line.cluster.patch(POD_GROUPS, groups(line, key)[0], {"status": {"running": number}}, namespace)
+    line.settling.step(10.0)
+    line.settle()
+    assert (line.coordinator, line.worker) == ({}, {})
+    line.term.resync()
+    line.settle()
+    assert line.worker == {"GET torchjobs": 1}
+
+
+def test_a_job_that_nothing_happens_to_leaves_no_event(gangs: Metered, namespace: str) -> None:
+    line = gangs
+    line.queue("a")
+    line.begin()
+    key = line.submit("quiet", namespace, "a")
+    until_it_runs(line, key, 2)
+    line.move(key, "Succeeded")
+    line.until(lambda: line.phase(key) == "Succeeded")
+    assert [
+        each for each in line.cluster.list(EVENTS, namespace).items if each["involvedObject"]["uid"] == key.uid
+    ] == []
+
+
+def test_watches_of_foreign_kinds_are_resumed_without_a_list(gangs: Metered) -> None:
+    line = gangs
+    line.begin()
+    line.settle()
+    line.note()
+    for informer in (*line.watches.foreign.informers, *line.caches.groups.informers):
+        desks.wait_for(lambda informer=informer: informer._watch is not None)  # type: ignore[misc]
+        informer._watch.close()  # type: ignore[union-attr]
+    desks.wait_for(lambda: sum((line.coordinator + line.worker).values()) >= 2, 60)
+    assert (line.coordinator, line.worker) == ({"WATCH podgroups": 1}, {"WATCH podgroups": 1})
