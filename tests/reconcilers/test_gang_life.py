@@ -1,0 +1,166 @@
+"""Any graph of tasks comes to its end, with and without a gang scheduler, whatever happens on the way."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconcilers.settings import ReconcileSettings
+from tests.reconcilers.builders import RESERVATION, manifest, task
+from tests.reconcilers.gang_simulation import GangSimulation
+
+NAMES = ("Master", "Prepare", "Worker", "AIMaster", "Evaluate")
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> dict[str, Any]:
+    """Tasks that wait for each other in any way without a circle."""
+    names = draw(st.permutations(NAMES))[: draw(st.integers(1, len(NAMES)))]
+    found = {}
+    for place, name in enumerate(names):
+        upstreams = draw(st.lists(st.sampled_from(names[:place]), unique=True, max_size=2)) if place else []
+        phases = st.sampled_from(["Running", "Succeeded"])
+        found[name] = task(
+            1 if name == "Master" else draw(st.integers(1, 3)),
+            dependsOn=[{"taskType": each, "phase": draw(phases)} for each in upstreams],
+            auxiliary=draw(st.booleans()) if name in ("AIMaster", "Evaluate") else False,
+            restartPolicy="OnFailure",
+        )
+    return found
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> GangSimulation:
+    """A job that was just submitted."""
+    tasks = draw(graphs())
+    least = {name: draw(st.integers(1, each["numTasks"])) for name, each in tasks.items() if draw(st.booleans())}
+    described = manifest(
+        tasks,
+        minMembers=least,
+        restartScope=draw(st.sampled_from(["Job", "Task"])),
+        backoffLimit=1000,
+        schedulingPolicy={"gangScheduler": draw(st.sampled_from(["none", "volcano", ""]))},
+    )
+    chosen = ReconcileSettings(
+        gang_scheduler=draw(st.sampled_from(["none", "volcano"])),
+        pods_at_once=draw(st.booleans()),
+        in_place=draw(st.sampled_from(["recreate", "local"])),
+        admission_timeout=0.0,
+    )
+    return GangSimulation(described, reservation=RESERVATION, settings=chosen)
+
+
+def step(world: GangSimulation, most: int = 100) -> None:
+    world.pods = {name: pod for name, pod in world.pods.items() if not pod.deleting}
+    world.reconcile(most)
+    for name in list(world.groups):
+        world.let_in(name)
+
+
+def starts(world: GangSimulation) -> None:
+    """The scheduler binds what it may, and nodes start what does not wait at a gate; asked to, they restart it."""
+    for name, pod in world.pods.items():
+        if pod.phase == "Pending" and not pod.gated and world.bound(pod):
+            world.pods[name] = replace(pod, phase="Running", node="n1")
+        if pod.phase == "Running" and pod.asked and pod.restarted != pod.asked:
+            world.pods[name] = replace(pod, restarted=pod.asked, restarts=pod.restarts + 1)
+
+
+def ends(world: GangSimulation, task_type: str) -> None:
+    for name, pod in world.pods.items():
+        if pod.running and pod.task == task_type:
+            world.pods[name] = replace(pod, phase="Succeeded", exit_code=0)
+
+
+def state(world: GangSimulation) -> Any:
+    """All that a step may change."""
+    assert world.manifest is not None
+    return dict(world.pods), dict(world.groups), world.manifest["metadata"]["resourceVersion"]
+
+
+def goes_on(world: GangSimulation) -> None:
+    """Everything works: pods start, and end once nobody else has anything to start."""
+    for _ in range(60):
+        job = world.job
+        assert job is not None
+        if job.finished:
+            return
+        before = state(world)
+        step(world)
+        starts(world)
+        if state(world) == before:
+            tasks = sorted({pod.task for pod in world.pods.values() if pod.running})
+            assert tasks, f"nothing runs and nothing happens: {world.pods} {world.groups}"
+            ends(world, tasks[0])
+    raise AssertionError(f"no end to it: {world.pods}")
+
+
+@given(world=worlds())
+@settings(max_examples=60, deadline=None)
+def test_a_job_that_nothing_happens_to_succeeds(world: GangSimulation) -> None:
+    goes_on(world)
+    job = world.job
+    assert job is not None
+    assert job.status.phase == "Succeeded"
+    assert (job.status.restart_count, job.status.disruptions) == (0, 0)
+    world.settle()
+    assert not world.groups, "they would hold on to what they asked for"
+
+
+@given(world=worlds(), data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_job_that_much_happens_to_succeeds(world: GangSimulation, data: st.DataObject) -> None:
+    for _ in range(data.draw(st.integers(1, 12))):
+        happens(world, data)
+        step(world, data.draw(st.sampled_from([0, 1, 2, 100])))
+        if data.draw(st.booleans()):
+            starts(world)
+    goes_on(world)
+    job = world.job
+    assert job is not None
+    assert job.status.phase == "Succeeded"
+    world.settle()
+    assert not world.groups
+
+
+def happens(world: GangSimulation, data: st.DataObject) -> None:
+    """Something that somebody or something does to it."""
+    what = data.draw(st.sampled_from(["nothing", "fails", "ends", "deleted", "group deleted", "group out"]))
+    names = sorted(world.pods)
+    if what.startswith("group"):
+        if world.groups:
+            name = data.draw(st.sampled_from(sorted(world.groups)))
+            if what == "group deleted":
+                del world.groups[name]
+            else:
+                world.groups[name] = replace(world.groups[name], phase="Pending")
+    elif names and what != "nothing":
+        pod = world.pods[data.draw(st.sampled_from(names))]
+        if what == "deleted":
+            world.pods[pod.name] = replace(pod, deleting=True)
+        elif pod.running and what == "fails":
+            world.pods[pod.name] = replace(pod, phase="Failed", exit_code=137, reason="Error")
+        elif pod.running:
+            world.pods[pod.name] = replace(pod, phase="Succeeded", exit_code=0)
+
+
+@pytest.mark.parametrize("scheduler", ["none", "volcano"])
+def test_a_master_that_is_restarting_stops_no_worker_from_being_replaced(scheduler: str) -> None:
+    tasks = {"Master": task(restartPolicy="OnFailure"), "Worker": task(2)}
+    world = GangSimulation(
+        manifest(tasks, restartScope="Task", schedulingPolicy={"gangScheduler": scheduler}),
+        reservation=RESERVATION,
+        settings=ReconcileSettings(admission_timeout=0.0),
+    )
+    for _ in range(5):
+        step(world)
+        starts(world)
+    assert {pod.phase for pod in world.pods.values()} == {"Running"}
+    for name in ("digits-master-0", "digits-worker-0"):
+        world.pods[name] = replace(world.pods[name], phase="Failed", exit_code=137)
+    for _ in range(4):
+        step(world)
+    assert len(world.pods) == 3
+    assert not world.pods["digits-worker-0"].gated
