@@ -63,6 +63,8 @@ class JobView:
     held: bool = False
     finished: bool = False
     deleting: bool = False
+    wants_port: bool = False
+    """A port of a node has to be held for it while it is admitted."""
     invalid: bool = False
     """The object cannot be run as it is; a worker says why in its status."""
     waits: Waits | None = None
@@ -135,6 +137,7 @@ def job_view(manifest: Manifest) -> JobView:
         phase=job.status.phase,
         suspended=job.spec.suspend,
         held=job.spec.scheduling_policy.hold,
+        wants_port=job.spec.wants_port,
         finished=job.finished,
         deleting=job.deleting,
         waits=_waits(job),

@@ -84,6 +84,13 @@ class TorchJobSpec(Written):
         """What is restarted when a pod fails: one world is restarted whole, an elastic one goes on with the others."""
         return self.restart_scope or ("Task" if self.torch_elastic_policy else "Job")
 
+    @property
+    def wants_port(self) -> bool:
+        """Whether a rank 0 listens at a port of its node, of which the job then needs one of its own."""
+        worlds = ([each for each in stage.tasks if not self.tasks[each].auxiliary] for stage in self.stages)
+        leads = [self.tasks[world[0]] for world in worlds if world]
+        return any(lead.template["spec"].get("hostNetwork") for lead in leads)
+
     def members(self, task_type: str) -> int:
         """How many pods of a task must run for the job to run."""
         return self.min_members.get(task_type, self.torch_task_specs[task_type].num_tasks)

@@ -31,6 +31,7 @@ def encode_entry(entry: Entry) -> str:
             "demand": dict(entry.demand),
             "returning": entry.returning,
         }
+        | ({"port": True} if entry.port else {})
     )
 
 

@@ -37,6 +37,8 @@ class Entry:
     """What the job takes from its queue's quota and the pool while admitted; includes `jobs`: 1."""
     returning: bool = False
     """It was running when its queue was drained: it goes before everything that was never admitted."""
+    port: bool = False
+    """Whether a port has to be held for it while it is admitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from coordinator import views
+from coordinator import route, views
+from coordinator.standing import Rules
 from crds.keys import JobKey
 from tests.coordinator import desk
 
@@ -54,3 +55,25 @@ def test_a_foreign_pod_takes_room_once_it_is_on_a_node() -> None:
     placed = {**body, "spec": {**body["spec"], "nodeName": "one"}}
     assert views.pod_view(placed).demand == {"cpu": 2000}
     assert views.pod_view(placed | {"status": {"phase": "Failed"}}).occupies is False
+
+
+def on_host(*, host: bool) -> dict[str, Any]:
+    found = requests(cpu=1)
+    if host:
+        found["spec"]["hostNetwork"] = True
+    return {"template": found}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "expected"),
+    [((), False), (("Master",), True), (("Worker",), False), (("AIMaster",), False), (("Evaluator",), True)],
+)
+def test_a_job_whose_rank_0_listens_at_its_node_asks_for_a_port(hosts: tuple[str, ...], expected: bool) -> None:
+    """The evaluator is the rank 0 of a stage of its own."""
+    tasks = {name: on_host(host=name in hosts) for name in ("AIMaster", "Master", "Worker", "Evaluator")}
+    tasks["Evaluator"]["dependsOn"] = [{"taskType": "Master", "phase": "Succeeded"}]
+    body = desk.manifest("train", "a", tasks=tasks)
+    given = {"namespace": "team", "uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "1"}
+    view = views.job_view({**body, "metadata": {**body["metadata"], **given}})
+    assert view.wants_port is expected
+    assert route.entry(view, Rules()).port is expected
