@@ -1,7 +1,7 @@
 """The pod groups that there are of one job, each with what its scheduler says of it.
 
-One rule: from this process's own caches; asked for only where there is no cache, and the queue of a group that is not
-let in.
+One rule: from this process's own caches; asked for only where there is no cache, once a job is over, and the queue of a
+group that is not let in.
 
 Wiring: `GroupCache` is whatever holds the informers of the kinds that are installed (`groups_informer` makes one for
 each of `gang.backends.KINDS`), `Reconciler(.., groups=cache)`.
@@ -50,17 +50,21 @@ class GroupSight:
     cluster: Cluster
     cache: GroupCache | None = None
 
-    def of(self, key: JobKey, scheduler: str | None) -> tuple[GroupView, ...]:
-        """A job's groups, by name; `scheduler` is the one that binds its pods. Any ClusterError."""
+    def of(self, key: JobKey, scheduler: str | None, *, over: bool = False) -> tuple[GroupView, ...]:
+        """A job's groups, by name; `scheduler` is the one that binds its pods. Any ClusterError.
+
+        Of a job that is `over` the API server is asked: the cache may be behind, and nobody looks at the job again.
+        """
         held = self.cache.indexed(key.uid) if self.cache else []
-        found = [each for each in (*held, *self._asked_for(key, scheduler)) if each.namespace == key.namespace]
+        known = {each.uid: each for each in (*held, *self._asked_for(key, scheduler, over))}
+        found = [each for each in known.values() if each.namespace == key.namespace]
         return tuple(self._judged(each) for each in sorted(found, key=lambda each: each.name))
 
-    def _asked_for(self, key: JobKey, scheduler: str | None) -> list[GroupView]:
+    def _asked_for(self, key: JobKey, scheduler: str | None, over: bool) -> list[GroupView]:
         """Those of a kind without a cache: it was installed, or wanted by a job, after this process began."""
         served = self.cache.served if self.cache else ()
         backend = backends.of(scheduler, lambda kind: kind in served)
-        if backend.resource is None or backend.resource in served:
+        if backend.resource is None or (backend.resource in served and not over):
             return []
         try:
             listed = self.cluster.list(backend.resource, key.namespace, label_selector=f"{labels.JOB_UID}={key.uid}")

@@ -106,7 +106,10 @@ class Observer:
 
     def _groups(self, key: JobKey, job: TorchJob | InvalidJob | None) -> tuple[GroupView, ...]:
         admission = job.admission if isinstance(job, TorchJob) else None
-        return self.groups.of(key, admission.gang_scheduler if admission else None) if self.groups else ()
+        if self.groups is None:
+            return ()
+        over = isinstance(job, TorchJob) and job.finished
+        return self.groups.of(key, admission.gang_scheduler if admission else None, over=over)
 
     def _recreations(self, key: JobKey) -> tuple[RecreateView, ...]:
         found = self.recreations.indexed(key.uid) if self.recreations else ()
