@@ -4,16 +4,16 @@ One rule: requests and answers are made and read by the product's own code on bo
 what the contract suites say of the embedded server is true here.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import orjson
 
-from cluster import requests, status
+from cluster import errors, requests, status
 from cluster.api import Listing, Manifest, Patch, WatchEvent
-from cluster.local import builtins, definitions
+from cluster.local import builtins, definitions, gang_nouns
 from cluster.local import requests as local_requests
 from cluster.local.catalog import Catalog, Kind, storage
 from cluster.local.garbage import Collector
@@ -27,14 +27,16 @@ from cluster.local.store import Store
 from cluster.local.writes import Writer
 from cluster.requests import Request
 from crds import definitions as ours
-from crds.resources import NAMESPACES, Resource
+from crds.resources import GANG_QUEUES, NAMESPACES, POD_GROUPS, Resource
+
+VOLCANO = (POD_GROUPS, GANG_QUEUES)
 
 
 @cache
 def catalog() -> Catalog:
-    """What is served: the built-in kinds and ours."""
+    """What is served: the built-in kinds, ours, and Volcano's."""
     made = Catalog(builtins.kinds())
-    for definition in (ours.torchjob(), ours.tenant_queue()):
+    for definition in (ours.torchjob(), ours.tenant_queue(), gang_nouns.pod_group(), gang_nouns.queue()):
         definition.setdefault("metadata", {})["creationTimestamp"] = timestamp(0)
         definitions.complete(definition, None)
         kind = definitions.kind_of(definition)
@@ -113,11 +115,12 @@ class _Writer(Writer):
 class Api:
     """The API server's side."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float], missing: Iterable[Resource] = ()) -> None:
         self.store = _Store(catalog().selectable)
         self._handlers = Handlers(self.store, catalog(), now)
         self._now = now
         self._handlers.writer = self._writer = _Writer(self.store, now)
+        self._missing = set(missing)
         self._collector = _Collector(self.store, catalog(), self._handlers.deleter)
         self._collector.start()
         for name in ("default", "kube-system"):
@@ -126,7 +129,12 @@ class Api:
 
     def send(self, request: Request) -> Any:
         """Answer a request, or raise the error that the client makes of the refusal."""
-        query, where = _read(request.path)
+        try:
+            query, where = _read(request.path)
+        except Refusal as refusal:
+            raise status.error(refusal.code, refusal.status(), request.action) from None
+        if not self.serves(where.kind.resource):
+            raise errors.NotFound(f"cannot {request.action}: the server could not find the requested resource")
         if request.method == "GET" and where.name and (found := self._find(where)):
             return found.manifest()
         if where.subresource in ("", "status") and request.method in ("POST", "PATCH") and "dryRun" not in query:
@@ -166,6 +174,15 @@ class Api:
         """Let the garbage collector do a little; whether there was something to do."""
         return self._collector.step()
 
+    def serves(self, resource: Resource) -> bool:
+        """Whether a kind is installed."""
+        known = catalog().find(resource.group, resource.version, resource.plural)
+        return known is not None and resource not in self._missing
+
+    def install(self, *resources: Resource) -> None:
+        """Serve these kinds from now on."""
+        self._missing.difference_update(resources)
+
     @property
     def revision(self) -> int:
         """The newest resourceVersion."""
@@ -185,6 +202,19 @@ class ApiClient:
 
     def __init__(self, api: Api) -> None:
         self._api = api
+
+    @property
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return self._api._now()
+
+    def install(self, *resources: Resource) -> None:
+        """Serve these kinds from now on."""
+        self._api.install(*resources)
+
+    def serves(self, resource: Resource) -> bool:
+        """See Cluster."""
+        return self._api.serves(resource)
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Manifest:
         """See Cluster."""

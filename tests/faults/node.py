@@ -1,19 +1,55 @@
-"""The node and the scheduler of a simulation: they bind pods, run them, end them as the scenario says.
+"""The nodes and the schedulers of a simulation: they bind pods, run them, end them as the scenario says.
 
-One rule: a pod ends only when its job is Running, and a master last, so that every run ends alike.
+One rule: a pod ends only when its job is Running and the scenario lets it, and a master last, so that every run ends
+alike. A gang scheduler binds the pods of a group all or none; a gated pod runs once its gate is open; what was on a
+silent node stays as it was.
 """
 
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import orjson
 
+from cluster.api import Manifest
 from cluster.local.objects import Stored
 from cluster.requests import Request
 from crds import labels
-from crds.resources import PODS, TORCHJOBS
+from crds.resources import NODES, POD_GROUPS, PODS, TORCHJOBS
+from reconcilers.containers import GATE
 from tests.faults.api import Api, ApiClient
-from tests.faults.scenarios import Scenario, marks
+from tests.faults.scenarios import NAMESPACE, Scenario
+
+GROUP_NAME = "scheduling.k8s.io/group-name"
+GANG_SCHEDULER = "volcano"
+Place = tuple[str, str, int]
+"""A job's uid, a task and an index."""
+
+
+class Pod:
+    """A pod as its node reads it."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        metadata, spec, status = manifest["metadata"], manifest["spec"], manifest.get("status") or {}
+        marks, notes = metadata["labels"], metadata.get("annotations") or {}
+        conditions = {each["type"]: each for each in status.get("conditions") or ()}
+        self.name, self.namespace = metadata["name"], metadata["namespace"]
+        self.job = marks[labels.JOB_UID]
+        self.task, self.index = marks[labels.TASK_TYPE], int(marks[labels.TASK_INDEX])
+        self.attempt = int(marks[labels.ATTEMPT])
+        self.place: Place = (self.job, self.task, self.index)
+        self.phase = status.get("phase") or "Pending"
+        self.node = spec.get("nodeName") or ""
+        self.deleting = "deletionTimestamp" in metadata
+        self.group = notes.get(GROUP_NAME, "") if spec.get("schedulerName") == GANG_SCHEDULER else ""
+        self.single = spec.get("schedulerName") != GANG_SCHEDULER
+        has_gate = any(each["name"] == GATE for each in spec.get("initContainers") or ())
+        self.gated = has_gate and not notes.get(labels.START)
+        self.asked = notes.get(labels.RESTART_CONTAINERS, "")
+        self.restarted = conditions.get(labels.RESTARTED, {}).get("message", "")
+        self.restarts = sum(each.get("restartCount", 0) for each in status.get("containerStatuses") or ())
+        self.over = self.phase in ("Succeeded", "Failed")
 
 
 class Node:
@@ -21,60 +57,145 @@ class Node:
 
     def __init__(self, api: Api, client: ApiClient, scenario: Scenario) -> None:
         self._api, self._client, self._scenario = api, client, scenario
-        self._phases: dict[bytes, str] = {}
+        self._read: dict[bytes, Any] = {}
+        self._failed: Counter[Place] = Counter()
         self._at = -1
         self._acts: list[Any] = []
 
     def acts(self) -> list[Any]:
-        """What it could do next, one call each."""
+        """What they could do next, one act each."""
         if self._at != self._api.revision:
-            self._at, self._acts = self._api.revision, self._found()
+            self._at, self._acts = self._api.revision, list(self._found())
         return self._acts
 
-    def _found(self) -> list[Any]:
-        phases = {each.uid: self._phase(each) for each in self._api.objects(TORCHJOBS)}
-        pods = self._api.objects(PODS)
-        busy = {
-            each.labels[labels.JOB_UID] for each in pods if self._ends_first(each) and self._phase(each) != "Succeeded"
-        }
-        found: list[Any] = []
-        for stored in pods:
-            job, phase = stored.labels[labels.JOB_UID], self._phase(stored)
-            if stored.deleting:
-                found.append(partial(self._remove, stored))
-            elif phase in ("", "Pending") and int(stored.labels[labels.ATTEMPT]) > self._scenario.stuck:
-                found.append(partial(self._run, stored))
-            elif phase == "Running" and phases.get(job) == "Running" and (self._ends_first(stored) or job not in busy):
-                code = self._scenario.fate(*marks(stored.labels))
-                found += [] if code is None else [partial(self._end, stored, code)]
-        return found
+    def _found(self) -> Iterator[Any]:
+        jobs = {each.uid: self._manifest(each) for each in self._api.objects(TORCHJOBS)}
+        pods = [self._pod(each) for each in self._api.objects(PODS) if each.namespace == NAMESPACE]
+        ready = [each.name for each in self._api.objects(NODES) if _is_ready(self._manifest(each))]
+        done = {each.place for each in pods if each.phase == "Succeeded"}
+        busy = {uid for uid, job in jobs.items() if not done.issuperset(self._first_to_end(uid, job))}
+        running = self._running(jobs)
+        for pod in pods:
+            if not pod.node or pod.node in ready:
+                may_end = pod.job in running and (pod.task != "master" or pod.job not in busy)
+                yield from self._about(pod, ready, may_end)
+        if self._api.serves(POD_GROUPS):
+            for group in self._api.objects(POD_GROUPS):
+                yield from self._group(self._manifest(group), pods, ready)
 
-    def _ends_first(self, stored: Stored) -> bool:
-        """Whether it is no master, and ends by itself."""
-        task, index, restart = marks(stored.labels)
-        return task != "master" and self._scenario.fate(task, index, restart) is not None
+    def _running(self, jobs: Mapping[str, Any]) -> frozenset[str]:
+        """The jobs that run, once the scenario lets their pods end."""
+        by_name = {job["metadata"]["name"]: job for job in jobs.values()}
+        phases = {uid: (job.get("status") or {}).get("phase") for uid, job in jobs.items()}
+        running = frozenset(uid for uid, phase in phases.items() if phase == "Running")
+        return running if self._scenario.until(by_name) else frozenset()
 
-    def _phase(self, stored: Stored) -> str:
-        if stored.raw not in self._phases:
-            self._phases[stored.raw] = (orjson.loads(stored.raw).get("status") or {}).get("phase", "")
-        return self._phases[stored.raw]
+    def _about(self, pod: Pod, ready: list[str], may_end: bool) -> Iterator[Any]:
+        """What its node does about a pod."""
+        if pod.deleting:
+            yield partial(self._remove, pod)
+        elif pod.phase == "Pending":
+            yield from self._start(pod, ready)
+        elif pod.phase == "Running" and pod.asked and pod.asked != pod.restarted:
+            yield partial(self._restart, pod)
+        elif pod.phase == "Running" and may_end:
+            yield from self._ending(pod)
 
-    def _remove(self, pod: Stored) -> str:
+    def _start(self, pod: Pod, ready: list[str]) -> Iterator[Any]:
+        if pod.attempt <= self._scenario.stuck:
+            return
+        if not pod.node and pod.single and ready:
+            yield partial(self._run, pod, ready[0])
+        elif pod.node and not pod.gated:
+            yield partial(self._run, pod, pod.node)
+
+    def _ending(self, pod: Pod) -> Iterator[Any]:
+        fate = self._fate(pod.place)
+        if fate is not None and pod.node != self._scenario.bad_node:
+            yield partial(self._end, pod, fate)
+
+    def _group(self, group: Manifest, pods: Iterable[Pod], ready: list[str]) -> Iterator[Any]:
+        """What Volcano does about one of its groups, whatever its owner."""
+        metadata, phase = group["metadata"], (group.get("status") or {}).get("phase") or "Pending"
+        if metadata["namespace"] != NAMESPACE or "deletionTimestamp" in metadata:
+            return
+        if phase == "Pending":
+            yield partial(self._phase, metadata["name"], "Inqueue")
+            return
+        members = [pod for pod in pods if pod.group == metadata["name"] and pod.attempt > self._scenario.stuck]
+        bound = sum(bool(pod.node) and pod.phase != "Failed" for pod in members)
+        waiting = [pod for pod in members if not (pod.node or pod.deleting or pod.over)]
+        enough = bound + len(waiting) >= group["spec"].get("minMember", 0)
+        if waiting and enough and ready:
+            yield partial(self._bind_all, waiting, ready[0])
+        elif bound and enough and phase == "Inqueue":
+            yield partial(self._phase, metadata["name"], "Running")
+
+    def _first_to_end(self, uid: str, job: Mapping[str, Any]) -> Iterator[Place]:
+        """The pods of a job, also those to come, that are no masters and end by themselves."""
+        for task_type, task in job["spec"]["torchTaskSpecs"].items():
+            for index in range(task["numTasks"] if task_type != "Master" else 0):
+                place = (uid, task_type.lower(), index)
+                if self._fate(place) is not None:
+                    yield place
+
+    def _fate(self, place: Place) -> int | str | None:
+        return self._scenario.fate(*place[1:], self._failed[place])
+
+    def _manifest(self, stored: Stored) -> Mapping[str, Any]:
+        if stored.raw not in self._read:
+            self._read[stored.raw] = orjson.loads(stored.raw)
+        return self._read[stored.raw]  # type: ignore[no-any-return]
+
+    def _pod(self, stored: Stored) -> Pod:
+        if stored.raw not in self._read:
+            self._read[stored.raw] = Pod(orjson.loads(stored.raw))
+        return self._read[stored.raw]  # type: ignore[no-any-return]
+
+    def _remove(self, pod: Pod) -> str:
         self._client.delete(PODS, pod.name, pod.namespace, grace_period_seconds=0)
         return f"{pod.name} is removed"
 
-    def _run(self, pod: Stored) -> str:
-        if not pod.manifest()["spec"].get("nodeName"):
-            target = {"apiVersion": "v1", "kind": "Node", "name": "node"}
-            body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.name}, "target": target}
-            path = PODS.path(pod.namespace, pod.name, "binding")
-            self._api.send(Request("POST", path, "bind a pod", orjson.dumps(body)))
+    def _run(self, pod: Pod, node: str) -> str:
+        if not pod.node:
+            self._bind(pod, node)
         return self._status(pod, {"phase": "Running"})
 
-    def _end(self, pod: Stored, code: int) -> str:
-        ended = {"name": "torch", "state": {"terminated": {"exitCode": code, "reason": "Error" if code else "Done"}}}
-        return self._status(pod, {"phase": "Failed" if code else "Succeeded", "containerStatuses": [ended]})
+    def _bind_all(self, pods: list[Pod], node: str) -> str:
+        for pod in pods:
+            self._bind(pod, node)
+        return f"{', '.join(pod.name for pod in pods)} bound"
 
-    def _status(self, pod: Stored, status: Any) -> str:
+    def _bind(self, pod: Pod, node: str) -> None:
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.name}, "target": target}
+        path = PODS.path(pod.namespace, pod.name, "binding")
+        self._api.send(Request("POST", path, "bind a pod", orjson.dumps(body)))
+
+    def _phase(self, name: str, phase: str) -> str:
+        """Volcano writes it into the object itself: its status has no subresource."""
+        self._client.patch(POD_GROUPS, name, {"status": {"phase": phase}}, NAMESPACE)
+        return f"group {name} {phase}"
+
+    def _restart(self, pod: Pod) -> str:
+        done = {"type": labels.RESTARTED, "status": "True", "reason": "Restarted", "message": pod.asked}
+        main = {"name": "torch", "restartCount": pod.restarts + 1, "state": {"running": {}}}
+        self._status(pod, {"phase": "Running", "conditions": [done], "containerStatuses": [main]})
+        return f"{pod.name} restarts its containers for {pod.asked}"
+
+    def _end(self, pod: Pod, fate: int | str) -> str:
+        self._failed[pod.place] += fate != 0
+        if isinstance(fate, str):
+            target = {"type": "DisruptionTarget", "status": "True", "reason": fate}
+            return self._status(pod, {"phase": "Failed", "reason": fate, "conditions": [target]})
+        ended = {"name": "torch", "state": {"terminated": {"exitCode": fate, "reason": "Error" if fate else "Done"}}}
+        return self._status(pod, {"phase": "Failed" if fate else "Succeeded", "containerStatuses": [ended]})
+
+    def _status(self, pod: Pod, status: Any) -> str:
         self._client.patch(PODS, pod.name, {"status": status}, pod.namespace, subresource="status")
-        return f"{pod.name} {status['phase']}"
+        return f"{pod.name} {status.get('reason') or status['phase']}"
+
+
+def _is_ready(node: Mapping[str, Any]) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)

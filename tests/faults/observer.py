@@ -7,50 +7,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import orjson
-
-from crds import labels
-from crds.resources import PODS, SERVICES, TORCHJOBS
+from crds.resources import POD_GROUPS, PODS, SERVICES, TORCHJOBS
 from tests.faults.api import Api
 from tests.faults.places import Place
-from tests.faults.scenarios import Scenario
+from tests.faults.readings import Group, Job, Pod
+from tests.faults.scenarios import NAMESPACE, Scenario
+from tests.faults.story import Story
 
 UNITS = {"cpu": 1000}
 """A charge counts thousandths of a core."""
-
-
-class Job:
-    """A TorchJob as the observer reads it."""
-
-    def __init__(self, raw: bytes) -> None:
-        manifest = orjson.loads(raw)
-        self.status: Mapping[str, Any] = manifest.get("status") or {}
-        self.name: str = manifest["metadata"]["name"]
-        self.whole: bool = (manifest["spec"].get("restartScope") or "Job") == "Job"
-        self.suspended: bool = bool(manifest["spec"].get("suspend"))
-        self.phase: str = self.status.get("phase", "")
-        self.admission: Mapping[str, Any] = self.status.get("admission") or {}
-        self.finished = self.phase in ("Succeeded", "Failed")
-
-
-class Pod:
-    """A pod as the observer reads it."""
-
-    def __init__(self, raw: bytes) -> None:
-        manifest = orjson.loads(raw)
-        found = manifest["metadata"].get("labels") or {}
-        self.name: str = manifest["metadata"]["name"]
-        self.uid: str = manifest["metadata"]["uid"]
-        self.job_name: str = found.get(labels.JOB_NAME, "")
-        self.job: str = found[labels.JOB_UID]
-        self.queue: str = found[labels.QUEUE]
-        self.attempt = int(found[labels.ATTEMPT])
-        self.restart = int(found[labels.RESTART])
-        self.phase: str = (manifest.get("status") or {}).get("phase") or "Pending"
-        self.deleting = "deletionTimestamp" in manifest["metadata"]
-        self.occupies = self.phase not in ("Succeeded", "Failed")
-        charge = orjson.loads(manifest["metadata"]["annotations"][labels.CHARGE])
-        self.charge: Counter[str] = Counter(charge)
 
 
 class Observer:
@@ -65,9 +30,14 @@ class Observer:
             if "quota" in spec
         }
         self._pool = _parsed(scenario.pool)
+        self._in_place = scenario.settings.get("in_place", "recreate") != "recreate"
         self._made: Counter[tuple[str, str, int, int]] = Counter()
         self._failed: Counter[tuple[str, str, int, int]] = Counter()
         self._seen: dict[str, str] = {}
+        self._story = Story()
+        self._strangers: dict[tuple[str, str, str], str] = {}
+        self.hurried = False
+        """Whether the owner took a step before its time."""
         self.interruptions: Counter[str] = Counter()
         """How often the owner suspended a job, by uid: its pods may begin again."""
 
@@ -75,11 +45,12 @@ class Observer:
         """What is wrong now, in words that do not change while it stays wrong. What a zombie has done twice cannot be
         undone, only its pods be taken away."""
         jobs = {each.uid: self._job(each.raw) for each in self._api.objects(TORCHJOBS)}
-        pods = [self._pod(each.raw) for each in self._api.objects(PODS)]
+        pods = self._pods()
         by_job: dict[str, list[Pod]] = {}
         for pod in pods:
             by_job.setdefault(pod.job, []).append(pod)
         found = [*self._mixed(jobs, by_job), *self._overdrawn(jobs, by_job)]
+        found += self._story.problems(jobs, pods, self._groups(), self._scenario.requests)
         found += [] if zombies else self._doubled(pods)
         if self._place.epoch():
             found += self._uncharged(by_job)
@@ -98,15 +69,52 @@ class Observer:
             expected = self._scenario.restarts.get(name, 0) if job else 0
             if restarts != expected and not (self._scenario.forgives and restarts < expected):
                 found.append(f"job {name} counts {restarts} restarts, should be {expected}")
-        return found
+            found += self._disrupted(name, job)
+        return [*found, *(f"group {each.name} is left of a job that is over" for each in self._groups()), *self._lost()]
+
+    def _disrupted(self, name: str, job: Job | None) -> Iterator[str]:
+        disruptions = job.counts[1] if job else 0
+        expected = self._scenario.disruptions.get(name, 0) if job else 0
+        if disruptions != expected and not (self.hurried and disruptions < expected):
+            yield f"job {name} counts {disruptions} disruptions, should be {expected}"
+
+    def remember_strangers(self) -> None:
+        """What there is now of pods and groups belongs to nobody's job, and is to stay."""
+        self._strangers = self._unowned()
+
+    def _unowned(self) -> dict[tuple[str, str, str], str]:
+        kinds = ((PODS, self._api.objects(PODS)), (POD_GROUPS, self._api.objects(POD_GROUPS)))
+        return {
+            (resource.kind, each.namespace, each.name): each.uid
+            for resource, objects in kinds
+            for each in objects
+            if not each.deleting
+        }
+
+    def _lost(self) -> Iterator[str]:
+        there = self._unowned()
+        for (kind, namespace, name), uid in self._strangers.items():
+            if there.get((kind, namespace, name)) != uid:
+                yield f"{kind} {namespace}/{name}, which is no job's, was deleted"
 
     def left(self) -> list[str]:
         """Names of everything in the cluster that belongs to jobs."""
-        found = [f"{each.job_name}: pod {each.name} {each.phase}" for each in map(self._pod, self._raws(PODS))]
+        found = [f"{each.job_name}: pod {each.name} {each.phase}" for each in self._pods()]
         return sorted(found + [f"service {each.name}" for each in self._api.objects(SERVICES)])
 
-    def _raws(self, resource: Any) -> Iterator[bytes]:
-        return (each.raw for each in self._api.objects(resource))
+    def _pods(self) -> list[Pod]:
+        return [self._pod(each.raw) for each in self._api.objects(PODS) if each.namespace == NAMESPACE]
+
+    def _groups(self) -> list[Group]:
+        """Those of jobs."""
+        found = []
+        for each in self._api.objects(POD_GROUPS):
+            group = self._read.get(each.raw)
+            if group is None:
+                group = self._read[each.raw] = Group(each.raw)
+            if group.job:
+                found.append(group)
+        return found
 
     def _job(self, raw: bytes) -> Job:
         found = self._read.get(raw)
@@ -123,7 +131,7 @@ class Observer:
     def _mixed(self, jobs: Mapping[str, Job], by_job: Mapping[str, list[Pod]]) -> Iterator[str]:
         """Pods of two attempts, or of two restarts of the whole job, that run side by side."""
         for uid, pods in by_job.items():
-            whole = uid not in jobs or jobs[uid].whole
+            whole = (uid not in jobs or jobs[uid].whole) and not self._in_place
             running = {(pod.attempt, pod.restart if whole else 0) for pod in pods if pod.phase == "Running"}
             if len(running) > 1:
                 yield f"pods of {pods[0].job_name} run from different attempts or restarts: {sorted(running)}"
@@ -169,7 +177,8 @@ class Observer:
                 self._failed[mark] += 1
             self._seen[pod.uid] = pod.phase
         for (job, name, attempt, restart), made in self._made.items():
-            if made > 1 + self._failed[job, name, attempt, restart] + self.interruptions[job]:
+            again = self._failed[job, name, attempt, restart] + self.interruptions[job]
+            if made > 1 + again:
                 yield f"pod {name} was made {made} times in attempt {attempt}, restart {restart}"
 
 

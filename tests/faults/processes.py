@@ -5,26 +5,33 @@ with it.
 """
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from queue import Empty
 from typing import Any, Protocol
 
 from cluster import errors as cluster_errors
 from cluster.informer import Informer
 from coordinator.errors import LeadershipLost
+from coordinator.foreign import LOOK_SECONDS, Foreign
 from coordinator.leader import Leadership
 from coordinator.serve import RETRY_SECONDS, Coordinator
 from coordinator.settings import Settings
 from coordinator.term import Term, Unaccounted
 from coordinator.watch import Watches
 from coordinator.worker_process import EXPECTED, reconcile_settings
+from crds.resources import POD_GROUPS
+from gang.values import GroupView
 from queues import errors as queue_errors
 from queues.keeper import Keeper
 from queues.outage import Outage
 from queues.redis_work import RedisWork
 from queues.runs import Runs
 from queues.values import Task
+from reconcilers.group_view import groups_informer
+from reconcilers.node_view import nodes_informer
 from reconcilers.observe import pods_informer
 from reconcilers.queue_view import queues_informer
 from reconcilers.reconcile import Reconciler
@@ -81,6 +88,9 @@ class Process:
         self.main: Fiber | None = None
         """Of these, the one thing that it does one after the other."""
         self.feeds: list[Feed] = []
+        self.look_at = 0.0
+        """When it asks again for kinds that are not installed."""
+        self._foreign: Foreign[Any] | None = None
         self.keep_at = host.clock()
         self.cluster: Any = Door("api", host.client, self.gate, cluster_errors.Unreachable)
 
@@ -90,9 +100,20 @@ class Process:
     def feed(self, *informers: Informer[Any]) -> None:
         self.feeds += [Feed(each, self.host.logs.of(each)) for each in informers]
 
+    def follow(self, foreign: Foreign[Any]) -> None:
+        """Have it look for kinds without a thread, and follow those that there are as it follows everything."""
+        self._foreign, make = foreign, foreign._informer
+
+        def unstarted(resource: Any) -> Informer[Any]:
+            informer = make(resource)
+            informer.start = partial(self.feed, informer)  # type: ignore[method-assign]
+            return informer
+
+        foreign._informer = unstarted
+
     @property
     def synced(self) -> bool:
-        return all(feed.synced for feed in self.feeds)
+        return self.host.clock() < self.look_at and all(feed.synced for feed in self.feeds)
 
     may_wait: Any = False
     holds_lock: Any = False
@@ -102,14 +123,28 @@ class Process:
         return self.host.clock() >= self.hears_at
 
     def sync(self) -> None:
-        """List what was not listed yet."""
+        """Look for what was not there, and list what was not listed yet."""
+        if self.host.clock() >= self.look_at and not self._look():
+            return
         for feed in self.feeds:
             if not feed.synced and not feed.list():
                 return
 
+    def _look(self) -> bool:
+        """Ask for kinds that are missing; whether there was an answer."""
+        assert self._foreign is not None
+        self.look_at = math.inf  # one of its threads asks
+        try:
+            self._foreign.look()
+        except cluster_errors.ClusterError:
+            self.look_at = 0.0
+            return False
+        self.look_at = self.host.clock() + LOOK_SECONDS if self._foreign._missing else math.inf
+        return True
+
     def due(self) -> float:
         """When it wants to do something by itself."""
-        return self.keep_at
+        return min(self.keep_at, self.look_at)
 
     def keep(self) -> None:
         """What its lease asks for."""
@@ -127,7 +162,7 @@ class CoordinatorProcess(Process):
         super().__init__(host, name)
         store, work = host.place.open(self.gate)
         self.served = Coordinator(self.cluster, store, work, host.settings)
-        self.watches = self.served.watches = Watches(self.cluster, nodes=False, clock=host.clock)
+        self.watches = self.served.watches = Watches(self.cluster, nodes=False, clock=host.clock, foreign=(POD_GROUPS,))
         self.leadership = self.served.leadership = Leadership(
             self.cluster,
             identity=name,
@@ -137,6 +172,7 @@ class CoordinatorProcess(Process):
             clock=host.clock,
         )
         self.feed(*self.watches.informers)
+        self.follow(self.watches.foreign)
         self.term: Term | None = None
         self.retry_at = self.resync_at = 0.0
 
@@ -182,7 +218,10 @@ class CoordinatorProcess(Process):
         return True
 
     def due(self) -> float:
-        return min(self.keep_at, max(self.retry_at, self.host.clock() + 0.25) if self.retry_at else self.keep_at)
+        resting = [max(self.retry_at, self.host.clock() + 0.25)] if self.retry_at else []
+        marks = self.watches._marks
+        rested = [until for key, until in marks._resting.items() if key in marks._later]
+        return min([super().due(), *resting, *rested])
 
     def _lead(self) -> bool:
         settings = self.host.settings
@@ -227,7 +266,12 @@ class WorkerProcess(Process):
         self._finishing = work._finish._sending if isinstance(work, RedisWork) else None
         self.pods = pods_informer(self.cluster)
         self.queues = queues_informer(self.cluster)
-        self.feed(self.pods, self.queues)
+        self.nodes = nodes_informer(self.cluster)
+        self.feed(self.pods, self.queues, self.nodes)
+        self.groups: Foreign[GroupView] = Foreign(
+            self.cluster.serves, (POD_GROUPS,), partial(groups_informer, self.cluster)
+        )
+        self.follow(self.groups)
         settings = replace(
             reconcile_settings(host.settings),
             master_address="loopback" if loopback else "service",
@@ -235,7 +279,9 @@ class WorkerProcess(Process):
             most_seconds=60.0,
         )
         cache = Cache(self.feeds[0], lambda: self.hears)
-        self.reconciler = Reconciler(self.cluster, cache, settings, host.clock, self.queues)
+        self.reconciler = Reconciler(
+            self.cluster, cache, settings, host.clock, queues=self.queues, groups=self.groups, nodes=self.nodes
+        )
         self._outage = Outage(log, host.clock)
         self.runs = Runs(
             work,

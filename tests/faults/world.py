@@ -71,7 +71,7 @@ class World:
         self.faults: dict[int, list[Kind]] = {}
         for fault in self.schedule.faults:
             self.faults.setdefault(fault.at, []).append(fault.kind)
-        self.api = Api(self.clock)
+        self.api = Api(self.clock, self.scenario.missing)
         self.logs = Logs()
         self.api.store.follow(self.logs.hear)
         self.api.store.follow(self._wake)
@@ -95,6 +95,7 @@ class World:
         self.late = False
         """Whether somebody fell asleep before writing a status: an admission may have to be taken back."""
         scenarios.populate(self.client, self.scenario)
+        self.observer.remember_strangers()
         for kind in ("coordinator", "worker", "worker"):
             self._start(kind)
 
@@ -232,6 +233,7 @@ class World:
     def _slow(self) -> bool:
         """Whether something was found by looking again after a while, that somebody should have been told of."""
         patient = self.scenario.stuck * len(self.scenario.jobs) * 3 * self.settings.admission_timeout
+        patient += self.scenario.patience
         return not self.schedule.faults and not self.random and self.now - START > PROMPT_SECONDS + patient
 
     def _as_expected(self, left: list[str]) -> bool:
@@ -377,6 +379,7 @@ class World:
         ended = all((each.get("status") or {}).get("phase") in ("Succeeded", "Failed") for each in jobs.values())
         if not self.steps or not (forced or ended or self.steps[0][0](jobs)):
             return ""
+        self.observer.hurried |= forced
         _, step = self.steps.pop(0)
         self.observer.interruptions.update(each["metadata"]["uid"] for each in jobs.values())
         try:

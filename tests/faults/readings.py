@@ -1,0 +1,96 @@
+"""Jobs, pods and groups as who watches from outside reads them.
+
+One rule: from the objects alone, with no code of what is watched.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from crds import labels
+from tests.faults.node import GROUP_NAME
+from tests.faults.scenarios import NAMESPACE
+
+IMPLIED = {"Worker": "Master", "Master": "AIMaster"}
+"""Whom a task waits for to run, where there are both and it does not say."""
+
+
+class Task:
+    """One task of a job as the observer reads it."""
+
+    def __init__(self, name: str, spec: Mapping[str, Any], job: Mapping[str, Any]) -> None:
+        tasks = job["torchTaskSpecs"]
+        implied = IMPLIED.get(name)
+        waits = [{"taskType": implied}] if implied in tasks else []
+        upstreams = [(each["taskType"].lower(), each.get("phase", "Running")) for each in spec.get("dependsOn", waits)]
+        self.count: int = spec.get("numTasks", 1)
+        self.least: int = min(self.count, (job.get("minMembers") or {}).get(name, self.count))
+        self.auxiliary: bool = spec.get("auxiliary", name == "AIMaster")
+        self.runs_after = [each for each, phase in upstreams if phase == "Running"]
+        self.follows = [each for each, phase in upstreams if phase == "Succeeded"]
+
+
+class Job:
+    """A TorchJob as the observer reads it."""
+
+    def __init__(self, raw: bytes) -> None:
+        manifest = orjson.loads(raw)
+        self.status: Mapping[str, Any] = manifest.get("status") or {}
+        self.name: str = manifest["metadata"]["name"]
+        self.whole: bool = (manifest["spec"].get("restartScope") or "Job") == "Job"
+        self.tasks = {
+            name.lower(): Task(name, spec, manifest["spec"])
+            for name, spec in manifest["spec"]["torchTaskSpecs"].items()
+        }
+        self.suspended: bool = bool(manifest["spec"].get("suspend"))
+        self.phase: str = self.status.get("phase", "")
+        self.admission: Mapping[str, Any] = self.status.get("admission") or {}
+        self.finished = self.phase in ("Succeeded", "Failed")
+        self.generation: int = self.status.get("restartGeneration", 0)
+        self.counts = tuple(int(self.status.get(each, 0)) for each in ("restartCount", "disruptions"))
+
+    def before(self, task: str) -> frozenset[str]:
+        """The tasks that have succeeded before a task may begin."""
+        own = self.tasks[task]
+        near = frozenset(own.follows)
+        return near.union(*(self.before(each) for each in (*own.follows, *own.runs_after)))
+
+
+class Group:
+    """A pod group as the observer reads it."""
+
+    def __init__(self, raw: bytes) -> None:
+        manifest = orjson.loads(raw)
+        metadata, spec = manifest["metadata"], manifest["spec"]
+        marks = metadata.get("labels") or {}
+        self.name: str = metadata["name"]
+        self.job: str = marks.get(labels.JOB_UID, "") if metadata["namespace"] == NAMESPACE else ""
+        self.attempt = int(marks.get(labels.ATTEMPT, 0))
+        self.least: int = spec.get("minMember", 0)
+        self.tasks: Mapping[str, int] = spec.get("minTaskMember") or {}
+
+
+class Pod:
+    """A pod as the observer reads it."""
+
+    def __init__(self, raw: bytes) -> None:
+        manifest = orjson.loads(raw)
+        found = manifest["metadata"].get("labels") or {}
+        self.name: str = manifest["metadata"]["name"]
+        self.uid: str = manifest["metadata"]["uid"]
+        self.job_name: str = found.get(labels.JOB_NAME, "")
+        self.job: str = found[labels.JOB_UID]
+        self.queue: str = found[labels.QUEUE]
+        self.attempt = int(found[labels.ATTEMPT])
+        self.restart = int(found[labels.RESTART])
+        self.task: str = found[labels.TASK_TYPE]
+        self.index = int(found[labels.TASK_INDEX])
+        self.bound = bool(manifest["spec"].get("nodeName"))
+        self.group: str = (manifest["metadata"].get("annotations") or {}).get(GROUP_NAME, "")
+        self.phase: str = (manifest.get("status") or {}).get("phase") or "Pending"
+        self.deleting = "deletionTimestamp" in manifest["metadata"]
+        self.occupies = self.phase not in ("Succeeded", "Failed")
+        charge = orjson.loads(manifest["metadata"]["annotations"][labels.CHARGE])
+        self.charge: Counter[str] = Counter(charge)

@@ -1,0 +1,98 @@
+"""What jobs have come through, and whether that was in order.
+
+One rule: what was seen stays seen; what was wrong with a pod is wrong for as long as it runs.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from tests.faults.readings import Group, Job, Pod
+
+
+class Story:
+    """What jobs have come through, and whether that was in order."""
+
+    def __init__(self) -> None:
+        self._ran: set[tuple[str, int, int, str, int]] = set()
+        """Job, attempt, restart, task and index of pods that have run."""
+        self._done: set[tuple[str, int, str, int]] = set()
+        """Job, attempt, task and index of pods that have succeeded."""
+        self._early: dict[tuple[str, int], str] = {}
+        """What is wrong with a pod, by its uid and restart: it runs before its time."""
+        self._bound: dict[tuple[str, int], set[str]] = {}
+        """Uids of pods that were bound with a group in an attempt, by both."""
+        self._counts: dict[str, tuple[int, ...]] = {}
+        self._wrong: list[str] = []
+
+    def problems(self, jobs: Mapping[str, Job], pods: list[Pod], groups: list[Group], requests: int) -> Iterator[str]:
+        """What is wrong by now."""
+        fresh = [pod for pod in pods if pod.job in jobs and self._has_begun(pod)]
+        for pod in fresh:
+            if not self._may_run(jobs[pod.job], pod):
+                self._early[pod.uid, pod.restart] = f"pod {pod.name} runs before its upstreams, restart {pod.restart}"
+        running = {(pod.uid, pod.restart) for pod in pods if pod.phase == "Running"}
+        yield from (what for mark, what in self._early.items() if mark in running)
+        for pod in pods:
+            if pod.job in jobs and pod.index >= jobs[pod.job].tasks[pod.task].count:
+                yield f"pod {pod.name} is beyond numTasks"
+        yield from self._ganged(jobs, pods, groups)
+        for uid, job in jobs.items():
+            self._count(uid, job, requests)
+        yield from self._wrong
+
+    def _has_begun(self, pod: Pod) -> bool:
+        """Whether it is seen to have run for the first time since this restart."""
+        if pod.phase == "Succeeded":
+            self._done.add((pod.job, pod.attempt, pod.task, pod.index))
+        mark = (pod.job, pod.attempt, pod.restart, pod.task, pod.index)
+        if pod.phase not in ("Running", "Succeeded") or mark in self._ran:
+            return False
+        self._ran.add(mark)
+        return True
+
+    def _may_run(self, job: Job, pod: Pod) -> bool:
+        has_run = Counter(task for uid, *when, task, _ in self._ran if (uid, *when) == _when(pod))
+        return all(self._through(job, pod, each) for each in job.before(pod.task)) and all(
+            has_run[each] >= job.tasks[each].least or self._through(job, pod, each)
+            for each in job.tasks[pod.task].runs_after
+        )
+
+    def _through(self, job: Job, pod: Pod, task: str) -> bool:
+        """Whether all of a task has succeeded, in the pod's attempt."""
+        return self._succeeded(pod.job, pod.attempt, task) >= job.tasks[task].count
+
+    def _succeeded(self, job: str, attempt: int, task: str) -> int:
+        return sum(each[:3] == (job, attempt, task) for each in self._done)
+
+    def _ganged(self, jobs: Mapping[str, Job], pods: list[Pod], groups: list[Group]) -> Iterator[str]:
+        """Groups that ask for more than there may be, and pods that were bound without the others."""
+        for pod in pods:
+            if pod.group and pod.bound:
+                self._bound.setdefault((pod.job, pod.attempt), set()).add(pod.uid)
+        for group in groups:
+            job = jobs.get(group.job)
+            if job is None:
+                continue
+            most = sum(job.tasks[each].count for each in group.tasks)
+            if group.least > most or any(least > job.tasks[each].count for each, least in group.tasks.items()):
+                yield f"group {group.name} wants {group.least} pods, but there are {most} at most"
+            for task in group.tasks:
+                before = job.before(task)
+                if any(self._succeeded(group.job, group.attempt, each) < job.tasks[each].count for each in before):
+                    yield f"group {group.name} waits for task {task}, which may not begin yet"
+            bound = sum(pod.group == group.name and pod.bound and pod.attempt == group.attempt for pod in pods)
+            ever = len(self._bound.get((group.job, group.attempt), ()))
+            if bound and ever < group.least:
+                yield f"{bound} pods of group {group.name} are bound without the others"
+
+    def _count(self, uid: str, job: Job, requests: int) -> None:
+        before = self._counts.get(uid, (0, 0))
+        if any(now < then for now, then in zip(job.counts, before, strict=True)):
+            self._wrong.append(f"job {job.name} counted {before} restarts and disruptions, now {job.counts}")
+        if job.generation > sum(job.counts) + requests:
+            self._wrong.append(f"job {job.name} was restarted {job.generation} times, for {job.counts} reasons")
+        self._counts[uid] = job.counts
+
+
+def _when(pod: Pod) -> tuple[str, int, int]:
+    return pod.job, pod.attempt, pod.restart
