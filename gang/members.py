@@ -3,7 +3,6 @@
 One rule: pure, over counts. What a pod is and when it runs is judged above.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -28,8 +27,3 @@ class Members:
     def done(self) -> bool:
         """Whether every pod has succeeded."""
         return self.succeeded >= self.wanted
-
-
-def running(gang: Iterable[Members]) -> bool:
-    """Whether every task of a gang has its minimum."""
-    return all(task.enough for task in gang)

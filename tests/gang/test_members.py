@@ -2,7 +2,7 @@
 
 import pytest
 
-from gang.members import Members, running
+from gang.members import Members
 
 
 @pytest.mark.parametrize(
@@ -23,13 +23,6 @@ def test_a_task_has_enough_when_its_minimum_runs_or_has_succeeded(
 ) -> None:
     task = Members(wanted=wanted, minimum=minimum, running=is_running, succeeded=succeeded)
     assert task.enough is enough
-
-
-def test_a_gang_runs_when_every_task_has_enough() -> None:
-    full = Members(wanted=2, minimum=2, running=2, succeeded=0)
-    half = Members(wanted=2, minimum=2, running=1, succeeded=0)
-    assert running([full, full])
-    assert not running([full, half])
 
 
 def test_a_task_is_done_when_all_of_it_has_succeeded_whatever_the_minimum() -> None:

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from crds import demand
 from crds.status import Admission
 from crds.torchjob import TorchJob
-from reconcilers import pods, tasks
+from gang import backends
+from reconcilers import gangs, pods, tasks
 from reconcilers.settings import ReconcileSettings
 from tests.reconcilers.builders import ADMISSION, KEY, job, task, template
 
@@ -226,3 +228,100 @@ def test_the_service_finds_rank_0_before_it_is_ready() -> None:
     assert spec["selector"].items() <= labels.items()
     assert spec["selector"][f"{PREFIX}/task-index"] == "0"
     assert spec["ports"] == [{"name": "torchjob-port", "port": 23456, "targetPort": 23456, "protocol": "TCP"}]
+
+
+def bound(described: TorchJob, scheduler: str = "volcano", port: int = 0, **settings: Any) -> dict[str, dict[str, Any]]:
+    """Every pod of a job that a gang scheduler binds, by name."""
+    admission = Admission.model_validate(ADMISSION | {"port": port, "gangScheduler": scheduler})
+    scheduling = gangs.Scheduling(job=described, admission=admission, backend=backends.of(scheduler))
+    blueprint = pods.Blueprint(
+        job=described,
+        admission=admission,
+        members=tasks.members(described, admission.attempt),
+        settings=ReconcileSettings(**settings),
+        backend=scheduling.backend,
+        gangs={stage.index: scheduling.gang(stage) for stage in described.spec.stages},
+    )
+    return {name: pods.pod(blueprint, member) for name, member in blueprint.members.items()}
+
+
+def test_who_is_bound_with_a_gang_says_so_in_its_schedulers_words_alone() -> None:
+    described = template()
+    described["metadata"] = {"annotations": {"scheduling.k8s.io/group-name": "mine", "a": "b"}}
+    made = bound(job({"Master": {"template": described}, "AIMaster": task()}))
+    notes = made["digits-master-0"]["metadata"]["annotations"]
+    assert (notes["scheduling.k8s.io/group-name"], notes["volcano.sh/task-spec"], notes["a"]) == (
+        "digits-0",
+        "master",
+        "b",
+    )
+    assert f"{PREFIX}/gang" not in notes
+    brain = made["digits-aimaster-0"]
+    assert "schedulerName" not in brain["spec"]
+    assert "scheduling.k8s.io/group-name" not in brain["metadata"]["annotations"]
+    assert bound(job(), "coscheduling")["digits-master-0"]["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"]
+    assert bound(job(), "kubernetes")["digits-master-0"]["spec"]["schedulingGroup"] == {"podGroupName": "digits-0"}
+
+
+@pytest.mark.parametrize("container", [{}, {"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}}])
+def test_a_gate_asks_for_nothing_more(container: dict[str, Any]) -> None:
+    described = job({"Master": task(), "Worker": {"template": template(**container)}})
+    made = bound(described)["digits-worker-0"]["spec"]
+    assert made["initContainers"][0]["name"] == "torchq-start"
+    assert demand.pod_demand(made) == demand.pod_charge(described.spec.tasks["Worker"])
+    assert list(make(described)["digits-worker-0"]["spec"].get("initContainers", [])) == []
+
+
+def test_spot_tasks_are_the_last_ones() -> None:
+    spot = {"numSpotTasks": 2, "priorityClassName": "cheap", "labels": {"spot": "yes", f"{PREFIX}/attempt": "9"}}
+    described = template()
+    described["metadata"] = {"labels": {"spot": "no"}}
+    described["spec"]["priorityClassName"] = "dear"
+    made = make(job({"Worker": {"numTasks": 3, "template": described, "spotTaskSpec": spot}}))
+    classes = [made[f"digits-worker-{each}"]["spec"]["priorityClassName"] for each in range(3)]
+    assert classes == ["dear", "cheap", "cheap"]
+    assert [made[f"digits-worker-{each}"]["metadata"]["labels"]["spot"] for each in range(3)] == ["no", "yes", "yes"]
+    assert made["digits-worker-2"]["metadata"]["labels"][f"{PREFIX}/attempt"] == "1"
+    del spot["priorityClassName"]
+    kept = make(job({"Worker": {"numTasks": 3, "template": described, "spotTaskSpec": spot}}))
+    assert kept["digits-worker-2"]["spec"]["priorityClassName"] == "dear"
+
+
+def test_the_jobs_priority_class_is_that_of_the_pods_of_its_gang() -> None:
+    named = template()
+    named["spec"]["priorityClassName"] = "mine"
+    tasks_of = {"Master": {"template": named}, "Worker": task(), "AIMaster": task()}
+    described = job(tasks_of, schedulingPolicy={"priorityClassName": "high"})
+    classes = {name: each["spec"].get("priorityClassName") for name, each in bound(described).items()}
+    assert classes == {"digits-master-0": "mine", "digits-worker-0": "high", "digits-aimaster-0": None}
+    alone = {name: each["spec"].get("priorityClassName") for name, each in make(described).items()}
+    assert alone == {"digits-master-0": "mine", "digits-worker-0": None, "digits-aimaster-0": None}
+
+
+class TestHostNetwork:
+    def described(self, **container: Any) -> TorchJob:
+        shared = template(**container)
+        shared["spec"]["hostNetwork"] = True
+        return job({"Master": {"template": shared}, "Worker": {"template": shared}})
+
+    def test_the_port_that_is_held_is_the_one(self) -> None:
+        made = bound(self.described(), port=31_007)
+        master, worker = made["digits-master-0"], made["digits-worker-0"]
+        port = {"name": "torchjob-port", "containerPort": 31_007, "protocol": "TCP", "hostPort": 31_007}
+        assert master["spec"]["containers"][0]["ports"] == [port]
+        assert {environment(each)["MASTER_PORT"] for each in made.values()} == {"31007"}
+        assert environment(worker)["MASTER_ADDR"] == "digits-master-0"
+        assert "ports" not in worker["spec"]["containers"][0]
+        assert {each["spec"]["dnsPolicy"] for each in made.values()} == {"ClusterFirstWithHostNet"}
+
+    def test_without_one_it_is_the_declared_one(self) -> None:
+        ports = [{"name": "torchjob-port", "containerPort": 29_400}]
+        made = bound(self.described(ports=ports))["digits-master-0"]
+        assert environment(made)["MASTER_PORT"] == "29400"
+        assert made["spec"]["containers"][0]["ports"][0]["hostPort"] == 29_400
+
+    def test_a_policy_of_its_own_stays(self) -> None:
+        own = template()
+        own["spec"] |= {"hostNetwork": True, "dnsPolicy": "None"}
+        assert make(job({"Master": {"template": own}}))["digits-master-0"]["spec"]["dnsPolicy"] == "None"
+        assert "dnsPolicy" not in make(job())["digits-master-0"]["spec"]
