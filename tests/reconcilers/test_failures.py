@@ -161,6 +161,11 @@ class TestWhatCounts:
         done = replace(WORKER, phase="Succeeded", node="n1")
         assert verdict(done, replace(done, deleting=True), dead=frozenset({"n1"})) is None
 
+    def test_one_that_failed_before_its_node_was_lost_failed_by_itself(self) -> None:
+        found = verdict(replace(WORKER, phase="Failed", exit_code=1, node="n1"), dead=frozenset({"n1"}))
+        assert found is not None
+        assert found.kind == "Retryable"
+
     def test_what_was_counted_is_not_counted_again(self) -> None:
         bad = replace(WORKER, phase="Failed", exit_code=1)
         assert verdict(replace(bad, restart=1)) is None  # of another generation
@@ -173,6 +178,7 @@ class TestWhatCounts:
         assert (found.kind, found.marks) == ("Retryable", ("worker-0/2",))
         assert verdict(again, of=job(status=status("Running", replacing=["worker-0/2"]))) is None
         assert verdict(again, of=job(status=status("Running", replacing=["worker-0/1"]))) is not None
+        assert verdict(again, of=job(status=status("Running", replacing=["worker-0"]))) is None
         assert verdict(replace(again, settled=2)) is None
         assert verdict(replace(again, self_healing=False)) is None
         assert not failures.faults(RUNNING, (again,), frozenset(), frozenset({"worker-0"}))

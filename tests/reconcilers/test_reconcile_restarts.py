@@ -1,0 +1,296 @@
+"""Restarts on a real API server, with pods and requests moved on by hand."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from cluster.client import KubernetesCluster
+from cluster.errors import Forbidden
+from cluster.informer import Informer
+from coordinator.permissions import WORKER
+from crds import labels
+from crds.resources import EVENTS, NAMESPACES, NODES, PODS, RECREATE_REQUESTS, TORCHJOBS
+from reconcilers.node_view import NodeView, nodes_informer
+from reconcilers.observe import pods_informer
+from reconcilers.reconcile import Reconciler
+from reconcilers.recreate_view import RecreateView, recreations_informer
+from reconcilers.settings import ReconcileSettings
+from tests.acceptance.stack import until
+from tests.cluster.servers import Server
+from tests.rbac.gatekeeper import Gatekeeper
+from tests.reconcilers import recreate_requests
+from tests.reconcilers.bench import Bench, Counting
+from tests.reconcilers.builders import task
+
+MASTER, WORKER_0, WORKER_1 = ALL = ["digits-master-0", "digits-worker-0", "digits-worker-1"]
+
+
+@dataclass
+class Clock:
+    """The reconciler's."""
+
+    ahead: float = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.ahead
+
+
+@dataclass
+class Wide(Bench):
+    """A bench that sees nodes and requests too."""
+
+    nodes: Informer[NodeView] | None = None
+    requests: Informer[RecreateView] | None = None
+    clock: Clock = field(default_factory=Clock)
+
+    def runs(self, **spec: Any) -> None:
+        """A job whose pods all run."""
+        self.submit({"Master": task(), "Worker": task(2, dependsOn=[])}, **spec)
+        self.pick()
+        self.reconcile()
+        for name in ALL:
+            self.run(name)
+        self.reconcile()
+        assert self.job.status.phase == "Running"
+
+    def run(self, name: str, restarts: int = 0) -> None:
+        container = {
+            "name": "torch",
+            "image": "",
+            "imageID": "",
+            "ready": True,
+            "restartCount": restarts,
+            "state": {"running": {"startedAt": "2026-01-02T03:04:05Z"}},
+        }
+        if restarts:
+            container["lastState"] = {"terminated": {"exitCode": 137, "reason": "Error"}}
+        status = {"phase": "Running", "containerStatuses": [container]}
+        self.cluster.patch(PODS, name, {"status": status}, self.namespace, subresource="status")
+
+    def uids(self) -> dict[str, str]:
+        return {name: self.cluster.get(PODS, name, self.namespace)["metadata"]["uid"] for name in self.names()}
+
+    def mark(self, name: str, label: str) -> str:
+        return str(self.cluster.get(PODS, name, self.namespace)["metadata"]["labels"][label])
+
+    def restarted(self, name: str) -> None:
+        """Play the embedded node."""
+        pod = self.cluster.get(PODS, name, self.namespace)
+        asked = pod["metadata"]["annotations"][labels.RESTART_CONTAINERS]
+        condition = {"type": labels.RESTARTED, "status": "True", "message": asked}
+        self.cluster.patch(PODS, name, {"status": {"conditions": [condition]}}, self.namespace, subresource="status")
+
+    def asked(self) -> dict[str, str]:
+        """The requests by pod."""
+        found = self.cluster.list(RECREATE_REQUESTS, self.namespace).items
+        return {each["spec"]["podName"]: each["metadata"]["name"] for each in found}
+
+    def told(self) -> set[str]:
+        return {each["reason"] for each in self.cluster.list(EVENTS, self.namespace).items}
+
+    def ask(self, request: str) -> None:
+        """Play the owner, who wants a restart."""
+        note = {"metadata": {"annotations": {labels.RESTART_REQUEST: request}}}
+        self.cluster.patch(TORCHJOBS, "digits", note, self.namespace)
+
+    def settle(self) -> None:
+        self.reconcile(times=4)
+
+
+def benches(cluster: KubernetesCluster, namespace: str, **settings: Any) -> Iterator[Wide]:
+    counting = Counting(Gatekeeper(cluster, WORKER, strict=True))
+    chosen = ReconcileSettings(admission_timeout=0.0, most_seconds=60.0, **settings)
+    with pods_informer(cluster) as pods, nodes_informer(cluster) as nodes:
+        requests = recreations_informer(cluster) if chosen.in_place == "kruise" else None
+        if requests is not None:
+            recreate_requests.install(cluster)
+            requests.start()
+            assert requests.wait_synced(10)
+        assert pods.wait_synced(10)
+        assert nodes.wait_synced(10)
+        clock = Clock()
+        with Reconciler(counting, pods, chosen, clock, nodes=nodes, recreations=requests) as reconciler:
+            yield Wide(cluster, counting, namespace, pods, reconciler, nodes=nodes, requests=requests, clock=clock)
+        if requests is not None:
+            requests.stop()
+
+
+@pytest.fixture
+def local(cluster: KubernetesCluster, namespace: str) -> Iterator[Wide]:
+    yield from benches(cluster, namespace, in_place="local")
+
+
+@pytest.fixture
+def kruise(cluster: KubernetesCluster, namespace: str) -> Iterator[Wide]:
+    yield from benches(cluster, namespace, in_place="kruise")
+
+
+@pytest.fixture
+def cautious(cluster: KubernetesCluster, namespace: str) -> Iterator[Wide]:
+    yield from benches(cluster, namespace, node_failures=1, dead_node_grace=5.0)
+
+
+def test_the_embedded_driver(local: Wide) -> None:
+    local.runs()
+    before = local.uids()
+    local.move("Failed", WORKER_0, exit_code=137)
+    local.reconcile()
+    assert local.job.status.restart_count == 1
+    assert local.names() == [MASTER, WORKER_1]
+    local.restarted(MASTER)
+    local.reconcile()
+    assert local.mark(MASTER, labels.RESTART) == "1"
+    local.reconcile()
+    local.restarted(WORKER_1)
+    local.settle()
+    after = local.uids()
+    assert [name for name in ALL if after[name] != before[name]] == [WORKER_0]
+    assert {local.mark(name, labels.RESTART) for name in ALL} == {"1"}
+    local.run(WORKER_0)
+    local.settle()
+    assert (local.job.status.phase, local.job.status.restart_count) == ("Running", 1)
+    assert {"Restarting", "RestartedInPlace"} <= local.told()
+
+
+def seen(bench: Wide, name: str) -> None:
+    """Have the cache of requests show one."""
+    assert bench.requests is not None
+    version = int(bench.cluster.get(RECREATE_REQUESTS, name, bench.namespace)["metadata"]["resourceVersion"])
+    assert bench.requests.wait_for(version, 10)
+
+
+def complete(bench: Wide, pod: str, **how: str) -> None:
+    """Play Kruise."""
+    assert bench.requests is not None
+    version = recreate_requests.finish(bench.cluster, bench.namespace, bench.asked()[pod], **how)
+    assert bench.requests.wait_for(version, 10)
+
+
+def test_kruise(kruise: Wide) -> None:
+    kruise.runs()
+    before = kruise.uids()
+    kruise.run(WORKER_0, restarts=1)  # its node has restarted what failed
+    kruise.reconcile()
+    assert (kruise.job.status.restart_count, kruise.job.status.restart_generation) == (1, 1)
+    assert kruise.asked() == {MASTER: f"{MASTER}-1"}
+    seen(kruise, f"{MASTER}-1")
+    kruise.settle()
+    assert kruise.asked() == {MASTER: f"{MASTER}-1"}  # once, and the others after it
+    kruise.run(MASTER, restarts=1)
+    complete(kruise, MASTER)
+    kruise.reconcile(times=2)
+    assert set(kruise.asked()) == set(ALL)
+    kruise.run(WORKER_0, restarts=2)
+    complete(kruise, WORKER_0)
+    complete(kruise, WORKER_1, phase="Failed")
+    kruise.settle()
+    after = kruise.uids()
+    assert [name for name in ALL if after[name] != before[name]] == [WORKER_1]
+    kruise.run(WORKER_1)
+    kruise.settle()
+    status = kruise.job.status
+    assert (status.phase, status.restart_count, status.restart_generation) == ("Running", 1, 1)
+    assert WORKER_1 not in kruise.asked()  # whose request was for another pod
+    assert "NotRestartedInPlace" in kruise.told()
+    # The next failure counts again.
+    kruise.run(MASTER, restarts=2)
+    kruise.reconcile()
+    assert kruise.job.status.restart_count == 2
+
+
+def test_a_single_pod_on_request(kruise: Wide) -> None:
+    kruise.runs()
+    kruise.ask('{"id": "a", "task": "Worker", "index": 1}')
+    kruise.reconcile()
+    assert (list(kruise.asked()), kruise.job.status.restart_request) == ([WORKER_1], "a")
+    seen(kruise, kruise.asked()[WORKER_1])
+    kruise.run(WORKER_1, restarts=1)
+    kruise.settle()  # that it has been restarted is no failure
+    complete(kruise, WORKER_1)
+    kruise.settle()
+    status = kruise.job.status
+    assert (status.phase, status.restart_count, status.restart_generation) == ("Running", 0, 0)
+    notes = kruise.cluster.get(PODS, WORKER_1, kruise.namespace)["metadata"]["annotations"]
+    assert notes[labels.RESTARTS_SETTLED] == "1"
+    kruise.run(WORKER_1, restarts=2)
+    kruise.reconcile()
+    assert kruise.job.status.restart_count == 1
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_pod_whose_node_is_dead_is_made_again_elsewhere(cautious: Wide, server: Server, silent: bool) -> None:
+    name = f"node-{cautious.namespace}"
+    cautious.cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    say_of_node(cautious, name, "True")
+    cautious.submit({"Master": task()}, backoffLimit=0)
+    cautious.pick()
+    cautious.reconcile()
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": MASTER}, "target": {"name": name}}
+    assert server.send("POST", PODS.path(cautious.namespace, MASTER, "binding"), binding)[0] == 201
+    cautious.run(MASTER)
+    cautious.settle()
+    before = cautious.uids()
+    if silent:
+        say_of_node(cautious, name, "Unknown")
+    else:
+        cautious.cluster.delete(NODES, name)
+        until(lambda: cautious.nodes is not None and cautious.nodes.get("", name) is None)
+        cautious.reconcile()
+        assert cautious.uids() == before  # the cache of nodes may be behind
+        cautious.clock.ahead = 60.0
+    cautious.settle()
+    status = cautious.job.status
+    assert (status.restart_count, status.disruptions, status.excluded_nodes) == (0, 1, (name,))
+    assert cautious.uids()[MASTER] != before[MASTER]
+    affinity = cautious.cluster.get(PODS, MASTER, cautious.namespace)["spec"]["affinity"]["nodeAffinity"]
+    assert "preferredDuringSchedulingIgnoredDuringExecution" in affinity  # there is no other one
+    assert {"Restarting", "NodeExcluded"} <= cautious.told()
+    if silent:
+        cautious.cluster.delete(NODES, name)
+
+
+def say_of_node(bench: Wide, name: str, ready: str) -> None:
+    """Play the node, or whoever misses its word."""
+    condition = {"type": "Ready", "status": ready, "lastTransitionTime": "2026-01-02T03:04:05Z"}
+    made = bench.cluster.patch(NODES, name, {"status": {"conditions": [condition]}}, subresource="status")
+    assert bench.nodes is not None
+    assert bench.nodes.wait_for(int(made["metadata"]["resourceVersion"]), 10)
+
+
+def test_what_finalizers_keep_is_waited_for(cautious: Wide) -> None:
+    cautious.runs()
+    kept = {"metadata": {"finalizers": ["example.com/keep"]}}
+    cautious.cluster.patch(PODS, WORKER_0, kept, cautious.namespace)
+    cautious.move("Failed", WORKER_0, exit_code=137)
+    cautious.settle()
+    assert cautious.names() == [WORKER_0]
+    cautious.clock.ahead = 100.0
+    cautious.settle()
+    assert cautious.said("Admitted")[0] == "PodsStuck"
+    assert WORKER_0 in cautious.said("Admitted")[1]
+    cautious.counting.calls.clear()
+    assert cautious.reconcile() == 5.0
+    assert cautious.counting.calls == {"get TorchJob": 1}  # no loop
+    cautious.cluster.patch(PODS, WORKER_0, {"metadata": {"finalizers": None}}, cautious.namespace)
+    cautious.settle()
+    assert cautious.names() == ALL
+    for name in ALL:
+        cautious.run(name)
+    cautious.settle()
+    assert cautious.said("Admitted")[0] == "Running"
+
+
+def test_a_namespace_that_is_being_deleted_is_a_clear_condition(cautious: Wide, request: pytest.FixtureRequest) -> None:
+    if request.node.callspec.params["server"] == "embedded":
+        pytest.skip("what is in a namespace is gone with it")
+    cautious.submit()
+    cautious.cluster.delete(NAMESPACES, cautious.namespace)
+    cautious.pick()
+    with pytest.raises(Forbidden):
+        cautious.reconcile()
+    reason, message = cautious.said("Admitted")
+    assert reason == "PodsForbidden"
+    assert "being terminated" in message
