@@ -13,7 +13,7 @@ from crds import labels, torchjob
 from crds.conditions import TRUE_IN
 from crds.torchjob import TorchJob
 from queues.values import Reservation
-from reconcilers import moments, recreate_view
+from reconcilers import moments, recreate_view, tasks
 from reconcilers.plan import plan
 from reconcilers.pod_view import PodView
 from reconcilers.recreate_view import RecreateView
@@ -130,10 +130,21 @@ class Simulation:
         assert there.uid == pod.uid
         assert at_once or not pod.deleting, "deleted twice"
         assert not at_once or pod.node in self.dead, "a node that is well is asked"
+        assert self._may_go(pod), "nobody knows what became of it"
         if at_once:
             del self.pods[pod.name]
         else:
             self.pods[pod.name] = replace(pod, deleting=True, deadline=self.now.timestamp() + 30)
+
+    def _may_go(self, pod: PodView) -> bool:
+        """A pod of a job that runs goes only when it is written down why."""
+        job = self.job
+        if job is None or job.finished or job.spec.suspend or job.admission is None or self.reservation is None:
+            return True
+        current = pod.attempt == job.admission.attempt == self.reservation.attempt
+        expected = pod.name in tasks.members(job, job.admission.attempt)
+        outdated = pod.restart != job.status.restart_generation
+        return not current or not expected or outdated or pod.uid in job.status.replacing
 
     def _mark(self, pod: PodView, metadata: Mapping[str, Any]) -> None:
         there = self.pods.get(pod.name)
