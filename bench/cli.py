@@ -120,9 +120,14 @@ def memory_command(as_json: bool, **given: Any) -> None:
 @click.option("--plain-jobs", type=_COUNT, default=reconcile.Options().plain_jobs, show_default=True)
 @click.option("--work-ms", type=click.FloatRange(min=0), default=0.0, show_default=True, help="each run sleeps so long")
 @click.option("--threads", type=_COUNT, default=reconcile.Options().threads, show_default=True)
+@click.option(
+    "--size", "sizes", type=_COUNT, multiple=True, default=reconcile.Options().sizes, show_default=True, help="of jobs"
+)
+@click.option("--pods", type=_COUNT, default=reconcile.Options().pods, show_default=True, help="of all jobs of a size")
+@click.option("--real", is_flag=True, help="whole reconciles on kube-apiserver and etcd (KUBEBUILDER_ASSETS)")
 @_JSON
 def reconcile_command(as_json: bool, **given: Any) -> None:
-    """No-op reconciles per second with one and two workers, beside plain RQ jobs."""
+    """Reconciles per second: no-op, beside plain RQ jobs, and whole, beside the same API calls made bare."""
     _show(measured("reconcile", reconcile.Options(**given), reconcile.run), as_json)
 
 

@@ -37,6 +37,8 @@ class Wanted:
     real: bool = False
     """Whether our own is kube-apiserver, from the folder KUBEBUILDER_ASSETS names, or the embedded one."""
     workers: int = 2
+    coordinator: bool = True
+    """Whether there is one; without it, the caller hands out the work."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Variables for coordinator and workers."""
 
@@ -88,10 +90,11 @@ def running(bench: Bench, wanted: Wanted) -> Iterator[Installation]:
     server.admin.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     url = redis_server.start(bench)
     try:
-        _start_desk(bench, server, {**wanted.settings, "TORCHQ_REDIS_URL": url}, wanted.workers)
+        _start_desk(bench, server, {**wanted.settings, "TORCHQ_REDIS_URL": url}, wanted)
         torchq = Installation(server, connection.connect(url, client_name="torchq-bench"), namespace)
         # On a server that has had a coordinator before, the first thing a new one does is to wait for its workers.
-        bench.wait(lambda: torchq.store().epoch(), "the coordinator", real_server.START_SECONDS)
+        if wanted.coordinator:
+            bench.wait(lambda: torchq.store().epoch(), "the coordinator", real_server.START_SECONDS)
         yield torchq
     finally:
         if wanted.kubeconfig:
@@ -128,10 +131,11 @@ def _embedded(bench: Bench) -> Server:
     return Server("embedded", admin, kubeconfig, (kubeconfig, kubeconfig))
 
 
-def _start_desk(bench: Bench, server: Server, settings: Mapping[str, str], workers: int) -> None:
+def _start_desk(bench: Bench, server: Server, settings: Mapping[str, str], wanted: Wanted) -> None:
     desk, hands = ({"TORCHQ_KUBECONFIG": each, **settings} for each in server.accounts)
-    bench.start_python("coordinator", "coordinator.cli", "coordinator", stage=DESK_STAGE, environment=desk)
-    for number in range(workers):
+    if wanted.coordinator:
+        bench.start_python("coordinator", "coordinator.cli", "coordinator", stage=DESK_STAGE, environment=desk)
+    for number in range(wanted.workers):
         arguments = ("worker", "--single")
         bench.start_python(f"worker-{number}", "coordinator.cli", *arguments, stage=DESK_STAGE, environment=hands)
 

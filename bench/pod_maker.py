@@ -14,6 +14,7 @@ from pathlib import Path
 
 import orjson
 
+from bench import pods
 from cluster import client, errors
 from cluster.api import Cluster, Manifest
 from cluster.settings import ConnectionSettings
@@ -39,7 +40,7 @@ def main() -> None:
 
     def create() -> None:
         while (number := next(todo)) < count:
-            _create(cluster, named(wanted, f"{prefix}-{number}"), namespace)
+            _create(cluster, pods.named(wanted, f"{prefix}-{number}"), namespace)
 
     makers = [threading.Thread(target=create) for _ in range(threads)]
     for each in makers:
@@ -48,11 +49,6 @@ def main() -> None:
         each.join()
     print("done", flush=True)
     signal.pause()  # who started us would start us again
-
-
-def named(body: Manifest, name: str) -> Manifest:
-    """The same pod by another name."""
-    return {**body, "metadata": {**body["metadata"], "name": name}}
 
 
 def _create(cluster: Cluster, body: Manifest, namespace: str) -> None:

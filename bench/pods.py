@@ -25,6 +25,11 @@ from crds.resources import PODS, TENANT_QUEUES, TORCHJOBS
 PART = "bench/part"
 """Label: in which part of the run a pod was made."""
 _POLL_SECONDS = 0.02
+_SENT = (
+    *("containers", "restartPolicy", "schedulerName", "hostname", "subdomain"),
+    *("clusterIP", "ports", "selector", "publishNotReadyAddresses"),
+)
+"""Fields of the spec of a pod or service that are not the server's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +129,7 @@ class Course:
         self._submit("warm", 2, 0)
         self._wait("warm", 2)
         pod = self.torchq.admin.get(PODS, "warm-0-worker-0", self.torchq.namespace)
-        self._body().write_bytes(orjson.dumps(_bare(pod)))
+        self._body().write_bytes(orjson.dumps(bare(pod)))
 
     def alone(self, part: str) -> float:
         """The client alone: as many processes as there are workers, each as many requests at once as a worker."""
@@ -186,9 +191,13 @@ def _part(manifest: Manifest) -> str:
     return str(manifest["metadata"]["labels"][PART])
 
 
-def _bare(pod: Manifest) -> Manifest:
-    """The pod as a worker sends it, but of no job: nobody would count it, or take it away."""
-    metadata = {name: pod["metadata"][name] for name in ("annotations",) if name in pod["metadata"]}
-    names = ("containers", "restartPolicy", "schedulerName", "hostname", "subdomain")
-    spec = {name: pod["spec"][name] for name in names if name in pod["spec"]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+def bare(found: Manifest, kind: str = "Pod") -> Manifest:
+    """A pod or service as a worker sends it, but of no job: nobody would count it, or take it away."""
+    metadata = {name: found["metadata"][name] for name in ("annotations",) if name in found["metadata"]}
+    spec = {name: found["spec"][name] for name in _SENT if name in found["spec"]}
+    return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def named(body: Manifest, name: str) -> Manifest:
+    """The same by another name."""
+    return {**body, "metadata": {**body["metadata"], "name": name}}

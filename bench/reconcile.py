@@ -1,6 +1,8 @@
-"""Reconciles per second that do nothing, through the work queue and real worker processes, beside plain RQ jobs.
+"""Reconciles per second through the work queue and real worker processes: such that do nothing, beside plain RQ jobs,
+and whole ones, beside the same API calls made bare.
 
-One rule: counted by the workers themselves, from the first offer to the last run; a key that ran twice is an error.
+One rule: those that do nothing are counted by the workers themselves, from the first offer to the last run; a key that
+ran twice is an error. (Whole ones: `bench.full_reconcile`.)
 """
 
 import time
@@ -8,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import plain_rq, redis_server
+from bench import full_reconcile, plain_rq, redis_server
 from bench.errors import BenchError
 from bench.processes import Bench, room
 from bench.report import Figures
@@ -34,15 +36,22 @@ class Options:
     work_ms: float = 0.0
     """How long each reconcile, and each plain job, sleeps."""
     threads: int = _DEFAULTS.threads
+    sizes: tuple[int, ...] = full_reconcile.Options().sizes
+    """Pods of a job, for whole reconciles; none of them if empty."""
+    pods: int = full_reconcile.Options().pods
+    """Of all jobs of a size together."""
+    real: bool = False
+    """Whole ones against kube-apiserver on etcd instead of the embedded API server."""
 
 
-SHORT = Options(keys=2_000, plain_jobs=500)
+SHORT = Options(keys=2_000, plain_jobs=500, sizes=full_reconcile.SHORT.sizes, pods=full_reconcile.SHORT.pods)
 
 
 def run(options: Options) -> Figures:
     """With one worker process and with two. BenchError without a redis-server."""
     one, two = (_torchq(options, workers) for workers in (1, 2))
     plain_one, plain_two = (_plain(options, workers) for workers in (1, 2))
+    whole = full_reconcile.Options(sizes=options.sizes, pods=options.pods, real=options.real)
     return {
         "reconciles_per_s_1_worker": one,
         "reconciles_per_s_2_workers": two,
@@ -50,6 +59,7 @@ def run(options: Options) -> Figures:
         "plain_rq_per_s_2_workers": plain_two,
         "times_plain_rq_1_worker": one / plain_one,
         "times_plain_rq_2_workers": two / plain_two,
+        **({"whole": full_reconcile.run(whole)} if options.sizes else {}),
     }
 
 

@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from bench import pod_maker, pods
+from bench import pods
 from bench.cli import main
 from crds import demand, torchjob
 
@@ -29,7 +29,7 @@ def test_the_client_makes_the_same_pod_of_no_job() -> None:
         "metadata": {"name": "one-0-worker-0", "uid": "u", "labels": {"a": "b"}, "annotations": {"c": "d"}},
         "spec": {"containers": [{"name": "torch"}], "nodeName": "n", "hostname": "h"},
     }
-    bare = pod_maker.named(pods._bare(pod), "x-1")
+    bare = pods.named(pods.bare(pod), "x-1")
     assert bare == {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -1,0 +1,47 @@
+"""Whole reconciles beside bare calls: what is compared with what, and a little of it from end to end."""
+
+import pytest
+
+from bench import full_reconcile, pods, raw_caller
+from cluster.api import Manifest
+from tests.coordinator.desk import manifest
+
+GIVEN = {"namespace": "b", "uid": "u", "creationTimestamp": "2026-01-02T03:04:05Z", "resourceVersion": "1"}
+
+
+def test_a_reservation_is_what_a_pick_would_leave() -> None:
+    body = pods.job("job-8-0", "team", "size-8", 8)
+    body["metadata"] |= GIVEN
+    found = full_reconcile.reservation(body, 3)
+    assert (found.queue, found.attempt, found.epoch, found.pick) == ("team", 1, 1, 3)
+    assert found.charge == {"jobs": 1, "cpu": 8000}
+
+
+class Recorder:
+    """A cluster that only takes notes."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def __getattr__(self, verb: str) -> object:
+        def call(resource: object, *_: object, **__: object) -> Manifest:
+            self.calls.append(f"{verb} {resource.kind}")  # type: ignore[attr-defined]
+            return manifest("train")
+
+        return call
+
+
+def test_bare_calls_are_those_of_a_reconcile() -> None:
+    cluster = Recorder()
+    with raw_caller.ThreadPoolExecutor(1) as writers:
+        raw_caller.reconcile(cluster, writers, "b", "train", {"phase": "Admitted"}, [{}], [{}, {}])  # type: ignore[arg-type]
+        raw_caller.reconcile(cluster, writers, "b", "train", None, [], [])  # type: ignore[arg-type]
+    once = ["get TorchJob", "patch TorchJob", "create Service", "create Pod", "create Pod"]
+    assert cluster.calls == [*once, "get TorchJob"]
+
+
+@pytest.mark.redis_server
+def test_a_little_of_it_from_end_to_end() -> None:
+    found = full_reconcile.run(full_reconcile.Options(sizes=(1, 3), pods=3, workers=1, seconds=60))["by_size"]
+    assert [each["jobs"] for each in found.values()] == [3, 1]
+    assert all(each["share_first"] > 0 and each["share_again"] > 0 for each in found.values())
