@@ -12,7 +12,7 @@ from crds import conditions
 from crds.status import StageStatus, TorchJobStatus
 from crds.torchjob import TorchJob
 from gang import backends
-from reconcilers import gates, pods, progress, status, tasks
+from reconcilers import gates, pods, progress, status
 from reconcilers.gangs import Groups, Scheduling
 from reconcilers.lifecycle import Run
 from reconcilers.progress import Progress
@@ -62,7 +62,7 @@ class Advance:
         hindrance, hindered = self.groups.hindrance, status.is_hindered(job.status)
         if hindrance is not None:
             return status.hindered(job, hindrance, self.now)
-        runs = progress.running(job, self.progress, self.progress.written())
+        runs = progress.running(job, self.progress, progress.written(job))
         if runs and (job.status.phase != "Running" or hindered):
             return status.running(job, self.now)
         if hindered and self._is_over():
@@ -93,20 +93,22 @@ class Advance:
         return (*self.groups.actions, *gates.opening(self.progress, self.run.pods), *self._pods())
 
     def _pods(self) -> tuple[Action, ...]:
-        members = tasks.members(self.run.job, self.run.admission.attempt)
-        blueprint = self._blueprint(members)
         there = {pod.name for pod in self.run.pods}
-        missing = [each for name, each in members.items() if name not in there and self._may_be_made(blueprint, each)]
+        absent = [each for name, each in self.run.members.items() if name not in there]
+        if not absent:
+            return ()
+        blueprint = self._blueprint()
+        missing = [each for each in absent if self._may_be_made(blueprint, each)]
         leads = [each for each in missing if each.name == each.lead and blueprint.named(each.lead)]
         services = tuple(CreateService(pods.service(blueprint, each)) for each in leads)
         return (*services, CreatePods(pods.Pods(blueprint, tuple(missing)))) if missing else ()
 
-    def _blueprint(self, members: dict[str, Member]) -> pods.Blueprint:
+    def _blueprint(self) -> pods.Blueprint:
         together = self.scheduling.together
         return pods.Blueprint(
             job=self.run.job,
             admission=self.run.admission,
-            members=members,
+            members=self.run.members,
             settings=self.settings,
             elsewhere=self.observation.other_nodes,
             backend=self.scheduling.backend,

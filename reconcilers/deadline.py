@@ -25,11 +25,12 @@ class Deadline:
 
     def left(self, job: TorchJob, pods: Iterable[PodView]) -> float | None:
         """Seconds until its pods have to run; None if they need not, or do."""
-        if not self.seconds or job.status.phase not in ("Admitted", "Running"):
+        due = [each for each in progress.written(job) if _has_to(job, each)] if self.seconds else []
+        if not due:
             return None
         # A pod that is being deleted is none.
         found = progress.of(job, (pod for pod in pods if not pod.deleting))
-        late = (each for each in found.written() if _has_to(job, each) and not progress.running(job, found, (each,)))
+        late = (each for each in due if not progress.running(job, found, (each,)))
         began = (moment for each in late if (moment := _began(job, each)) is not None)
         return min((self.seconds - (self.now - each).total_seconds() for each in began), default=None)
 
@@ -42,7 +43,8 @@ class Deadline:
 def _has_to(job: TorchJob, stage: Stage) -> bool:
     """Whether nobody has seen a stage run, since the job's last restart."""
     known = job.status.stages.get(str(stage.index))
-    return job.status.phase == "Admitted" or (known is not None and known.running is None)
+    ran = known is None or known.running is not None
+    return job.status.phase == "Admitted" or (job.status.phase == "Running" and not ran)
 
 
 def _began(job: TorchJob, stage: Stage) -> datetime | None:

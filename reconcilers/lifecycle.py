@@ -11,6 +11,7 @@ One rule: pure, a ladder of early returns, one reason each. Pods are made only o
     Run       it holds its room
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,6 +22,7 @@ from queues.values import Reservation
 from reconcilers import tasks
 from reconcilers.deadline import Deadline
 from reconcilers.pod_view import PodView
+from reconcilers.tasks import Member
 from reconcilers.values import InvalidJob, Observation
 
 
@@ -67,6 +69,8 @@ class Run:
     job: TorchJob
     admission: Admission
     pods: tuple[PodView, ...]
+    members: Mapping[str, Member]
+    """All pods it has when all of it runs, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,7 @@ def decide(observation: Observation, deadline: Deadline) -> Course:
         return Vacate(foreign)
     if deadline.passed(job, pods):
         return Vacate(pods) if pods else Back(job, "NotRunningInTime")
-    return Run(job, admission, pods)
+    return Run(job, admission, pods, expected)
 
 
 def granted(job: TorchJob, reservation: Reservation | None) -> Admission | None:

@@ -119,7 +119,7 @@ def _scene(
     return Scene(
         job=run.job,
         pods=run.pods,
-        members=tasks.members(run.job, run.admission.attempt),
+        members=run.members,
         observation=observation,
         settings=settings,
         departures=leaving,
@@ -129,7 +129,7 @@ def _scene(
 
 def succeeded(job: TorchJob, pods: Pods) -> bool:
     """Whether the pods of the newest admission have done what the job is for."""
-    if job.admission is None:
+    if job.admission is None or not (job.status.stages or any(pod.phase == "Succeeded" for pod in pods)):
         return False
     found = progress.of(job, (pod for pod in pods if pod.attempt == job.admission.attempt))
     decisive = tasks.decisive(job.spec)

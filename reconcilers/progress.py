@@ -23,8 +23,6 @@ class Progress:
     """Its tasks, counted."""
     begun: tuple[Stage, ...]
     """The stages that have begun, those that begin now included."""
-    beginning: tuple[Stage, ...]
-    """Those that begin now: the status does not say so yet."""
     passed: frozenset[str]
     """The tasks that a stage which has begun had waited for. None of their pods is made again."""
     started: frozenset[str]
@@ -38,9 +36,10 @@ class Progress:
         """Whether a task has succeeded."""
         return task_type in self.passed or self.members[task_type].done
 
-    def written(self) -> tuple[Stage, ...]:
-        """The stages that the status knows to have begun."""
-        return tuple(each for each in self.begun if each not in self.beginning)
+
+def written(job: TorchJob) -> tuple[Stage, ...]:
+    """The stages that the status knows to have begun, and the first one."""
+    return tuple(each for each in job.spec.stages if not each.awaits or str(each.index) in job.status.stages)
 
 
 def of(job: TorchJob, pods: Iterable[PodView]) -> Progress:
@@ -48,14 +47,13 @@ def of(job: TorchJob, pods: Iterable[PodView]) -> Progress:
     current = [pod for pod in pods if not outdated(job, pod)]
     counts = status.count(job, current)
     members = {each: tasks.counted(job.spec, counts, each) for each in job.spec.tasks}
-    written = [each for each in job.spec.stages if not each.awaits or str(each.index) in job.status.stages]
-    known = frozenset[str]().union(*(each.awaits for each in written))
+    begun_before = written(job)
+    known = frozenset[str]().union(*(each.awaits for each in begun_before))
     done = known | {each for each, task in members.items() if task.done}
-    begun = tuple(each for each in job.spec.stages if each in written or each.awaits <= done)
+    begun = tuple(each for each in job.spec.stages if each in begun_before or each.awaits <= done)
     unopened = Progress(
         members=members,
         begun=begun,
-        beginning=tuple(each for each in begun if each not in written),
         passed=frozenset[str]().union(*(each.awaits for each in begun)),
         started=frozenset(),
     )
@@ -69,7 +67,6 @@ def of(job: TorchJob, pods: Iterable[PodView]) -> Progress:
     return Progress(
         members=members,
         begun=begun,
-        beginning=unopened.beginning,
         passed=unopened.passed,
         started=frozenset(started),
     )
