@@ -95,6 +95,9 @@ def late(job: TorchJob, backoff: float, most: int, now: datetime) -> TorchJobSta
         tries=tries,
     )
     message = "admitted, but not all of it ran in time: " + ("parked" if parked else "it is tried again later")
+    said = conditions.find(job.status.conditions, "Admitted")
+    if said is not None and is_hindered(job.status):
+        message += f" ({said.reason}: {said.message})"
     return idle(job, "Queued", "NotRunningInTime", message, now).model_copy(update={"queue": queue})
 
 
