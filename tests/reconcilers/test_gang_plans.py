@@ -190,6 +190,14 @@ class TestHindrances:
         after = decide(said, groups=(group(),))
         assert (admitted_because(after), len(made(after))) == ("Admitted", 3)
 
+    def test_a_job_that_is_sent_back_for_it_says_so(self) -> None:
+        said = admitted(conditions=change(decide(admitted(), groups=(self.closed(),)))["conditions"])
+        late = plan(replace(observe(said), groups=(self.closed(),)), VOLCANO, NOW + timedelta(seconds=600))
+        queued = next(each for each in change(late)["conditions"] if each["type"] == "Queued")
+        assert queued["reason"] == "NotRunningInTime"
+        assert queued["message"].endswith("(GangQueueClosed: Volcano's queue research is Closed)")
+        assert of(Remove, late)
+
     def test_a_template_that_names_another_scheduler_is_kept_out(self) -> None:
         other = task(2)
         other["template"]["spec"]["schedulerName"] = "default-scheduler"
