@@ -5,7 +5,7 @@ One rule: the coordinator's own rounds, `snapshot -> choose -> commit`, with its
 
 import itertools
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from crds.keys import JobKey
 from queues import connection, rules
 from queues.redis_store import RedisStore
 from queues.rounds import Rounds
-from queues.store import QueueStore
+from queues.store import PendingCommit, QueueStore
 from queues.values import Batch, Committed, Entry, QueueSpec, Reservation, Snapshot
 
 GPU = "nvidia.com/gpu"
@@ -70,31 +70,35 @@ class Timed:
         self.snapshots += time.perf_counter() - begun
         return found
 
-    def commit(self, batch: Batch) -> Committed:
-        begun = time.perf_counter()
-        committed = self.store.commit(batch)
-        taken = time.perf_counter() - begun
-        self.commits += taken
-        self.longest = max(self.longest, taken)
-        return committed
-
-    def begin_commit(self, batch: Batch) -> Callable[[], Committed]:
-        """Only the time that is spent here: what the next batch takes meanwhile is the coordinator's own."""
-        begun = time.perf_counter()
-        answer = self.store.begin_commit(batch)
-        self.commits += time.perf_counter() - begun
-        return lambda: self._waited(begun, answer)
-
-    def _waited(self, sent: float, answer: Callable[[], Committed]) -> Committed:
-        begun = time.perf_counter()
-        committed = answer()
-        now = time.perf_counter()
-        self.commits += now - begun
-        self.longest = max(self.longest, now - sent)
-        return committed
+    def pending_commit(self, batch: Batch) -> "TimedCommit":
+        return TimedCommit(self, self.store.pending_commit(batch))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
+
+
+@dataclass(slots=True)
+class TimedCommit:
+    """One commit of it. Only the waiting counts: what is done meanwhile is the coordinator's own."""
+
+    timed: Timed
+    commit: PendingCommit
+    begun: float = 0.0
+
+    def begin(self, change: int) -> None:
+        self.begun = time.perf_counter()
+        self.commit.begin(change)
+
+    def outcome(self) -> Committed:
+        begun = time.perf_counter()
+        committed = self.commit.outcome()
+        now = time.perf_counter()
+        self.timed.commits += now - begun
+        self.timed.longest = max(self.timed.longest, now - self.begun)
+        return committed
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        return self.commit.reservations()
 
 
 @dataclass(slots=True)

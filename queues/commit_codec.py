@@ -41,43 +41,49 @@ def encode(batch: Batch) -> bytes:
     keys = [str(entry.key) for entry in entries]
     columns = {
         "keys": keys,
-        "places": [key.replace("/", "!") for key in keys],
         "versions": [str(pick.waiting.version) for pick in picks],
-        "attempts": [str(entry.attempt) for entry in entries],
-        "clocks": [codec.encode_clock(pick.clock) for pick in picks],
+        "attempts": [entry.attempt for entry in entries],
+        "clocks": "\n".join([codec.encode_clock(pick.clock) for pick in picks]),
         "queue": [queues.setdefault(entry.queue, len(queues) + 1) for entry in entries],
         "demand": [demands.number(entry.demand) for entry in entries],
         "grows": [number for number, entry in enumerate(entries, 1) if entry.kind == "grow"],
         "accounts": [
-            (number, queue, codec.encode_account(account))
+            part
             for number, pick in enumerate(picks, 1)
             for queue, account in pick.accounts.items()
+            for part in (number, queue, codec.encode_account(account))
         ],
         "overtaken": [
-            (number, queue, codec.encode_overtaken(each))
+            part
             for number, pick in enumerate(picks, 1)
+            if pick.overtaken
             for queue, each in pick.overtaken.items()
+            for part in (number, queue, codec.encode_overtaken(each))
         ],
     }
     return orjson.dumps(columns | {"queues": list(queues), "demands": demands.texts})
 
 
-def decode(batch: Batch, answer: list[bytes]) -> Committed:
-    """The script's answer to a batch."""
-    refused, taken, first, change, alone, others = (each.decode() for each in answer[:6])
-    changed = answer[6 : 6 + int(others)]
-    decided = answer[6 + int(others) :]
-    entries = [pick.waiting.entry for pick in batch.picks[: int(taken)]]
+def outcome(answer: list[bytes]) -> Committed:
+    """The script's answer to a batch, but for the reservations."""
+    refused, _, _, change, alone, others, _ = (each.decode() for each in answer)
     return Committed(
-        tuple(_reservations(batch.epoch, entries, decided, int(first))),
+        (),
         refused,  # type: ignore[arg-type]
         change=int(change),
         alone=alone == "1",
-        others=tuple(sorted(name.decode() for name in changed)),
+        others=tuple(sorted(others.split("\n"))) if others else (),
     )
 
 
-def _reservations(epoch: int, entries: list[Entry], decided: list[bytes], number: int) -> Iterator[Reservation]:
+def reservations(batch: Batch, answer: list[bytes]) -> tuple[Reservation, ...]:
+    """What was taken of the batch."""
+    entries = [pick.waiting.entry for pick in batch.picks[: int(answer[1])]]
+    decided = answer[6].decode().split("\n") if answer[6] else [""] * len(entries)
+    return tuple(_reservations(batch.epoch, entries, decided, int(answer[2])))
+
+
+def _reservations(epoch: int, entries: list[Entry], decided: list[str], number: int) -> Iterator[Reservation]:
     for entry, text in zip(entries, decided, strict=True):
         if entry.kind == "grow":
             yield codec.decode_reservation(entry.key, text)

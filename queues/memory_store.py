@@ -11,8 +11,9 @@ from crds import amounts
 from crds.amounts import Amounts
 from crds.keys import JobKey
 from queues import codec, errors, limits, order
+from queues.pending import AtOnce
 from queues.picture import StorePicture
-from queues.store import StoreSettings
+from queues.store import PendingCommit, StoreSettings
 from queues.values import (
     Account,
     Batch,
@@ -188,10 +189,9 @@ class MemoryStore:
             tuple(taken), refused, change=change, alone=before == batch.change, others=tuple(sorted(others))
         )
 
-    def begin_commit(self, batch: Batch) -> Callable[[], Committed]:
-        """See QueueStore. Here it is done at once."""
-        committed = self.commit(batch)
-        return lambda: committed
+    def pending_commit(self, batch: Batch) -> PendingCommit:
+        """See QueueStore."""
+        return AtOnce(self.commit, batch)
 
     def _take_all(self, batch: Batch) -> tuple[list[Reservation], Refusal]:
         taken: list[Reservation] = []

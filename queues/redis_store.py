@@ -6,15 +6,17 @@ One rule: every method is one script, which changes what it changes at one momen
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from crds.amounts import Amounts
 from crds.keys import JobKey
 from queues import codec, commit_codec, forget, redis_picture, schema, snapshot_codec
 from queues.connection import Connection, at_once, incarnation, understood
+from queues.pending import Sent
 from queues.picture import StorePicture
 from queues.scripts import Script
-from queues.store import StoreSettings
+from queues.store import PendingCommit, StoreSettings
 from queues.values import Batch, Committed, Entry, Place, QueueSpec, Reservation, Snapshot
 
 CHUNK = 500
@@ -110,19 +112,22 @@ class RedisStore:
 
     def commit(self, batch: Batch) -> Committed:
         """See QueueStore."""
-        return commit_codec.decode(batch, _COMMIT(self._connection, arguments=self._arguments(batch)))
+        answer = _COMMIT(self._connection, arguments=self._arguments(batch, commit_codec.encode(batch)))
+        return replace(commit_codec.outcome(answer), reservations=commit_codec.reservations(batch, answer))
 
-    def begin_commit(self, batch: Batch) -> Callable[[], Committed]:
+    def pending_commit(self, batch: Batch) -> PendingCommit:
         """See QueueStore."""
-        answer = _COMMIT.later(self._connection, self._arguments(batch))
-        return lambda: commit_codec.decode(batch, answer())
+        return Sent(self._send, batch)
 
-    def _arguments(self, batch: Batch) -> list[str | bytes | int | float]:
+    def _send(self, batch: Batch, picks: bytes) -> Callable[[], list[bytes]]:
+        return _COMMIT.later(self._connection, self._arguments(batch, picks))
+
+    def _arguments(self, batch: Batch, picks: bytes) -> list[str | bytes | int | float]:
         """What the commit script is told."""
         first, last = self._settings.ports or (0, 0)
         now = "" if self._clock is None else repr(self._clock())
         head: list[str | int] = [batch.epoch, batch.revision, uuid.uuid4().hex, now, first, last, batch.change]
-        return [*head, commit_codec.encode(batch)]
+        return [*head, picks]
 
     def place(self, key: JobKey) -> Place | None:
         """See QueueStore."""

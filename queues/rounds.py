@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from queues.race import Race
 from queues.rules import Rules
-from queues.store import QueueStore
+from queues.store import PendingCommit, QueueStore
 from queues.values import Committed
 
 FEW = 8
@@ -56,21 +56,28 @@ class Rounds:
         return Committed(taken, refused, self._change)
 
     def _batches(self, race: Race, now: float, limit: int) -> Iterator[Committed]:
-        batch = race.picks(now, limit)
-        for number in range(1, BURST + 1):
-            if not batch.picks:
-                return
-            batch = replace(batch, change=self._change)
-            if number == BURST or len(batch.picks) < limit:
-                yield self._told(self._store.commit(batch))
-                return
-            answer = self._store.begin_commit(batch)
+        batches = self._chosen(race, now, limit)
+        pending = next(batches, None)
+        if pending is not None:
+            pending.begin(self._change)
+        while pending is not None:
+            following = None
             try:
-                batch = race.picks(now, limit)
+                following = next(batches, None)
             finally:
-                committed = self._told(answer())
-            yield committed
-            if committed.refused:
+                committed = self._told(pending.outcome())
+            if following is not None and not committed.refused:
+                following.begin(self._change)
+            yield replace(committed, reservations=pending.reservations())
+            pending = None if committed.refused else following
+
+    def _chosen(self, race: Race, now: float, limit: int) -> Iterator[PendingCommit]:
+        """Batches that only have to be sent, until one is not full."""
+        for _ in range(BURST):
+            batch = race.picks(now, limit)
+            if batch.picks:
+                yield self._store.pending_commit(batch)
+            if len(batch.picks) < limit:
                 return
 
     def _look(self, race: Race | None, most: int) -> Race:

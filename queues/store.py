@@ -4,7 +4,7 @@ One rule: the store decides nothing. It keeps entries and reservations, and appl
 at all.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,6 +25,19 @@ class StoreSettings:
         """ValueError for a range that is none."""
         if self.ports is not None and not 0 < self.ports[0] <= self.ports[1] < 65536:
             raise ValueError(f"ports {self.ports[0]}-{self.ports[1]} are not a range of ports")
+
+
+class PendingCommit(Protocol):
+    """A commit in steps, each done once and in this order. What a commit raises may be raised by any of them."""
+
+    def begin(self, change: int) -> None:
+        """Begin it. `change` counts for the batch's own: what the chooser knows by now."""
+
+    def outcome(self) -> Committed:
+        """Wait until it is done. Says everything but the reservations."""
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """The reservations, for which nobody has to wait any more."""
 
 
 class QueueStore(Protocol):
@@ -92,9 +105,8 @@ class QueueStore(Protocol):
         """Per pick and in order: check epoch, revision, entry version, quota, pool and port; then charge, reserve, and
         mark the key as work. The first pick that fails ends the batch; the earlier ones stand."""
 
-    def begin_commit(self, batch: Batch) -> Callable[[], Committed]:
-        """Begin the same; what is returned waits until it is done, and must be called once. What a commit raises may be
-        raised by either."""
+    def pending_commit(self, batch: Batch) -> PendingCommit:
+        """The same in steps, between which others can be done."""
 
     def place(self, key: JobKey) -> Place | None:
         """Where a job stands that waits; None if it does not. Needs no right to write."""

@@ -117,12 +117,12 @@ local function score(entry, aging)
   return string.format('%.17g', entry.submitted - boost - (entry.returning and RETURNING or 0))
 end
 
--- A name as JSON. cjson writes "\/" for "/".
+-- A name as JSON; most names need nothing but quotation marks. cjson writes "\/" for "/".
 local quoted_names = {}
 local function quoted(name)
   local found = quoted_names[name]
   if not found then
-    found = string.gsub(cjson.encode(name), '\\/', '/')
+    found = string.find(name, '[^%w%-./_]') and string.gsub(cjson.encode(name), '\\/', '/') or '"' .. name .. '"'
     quoted_names[name] = found
   end
   return found
@@ -140,17 +140,22 @@ local function sort_names(amounts)
   end
 end
 
--- Amounts as JSON, the names sorted.
+-- Amounts as JSON, the names sorted. Lua itself writes numbers to 14 digits.
+local SHORT = 1e14
 local function amounts_text(amounts)
   sort_names(amounts)
-  local parts = {}
+  local parts, count = {}, 0
   for _, name in ipairs(sorted_names) do
     local amount = amounts[name]
     if amount then
-      parts[#parts + 1] = quoted(name) .. ':' .. whole(amount)
+      parts[count + 1] = count == 0 and '{' or ','
+      parts[count + 2] = quoted(name)
+      parts[count + 3] = ':'
+      parts[count + 4] = amount > -SHORT and amount < SHORT and amount + 0 or whole(amount)
+      count = count + 4
     end
   end
-  return '{' .. table.concat(parts, ',') .. '}'
+  return count == 0 and '{}' or table.concat(parts) .. '}'
 end
 
 -- Queues whose entries, usage or credit this script changes.
@@ -158,10 +163,13 @@ local touched = {}
 
 -- Number this script's change, if it was one, and say which queues it concerns. The number, or nil.
 local function tell_changes()
-  local scores, number = {}, nil
+  if next(touched) == nil then
+    return nil
+  end
+  local scores, number = {}, redis.call('INCR', 'torchq:change')
+  local score = whole(number)
   for queue in pairs(touched) do
-    number = number or redis.call('INCR', 'torchq:change')
-    scores[#scores + 1] = whole(number)
+    scores[#scores + 1] = score
     scores[#scores + 1] = queue
   end
   write('ZADD', 'torchq:changed', scores)

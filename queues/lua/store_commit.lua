@@ -4,16 +4,18 @@
 -- ARGV: 1 epoch   2 revision   3 id of this commit   4 now (seconds since 1970; empty: the server's time)
 --       5 first port   6 last port (both 0: no ports)   7 the last change the chooser knew of
 --       8 JSON of the picks, column by column:
---           keys, places, versions, attempts, clocks   text of each pick
+--           keys, versions                     text of each pick
+--           clocks                             the same, joined by line feeds, as only one of them is needed
 --           queues, queue                      names, and which of them (from 1) each pick's is
 --           demands, demand                    JSON texts of amounts, and which of them each pick's is
+--           attempts                           number of each pick
 --           grows                              picks (from 1) whose kind is "grow"; all others' is "admit"
---           accounts, overtaken                lists of [pick, queue, text]: what a pick changes, in order of picks
+--           accounts, overtaken                flat lists of pick, queue, text: what a pick changes, in order of picks
 -- Keys and preludes: store.lua, store_usage.lua, mark.lua, mark_many.lua, clock.lua
--- Returns: a flat list of: what refused the first refused pick ("" if none was), number of picks taken, number given to the
--- first pick of kind "admit", number of the last change, "1" if nothing else had changed else "0", number of queues that
--- others had changed, their names; then per pick taken: "" if it has no port and did not grow, its port, or, if it grew, its
--- JSON reservation.
+-- Returns: a list of: what refused the first refused pick ("" if none was), number of picks taken, number given to the first
+-- pick of kind "admit", number of the last change, "1" if nothing else had changed else "0", the names of queues that others
+-- had changed; then, if there is any port or a pick that grew, per pick taken: its port, "" if it has none, or, if it grew,
+-- its JSON reservation. Names and what is said of picks are joined by line feeds.
 -- The same id again returns the first answer: the client repeats a commit whose answer was lost.
 -- Errors STORELOST, STALEEPOCH.
 
@@ -29,7 +31,7 @@ if redis.call('HGET', 'torchq:commit', 'id') == ID then
 end
 
 local picks = cjson.decode(ARGV[8])
-local keys, places, queues = picks.keys, picks.places, picks.queues
+local keys, queues = picks.keys, picks.queues
 local versions, held = values('torchq:versions', keys), values('torchq:reservations', keys)
 local demands, grows, gone, tenants = {}, {}, {}, {}
 
@@ -118,6 +120,7 @@ end
 
 local reservations, ports, answers = {}, {}, {}
 local number, first_number = nil, nil
+local plain = true -- no port was given and nothing grew
 
 local function grow(at, demand)
   local was = cjson.decode(held[at])
@@ -128,6 +131,7 @@ local function grow(at, demand)
   answers[at] = reservation_text(
     whole(was.attempt), amounts_text(was.charge), whole(was.epoch), was.kind, whole(was.pick), whole(was.port), was.queue
   )
+  plain = false
   return answers[at]
 end
 
@@ -137,13 +141,13 @@ local function admit(at, queue, demand, port)
   charge(queue, demand, 1)
   answers[at] = ''
   if port > 0 then
-    answers[at] = whole(port)
+    answers[at], plain = whole(port), false
     last_port, given[port] = port, true
     ports[#ports + 1] = answers[at]
     ports[#ports + 1] = keys[at]
   end
   return reservation_text(
-    picks.attempts[at], picks.demands[picks.demand[at]], EPOCH, 'admit', whole(number), port, queue
+    picks.attempts[at], picks.demands[picks.demand[at]], EPOCH, 'admit', number, port, queue
   )
 end
 
@@ -157,9 +161,9 @@ end
 -- What the picks that were taken changed in a hash: the last word on each queue.
 local function keep(hash, changes, count)
   local last, flat = {}, {}
-  for _, change in ipairs(changes) do
-    if change[1] <= count then
-      last[change[2]] = change[3]
+  for at = 1, #changes, 3 do
+    if changes[at] <= count then
+      last[changes[at + 1]] = changes[at + 2]
     end
   end
   for queue, text in pairs(last) do
@@ -174,13 +178,23 @@ local function leave_queues(count)
   local leaving, left = {}, {}
   for at = 1, count do
     left[at] = keys[at]
-    table.insert(list(leaving, tenants[at]), places[at])
+    table.insert(list(leaving, tenants[at]), place(keys[at]))
   end
   write('HDEL', 'torchq:entries', left)
   write('HDEL', 'torchq:versions', left)
   for queue, some in pairs(leaving) do
     touched[queue] = true
     write('ZREM', 'torchq:order:' .. queue, some)
+  end
+end
+
+-- One line of a text.
+local function line(text, number)
+  for each in string.gmatch(text, '[^\n]+') do
+    number = number - 1
+    if number == 0 then
+      return each
+    end
   end
 end
 
@@ -194,7 +208,7 @@ local function save(count)
   if number then
     redis.call('SET', 'torchq:pick', whole(number))
   end
-  redis.call('SET', 'torchq:clock', picks.clocks[count])
+  redis.call('SET', 'torchq:clock', line(picks.clocks, count))
   keep('torchq:accounts', picks.accounts, count)
   keep('torchq:overtaken', picks.overtaken, count)
   save_books()
@@ -233,12 +247,9 @@ if count > 0 then
   save(count)
   change = whole(tell_changes())
 end
-local answer = { why, whole(count), whole(first_number or 0), change, alone and '1' or '0', whole(#changed) }
-for _, queue in ipairs(changed) do
-  answer[#answer + 1] = queue
-end
-for at = 1, count do
-  answer[#answer + 1] = answers[at]
-end
+local answer = {
+  why, whole(count), whole(first_number or 0), change, alone and '1' or '0', table.concat(changed, '\n'),
+  plain and '' or table.concat(answers, '\n', 1, count),
+}
 redis.call('HSET', 'torchq:commit', 'id', ID, 'answer', cjson.encode(answer))
 return answer

@@ -43,19 +43,18 @@ local function book(queue)
 end
 
 -- A sum of 0 is left out.
-local function move(sums, name, amount)
-  local sum = (sums[name] or 0) + amount
-  sums[name] = sum ~= 0 and sum or nil
-end
-
 local function charge(queue, amounts, sign)
   local ours, all = book(queue), book(ALL)
+  local own, total, shared = ours.used, all.used, ours.cohort
   for name, amount in pairs(amounts) do
-    move(ours.used, name, sign * amount)
-    move(all.used, name, sign * amount)
-    if ours.cohort and ours.quota[name] then
-      move(ours.cohort.used, name, sign * amount)
-      ours.cohort.moved = true
+    local sum = (own[name] or 0) + sign * amount
+    own[name] = sum ~= 0 and sum or nil
+    sum = (total[name] or 0) + sign * amount
+    total[name] = sum ~= 0 and sum or nil
+    if shared and ours.quota[name] then
+      sum = (shared.used[name] or 0) + sign * amount
+      shared.used[name] = sum ~= 0 and sum or nil
+      shared.moved = true
     end
   end
   ours.moved, all.moved, touched[queue] = true, true, true

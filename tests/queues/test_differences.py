@@ -15,7 +15,7 @@ from queues.memory_store import MemoryStore
 from queues.redis_store import RedisStore
 from queues.rounds import Rounds
 from queues.rules import Rules
-from queues.store import QueueStore
+from queues.store import PendingCommit, QueueStore
 from queues.values import Batch, Place, QueueSpec, QueueView, Snapshot
 
 from . import conftest
@@ -299,12 +299,11 @@ class Meddled:
         self._store = store
         self._begun = 0
 
-    def begin_commit(self, batch: Batch) -> Callable[[], object]:
+    def pending_commit(self, batch: Batch) -> PendingCommit:
         self._begun += 1
-        answer = self._store.begin_commit(batch)
-        if self._begun == 1:
+        if self._begun == 2:
             self._store.remove([key("a-0003")])
-        return answer
+        return self._store.pending_commit(batch)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -381,15 +380,20 @@ def test_a_commit_that_was_begun_is_answered_whatever_happens_on_the_way(client:
     store.rebuild(1, [], entries("a", 6))
     store.configure(specs(a=1), None)
     client.script_flush()
-    answer = store.begin_commit(picked(store, 2))
-    assert [each.pick for each in answer().reservations] == [1, 2]
-    answer = store.begin_commit(picked(store, 2))
+    pending = store.pending_commit(picked(store, 2))
+    pending.begin(0)
+    assert not pending.outcome().refused
+    assert [each.pick for each in pending.reservations()] == [1, 2]
+    pending = store.pending_commit(picked(store, 2))
+    pending.begin(0)
     client.client_kill_filter(_type="normal", skipme=True)
-    assert [each.pick for each in answer().reservations] == [3, 4]
-    stale = picked(store, 2)
+    assert not pending.outcome().refused
+    assert [each.pick for each in pending.reservations()] == [3, 4]
+    stale = store.pending_commit(picked(store, 2))
     RedisStore(client).rebuild(2, [], entries("a", 1))
+    stale.begin(0)
     with pytest.raises(errors.StaleEpoch):
-        store.begin_commit(stale)()
+        stale.outcome()
     assert client.ping()
 
 
