@@ -7,7 +7,6 @@ before anything else is made.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
 
 from crds import restarts as asked
 from crds.restarts import RestartRequest
@@ -42,7 +41,7 @@ class Recovery:
     again: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     """A job that holds its room, its pods, and what is known of where they are."""
 
@@ -67,31 +66,16 @@ class Scene:
             return self._say_stuck(stuck)
         return self._go_on()
 
-    @cached_property
+    @property
     def _restarts(self) -> Restarts:
-        outdated = any(pod.restart != self.job.status.restart_generation for pod in self.pods)
         return Restarts(
             job=self.job,
             pods=self.pods,
             requests=self.observation.recreations,
-            leads=frozenset(each.lead for each in self.members.values()) if outdated else frozenset(),
+            leads=frozenset(each.lead for each in self.members.values()),
             departures=self.departures,
-            settings=self._able,
+            settings=self.settings,
         )
-
-    @property
-    def _able(self) -> ReconcileSettings:
-        """The settings; where no request can be made, just now or at all, without restarts in place."""
-        refused = self._refused is not None or RECREATE_REQUESTS not in self.settings.served
-        if self.settings.in_place == "kruise" and refused:
-            return replace(self.settings, in_place="recreate")
-        return self.settings
-
-    @property
-    def _refused(self) -> Hindrance | None:
-        """What was said against a request to recreate containers, just now."""
-        said = self.observation.hindrance
-        return said if said is not None and said.reason.startswith(RECREATE_REQUESTS.kind) else None
 
     def _faults(self) -> list[Fault]:
         dead = self.departures.dead
