@@ -15,7 +15,7 @@ from reconcilers.deadline import Deadline
 from reconcilers.departures import Departures
 from reconcilers.lifecycle import Back, Broken, Ended, Gone, Idle, Run, Vacate
 from reconcilers.pod_view import PodView
-from reconcilers.recovery import Scene, least
+from reconcilers.recovery import Scene, is_about_requests, least
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import (
     Action,
@@ -81,7 +81,7 @@ def _run(
     """The plan of a job that holds its room."""
     job, now = run.job, deadline.now
     # 0. Something cannot be made now: its owner is told.
-    if observation.hindrance is not None:
+    if observation.hindrance is not None and not is_about_requests(observation.hindrance):
         return Plan(_write(job, status.hindered(job, observation.hindrance, now), run.pods))
     # 1. The fence: nobody makes pods before the admission is in the cluster.
     if job.admission != run.admission:

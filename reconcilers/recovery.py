@@ -7,8 +7,10 @@ before anything else is made.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 
 from crds import restarts as asked
+from crds.resources import RECREATE_REQUESTS
 from crds.restarts import RestartRequest
 from crds.status import TorchJobStatus
 from crds.torchjob import TorchJob
@@ -41,7 +43,7 @@ class Recovery:
     again: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Scene:
     """A job that holds its room, its pods, and what is known of where they are."""
 
@@ -66,16 +68,32 @@ class Scene:
             return self._say_stuck(stuck)
         return self._go_on()
 
-    @property
+    @cached_property
     def _restarts(self) -> Restarts:
+        outdated = any(pod.restart != self.job.status.restart_generation for pod in self.pods)
         return Restarts(
             job=self.job,
             pods=self.pods,
             requests=self.observation.recreations,
-            leads=frozenset(each.lead for each in self.members.values()),
+            leads=frozenset(each.lead for each in self.members.values()) if outdated else frozenset(),
             departures=self.departures,
-            settings=self.settings,
+            settings=self._able,
         )
+
+    @property
+    def _able(self) -> ReconcileSettings:
+        """The settings; where no request can be made, just now or at all, without restarts in place."""
+        refused = is_about_requests(self.observation.hindrance) or RECREATE_REQUESTS not in self.settings.served
+        if self.settings.in_place == "kruise" and refused:
+            return replace(self.settings, in_place="recreate")
+        return self.settings
+
+    def _refused(self) -> tuple[Action, ...]:
+        said = self.observation.hindrance
+        if said is None or not is_about_requests(said):
+            return ()
+        message = f"pods are replaced, because their containers cannot be restarted in place: {said.message}"
+        return (Tell("NotRestartedInPlace", message, warning=True),)
 
     def _faults(self) -> list[Fault]:
         dead = self.departures.dead
@@ -156,10 +174,12 @@ class Scene:
         leaving = frozenset(self.job.status.replacing)
         away = self.departures.away(pod for pod in self.pods if pod.uid in leaving)
         done = (_done(self.job),) if whole.done else ()
+        refused = self._refused() if whole.actions else ()
         actions = (
             *whole.actions,
             *_fell_back(whole.failed),
             *done,
+            *refused,
             *single.actions,
             *away,
             *restarts.seen_to(self.job, self.pods),
@@ -167,6 +187,11 @@ class Scene:
         )
         times = (whole.again, single.again, self.departures.wait(self.pods))
         return Recovery(actions=actions, blocked=whole.blocked, again=least(times))
+
+
+def is_about_requests(hindrance: Hindrance | None) -> bool:
+    """Whether what cannot be made is a request to recreate containers: then pods are replaced instead."""
+    return hindrance is not None and hindrance.reason.startswith(RECREATE_REQUESTS.kind)
 
 
 def least(times: Iterable[float | None]) -> float | None:

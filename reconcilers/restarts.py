@@ -36,6 +36,8 @@ from reconcilers.recreate_view import RecreateView
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import Action, Make, MarkPods, Remove
 
+ASKING = ("local", "kruise")
+"""The drivers by which a restart can be asked for."""
 LONGEST_NAME = 63
 KEPT = 600
 """Seconds that a request is kept after its end, for people to look at."""
@@ -92,11 +94,15 @@ class Restarts:
 
     def restarting(self) -> frozenset[str]:
         """Uids of the pods whose containers are being restarted on purpose."""
+        if self.settings.in_place not in ASKING:
+            return frozenset()
         return frozenset(pod.uid for pod in self.pods if self._progress(pod, "").state != "NotAsked")
 
     def step(self) -> Step:
         """The next step of a restart of the whole job; nothing if none is under way."""
         outdated = tuple(pod for pod in self.pods if pod.restart != self.generation)
+        if not outdated:
+            return Step()
         ill = tuple(pod for pod in outdated if not self._in_place(pod))
         first = any(pod.name in self.leads for pod in outdated)
         well = [pod for pod in outdated if self._in_place(pod) and (not first or pod.name in self.leads)]
@@ -116,6 +122,8 @@ class Restarts:
 
     def single(self) -> Step:
         """The next step of restarts of single pods."""
+        if self.settings.in_place not in ASKING:
+            return Step()
         leaving = frozenset(self.job.status.replacing)
         current = (pod for pod in self.pods if pod.restart == self.generation and pod.uid not in leaving)
         found = self._sorted((pod for pod in current if not pod.finished and not pod.deleting), "")
@@ -146,7 +154,7 @@ class Restarts:
 
     def able(self, pod: PodView) -> bool:
         """Whether a pod's containers can be restarted in place."""
-        return self.settings.in_place in ("local", "kruise") and pod.running and pod.node not in self.departures.dead
+        return self.settings.in_place in ASKING and pod.running and pod.node not in self.departures.dead
 
     def ask(self, pods: tuple[PodView, ...], request: str) -> tuple[Action, ...]:
         """Have the containers of pods restarted: for the job's generation, or for a request of its owner's."""

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from crds import torchjob
 from crds.labels import RESTART_REQUEST
+from crds.resources import RECREATE_REQUESTS
 from reconcilers import tasks
 from reconcilers.pod_view import PodView
 from reconcilers.recreate_view import RecreateView
@@ -126,6 +127,7 @@ def settings_of(draw: Any) -> ReconcileSettings:
         most_disruptions=draw(st.integers(0, 2)),
         node_failures=draw(st.integers(1, 2)),
         admission_timeout=0.0,
+        served=frozenset({RECREATE_REQUESTS}),
     )
 
 

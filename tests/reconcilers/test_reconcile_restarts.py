@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cluster.client import KubernetesCluster
-from cluster.errors import Forbidden
+from cluster.errors import Forbidden, Invalid
 from cluster.informer import Informer
 from coordinator.permissions import WORKER
 from crds import labels
@@ -102,7 +102,9 @@ class Wide(Bench):
 
 def benches(cluster: KubernetesCluster, namespace: str, **settings: Any) -> Iterator[Wide]:
     counting = Counting(Gatekeeper(cluster, WORKER, strict=True))
-    chosen = ReconcileSettings(admission_timeout=0.0, most_seconds=60.0, **settings)
+    chosen = ReconcileSettings(
+        admission_timeout=0.0, most_seconds=60.0, served=frozenset({RECREATE_REQUESTS}), **settings
+    )
     with pods_informer(cluster) as pods, nodes_informer(cluster) as nodes:
         requests = recreations_informer(cluster) if chosen.in_place == "kruise" else None
         if requests is not None:
@@ -218,6 +220,24 @@ def test_a_single_pod_on_request(kruise: Wide) -> None:
     kruise.run(WORKER_1, restarts=2)
     kruise.reconcile()
     assert kruise.job.status.restart_count == 1
+
+
+def test_kruise_that_refuses(kruise: Wide) -> None:
+    kruise.runs()
+    before = kruise.uids()
+    kruise.ask('{"id": "a"}')
+
+    def refuse() -> None:
+        raise Invalid("the pod is not active")
+
+    kruise.counting.before["create ContainerRecreateRequest"] = refuse
+    with pytest.raises(Invalid):
+        kruise.reconcile()
+    kruise.settle()
+    after = kruise.uids()
+    assert after.keys() == before.keys()
+    assert not set(after.values()) & set(before.values())
+    assert "NotRestartedInPlace" in kruise.told()
 
 
 @pytest.mark.parametrize("silent", [True, False])

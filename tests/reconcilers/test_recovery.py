@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from crds import labels
+from crds.resources import RECREATE_REQUESTS, Resource
 from reconcilers import avoidance, node_view, restart_policy, setbacks
 from reconcilers.departures import Departures
 from reconcilers.node_view import NodeView, Sight
 from reconcilers.plan import plan
 from reconcilers.pod_view import PodView
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import CreatePods, DeletePods, MarkPods, Plan, Tell, WriteStatus
+from reconcilers.values import CreatePods, DeletePods, Hindrance, MarkPods, Plan, Tell, WriteStatus
 from tests.reconcilers.builders import NOW, all_pods, job, observe, pod, status
 
 T = NOW.timestamp()
@@ -49,6 +50,25 @@ def marked(found: Plan) -> list[str]:
 RUNNING = job(status=status("Running"))
 
 
+class TestByTheirNodes:
+    def test_a_container_that_its_node_has_restarted_is_counted_and_then_marked(self) -> None:
+        again = replace(WORKER, self_healing=True, restarts=1, exit_code=137, reason="Error")
+        elastic = job(status=status("Running"), restartScope="Task")
+        found = decide(elastic, MASTER, again, OTHER)
+        assert kinds(found) == ["WriteStatus", "Tell", "MarkPods"]
+        assert (written(found)["restartCount"], written(found)["replacing"]) == (1, ["worker-0/1"])
+        counted = job(status=status("Running", replacing=["worker-0/1"]), restartScope="Task")
+        assert marked(decide(counted, MASTER, again, OTHER)) == ["digits-worker-0"]
+        assert decide(counted, MASTER, replace(again, settled=1), OTHER) == Plan()
+
+    def test_what_is_over_is_forgotten_with_the_next_word(self) -> None:
+        before = job(status=status("Running", replacing=["gone", "worker-1/1", "worker-1/2"]), restartScope="Task")
+        found = decide(before, MASTER, replace(WORKER, phase="Failed", exit_code=1), replace(OTHER, settled=1))
+        assert written(found)["replacing"] == ["worker-1/2", "worker-0"]
+        whole = job(status=status("Running", replacing=["worker-1"]))
+        assert written(decide(whole, MASTER, replace(WORKER, phase="Failed", exit_code=1)))["replacing"] == []
+
+
 class TestInPlace:
     def test_a_failure_is_counted_first_and_the_others_restart_in_place(self) -> None:
         found = decide(RUNNING, MASTER, replace(WORKER, phase="Failed", exit_code=137), OTHER)
@@ -69,6 +89,23 @@ class TestInPlace:
         counted = job(status=status("Admitted", restartGeneration=1))
         found = decide(counted, replace(MASTER, asked="1", asked_at=T - 61))
         assert (deleted(found), told(found)) == (["digits-master-0"], ["NotRestartedInPlace"])
+
+    @pytest.mark.parametrize(
+        ("served", "hindrance"),
+        [
+            (frozenset[Resource](), None),
+            (frozenset({RECREATE_REQUESTS}), Hindrance("ContainerRecreateRequestRefused", "not active")),
+            (frozenset({RECREATE_REQUESTS}), Hindrance("ContainerRecreateRequestMissing", "install it")),
+        ],
+    )
+    def test_where_nobody_takes_a_request_pods_are_replaced(
+        self, served: frozenset[Resource], hindrance: Hindrance | None
+    ) -> None:
+        settings = ReconcileSettings(in_place="kruise", served=served)
+        counted = job(status=status("Admitted", restartGeneration=1))
+        found = decide(counted, *all_pods(), settings=settings, hindrance=hindrance)
+        assert len(deleted(found)) == 3
+        assert told(found) == (["NotRestartedInPlace"] if hindrance else [])
 
 
 def ask(text: str, scope: str = "Job", **fields: Any) -> Any:
