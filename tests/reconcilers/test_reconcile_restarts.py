@@ -135,6 +135,26 @@ def cautious(cluster: KubernetesCluster, namespace: str) -> Iterator[Wide]:
     yield from benches(cluster, namespace, node_failures=1, dead_node_grace=5.0)
 
 
+@pytest.fixture
+def rules(cluster: KubernetesCluster, namespace: str) -> Iterator[Wide]:
+    yield from benches(cluster, namespace, in_place="kubernetes")
+
+
+def test_kubernetes_own_rules(rules: Wide) -> None:
+    rules.runs(restartScope="Task")
+    before = rules.uids()
+    spec = rules.cluster.get(PODS, WORKER_0, rules.namespace)["spec"]
+    (rule,) = spec["containers"][0]["restartPolicyRules"]
+    assert (spec["restartPolicy"], rule["action"]) == ("Never", "RestartAllContainers")
+    rules.run(WORKER_0, restarts=1)
+    rules.settle()
+    status = rules.job.status
+    assert (status.phase, status.restart_count, status.restart_generation) == ("Running", 1, 0)
+    assert rules.uids() == before
+    rules.settle()
+    assert rules.job.status.restart_count == 1
+
+
 def test_the_embedded_driver(local: Wide) -> None:
     local.runs()
     before = local.uids()
