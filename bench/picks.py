@@ -126,16 +126,37 @@ class Beside:
 def run(options: Options) -> Figures:
     """Fill a Redis with waiting jobs, then pick. BenchError without a redis-server."""
     with room() as bench:
-        store = RedisStore(connection.connect(redis_server.start(bench), client_name="torchq-bench"))
+        client = connection.connect(redis_server.start(bench), client_name="torchq-bench")
+        store = RedisStore(client)
         store.rebuild(1, held(options), [])
         store.configure(list(specs(options)), None)
         waiting = list(entries(options))
         started = time.perf_counter()
         store.put(waiting)
         put = time.perf_counter() - started
+        worked = Worked(client)
         figures = pick(store, options)
+        figures |= worked.per("pick", figures["picked"])
         machine = redis_server.operations_per_second(bench.folder)
     return {"picks_per_s": figures.pop("picks_per_s"), "put_per_s": len(waiting) / put, **machine, **figures}
+
+
+class Worked:
+    """How long both processes have worked, whoever else uses the cores. Redis: its thread that runs scripts."""
+
+    def __init__(self, client: connection.Connection) -> None:
+        self._client = client
+        self._python, self._redis = time.process_time(), self._of_redis()
+
+    def per(self, unit: str, count: float) -> Figures:
+        """Microseconds since the beginning, of each."""
+        python, redis = time.process_time() - self._python, self._of_redis() - self._redis
+        return {f"python_cpu_us_per_{unit}": 1e6 * python / count, f"redis_cpu_us_per_{unit}": 1e6 * redis / count}
+
+    def _of_redis(self) -> float:
+        with connection.translated(self._client):
+            told = self._client.info("cpu")
+        return float(told["used_cpu_user_main_thread"] + told["used_cpu_sys_main_thread"])
 
 
 def pick(store: QueueStore, options: Options) -> Figures:

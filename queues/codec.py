@@ -41,8 +41,18 @@ def decode_entry(text: Text) -> Entry:
 
 
 def entry_of(fields: dict[str, Any]) -> Entry:
-    """An entry whose text has been parsed."""
-    return Entry(**{**fields, "key": JobKey.parse(fields["key"])})
+    """An entry whose text has been parsed. One by one, which is cheaper than all by name: every job comes here."""
+    namespace, name, uid = fields["key"].split("/")
+    return Entry(
+        key=JobKey(namespace, name, uid),
+        queue=fields["queue"],
+        kind=fields["kind"],
+        submitted=fields["submitted"],
+        priority=fields["priority"],
+        attempt=fields["attempt"],
+        demand=fields["demand"],
+        returning=fields["returning"],
+    )
 
 
 def encode_reservation(reservation: Reservation) -> str:
