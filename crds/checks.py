@@ -24,6 +24,7 @@ LONG_POD_NAME = f"pod names, <job>-<task type>-<index>, would exceed {MAX_POD_NA
 UNKNOWN_MEMBER = "every task type here must be one of spec.torchTaskSpecs"
 MANY_MEMBERS = "must not be greater than the task's numTasks"
 UNKNOWN_UPSTREAM = "taskType must be another task of spec.torchTaskSpecs"
+ENDLESS_UPSTREAM = "a task with restartPolicy Always never succeeds: wait for phase Running"
 MANY_SPOT_TASKS = "numSpotTasks must not be greater than numTasks"
 ELASTIC_RANGE = "numMinReplicas must not be greater than numMaxReplicas"
 
@@ -73,6 +74,8 @@ def _task(task_type: str, task: TaskSpec, spec: TorchJobSpec) -> Iterator[Proble
     for index, upstream in enumerate(task.depends_on):
         if upstream.task_type == task_type or upstream.task_type not in spec.torch_task_specs:
             yield invalid(f"{at}.dependsOn[{index}].taskType", upstream.task_type, UNKNOWN_UPSTREAM)
+        elif upstream.phase == "Succeeded" and spec.torch_task_specs[upstream.task_type].restart_policy == "Always":
+            yield invalid(f"{at}.dependsOn[{index}].phase", upstream.phase, ENDLESS_UPSTREAM)
     if task.spot_task_spec is not None and task.spot_task_spec.num_spot_tasks > task.num_tasks:
         yield invalid(f"{at}.spotTaskSpec.numSpotTasks", task.spot_task_spec.num_spot_tasks, MANY_SPOT_TASKS)
 

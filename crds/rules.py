@@ -64,6 +64,12 @@ def spec() -> list[Rule]:
     upstreams = (
         f"(!has({tasks}[$t].dependsOn) || {tasks}[$t].dependsOn.all(d, d.taskType != $t && d.taskType in {tasks}))"
     )
+    upstream = f"{tasks}[d.taskType]"
+    endless = f"d.taskType in {tasks} && has({upstream}.restartPolicy) && {upstream}.restartPolicy == 'Always'"
+    ends = (
+        f"(!has({tasks}[$t].dependsOn) || {tasks}[$t].dependsOn.all(d, "
+        f"!has(d.phase) || d.phase != 'Succeeded' || !({endless})))"
+    )
     declared = f"$t in {tasks}"
     enough = f"(!($t in {tasks}) || self.minMembers[$t] <= {_count(f'{tasks}[$t]')})"
     members = [
@@ -72,6 +78,7 @@ def spec() -> list[Rule]:
     ]
     return [
         *_each(tasks, upstreams, checks.UNKNOWN_UPSTREAM, ".torchTaskSpecs", ".dependsOn"),
+        *_each(tasks, ends, checks.ENDLESS_UPSTREAM, ".torchTaskSpecs", ".dependsOn"),
         rule(
             f"!('{MASTER}' in {tasks}) || {_count(f'{tasks}[{MASTER!r}]')} == 1",
             checks.ONE_MASTER,

@@ -119,6 +119,14 @@ def dependent(task_type: str, upstream: str, field: str) -> Example:
     return jobs(tasks(**{task_type: wrong, other: task()}), tasks(**{task_type: right, other: task()}), field)
 
 
+def endless(task_type: str, field: str) -> Example:
+    """A task that waits for the success of one that goes on for ever, and one that waits for it to run."""
+    other = "Master" if task_type != "Master" else "Worker"
+    service = task(restartPolicy="Always")
+    wrong, right = (task(dependsOn=[{"taskType": other, "phase": phase}]) for phase in ("Succeeded", "Running"))
+    return jobs(tasks(**{task_type: wrong, other: service}), tasks(**{task_type: right, other: service}), field)
+
+
 def members(task_type: str, least: int, declared: int, field: str) -> Example:
     """A least number of a task's pods; declared 0: the task is not there."""
     there = {task_type: task(numTasks=declared)} if declared else {"Any": task()}
@@ -156,6 +164,13 @@ RULES: dict[tuple[str, str, str], Example] = {
         for name in ("Master", "Worker", "AIMaster")
     },
     ("spec", checks.UNKNOWN_UPSTREAM, ".torchTaskSpecs"): dependent("Ps", "Nobody", TASKS),
+    **{
+        ("spec", checks.ENDLESS_UPSTREAM, f".torchTaskSpecs.{name}.dependsOn"): endless(
+            name, f"{TASKS}[{name}].dependsOn"
+        )
+        for name in ("Master", "Worker", "AIMaster")
+    },
+    ("spec", checks.ENDLESS_UPSTREAM, ".torchTaskSpecs"): endless("Ps", TASKS),
     ("spec", checks.ONE_MASTER, ".torchTaskSpecs.Master.numTasks"): jobs(
         tasks(Master=task(numTasks=2)), tasks(Master=task(numTasks=1)), f"{TASKS}[Master].numTasks"
     ),

@@ -115,6 +115,19 @@ REFUSED: list[tuple[str, Any, list[str]]] = [
         ],
     ),
     (
+        "dependency on the success of a task without an end",
+        job(
+            torchTaskSpecs={
+                "Board": task(restartPolicy="Always"),
+                "Worker": task(dependsOn=[{"taskType": "Board", "phase": "Succeeded"}]),
+            }
+        ),
+        [
+            f'{WORKERS}.dependsOn[0].phase: Invalid value: "Succeeded": '
+            "a task with restartPolicy Always never succeeds: wait for phase Running"
+        ],
+    ),
+    (
         "dependency on itself",
         job(torchTaskSpecs={"Worker": task(dependsOn=[{"taskType": "Worker"}])}),
         [
