@@ -12,15 +12,19 @@ from coordinator import census
 from coordinator.watch import Watches
 from queues.memory_store import MemoryStore
 from queues.memory_work import MemoryWork
+from reconcilers import failures, progress, reconcile
 from reconcilers.apply import Application
+from reconcilers.group_view import GroupSight
 from reconcilers.observe import Observer
-from tests.faults import hunt, scenarios
+from reconcilers.values import DeletePods, Plan, Remove, WriteStatus
+from tests.faults import hunt
 from tests.faults.schedules import Kind
 from tests.faults.world import World
 
 _take, _remove, _pods_of = census.take, MemoryStore.remove, Watches.pods_of
 _finish, _mark, _observe = MemoryWork.finish, MemoryWork.mark, Observer.observe
 _delete = Application._delete
+_plan, _faults = reconcile.plan, failures.faults
 
 
 def _remove_at_once(store: MemoryStore, keys: Any, seen: int | None = None) -> Any:
@@ -47,8 +51,8 @@ def _any_token(work: MemoryWork, key: Any, token: str) -> bool:
     return True
 
 
-def _census_without_jobs(jobs: Any, pods: Any, held: Any) -> Any:
-    return _take([replace(job, admission=None) for job in jobs], pods, held)
+def _census_without_jobs(jobs: Any, *about: Any) -> Any:
+    return _take([replace(job, admission=None) for job in jobs], *about)
 
 
 def _observe_carelessly(observer: Observer, task: Any) -> Any:
@@ -58,6 +62,20 @@ def _observe_carelessly(observer: Observer, task: Any) -> Any:
 def _delete_carelessly(application: Application, *of: Any) -> bool:
     _delete(application, *of)
     return True
+
+
+def _sorted(first: Callable[[Any], bool]) -> Callable[..., Plan]:
+    """The same plans in another order."""
+
+    def planned(*about: Any) -> Plan:
+        found = _plan(*about)
+        return replace(found, actions=tuple(sorted(found.actions, key=lambda action: not first(action))))
+
+    return planned
+
+
+def _faults_of_any_time(job: Any, pods: Any, *about: Any) -> Any:
+    return _faults(job, [replace(pod, restart=job.status.restart_generation) for pod in pods], *about)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +103,29 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "commit does not mark the key as work": Mutation(MemoryWork, "mark", _mark_offers_only, ("quota",), ("kill>",)),
     "what is offered during a run is forgotten": Mutation(
-        MemoryWork, "finish", _finish_for_good, tuple(scenarios.SCENARIOS), ("yield",), True
+        MemoryWork, "finish", _finish_for_good, ("life", "quota", "delete", "restart", "suspend"), ("yield",), True
     ),
     "a rebuild forgets the admitted": Mutation(census, "take", _census_without_jobs, ("quota",), ("kill>", "flush")),
     "leases that end are not noticed": Mutation(MemoryWork, "_wake", lambda *_: None, ("life",), ("kill>",)),
     "workers trust their cache": Mutation(Observer, "observe", _observe_carelessly, ("life",), ("lag",), True),
     "a failure is counted by all who see it": Mutation(
         Application, "_delete", _delete_carelessly, ("replace",), ("yield", "lag"), True
+    ),
+    "gates are opened too early": Mutation(progress, "_open", lambda *_: True, ("gang", "gate"), ("yield",), True),
+    "groups go before their pods": Mutation(
+        reconcile, "plan", _sorted(lambda action: isinstance(action, Remove)), ("gang",), ("kill>",)
+    ),
+    "what happened is counted after its pods are gone": Mutation(
+        reconcile, "plan", _sorted(lambda action: isinstance(action, DeletePods)), ("restart",), ("kill>",)
+    ),
+    "the generation is written after the pods are marked": Mutation(
+        reconcile, "plan", _sorted(lambda action: not isinstance(action, WriteStatus)), ("inplace",), ("kill>",)
+    ),
+    "what was set back is set back again": Mutation(
+        failures, "faults", _faults_of_any_time, ("disrupted",), ("kill>",)
+    ),
+    "a group that the cache does not show is none": Mutation(
+        GroupSight, "_asked_for", lambda *_: [], ("staged",), ("lag", "yield"), True
     ),
 }
 

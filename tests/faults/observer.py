@@ -34,7 +34,7 @@ class Observer:
         self._made: Counter[tuple[str, str, int, int]] = Counter()
         self._failed: Counter[tuple[str, str, int, int]] = Counter()
         self._seen: dict[str, str] = {}
-        self._story = Story()
+        self._story = Story(requests=scenario.requests, tampered=scenario.tampered)
         self._strangers: dict[tuple[str, str, str], str] = {}
         self.hurried = False
         """Whether the owner took a step before its time."""
@@ -50,7 +50,7 @@ class Observer:
         for pod in pods:
             by_job.setdefault(pod.job, []).append(pod)
         found = [*self._mixed(jobs, by_job), *self._overdrawn(jobs, by_job)]
-        found += self._story.problems(jobs, pods, self._groups(), self._scenario.requests)
+        found += self._story.problems(jobs, pods, self._groups())
         found += [] if zombies else self._doubled(pods)
         if self._place.epoch():
             found += self._uncharged(by_job)
@@ -75,6 +75,8 @@ class Observer:
     def _disrupted(self, name: str, job: Job | None) -> Iterator[str]:
         disruptions = job.counts[1] if job else 0
         expected = self._scenario.disruptions.get(name, 0) if job else 0
+        if self._scenario.loose and disruptions <= sum(self.interruptions.values()):
+            return  # pods that go because of the owner, who then wants them back
         if disruptions != expected and not (self.hurried and disruptions < expected):
             yield f"job {name} counts {disruptions} disruptions, should be {expected}"
 

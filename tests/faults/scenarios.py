@@ -56,6 +56,8 @@ class Scenario:
     """Whether a crash may forgive a failure (restartScope Task: deleted first, counted then)."""
     disruptions: Mapping[str, int] = field(default_factory=dict)
     """What was not the jobs' fault; less, if people come early."""
+    tampered: bool = False
+    """Whether people delete what is not theirs."""
     requests: int = 0
     """Restarts that people ask for."""
     until: Condition = lambda _: True
@@ -193,6 +195,7 @@ RESTARTS = {"torchTaskSpecs": pair(restartPolicy="OnFailure")}
 VOLCANO = {"schedulingPolicy": {"gangScheduler": "volcano"}}
 GANG = {"torchTaskSpecs": {"Master": task(), "Worker": task(2)}, **VOLCANO}
 """Workers wait for the master to run: all are bound at once, and their gates opened one after the other."""
+WITH_BOARD = {"torchTaskSpecs": {"Board": task(), "Master": task(), "Worker": task()}}
 _AFTER = [{"taskType": "Prepare", "phase": "Succeeded"}]
 STAGED = {"torchTaskSpecs": {"Prepare": task(), "Master": task(dependsOn=_AFTER), "Worker": task(2)}}
 """Three pods at once at most, of four."""
@@ -331,8 +334,9 @@ _ALL = (
     Scenario(
         name="gang",
         queues=ONE,
-        jobs={"one": GANG, "two": {**GANG, "cleanPodPolicy": "All"}},
+        jobs={"one": {**WITH_BOARD, **VOLCANO}, "two": {**GANG, "cleanPodPolicy": "All"}},
         ends={"one": "Succeeded", "two": "Succeeded"},
+        fate=lambda task_type, *_: None if task_type == "board" else 0,
         strangers=True,
     ),
     Scenario(
@@ -396,6 +400,7 @@ _ALL = (
             (phase("one", "Running"), delete_group("one", "one-0")),
         ),
         until=tampered("one"),
+        tampered=True,
     ),
     Scenario(
         name="crd",

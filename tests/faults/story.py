@@ -12,7 +12,8 @@ from tests.faults.readings import Group, Job, Pod
 class Story:
     """What jobs have come through, and whether that was in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, requests: int, tampered: bool) -> None:
+        self._requests, self._tampered = requests, tampered
         self._ran: set[tuple[str, int, int, str, int]] = set()
         """Job, attempt, restart, task and index of pods that have run."""
         self._done: set[tuple[str, int, str, int]] = set()
@@ -24,7 +25,7 @@ class Story:
         self._counts: dict[str, tuple[int, ...]] = {}
         self._wrong: list[str] = []
 
-    def problems(self, jobs: Mapping[str, Job], pods: list[Pod], groups: list[Group], requests: int) -> Iterator[str]:
+    def problems(self, jobs: Mapping[str, Job], pods: list[Pod], groups: list[Group]) -> Iterator[str]:
         """What is wrong by now."""
         fresh = [pod for pod in pods if pod.job in jobs and self._has_begun(pod)]
         for pod in fresh:
@@ -36,8 +37,9 @@ class Story:
             if pod.job in jobs and pod.index >= jobs[pod.job].tasks[pod.task].count:
                 yield f"pod {pod.name} is beyond numTasks"
         yield from self._ganged(jobs, pods, groups)
+        yield from self._alone(pods, groups)
         for uid, job in jobs.items():
-            self._count(uid, job, requests)
+            self._count(uid, job)
         yield from self._wrong
 
     def _has_begun(self, pod: Pod) -> bool:
@@ -85,11 +87,18 @@ class Story:
             if bound and ever < group.least:
                 yield f"{bound} pods of group {group.name} are bound without the others"
 
-    def _count(self, uid: str, job: Job, requests: int) -> None:
+    def _alone(self, pods: list[Pod], groups: list[Group]) -> Iterator[str]:
+        """Pods that are to stay, though their group is gone, and nobody but us took it."""
+        there = {(group.job, group.name) for group in groups}
+        for pod in pods if not self._tampered else ():
+            if pod.group and pod.occupies and not pod.deleting and (pod.job, pod.group) not in there:
+                yield f"pod {pod.name} is without its group {pod.group}"
+
+    def _count(self, uid: str, job: Job) -> None:
         before = self._counts.get(uid, (0, 0))
         if any(now < then for now, then in zip(job.counts, before, strict=True)):
             self._wrong.append(f"job {job.name} counted {before} restarts and disruptions, now {job.counts}")
-        if job.generation > sum(job.counts) + requests:
+        if job.generation > sum(job.counts) + self._requests:
             self._wrong.append(f"job {job.name} was restarted {job.generation} times, for {job.counts} reasons")
         self._counts[uid] = job.counts
 
