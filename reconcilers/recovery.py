@@ -57,6 +57,9 @@ class Scene:
 
     def recover(self) -> Recovery:
         """The first thing that has to be done, if there is any."""
+        resumed = self._resume()
+        if resumed is not None:
+            return resumed
         found = self._faults()
         if found:
             return self._set_back(found)
@@ -131,6 +134,21 @@ class Scene:
             return Recovery(status.finished(job, "Failed", verdict.reason, verdict.message, now), ended=True)
         after = setbacks.restarted(job, verdict, self.pods, now, self.settings.node_failures)
         return Recovery(after, actions=self._told(after, verdict.message) + self._first_step(after))
+
+    def _resume(self) -> Recovery | None:
+        """Begin anew where it was suspended, and resumed before its pods were gone: nobody has disrupted it.
+
+        It shows by two changes of the spec of which nothing is written yet, and pods that are going, or gone.
+        """
+        job = self.job
+        unseen = job.metadata.generation - job.status.observed_generation
+        if unseen < 2 or job.spec.scope != "Job":
+            return None
+        if any(pod.deleting for pod in self.pods):
+            return Recovery(actions=self.departures.away(self.pods), blocked=True)
+        if self.pods or job.status.phase != "Running":
+            return None
+        return Recovery(status.enter(job, "Admitted", "Restarting", "it was resumed", self.now))
 
     def _told(self, after: TorchJobStatus, message: str) -> tuple[Action, ...]:
         found = [Tell("Restarting", message, warning=True)]

@@ -7,6 +7,7 @@ import pytest
 
 from crds import labels
 from crds.resources import RECREATE_REQUESTS, Resource
+from crds.torchjob import parse
 from reconcilers import avoidance, node_view, restart_policy, setbacks
 from reconcilers.departures import Departures
 from reconcilers.node_view import NodeView, Sight
@@ -14,7 +15,7 @@ from reconcilers.plan import plan
 from reconcilers.pod_view import PodView
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import CreatePods, DeletePods, Hindrance, MarkPods, Plan, Tell, WriteStatus
-from tests.reconcilers.builders import NOW, all_pods, job, observe, pod, status
+from tests.reconcilers.builders import NOW, all_pods, job, manifest, observe, pod, status
 
 T = NOW.timestamp()
 MASTER, WORKER, OTHER = all_pods()
@@ -48,6 +49,21 @@ def marked(found: Plan) -> list[str]:
 
 
 RUNNING = job(status=status("Running"))
+
+
+def test_pods_that_go_for_a_suspension_that_is_over_are_no_disruption() -> None:
+    counts = {"Master": {"active": 1, "ready": 1}, "Worker": {"active": 2, "ready": 2}}
+    described = manifest(status=status("Running", observedGeneration=1, taskStatuses=counts))
+    described["metadata"]["generation"] = 3
+    going = all_pods(deleting=True)
+    assert decide(parse(described), *going) == Plan()
+    assert deleted(decide(parse(described), MASTER, *going[1:])) == ["digits-master-0"]
+    change = written(decide(parse(described)))
+    assert (change["phase"], change["observedGeneration"]) == ("Admitted", 3)
+    assert change.keys().isdisjoint({"disruptions", "restartCount", "restartGeneration"})
+    described["metadata"]["generation"] = 2
+    assert written(decide(parse(described), *going))["disruptions"] == 1
+    assert written(decide(parse(described)))["disruptions"] == 1
 
 
 class TestByTheirNodes:
