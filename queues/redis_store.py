@@ -105,9 +105,9 @@ class RedisStore:
         newest = "" if known is None else self._reader.newest
         after = [each for pair in (known or {}).items() for each in pair]
         asked = [self._epoch, heads, "" if since is None else since, newest, len(more), *more, *after]
-        text = _SNAPSHOT(self._connection, arguments=asked)
+        answer = _SNAPSHOT(self._connection, arguments=asked)
         with self._reading, understood(self._connection):
-            found = self._reader.read(text)
+            found = self._reader.read(answer)
         return self.snapshot(heads) if found is None else found
 
     def commit(self, batch: Batch) -> Committed:

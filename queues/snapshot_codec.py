@@ -36,12 +36,12 @@ class Reader:
         self._older: dict[int, Waiting] = {}
         self._demands: dict[tuple[tuple[str, int], ...], Amounts] = {}
 
-    def read(self, text: bytes) -> Snapshot | None:
+    def read(self, answer: list[bytes]) -> Snapshot | None:
         """None for a difference to settings that this reader has not seen: only a whole snapshot helps.
 
         ValueError, KeyError, TypeError or AttributeError for what the script did not write.
         """
-        found = orjson.loads(text)
+        found, views = orjson.loads(answer[0]), orjson.loads(b"[%b]" % b",".join(answer[1:]))
         epoch, revision, whole = found["epoch"], found["revision"], found["whole"]
         if not whole and (epoch, revision) != (self._epoch, self._revision):
             return None
@@ -49,7 +49,7 @@ class Reader:
             self._entries, self._older = {}, {}
         self._epoch, self._revision, self.newest = epoch, revision, found["version"]
         if whole:
-            specs = [codec.spec_of(view[0]) for view in found["queues"]]
+            specs = [codec.spec_of(view[0]) for view in views]
             self._specs = {spec.name: spec for spec in specs}
             self._pool = found["pool"]
         return Snapshot(
@@ -58,7 +58,7 @@ class Reader:
             pool=self._pool,
             pool_usage=found["usage"],
             clock=codec.decode_clock(found["clock"] or ""),
-            queues=tuple(sorted(self._views(found["queues"], whole), key=lambda view: view.spec.name)),
+            queues=tuple(sorted(self._views(views, whole), key=lambda view: view.spec.name)),
             change=found["change"],
             whole=whole,
         )

@@ -6,10 +6,10 @@
 --       5 how many names of queues follow to show in any case; then those; then queues to show if they have not changed,
 --         each with the number of its first entries to leave out
 -- Keys and preludes: store.lua
--- Returns: JSON text {epoch, revision, version (given last), change, whole, clock, usage (of the pool), if whole: pool, and
--- queues: a list of lists, each one: settings (if not whole: the name), account, overtaken, usage, number of waiting entries,
--- how many of them are left out, flat list of version and entry of the next ones}. What is missing is null, an entry that is
--- not said 0; clock and accounts are strings.
+-- Returns: JSON text {epoch, revision, version (given last), change, whole, clock, usage (of the pool), if whole: pool}; then per
+-- queue JSON text, a list: settings (if not whole: the name), account, overtaken, usage, number of waiting entries, how many
+-- of them are left out, flat list of version and entry of the next ones. What is missing is null, an entry that is not said
+-- 0; clock and accounts are strings. (To join it all here would take Lua as long as to find it.)
 -- Errors STORELOST, STALEEPOCH.
 
 local refused = refusal(ARGV[1])
@@ -52,29 +52,31 @@ local accounts, overtaken = values('torchq:accounts', queues), values('torchq:ov
 local usage = values('torchq:usage', queues)
 
 -- The first waiting jobs to show of all queues, one after the other; where each queue's begin; how many wait in each.
-local keys, first, waiting = {}, {}, {}
+local keys, count, first, waiting = {}, 0, {}, {}
 for at, queue in ipairs(queues) do
   local order = 'torchq:order:' .. queue
-  first[at] = #keys + 1
+  first[at] = count + 1
   waiting[at] = settings[at] and redis.call('ZCARD', order) or 0
   if waiting[at] > 0 and HEADS > 0 then
     local skipped = after[queue] or 0
     for _, member in ipairs(redis.call('ZRANGE', order, skipped, skipped + HEADS - 1)) do
-      keys[#keys + 1] = (string.gsub(member, '!', '/'))
+      count = count + 1
+      keys[count] = string.gsub(member, '!', '/')
     end
   end
 end
-first[#queues + 1] = #keys + 1
+first[#queues + 1] = count + 1
 local versions = values('torchq:versions', keys)
 
 -- The entries that are said, by their place in `keys`.
 local function said()
-  local wanted, places, found = {}, {}, {}
+  local wanted, places, found, number = {}, {}, {}, 0
   for at, queue in ipairs(queues) do
+    local all = not brief[queue]
     for each = first[at], first[at + 1] - 1 do
-      if not brief[queue] or tonumber(versions[each] or 0) > VERSION then
-        wanted[#wanted + 1] = keys[each]
-        places[#places + 1] = each
+      if all or tonumber(versions[each] or 0) > VERSION then
+        number = number + 1
+        wanted[number], places[number] = keys[each], each
       else
         found[each] = '0'
       end
@@ -88,34 +90,31 @@ end
 
 local entries = said()
 
-local function heads(at)
-  local found = {}
-  for each = first[at], first[at + 1] - 1 do
-    found[#found + 1] = versions[each] or 'null'
-    found[#found + 1] = entries[each] or 'null'
-  end
-  return table.concat(found, ',')
-end
-
 local function text(value)
   return value and '"' .. value .. '"' or 'null'
 end
 
-local views = {}
-for at, queue in ipairs(queues) do
-  if settings[at] then
-    views[#views + 1] = table.concat({
-      '[' .. (WHOLE and settings[at] or quoted(queue)),
-      text(accounts[at]),
-      overtaken[at] or 'null',
-      usage[at] or '{}',
-      whole(waiting[at]),
-      whole(after[queue] or 0),
-      '[' .. heads(at) .. ']]',
-    }, ',')
+local function view(at, queue)
+  local parts = {
+    '[', WHOLE and settings[at] or quoted(queue), ',', text(accounts[at]), ',', overtaken[at] or 'null', ',',
+    usage[at] or '{}', ',', waiting[at], ',', after[queue] or 0, ',[',
+  }
+  local count = #parts
+  for each = first[at], first[at + 1] - 1 do
+    parts[count + 1] = versions[each] or 'null'
+    parts[count + 2] = ','
+    parts[count + 3] = entries[each] or 'null'
+    parts[count + 4] = ','
+    count = count + 4
   end
+  if first[at] < first[at + 1] then
+    parts[count] = ''
+  end
+  parts[count + 1] = ']]'
+  return table.concat(parts)
 end
-return table.concat({
+
+local answer = { table.concat({
   '{"epoch":' .. numbers[1],
   '"revision":' .. (numbers[2] or '0'),
   '"version":' .. (numbers[5] or '0'),
@@ -123,6 +122,11 @@ return table.concat({
   '"whole":' .. tostring(WHOLE),
   '"clock":' .. text(redis.call('GET', 'torchq:clock')),
   '"usage":' .. (redis.call('HGET', 'torchq:usage', '') or '{}'),
-  '"pool":' .. (WHOLE and redis.call('GET', 'torchq:pool') or 'null'),
-  '"queues":[' .. table.concat(views, ',') .. ']}',
-}, ',')
+  '"pool":' .. (WHOLE and redis.call('GET', 'torchq:pool') or 'null') .. '}',
+}, ',') }
+for at, queue in ipairs(queues) do
+  if settings[at] then
+    answer[#answer + 1] = view(at, queue)
+  end
+end
+return answer
