@@ -1,0 +1,146 @@
+"""A gang through its life on a real API server, with Volcano's scheduler played by hand."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cluster.api import Manifest
+from cluster.errors import NotFound
+from cluster.local import gang_nouns
+from crds import labels
+from crds.resources import GANG_QUEUES, POD_GROUPS, PODS
+from tests.reconcilers.bench import Bench
+from tests.reconcilers.builders import task
+from tests.reconcilers.conftest import benches
+
+PAIR = {"Master": task(), "Worker": task(2)}
+
+
+@pytest.fixture
+def gang(cluster: Any, namespace: str) -> Iterator[Bench]:
+    until_installed(cluster)
+    yield from benches(cluster, namespace, gang_scheduler="volcano")
+
+
+def until_installed(cluster: Any) -> None:
+    """A real server takes a moment to serve a kind that it was just told of."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return gang_nouns.install(cluster)
+        except NotFound:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def group(bench: Bench, stage: int = 0) -> Manifest:
+    return bench.cluster.get(POD_GROUPS, f"digits-{stage}", bench.namespace)
+
+
+def let_in(bench: Bench, stage: int = 0, phase: str = "Inqueue") -> None:
+    status = {"status": {"phase": phase}}
+    bench.cluster.patch(POD_GROUPS, f"digits-{stage}", status, bench.namespace)
+
+
+def begin(bench: Bench, tasks: dict[str, Any] | None = None, **fields: Any) -> None:
+    """As far as its group."""
+    bench.submit(tasks or PAIR, **fields)
+    bench.pick()
+    bench.reconcile()
+
+
+def test_a_life(gang: Bench) -> None:
+    begin(gang)
+    assert gang.names() == []
+    made = group(gang)
+    assert made["spec"]["minMember"] == 3
+    assert made["metadata"]["ownerReferences"][0]["uid"] == gang.key.uid
+    assert gang.reconcile() is None
+    assert gang.names() == [], "it is not let in"
+    let_in(gang)
+    gang.reconcile()
+    assert gang.names() == ["digits-master-0", "digits-worker-0", "digits-worker-1"]
+    gang.reconcile()
+    worker = gang.cluster.get(PODS, "digits-worker-0", gang.namespace)
+    assert (worker["spec"]["schedulerName"], worker["spec"]["initContainers"][0]["name"]) == ("volcano", "torchq-start")
+    assert labels.START not in worker["metadata"]["annotations"]
+    gang.move("Running", "digits-master-0")
+    gang.reconcile()
+    opened = [gang.cluster.get(PODS, f"digits-worker-{each}", gang.namespace) for each in (0, 1)]
+    assert {each["metadata"]["annotations"][labels.START] for each in opened} == {"open"}
+    gang.reconcile()
+    gang.move("Running")
+    gang.reconcile()
+    assert gang.job.status.phase == "Running"
+    gang.move("Succeeded")
+    gang.reconcile(times=2)
+    assert gang.job.status.phase == "Succeeded"
+    with pytest.raises(NotFound):
+        group(gang)
+    calls = gang.counting.calls
+    assert calls["patch Pod"] == 2, "a gate each"
+    assert (calls["create PodGroup"], calls["delete PodGroup"], calls["patch PodGroup"]) == (1, 1, 0)
+
+
+def test_stages(gang: Bench) -> None:
+    begin(gang, {"Prepare": task(), "Master": task(dependsOn=[{"taskType": "Prepare", "phase": "Succeeded"}])})
+    let_in(gang)
+    gang.reconcile()
+    assert gang.names() == ["digits-prepare-0"]
+    gang.move("Succeeded")
+    gang.reconcile()
+    assert set(gang.job.status.stages) == {"1"}
+    with pytest.raises(NotFound):
+        group(gang)
+    let_in(gang, 1)
+    gang.remove("digits-prepare-0")
+    gang.reconcile(times=2)
+    assert gang.names() == ["digits-master-0"], "what is done is done, whether its pod is there or not"
+
+
+def test_a_queue_that_is_not_open(gang: Bench) -> None:
+    begin(gang, schedulingPolicy={"gangQueue": "closed-one"})
+    gang.reconcile()
+    assert gang.said("Admitted")[0] == "GangQueueMissing"
+    body = {"apiVersion": GANG_QUEUES.api_version, "kind": "Queue", "metadata": {"name": "closed-one"}, "spec": {}}
+    gang.cluster.create(GANG_QUEUES, body)
+    try:
+        gang.cluster.patch(GANG_QUEUES, "closed-one", {"status": {"state": "Closed"}}, subresource="status")
+        gang.reconcile()
+        assert gang.said("Admitted")[0] == "GangQueueClosed"
+        gang.cluster.patch(GANG_QUEUES, "closed-one", {"status": {"state": "Open"}}, subresource="status")
+        gang.reconcile()
+        assert gang.said("Admitted")[0] == "Admitted"
+    finally:
+        gang.cluster.delete(GANG_QUEUES, "closed-one")
+
+
+def test_a_group_of_an_earlier_job_of_the_name_makes_room(gang: Bench) -> None:
+    marks = {labels.JOB_UID: "earlier", labels.ATTEMPT: "1"}
+    body = {
+        "apiVersion": POD_GROUPS.api_version,
+        "kind": "PodGroup",
+        "metadata": {"name": "digits-0", "labels": marks},
+        "spec": {"minMember": 9},
+    }
+    gang.cluster.create(POD_GROUPS, body, gang.namespace)
+    gang.submit(PAIR)
+    gang.pick()
+    assert gang.reconcile() == 0.2
+    gang.reconcile()
+    assert group(gang)["metadata"]["labels"][labels.JOB_UID] == gang.key.uid
+
+
+def test_it_is_resized_in_its_own_fields_alone(gang: Bench) -> None:
+    begin(gang)
+    let_in(gang, phase="Running")
+    spec = {"minMember": 9, "minTaskMember": {"master": 1, "worker": 8}, "weight": 3}
+    gang.cluster.patch(POD_GROUPS, "digits-0", {"spec": spec}, gang.namespace)
+    gang.reconcile()
+    found = group(gang)
+    assert found["spec"]["minMember"] == 3
+    assert found["spec"]["minTaskMember"] == {"master": 1, "worker": 2}
+    assert (found["spec"]["weight"], found["status"]["phase"]) == (3, "Running"), "the scheduler's fields stay"
+    assert found["metadata"]["uid"] == group(gang)["metadata"]["uid"]
