@@ -159,7 +159,7 @@ def _end(spec: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
     code = ended.get("exitCode")
     return {
         "reason": status.get("reason") or ended.get("reason") or "",
-        "message": _last_line(said or status.get("message") or ""),
+        "message": _last_line(torchrun.said(said) or status.get("message") or ""),
         "exit_code": code,
         "cause": torchrun.cause(said) if code else None,
         "lost_peer": bool(code) and torchrun.lost_peer(said),

@@ -95,7 +95,8 @@ class Scene:
         said = self.observation.hindrance
         if said is None or not is_about_requests(said):
             return ()
-        message = f"pods are replaced, because their containers cannot be restarted in place: {said.message}"
+        number = f"restart {self.job.status.restart_generation}"
+        message = f"{number}: pods are replaced, their containers cannot be restarted in place: {said.message}"
         return (Tell("NotRestartedInPlace", message, warning=True),)
 
     def _faults(self) -> list[Fault]:
@@ -151,7 +152,12 @@ class Scene:
         return Recovery(status.enter(job, "Admitted", "Restarting", "it was resumed", self.now))
 
     def _told(self, after: TorchJobStatus, message: str) -> tuple[Action, ...]:
-        found = [Tell("Restarting", message, warning=True)]
+        before = self.job.status
+        if after.disruptions > before.disruptions:
+            number = f"disruption {after.disruptions}"
+        else:
+            number = f"restart {after.restart_count} of {self.job.spec.backoff_limit}"
+        found = [Tell("Restarting", f"{number}: {message}", warning=True)]
         for node in setbacks.newly_excluded(self.job.status, after):
             times = after.node_failures[node]
             found.append(Tell("NodeExcluded", f"node {node} is avoided: pods failed there {times} times", warning=True))
@@ -166,13 +172,14 @@ class Scene:
         """Restart what the owner wants restarted. What is asked of a node may be asked twice, what is counted not."""
         if request.task is None:
             after = setbacks.obeyed(self.job, request, self.now)
-            return Recovery(after, actions=(_asked_for("all pods"), *self._first_step(after)))
+            return Recovery(after, actions=(_asked_for(request, "all pods"), *self._first_step(after)))
         meant = tuple(pod for pod in self.pods if _is_meant(request, pod) and not pod.deleting)
         in_place = tuple(pod for pod in meant if request.how != "Recreate" and self._restarts.able(pod))
         staying = {pod.uid for pod in in_place}
         marks = [pod.uid for pod in meant if pod.uid not in staying]
         after = setbacks.given_up(self.job, marks, self.pods).model_copy(update={"restart_request": request.id})
-        said = _asked_for(", ".join(pod.name for pod in meant[:10]) or "no pod: there is none of that task and index")
+        names = ", ".join(pod.name for pod in meant[:10])
+        said = _asked_for(request, names or "no pod: there is none of that task and index")
         # First what is asked of nodes, which may be asked again, then the word that it was.
         asking = self._restarts.ask(in_place, request.id)
         return Recovery(after, actions=(said, *self._first_step(after)), before=asking)
@@ -188,14 +195,14 @@ class Scene:
         whole, single = self._restarts.step(), self._restarts.single()
         if single.failed:
             after = setbacks.given_up(self.job, [pod.uid for pod, _ in single.failed], self.pods)
-            return Recovery(after, actions=_fell_back(single.failed))
+            return Recovery(after, actions=_fell_back(self.job, single.failed))
         leaving = frozenset(self.job.status.replacing)
         away = self.departures.away(pod for pod in self.pods if pod.uid in leaving)
         done = (_done(self.job),) if whole.done else ()
         refused = self._refused() if whole.actions else ()
         actions = (
             *whole.actions,
-            *_fell_back(whole.failed),
+            *_fell_back(self.job, whole.failed),
             *done,
             *refused,
             *single.actions,
@@ -222,18 +229,19 @@ def _is_meant(request: RestartRequest, pod: PodView) -> bool:
     return named and request.index in (None, pod.index)
 
 
-def _asked_for(what: str) -> Tell:
-    return Tell("RestartRequested", f"its owner asked for a restart of {what}")
+def _asked_for(request: RestartRequest, what: str) -> Tell:
+    return Tell("RestartRequested", f"its owner asked for a restart of {what} ({request.id})")
 
 
 def _done(job: TorchJob) -> Tell:
     return Tell("RestartedInPlace", f"restart {job.status.restart_generation}: the containers of its pods run again")
 
 
-def _fell_back(failed: tuple[tuple[PodView, str], ...]) -> tuple[Tell, ...]:
+def _fell_back(job: TorchJob, failed: tuple[tuple[PodView, str], ...]) -> tuple[Tell, ...]:
     if not failed:
         return ()
     pod, why = failed[0]
     more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-    message = f"pod {pod.name}{more} is replaced, because its containers were not restarted in place: {why}"
+    number = f"restart {job.status.restart_generation}"
+    message = f"{number}: pod {pod.name}{more} is replaced, its containers were not restarted in place: {why}"
     return (Tell("NotRestartedInPlace", message, warning=True),)

@@ -17,6 +17,8 @@ _TOLD = re.compile(r"\bSignalException: Process \d+ got signal: (\d+)")
 _DEATH = re.compile(r"\bReceived (\d+) death signal, shutting down workers")
 _ERROR_CODE = re.compile(r'"error_?[cC]ode"\s*:\s*"?(-?\d+)')
 
+_SAID = re.compile(r'^\{"message": ?(?:\{"message": ?)?"((?:[^"\\]|\\.)*)')
+
 LOST_PEER = re.compile(
     r"[Cc]onnection (closed by|reset by|was likely closed|refused)|[Bb]roken pipe|Socket closed"
     r"|Dist(Network|Backend|Store)Error|Rendezvous(Connection|Timeout|Closed|Graceful\w*)Error"
@@ -36,6 +38,12 @@ def cause(message: str) -> int | None:
         return shell_code(int(found.group(1)))
     told = _TOLD.search(message) or _RECEIVED.search(message) or _DEATH.search(message)
     return None if told is None else shell_code(-int(told.group(1)))
+
+
+def said(message: str) -> str:
+    """What the process said that failed first, if the message is an error file's; else the message itself."""
+    found = _SAID.match(message)
+    return found.group(1).replace("\\n", "\n").replace('\\"', '"') if found else message
 
 
 def shell_code(code: int) -> int | None:

@@ -92,6 +92,13 @@ class TestInPlace:
         assert (written(found)["restartCount"], written(found)["restartGeneration"]) == (1, 1)
         assert (deleted(found), marked(found)) == (["digits-worker-0"], ["digits-master-0"])
 
+    def test_the_event_says_which_one_it_is(self) -> None:
+        again = job(status=status("Running", restartCount=2, disruptions=4), backoffLimit=5)
+        failed = replace(WORKER, phase="Failed", exit_code=137)
+        for pods, number in (((failed,), "restart 3 of 5: "), ((replace(WORKER, deleting=True),), "disruption 5: ")):
+            (said, *_) = (each for each in decide(again, MASTER, *pods, OTHER).actions if isinstance(each, Tell))
+            assert said.message.startswith(number)
+
     def test_no_new_pod_meets_an_old_one(self) -> None:
         counted = job(status=status("Admitted", restartCount=1, restartGeneration=1))
         waiting = replace(OTHER, asked="1", asked_at=T - 1)

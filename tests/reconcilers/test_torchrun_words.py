@@ -31,6 +31,14 @@ def test_the_root_cause(name: str, cause: int) -> None:
     assert not torchrun.lost_peer(said)
 
 
+def test_an_error_file() -> None:
+    written = (MESSAGES / "error_file.txt").read_text()
+    assert torchrun.cause(written) == 1
+    assert [torchrun.said(each) for each in (written, written[:50])] == ["ValueError: no data"] * 2
+    assert torchrun.said('{"message": "a \\"b\\"\\nc"}') == 'a "b"\nc'
+    assert torchrun.said("ValueError: {no data}") == "ValueError: {no data}"
+
+
 def test_an_error_file_that_was_cut() -> None:
     assert torchrun.cause(RECORDED % "-9") == 137
     assert torchrun.cause(RECORDED % "77") == 77
