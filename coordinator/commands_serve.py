@@ -40,9 +40,8 @@ def coordinator(session: Session, health_port: int | None) -> None:
     start_log(settings.log_level)
     processes.end_with_parent()
     redis = connection.connect(settings.redis_url, client_name="torchq-coordinator")
-    ports = (settings.port_first, settings.port_last) if settings.master_address == "loopback" else None
     preflight.check(session.cluster, COORDINATOR, settings)
-    store = RedisStore(redis, StoreSettings(ports=ports))
+    store = RedisStore(redis, StoreSettings(ports=(settings.port_first, settings.port_last)))
     work = RedisWork(redis, worker_process.work_settings(settings))
     probe = connection.connect(
         settings.redis_url, client_name="torchq-probe", timeout=settings.renew_seconds, retries=0

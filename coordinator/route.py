@@ -121,5 +121,5 @@ def entry(job: JobView, rules: Rules) -> Entry:
         attempt=job.attempt + 1,
         demand=job.charge,
         returning=job.returning,
-        port=job.wants_port,
+        port=job.wants_port or rules.shared_address,
     )

@@ -82,7 +82,10 @@ class Settings(pydantic.BaseModel):
         description="MASTER_ADDR: the headless service's name, or 127.0.0.1 where all pods share one machine",
     )
     port_first: int = Field(
-        default=20_000, ge=1024, le=65_535, description="first port handed to a job's master with loopback addresses"
+        default=20_000,
+        ge=1024,
+        le=65_535,
+        description="first port held for jobs whose master listens at its node: hostNetwork, or loopback addresses",
     )
     port_last: int = Field(
         default=29_999, ge=1024, le=65_535, description="last such port; keep the range outside the ephemeral ports"

@@ -171,6 +171,7 @@ class Term:
                 watched,
                 ceilings=self._ceilings,
                 implicit=self.settings.implicit_queues,
+                shared_address=self.settings.master_address == "loopback",
                 queued_after=self.settings.queued_after,
             )
         return self._rules

@@ -52,6 +52,7 @@ def entry_of(fields: dict[str, Any]) -> Entry:
         attempt=fields["attempt"],
         demand=fields["demand"],
         returning=fields["returning"],
+        port=fields.get("port", False),
     )
 
 

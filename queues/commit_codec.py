@@ -47,6 +47,7 @@ def encode(batch: Batch) -> bytes:
         "queue": [queues.setdefault(entry.queue, len(queues) + 1) for entry in entries],
         "demand": [demands.number(entry.demand) for entry in entries],
         "grows": [number for number, entry in enumerate(entries, 1) if entry.kind == "grow"],
+        "ports": [number for number, entry in enumerate(entries, 1) if entry.port],
         "accounts": [
             part
             for number, pick in enumerate(picks, 1)

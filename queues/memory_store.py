@@ -332,7 +332,7 @@ class MemoryStore:
             return over
         if content.pool is not None and not amounts.fits(entry.demand, content.pool_usage, content.pool):
             return "pool"
-        return "port" if entry.kind == "admit" and self._next_port() is None else ""
+        return "port" if entry.kind == "admit" and self._next_port(entry) is None else ""
 
     def _take(self, epoch: int, pick: Pick) -> Reservation:
         content, entry = self._content, pick.waiting.entry
@@ -343,7 +343,7 @@ class MemoryStore:
         content.overtaken |= pick.overtaken
         if entry.kind == "grow":
             return self._grow(entry)
-        port = self._next_port() or 0
+        port = self._next_port(entry) or 0
         content.last_port = port or content.last_port
         content.picked += 1
         reservation = Reservation(
@@ -380,9 +380,9 @@ class MemoryStore:
             content.usage[held.queue] = _nonzero(amounts.subtract(content.usage[held.queue], held.charge))
             content.pool_usage = _nonzero(amounts.subtract(content.pool_usage, held.charge))
 
-    def _next_port(self) -> int | None:
-        """The first free port after the one given last; 0 if the store gives none, None if all are taken."""
-        if self._settings.ports is None:
+    def _next_port(self, entry: Entry) -> int | None:
+        """The first free port after the one given last; 0 if nobody asks or none are given, None if all are taken."""
+        if self._settings.ports is None or not entry.port:
             return 0
         first, last = self._settings.ports
         taken = {reservation.port for reservation in self._content.reservations.values()}

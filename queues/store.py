@@ -19,7 +19,7 @@ class StoreSettings:
     """What a store must know beyond the queues."""
 
     ports: tuple[int, int] | None = None
-    """First and last port to give to admitted jobs, where their pods share one address; None where they do not."""
+    """First and last port to give to admitted jobs that ask for one; None: none are given."""
 
     def __post_init__(self) -> None:
         """ValueError for a range that is none."""

@@ -54,7 +54,7 @@ class Reservation:
     pick: int = 0
     """The number of the pick: by epoch and pick, reservations are in the order of admission. 0 if nobody knows."""
     port: int = 0
-    """A port held for the job on a machine whose pods share one address; 0 where pods have addresses of their own."""
+    """The port held for the job, if it asked for one; else 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@
 --   torchq:rules              hash    queue -> JSON of those that scripts go by {quota, cohort, borrowing, aging_seconds}; queues
 --                                     that are alike have one text, which is read once
 --   torchq:pool               string  JSON {resource: amount}; missing: nothing is scarce
---   torchq:entries            hash    job key -> JSON entry {key, queue, kind, submitted, priority, attempt, demand, returning}
+--   torchq:entries            hash    job key -> JSON entry {key, queue, kind, submitted, priority, attempt, demand, returning, port}
 --   torchq:versions           hash    job key -> version of its entry
 --   torchq:version            string  version given last
 --   torchq:order:<queue>      zset    place -> score; the place is the job key with "!" for "/", so that ties sort by

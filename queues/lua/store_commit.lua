@@ -10,6 +10,7 @@
 --           demands, demand                    JSON texts of amounts, and which of them each pick's is
 --           attempts                           number of each pick
 --           grows                              picks (from 1) whose kind is "grow"; all others' is "admit"
+--           ports                              picks for which a port is to be held
 --           accounts, overtaken                flat lists of pick, queue, text: what a pick changes, in order of picks
 -- Keys and preludes: store.lua, store_usage.lua, mark.lua, mark_many.lua, clock.lua
 -- Returns: a list of: what refused the first refused pick ("" if none was), number of picks taken, number given to the first
@@ -33,7 +34,7 @@ end
 local picks = cjson.decode(ARGV[8])
 local keys, queues = picks.keys, picks.queues
 local versions, held = values('torchq:versions', keys), values('torchq:reservations', keys)
-local demands, grows, gone, tenants = {}, {}, {}, {}
+local demands, grows, asks, gone, tenants = {}, {}, {}, {}, {}
 
 local function read_picks()
   table.insert(queues, ALL)
@@ -44,6 +45,9 @@ local function read_picks()
   for _, at in ipairs(picks.grows) do
     grows[at] = true
   end
+  for _, at in ipairs(picks.ports) do
+    asks[at] = true
+  end
 end
 
 -- What all queues share; nil if nothing is scarce.
@@ -52,11 +56,11 @@ local function read_pool()
   return text and cjson.decode(text)
 end
 
--- The first free port after the one given last: 0 if none are given, nil if all are taken.
+-- The first free port after the one given last: 0 if the pick asks for none or none are given, nil if all are taken.
 local last_port
 local given = {}
-local function next_port()
-  if FIRST_PORT == 0 then
+local function next_port(at)
+  if FIRST_PORT == 0 or not asks[at] then
     return 0
   end
   last_port = last_port or tonumber(redis.call('GET', 'torchq:port') or 0)
@@ -230,7 +234,7 @@ local function commit()
   read_picks()
   local pool = read_pool()
   for at = 1, #keys do
-    local queue, demand, port = queues[picks.queue[at]], demands[picks.demand[at]], next_port()
+    local queue, demand, port = queues[picks.queue[at]], demands[picks.demand[at]], next_port(at)
     local why = refused_by(at, queue, demand, pool, port)
     if why then
       return why, at - 1

@@ -57,7 +57,8 @@ class Desk:
     def __init__(self, cluster: KubernetesCluster, clock: Clock, **settings: Any) -> None:
         self.cluster = cluster
         self.clock = clock
-        self.settings = Settings(**{"pool": "none", "lease_seconds": LEASE_SECONDS, **settings})
+        usual = {"pool": "none", "lease_seconds": LEASE_SECONDS, "master_address": "loopback"}
+        self.settings = Settings(**{**usual, **settings})
         self.watching = self.counting(Gatekeeper(cluster, COORDINATOR, strict=True))
         self.working = self.counting(Gatekeeper(cluster, WORKER, strict=True))
         """What coordinator and worker ask of the API server: no more than their accounts may."""
@@ -87,7 +88,7 @@ class Desk:
         return Reconciler(
             self.working,
             caches.pods,
-            replace(found, master_address="loopback", most_seconds=60.0),
+            replace(found, most_seconds=60.0),
             self.clock,
             queues=caches.queues,
             nodes=caches.nodes,

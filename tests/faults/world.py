@@ -78,7 +78,11 @@ class World:
         self.client = ApiClient(self.api)
         self.place = self.make_place(self.clock, self.scenario.ports)
         self.settings = Settings(
-            pool=self.scenario.pool, resync_seconds=RESYNC_SECONDS, settle_seconds=0.001, **self.scenario.settings
+            pool=self.scenario.pool,
+            resync_seconds=RESYNC_SECONDS,
+            settle_seconds=0.001,
+            master_address="service" if self.scenario.ports is None else "loopback",
+            **self.scenario.settings,
         )
         self.observer = Observer(self.api, self.place, self.scenario)
         self.node = Node(self.api, self.client, self.scenario)

@@ -26,9 +26,10 @@ def entry(
     kind: Kind = "admit",
     attempt: int = 1,
     namespace: str = "team",
+    port: bool = True,
     **demand: int,
 ) -> Entry:
-    """A waiting job; `gpu` stands for GPU."""
+    """A waiting job, which takes a port where there are any; `gpu` stands for GPU."""
     return Entry(
         key=key(name, namespace),
         queue=queue,
@@ -36,6 +37,7 @@ def entry(
         submitted=submitted,
         priority=priority,
         attempt=attempt,
+        port=port,
         demand=({} if kind == "grow" else {amounts.JOBS: 1}) | resources(**demand),
     )
 

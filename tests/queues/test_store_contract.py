@@ -420,6 +420,20 @@ def test_ports_are_given_in_turn_and_only_while_free(place: Place) -> None:
     assert [each.port for each in run(store, 9)] == [20002]
 
 
+def test_who_asks_for_no_port_gets_none_and_needs_none(place: Place) -> None:
+    store = place.open(ports=(20000, 20001))
+    store.rebuild(1, [], [])
+    store.configure(specs(a=1), None)
+    store.put([entry(f"a-{number}", submitted=START + number, port=number in (1, 3, 4)) for number in range(5)])
+    assert [each.port for each in run(store, 3)] == [0, 20000, 0]
+    committed = store.commit(batch(store, limit=2))
+    assert [each.port for each in committed.reservations] == [20001]
+    assert committed.refused == "port"
+    place_of = store.place(key("a-4"))
+    assert place_of is not None
+    assert place_of.entry.port
+
+
 def test_a_rebuild_keeps_ports_and_a_new_attempt_gets_a_new_one(place: Place) -> None:
     store = place.open(ports=(20000, 20005))
     store.rebuild(1, [reservation("held", port=20003), reservation("old", port=20004)], [])

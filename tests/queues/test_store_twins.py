@@ -26,6 +26,7 @@ amounts_small = st.integers(0, 5)
 jobs = st.builds(
     lambda returning, **fields: replace(entry(**fields), returning=returning),
     returning=st.sampled_from([False, False, True]),
+    port=st.booleans(),
     name=names,
     queue=queue_names,
     submitted=st.sampled_from([START, START + 1, START + 0.1, START + 700.3]),
