@@ -5,11 +5,15 @@ been on it for a while: the nodes' cache may be behind the pods'.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import reduce
 from typing import Protocol
 
 from cluster.api import Cluster, Manifest
 from cluster.informer import Informer
+from crds import demand
+from crds.amounts import JOBS, NOTHING, Amounts, add
+from crds.jobspec import TorchJobSpec
 from crds.resources import NODES
 from reconcilers import moments
 from reconcilers.pod_view import PodView
@@ -25,6 +29,8 @@ class NodeView:
     """When it became ready or silent, in seconds since the epoch."""
     open: bool
     """Whether new pods may come to it."""
+    allocatable: Amounts = field(default_factory=dict)
+    """What pods may ask of it, whoever uses it now."""
 
 
 class NodeCache(Protocol):
@@ -64,7 +70,15 @@ def trim(manifest: Manifest) -> NodeView:
         ready=ready.get("status") == "True",
         since=moments.seconds(ready.get("lastTransitionTime")),
         open=not (manifest.get("spec") or {}).get("unschedulable"),
+        allocatable=_allocatable(manifest),
     )
+
+
+def _allocatable(manifest: Manifest) -> Amounts:
+    try:
+        return demand.amounts(manifest.get("status", {}).get("allocatable"))
+    except ValueError:  # nobody can say what it has: nothing is counted on
+        return NOTHING
 
 
 def nodes_informer(cluster: Cluster) -> Informer[NodeView]:
@@ -82,10 +96,20 @@ def sight(nodes: NodeCache | None, pods: Iterable[PodView], grace: float, now: f
     return Sight(frozenset(name for name, seconds in known.items() if seconds <= 0), min(waiting, default=None))
 
 
-def elsewhere(nodes: NodeCache | None, avoided: Iterable[str]) -> bool:
-    """Whether there is another node that takes pods."""
+def elsewhere(nodes: NodeCache | None, avoided: Iterable[str], spec: TorchJobSpec) -> bool:
+    """Whether the nodes that are left would have room for the whole job, were they empty: a gang that cannot do without
+    a node is not to be kept away from it."""
     kept = frozenset(avoided)
-    return nodes is not None and any(each.ready and each.open and each.name not in kept for each in nodes.values())
+    every = nodes.values() if nodes is not None else []
+    others = [each.allocatable for each in every if each.ready and each.open and each.name not in kept]
+    together = reduce(add, others, NOTHING)
+    pods = [demand.pod_charge(task) for task in spec.torch_task_specs.values()]
+    single = all(any(_covers(node, pod) for node in others) for pod in pods)
+    return single and _covers(together, {**demand.job_charge(spec), JOBS: 0})
+
+
+def _covers(room: Amounts, asked: Amounts) -> bool:
+    return all(room.get(name, 0) >= amount for name, amount in asked.items())
 
 
 def _places(pods: Iterable[PodView]) -> dict[str, float | None]:

@@ -117,8 +117,9 @@ class Observer:
 
     def _elsewhere(self, job: TorchJob | InvalidJob | None, dead: frozenset[str]) -> bool:
         """Asked only where it matters: there may be thousands of nodes."""
-        avoided = job.status.excluded_nodes if isinstance(job, TorchJob) else ()
-        return bool(avoided) and node_view.elsewhere(self.nodes, {*avoided, *dead})
+        if not isinstance(job, TorchJob) or not job.status.excluded_nodes:
+            return False
+        return node_view.elsewhere(self.nodes, {*job.status.excluded_nodes, *dead}, job.spec)
 
     def _draining(self, job: TorchJob | InvalidJob | None, reservation: Reservation | None) -> bool:
         """By the queue that pays, or is about to."""

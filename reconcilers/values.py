@@ -62,7 +62,7 @@ class Observation:
     next_dead: float | None = None
     """Seconds until another one of them will have been silent for too long."""
     other_nodes: bool = False
-    """Whether there are nodes that are ready and that no pod of this job is kept away from."""
+    """Whether the job would fit on the nodes that are ready and that none of its pods is kept away from."""
     refused: str = ""
     """What the API server said when it refused a pod of this job, just now."""
     hindrance: Hindrance | None = None

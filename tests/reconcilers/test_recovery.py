@@ -299,17 +299,39 @@ class TestSight:
         assert self.see("gone", "dead", synced=False) == Sight()
         assert node_view.sight(None, [pod(node="n1")], 60.0, T) == Sight()
 
-    def test_whether_there_are_others(self) -> None:
-        closed = NodeView("closed", True, T, False)
-        assert node_view.elsewhere(Nodes(WELL, SILENT), ["silent"])
-        assert not node_view.elsewhere(Nodes(WELL, SILENT, closed), ["well"])
-        assert not node_view.elsewhere(None, [])
+    @pytest.mark.parametrize(
+        ("nodes", "avoided", "room"),
+        [
+            ([("a", 3000)], [], True),
+            ([("a", 2000), ("b", 1000)], [], True),
+            ([("a", 2000), ("b", 999)], [], False),
+            ([("a", 3000), ("b", 3000)], ["a"], True),
+            ([("a", 3000), ("b", 2000)], ["a"], False),
+            ([("a", 999), ("b", 999), ("c", 999), ("d", 999)], [], False),
+            ([], [], False),
+        ],
+    )
+    def test_whether_the_whole_job_would_fit_on_others(
+        self, nodes: list[tuple[str, int]], avoided: list[str], room: bool
+    ) -> None:
+        each = (NodeView(name, True, T - 1000, True, {"cpu": cpu, "memory": 1}) for name, cpu in nodes)
+        assert node_view.elsewhere(Nodes(*each), avoided, job().spec) == room  # three pods of 1 cpu
+
+    def test_closed_and_silent_nodes_take_nobody(self) -> None:
+        much = {"cpu": 99_000}
+        closed, silent = NodeView("closed", True, T, False, much), NodeView("silent", False, T, True, much)
+        assert not node_view.elsewhere(Nodes(closed, silent), [], job().spec)
+        assert not node_view.elsewhere(None, [], job().spec)
 
     def test_what_is_kept_of_a_node(self) -> None:
         ready = {"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-02T03:04:05Z"}
-        manifest = {"metadata": {"name": "n1"}, "spec": {"unschedulable": True}, "status": {"conditions": [ready]}}
+        told: dict[str, Any] = {"conditions": [ready]}
+        manifest = {"metadata": {"name": "n1"}, "spec": {"unschedulable": True}, "status": told}
         assert node_view.trim(manifest) == NodeView("n1", False, T, False)
         assert node_view.trim({"metadata": {"name": "n1"}}) == NodeView("n1", False, None, True)
+        for text, kept in (("2", {"cpu": 2000}), ("much", {})):
+            told["allocatable"] = {"cpu": text}
+            assert node_view.trim(manifest).allocatable == kept
 
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
