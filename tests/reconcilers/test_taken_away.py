@@ -1,0 +1,48 @@
+"""A pod that a worker took away on purpose has not vanished."""
+
+from typing import Any
+
+from reconcilers.plan import plan
+from reconcilers.settings import ReconcileSettings
+from reconcilers.values import CreatePods, WriteStatus
+from tests.reconcilers.builders import NOW, job, observe, pod, status
+
+COUNTS = {"Master": {"active": 1, "ready": 1}, "Worker": {"active": 2, "ready": 2}}
+
+
+def after(replacing: list[str], *missing: str) -> tuple[dict[str, Any], list[str]]:
+    """What is written about a running job of which these pods are gone, and the names of the pods that are made."""
+    running = job(status=status("Running", taskStatuses=COUNTS, replacing=replacing))
+    there = [each for each in (pod("Master"), pod("Worker", 0), pod("Worker", 1)) if each.uid not in missing]
+    decided = plan(observe(running, *there), ReconcileSettings(master_address="loopback"), NOW)
+    written: dict[str, Any] = {}
+    made: list[str] = []
+    for action in decided.actions:
+        match action:
+            case WriteStatus(change, _):
+                written |= change["status"]
+            case CreatePods(manifests):
+                made += [each["metadata"]["name"] for each in manifests]
+    return written, made
+
+
+def test_a_pod_that_its_owner_wanted_replaced_is_made_again_alone() -> None:
+    written, made = after(["worker-0"], "worker-0")
+    assert written.get("disruptions", 0) == 0
+    assert "restartGeneration" not in written
+    assert made == ["digits-worker-0"]
+
+
+def test_a_pod_that_somebody_else_took_away_as_well_is_a_disruption() -> None:
+    written, _ = after(["worker-0"], "worker-0", "worker-1")
+    assert (written["disruptions"], written["restartGeneration"]) == (1, 1)
+
+
+def test_so_is_one_that_nobody_wanted_replaced() -> None:
+    written, _ = after([], "worker-0")
+    assert (written["disruptions"], written["restartGeneration"]) == (1, 1)
+
+
+def test_a_pod_that_is_still_to_go_excuses_no_other() -> None:
+    written, _ = after(["worker-1"], "worker-0")
+    assert written["disruptions"] == 1
