@@ -47,9 +47,6 @@ class Options:
     """When to give up, in each part."""
 
 
-SHORT = Options(sizes=(1, 8, 64), pods=64)
-
-
 def run(options: Options) -> Figures:
     """Each size of jobs in turn. BenchError if one does not come to its end."""
     wanted = Wanted(real=options.real, workers=options.workers, coordinator=False)

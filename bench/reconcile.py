@@ -44,14 +44,13 @@ class Options:
     """Whole ones against kube-apiserver on etcd instead of the embedded API server."""
 
 
-SHORT = Options(keys=2_000, plain_jobs=500, sizes=full_reconcile.SHORT.sizes, pods=full_reconcile.SHORT.pods)
+SHORT = Options(keys=2_000, plain_jobs=500, sizes=(1, 8), pods=32)
 
 
 def run(options: Options) -> Figures:
     """With one worker process and with two. BenchError without a redis-server."""
     one, two = (_torchq(options, workers) for workers in (1, 2))
     plain_one, plain_two = (_plain(options, workers) for workers in (1, 2))
-    whole = full_reconcile.Options(sizes=options.sizes, pods=options.pods, real=options.real)
     return {
         "reconciles_per_s_1_worker": one,
         "reconciles_per_s_2_workers": two,
@@ -59,8 +58,17 @@ def run(options: Options) -> Figures:
         "plain_rq_per_s_2_workers": plain_two,
         "times_plain_rq_1_worker": one / plain_one,
         "times_plain_rq_2_workers": two / plain_two,
-        **({"whole": full_reconcile.run(whole)} if options.sizes else {}),
+        **(_whole(options) if options.sizes else {}),
     }
+
+
+def _whole(options: Options) -> Figures:
+    """By one worker process, and by two."""
+    wanted = [
+        full_reconcile.Options(sizes=options.sizes, pods=options.pods, real=options.real, workers=workers)
+        for workers in (1, 2)
+    ]
+    return {f"whole_{each.workers}_workers": full_reconcile.run(each) for each in wanted}
 
 
 def _torchq(options: Options, workers: int) -> float:
