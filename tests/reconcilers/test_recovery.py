@@ -260,6 +260,21 @@ class TestDepartures:
         assert decide(said, *all_pods(restart=1)[::2], kept) == Plan(requeue_after=60.0)
 
 
+def test_a_job_that_runs_on_says_nothing_of_what_is_stuck() -> None:
+    kept = replace(WORKER, deleting=True, held=True, deadline=T - 100)
+    elastic = job(status=status("Running", replacing=["worker-0"]), restartScope="Task", minMembers={"Worker": 1})
+    assert decide(elastic, MASTER, kept, OTHER).actions == ()
+
+
+def test_the_word_of_one_of_several_waits_for_a_better_explanation() -> None:
+    master = replace(MASTER, phase="Failed", exit_code=1, ended=T - 0.5)
+    assert decide(RUNNING, master, WORKER, OTHER) == Plan(requeue_after=1.5)
+    killed = replace(WORKER, phase="Failed", exit_code=137, ended=T - 0.5)
+    assert written(decide(RUNNING, master, killed, OTHER))["restartCount"] == 1
+    assert written(decide(RUNNING, replace(master, ended=T - 3), WORKER, OTHER))["phase"] == "Failed"
+    assert written(decide(RUNNING, master))["phase"] == "Failed"  # nobody is left to explain it
+
+
 class Nodes:
     """A cache of nodes."""
 
