@@ -196,7 +196,8 @@ def _broken(job: InvalidJob, now: datetime) -> tuple[Action, ...]:
 def _write(job: TorchJob, after: TorchJobStatus, found: Pods) -> tuple[Action, ...]:
     # What was there before a restart is not there any more.
     current = (pod for pod in found if pod.restart == after.restart_generation)
-    counted = after.model_copy(update={"task_statuses": status.count(job, current)})
+    counts = status.count(job, current) | status.passed(job, after.stages)
+    counted = after.model_copy(update={"task_statuses": counts})
     changed = status.change(job.status, counted)
     return (WriteStatus({"status": changed}, job.metadata.resource_version),) if changed else ()
 

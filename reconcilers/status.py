@@ -148,6 +148,12 @@ def count(job: TorchJob, pods: Iterable[PodView]) -> dict[str, TaskStatus]:
     return {name: _count(by_task.get(name.lower(), [])) for name in job.spec.tasks}
 
 
+def passed(job: TorchJob, stages: Iterable[str]) -> dict[str, TaskStatus]:
+    """The tasks that stages, by index, had waited for: all of them succeeded, whatever became of their pods since."""
+    begun = [each for each in job.spec.stages if str(each.index) in stages]
+    return {name: TaskStatus(succeeded=job.spec.tasks[name].num_tasks) for each in begun for name in each.awaits}
+
+
 def _count(pods: list[PodView]) -> TaskStatus:
     failed = [pod for pod in pods if pod.phase == "Failed"]
     evicted = sum(pod.reason == "Evicted" for pod in failed)
