@@ -69,6 +69,9 @@ class Scene:
         stuck = self.departures.stuck(self.pods)
         if stuck and self.job.status.phase == "Admitted" and not status.is_hindered(self.job.status):
             return self._say_stuck(stuck)
+        if len(self.pods) == len(self.members) and setbacks.current(self.job, self.pods) != self.job.status.replacing:
+            # All are back: what became of those before them excuses nobody who vanishes from now on.
+            return Recovery(setbacks.given_up(self.job, (), self.pods))
         return self._go_on()
 
     @cached_property

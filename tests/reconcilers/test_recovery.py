@@ -66,6 +66,15 @@ def test_pods_that_go_for_a_suspension_that_is_over_are_no_disruption() -> None:
     assert written(decide(parse(described)))["disruptions"] == 1
 
 
+def test_who_was_replaced_excuses_nobody_who_vanishes_later() -> None:
+    counts = {"Master": {"active": 1, "ready": 1}, "Worker": {"active": 2, "ready": 2}}
+    before = status("Running", taskStatuses=counts, replacing=["the-old-one"])
+    found = decide(job(status=before), *all_pods())
+    assert (kinds(found), written(found)) == (["WriteStatus"], {"replacing": []})
+    assert decide(job(status=before | {"replacing": []}), *all_pods()) == Plan()
+    assert written(decide(job(status=before | {"replacing": []}), MASTER, OTHER))["disruptions"] == 1
+
+
 class TestByTheirNodes:
     def test_a_container_that_its_node_has_restarted_is_counted_and_then_marked(self) -> None:
         again = replace(WORKER, self_healing=True, restarts=1, exit_code=137, reason="Error")
@@ -75,7 +84,7 @@ class TestByTheirNodes:
         assert (written(found)["restartCount"], written(found)["replacing"]) == (1, ["worker-0/1"])
         counted = job(status=status("Running", replacing=["worker-0/1"]), restartScope="Task")
         assert marked(decide(counted, MASTER, again, OTHER)) == ["digits-worker-0"]
-        assert decide(counted, MASTER, replace(again, settled=1), OTHER) == Plan()
+        assert written(decide(counted, MASTER, replace(again, settled=1), OTHER))["replacing"] == []
 
     def test_what_is_over_is_forgotten_with_the_next_word(self) -> None:
         before = job(status=status("Running", replacing=["gone", "worker-1/1", "worker-1/2"]), restartScope="Task")
