@@ -208,6 +208,16 @@ class TestHindrances:
         other["template"]["spec"]["schedulerName"] = "volcano"
         assert of(Make, decide(admitted({"Master": task(), "Worker": other})))
 
+    def test_a_minimum_of_pods_beside_the_gang_is_for_those_who_wait_for_them(self) -> None:
+        tasks = {"AIMaster": task(2), "Master": task()}
+        described = admitted(tasks, minMembers={"AIMaster": 1})
+        (make,) = of(Make, decide(described))
+        assert make.manifest["spec"]["minTaskMember"] == {"master": 1}
+        waiting = pod("Master", 0, "Pending", gated=True)
+        brains = (pod("AIMaster"), pod("AIMaster", 1, "Pending"))
+        assert of(MarkPods, decide(described, *brains, waiting, groups=(group(),)))
+        assert not of(MarkPods, decide(described, brains[1], waiting, groups=(group(),)))
+
     def test_one_beside_the_gang_may_have_any(self) -> None:
         brain = task()
         brain["template"]["spec"]["schedulerName"] = "default-scheduler"
@@ -320,6 +330,11 @@ class TestStages:
         assert (made(found), of(Remove, found)) == ({}, [])
         everything = decide(later, groups=(group(1),))
         assert not [each for each in made(everything) if "prepare" in each]
+
+    def test_and_is_counted_as_it_was(self) -> None:
+        later = admitted(STEPS, "Running", stages=BEGAN)
+        found = decide(later, pod(), pod("Worker"), pod("Worker", 1), groups=(group(1),))
+        assert change(found)["taskStatuses"]["Prepare"]["succeeded"] == 2
 
     def test_a_restart_repeats_the_stages_that_go_on_and_no_other(self) -> None:
         later = admitted(STEPS, "Running", stages={"1": {**BEGAN["1"], "running": "2026-01-02T03:03:00Z"}})
