@@ -5,7 +5,7 @@ gone. A success that a stage has begun upon is never asked for again.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crds.stages import Stage
 from crds.tasks import Dependency
@@ -47,28 +47,28 @@ def of(job: TorchJob, pods: Iterable[PodView]) -> Progress:
     current = [pod for pod in pods if not outdated(job, pod)]
     counts = status.count(job, current)
     members = {each: tasks.counted(job.spec, counts, each) for each in job.spec.tasks}
-    begun_before = written(job)
-    known = frozenset[str]().union(*(each.awaits for each in begun_before))
-    done = known | {each for each, task in members.items() if task.done}
-    begun = tuple(each for each in job.spec.stages if each in begun_before or each.awaits <= done)
-    unopened = Progress(
-        members=members,
-        begun=begun,
-        passed=frozenset[str]().union(*(each.awaits for each in begun)),
-        started=frozenset(),
-    )
-    seen = frozenset(pod.task for pod in current if not pod.gated)
-    started = (
-        task_type
-        for stage in begun
-        for task_type in stage.tasks
-        if task_type.lower() in seen or _counted(job, task_type) or _open(job, unopened, task_type)
-    )
-    return Progress(
-        members=members,
-        begun=begun,
-        passed=unopened.passed,
-        started=frozenset(started),
+    begun = _begun(job, members)
+    found = Progress(members=members, begun=begun, passed=_awaited(begun), started=frozenset())
+    return replace(found, started=_started(job, found, current))
+
+
+def _begun(job: TorchJob, members: Mapping[str, Members]) -> tuple[Stage, ...]:
+    """The stages that have begun before, and those for which everything is done now."""
+    before = written(job)
+    done = _awaited(before) | {each for each, task in members.items() if task.done}
+    return tuple(each for each in job.spec.stages if each in before or each.awaits <= done)
+
+
+def _awaited(stages: Iterable[Stage]) -> frozenset[str]:
+    return frozenset[str]().union(*(each.awaits for each in stages))
+
+
+def _started(job: TorchJob, progress: Progress, current: Iterable[PodView]) -> frozenset[str]:
+    """The tasks that are beyond their gate, and those whose gate may open."""
+    seen = {pod.task for pod in current if not pod.gated}
+    present = (each for stage in progress.begun for each in stage.tasks)
+    return frozenset(
+        each for each in present if each.lower() in seen or _counted(job, each) or _open(job, progress, each)
     )
 
 
