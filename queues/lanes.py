@@ -45,6 +45,7 @@ class Lane:
         "offers",
         "overtaken",
         "spec",
+        "uniform",
         "used",
     )
 
@@ -56,7 +57,7 @@ class Lane:
         self.offers: tuple[Candidate, ...] = ()
         """The jobs that quota and cohort let go now; the queue contends while there are any."""
         self.asks: Amounts | None = None
-        """The demand with which it contends, as far as the ledger was told."""
+        """What its first job asks for, if the ledger was told that it contends with that and with no other."""
         self.ceiling = ceiling
         self._know(view.heads, view.waiting - len(view.heads))
 
@@ -66,6 +67,8 @@ class Lane:
         """How many jobs wait behind the known ones."""
         self.left = self._shown = len(jobs)
         """How many of the known jobs are not picked."""
+        self.uniform = all(_alike(job, jobs[0]) for job in jobs)
+        """Whether all known jobs ask for the same."""
         self._at = 0
         self._hopeless: list[Waiting] = []
         """The known jobs before the first possible one."""
@@ -170,6 +173,11 @@ class Lane:
             if at not in self._taken and amounts.fits(demand, NOTHING, self.ceiling):
                 places.setdefault(shape(demand), deque()).append(at)
         return places
+
+
+def _alike(job: Waiting, other: Waiting) -> bool:
+    """Equal demands mostly are one object."""
+    return job.entry.demand is other.entry.demand or job.entry.demand == other.entry.demand
 
 
 def shape(demand: Amounts) -> Shape:

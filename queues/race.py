@@ -207,13 +207,14 @@ class Race:
     def _bid(self, lane: Lane) -> None:
         spec = lane.spec
         offers = lane.offers = self._offers(lane)
+        alone = not self.pool.capacity or (len(offers) == 1 and lane.leads)
         if not offers:
             lane.asks = None
             self._ledger.bid(spec.name, None)
-        elif self.pool.capacity or offers[0].demand is not lane.asks:
-            lane.asks = offers[0].demand
-            cost = lanes.price(lane.asks, self._rules.cost)
+        elif not alone or offers[0].demand is not lane.asks:
+            cost = lanes.price(offers[0].demand, self._rules.cost)
             self._ledger.bid(spec.name, Bid(spec.weight, cost, self.pool.group(lane)))
+            lane.asks = offers[0].demand if alone else None
         if lane.beyond and lane.low:
             self._hungry.add(spec.name)
             _put(self._dry, spec.name, lane.dry and spec.open)
@@ -224,12 +225,12 @@ class Race:
 
     def _offers(self, lane: Lane) -> tuple[Candidate, ...]:
         """The jobs that quota and cohort let go now, in order. The first one alone where nothing may pass it, or where
-        nothing can: it fits, and there is no pool that might lack room."""
+        nothing can: all ask for the same, or it fits, and there is no pool that might lack room."""
         first = lane.first
         if first is None or not lane.spec.open:
             return ()
         fits = not lane.spec.quota or self._lets(lane, first)
-        if (fits and not self.pool.capacity) or not self.passes(lane):
+        if lane.uniform or (fits and not self.pool.capacity) or not self.passes(lane):
             return (first,) if fits else ()
         return tuple(each for each in lane.distinct() if self._lets(lane, each))
 
@@ -276,6 +277,8 @@ class Race:
             self._show(view)
         if self.pool.forget_groups(len(self._lanes)):
             self._dirty.update(self._lanes)
+            for lane in self._lanes.values():
+                lane.asks = None
 
     def committed(self, committed: Committed) -> bool:
         """What became of the last picks. Whether this copy is still true; if not, it must be given a whole snapshot."""
