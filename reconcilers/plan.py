@@ -85,9 +85,11 @@ def _run(
         return Plan(_write(job, status.hindered(job, observation.hindrance, now), run.pods))
     # 1. The fence: nobody makes pods before the admission is in the cluster.
     if job.admission != run.admission:
-        run = replace(run, admission=_bound(run, settings))
-        advance = Advance(run=run, observation=observation, settings=settings, now=now)
-        return Plan(_write(job, status.admitted(job, run.admission, now), run.pods) + advance.actions())
+        admission = _bound(run, settings)
+        after = status.admitted(job, admission, now)
+        begun = replace(run, job=job.model_copy(update={"status": after}), admission=admission)
+        advance = Advance(run=begun, observation=observation, settings=settings, now=now)
+        return Plan(_write(job, after, run.pods) + advance.actions())
     # 2. Its time may be over.
     left = _seconds_left(job.status.start_time, job.spec.active_deadline_seconds, now)
     if left is not None and left <= 0:

@@ -60,6 +60,7 @@ def admitted(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStat
         "start_time": now,
         "queue": QueueStatus(tries=tries) if (tries := tried(job)) else None,
         "stages": {},
+        "task_statuses": {},
         "node_failures": {},
         "excluded_nodes": (),
         "replacing": (),

@@ -1,0 +1,262 @@
+"""From any state that a job may be found in: nothing forbidden on the way, and an end."""
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from cluster.api import Manifest
+from crds import labels, torchjob
+from crds.errors import InvalidObject
+from crds.resources import POD_GROUPS
+from crds.torchjob import TorchJob
+from gang import backends
+from gang.values import GroupView
+from reconcilers import tasks
+from reconcilers.pod_view import PodView
+from reconcilers.recreate_view import RecreateView
+from reconcilers.settings import ReconcileSettings
+from tests.reconcilers.anywhere import Anywhere
+from tests.reconcilers.builders import ADMISSION, KEY, NOW, RESERVATION, manifest, pod, status, task
+
+NAMES = ("Master", "Worker", "AIMaster", "Prepare", "Evaluate")
+PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
+ENDS = ((None, ""), (None, "Evicted"), (0, ""), (1, "Error"), (137, "OOMKilled"), (128, "StartError"), (139, "Error"))
+TIME = "2026-01-02T03:00:00Z"
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> dict[str, Any]:
+    """One to four tasks that wait for each other in any way without a circle."""
+    names = draw(st.permutations(NAMES))[: draw(st.integers(1, 4))]
+    found: dict[str, Any] = {}
+    for place, name in enumerate(names):
+        count = draw(st.integers(1, 3))
+        upstreams = draw(st.lists(st.sampled_from(names[:place]), unique=True, max_size=2)) if place else []
+        phases = [
+            draw(st.sampled_from(["Running", "Succeeded"])) if found[each]["restartPolicy"] != "Always" else "Running"
+            for each in upstreams
+        ]
+        found[name] = task(
+            count,
+            dependsOn=[{"taskType": each, "phase": phase} for each, phase in zip(upstreams, phases, strict=True)],
+            auxiliary=draw(st.sampled_from([False, False, True])),
+            critical=draw(st.booleans()),
+            restartPolicy=draw(st.sampled_from(["OnFailure", "ExitCode", "Never", "Always"])),
+            spotTaskSpec={"numSpotTasks": draw(st.integers(0, count)), "labels": {"spot": "yes"}},
+        )
+    return found
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> Manifest:
+    """A job that was never looked at."""
+    graph = draw(graphs())
+    least = {name: draw(st.integers(1, each["numTasks"])) for name, each in graph.items() if draw(st.booleans())}
+    elastic = {"torchElasticPolicy": {"numMinReplicas": 1, "numMaxReplicas": 3}} if "Worker" in graph else {}
+    described = manifest(
+        graph,
+        minMembers=least,
+        restartScope=draw(st.sampled_from(["Job", "Task"])),
+        cleanPodPolicy=draw(st.sampled_from(["Running", "All", "None"])),
+        backoffLimit=draw(st.integers(0, 3)),
+        suspend=draw(st.sampled_from([False, False, True])),
+        activeDeadlineSeconds=draw(st.sampled_from([1, 10**6])),
+        ttlSecondsAfterFinished=draw(st.sampled_from([0, 10**6])),
+        schedulingPolicy={"gangScheduler": draw(st.sampled_from(["none", "volcano", ""]))},
+        **(elastic if draw(st.booleans()) else {}),
+    )
+    try:
+        torchjob.parse(copy.deepcopy(described))
+    except InvalidObject:
+        assume(False)
+    return described
+
+
+@st.composite
+def statuses(draw: st.DrawFn, job: TorchJob, pods: dict[str, PodView]) -> Manifest:
+    """A status that some earlier life may have left."""
+    attempt, generation = draw(st.integers(1, 2)), draw(st.integers(0, 2))
+    found = status(
+        draw(st.sampled_from(["", "Queued", "Admitted", "Admitted", "Running", "Running", "Suspended", "Failed"])),
+        restartCount=draw(st.integers(0, 2)),
+        disruptions=draw(st.integers(0, 2)),
+        restartGeneration=generation,
+        recreateGeneration=draw(st.integers(0, generation)),
+        attempt=attempt,
+        replacing=draw(st.lists(st.sampled_from([each.uid for each in pods.values()] or ["gone"]), unique=True)),
+        restartRequest=draw(st.sampled_from(["", "again"])),
+        nodeFailures={"n1": draw(st.integers(0, 2))},
+    )
+    if "admission" in found:
+        scheduler = draw(st.sampled_from(["none", "volcano"]))
+        found["admission"] = ADMISSION | {"attempt": attempt, "gangScheduler": scheduler}
+        begun = [each for each in job.spec.stages if each.awaits and draw(st.booleans())]
+        found["stages"] = {str(each.index): {"began": TIME} for each in begun}
+        found["taskStatuses"] = {each: {"ready": draw(st.integers(0, 1))} for each in job.spec.tasks}
+    return found
+
+
+@st.composite
+def pods_of(draw: st.DrawFn, names: list[str]) -> dict[str, PodView]:
+    """Pods of any history under the job's names, and some beyond them."""
+    found = {}
+    for name in draw(st.lists(st.sampled_from(names), unique=True)):
+        _, task_type, index = name.split("-")
+        exit_code, reason = draw(st.sampled_from(ENDS))
+        phase = draw(st.sampled_from(PHASES))
+        found[name] = pod(
+            task_type,
+            int(index),
+            phase,
+            uid=f"found-{name}",
+            attempt=draw(st.sampled_from([-1, 0, 1, 1, 1, 2])),
+            restart=draw(st.integers(0, 2)),
+            deleting=draw(st.sampled_from([False, False, True])),
+            gated=phase == "Pending" and draw(st.booleans()),
+            node=draw(st.sampled_from(["n1", "n2"])) if phase != "Pending" else "",
+            exit_code=exit_code if phase == "Failed" else None,
+            reason=reason if phase == "Failed" else "",
+            **draw(circumstances),
+        )
+    return found
+
+
+circumstances = st.fixed_dictionaries(
+    {
+        "deadline": st.sampled_from([None, NOW.timestamp() - 1000, NOW.timestamp() + 20]),
+        "self_healing": st.booleans(),
+        "restarts": st.integers(0, 2),
+        "settled": st.integers(0, 2),
+        "asked": st.sampled_from(["", "", "1", "2"]),
+        "asked_at": st.sampled_from([None, NOW.timestamp() - 1000, NOW.timestamp() - 5]),
+        "restarted": st.sampled_from(["", "1", "2"]),
+    }
+)
+
+
+def group(name: str, attempt: int, size: int, phase: str) -> Manifest:
+    return {
+        "apiVersion": POD_GROUPS.api_version,
+        "kind": POD_GROUPS.kind,
+        "metadata": {
+            "name": name,
+            "namespace": KEY.namespace,
+            "uid": f"found-{name}",
+            "resourceVersion": "1",
+            "labels": {labels.JOB_UID: KEY.uid, labels.JOB_NAME: KEY.name, labels.ATTEMPT: str(attempt)},
+        },
+        "spec": {"minMember": size},
+        "status": {"phase": phase},
+    }
+
+
+@st.composite
+def groups_of(draw: st.DrawFn) -> tuple[dict[str, GroupView], dict[str, Manifest]]:
+    """Groups of any attempt, size and phase, and for stages that there are not."""
+    names = draw(st.lists(st.sampled_from(["digits-0", "digits-1", "digits-2", "digits-9"]), unique=True, max_size=3))
+    phases = st.sampled_from(["Pending", "Inqueue", "Running", "Unknown", "Completed"])
+    bodies = {name: group(name, draw(st.integers(0, 2)), draw(st.integers(1, 9)), draw(phases)) for name in names}
+    deleting = draw(st.sets(st.sampled_from(names))) if names else set()
+    views = {name: backends.of("volcano").trim(body) for name, body in bodies.items()}
+    return {name: replace(each, deleting=name in deleting) for name, each in views.items()}, bodies
+
+
+@st.composite
+def requests_of(draw: st.DrawFn, pods: dict[str, PodView]) -> dict[str, RecreateView]:
+    """Requests in any state for some of the pods, and for some that are no more."""
+    found = {}
+    for each in draw(st.lists(st.sampled_from(sorted(pods)), unique=True)) if pods else ():
+        name = f"request-for-{each}"
+        found[name] = RecreateView(
+            namespace=KEY.namespace,
+            name=name,
+            uid=name,
+            job_uid=KEY.uid,
+            pod=each,
+            pod_uid=draw(st.sampled_from([pods[each].uid, "gone"])),
+            generation=draw(st.integers(0, 2)),
+            created=NOW.timestamp() - draw(st.sampled_from([1.0, 1000.0])),
+            restarts=draw(st.integers(0, 2)),
+            verdict=draw(st.sampled_from(["InProgress", "Done", "Failed"])),
+        )
+    return found
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> Anywhere:
+    """Any job in any state."""
+    described = draw(jobs())
+    job = torchjob.parse(copy.deepcopy(described))
+    names = [*tasks.members(job, 1), f"digits-{next(iter(job.spec.tasks)).lower()}-9"]
+    pods = draw(pods_of(names))
+    groups, bodies = draw(groups_of())
+    asked = draw(st.sampled_from(['{"id": "again"}', '{"id": "more", "task": "Worker"}', "", "nonsense"]))
+    described["status"] = draw(statuses(job, pods))
+    # Nobody makes a pod before its admission is written, nor takes the admission away before its pods are gone.
+    newest = described["status"]["attempt"] - ("admission" not in described["status"])
+    pods = {name: replace(each, attempt=min(each.attempt, newest)) for name, each in pods.items()}
+    described["metadata"]["annotations"] = {labels.RESTART_REQUEST: asked} if asked else {}
+    chosen = ReconcileSettings(
+        gang_scheduler=draw(st.sampled_from(["none", "volcano"])),
+        in_place=draw(st.sampled_from(["recreate", "local", "kruise", "kubernetes"])),
+        pods_at_once=draw(st.booleans()),
+        most_disruptions=draw(st.integers(2, 4)),
+        node_failures=draw(st.integers(1, 3)),
+        admission_timeout=0.0,
+    )
+    return Anywhere(
+        described,
+        pods,
+        draw(st.none() | st.integers(1, 3).map(lambda attempt: replace(RESERVATION, attempt=attempt))),
+        chosen,
+        requests=draw(requests_of(pods)),
+        dead=frozenset(draw(st.sets(st.just("n1")))),
+        groups=groups,
+        bodies=bodies,
+    )
+
+
+@given(world=worlds(), data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_reconciles_come_to_rest(world: Anywhere, data: st.DataObject) -> None:
+    world.look()
+    for most in data.draw(st.lists(st.sampled_from([0, 1, 2, 100]), max_size=4)):
+        world.reconcile_late(most)
+    world.settle()
+
+
+@given(world=worlds(), data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_job_whose_pods_end_ends(world: Anywhere, data: st.DataObject) -> None:
+    job = world.job
+    assert job is not None
+    assume(tasks.decisive(job.spec) and not job.spec.suspend)
+    for most in data.draw(st.lists(st.sampled_from([0, 1, 2, 100]), max_size=6)):
+        if data.draw(st.booleans()):
+            world.look()
+        if data.draw(st.booleans()):
+            world.nature()
+        world.reconcile_late(most)
+    world.live()
+    world.settle()
+    assert all(each.deleting for each in world.groups.values()), "they would hold on to what they asked for"
+
+
+def test_a_newer_admission_begins_anew_in_the_plan_that_writes_it() -> None:
+    graph = {
+        "Master": task(),
+        "Worker": task(dependsOn=[{"taskType": "Master", "phase": "Running"}]),
+        "Evaluate": task(dependsOn=[{"taskType": "Master", "phase": "Succeeded"}]),
+    }
+    before = status(
+        "Admitted",
+        admission={**ADMISSION, "gangScheduler": "none"},
+        stages={"1": {"began": TIME}},
+        taskStatuses={"Worker": {"ready": 1}},
+    )
+    world = Anywhere(manifest(graph, before), reservation=replace(RESERVATION, attempt=2))
+    world.reconcile()
+    assert sorted(world.pods) == ["digits-master-0"]
