@@ -15,6 +15,7 @@ from coordinator import foreign, views
 from coordinator.foreign import Foreign
 from coordinator.settings import Settings
 from coordinator.views import ForeignView
+from coordinator.worker_caches import Caches
 from coordinator.worker_process import reconcile_settings
 from crds import labels
 from crds.keys import JobKey
@@ -147,3 +148,28 @@ def test_what_is_there_decides_where_the_admin_leaves_it_open(
 ) -> None:
     found = reconcile_settings(Settings.model_validate(chosen), served)
     assert (found.gang_scheduler, found.in_place) == expected
+
+
+@pytest.mark.parametrize(
+    ("chosen", "followed", "asked"),
+    [
+        ({}, {"pods", "tenantqueues", "nodes"}, len(foreign.KINDS)),
+        ({"in_place": "recreate"}, {"pods", "tenantqueues", "nodes"}, len(foreign.KINDS) - 1),
+        ({"pods": "none"}, {"pods", "tenantqueues"}, 0),
+    ],
+)
+def test_a_worker_follows_what_it_needs(chosen: dict[str, str], followed: set[str], asked: int) -> None:
+    kinds_asked: list[Resource] = []
+
+    class Server:
+        def serves(self, resource: Resource) -> bool:
+            kinds_asked.append(resource)
+            return False
+
+    caches = Caches(Server(), Settings.model_validate(chosen))  # type: ignore[arg-type]
+    assert {each.resource.plural for each in caches.informers} == followed
+    for each in (caches.groups, caches.recreations):
+        each.start()
+        assert each.wait_asked(10)
+    caches.stop()
+    assert len(kinds_asked) == asked

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from cluster.client import KubernetesCluster
-from crds.resources import TENANT_QUEUES
+from crds.resources import PODS, TENANT_QUEUES
 from tests.coordinator import desk as desks
 from tests.coordinator.desk import Clock, Desk
 
@@ -106,3 +106,24 @@ def test_a_dependency_cycle_which_no_rule_of_the_server_sees_fails_with_a_reason
 
 def status(line: Desk, namespace: str) -> dict[str, object]:
     return line.cluster.get(desks.TORCHJOBS, "loop", namespace).get("status") or {}
+
+
+def test_a_port_is_held_for_who_listens_at_its_node_and_for_nobody_else(
+    cluster: KubernetesCluster, clock: Clock, namespace: str
+) -> None:
+    with Desk(cluster, clock, master_address="service") as line:
+        line.queue("a")
+        line.begin()
+        host = desks.task()
+        host["template"]["spec"]["hostNetwork"] = True
+        there = line.submit("there", namespace, "a", tasks={"Master": host, "Worker": desks.task() | {"dependsOn": []}})
+        here = line.submit("here", namespace, "a")
+        line.until(lambda: all(len(line.pods_of(each)) == 2 for each in (there, here)))
+        held, none = (line.job(each).status.admission for each in (there, here))
+        assert held is not None
+        assert none is not None
+        assert (held.port, none.port) == (20_000, 0)
+        (container,) = line.cluster.get(PODS, "there-master-0", namespace)["spec"]["containers"]
+        assert [each["hostPort"] for each in container["ports"]] == [20_000]
+        worker = line.cluster.get(PODS, "there-worker-0", namespace)["spec"]["containers"][0]
+        assert {each["name"]: each.get("value") for each in worker["env"]}["MASTER_PORT"] == "20000"
