@@ -85,6 +85,23 @@ def test_a_gang_costs_two_writes_beside_its_pods(gangs: Metered, namespace: str)
     assert line.reconciles <= 10
 
 
+def test_a_group_that_is_let_in_is_noticed_without_anybody_asking(gangs: Metered, namespace: str) -> None:
+    line = gangs
+    line.queue("a")
+    line.begin()
+    key = line.submit("patient", namespace, "a")
+    line.until(lambda: groups(line, key))
+    line.settle()
+    line.settling.step(10.0)
+    line.settle()
+    line.note()
+    assert line.pods_of(key) == []
+    let_in(line, key)
+    line.until(lambda: len(line.pods_of(key)) == 2)
+    assert line.worker["CREATE pods"] == 2
+    assert line.reconciles <= 2
+
+
 def test_a_start_gate_costs_one_write_for_each_pod_behind_it(gangs: Metered, namespace: str) -> None:
     line = gangs
     line.queue("a")
