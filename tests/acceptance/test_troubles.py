@@ -1,0 +1,144 @@
+"""What goes wrong with a job's pods from outside, and that nobody runs in circles over it."""
+
+import base64
+import re
+import ssl
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster import errors
+from crds.resources import LEASES, NAMESPACES, PODS, TORCHJOBS
+from tests.acceptance.jobs import job, python, recording
+from tests.acceptance.stack import Stack, fresh, until
+
+pytestmark = pytest.mark.acceptance
+
+MOST_REQUESTS = 20
+"""Of workers, about everything, in `BEATS` renewals of the leader's lease: some seconds."""
+BEATS = 3
+FINALIZER = "example.com/not-yet"
+
+
+def condition(found: dict[str, Any], kind: str) -> dict[str, Any]:
+    return next(each for each in found["status"]["conditions"] if each["type"] == kind)
+
+
+def requests_of_workers(stack: Stack) -> int:
+    """How much workers have asked the API server, watches apart."""
+    server = yaml.safe_load(stack.layout.kubeconfig.read_text())["clusters"][0]["cluster"]
+    authority = base64.b64decode(server["certificate-authority-data"]).decode()
+    token = stack.layout.token.read_text().strip()
+    asking = urllib.request.Request(server["server"] + "/metrics", headers={"Authorization": f"Bearer {token}"})
+    trust = ssl.create_default_context(cadata=authority)
+    with urllib.request.urlopen(asking, context=trust) as answer:
+        lines = answer.read().decode().splitlines()
+    counts = [line for line in lines if line.startswith("apiserver_request_total") and 'verb="WATCH"' not in line]
+    return sum(int(line.rpartition(" ")[2]) for line in counts if re.search(r'client="[^"]*worker', line))
+
+
+def calm(stack: Stack) -> None:
+    """Nobody asks for much while time passes, by the clock of who leads."""
+    before = requests_of_workers(stack)
+    assert before, "no request of a worker was counted"
+    seen = {_renewed(stack)}
+
+    def beats() -> int:
+        seen.add(_renewed(stack))
+        return len(seen)
+
+    until(beats, lambda count: count > BEATS)
+    asked = requests_of_workers(stack) - before
+    assert asked <= MOST_REQUESTS, f"{asked} requests in {BEATS} renewals of a lease"
+
+
+def _renewed(stack: Stack) -> str:
+    leases = stack.api.list(LEASES, "kube-system").items
+    return str(max(each["spec"].get("renewTime") or "" for each in leases))
+
+
+def test_without_a_container_named_torch_the_first_one_is_meant(stack: Stack) -> None:
+    name = fresh()
+    body = job(name, python("import sys; sys.exit('the first one failed')"), policy="ExitCode")
+    containers = body["spec"]["torchTaskSpecs"]["Master"]["template"]["spec"]["containers"]
+    containers.append({"name": "second", "image": "none", "command": python("pass")})
+    stack.submit(body)
+    failed = condition(stack.reach(name, "Failed"), "Failed")
+    assert (failed["reason"], "the first one failed" in failed["message"]) == ("PodFailed", True), failed
+
+
+def test_a_command_that_does_not_exist_fails_the_job_and_says_so(stack: Stack) -> None:
+    name = fresh()
+    stack.submit(job(name, ["no-such-program"], policy="OnFailure"))
+    found = stack.reach(name, "Failed")
+    assert "no-such-program" in condition(found, "Failed")["message"]
+    assert found["status"].get("restartCount", 0) == 0
+    calm(stack)
+
+
+def test_a_finalizer_holds_a_suspended_job_up_and_nobody_runs_in_circles(
+    stack: Stack, records: Path, tmp_path: Path
+) -> None:
+    name, gate = fresh(), tmp_path / "gate"
+    stack.submit(job(name, recording(records, gate=gate)))
+    stack.reach(name, "Running")
+    pod = stack.pods(name)[0]["metadata"]["name"]
+    stack.api.patch(PODS, pod, {"metadata": {"finalizers": [FINALIZER]}}, "default")
+    try:
+        stack.torchq("job", "suspend", name)
+        until(lambda: stack.api.get(PODS, pod, "default")["metadata"].get("deletionTimestamp"))
+        calm(stack)
+        assert stack.phase(name) != "Suspended", "its room is not free yet"
+    finally:
+        stack.api.patch(PODS, pod, {"metadata": {"finalizers": None}}, "default")
+    stack.reach(name, "Suspended")
+    gate.touch()
+    stack.torchq("job", "resume", name)
+    stack.reach(name, "Succeeded")
+
+
+def test_a_namespace_that_is_deleted_takes_its_running_job_along(stack: Stack, records: Path, tmp_path: Path) -> None:
+    name, namespace = fresh(), fresh("space")
+    stack.api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    stack.api.create(TORCHJOBS, job(name, recording(records, gate=tmp_path / "gate"), workers=1), namespace)
+    until(lambda: stack.api.get(TORCHJOBS, name, namespace), _is_running)
+    stack.pods()
+    stack.api.delete(NAMESPACES, namespace)
+    until(lambda: _gone(stack, namespace))
+    until(lambda: not stack.pod_processes())
+    until(stack.settled)
+    calm(stack)
+
+
+def _is_running(found: dict[str, Any]) -> bool:
+    return (found.get("status") or {}).get("phase") == "Running"
+
+
+def _gone(stack: Stack, namespace: str) -> bool:
+    try:
+        stack.api.get(NAMESPACES, namespace)
+    except errors.NotFound:
+        return not stack.api.list(PODS, namespace).items
+    return False
+
+
+def test_two_jobs_that_want_one_port_of_the_node_run_one_after_the_other(
+    stack: Stack, records: Path, tmp_path: Path
+) -> None:
+    first, second, gate = fresh(), fresh(), tmp_path / "gate"
+    for name in (first, second):
+        body = job(name, recording(records, gate=gate))
+        template = body["spec"]["torchTaskSpecs"]["Master"]["template"]["spec"]
+        template["containers"][0]["ports"] = [{"containerPort": 18_080, "hostPort": 18_080}]
+        stack.submit(body)
+        stack.reach(name, "Admitted", "Running")
+    until(lambda: [stack.phase(first), stack.phase(second)], lambda found: "Running" in found)
+    waiting = next(each for each in (second, first) if stack.phase(each) != "Running")
+    calm(stack)
+    assert "port" in stack.torchq("job", "show", waiting)
+    gate.touch()
+    for name in (first, second):
+        stack.reach(name, "Succeeded")
