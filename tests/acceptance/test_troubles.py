@@ -17,7 +17,7 @@ from tests.acceptance.stack import Stack, fresh, until
 
 pytestmark = pytest.mark.acceptance
 
-MOST_REQUESTS = 20
+MOST_REQUESTS = 10
 """Of workers, about everything, in `BEATS` renewals of the leader's lease: some seconds."""
 BEATS = 3
 FINALIZER = "example.com/not-yet"

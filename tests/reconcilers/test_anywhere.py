@@ -61,11 +61,11 @@ def jobs(draw: st.DrawFn) -> Manifest:
         minMembers=least,
         restartScope=draw(st.sampled_from(["Job", "Task"])),
         cleanPodPolicy=draw(st.sampled_from(["Running", "All", "None"])),
-        backoffLimit=draw(st.integers(0, 3)),
+        backoffLimit=draw(st.sampled_from([0, 2, 9])),
         suspend=draw(st.sampled_from([False, False, True])),
-        activeDeadlineSeconds=draw(st.sampled_from([1, 10**6])),
+        activeDeadlineSeconds=draw(st.sampled_from([10**6, 10**6, 10**6, 1])),
         ttlSecondsAfterFinished=draw(st.sampled_from([0, 10**6])),
-        schedulingPolicy={"gangScheduler": draw(st.sampled_from(["none", "volcano", ""]))},
+        schedulingPolicy={"gangScheduler": draw(st.sampled_from(["volcano", "none", ""]))},
         **(elastic if draw(st.booleans()) else {}),
     )
     try:
@@ -80,7 +80,7 @@ def statuses(draw: st.DrawFn, job: TorchJob, pods: dict[str, PodView]) -> Manife
     """A status that some earlier life may have left."""
     attempt, generation = draw(st.integers(1, 2)), draw(st.integers(0, 2))
     found = status(
-        draw(st.sampled_from(["", "Queued", "Admitted", "Admitted", "Running", "Running", "Suspended", "Failed"])),
+        draw(st.sampled_from(["Admitted", "Running", "Queued", "", "Admitted", "Running", "Suspended", "Failed"])),
         restartCount=draw(st.integers(0, 2)),
         disruptions=draw(st.integers(0, 2)),
         restartGeneration=generation,
