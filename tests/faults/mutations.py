@@ -103,7 +103,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "commit does not mark the key as work": Mutation(MemoryWork, "mark", _mark_offers_only, ("quota",), ("kill>",)),
     "what is offered during a run is forgotten": Mutation(
-        MemoryWork, "finish", _finish_for_good, ("life", "quota", "delete", "restart", "suspend"), ("yield",), True
+        MemoryWork, "finish", _finish_for_good, ("restart", "quota"), ("yield",)
     ),
     "a rebuild forgets the admitted": Mutation(census, "take", _census_without_jobs, ("quota",), ("kill>", "flush")),
     "leases that end are not noticed": Mutation(MemoryWork, "_wake", lambda *_: None, ("life",), ("kill>",)),
