@@ -23,7 +23,6 @@ from tests.faults.world import World
 
 _take, _remove, _pods_of = census.take, MemoryStore.remove, Watches.pods_of
 _finish, _mark, _observe = MemoryWork.finish, MemoryWork.mark, Observer.observe
-_delete = Application._delete
 _plan, _faults = reconcile.plan, failures.faults
 
 
@@ -57,11 +56,6 @@ def _census_without_jobs(jobs: Any, *about: Any) -> Any:
 
 def _observe_carelessly(observer: Observer, task: Any) -> Any:
     return _observe(observer, replace(task, seen=0, failures=0))
-
-
-def _delete_carelessly(application: Application, *of: Any) -> bool:
-    _delete(application, *of)
-    return True
 
 
 def _sorted(first: Callable[[Any], bool]) -> Callable[..., Plan]:
@@ -108,9 +102,6 @@ MUTATIONS: dict[str, Mutation] = {
     "a rebuild forgets the admitted": Mutation(census, "take", _census_without_jobs, ("quota",), ("kill>", "flush")),
     "leases that end are not noticed": Mutation(MemoryWork, "_wake", lambda *_: None, ("life",), ("kill>",)),
     "workers trust their cache": Mutation(Observer, "observe", _observe_carelessly, ("life",), ("lag",), True),
-    "a failure is counted by all who see it": Mutation(
-        Application, "_delete", _delete_carelessly, ("replace",), ("yield", "lag"), True
-    ),
     "gates are opened too early": Mutation(progress, "_open", lambda *_: True, ("gang", "gate"), ("yield",), True),
     "groups go before their pods": Mutation(
         reconcile, "plan", _sorted(lambda action: isinstance(action, Remove)), ("gang",), ("kill>",)

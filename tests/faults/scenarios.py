@@ -52,8 +52,6 @@ class Scenario:
     """Pods of attempts up to this one never start."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What is not as usual."""
-    forgives: bool = False
-    """Whether a crash may forgive a failure (restartScope Task: deleted first, counted then)."""
     disruptions: Mapping[str, int] = field(default_factory=dict)
     """What was not the jobs' fault; less, if people come early."""
     tampered: bool = False
@@ -272,7 +270,6 @@ _ALL = (
         ends={"one": "Succeeded"},
         restarts={"one": 1},
         fate=_master_fails(137, 1),
-        forgives=True,
     ),
     Scenario(
         name="giveup",
