@@ -37,7 +37,7 @@ def installed(cluster: KubernetesCluster) -> bool:
 @pytest.fixture
 def gangs(volcano: None, cluster: KubernetesCluster, clock: Clock) -> Iterator[Metered]:
     """Jobs are bound by Volcano, since it is there."""
-    with Metered(cluster, clock) as line:
+    with Metered(cluster, clock, gang_scheduler="auto") as line:
         yield line
 
 

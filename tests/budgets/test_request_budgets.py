@@ -10,6 +10,7 @@ from coordinator.marks import PODS_SECONDS
 from crds.resources import PODS
 from tests.budgets.wire import Metered
 from tests.coordinator import desk as desks
+from tests.coordinator import kinds
 from tests.coordinator.desk import Clock, task
 
 JOBS = 8
@@ -21,7 +22,8 @@ STATUS = "PATCH torchjobs/status"
 
 
 def test_the_first_look_is_a_list_and_a_watch_of_each_resource(cluster: KubernetesCluster, clock: Clock) -> None:
-    with Metered(cluster, clock, pool="nodes") as line:
+    kinds.uninstall(cluster, *foreign.KINDS)  # which tests before this one may have installed
+    with Metered(cluster, clock, pool="nodes", in_place="auto") as line:
         line.begin()
         line.settle()
         asked = {"DISCOVER": QUESTIONS}

@@ -58,6 +58,8 @@ class Desk:
         self.cluster = cluster
         self.clock = clock
         usual = {"pool": "none", "lease_seconds": LEASE_SECONDS, "master_address": "loopback"}
+        # Other tests install what others define: nobody would play it here.
+        usual |= {"gang_scheduler": "none", "in_place": "recreate"}
         self.settings = Settings(**{**usual, **settings})
         self.watching = self.counting(Gatekeeper(cluster, COORDINATOR, strict=True))
         self.working = self.counting(Gatekeeper(cluster, WORKER, strict=True))
