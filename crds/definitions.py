@@ -41,7 +41,7 @@ def torchjob() -> dict[str, Any]:
         column("Restarts", ".status.restartCount", "integer", wide=True),
         AGE,
     ]
-    return _definition(TORCHJOBS, "tj", root, columns, {"status": {}, "scale": scale})
+    return definition(TORCHJOBS, ["tj"], root, columns, {"status": {}, "scale": scale}, categories=["torchq"])
 
 
 def tenant_queue() -> dict[str, Any]:
@@ -59,7 +59,7 @@ def tenant_queue() -> dict[str, Any]:
         column("Stop", ".spec.stopPolicy", wide=True),
         AGE,
     ]
-    return _definition(TENANT_QUEUES, "tq", root, columns, {"status": {}})
+    return definition(TENANT_QUEUES, ["tq"], root, columns, {"status": {}}, categories=["torchq"])
 
 
 def _root(model: type[BaseModel], name: type[BaseModel], *, defaults: bool) -> Schema:
@@ -80,10 +80,15 @@ def _root(model: type[BaseModel], name: type[BaseModel], *, defaults: bool) -> S
     }
 
 
-def _definition(
-    resource: Resource, short: str, root: Schema, columns: list[dict[str, Any]], subresources: dict[str, Any]
+def definition(
+    resource: Resource,
+    short: list[str],
+    root: Schema,
+    columns: list[dict[str, Any]],
+    subresources: dict[str, Any],
+    **names: list[str],
 ) -> dict[str, Any]:
-    singular = resource.kind.lower()
+    """The CustomResourceDefinition of a kind in its one version; `names` are further names, by what they are."""
     version = {
         "name": resource.version,
         "served": True,
@@ -92,13 +97,12 @@ def _definition(
         "subresources": subresources,
         "additionalPrinterColumns": columns,
     }
-    names = {
+    known = {
         "kind": resource.kind,
         "listKind": f"{resource.kind}List",
         "plural": resource.plural,
-        "singular": singular,
-        "shortNames": [short],
-        "categories": ["torchq"],
+        "singular": resource.kind.lower(),
+        "shortNames": short,
     }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -106,7 +110,7 @@ def _definition(
         "metadata": {"name": f"{resource.plural}.{resource.group}"},
         "spec": {
             "group": resource.group,
-            "names": names,
+            "names": {**known, **names},
             "scope": "Namespaced" if resource.namespaced else "Cluster",
             "versions": [version],
         },

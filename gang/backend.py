@@ -4,6 +4,7 @@ One rule: pure, and the same few verbs for all of them. A group is deleted as an
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cluster.api import Manifest
@@ -49,6 +50,37 @@ class Backend(Protocol):
 
     def bind(self, gang: Gang, task_type: str, /) -> Binding:
         """What a pod of a task, named in lower case, carries to be bound with its gang."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objectless:
+    """What the schedulers have in common for which no object stands for a gang: the pods say it, or nobody does."""
+
+    @property
+    def resource(self) -> Resource | None:
+        """There is no kind."""
+        return None
+
+    @property
+    def queues(self) -> Resource | None:
+        """There are no queues."""
+        return None
+
+    def create(self, _gang: Gang) -> Manifest | None:
+        """Nothing is made."""
+        return None
+
+    def resize(self, _gang: Gang, _group: GroupView) -> Mapping[str, Any] | None:
+        """Nothing is changed."""
+        return None
+
+    def trim(self, _manifest: Manifest) -> GroupView:
+        """There are no groups to look at."""
+        raise NotImplementedError("there is no object of this gang scheduler's that is ours")
+
+    def refusal(self, _queue: str, _found: Manifest | None) -> tuple[str, str] | None:
+        """Nothing is refused."""
+        return None
 
 
 def manifest(resource: Resource, gang: Gang, spec: Mapping[str, Any]) -> Manifest:

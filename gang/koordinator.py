@@ -6,13 +6,10 @@ The pods that run count beside those that wait (match-policy waiting-and-running
 alone, and a job that is restarted whole is bound whole again. This module was never run against a Koordinator.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from cluster.api import Manifest
-from crds.resources import Resource
-from gang.values import Binding, Gang, GroupView
+from gang.backend import Objectless
+from gang.values import Binding, Gang
 
 PREFIX = "gang.scheduling.koordinator.sh"
 WAITING_TIME = "600s"
@@ -20,30 +17,12 @@ WAITING_TIME = "600s"
 
 
 @dataclass(frozen=True, slots=True)
-class Koordinator:
-    """Binds by annotations; no object stands for a gang."""
+class Koordinator(Objectless):
+    """Binds by annotations, and ignores those that change. What its own quotas keep waiting shows at the pods."""
 
     name: str = "koordinator"
     scheduler: str = "koord-scheduler"
     together: bool = True
-    resource: Resource | None = None
-    queues: Resource | None = None
-
-    def create(self, _gang: Gang) -> Manifest | None:
-        """The pods say it."""
-        return None
-
-    def resize(self, _gang: Gang, _group: GroupView) -> Mapping[str, Any] | None:
-        """Koordinator ignores annotations that change."""
-        return None
-
-    def trim(self, _manifest: Manifest) -> GroupView:
-        """There are no groups."""
-        raise NotImplementedError("Koordinator's gangs have no object that is ours")
-
-    def refusal(self, _queue: str, _found: Manifest | None) -> tuple[str, str] | None:
-        """Quotas of its own keep pods waiting, which shows at the pods."""
-        return None
 
     def bind(self, gang: Gang, _task_type: str) -> Binding:
         """By annotations and the scheduler's name."""

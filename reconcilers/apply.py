@@ -244,6 +244,10 @@ class Application:
             self.cluster.patch(PODS, pod.name, {"metadata": {**metadata, "uid": pod.uid}}, self.key.namespace)
         except (errors.NotFound, errors.Conflict):
             self.outdated = True
+        except errors.Invalid as error:
+            if not _is_namesake(error):
+                raise
+            self.outdated = True
 
     def _make(self, resource: Resource, remedy: str, manifest: Manifest) -> None:
         try:
@@ -263,6 +267,10 @@ class Application:
         try:
             self.cluster.patch(resource, name, change, self.key.namespace)
         except (errors.NotFound, errors.Conflict) as error:
+            raise _ObserveAgain(self.settings.name_retry) from error
+        except errors.Invalid as error:
+            if not _is_namesake(error):
+                raise
             raise _ObserveAgain(self.settings.name_retry) from error
 
     def _remove(self, resource: Resource, name: str, uid: str) -> None:
@@ -301,6 +309,11 @@ def _failure(work: Callable[[T], None], thing: T) -> BaseException | None:
     except Exception as error:
         return error
     return None
+
+
+def _is_namesake(error: errors.Invalid) -> bool:
+    """Whether a patch was refused because another object has the name by now: a uid cannot be changed."""
+    return any(each.field == "metadata.uid" for each in error.causes)
 
 
 def _words(manifest: Manifest, error: errors.Invalid) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from cluster import errors
 from cluster.api import Cluster, Manifest
+from crds import definitions
 from crds.definitions import AGE, column
 from crds.resources import CRDS, GANG_QUEUES, POD_GROUPS, Resource
 
@@ -93,32 +94,7 @@ def _definition(
     subresources: dict[str, Any],
 ) -> Manifest:
     root = {"type": "object", "properties": {"spec": {**spec, "default": {}}, "status": status}}
-    version = {
-        "name": resource.version,
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": root},
-        "subresources": subresources,
-        "additionalPrinterColumns": columns,
-    }
-    names = {
-        "kind": resource.kind,
-        "listKind": f"{resource.kind}List",
-        "plural": resource.plural,
-        "singular": resource.kind.lower(),
-        "shortNames": short,
-    }
-    return {
-        "apiVersion": CRDS.api_version,
-        "kind": CRDS.kind,
-        "metadata": {"name": f"{resource.plural}.{resource.group}"},
-        "spec": {
-            "group": resource.group,
-            "names": names,
-            "scope": "Namespaced" if resource.namespaced else "Cluster",
-            "versions": [version],
-        },
-    }
+    return definitions.definition(resource, short, root, columns, subresources)
 
 
 def _default_queue() -> Manifest:

@@ -18,7 +18,7 @@ PAGE = ROOT / "docs" / "conditions.md"
 REASON = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z]+)*")
 SAYERS = {"finished", "idle", "enter", "entered", "Idle", "Hindrance", "Verdict"}
 """What makes a reason of a condition from its arguments; `Tell` makes that of an event."""
-KINDS = ("PodGroup", "ContainerRecreateRequest")
+KINDS = ("PodGroup",)
 """What may be missing, or refused: `reconcilers.apply` makes the reason from the kind."""
 
 

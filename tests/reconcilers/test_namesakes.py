@@ -1,0 +1,39 @@
+"""A pod that was made anew under its name while a plan for the old one is carried out."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+from cluster.client import KubernetesCluster
+from crds.keys import JobKey
+from crds.resources import PODS
+from reconcilers import pod_view
+from reconcilers.apply import Application, Outcome
+from reconcilers.settings import ReconcileSettings
+from reconcilers.values import Change, MarkPods, Plan
+
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "digits-worker-0"},
+    "spec": {"containers": [{"name": "torch", "image": "none"}]},
+}
+MARKED = {"annotations": {"marked": "yes"}}
+
+
+def test_a_namesake_is_left_alone_and_the_job_is_looked_at_again(cluster: KubernetesCluster, namespace: str) -> None:
+    old = pod_view.trim(cluster.create(PODS, POD, namespace))
+    key = JobKey(namespace, "digits", "uid-1")
+    with ThreadPoolExecutor(1) as executor:
+
+        def applied(*actions: MarkPods | Change) -> Outcome:
+            made = Application(cluster, ReconcileSettings(), executor, lambda: 0.0, key, lambda: True)
+            return made.run(Plan(actions))
+
+        marks = MarkPods((old,), MARKED)
+        assert applied(marks) == Outcome(None)
+        assert cluster.get(PODS, old.name, namespace)["metadata"]["annotations"] == MARKED["annotations"]
+        cluster.delete(PODS, old.name, namespace, grace_period_seconds=0)
+        cluster.create(PODS, POD, namespace)
+        again = Outcome(ReconcileSettings().name_retry)
+        assert applied(marks, marks) == again
+        assert applied(Change(PODS, old.name, {"metadata": {**MARKED, "uid": old.uid}})) == again
+    assert "annotations" not in cluster.get(PODS, old.name, namespace)["metadata"]
