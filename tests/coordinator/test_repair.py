@@ -38,16 +38,17 @@ class Coordinated:
         self.looker = Looker(cluster, self.store, self.work, namespace)
         self.running: list[tuple[Coordinator, threading.Thread]] = []
 
-    def start(self) -> Coordinator:
+    def start(self, resync_seconds: float = 0.5) -> Coordinator:
         self.work.register("worker", 8)
-        settings = Settings(**{**QUICK, "lease_namespace": self.namespace, "lease_seconds": 1.0, "resync_seconds": 0.5})
+        ours = {"lease_namespace": self.namespace, "lease_seconds": 1.0, "resync_seconds": resync_seconds}
+        settings = Settings(**{**QUICK, **ours})
         desk = Coordinator(self.cluster, RedisStore(self.client), RedisWork(self.client), settings)
         self.running.append((desk, threading.Thread(target=desk.run)))
         self.running[-1][1].start()
         return desk
 
-    def led(self) -> Coordinator:
-        desk = self.start()
+    def led(self, resync_seconds: float = 0.5) -> Coordinator:
+        desk = self.start(resync_seconds)
         desks.wait_for(lambda: desk.counts.rebuilds == 1, 60)
         return desk
 
@@ -78,11 +79,11 @@ def coordinated(embedded_cluster: KubernetesCluster, namespace: str) -> Iterator
 
 
 def test_the_leader_mends_what_it_is_asked_to(coordinated: Coordinated) -> None:
-    desk = coordinated.led()
+    desk = coordinated.led(resync_seconds=3600)  # a resync would mend the key by offering it
     key = desks_submit(coordinated)
-    desks.wait_for(lambda: desk.counts.picked == 1)
-    assert coordinated.codes() == []
     client = coordinated.client
+    desks.wait_for(lambda: desk.counts.picked == 1 and client.hget(f"{schema.RECORD}{key}", "state") == b"leased")
+    assert coordinated.codes() == []
     for name in ("", "a"):
         client.hset(schema.USAGE, name, b'{"cpu":5000,"jobs":7}')
     client.set("torchq:junk", 1)
