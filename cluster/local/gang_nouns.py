@@ -4,6 +4,8 @@ One rule: as much of their schemas as somebody here reads, the rest kept as it c
 taken as it is.
 """
 
+import threading
+import time
 from typing import Any
 
 from cluster import errors
@@ -16,6 +18,8 @@ DEFAULT_QUEUE = "default"
 OPEN = "Open"
 """The state of a queue whose pod groups may begin."""
 
+_SERVED_SECONDS = 10.0
+_SOON_SECONDS = 0.1
 _LARGEST = 2**31 - 1
 _COUNT = {"type": "integer", "format": "int32", "minimum": 0, "maximum": _LARGEST}
 _QUANTITIES = {
@@ -32,11 +36,23 @@ def install(cluster: Cluster) -> None:
             cluster.create(CRDS, definition)
         except errors.AlreadyExists:
             cluster.patch(CRDS, definition["metadata"]["name"], {"spec": definition["spec"]})
-    try:
-        cluster.create(GANG_QUEUES, _default_queue())
-    except errors.AlreadyExists:
-        return
-    cluster.patch(GANG_QUEUES, DEFAULT_QUEUE, {"status": {"state": OPEN}}, subresource="status")
+    if _made(cluster):
+        cluster.patch(GANG_QUEUES, DEFAULT_QUEUE, {"status": {"state": OPEN}}, subresource="status")
+
+
+def _made(cluster: Cluster) -> bool:
+    """Make the queue; whether it was not there. kube-apiserver serves a kind some moments after its definition."""
+    deadline, pause = time.monotonic() + _SERVED_SECONDS, threading.Event()
+    while True:
+        try:
+            cluster.create(GANG_QUEUES, _default_queue())
+            return True
+        except errors.AlreadyExists:
+            return False
+        except errors.NotFound:
+            if time.monotonic() > deadline:
+                raise
+        pause.wait(_SOON_SECONDS)
 
 
 def pod_group() -> Manifest:

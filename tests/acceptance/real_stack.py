@@ -70,6 +70,8 @@ class RealStack(Stack):
         return self.account(role) | {
             "TORCHQ_REDIS_URL": self.redis_url,
             "TORCHQ_MASTER_ADDRESS": "loopback",
+            "TORCHQ_GANG_SCHEDULER": "none",
+            "TORCHQ_IN_PLACE": "local",
             "TORCHQ_IMPLICIT_QUEUES": "true",
             "TORCHQ_HEALTH_PORT": "-1",
             "TORCHQ_PORT_FIRST": str(first),
