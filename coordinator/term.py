@@ -317,6 +317,9 @@ class Term:
         puts: list[Entry] = [each.put for each in routes if each.put is not None]
         removes = self._to_free(keys, routes)
         offers: list[Offer] = [self._turns.place(each.offer) for each in routes if each.offer is not None]
+        gone = [key for key in removes if self.watches.job(key) is None]
+        if gone:  # before its charge is freed: until then every rebuild looks at it again
+            self.work.drop(gone)
         if removes:
             self._free(removes, seen)
         if puts:

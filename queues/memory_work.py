@@ -88,6 +88,16 @@ class MemoryWork:
                 else:
                     self.mark(each.key, each.tenant, each.seen)
 
+    def drop(self, keys: Iterable[JobKey]) -> None:
+        """See WorkSource."""
+        with self._lock:
+            for key in keys:
+                record = self._records.get(key)
+                if record and record.state == "delayed" and not record.failures:
+                    del self._records[key]
+                elif record and record.state == "leased":
+                    record.dirty = True
+
     def dispatch(self) -> int:
         """See WorkSource."""
         epoch, now = self._live_epoch(), self._clock()

@@ -19,6 +19,7 @@ from queues.work import Lease, WorkSettings
 
 _PRELUDES = ("clock", "mark")
 _OFFER = Script("work_offer", preludes=_PRELUDES)
+_DROP = Script("work_drop")
 _DISPATCH = Script("work_dispatch", preludes=_PRELUDES)
 _BEGIN = Script("work_begin", preludes=_PRELUDES)
 _RENEW = Script("work_renew", preludes=_PRELUDES)
@@ -47,6 +48,10 @@ class RedisWork:
         """See WorkSource."""
         for some in _chunks(list(offers), _OFFERS_PER_CALL):
             _OFFER(self._connection, arguments=[self._now(), *itertools.chain.from_iterable(map(_fields, some))])
+
+    def drop(self, keys: Iterable[JobKey]) -> None:
+        """See WorkSource."""
+        _DROP(self._connection, arguments=[str(key) for key in keys])
 
     def dispatch(self) -> int:
         """See WorkSource."""

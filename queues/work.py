@@ -57,6 +57,11 @@ class WorkSource(Protocol):
     def offer(self, offers: Iterable[Offer]) -> None:
         """Mark keys as work. Costs nothing twice. StoreLost while the store has no epoch."""
 
+    def drop(self, keys: Iterable[JobKey]) -> None:
+        """Forget keys whose jobs are gone: what was to be looked at later need not be, unless its last run failed and
+        may have left something behind; what is being looked at is looked at once more, since that look may have begun
+        before."""
+
     def dispatch(self) -> int:
         """Wake keys that are due or whose lease ended, then lease ready keys fairly over tenants and push them to the
         workers, as many as there are free threads; none while every worker has a batch waiting. How many were pushed.

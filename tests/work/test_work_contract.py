@@ -178,6 +178,34 @@ def test_a_delayed_offer_waits_and_an_earlier_one_wins(ready: Stand) -> None:
     assert len(ready.take()) == 1
 
 
+def test_a_dropped_key_that_was_delayed_is_forgotten(ready: Stand) -> None:
+    ready.work.offer([offer(delay=5), offer(1, delay=5)])
+    ready.work.drop([key(), key(2)])
+    assert set(ready.work.inspect().records) == {key(1)}
+    ready.clock.step(5.1)
+    assert [task.key for task in ready.take()] == [key(1)]
+
+
+def test_a_dropped_key_that_is_worked_at_runs_once_more(ready: Stand) -> None:
+    ready.work.offer([offer()])
+    [first] = ready.take()
+    ready.work.drop([key()])
+    ready.work.finish(first.key, first.token, requeue_after=600)
+    [second] = ready.take()
+    ready.work.finish(second.key, second.token)
+    assert not ready.work.inspect().records
+
+
+def test_a_dropped_key_that_is_about_to_run_or_has_failed_runs(ready: Stand) -> None:
+    ready.work.offer([offer()])
+    [failed] = ready.take()
+    ready.work.finish(failed.key, failed.token, failed=True)
+    ready.work.offer([offer(1)])
+    ready.work.drop([key(), key(1)])
+    ready.clock.step(0.2)
+    assert {task.key for task in ready.take()} == {key(), key(1)}
+
+
 def test_a_delayed_offer_never_delays(ready: Stand) -> None:
     ready.work.offer([offer(), offer(delay=5, seen=8)])
     [task] = ready.take()
