@@ -1,0 +1,66 @@
+"""deploy/kubernetes fits what it names: accounts, settings, commands, the service that users are let through to."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click import Context
+
+from coordinator import cli, permissions, rbac, settings
+from coordinator.permissions import COORDINATOR, WORKER, Role
+from crds.resources import Resource
+from tests.rbac.access import FILES, Granted
+
+FILE = FILES.parent / "kubernetes" / "torchq.yaml"
+KINDS = {
+    "Service": Resource("", "v1", "services", "Service"),
+    "Deployment": Resource("apps", "v1", "deployments", "Deployment"),
+}
+MANIFESTS = list(yaml.safe_load_all(FILE.read_text()))
+DEPLOYMENTS = {each["metadata"]["name"]: each["spec"]["template"] for each in MANIFESTS if each["kind"] == "Deployment"}
+PROCESSES = [COORDINATOR, WORKER]
+
+
+def _container(role: Role) -> dict[str, Any]:
+    [found] = DEPLOYMENTS[rbac.full_name(role)]["spec"]["containers"]
+    return dict(found)
+
+
+@pytest.mark.parametrize("role", PROCESSES, ids=lambda role: role.name)
+def test_a_deployment_runs_its_command_under_its_account(role: Role) -> None:
+    spec = DEPLOYMENTS[rbac.full_name(role)]["spec"]
+    accounts = [each["metadata"]["name"] for each in yaml.safe_load_all((FILES / f"{role.name}.yaml").read_text())]
+    assert spec["serviceAccountName"] in accounts
+    [command] = _container(role)["args"]
+    assert cli.main.get_command(Context(cli.main), command) is not None
+
+
+@pytest.mark.parametrize("role", PROCESSES, ids=lambda role: role.name)
+def test_its_environment_is_of_settings_and_its_grace_longer_than_a_drain(role: Role, tmp_path: Path) -> None:
+    environment = {each["name"]: each["value"] for each in _container(role)["env"]}
+    secret = tmp_path / "url"
+    secret.write_text("rediss://redis:6379/0\n")
+    made = settings.resolve({}, environment | {"TORCHQ_REDIS_URL_FILE": str(secret)}, None).settings
+    assert made.redis_url == "rediss://redis:6379/0"
+    assert DEPLOYMENTS[rbac.full_name(role)]["spec"]["terminationGracePeriodSeconds"] > made.drain_seconds
+
+
+def test_users_are_let_through_to_its_service() -> None:
+    [service] = [each for each in MANIFESTS if each["kind"] == "Service"]
+    [port] = service["spec"]["ports"]
+    assert f"http:{service['metadata']['name']}:{port['name']}" == permissions.SERVICE
+    template = DEPLOYMENTS[rbac.full_name(COORDINATOR)]
+    assert service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+    [there] = _container(COORDINATOR)["ports"]
+    assert (there["name"], str(there["containerPort"])) == (
+        port["targetPort"],
+        next(each["value"] for each in _container(COORDINATOR)["env"] if each["name"] == "TORCHQ_HEALTH_PORT"),
+    )
+
+
+@pytest.mark.apiserver
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda each: each["kind"] + "-" + each["metadata"]["name"])
+def test_an_api_server_takes_it(granted: Granted, manifest: dict[str, Any]) -> None:
+    taken = granted.admin.create(KINDS[manifest["kind"]], manifest, manifest["metadata"]["namespace"], dry_run=True)
+    assert taken["metadata"]["name"] == manifest["metadata"]["name"]
