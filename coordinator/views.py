@@ -16,7 +16,7 @@ import orjson
 import pydantic
 
 from cluster.api import Manifest
-from crds import demand, labels, tenantqueue, torchjob
+from crds import demand, labels, recall, tenantqueue
 from crds.amounts import NOTHING, Amounts
 from crds.conditions import FINISHED
 from crds.errors import InvalidObject
@@ -122,7 +122,7 @@ class ForeignView:
 def job_view(manifest: Manifest) -> JobView:
     """Trim a TorchJob. One that cannot be parsed is kept as invalid, so that somebody tells its owner."""
     try:
-        job = torchjob.parse(manifest)
+        job = recall.parse(manifest)
     except InvalidObject:
         return _invalid(manifest)
     return JobView(
@@ -132,7 +132,7 @@ def job_view(manifest: Manifest) -> JobView:
         priority=job.spec.scheduling_policy.priority,
         priority_class=_priority_class(job),
         attempt=job.status.attempt,
-        charge=_shared(tuple(demand.job_charge(job.spec).items())),
+        charge=_shared(tuple(job.spec.charge.items())),
         admission=job.admission,
         phase=job.status.phase,
         suspended=job.spec.suspend,

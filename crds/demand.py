@@ -8,12 +8,12 @@ Pod specs are opaque JSON; those of a parsed TorchJob were checked (`crds.templa
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, Protocol
 
 from crds import quantities
 from crds.amounts import JOBS, NOTHING, Amounts, add, peak, scale
 from crds.errors import Problem
-from crds.jobspec import TorchJobSpec
+from crds.stages import Stage
 from crds.tasks import TaskSpec
 
 PodSpec = Mapping[str, Any]
@@ -65,12 +65,32 @@ def _pod_level(pod_spec: PodSpec, summed: dict[str, int]) -> dict[str, int]:
     return amounts(resources.get("limits")) | summed | amounts(resources.get("requests"))
 
 
+class Staged(Protocol):
+    """What of a job's spec its charge follows from."""
+
+    @property
+    def torch_task_specs(self) -> Mapping[str, TaskSpec]:
+        """The tasks by type."""
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The tasks by what can exist at once."""
+
+
+class Charged(Protocol):
+    """A spec that knows its charge."""
+
+    @property
+    def charge(self) -> Amounts:
+        """`job_charge` of it. ValueError for what is not a quantity."""
+
+
 def pod_charge(task: TaskSpec) -> dict[str, int]:
     """One pod's share of its job's charge. The job itself costs `jobs`: 1 besides."""
     return pod_demand(task.template["spec"])
 
 
-def job_charge(spec: TorchJobSpec) -> dict[str, int]:
+def job_charge(spec: Staged) -> dict[str, int]:
     """What a job takes from its queue's quota and the pool while admitted: one job, and the most it has at once.
 
     Of each stage and all those that can exist beside it the sum, and of these sums the largest, name by name. That is
@@ -84,7 +104,7 @@ def job_charge(spec: TorchJobSpec) -> dict[str, int]:
     return reduce(peak, (reduce(add, each) for each in beside), {JOBS: 1})
 
 
-def _together(spec: TorchJobSpec, task_types: Iterable[str]) -> dict[str, int]:
+def _together(spec: Staged, task_types: Iterable[str]) -> dict[str, int]:
     """What all pods of some tasks ask for."""
     each = (
         scale(pod_charge(spec.torch_task_specs[name]), spec.torch_task_specs[name].num_tasks) for name in task_types
@@ -92,10 +112,10 @@ def _together(spec: TorchJobSpec, task_types: Iterable[str]) -> dict[str, int]:
     return reduce(add, each, dict(NOTHING))
 
 
-def countable(spec: TorchJobSpec) -> Iterator[Problem]:
+def countable(spec: Charged) -> Iterator[Problem]:
     """What makes a job's charge too large to be kept, for a spec that is right otherwise."""
     try:
-        charge = job_charge(spec)
+        charge = spec.charge
     except ValueError as error:
         yield Problem("spec.torchTaskSpecs", f"Invalid value: {error}")
         return

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from crds import stages
+from crds import demand, stages
+from crds.amounts import Amounts
 from crds.model import ClassName, Name, Written
 from crds.stages import Stage
 from crds.tasks import MASTER, WORKER, Count, TaskSpec, TaskType, with_defaults
@@ -79,12 +80,18 @@ class TorchJobSpec(Written):
         """Its tasks by what can exist at once."""
         return stages.of(self.tasks)
 
+    @cached_property
+    def charge(self) -> Amounts:
+        """What the job takes from its queue's quota and the pool while admitted (`demand.job_charge`). ValueError for
+        what is not a quantity; none in a TorchJob that was parsed."""
+        return demand.job_charge(self)
+
     @property
     def scope(self) -> Literal["Task", "Job"]:
         """What is restarted when a pod fails: one world is restarted whole, an elastic one goes on with the others."""
         return self.restart_scope or ("Task" if self.torch_elastic_policy else "Job")
 
-    @property
+    @cached_property
     def wants_port(self) -> bool:
         """Whether a rank 0 listens at a port of its node, of which the job then needs one of its own."""
         worlds = ([each for each in stage.tasks if not self.tasks[each].auxiliary] for stage in self.stages)

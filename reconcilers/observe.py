@@ -15,7 +15,7 @@ import pydantic
 from cluster import errors
 from cluster.api import Cluster, Manifest
 from cluster.informer import Informer
-from crds import labels, torchjob
+from crds import labels, recall
 from crds.errors import InvalidObject
 from crds.keys import JobKey
 from crds.resources import PODS, TORCHJOBS
@@ -149,7 +149,7 @@ class Observer:
         if metadata["uid"] != key.uid or "deletionTimestamp" in metadata:
             return None
         try:
-            return torchjob.parse(manifest)
+            return recall.parse(manifest)
         except InvalidObject as error:
             return _invalid(manifest, error)
 

@@ -3,11 +3,14 @@
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
 
 from coordinator import route, views
 from coordinator.standing import Rules
+from crds import recall
 from crds.keys import JobKey
 from tests.coordinator import desk
+from tests.crds.test_agreement import spoilt
 
 
 def stored(template: Any, status: Any = None) -> dict[str, Any]:
@@ -42,6 +45,16 @@ def test_a_job_is_kept_with_its_charge() -> None:
 def test_a_job_that_cannot_be_run_is_kept_as_invalid_so_that_somebody_says_so(template: Any) -> None:
     view = views.job_view(stored(template))
     assert (view.invalid, view.finished, view.charge) == (True, False, {})
+
+
+@settings(max_examples=30)
+@given(spoilt())
+def test_a_job_is_kept_alike_whether_or_not_its_likes_were_seen(manifest: dict[str, Any]) -> None:
+    metadata = manifest["metadata"] | {"resourceVersion": "1"}
+    recall.forget()
+    recall._shared.cache_clear()
+    first = views.job_view(manifest | {"metadata": metadata})
+    assert views.job_view(manifest | {"metadata": metadata}) == first
 
 
 @pytest.mark.parametrize("status", [{"phase": 5}, {"conditions": "x"}, {"admission": {"queue": "a"}}])
