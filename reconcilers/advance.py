@@ -29,6 +29,8 @@ class Advance:
     observation: Observation
     settings: ReconcileSettings
     now: datetime
+    stuck: bool = False
+    """Whether pods that should be gone are kept by others."""
 
     @cached_property
     def progress(self) -> Progress:
@@ -59,7 +61,8 @@ class Advance:
         return self._phase(job).model_copy(update={"stages": stages})
 
     def _phase(self, job: TorchJob) -> TorchJobStatus:
-        hindrance, hindered = self.groups.hindrance, status.is_hindered(job.status)
+        hindrance = self.groups.hindrance
+        hindered = status.is_hindered(job.status) and not (self.stuck and self._says_stuck())
         if hindrance is not None:
             return status.hindered(job, hindrance, self.now)
         runs = progress.running(job, self.progress, progress.written(job))
@@ -69,8 +72,14 @@ class Advance:
             return status.unhindered(job, self.now)
         return status.seen(job)
 
+    def _says_stuck(self) -> bool:
+        return status.reason(self.run.job.status) == status.PODS_STUCK
+
     def _is_over(self) -> bool:
-        """Whether what hinders the job was a matter of groups, of which none is missing or kept out any more."""
+        """Whether what hinders the job was a matter of groups, of which none is missing or kept out any more, or of
+        pods that are gone."""
+        if self._says_stuck():
+            return True
         said = conditions.find(self.run.job.status.conditions, "Admitted")
         about_groups = said is not None and said.reason.startswith(("Gang", "PodGroup"))
         return about_groups and not any(isinstance(each, Make) for each in self.groups.actions)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from reconcilers.pod_view import PodView
 from reconcilers.values import DeletePods
 
+MOST_NAMED = 10
+
 
 @dataclass(frozen=True, slots=True)
 class Departures:
@@ -36,6 +38,12 @@ class Departures:
     def stuck(self, pods: Iterable[PodView]) -> tuple[PodView, ...]:
         """The pods that finalizers keep, beyond any grace."""
         return tuple(pod for pod in pods if pod.held and pod.deleting and self._overdue(pod) <= 0)
+
+    def what_holds(self, stuck: Iterable[PodView]) -> str:
+        """A sentence that names them."""
+        found = tuple(stuck)
+        more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+        return f"should be gone, but finalizers keep them: {', '.join(pod.name for pod in found[:MOST_NAMED])}{more}"
 
     def _lost(self, pod: PodView) -> bool:
         return pod.node in self.dead

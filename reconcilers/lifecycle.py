@@ -19,7 +19,7 @@ from crds.conditions import Phase
 from crds.status import Admission
 from crds.torchjob import TorchJob
 from queues.values import Reservation
-from reconcilers import tasks
+from reconcilers import status, tasks
 from reconcilers.deadline import Deadline
 from reconcilers.pod_view import PodView
 from reconcilers.tasks import Member
@@ -46,10 +46,21 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
+class Leaving:
+    """Why a job that may still keep its room loses its pods: whoever lets it go on meanwhile has not disrupted it."""
+
+    job: TorchJob
+    reason: Literal["Suspending", "Draining"]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Vacate:
     """These pods must be gone before anything else happens; a terminating one is not gone."""
 
     pods: tuple[PodView, ...]
+    leaving: Leaving | None = None
+    """To be written before any of them is touched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +106,11 @@ def decide(observation: Observation, deadline: Deadline) -> Course:
     if job.finished:
         return Ended(job)
     if job.spec.suspend:
-        return Vacate(pods) if pods else Idle(job, "Suspended", "Suspended", "suspended by its owner")
+        leaving = Leaving(job, "Suspending", "suspended by its owner: its pods are given their grace")
+        return _emptied(leaving, pods) if pods else Idle(job, "Suspended", "Suspended", "suspended by its owner")
     if job.admission is not None and observation.draining:
-        return Vacate(pods) if pods else Back(job, "QueueDrained")
+        leaving = Leaving(job, "Draining", f"queue {job.admission.queue} is drained: its pods are given their grace")
+        return _emptied(leaving, pods) if pods else Back(job, "QueueDrained")
     admission = None if observation.draining else granted(job, observation.reservation)
     if admission is None:
         return Vacate(pods) if pods else _waiting(job)
@@ -108,6 +121,14 @@ def decide(observation: Observation, deadline: Deadline) -> Course:
     if deadline.passed(job, pods):
         return Vacate(pods) if pods else Back(job, "NotRunningInTime")
     return Run(job, admission, pods, expected)
+
+
+def _emptied(leaving: Leaving, pods: tuple[PodView, ...]) -> Vacate:
+    """All pods go; said once, and as often as there are new ones."""
+    job = leaving.job
+    said = status.reason(job.status) in (leaving.reason, status.PODS_STUCK)
+    known = said and not any(pod.restart == job.status.restart_generation for pod in pods)
+    return Vacate(pods, None if job.admission is None or known else leaving)
 
 
 def granted(job: TorchJob, reservation: Reservation | None) -> Admission | None:

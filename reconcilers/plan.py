@@ -49,18 +49,37 @@ def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -
     return replace(found, requeue_after=least((found.requeue_after, leaving.wait(observation.pods))))
 
 
+def _stuck(observation: Observation, leaving: Departures, now: datetime) -> tuple[Action, ...]:
+    """Finalizers keep pods of a job that is to have none: in its status while that says anything of pods."""
+    job, stuck = observation.job, leaving.stuck(observation.pods)
+    if not stuck:
+        return ()
+    message = leaving.what_holds(stuck)
+    told = (Tell(status.PODS_STUCK, message, warning=True),)  # the same event is made once
+    if not isinstance(job, TorchJob) or job.finished or job.admission is None:
+        return told
+    if status.is_hindered(job.status):
+        return ()
+    return _write(job, status.stuck(job, message, now), observation.pods) + told
+
+
 def _by_course(observation: Observation, settings: ReconcileSettings, leaving: Departures, now: datetime) -> Plan:
     deadline = Deadline(settings.admission_timeout if settings.make_pods else 0.0, now)
     groups = gangs.removed(observation.groups)
     match lifecycle.decide(observation, deadline):
         case Gone():
-            return Plan(_services(observation.pods) + leaving.away(observation.pods) + groups)
+            away = leaving.away(observation.pods) + _stuck(observation, leaving, now)
+            return Plan(_services(observation.pods) + away + groups)
         case Broken(invalid):
-            return Plan(_broken(invalid, now) + leaving.away(observation.pods) + groups)
+            away = leaving.away(observation.pods) + _stuck(observation, leaving, now)
+            return Plan(_broken(invalid, now) + away + groups)
         case Ended(ended):
             return _after_the_end(ended, observation, leaving, now)
-        case Vacate(in_the_way):
-            return Plan(leaving.away(in_the_way))
+        case Vacate(in_the_way, said):
+            if said is None:
+                return Plan(leaving.away(in_the_way) + _stuck(observation, leaving, now))
+            after = status.leaving(said.job, said.reason, said.message, now)
+            return Plan(_write(said.job, after, in_the_way) + leaving.away(in_the_way))
         case Idle() as idle:
             return Plan(_idle(idle, now) + groups)
         case Back() as back:
@@ -105,7 +124,8 @@ def _run(
     if recovery.blocked:
         return Plan(recovery.actions, again)
     # 4. Missing pods, and what the pods that are there amount to.
-    advance = Advance(run=run, observation=observation, settings=settings, now=now)
+    stuck = bool(leaving.stuck(run.pods))
+    advance = Advance(run=run, observation=observation, settings=settings, now=now, stuck=stuck)
     return Plan(_write(job, advance.status(), run.pods) + recovery.actions + advance.actions(), again)
 
 
@@ -161,7 +181,8 @@ def _after_the_end(job: TorchJob, observation: Observation, leaving: Departures,
     if left is not None and left <= 0:
         return Plan((DeleteJob(),))
     leftovers = _leftovers(job.spec.clean_pod_policy, job.status, observation.pods)
-    return Plan(leaving.away(leftovers) + gangs.removed(observation.groups), requeue_after=left)
+    away = leaving.away(leftovers) + _stuck(observation, leaving, now)
+    return Plan(away + gangs.removed(observation.groups), requeue_after=left)
 
 
 def _seconds_left(since: datetime | None, seconds: int | None, now: datetime) -> float | None:

@@ -23,9 +23,6 @@ from reconcilers.settings import ReconcileSettings
 from reconcilers.tasks import Member
 from reconcilers.values import Action, Hindrance, Observation, Tell
 
-PODS_STUCK = "PodsStuck"
-"""Reason of the condition Admitted: finalizers of others keep pods that should be gone."""
-
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
@@ -57,9 +54,9 @@ class Scene:
 
     def recover(self) -> Recovery:
         """The first thing that has to be done, if there is any."""
-        resumed = self._resume()
-        if resumed is not None:
-            return resumed
+        stays = self._stay()
+        if stays is not None:
+            return stays
         found = self._faults()
         if found:
             return self._set_back(found)
@@ -67,8 +64,10 @@ class Scene:
         if request is not None:
             return self._obey(request)
         stuck = self.departures.stuck(self.pods)
-        if stuck and self.job.status.phase == "Admitted" and not status.is_hindered(self.job.status):
-            return self._say_stuck(stuck)
+        if stuck and not status.is_hindered(self.job.status):
+            message = self.departures.what_holds(stuck)
+            told = Tell(status.PODS_STUCK, message, warning=True)
+            return Recovery(status.stuck(self.job, message, self.now), actions=(told,))
         if len(self.pods) == len(self.members) and setbacks.current(self.job, self.pods) != self.job.status.replacing:
             # All are back: what became of those before them excuses nobody who vanishes from now on.
             return Recovery(setbacks.given_up(self.job, (), self.pods))
@@ -142,20 +141,12 @@ class Scene:
         after = setbacks.restarted(job, verdict, self.pods, now, self.settings.node_failures)
         return Recovery(after, actions=self._told(after, verdict.message) + self._first_step(after))
 
-    def _resume(self) -> Recovery | None:
-        """Begin anew where it was suspended, and resumed before its pods were gone: nobody has disrupted it.
-
-        It shows by two changes of the spec of which nothing is written yet, and pods that are going, or gone.
-        """
-        job = self.job
-        unseen = job.metadata.generation - job.status.observed_generation
-        if unseen < 2 or job.spec.scope != "Job":
+    def _stay(self) -> Recovery | None:
+        """Begin anew where its pods were on their way out, and it may go on all the same: nobody has disrupted it."""
+        if status.reason(self.job.status) not in status.LEAVING:
             return None
-        if any(pod.deleting for pod in self.pods):
-            return Recovery(actions=self.departures.away(self.pods), blocked=True)
-        if self.pods or job.status.phase != "Running":
-            return None
-        return Recovery(status.enter(job, "Admitted", "Restarting", "it was resumed", self.now))
+        after = status.enter(self.job, "Admitted", "Restarting", "it goes on before its pods were gone", self.now)
+        return Recovery(after, actions=self._first_step(after))
 
     def _told(self, after: TorchJobStatus, message: str) -> tuple[Action, ...]:
         before = self.job.status
@@ -189,12 +180,6 @@ class Scene:
         # First what is asked of nodes, which may be asked again, then the word that it was.
         asking = self._restarts.ask(in_place, request.id)
         return Recovery(after, actions=(said, *self._first_step(after)), before=asking)
-
-    def _say_stuck(self, stuck: tuple[PodView, ...]) -> Recovery:
-        names = ", ".join(pod.name for pod in stuck[:10])
-        message = f"should be gone, but finalizers keep them: {names}"
-        after = status.hindered(self.job, Hindrance(PODS_STUCK, message), self.now)
-        return Recovery(after, actions=(Tell(PODS_STUCK, message, warning=True),))
 
     def _go_on(self) -> Recovery:
         """The next step of whatever is under way."""

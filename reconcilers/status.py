@@ -19,7 +19,11 @@ from reconcilers.values import Hindrance
 
 PODS_FORBIDDEN = "PodsForbidden"
 """Reason: the API server lets no pod of the job be made, for want of a permission or because of a quota or policy."""
-UNHINDERED = ("Admitted", "Running", "Restarting")
+PODS_STUCK = "PodsStuck"
+"""Reason: finalizers of others keep pods that should be gone."""
+LEAVING = ("Suspending", "Draining")
+"""Reasons: all pods are on their way out, and the job may go on all the same."""
+UNHINDERED = ("Admitted", "Running", "Restarting", *LEAVING)
 """Reasons of the condition Admitted that say nothing against the job."""
 
 LONGEST_BACKOFF = 3600.0
@@ -123,6 +127,26 @@ def unhindered(job: TorchJob, now: datetime) -> TorchJobStatus:
     """What kept it from using its room does so no longer."""
     message = "what it needs can be made again"
     return hindered(job, Hindrance("Admitted", message), now)
+
+
+def leaving(job: TorchJob, reason: str, message: str, now: datetime) -> TorchJobStatus:
+    """All its pods are about to be deleted. They are of the past from now on, whatever becomes of them: who ends well
+    because it was told to stop has not done what the job is for."""
+    after = enter(job, "Admitted", reason, message, now)
+    number = after.restart_generation + 1
+    update = {"restart_generation": number, "recreate_generation": number, "replacing": ()}
+    return after.model_copy(update=update)
+
+
+def stuck(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
+    """Pods that should be gone are not."""
+    return hindered(job, Hindrance(PODS_STUCK, message), now)
+
+
+def reason(status: TorchJobStatus) -> str:
+    """Of the condition Admitted, while that is True."""
+    found = conditions.find(status.conditions, "Admitted")
+    return found.reason if found is not None and found.status == "True" else ""
 
 
 def is_hindered(status: TorchJobStatus) -> bool:

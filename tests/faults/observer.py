@@ -34,12 +34,12 @@ class Observer:
         self._made: Counter[tuple[str, str, int, int]] = Counter()
         self._failed: Counter[tuple[str, str, int, int]] = Counter()
         self._seen: dict[str, str] = {}
-        self._story = Story(requests=scenario.requests, tampered=scenario.tampered)
+        self.interruptions: Counter[str] = Counter()
+        """How often the owner suspended a job, by uid: its pods may begin again."""
+        self._story = Story(requests=scenario.requests, tampered=scenario.tampered, interruptions=self.interruptions)
         self._strangers: dict[tuple[str, str, str], str] = {}
         self.hurried = False
         """Whether the owner took a step before its time."""
-        self.interruptions: Counter[str] = Counter()
-        """How often the owner suspended a job, by uid: its pods may begin again."""
 
     def problems(self, *, zombies: bool) -> list[str]:
         """What is wrong now, in words that do not change while it stays wrong. What a zombie has done twice cannot be
@@ -75,8 +75,6 @@ class Observer:
     def _disrupted(self, name: str, job: Job | None) -> Iterator[str]:
         disruptions = job.counts[1] if job else 0
         expected = self._scenario.disruptions.get(name, 0) if job else 0
-        if self._scenario.loose and disruptions <= sum(self.interruptions.values()):
-            return  # pods that go because of the owner, who then wants them back
         if disruptions != expected and not (self.hurried and disruptions < expected):
             yield f"job {name} counts {disruptions} disruptions, should be {expected}"
 

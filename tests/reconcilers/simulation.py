@@ -141,8 +141,6 @@ class Simulation:
         job = self.job
         if job is None or job.finished or job.spec.suspend or job.admission is None or self.reservation is None:
             return True
-        if job.metadata.generation > job.status.observed_generation + 1:  # suspended and resumed, perhaps
-            return True
         current = pod.attempt == job.admission.attempt == self.reservation.attempt
         expected = pod.name in tasks.members(job, job.admission.attempt)
         outdated = pod.restart != job.status.restart_generation

@@ -9,6 +9,7 @@ import pytest
 from crds import labels
 from crds.errors import Problem
 from crds.status import TorchJobStatus
+from crds.torchjob import TorchJob
 from reconcilers.deadline import Deadline
 from reconcilers.plan import plan
 from reconcilers.pod_view import PodView
@@ -62,6 +63,17 @@ def written(found: Plan) -> dict[str, Any]:
 
 def true(change: dict[str, Any]) -> set[str]:
     return {each["type"] for each in change["conditions"] if each["status"] == "True"}
+
+
+def reason(change: dict[str, Any]) -> str:
+    return next(str(each["reason"]) for each in change["conditions"] if each["type"] == "Admitted")
+
+
+def leaving(why: str, **spec: Any) -> TorchJob:
+    """A job whose pods of before are of the past: it was suspended, or its queue drained."""
+    found = status("Admitted", restartGeneration=1, recreateGeneration=1)
+    found["conditions"][0]["reason"] = why
+    return job(status=found, **spec)
 
 
 def made(found: Plan) -> list[str]:
@@ -251,13 +263,31 @@ class TestSuspension:
 
     def test_an_admitted_one_when_no_pod_is_left(self) -> None:
         suspended = job(status=status("Running"), suspend=True)
-        assert kinds(decide(observe(suspended, *all_pods()))) == ["DeletePods"]
-        assert not decide(observe(suspended, pod(deleting=True))).actions
+        found = decide(observe(suspended, *all_pods()))
+        assert kinds(found) == ["WriteStatus", "DeletePods"]
+        assert reason(written(found)) == "Suspending"
+        assert not decide(observe(leaving("Suspending", suspend=True), pod(deleting=True))).actions
         change = written(decide(observe(suspended)))
         assert change["admission"] is None
         assert change["phase"] == "Suspended"
         assert true(change) == {"Suspended"}
         assert change["startTime"] is None
+
+    @pytest.mark.parametrize("scope", ["Job", "Task"])
+    @pytest.mark.parametrize("why", ["Suspending", "Draining"])
+    def test_what_it_did_to_itself_is_no_disruption(self, why: str, scope: str) -> None:
+        """It goes on while its pods are still going: it waits for them, and begins anew."""
+        held = leaving(why, restartScope=scope)
+        change = written(decide(observe(held, *all_pods(deleting=True))))
+        assert (reason(change), change.keys() & {"disruptions", "restartGeneration"}) == ("Restarting", set())
+        waits = leaving("Restarting", restartScope=scope)
+        assert not decide(observe(waits, *all_pods(deleting=True))).actions
+        assert not decide(observe(waits, pod("Worker", 0, "Failed", exit_code=1, deleting=True))).actions
+        assert made(decide(observe(waits))) == ["digits-master-0", "digits-worker-0", "digits-worker-1"]
+
+    def test_who_ends_well_because_it_was_told_to_stop_has_not_succeeded(self) -> None:
+        suspended = leaving("Suspending", suspend=True)
+        assert not decide(observe(suspended, *all_pods("Succeeded", deleting=True))).actions
 
     def test_resumed_it_waits_again(self) -> None:
         change = written(decide(observe(job(status=status("Suspended", attempt=1)), reservation=None)))
@@ -485,7 +515,7 @@ class TestDeadline:
         running = job(status=status("Running"))
         draining = [replace(observe(running, *pods), draining=True) for pods in (all_pods(), ())]
         plans = [plan(each, ReconcileSettings(), NOW) for each in draining]
-        assert [kinds(each) for each in plans] == [["DeletePods"], ["WriteStatus"]]
+        assert [kinds(each) for each in plans] == [["WriteStatus", "DeletePods"], ["WriteStatus"]]
         assert plans[1].actions[0].change["status"]["queue"]["drained"] is True  # type: ignore[union-attr]
         waiting = replace(observe(job(status=status("Queued"))), draining=True)
         assert plan(waiting, ReconcileSettings(), NOW) == Plan()

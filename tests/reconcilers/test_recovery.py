@@ -7,7 +7,6 @@ import pytest
 
 from crds import labels
 from crds.resources import RECREATE_REQUESTS, Resource
-from crds.torchjob import parse
 from reconcilers import avoidance, node_view, restart_policy, setbacks
 from reconcilers.departures import Departures
 from reconcilers.node_view import NodeView, Sight
@@ -15,7 +14,7 @@ from reconcilers.plan import plan
 from reconcilers.pod_view import PodView
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import CreatePods, DeletePods, Hindrance, MarkPods, Plan, Tell, WriteStatus
-from tests.reconcilers.builders import NOW, all_pods, job, manifest, observe, pod, status
+from tests.reconcilers.builders import NOW, all_pods, job, observe, pod, status
 
 T = NOW.timestamp()
 MASTER, WORKER, OTHER = all_pods()
@@ -49,21 +48,6 @@ def marked(found: Plan) -> list[str]:
 
 
 RUNNING = job(status=status("Running"))
-
-
-def test_pods_that_go_for_a_suspension_that_is_over_are_no_disruption() -> None:
-    counts = {"Master": {"active": 1, "ready": 1}, "Worker": {"active": 2, "ready": 2}}
-    described = manifest(status=status("Running", observedGeneration=1, taskStatuses=counts))
-    described["metadata"]["generation"] = 3
-    going = all_pods(deleting=True)
-    assert decide(parse(described), *going) == Plan()
-    assert deleted(decide(parse(described), MASTER, *going[1:])) == ["digits-master-0"]
-    change = written(decide(parse(described)))
-    assert (change["phase"], change["observedGeneration"]) == ("Admitted", 3)
-    assert change.keys().isdisjoint({"disruptions", "restartCount", "restartGeneration"})
-    described["metadata"]["generation"] = 2
-    assert written(decide(parse(described), *going))["disruptions"] == 1
-    assert written(decide(parse(described)))["disruptions"] == 1
 
 
 def test_who_was_replaced_excuses_nobody_who_vanishes_later() -> None:
@@ -269,10 +253,41 @@ class TestDepartures:
         assert decide(said, *all_pods(restart=1)[::2], kept) == Plan(requeue_after=60.0)
 
 
-def test_a_job_that_runs_on_says_nothing_of_what_is_stuck() -> None:
+def test_a_job_that_runs_on_says_what_is_stuck_until_it_is_not() -> None:
     kept = replace(WORKER, deleting=True, held=True, deadline=T - 100)
-    elastic = job(status=status("Running", replacing=["worker-0"]), restartScope="Task", minMembers={"Worker": 1})
-    assert decide(elastic, MASTER, kept, OTHER).actions == ()
+    before = status("Running", replacing=["worker-0"])
+    spec: dict[str, Any] = {"restartScope": "Task", "minMembers": {"Worker": 1}}
+    found = decide(job(status=before, **spec), MASTER, kept, OTHER)
+    assert (kinds(found), told(found)) == (["WriteStatus", "Tell"], ["PodsStuck"])
+    said = before | {"conditions": written(found)["conditions"]}
+    assert decide(job(status=said, **spec), MASTER, kept, OTHER).actions == ()
+    assert kinds(decide(job(status=said, **spec), MASTER, OTHER)) == ["WriteStatus", "CreatePods"]
+    assert kinds(decide(job(status=said | {"replacing": []}, **spec), *all_pods())) == ["WriteStatus"]
+
+
+STUCK = replace(WORKER, deleting=True, held=True, deadline=T - 100)
+
+
+@pytest.mark.parametrize(
+    ("of", "kinds_of"),
+    [
+        (job(status=status("Admitted", restartGeneration=1), suspend=True), ["WriteStatus"]),  # the word of it first
+        (job(status=status("Succeeded", completionTime="2026-01-02T03:04:00Z")), ["Tell"]),
+        (job(status=status("Queued")), ["Tell"]),
+        (None, ["Tell"]),
+    ],
+)
+def test_whoever_should_have_no_pods_says_what_is_stuck(of: Any, kinds_of: list[str]) -> None:
+    found = decide(of, STUCK, reservation=None)
+    assert kinds(found) == kinds_of
+    assert found.requeue_after == 60.0
+    if of is not None and of.spec.suspend:
+        said = status("Admitted", restartGeneration=2, conditions=written(found)["conditions"])
+        found = decide(job(status=said, suspend=True), STUCK, reservation=None)
+        assert (kinds(found), told(found)) == (["WriteStatus", "Tell"], ["PodsStuck"])
+        said |= {"conditions": written(found)["conditions"]}
+        assert not decide(job(status=said, suspend=True), STUCK, reservation=None).actions
+        assert written(decide(job(status=said, suspend=True), reservation=None))["phase"] == "Suspended"
 
 
 def test_the_word_of_one_of_several_waits_for_a_better_explanation() -> None:
