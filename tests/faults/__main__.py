@@ -16,7 +16,8 @@ from tests.faults import backends, hunt
 from tests.faults.mutations import MUTATIONS, noticed
 from tests.faults.scenarios import SCENARIOS
 from tests.faults.schedules import Schedule
-from tests.faults.world import Broken, World
+from tests.faults.verdict import Broken
+from tests.faults.world import World
 
 
 def main() -> int:

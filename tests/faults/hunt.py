@@ -13,7 +13,8 @@ from typing import Any
 from tests.faults.places import MemoryPlace
 from tests.faults.scenarios import SCENARIOS
 from tests.faults.schedules import KINDS, Backend, Fault, Kind, Schedule
-from tests.faults.world import Broken, PlaceMaker, World
+from tests.faults.verdict import Broken
+from tests.faults.world import PlaceMaker, World
 
 EACH: tuple[Kind, ...] = ("kill<", "kill>", "lost", "fail", "again", "stop", "hang", "flush", "user", "lag")
 """What the exhaustive search tries at every call."""

@@ -19,7 +19,7 @@ from crds import labels
 from crds.resources import NODES, POD_GROUPS, PODS, TORCHJOBS
 from reconcilers.containers import GATE
 from tests.faults.api import Api, ApiClient
-from tests.faults.scenarios import NAMESPACE, Scenario
+from tests.faults.scenario import NAMESPACE, Scenario
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
 GANG_SCHEDULER = "volcano"

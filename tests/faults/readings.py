@@ -11,7 +11,7 @@ import orjson
 
 from crds import labels
 from tests.faults.node import GROUP_NAME
-from tests.faults.scenarios import NAMESPACE
+from tests.faults.scenario import NAMESPACE
 
 IMPLIED = {"Worker": "Master", "Master": "AIMaster"}
 """Whom a task waits for to run, where there are both and it does not say."""

@@ -23,34 +23,19 @@ from tests.faults.node import Node
 from tests.faults.observer import Observer
 from tests.faults.places import Place
 from tests.faults.processes import CoordinatorProcess, Process, WorkerProcess
-from tests.faults.scenarios import Scenario
-from tests.faults.schedules import WAITS, ZOMBIES, Kind, Schedule
+from tests.faults.scenario import Scenario
+from tests.faults.schedules import WAITS, Kind, Schedule
+from tests.faults.verdict import RESYNC_SECONDS, START, Broken, Verdict
 
-START = 1_700_000_000.0
 ZOMBIE_SECONDS = 45.0
 """Longer than any lease but that of a batch nobody takes."""
 LAG_SECONDS = 5.0
 RESTART_SECONDS = 1.0
-RESYNC_SECONDS = 30.0
-HEAL_SECONDS = 2 * RESYNC_SECONDS
-"""What a zombie may have done is undone within one resync; the leader that finds it may have to take over first."""
-PROMPT_SECONDS = 5.0
-"""What all of a scenario's work takes at most, when nothing goes wrong."""
-YIELD_SECONDS = 15.0
-"""What a call that waits while others take a few steps may take longer."""
-LIMIT_SECONDS = 400.0
 MOST_ROUNDS = 20_000
 
-UNFENCED = ("api.create", "api.delete")
-REVOKE_SECONDS = 5.0
-"""An admission that is written too late is taken back within this, as long as somebody leads."""
 PATIENT = frozenset({"hang", "yield"})
 """Faults during which the rest of the process goes on."""
 PlaceMaker = Callable[[Callable[[], float], tuple[int, int] | None], Place]
-
-
-class Broken(AssertionError):
-    """What must hold did not."""
 
 
 @dataclass
@@ -93,13 +78,8 @@ class World:
         self._made = 0
         self._fiber: Fiber | None = None
         self._restarts: list[tuple[float, str]] = []
-        self._wrong: dict[str, float] = {}
-        self._judged: Any = None
-        self.broken: Broken | None = None
-        self.excused = False
-        """Whether somebody fell asleep with the fence behind it: what it writes then has to be undone."""
-        self.late = False
-        """Whether somebody fell asleep before writing a status: an admission may have to be taken back."""
+        stuck = self.scenario.stuck * len(self.scenario.jobs) * 3 * self.settings.admission_timeout
+        self.verdict = Verdict(self.observer, self.scenario, self.schedule, self.expected, stuck)
         scenarios.populate(self.client, self.scenario)
         self.observer.remember_strangers()
         for kind in ("coordinator", "worker", "worker"):
@@ -130,8 +110,7 @@ class World:
         self._note(f"{at:4} {process.name}  {label} {_shown(about) if self.tracing else ''}", *kinds)
         for kind in kinds:
             if kind not in PATIENT or not process.holds_lock:
-                self.excused |= kind in ZOMBIES and label in UNFENCED
-                self.late |= kind in ZOMBIES and label == "api.patch"
+                self.verdict.disturbed(kind, label)
                 self._before(process, kind)
         if "kill<" in kinds:
             self._kill(process)
@@ -225,30 +204,7 @@ class World:
         """Whether all is over and as it should be. Broken if it will not come to that."""
         under_way = [f"{each.name} has not gone on" for each in self.processes if each.fibers]
         under_way += [f"a {kind} is to be started" for _, kind in self._restarts]
-        found = under_way + list(self._wrong) + self.observer.remains()
-        left = self.observer.left()
-        if not found and self.expected is not None and not self._as_expected(left):
-            found = [f"left in the cluster: {left}, should be: {self.expected}"]
-        if found and self.now - START > LIMIT_SECONDS:
-            raise Broken("not as it should be in the end: " + "; ".join(found))
-        if not found and not self.steps and self._slow:
-            raise Broken(f"takes {self.now - START:.0f} s, though nothing goes wrong")
-        return not found and not self.steps
-
-    @property
-    def _slow(self) -> bool:
-        """Whether something was found by looking again after a while, that somebody should have been told of."""
-        patient = self.scenario.stuck * len(self.scenario.jobs) * 3 * self.settings.admission_timeout
-        patient += self.scenario.patience + YIELD_SECONDS * len(self.schedule.faults)
-        harmless = all(fault.kind == "yield" for fault in self.schedule.faults)
-        return harmless and not self.random and self.now - START > PROMPT_SECONDS + patient
-
-    def _as_expected(self, left: list[str]) -> bool:
-        assert self.expected is not None
-        loose = self.scenario.loose or self.excused
-        if loose:  # a service costs nothing, and goes with its job
-            left = [each for each in left if not each.startswith("service")]
-        return left == self.expected or (loose and set(left) <= set(self.expected))
+        return self.verdict.may_end(self.now, under_way, waits=bool(self.steps))
 
     def _steady(self) -> bool:
         """Everybody's turn, once."""
@@ -263,8 +219,8 @@ class World:
 
     def _act(self, act: Callable[[], object]) -> bool:
         done = bool(act())
-        if self.broken:
-            raise self.broken
+        if self.verdict.broken:
+            raise self.verdict.broken
         return done
 
     def _acts(self) -> Iterator[Callable[[], object]]:
@@ -414,22 +370,13 @@ class World:
     # What is right
 
     def _judge(self) -> None:
-        mark = (self.api.revision, self.place.epoch(), tuple(self.place.reservations()), self._wrong and self.now)
-        if mark == self._judged:
-            return
-        self._judged = mark
-        found = self.observer.problems(zombies=self.excused)
-        self._wrong = {each: self._wrong.get(each, self.now) for each in found}
-        patience = HEAL_SECONDS if self.excused else REVOKE_SECONDS if self.late else 0.0
-        for problem, since in self._wrong.items():
-            if self.now - since >= patience and self.broken is None:
-                self._note(f"**** {problem}")
-                self.broken = Broken(problem)
+        state = (self.api.revision, self.place.epoch(), tuple(self.place.reservations()))
+        if broken := self.verdict.look(self.now, state):
+            self._note(f"**** {broken}")
 
     def unforeseen(self, process: Process, error: Exception) -> None:
         """A process met an error that is nobody's fault but its own."""
-        self.broken = self.broken or Broken(f"{process.name}: {type(error).__name__}: {error}")
-        self.broken.__cause__ = error
+        self.verdict.unforeseen(process.name, error)
 
     def _wake(self, resource: str, change: Change) -> None:
         if self.tracing and "leases" not in resource:
@@ -445,9 +392,9 @@ class World:
 
 
 def _shown(about: tuple[Any, ...]) -> str:
-    text = " ".join(_word(each) for each in about)
+    text = " ".join(each.kind if isinstance(each, Resource) else _word(each) for each in about)
     return text if len(text) <= 260 else text[:257] + "..."
 
 
 def _word(thing: Any) -> str:
-    return thing.kind if isinstance(thing, Resource) else thing.decode() if isinstance(thing, bytes) else str(thing)
+    return thing.decode() if isinstance(thing, bytes) else str(thing)

@@ -1,0 +1,99 @@
+"""Scenarios in which jobs wait, are admitted, moved, sent back and deleted."""
+
+from tests.faults import people
+from tests.faults.scenario import NAMESPACE, ONE, Scenario
+
+SCENARIOS = (
+    Scenario(name="life", queues={"a": {}}, jobs={"one": {}}, ends={"one": "Succeeded"}),
+    Scenario(
+        name="clean",
+        queues=ONE,
+        jobs={"one": {"cleanPodPolicy": "All"}, "two": {"cleanPodPolicy": "All"}},
+        ends={"one": "Succeeded", "two": "Succeeded"},
+    ),
+    Scenario(
+        name="quota",
+        queues=ONE,
+        jobs={"one": {}, "two": {}},
+        ends={"one": "Succeeded", "two": "Succeeded"},
+    ),
+    Scenario(
+        name="pool",
+        queues={"a": {}, "b": {"weight": 2}},
+        jobs={"one": {}, "two": {"queue": "b"}, "three": {"queue": "b"}},
+        ends=dict.fromkeys(("one", "two", "three"), "Succeeded"),
+        pool="cpu=4",
+    ),
+    Scenario(
+        name="ports",
+        queues={"a": {}},
+        jobs={"one": {}, "two": {}, "three": {}},
+        ends=dict.fromkeys(("one", "two", "three"), "Succeeded"),
+        ports=(20_000, 20_001),
+    ),
+    Scenario(
+        name="suspend",
+        loose=True,
+        queues=ONE,
+        jobs={"one": {}, "two": {}},
+        ends={"one": "Succeeded", "two": "Succeeded"},
+        steps=(
+            (people.phase("one", "Running"), people.change("one", suspend=True)),
+            (people.phase("one", "Suspended", "Succeeded"), people.change("one", suspend=False)),
+        ),
+    ),
+    Scenario(
+        name="resume",
+        loose=True,
+        queues=ONE,
+        jobs={"one": {}, "two": {}},
+        ends={"one": "Succeeded", "two": "Succeeded"},
+        steps=(
+            (people.phase("one", "Admitted", "Running"), people.change("one", suspend=True)),
+            (people.at_once, people.change("one", suspend=False)),
+        ),
+    ),
+    Scenario(
+        name="delete",
+        queues=ONE,
+        jobs={"one": {}, "two": {}},
+        ends={"two": "Succeeded"},
+        steps=((people.phase("one", "Admitted", "Running"), people.delete("one")),),
+    ),
+    Scenario(
+        name="move",
+        queues={"a": {"stopPolicy": "Hold"}, "b": {"quota": {"jobs": "1"}}},
+        jobs={"one": {}, "two": {"queue": "b"}},
+        ends={"one": "Succeeded", "two": "Succeeded"},
+        steps=((people.at_once, people.change("one", schedulingPolicy={"queue": "b"})),),
+    ),
+    Scenario(
+        name="late",
+        queues=ONE,
+        jobs={"one": {}},
+        ends={"one": "Succeeded"},
+        stuck=1,
+        settings={"admission_timeout": 15, "admission_backoff": 5, "admission_tries": 100},
+    ),
+    Scenario(
+        name="drain",
+        loose=True,
+        queues=ONE,
+        jobs={"one": {}, "two": {}},
+        ends={"one": "Succeeded", "two": "Succeeded"},
+        steps=(
+            (people.phase("one", "Running"), people.queue_change("a", stopPolicy="HoldAndDrain")),
+            (people.phase("one", "Queued", "Succeeded"), people.queue_change("a", stopPolicy="None")),
+        ),
+    ),
+    Scenario(
+        name="elsewhere",
+        queues={"a": {"namespaces": ["others"]}},
+        jobs={"one": {}, "two": {"queue": "later"}},
+        ends={"one": "Succeeded", "two": "Succeeded"},
+        steps=(
+            (people.at_once, people.queue_change("a", namespaces=[NAMESPACE])),
+            (people.at_once, people.new_queue("later")),
+        ),
+    ),
+)
