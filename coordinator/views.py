@@ -16,7 +16,7 @@ import orjson
 import pydantic
 
 from cluster.api import Manifest
-from crds import demand, labels, recall, tenantqueue
+from crds import demand, labels, owners, recall, tenantqueue
 from crds.amounts import NOTHING, Amounts
 from crds.conditions import FINISHED
 from crds.errors import InvalidObject
@@ -186,7 +186,7 @@ def pod_view(manifest: Manifest) -> PodView:
     metadata = manifest["metadata"]
     found = metadata.get("labels") or {}
     attempt = str(found.get(labels.ATTEMPT, ""))
-    job = _owner(metadata["namespace"], found)
+    job = _owner(metadata["namespace"], found) if owners.job_uid(metadata) else None
     return PodView(
         namespace=metadata["namespace"],
         name=metadata["name"],

@@ -161,7 +161,7 @@ class Observer:
             return [pod for pod in self.pods.indexed(task.key.uid) if pod.namespace == task.key.namespace]
         selector = f"{labels.JOB_UID}={task.key.uid}"
         listed = self.cluster.list(PODS, task.key.namespace, label_selector=selector)
-        return [pod_view.trim(each) for each in listed.items]
+        return [pod for each in listed.items if (pod := pod_view.trim(each)).job_uid == task.key.uid]
 
 
 def _invalid(manifest: Manifest, error: InvalidObject) -> InvalidJob:

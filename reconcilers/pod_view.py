@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.api import Manifest
-from crds import labels
+from crds import labels, owners
 from reconcilers import containers, moments, torchrun
 
 FINISHED = ("Succeeded", "Failed")
@@ -101,7 +101,7 @@ def trim(manifest: Manifest) -> PodView:
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],
-        job_uid=marks.get(labels.JOB_UID, ""),
+        job_uid=owners.job_uid(metadata),
         task=marks.get(labels.TASK_TYPE, ""),
         index=_number(marks, labels.TASK_INDEX),
         attempt=_number(marks, labels.ATTEMPT),

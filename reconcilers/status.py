@@ -19,6 +19,8 @@ from reconcilers.values import Hindrance
 
 PODS_FORBIDDEN = "PodsForbidden"
 """Reason: the API server lets no pod of the job be made, for want of a permission or because of a quota or policy."""
+NAME_TAKEN = "NameTaken"
+"""Reason: an object that is nobody's job has a name that the job needs."""
 PODS_STUCK = "PodsStuck"
 """Reason: finalizers of others keep pods that should be gone."""
 LEAVING = ("Suspending", "Draining")

@@ -22,7 +22,8 @@ from crds import torchjob
 from crds.keys import JobKey
 from crds.resources import PODS, SERVICES, TENANT_QUEUES, TORCHJOBS
 from crds.torchjob import TorchJob
-from queues.memory_store import Content, MemoryStore
+from queues.memory_content import Content
+from queues.memory_store import MemoryStore
 from queues.memory_work import MemoryWork
 from queues.rules import Rules
 from queues.store import QueueStore, StoreSettings
@@ -227,6 +228,17 @@ def manifest(name: str, queue: str = "", tasks: Mapping[str, Any] | None = None,
             "torchTaskSpecs": tasks or {"Master": task(), "Worker": task() | {"dependsOn": []}},
             **spec,
         },
+    }
+
+
+def owner(key: JobKey) -> dict[str, Any]:
+    """The reference by which a job controls its pods."""
+    return {
+        "apiVersion": TORCHJOBS.api_version,
+        "kind": TORCHJOBS.kind,
+        "name": key.name,
+        "uid": key.uid,
+        "controller": True,
     }
 
 

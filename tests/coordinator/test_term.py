@@ -35,7 +35,8 @@ def make_pod(desk: Desk, key: JobKey, name: str = "train-master-0", **metadata: 
     found = {labels.JOB_UID: key.uid, labels.JOB_NAME: key.name, labels.QUEUE: "a", labels.ATTEMPT: "1"}
     notes = {labels.CHARGE: '{"cpu":1000}'}
     spec = desks.task()["template"]["spec"]
-    given = {"name": name, "labels": found, "annotations": notes, **metadata}
+    own = desks.owner(key)
+    given = {"name": name, "labels": found, "annotations": notes, "ownerReferences": [own], **metadata}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": given, "spec": spec}
     made = desk.cluster.create(PODS, body, key.namespace)
     assert desk.watches.pods.wait_for(int(made["metadata"]["resourceVersion"]), 10)
@@ -251,9 +252,10 @@ def test_a_lost_store_is_rebuilt_from_the_cluster_after_one_lease(desk: Desk, na
 def test_pods_of_a_vanished_job_are_charged_after_a_loss_until_they_are_gone(desk: Desk, namespace: str) -> None:
     desk.queue("a")
     key = JobKey(namespace, "train", "8d1f4d7e-2f53-4b73-9a41-6f3f4b2a0c11")
-    make_pod(desk, key)
+    make_pod(desk, key, finalizers=["example.org/keep"])  # whoever collects garbage does not get it
     desk.begin(epoch=2)
     assert desk.content.reservations[key].charge == {"jobs": 1, "cpu": 1000}
+    desk.cluster.patch(PODS, "train-master-0", {"metadata": {"finalizers": None}}, namespace)
     desk.until(lambda: not desk.pods_of(key) and not desk.held())
 
 

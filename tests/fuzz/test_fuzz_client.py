@@ -57,6 +57,7 @@ def trimmed(namespace: str) -> PodView:
     """A pod that says it is the job's, as a worker keeps it."""
     marks = {labels.JOB_UID: KEY.uid, labels.JOB_NAME: "a", labels.ATTEMPT: "1"}
     own = {"namespace": namespace, "name": "a-a-0", "uid": f"pod-{namespace}", "labels": marks, "resourceVersion": "1"}
+    own["ownerReferences"] = [{"controller": True, "uid": KEY.uid}]
     spec, status = {"containers": [{"name": "c"}]}, {"phase": "Running"}
     return pod_view.trim({"metadata": own, "spec": spec, "status": status})
 

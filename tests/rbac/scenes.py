@@ -168,6 +168,8 @@ def pod(stage: Stage, key: JobKey | None = None, name: str = "train-master-0") -
     if key is not None:
         found = {labels.JOB_UID: key.uid, labels.JOB_NAME: key.name, labels.ATTEMPT: "1", labels.RESTART: "0"}
         body["metadata"]["labels"] = found | {labels.TASK_TYPE: "master", labels.TASK_INDEX: "0"}
+        own = {"apiVersion": TORCHJOBS.api_version, "kind": TORCHJOBS.kind, "name": key.name, "uid": key.uid}
+        body["metadata"]["ownerReferences"] = [own | {"controller": True}]
     stage.admin.create(PODS, body | {"spec": {"containers": [{"name": "torch", "image": "none"}]}}, TENANT)
 
 

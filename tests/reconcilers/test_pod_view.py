@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from coordinator import views
+from crds.keys import JobKey
 from reconcilers import pod_view
 from reconcilers.pod_view import PodView
 from tests.reconcilers.builders import KEY
@@ -21,7 +23,13 @@ LABELS = {
 
 def manifest(phase: str = "Running", **status: Any) -> dict[str, Any]:
     return {
-        "metadata": {"namespace": "team", "name": "digits-worker-3", "uid": "u", "labels": dict(LABELS)},
+        "metadata": {
+            "namespace": "team",
+            "name": "digits-worker-3",
+            "uid": "u",
+            "labels": dict(LABELS),
+            "ownerReferences": [{"uid": KEY.uid, "controller": True}],
+        },
         "spec": {
             "nodeName": "n1",
             "initContainers": [{"name": "fetch"}],
@@ -37,6 +45,16 @@ def ended(name: str, code: int, reason: str = "", message: str = "") -> dict[str
 
 def trim(*args: Any, **status: Any) -> PodView:
     return pod_view.trim(manifest(*args, **status))
+
+
+@pytest.mark.parametrize(
+    "owners", [None, [], [{"uid": KEY.uid}], [{"uid": "another", "controller": True}, {"uid": KEY.uid}]]
+)
+def test_a_label_makes_no_pod_a_jobs(owners: Any) -> None:
+    forged = manifest()
+    forged["metadata"]["ownerReferences"] = owners
+    assert (pod_view.trim(forged).job_uid, views.pod_view(forged).job) == ("", None)
+    assert views.pod_view(manifest()).job == JobKey("team", "", KEY.uid)
 
 
 def test_what_is_kept() -> None:
