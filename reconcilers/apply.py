@@ -13,14 +13,15 @@ from typing import Any, TypeVar
 
 from cluster import errors
 from cluster.api import Cluster, Manifest
-from crds import labels, owners
+from crds import labels
 from crds.keys import JobKey
 from crds.resources import EVENTS, PODS, SERVICES, TORCHJOBS, Resource
 from reconcilers import events
 from reconcilers.errors import NameTaken
 from reconcilers.pod_view import PodView
 from reconcilers.settings import ReconcileSettings
-from reconcilers.status import NAME_TAKEN, PODS_FORBIDDEN
+from reconcilers.side_by_side import SideBySide
+from reconcilers.status import PODS_FORBIDDEN
 from reconcilers.values import (
     Action,
     Change,
@@ -39,6 +40,9 @@ from reconcilers.values import (
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+
+FENCE_SECONDS = 0.05
+"""How old the answer of the fence may be when a write begins: less than a request takes on its way on a bad day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ class _Refused(Exception):
 class _Hindered(Exception):
     """Something may not be made now."""
 
-    def __init__(self, reason: str, error: errors.ClusterError | NameTaken, message: str = "") -> None:
+    def __init__(self, reason: str, error: errors.ClusterError, message: str = "") -> None:
         super().__init__(message or str(error))
         self.reason = reason
         self.error = error
@@ -167,25 +171,28 @@ class Application:
             log.info("%s: %s", self.key, change["phase"])
 
     def _side_by_side(self, work: Callable[[T], None], things: Sequence[T], *, fenced: bool = False) -> None:
-        """Do it to all, a few at a time; all that was begun is over when this returns or raises. What is `fenced` asks
-        before each few whether the key is still ours: this process may have slept between any two requests."""
-        for start in range(0, len(things), self.settings.parallel):
-            chunk = things[start : start + self.settings.parallel]
-            if start and self._spent(len(chunk)):
-                raise _ObserveAgain(0.0)
-            if fenced:
-                self._fence()
-            self.writes += len(chunk)
-            futures = [self.executor.submit(work, each) for each in chunk[1:]]
-            failures = [_failure(work, chunk[0]), *(future.exception() for future in futures)]
-            found = [each for each in failures if each is not None]
-            if found:
-                raise next((each for each in found if isinstance(each, _Refused)), found[0])
+        """Do it to all, some at a time; all that was begun is over when this returns or raises. What is `fenced` asks
+        before each few whether the key is still ours, and before each that begins long after the last answer: this
+        process may have slept between any two requests."""
+        asked, left = 0.0, 0
 
-    def _spent(self, more: int) -> bool:
-        """Whether so many more writes are too many for one go, or it has taken too long."""
-        late = self.clock() - self.began > self.settings.most_seconds
-        return late or self.writes + more > self.settings.most_writes
+        def may_begin(at: int) -> None:
+            nonlocal asked, left
+            if at >= self.settings.parallel and self._spent():
+                raise _ObserveAgain(0.0)
+            if fenced and not (left and 0 <= self.clock() - asked <= FENCE_SECONDS):
+                asked, left = self.clock(), self.settings.parallel
+                self._fence()
+            left -= 1
+            self.writes += 1
+
+        found = SideBySide(work, things, self.executor, may_begin).run(self.settings.parallel)
+        if found:
+            raise next((each for each in found if isinstance(each, _Refused)), found[0])
+
+    def _spent(self) -> bool:
+        """Whether one more write is too many for one go, or it has taken too long."""
+        return self.clock() - self.began > self.settings.most_seconds or self.writes >= self.settings.most_writes
 
     def _create_pod(self, manifest: Manifest) -> None:
         try:
@@ -203,9 +210,7 @@ class Application:
         """The pod that has the name already, if it is the one we wanted to make."""
         there = self._look(PODS, manifest)
         same = (labels.JOB_UID, labels.ATTEMPT, labels.RESTART)
-        if not owners.job_uid(there["metadata"]):
-            raise self._taken(PODS, there["metadata"]["name"]) from None
-        marks, wanted = there["metadata"]["labels"], manifest["metadata"]["labels"]
+        marks, wanted = there["metadata"].get("labels") or {}, manifest["metadata"]["labels"]
         if any(marks.get(each) != wanted[each] for each in same) or "deletionTimestamp" in there["metadata"]:
             raise _ObserveAgain(self.settings.name_retry)
         return there
@@ -223,23 +228,19 @@ class Application:
                 raise _ObserveAgain(self.settings.name_retry) from error
 
     def _look(self, resource: Resource, manifest: Manifest) -> Manifest:
-        """The object that has a name we need. _Hindered if it is nobody's we know."""
+        """The object that has a name we need. NameTaken if it is nobody's we know."""
         name = manifest["metadata"]["name"]
         try:
             there = self.cluster.get(resource, name, self.key.namespace)
         except errors.NotFound as error:
             raise _ObserveAgain(0.0) from error
         if labels.JOB_UID not in (there["metadata"].get("labels") or {}):
-            raise self._taken(resource, name)
+            kind = resource.kind.lower()
+            raise NameTaken(
+                f"{self.key}: the job needs a {kind} named {name}, but the one of that name in namespace "
+                f"{self.key.namespace} is not torchq's: delete that {kind} or give the job another name"
+            )
         return there
-
-    def _taken(self, resource: Resource, name: str) -> _Hindered:
-        kind = resource.kind.lower()
-        message = (
-            f"the job needs a {kind} named {name}, but the one of that name in namespace {self.key.namespace} is not "
-            f"torchq's: delete that {kind} or give the job another name"
-        )
-        return _Hindered(NAME_TAKEN, NameTaken(f"{self.key}: {message}"), message)
 
     def _delete_pod(self, pod: PodView, *, at_once: bool) -> None:
         if not self._delete(PODS, pod.name, pod.uid, grace_period_seconds=0 if at_once else None):
@@ -306,15 +307,6 @@ class Application:
             log.debug("%s: %s %s was gone already", self.key, resource.kind, name)
             return False
         return True
-
-
-def _failure(work: Callable[[T], None], thing: T) -> BaseException | None:
-    """Do it here, as an executor would elsewhere."""
-    try:
-        work(thing)
-    except Exception as error:
-        return error
-    return None
 
 
 def _is_namesake(error: errors.Invalid) -> bool:
