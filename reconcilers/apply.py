@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from cluster import errors
 from cluster.api import Cluster, Manifest
-from crds import labels
+from crds import labels, owners
 from crds.keys import JobKey
 from crds.resources import EVENTS, PODS, SERVICES, TORCHJOBS, Resource
 from reconcilers import events
@@ -21,7 +21,7 @@ from reconcilers.errors import NameTaken
 from reconcilers.pod_view import PodView
 from reconcilers.settings import ReconcileSettings
 from reconcilers.side_by_side import SideBySide
-from reconcilers.status import PODS_FORBIDDEN
+from reconcilers.status import NAME_TAKEN, PODS_FORBIDDEN
 from reconcilers.values import (
     Action,
     Change,
@@ -76,7 +76,7 @@ class _Refused(Exception):
 class _Hindered(Exception):
     """Something may not be made now."""
 
-    def __init__(self, reason: str, error: errors.ClusterError, message: str = "") -> None:
+    def __init__(self, reason: str, error: errors.ClusterError | NameTaken, message: str = "") -> None:
         super().__init__(message or str(error))
         self.reason = reason
         self.error = error
@@ -210,7 +210,9 @@ class Application:
         """The pod that has the name already, if it is the one we wanted to make."""
         there = self._look(PODS, manifest)
         same = (labels.JOB_UID, labels.ATTEMPT, labels.RESTART)
-        marks, wanted = there["metadata"].get("labels") or {}, manifest["metadata"]["labels"]
+        if not owners.job_uid(there["metadata"]):
+            raise self._taken(PODS, there["metadata"]["name"]) from None
+        marks, wanted = there["metadata"]["labels"], manifest["metadata"]["labels"]
         if any(marks.get(each) != wanted[each] for each in same) or "deletionTimestamp" in there["metadata"]:
             raise _ObserveAgain(self.settings.name_retry)
         return there
@@ -228,19 +230,23 @@ class Application:
                 raise _ObserveAgain(self.settings.name_retry) from error
 
     def _look(self, resource: Resource, manifest: Manifest) -> Manifest:
-        """The object that has a name we need. NameTaken if it is nobody's we know."""
+        """The object that has a name we need. _Hindered if it is nobody's we know."""
         name = manifest["metadata"]["name"]
         try:
             there = self.cluster.get(resource, name, self.key.namespace)
         except errors.NotFound as error:
             raise _ObserveAgain(0.0) from error
         if labels.JOB_UID not in (there["metadata"].get("labels") or {}):
-            kind = resource.kind.lower()
-            raise NameTaken(
-                f"{self.key}: the job needs a {kind} named {name}, but the one of that name in namespace "
-                f"{self.key.namespace} is not torchq's: delete that {kind} or give the job another name"
-            )
+            raise self._taken(resource, name)
         return there
+
+    def _taken(self, resource: Resource, name: str) -> _Hindered:
+        kind = resource.kind.lower()
+        message = (
+            f"the job needs a {kind} named {name}, but the one of that name in namespace {self.key.namespace} is not "
+            f"torchq's: delete that {kind} or give the job another name"
+        )
+        return _Hindered(NAME_TAKEN, NameTaken(f"{self.key}: {message}"), message)
 
     def _delete_pod(self, pod: PodView, *, at_once: bool) -> None:
         if not self._delete(PODS, pod.name, pod.uid, grace_period_seconds=0 if at_once else None):

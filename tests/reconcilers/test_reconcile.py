@@ -128,27 +128,36 @@ class TestTheFence:
 
 
 class TestNamesThatAreTaken:
-    def pod(self, bench: Bench, **labels: str) -> None:
+    def pod(self, bench: Bench, *, owned: bool = False, **labels: str) -> None:
         marks = {f"train.distributed.io/{name.replace('_', '-')}": value for name, value in labels.items()}
-        metadata = {"name": "digits-worker-0", "labels": marks}
+        metadata: dict[str, Any] = {"name": "digits-worker-0", "labels": marks}
+        if owned:
+            owner = {"apiVersion": "train.distributed.io/v1alpha1", "kind": "TorchJob", "name": "digits"}
+            metadata["ownerReferences"] = [owner | {"uid": labels["job_uid"], "controller": True}]
+            metadata["finalizers"] = ["example.org/keep"]  # whoever collects garbage does not get it
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, **template()}
         bench.cluster.create(PODS, body, bench.namespace)
 
     def test_a_pod_of_an_earlier_job_is_waited_for(self, bench: Bench) -> None:
         bench.submit()
         bench.pick()
-        self.pod(bench, job_uid="earlier", attempt="1", restart="0")
+        self.pod(bench, owned=True, job_uid="earlier", attempt="1", restart="0")
         assert bench.reconcile() == 0.2
+        bench.cluster.patch(PODS, "digits-worker-0", {"metadata": {"finalizers": None}}, bench.namespace)
         bench.remove("digits-worker-0")
         assert bench.reconcile() is None
         assert bench.names() == ALL
 
-    def test_a_stranger_with_the_name_is_named(self, bench: Bench) -> None:
+    @pytest.mark.parametrize("forged", [False, True])
+    def test_a_stranger_with_the_name_is_named(self, bench: Bench, forged: bool) -> None:
         bench.submit()
+        labelled = {"job_uid": bench.key.uid, "attempt": "1", "restart": "0"} if forged else {}
         bench.pick()
-        self.pod(bench)
+        self.pod(bench, **labelled)
         with pytest.raises(errors.NameTaken, match=r"needs a pod named digits-worker-0.*delete that pod"):
             bench.reconcile()
+        said = next(each for each in bench.job.status.conditions if each.type == "Admitted")
+        assert (said.reason, "needs a pod named digits-worker-0" in said.message) == ("NameTaken", True)
 
     def test_a_service_of_an_earlier_job_is_deleted(self, bench: Bench) -> None:
         bench.submit()
