@@ -10,17 +10,13 @@ from typing import Any
 import click
 
 from cluster import errors
-from cluster.api import Cluster, Manifest
-from cluster.client import KubernetesCluster
-from coordinator import details, handles, output, submission, tables, telling_job
-from coordinator.details import Around
+from cluster.api import Cluster
+from coordinator import details, handles, output, submission, surroundings, tables, telling_job
 from coordinator.handles import NAME
 from coordinator.session import Session, pass_session
-from crds import labels, torchjob
+from crds import torchjob
 from crds.keys import JobKey
-from crds.resources import EVENTS, PODS, TORCHJOBS
-from gang import backends
-from gang.values import GroupView
+from crds.resources import PODS, TORCHJOBS
 
 FORM = click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print the whole object for programs")
 
@@ -64,40 +60,12 @@ def list_jobs(session: Session, /, all_namespaces: bool, queue: str | None, **op
 def show(session: Session, name: str, form: str | None) -> None:
     """Show one job: where it stands, which task is short of pods and why, restarts, conditions, pods, last events."""
     item = handles.find(session, name)
-    around = _around(session.cluster, item)
+    around = surroundings.of(session.cluster, item)
     found = details.of(item, around)
     if form:
         output.show({**item, "details": found}, form)
     else:
         click.echo(telling_job.show(item, found, around.pods))
-
-
-def _around(cluster: KubernetesCluster, item: Manifest) -> Around:
-    """Pods, groups and events of a job. What may not be seen, or is not there, is noted."""
-    metadata, notes = item["metadata"], []
-    namespace, selector = metadata["namespace"], f"{labels.JOB_UID}={metadata['uid']}"
-    pods = cluster.list(PODS, namespace, label_selector=selector).items
-    groups: tuple[GroupView, ...] = ()
-    events: list[Manifest] = []
-    try:
-        groups = _groups(cluster, item, selector)
-    except (errors.Forbidden, errors.NotFound) as error:
-        notes.append(f"note: the gang's groups are not shown: {error}")
-    try:
-        events = cluster.list(EVENTS, namespace, field_selector=f"involvedObject.uid={metadata['uid']}").items
-    except errors.Forbidden as error:
-        notes.append(f"note: events are not shown: {error}")
-    return Around(pods=tuple(pods), groups=groups, events=tuple(events), notes=tuple(notes))
-
-
-def _groups(cluster: KubernetesCluster, item: Manifest, selector: str) -> tuple[GroupView, ...]:
-    """Of a job that is admitted, the pod groups of whoever binds its pods, if that one has any."""
-    admission = (item.get("status") or {}).get("admission") or {}
-    backend = backends.of(admission.get("gangScheduler"), cluster.serves)
-    if backend.resource is None:
-        return ()
-    found = cluster.list(backend.resource, item["metadata"]["namespace"], label_selector=selector)
-    return tuple(backend.trim(each) for each in found.items)
 
 
 @job.command()

@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from cluster import errors
-from coordinator import handles, output, remote, tables, telling
+from coordinator import details, handles, output, remote, surroundings, tables, telling
 from coordinator.board import Document
+from coordinator.details import Around
 from coordinator.handles import NAME
 from coordinator.leader import LEASE
 from coordinator.output import Listing
@@ -56,7 +57,9 @@ def _placed(session: Session, name: str) -> Document:
     """What the job says of itself, and where it stands if it waits."""
     item = handles.find(session, name)
     if not telling.waits(item):
-        return telling.settled(item)
+        short = handles.admitted(item) and item["status"].get("phase") != "Running"
+        around = surroundings.of(session.cluster, item) if short else Around()
+        return telling.settled(item, details.of(item, around)["tasks"])
     return telling.waiting(item, remote.find(session).job(handles.key(item)))
 
 

@@ -144,6 +144,6 @@ def _holding(job: TorchJob, task_type: str, around: Around) -> tuple[str, str]:
         return hindered.reason, hindered.message
     group = next((each for each in around.groups if each.phase != "Ready"), None)
     if group is not None:
-        return "PodGroup" + group.phase, group.message
+        return group.reason or "PodGroup" + group.phase, group.message
     upstreams = ", ".join(f"{each.task_type} {each.phase}" for each in job.spec.tasks[task_type].depends_on)
     return "NotMade", f"made after {upstreams}" if upstreams else "to be made"

@@ -3,6 +3,7 @@
 One rule: pure; the same document is printed for programs.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -20,19 +21,23 @@ def waits(item: Manifest) -> bool:
     return status.get("phase") not in FINISHED and not status.get("admission") and not item["spec"].get("suspend")
 
 
-def settled(item: Manifest) -> Document:
-    """A job that does not wait, and what it does instead."""
+def settled(item: Manifest, tasks: Iterable[Document] = ()) -> Document:
+    """A job that does not wait, and what it does instead; `tasks` as in `details`, if it should run but may not."""
     status, found = item.get("status") or {}, _job(item)
     phase, admission = found["phase"], status.get("admission") or {}
     if phase in FINISHED:
         said = _condition(status, phase) or f"it {phase.lower()}"
         return found | {"state": "finished", "code": phase, "message": said}
     if item["spec"].get("suspend"):
-        return found | {"state": "suspended", "code": "Suspended", "message": "spec.suspend is true: torchq job resume"}
+        going = f"; until its pods are gone it holds its room: {_condition(status, 'Admitted')}" if admission else ""
+        message = f"spec.suspend is true: torchq job resume{going}"
+        return found | {"state": "suspended", "code": "Suspended", "message": message}
+    against = [{"task": task["task"], **each} for task in tasks for each in task["why"]] if phase != "Running" else []
     since = admission.get("admittedAt") or "-"
     said = _condition(status, "Admitted") or "it holds room"
     message = f"admitted at {since}, attempt {admission.get('attempt')}: {said}"
-    return found | {"state": "admitted", "code": phase or "Admitted", "message": message}
+    code = against[0]["reason"] if against else phase or "Admitted"
+    return found | {"state": "admitted", "code": code, "message": message, "against": against}
 
 
 def waiting(item: Manifest, place: Document) -> Document:
@@ -80,6 +85,9 @@ def _condition(status: dict[str, Any], kind: str) -> str:
 
 def why(found: Document) -> str:
     """One line of what, one of numbers."""
+    if found.get("against"):
+        lines = [f"job {found['job']} holds its room, but does not run: {found['code']}", f"  {found['message']}"]
+        return "\n".join([*lines, *(f"  {short(each['task'], each)}" for each in found["against"])])
     if found["state"] in ("finished", "suspended", "admitted"):
         return f"job {found['job']} does not wait: {found['code']}\n  {found['message']}"
     lines = [f"job {found['job']} waits in queue {found['queue']}: {found['code']}", f"  {found['message']}"]
@@ -89,6 +97,13 @@ def why(found: Document) -> str:
         lines.append(f"  {_place(found)}")
     lines += [f"  {word} {found[name]}" for name, word in _TIMES if found.get(name)]
     return "\n".join(lines)
+
+
+def short(task: str, against: Document) -> str:
+    """A sentence for what keeps pods of a task from running."""
+    example = f" ({against['pod']})" if against["pod"] else ""
+    said = f": {against['message']}" if against["message"] else ""
+    return f"{task}: {against['pods']} {against['reason']}{example}{said}"
 
 
 _TIMES = (("notBefore", "not before"), ("since", "waiting since"))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from cluster.api import Manifest
-from coordinator import ailments, output
+from coordinator import ailments, output, telling
 from coordinator.board import Document
 from crds.keys import JobKey
 
@@ -53,7 +53,7 @@ def _group(group: Document) -> str:
 def _tables(item: Manifest, found: Document, pods: Iterable[Manifest]) -> Iterator[str]:
     if found["tasks"]:
         yield output.columns(TASKS, [_task(each) for each in found["tasks"]])
-        yield "\n".join(line for each in found["tasks"] for line in _short(each))
+        yield "\n".join(telling.short(task["task"], each) for task in found["tasks"] for each in task["why"])
     conditions = (item.get("status") or {}).get("conditions") or ()
     yield from _table(("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE"), map(_condition, conditions))
     yield from _table(("POD", "PHASE", "NODE", "RESTARTS", "EXIT", "REASON"), map(_pod, pods))
@@ -79,14 +79,6 @@ def _event(found: Document) -> tuple[object, ...]:
 def _task(task: Document) -> tuple[object, ...]:
     names = ("task", "wanted", "minimum", "running", "ready", "succeeded", "failed")
     return (*(task[name] for name in names), "short" if task["short"] else "")
-
-
-def _short(task: Document) -> Iterator[str]:
-    """A sentence for each thing that keeps the pods of a task from running."""
-    for each in task["why"]:
-        example = f" ({each['pod']})" if each["pod"] else ""
-        said = f": {each['message']}" if each["message"] else ""
-        yield f"{task['task']}: {each['pods']} {each['reason']}{example}{said}"
 
 
 def _pod(pod: Manifest) -> tuple[object, ...]:

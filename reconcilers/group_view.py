@@ -7,8 +7,9 @@ Wiring: `GroupCache` is whatever holds the informers of the kinds that are insta
 each of `gang.backends.KINDS`), `Reconciler(.., groups=cache)`.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from cluster import errors
@@ -19,6 +20,10 @@ from crds.keys import JobKey
 from crds.resources import Resource
 from gang import backends
 from gang.values import GroupView
+
+REMEMBERED_SECONDS = 5.0
+"""How long a queue is taken to be as it was seen last; who is let in meanwhile shows it at the group."""
+MOST_REMEMBERED = 1000
 
 
 class GroupCache(Protocol):
@@ -49,6 +54,9 @@ class GroupSight:
 
     cluster: Cluster
     cache: GroupCache | None = None
+    clock: Callable[[], float] = time.time
+    _queues: dict[str, tuple[float, Manifest | None]] = field(default_factory=dict)
+    """Until when it is good, and what the gang scheduler's queue was like."""
 
     def of(self, key: JobKey, scheduler: str | None, *, over: bool = False) -> tuple[GroupView, ...]:
         """A job's groups, by name; `scheduler` is the one that binds its pods. Any ClusterError.
@@ -84,7 +92,16 @@ class GroupSight:
         return replace(group, phase="Refused", reason=reason, message=message)
 
     def _queue(self, resource: Resource, name: str) -> Manifest | None:
+        """Asked for once every REMEMBERED_SECONDS, however many groups wait in it: those that wait are seen often."""
+        until, known = self._queues.get(name, (0.0, None))
+        now = self.clock()
+        if now < until <= now + REMEMBERED_SECONDS:  # somebody may have set the clock back
+            return known
         try:
-            return self.cluster.get(resource, name)
+            found = self.cluster.get(resource, name)
         except errors.NotFound:
-            return None
+            found = None
+        if len(self._queues) >= MOST_REMEMBERED:
+            self._queues.clear()
+        self._queues[name] = (now + REMEMBERED_SECONDS, found)
+        return found

@@ -42,7 +42,7 @@ class Reconciler:
         self._settings = settings or ReconcileSettings()
         self._clock = clock
         self._observer = Observer(
-            cluster, pods, self._settings, queues, nodes, recreations, clock, GroupSight(cluster, groups)
+            cluster, pods, self._settings, queues, nodes, recreations, clock, GroupSight(cluster, groups, clock)
         )
         self._executor = ThreadPoolExecutor(self._settings.parallel, thread_name_prefix="apply")
 

@@ -5,6 +5,7 @@ back, and takes away what is over; why a job waits is the coordinator's word. Ov
 the end. Counts of pods alone are no reason to write; they go along with the next write.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -30,6 +31,8 @@ UNHINDERED = ("Admitted", "Running", "Restarting", *LEAVING)
 
 LONGEST_BACKOFF = 3600.0
 """Seconds."""
+JITTER = 0.25
+"""The largest part of a backoff that is left out."""
 
 
 def enter(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
@@ -93,7 +96,7 @@ def late(job: TorchJob, backoff: float, most: int, now: datetime) -> TorchJobSta
     """Sent back because it did not run in time: it backs off, or is parked after too many tries in a row."""
     tries = tried(job) + 1
     parked = tries >= most
-    seconds = min(LONGEST_BACKOFF, backoff * 2.0 ** min(tries - 1, 64))
+    seconds = min(LONGEST_BACKOFF, backoff * 2.0 ** min(tries - 1, 64)) * (1.0 - _jitter(job, tries))
     queue = QueueStatus(
         name=job.queue,
         since=now,
@@ -106,6 +109,13 @@ def late(job: TorchJob, backoff: float, most: int, now: datetime) -> TorchJobSta
     if said is not None and is_hindered(job.status):
         message += f" ({said.reason}: {said.message})"
     return idle(job, "Queued", "NotRunningInTime", message, now).model_copy(update={"queue": queue})
+
+
+def _jitter(job: TorchJob, tries: int) -> float:
+    """A part of the backoff to leave out, the job's own at each try: those that failed together do not come back in
+    step. Two gangs that each got half of a cluster would go on like that for ever."""
+    digest = hashlib.sha256(f"{job.metadata.uid}/{tries}".encode()).digest()
+    return JITTER * int.from_bytes(digest[:4], "big") / 2**32
 
 
 def drained(job: TorchJob, now: datetime) -> TorchJobStatus:

@@ -217,6 +217,16 @@ def test_why_a_job_is_in_no_order(status: dict[str, Any], spec_of_job: dict[str,
     [
         ({"phase": "Succeeded"}, {}, "finished", "it succeeded"),
         ({"phase": "Suspended"}, {"suspend": True}, "suspended", "torchq job resume"),
+        (
+            {
+                "phase": "Admitted",
+                "admission": {"attempt": 2},
+                "conditions": [{"type": "Admitted", "message": "finalizers keep them"}],
+            },
+            {"suspend": True},
+            "suspended",
+            "until its pods are gone it holds its room: finalizers keep them",
+        ),
         ({"phase": "Running", "admission": {"attempt": 2, "admittedAt": "then"}}, {}, "admitted", "attempt 2"),
     ],
 )

@@ -183,3 +183,24 @@ def test_show_puts_it_all_together(torchq: Torchq, embedded_cluster: KubernetesC
     assert found["metadata"]["uid"] == made["uid"]
     assert found["details"]["groups"][0]["name"] == "train-0"
     assert [each["short"] for each in found["details"]["tasks"]] == [True, True]
+    why = torchq("job", "why", "train").output
+    assert "holds its room, but does not run: ImagePullBackOff" in why
+    assert "  Worker: 1 PodGroupPending: Volcano has not let it in yet\n" in why
+
+
+@pytest.mark.parametrize(("phase", "reason"), [("Pending", "GangQueueClosed"), ("Running", "")])
+def test_a_gang_schedulers_queue_that_is_closed_is_shown_whether_or_not_the_gang_runs(
+    torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str, phase: str, reason: str
+) -> None:
+    gang_nouns.install(embedded_cluster)
+    made = embedded_cluster.create(TORCHJOBS, manifest("train", "a"), namespace)["metadata"]
+    status = {"phase": "Admitted", "admission": ADMISSION | {"gangScheduler": "volcano"}}
+    embedded_cluster.patch(TORCHJOBS, "train", {"status": status}, namespace, subresource="status")
+    metadata = {"name": "train-0", "labels": {labels.JOB_UID: made["uid"]}}
+    group = {"apiVersion": POD_GROUPS.api_version, "kind": "PodGroup", "metadata": metadata}
+    body = {**group, "spec": {"minMember": 2, "queue": "nowhere"}, "status": {"phase": phase}}
+    embedded_cluster.create(POD_GROUPS, body, namespace)
+    words = "Volcano has no queue nowhere: create it, or name another one in spec.schedulingPolicy.gangQueue"
+    assert words in torchq("job", "show", "train").output
+    why = torchq("job", "why", "train").output
+    assert ("GangQueueMissing" in why and words in why) is bool(reason)

@@ -2,7 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
+
+from cluster.api import Manifest
 from crds import labels
+from crds.resources import GANG_QUEUES, Resource
 from gang import backends
 from gang.values import GroupView
 from reconcilers.group_view import GroupSight
@@ -31,3 +35,26 @@ def test_of_a_job_that_is_over_no_group_is_overlooked_by_a_cache_that_is_behind(
     sight, key = GroupSight(cluster, Behind()), replace(KEY, namespace="default")
     assert sight.of(key, "volcano") == ()
     assert [(each.namespace, each.name) for each in sight.of(key, "volcano", over=True)] == [("default", "digits-0")]
+
+
+@pytest.mark.parametrize(("later", "asked"), [(0.0, 1), (4.9, 1), (5.0, 2), (-100.0, 2)])
+def test_a_queue_that_is_closed_is_not_asked_for_at_every_look(later: float, asked: int) -> None:
+    now, questions = [100.0], []
+
+    class Counting(ApiClient):
+        def get(self, resource: Resource, name: str, namespace: str = "") -> Manifest:  # noqa: ARG002
+            questions.append(name)
+            assert resource == GANG_QUEUES
+            return {"status": {"state": "Closed"}}
+
+    group = VOLCANO.trim({"metadata": {"namespace": KEY.namespace, "name": "digits-0", "uid": "g"}})
+
+    class Cache(Behind):
+        def indexed(self, key: str) -> list[GroupView]:  # noqa: ARG002
+            return [group, replace(group, name="digits-1", uid="h")]
+
+    sight = GroupSight(Counting(Api(lambda: 0.0)), Cache(), lambda: now[0])
+    for _ in range(2):
+        assert {each.reason for each in sight.of(KEY, "volcano")} == {"GangQueueClosed"}
+        now[0] += later
+    assert len(questions) == asked

@@ -501,7 +501,17 @@ class TestDeadline:
         after = late_status(job(status=status("Admitted", queue={"tries": tries})), 60.0, 1000, NOW).queue
         assert after is not None
         assert (after.tries, after.parked) == (tries + 1, False)
-        assert after.not_before == NOW + timedelta(seconds=seconds)
+        assert after.not_before is not None
+        waits = (after.not_before - NOW) / timedelta(seconds=seconds)
+        assert 0.75 < waits <= 1.0
+
+    def test_those_that_failed_together_do_not_come_back_in_step(self) -> None:
+        late = job(status=status("Admitted"))
+        metadata = [late.metadata.model_copy(update={"uid": f"uid-{number}"}) for number in range(20)]
+        found = [late.model_copy(update={"metadata": each}) for each in metadata]
+        times = [[late_status(each, 60.0, 9, NOW).queue for each in found] for _ in range(2)]
+        assert times[0] == times[1]
+        assert len({each.not_before for each in times[0] if each}) == 20
 
     @pytest.mark.parametrize(("asked", "expected"), [("2026-01-02T03:00:01Z", 0), ("2026-01-02T02:59:59Z", 3)])
     def test_whoever_asks_for_another_try_begins_to_count_anew(self, asked: str, expected: int) -> None:

@@ -11,6 +11,7 @@ from cluster.errors import NotFound
 from cluster.local import gang_nouns
 from crds import labels
 from crds.resources import GANG_QUEUES, POD_GROUPS, PODS
+from reconcilers import group_view
 from tests.reconcilers.bench import Bench
 from tests.reconcilers.builders import task
 from tests.reconcilers.conftest import benches
@@ -100,7 +101,8 @@ def test_stages(gang: Bench) -> None:
     assert gang.names() == ["digits-master-0"], "what is done is done, whether its pod is there or not"
 
 
-def test_a_queue_that_is_not_open(gang: Bench) -> None:
+def test_a_queue_that_is_not_open(gang: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_view, "REMEMBERED_SECONDS", 0.0)
     begin(gang, schedulingPolicy={"gangQueue": "closed-one"})
     gang.reconcile()
     assert gang.said("Admitted")[0] == "GangQueueMissing"

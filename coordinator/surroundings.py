@@ -1,0 +1,63 @@
+"""What there is beside a job: its pods, its gang's groups, its last events.
+
+One rule: it only looks; what may not be seen, or is not there, is noted, and the rest is shown all the same.
+"""
+
+from dataclasses import replace
+
+from cluster import errors
+from cluster.api import Manifest
+from cluster.client import KubernetesCluster
+from coordinator.details import Around
+from crds import labels
+from crds.resources import EVENTS, PODS
+from gang import backends
+from gang.backend import Backend
+from gang.values import GroupView
+
+
+def of(cluster: KubernetesCluster, item: Manifest) -> Around:
+    """Pods, groups and events of a job. Any ClusterError for the pods."""
+    metadata, notes = item["metadata"], []
+    namespace, selector = metadata["namespace"], f"{labels.JOB_UID}={metadata['uid']}"
+    pods = cluster.list(PODS, namespace, label_selector=selector).items
+    groups: tuple[GroupView, ...] = ()
+    events: list[Manifest] = []
+    try:
+        groups = _groups(cluster, item, selector)
+    except (errors.Forbidden, errors.NotFound) as error:
+        notes.append(f"note: the gang's groups are not shown: {error}")
+    try:
+        events = cluster.list(EVENTS, namespace, field_selector=f"involvedObject.uid={metadata['uid']}").items
+    except errors.Forbidden as error:
+        notes.append(f"note: events are not shown: {error}")
+    return Around(pods=tuple(pods), groups=groups, events=tuple(events), notes=tuple(notes))
+
+
+def _groups(cluster: KubernetesCluster, item: Manifest, selector: str) -> tuple[GroupView, ...]:
+    """Of a job that is admitted, the pod groups of whoever binds its pods, if that one has any."""
+    admission = (item.get("status") or {}).get("admission") or {}
+    backend = backends.of(admission.get("gangScheduler"), cluster.serves)
+    if backend.resource is None:
+        return ()
+    found = cluster.list(backend.resource, item["metadata"]["namespace"], label_selector=selector)
+    return tuple(_judged(cluster, backend, backend.trim(each)) for each in found.items)
+
+
+def _judged(cluster: KubernetesCluster, backend: Backend, group: GroupView) -> GroupView:
+    """A group with what its queue would say to it now, also if it was let in before: it would not be again."""
+    if backend.queues is None:
+        return group
+    queue: Manifest | None = None
+    try:
+        queue = cluster.get(backend.queues, group.queue)
+    except errors.Forbidden:
+        return group
+    except errors.NotFound:
+        queue = None
+    refusal = backend.refusal(group.queue, queue)
+    if refusal is None:
+        return group
+    reason, message = refusal
+    phase = group.phase if group.phase == "Ready" else "Refused"
+    return replace(group, phase=phase, reason=reason, message=message)
