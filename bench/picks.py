@@ -21,7 +21,7 @@ from queues import connection, rules
 from queues.redis_store import RedisStore
 from queues.rounds import Rounds
 from queues.store import PendingCommit, QueueStore
-from queues.values import Batch, Committed, Entry, QueueSpec, Reservation, Snapshot
+from queues.values import Batch, Behind, Committed, Entry, QueueSpec, Reservation, Snapshot
 
 GPU = "nvidia.com/gpu"
 START = 1_700_000_000.0
@@ -99,6 +99,9 @@ class TimedCommit:
 
     def reservations(self) -> tuple[Reservation, ...]:
         return self.commit.reservations()
+
+    def shown(self) -> tuple[Behind, ...]:
+        return self.commit.shown()
 
 
 @dataclass(slots=True)

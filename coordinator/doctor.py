@@ -227,8 +227,6 @@ def _places(look: Look) -> Found:
             yield Disagreement(
                 "misplaced-entry", str(key), f"its score in queue {entry.queue} is {score!r} instead of {wanted!r}"
             )
-        if key not in store.versions:
-            yield Disagreement("misplaced-entry", str(key), "its entry has no version, so no pick of it is accepted")
     for queue, places in sorted(store.places.items()):
         for key in sorted(places):
             entry_of = store.entries.get(key)

@@ -103,15 +103,10 @@ def spec_of(fields: dict[str, Any]) -> QueueSpec:
 
 
 def encode_rules(spec: QueueSpec) -> str:
-    """What scripts go by of a queue's settings; not its name, so that queues that are alike have one text."""
-    return dump(
-        {
-            "quota": dict(spec.quota),
-            "cohort": spec.cohort,
-            "borrowing": dict(spec.borrowing),
-            "aging_seconds": float(spec.aging_seconds),
-        }
-    )
+    """What scripts go by of a queue's settings: its cohort, and the rest as JSON, which is the same for queues that are
+    alike."""
+    limits = {"quota": dict(spec.quota), "borrowing": dict(spec.borrowing)}
+    return f"{spec.cohort} {dump(limits | {'aging_seconds': float(spec.aging_seconds)})}"
 
 
 def encode_amounts(amounts: Amounts | None) -> str:

@@ -12,6 +12,9 @@ from crds.amounts import Amounts
 from queues import codec
 from queues.values import Batch, Committed, Entry, Reservation
 
+SHOWN = 7
+"""Where in the answer the queues to show begin."""
+
 
 class _Demands:
     """Equal demands mostly are one object, which is looked up faster than its content."""
@@ -41,7 +44,8 @@ def encode(batch: Batch) -> bytes:
     keys = [str(entry.key) for entry in entries]
     columns = {
         "keys": keys,
-        "versions": [str(pick.waiting.version) for pick in picks],
+        "places": [key.replace("/", "!") for key in keys],
+        "versions": [f"{pick.waiting.version}," for pick in picks],
         "attempts": [entry.attempt for entry in entries],
         "clocks": "\n".join([codec.encode_clock(pick.clock) for pick in picks]),
         "queue": [queues.setdefault(entry.queue, len(queues) + 1) for entry in entries],
@@ -66,8 +70,8 @@ def encode(batch: Batch) -> bytes:
 
 
 def outcome(answer: list[bytes]) -> Committed:
-    """The script's answer to a batch, but for the reservations."""
-    refused, _, _, change, alone, others, _ = (each.decode() for each in answer)
+    """The script's answer to a batch, but for the reservations and the queues that follow."""
+    refused, _, _, change, alone, others, _ = (each.decode() for each in answer[:SHOWN])
     return Committed(
         (),
         refused,  # type: ignore[arg-type]

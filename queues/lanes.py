@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from crds import amounts
 from crds.amounts import NOTHING, Amounts
 from queues.rules import Patience
-from queues.values import Overtaken, QueueView, Waiting
+from queues.values import Behind, Overtaken, QueueView, Waiting
 
 Shape = frozenset[tuple[str, int]]
 """A demand as a value: equal demands have equal shapes."""
@@ -36,6 +36,7 @@ class Lane:
         "_places",
         "_shown",
         "_taken",
+        "asked",
         "asks",
         "beyond",
         "ceiling",
@@ -58,6 +59,8 @@ class Lane:
         """The jobs that quota and cohort let go now; the queue contends while there are any."""
         self.asks: Amounts | None = None
         """What its first job asks for, if the ledger was told that it contends with that and with no other."""
+        self.asked: int | None = None
+        """How many jobs were known and left when more of them were asked for, if nothing has come of that yet."""
         self.ceiling = ceiling
         self._know(view.heads, view.waiting - len(view.heads))
 
@@ -78,12 +81,15 @@ class Lane:
         self.first = self._find()
         """The first known job that could ever run."""
 
-    def learn(self, view: QueueView) -> None:
-        """More jobs behind those that are known; if they are not what follows, nothing is known any more."""
-        if view.after == self.left:
+    def learn(self, view: QueueView | Behind) -> None:
+        """More jobs behind those that are known, some of which may be picked since they were asked for; if they are not
+        what follows, nothing is known any more."""
+        expected, self.asked = self.left if self.asked is None else self.asked, None
+        if view.after == expected:
+            picked = expected - self.left
             possible = [self.known[at] for at in range(self._at, len(self.known)) if at not in self._taken]
             known = [*self._hopeless, *possible, *view.heads]
-            self._know(known, view.waiting - len(known))
+            self._know(known, view.waiting - picked - len(known))
         else:
             self._know((), view.waiting)
 

@@ -3,28 +3,24 @@
 One rule: it skips nothing that Redis does (JSON, versions, epochs, ports), so what holds here holds there.
 """
 
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from crds import amounts
 from crds.amounts import Amounts
 from crds.keys import JobKey
 from queues import codec, errors, limits, order
+from queues.memory_content import Content
 from queues.pending import AtOnce
 from queues.picture import StorePicture
 from queues.store import PendingCommit, StoreSettings
 from queues.values import (
-    Account,
     Batch,
-    Clock,
     Committed,
     Entry,
-    Overtaken,
     Pick,
     Place,
     QueueSpec,
-    QueueView,
     Refusal,
     Reservation,
     Snapshot,
@@ -33,33 +29,6 @@ from queues.values import (
 
 CHANGES_PER_EPOCH = 2**32
 """A rebuild begins to number changes with its epoch times this, so that no number comes twice."""
-
-
-@dataclass(slots=True)
-class Content:
-    """What a Redis would hold; several stores may stand on it."""
-
-    lock: threading.RLock = field(default_factory=threading.RLock)
-    incarnation: str = "first"
-    epoch: int = 0
-    revision: int = 0
-    version: int = 0
-    specs: dict[str, QueueSpec] = field(default_factory=dict)
-    pool: Amounts | None = None
-    clock: Clock = field(default_factory=Clock)
-    accounts: dict[str, Account] = field(default_factory=dict)
-    overtaken: dict[str, Overtaken] = field(default_factory=dict)
-    entries: dict[JobKey, Waiting] = field(default_factory=dict)
-    reservations: dict[JobKey, Reservation] = field(default_factory=dict)
-    usage: dict[str, dict[str, int]] = field(default_factory=dict)
-    pool_usage: dict[str, int] = field(default_factory=dict)
-    last_port: int = 0
-    picked: int = 0
-    change: int = 0
-    changed: dict[str, int] = field(default_factory=dict)
-    """Queue -> its last change."""
-    settled: int = 0
-    """The last change that a difference cannot tell."""
 
 
 class MemoryStore:
@@ -161,14 +130,14 @@ class MemoryStore:
             anew = content.specs.keys() if whole else content.specs.keys() & (changed | set(more))
             after = {name: count for name, count in (known or {}).items() if name in content.specs.keys() - anew}
             shown = anew | after.keys()
-            lines = self._lines(shown)
+            lines = content.lines(shown)
             return Snapshot(
                 epoch=content.epoch,
                 revision=content.revision,
                 pool=content.pool,
                 pool_usage=dict(content.pool_usage),
                 clock=content.clock,
-                queues=tuple(self._view(name, lines[name], heads, after.get(name, 0)) for name in sorted(shown)),
+                queues=tuple(content.view(name, lines[name], heads, after.get(name, 0)) for name in sorted(shown)),
                 change=content.change,
                 whole=whole,
             )
@@ -182,12 +151,11 @@ class MemoryStore:
             others = [name for name, number in content.changed.items() if number > batch.change >= content.settled]
             taken, refused = self._take_all(batch)
             self._tell_changes()
-            change = content.change
+            change, shown = content.change, () if refused else content.behind(batch)
         for reservation in taken:
             self._mark(reservation.key, reservation.queue)
-        return Committed(
-            tuple(taken), refused, change=change, alone=before == batch.change, others=tuple(sorted(others))
-        )
+        alone = before == batch.change
+        return Committed(tuple(taken), refused, change, alone, tuple(sorted(others)), shown)
 
     def pending_commit(self, batch: Batch) -> PendingCommit:
         """See QueueStore."""
@@ -240,8 +208,7 @@ class MemoryStore:
                 specs=dict(content.specs),
                 pool=content.pool,
                 entries={key: waiting.entry for key, waiting in content.entries.items()},
-                versions=frozenset(content.entries),
-                places=self._places(),
+                places=content.places(),
                 reservations=dict(content.reservations),
                 usage={name: dict(used) for name, used in content.usage.items()},
                 pool_usage=dict(content.pool_usage),
@@ -256,14 +223,6 @@ class MemoryStore:
                 raise errors.StaleEpoch(f"epoch {epoch} is over: the queues are at {content.epoch}")
             content.entries, content.reservations, content.usage, content.pool_usage = {}, {}, {}, {}
             content.epoch = 0
-
-    def _places(self) -> dict[str, dict[JobKey, float]]:
-        """Every queue's order, also of queues that are not configured."""
-        places: dict[str, dict[JobKey, float]] = {}
-        for key, waiting in self._content.entries.items():
-            spec = self._content.specs.get(waiting.entry.queue, QueueSpec(name=waiting.entry.queue))
-            places.setdefault(waiting.entry.queue, {})[key] = order.score(waiting.entry, spec.aging_seconds)
-        return places
 
     def _guard(self, epoch: int = 0) -> None:
         known, ours = self._content.epoch, epoch or self._epoch
@@ -295,30 +254,6 @@ class MemoryStore:
             content.change += 1
             content.changed |= dict.fromkeys(self._touched, content.change)
             self._touched = set()
-
-    def _lines(self, shown: Collection[str]) -> dict[str, list[Waiting]]:
-        """The waiting entries of some configured queues, in order."""
-        specs = self._content.specs
-        lines: dict[str, list[Waiting]] = {name: [] for name in shown}
-        for waiting in self._content.entries.values():
-            if waiting.entry.queue in lines:
-                lines[waiting.entry.queue].append(waiting)
-        for name, line in lines.items():
-            aging = specs[name].aging_seconds
-            line.sort(key=lambda waiting: order.place(waiting.entry, aging))
-        return lines
-
-    def _view(self, name: str, line: list[Waiting], heads: int, after: int) -> QueueView:
-        content = self._content
-        return QueueView(
-            spec=content.specs[name],
-            usage=dict(content.usage.get(name, {})),
-            waiting=len(line),
-            heads=tuple(line[after : after + heads]),
-            account=content.accounts.get(name, Account()),
-            overtaken=content.overtaken.get(name),
-            after=after,
-        )
 
     def _refusal(self, pick: Pick) -> Refusal:
         content, entry = self._content, pick.waiting.entry

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from queues import commit_codec
-from queues.values import Batch, Committed, Reservation
+from queues.values import Batch, Behind, Committed, Reservation
 
 
 class AtOnce:
@@ -25,19 +25,30 @@ class AtOnce:
 
     def outcome(self) -> Committed:
         """See PendingCommit."""
-        return replace(self._committed, reservations=())
+        return replace(self._committed, reservations=(), shown=())
 
     def reservations(self) -> tuple[Reservation, ...]:
         """See PendingCommit."""
         return self._committed.reservations
 
+    def shown(self) -> tuple[Behind, ...]:
+        """See PendingCommit."""
+        return self._committed.shown
+
 
 class Sent:
     """A commit that somebody else does."""
 
-    def __init__(self, send: Callable[[Batch, bytes], Callable[[], list[bytes]]], batch: Batch) -> None:
-        """`send` begins the commit of a batch that is encoded; what it returns waits for the answer."""
+    def __init__(
+        self,
+        send: Callable[[Batch, bytes], Callable[[], list[bytes]]],
+        show: Callable[[list[bytes]], tuple[Behind, ...]],
+        batch: Batch,
+    ) -> None:
+        """`send` begins the commit of a batch that is encoded; what it returns waits for the answer, of which `show`
+        reads what is shown."""
         self._send = send
+        self._show = show
         self._batch = batch
         self._picks = commit_codec.encode(batch)
         self._wait: Callable[[], list[bytes]] = list
@@ -55,3 +66,7 @@ class Sent:
     def reservations(self) -> tuple[Reservation, ...]:
         """See PendingCommit."""
         return commit_codec.reservations(self._batch, self._answer)
+
+    def shown(self) -> tuple[Behind, ...]:
+        """See PendingCommit."""
+        return self._show(self._answer)

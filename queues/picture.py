@@ -32,8 +32,6 @@ class StorePicture:
     specs: Mapping[str, QueueSpec] = field(default_factory=dict)
     pool: Amounts | None = None
     entries: Mapping[JobKey, Entry] = field(default_factory=dict)
-    versions: frozenset[JobKey] = frozenset()
-    """The jobs whose entry has a version; without one it is never admitted."""
     places: Mapping[str, Mapping[JobKey, float]] = field(default_factory=dict)
     """Queue -> the jobs in its order, with their scores."""
     reservations: Mapping[JobKey, Reservation] = field(default_factory=dict)

@@ -16,7 +16,7 @@ distinct demand, in order. That is counted, too, and after `queue_bypasses` noth
 queue's jobs end and make room.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ from queues.ledger import Bid, Ledger, Turn
 from queues.pool import Pool
 from queues.quotas import Cohort
 from queues.rules import Picker, Rules
-from queues.values import NOBODY, Batch, Committed, Overtaken, Pick, QueueView, Snapshot
+from queues.values import NOBODY, Batch, Behind, Committed, Overtaken, Pick, QueueView, Snapshot
 from queues.virtual_time import VirtualTime
 
 PICKERS: Mapping[Picker, type[Ledger]] = {"swrr": Credits, "wf2q": VirtualTime}
@@ -68,6 +68,25 @@ class Race:
         known."""
         self._look()
         return {name: self._lanes[name].left for name in self._hungry}
+
+    def ask(self, most: int) -> Mapping[str, int]:
+        """The same, of queues of which fewer than `most` are known. They count as asked for until they are learnt."""
+        self._look()
+        asked = {name: left for name in self._hungry if (left := self._lanes[name].left) < most}
+        for name, left in asked.items():
+            self._lanes[name].asked = left
+            self._hungry.discard(name)
+        return asked
+
+    def learn(self, asked: Iterable[str], shown: Mapping[str, Behind]) -> None:
+        """What has come of that: what was not shown has to be asked for again. What is shown was so after the picks
+        that were made before it was asked for."""
+        for name in asked:
+            lane, view = self._lanes[name], shown.get(name)
+            if view is not None:
+                lane.learn(view)
+            lane.asked = None
+            self._anew(lane)
 
     @property
     def starved(self) -> bool:
@@ -216,7 +235,7 @@ class Race:
             self._ledger.bid(spec.name, Bid(spec.weight, cost, self.pool.group(lane)))
             lane.asks = offers[0].demand if alone else None
         if lane.beyond and lane.low:
-            self._hungry.add(spec.name)
+            _put(self._hungry, spec.name, lane.asked is None)
             _put(self._dry, spec.name, lane.dry and spec.open)
             _put(self._blind, spec.name, lane.blind and spec.open)
         if lane.overtaken is not None:
@@ -322,11 +341,17 @@ class Race:
         else:
             lane = Lane(view, quotas.ceiling(spec, cohort, self.pool.capacity))
         self._lanes[spec.name] = lane
+        if cohort is not None:
+            cohort.lanes[spec.name] = lane
+        self._anew(lane)
+
+    def _anew(self, lane: Lane) -> None:
+        """Other jobs of a queue are known than before."""
+        spec = lane.spec
         self._dirty.add(spec.name)
         for names in (self._hungry, self._dry, self._blind, self._delayed):
             names.discard(spec.name)
-        if cohort is not None:
-            cohort.lanes[spec.name] = lane
+        if spec.cohort:
             self._shown_of.add(spec.cohort)
 
     def _look(self) -> None:

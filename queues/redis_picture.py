@@ -88,7 +88,6 @@ def store(connection: Connection) -> StorePicture:
         specs=specs,
         pool=pool,
         entries=_entries(reader, connection),
-        versions=_versions(reader, connection),
         places={
             name.removeprefix(schema.ORDER): _places(reader, connection, name)
             for name in known
@@ -178,13 +177,14 @@ def _settings(reader: Reader, connection: Connection) -> tuple[dict[str, Any], A
 
 def _entries(reader: Reader, connection: Connection) -> dict[JobKey, Entry]:
     raw = reader.scan(connection, "hash", schema.ENTRIES)
-    return reader.keys(schema.ENTRIES, reader.table(schema.ENTRIES, raw, lambda _, text: codec.decode_entry(text)))
+    found = reader.table(schema.ENTRIES, raw, lambda _, text: _entry(text))
+    return reader.keys(schema.ENTRIES, {place.replace("!", "/"): entry for place, entry in found.items()})
 
 
-def _versions(reader: Reader, connection: Connection) -> frozenset[JobKey]:
-    raw = reader.scan(connection, "hash", schema.VERSIONS)
-    found = reader.table(schema.VERSIONS, raw, lambda _, text: int(text))
-    return frozenset(reader.keys(schema.VERSIONS, found))
+def _entry(text: bytes) -> Entry:
+    version, _, content = text.partition(b",")
+    int(version)
+    return codec.decode_entry(content)
 
 
 def _reservations(reader: Reader, raw: Mapping[bytes, bytes] | None) -> dict[JobKey, Reservation]:

@@ -17,7 +17,7 @@ from queues.pending import Sent
 from queues.picture import StorePicture
 from queues.scripts import Script
 from queues.store import PendingCommit, StoreSettings
-from queues.values import Batch, Committed, Entry, Place, QueueSpec, Reservation, Snapshot
+from queues.values import Batch, Behind, Committed, Entry, Place, QueueSpec, Reservation, Snapshot
 
 CHUNK = 500
 """How many keys one script is given at most: a few milliseconds in which the server does nothing else."""
@@ -27,8 +27,8 @@ NOTHING_PREPARED: tuple[int, dict[str, str]] = (-1, {})
 _PUT = Script("store_put", preludes=("store",))
 _REMOVE = Script("store_remove", preludes=("store", "store_usage"))
 _CONFIGURE = Script("store_configure", preludes=("store", "store_usage", "store_cohorts"))
-_SNAPSHOT = Script("store_snapshot", preludes=("store",))
-_COMMIT = Script("store_commit", preludes=("clock", "mark", "store", "store_usage", "mark_many"))
+_SNAPSHOT = Script("store_snapshot", preludes=("store", "store_heads"))
+_COMMIT = Script("store_commit", preludes=("clock", "mark", "store", "store_heads", "store_usage", "mark_many"))
 _PLACE = Script("store_place", preludes=("store",))
 _RESERVATIONS = Script("store_reservations", preludes=("store",))
 _REBUILD = Script("store_rebuild", preludes=("store", "store_usage", "store_cohorts"))
@@ -113,21 +113,26 @@ class RedisStore:
     def commit(self, batch: Batch) -> Committed:
         """See QueueStore."""
         answer = _COMMIT(self._connection, arguments=self._arguments(batch, commit_codec.encode(batch)))
-        return replace(commit_codec.outcome(answer), reservations=commit_codec.reservations(batch, answer))
+        taken = commit_codec.reservations(batch, answer)
+        return replace(commit_codec.outcome(answer), reservations=taken, shown=self._shown(answer))
 
     def pending_commit(self, batch: Batch) -> PendingCommit:
         """See QueueStore."""
-        return Sent(self._send, batch)
+        return Sent(self._send, self._shown, batch)
 
     def _send(self, batch: Batch, picks: bytes) -> Callable[[], list[bytes]]:
         return _COMMIT.later(self._connection, self._arguments(batch, picks))
+
+    def _shown(self, answer: list[bytes]) -> tuple[Behind, ...]:
+        with self._reading, understood(self._connection):
+            return self._reader.read_behind(answer[commit_codec.SHOWN :])
 
     def _arguments(self, batch: Batch, picks: bytes) -> list[str | bytes | int | float]:
         """What the commit script is told."""
         first, last = self._settings.ports or (0, 0)
         now = "" if self._clock is None else repr(self._clock())
         head: list[str | int] = [batch.epoch, batch.revision, uuid.uuid4().hex, now, first, last, batch.change]
-        return [*head, picks]
+        return [*head, picks, batch.heads, *(each for pair in batch.hungry.items() for each in pair)]
 
     def place(self, key: JobKey) -> Place | None:
         """See QueueStore."""

@@ -4,8 +4,9 @@ One rule: what is remembered saves time and is never the truth. Whatever goes wr
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from queues.race import Race
 from queues.rules import Rules
@@ -16,6 +17,13 @@ FEW = 8
 """Jobs of each queue that are looked at ahead, at least; more where more than half of them go in one round."""
 BURST = 8
 """Batches of one look, at most: as long as nobody looks, what others changed is not seen."""
+
+
+class _Pending(NamedTuple):
+    """A batch that is being committed."""
+
+    commit: PendingCommit
+    hungry: Collection[str]
 
 
 class Rounds:
@@ -29,6 +37,8 @@ class Rounds:
         """The store's last change that the race knows, but for `_others`."""
         self._others: frozenset[str] = frozenset()
         """Queues of which the race does not know all that happened before its last change."""
+        self._blind = False
+        """Whether more of a queue than may be looked at can never run."""
         self._reach = FEW
         self._refunds: list[tuple[str, int]] = []
 
@@ -48,37 +58,47 @@ class Rounds:
         race = self._look(race, most)
         while self._refunds:
             race.refund(*self._refunds.pop())
-        made = [*self._batches(race, now, limit)]
+        made = [*self._batches(race, now, limit, min(most, self._reach))]
         taken = tuple(reservation for each in made for reservation in each.reservations)
         self._reach = max(FEW, 2 * max(Counter(each.queue for each in taken).values(), default=0))
         refused = made[-1].refused if made else ""
         self._race = None if refused else race
         return Committed(taken, refused, self._change)
 
-    def _batches(self, race: Race, now: float, limit: int) -> Iterator[Committed]:
-        batches = self._chosen(race, now, limit)
-        pending = next(batches, None)
-        if pending is not None:
-            pending.begin(self._change)
-        while pending is not None:
+    def _batches(self, race: Race, now: float, limit: int, heads: int) -> Iterator[Committed]:
+        pending: _Pending | None = None
+        for _ in range(BURST):
             following = None
             try:
-                following = next(batches, None)
+                following = self._chosen(race, now, limit, heads)
             finally:
-                committed = self._told(pending.outcome())
+                committed = self._told(pending.commit.outcome()) if pending is not None else Committed(())
             if following is not None and not committed.refused:
-                following.begin(self._change)
-            yield replace(committed, reservations=pending.reservations())
-            pending = None if committed.refused else following
-
-    def _chosen(self, race: Race, now: float, limit: int) -> Iterator[PendingCommit]:
-        """Batches that only have to be sent, until one is not full."""
-        for _ in range(BURST):
-            batch = race.picks(now, limit)
-            if batch.picks:
-                yield self._store.pending_commit(batch)
-            if len(batch.picks) < limit:
+                following.commit.begin(self._change)
+            if pending is not None:
+                yield self._spelled_out(race, pending, committed)
+            if committed.refused or (following is None and pending is None):
                 return
+            pending = following
+        if pending is not None:
+            yield self._spelled_out(race, pending, self._told(pending.commit.outcome()))
+
+    def _chosen(self, race: Race, now: float, limit: int, heads: int) -> "_Pending | None":
+        """A batch that only has to be sent, and asks for the jobs that will be wanted soon; None if nobody can go."""
+        if race.blind and not self._blind:
+            return None  # of one more queue only jobs are known that can never run: more of it must be looked at first
+        batch = race.picks(now, limit)
+        if not batch.picks:
+            return None
+        hungry = race.ask(heads)
+        return _Pending(self._store.pending_commit(replace(batch, heads=heads, hungry=hungry)), hungry)
+
+    def _spelled_out(self, race: Race, pending: "_Pending", committed: Committed) -> Committed:
+        """The rest of what became of a batch. What somebody else has changed is left to the next look."""
+        reservations, shown = pending.commit.reservations(), pending.commit.shown()
+        known = committed.alone or committed.others
+        race.learn(pending.hungry, {each.queue: each for each in shown if known and each.queue not in self._others})
+        return replace(committed, reservations=reservations)
 
     def _look(self, race: Race | None, most: int) -> Race:
         """The race as it stands now. All that may be looked at, where the first few can never run."""
@@ -93,6 +113,7 @@ class Rounds:
             snapshot = self._store.snapshot(most, snapshot.change, (), hungry)
             race.update(snapshot)
         self._change, self._others = snapshot.change, frozenset()
+        self._blind = race.blind
         return race
 
     def _told(self, committed: Committed) -> Committed:

@@ -16,16 +16,16 @@ Work (shared by coordinator and workers):
 PREFIX = "torchq:"
 EPOCH = f"{PREFIX}epoch"
 LAYOUT = f"{PREFIX}layout"
-LAYOUT_NUMBER = b"2"
+LAYOUT_NUMBER = b"3"
 """Of the keys of the queues as they are described in queues/lua/store.lua; under another one the store is lost."""
 REBUILDING = f"{PREFIX}rebuilding"
 REVISION = f"{PREFIX}revision"
 QUEUES = f"{PREFIX}queues"
 RULES = f"{PREFIX}rules"
 COHORTS = f"{PREFIX}cohorts"
+SHARED = f"{PREFIX}shared"
 POOL = f"{PREFIX}pool"
 ENTRIES = f"{PREFIX}entries"
-VERSIONS = f"{PREFIX}versions"
 ORDER = f"{PREFIX}order:"
 RESERVATIONS = f"{PREFIX}reservations"
 USAGE = f"{PREFIX}usage"
@@ -71,7 +71,7 @@ KEPT = frozenset(
 """What outlives a rebuild: settings, credits, counters, registrations."""
 
 _KEYS = KEPT | {
-    *(EPOCH, LAYOUT, REBUILDING, ENTRIES, VERSIONS, RESERVATIONS, USAGE, COHORTS, PORTS, f"{PREFIX}commit"),
+    *(EPOCH, LAYOUT, REBUILDING, ENTRIES, RESERVATIONS, USAGE, COHORTS, SHARED, PORTS, f"{PREFIX}commit"),
     *(f"{PREFIX}{name}" for name in ("change", "changed", "settled")),
     *(READY_COUNT, TENANTS, DELAYED, LEASES, MADE),
 }

@@ -10,7 +10,7 @@ import orjson
 
 from crds.amounts import Amounts
 from queues import codec
-from queues.values import QueueSpec, QueueView, Snapshot, Waiting
+from queues.values import Behind, QueueSpec, QueueView, Snapshot, Waiting
 
 KNOWN = 40_000
 """Entries that are kept for the next snapshot, at least; at most twice as many."""
@@ -62,6 +62,11 @@ class Reader:
             change=found["change"],
             whole=whole,
         )
+
+    def read_behind(self, parts: list[bytes]) -> tuple[Behind, ...]:
+        """The same of what a commit shows beside."""
+        found = orjson.loads(b"[%b]" % b",".join(parts))
+        return tuple(Behind(queue, after, waiting, tuple(self._heads(heads))) for queue, after, waiting, heads in found)
 
     def _views(self, views: list[View], whole: bool) -> Iterator[QueueView]:
         for named, account, overtaken, usage, waiting, after, heads in views:

@@ -11,7 +11,7 @@ from typing import Protocol
 from crds.amounts import Amounts
 from crds.keys import JobKey
 from queues.picture import StorePicture
-from queues.values import Batch, Committed, Entry, Place, QueueSpec, Reservation, Snapshot
+from queues.values import Batch, Behind, Committed, Entry, Place, QueueSpec, Reservation, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,13 @@ class PendingCommit(Protocol):
         """Begin it. `change` counts for the batch's own: what the chooser knows by now."""
 
     def outcome(self) -> Committed:
-        """Wait until it is done. Says everything but the reservations."""
+        """Wait until it is done. Says everything but the reservations and what is shown."""
 
     def reservations(self) -> tuple[Reservation, ...]:
         """The reservations, for which nobody has to wait any more."""
+
+    def shown(self) -> tuple[Behind, ...]:
+        """The same for what is shown."""
 
 
 class QueueStore(Protocol):
@@ -103,7 +106,8 @@ class QueueStore(Protocol):
 
     def commit(self, batch: Batch) -> Committed:
         """Per pick and in order: check epoch, revision, entry version, quota, pool and port; then charge, reserve, and
-        mark the key as work. The first pick that fails ends the batch; the earlier ones stand."""
+        mark the key as work. The first pick that fails ends the batch; the earlier ones stand. If none fails, the
+        queues that the batch is hungry for are shown as they are then."""
 
     def pending_commit(self, batch: Batch) -> PendingCommit:
         """The same in steps, between which others can be done."""

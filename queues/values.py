@@ -186,6 +186,22 @@ class Batch:
     picks: tuple[Pick, ...]
     change: int = 0
     """The last change that the chooser knew of."""
+    heads: int = 0
+    """How many entries to show of each queue in `hungry`."""
+    hungry: Mapping[str, int] = field(default_factory=lambda: NOTHING)
+    """Queues of which more entries are to be shown, if all picks stand; and how many of its first ones, picks of this
+    batch left out, the chooser knows of each."""
+
+
+class Behind(NamedTuple):
+    """The entries of a queue behind the first ones, at the moment of a commit."""
+
+    queue: str
+    after: int
+    """How many are before `heads`, because who asked knows them."""
+    waiting: int
+    """How many entries wait in it."""
+    heads: tuple[Waiting, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +217,8 @@ class Committed:
     others: tuple[str, ...] = ()
     """The queues that somebody else changed since, if it was not alone and the store knows that change: whoever chose
     the batch knows all up to `change` but those."""
+    shown: tuple[Behind, ...] = ()
+    """The queues in the batch's `hungry`, as they are at `change`. May be missing, as if nobody had asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

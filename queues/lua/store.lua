@@ -6,18 +6,19 @@
 --   torchq:rebuilding         string  epoch of a rebuild under way; torchq:epoch is missing meanwhile
 --   torchq:revision           string  rises with every change of settings
 --   torchq:queues             hash    queue -> JSON settings {name, weight, open, quota, cohort, borrowing, strict, aging_seconds}
---   torchq:rules              hash    queue -> JSON of those that scripts go by {quota, cohort, borrowing, aging_seconds}; queues
---                                     that are alike have one text, which is read once
+--   torchq:rules              hash    queue -> its cohort, a space, and JSON of what else scripts go by {quota, borrowing,
+--                                     aging_seconds}; queues that are alike have one JSON text, which is read once
 --   torchq:pool               string  JSON {resource: amount}; missing: nothing is scarce
---   torchq:entries            hash    job key -> JSON entry {key, queue, kind, submitted, priority, attempt, demand, returning, port}
---   torchq:versions           hash    job key -> version of its entry
+--   torchq:entries            hash    place -> version of the entry, a comma, JSON entry {key, queue, kind, submitted, priority,
+--                                     attempt, demand, returning, port}. The place is the job key with "!" for "/"
 --   torchq:version            string  version given last
---   torchq:order:<queue>      zset    place -> score; the place is the job key with "!" for "/", so that ties sort by
---                                     namespace, then name ("!" sorts before every letter of a name, "/" does not)
+--   torchq:order:<queue>      zset    place -> score; ties sort by namespace, then name ("!" sorts before every letter of a
+--                                     name, "/" does not)
 --   torchq:reservations       hash    job key -> JSON {attempt, charge, epoch, kind, pick, port, queue}
 --   torchq:usage              hash    queue -> JSON {resource: sum over its reservations}, under "" the sum over all; a sum of 0 is
 --                                     left out
---   torchq:cohorts            hash    cohort -> JSON {quota, used}: sums by resource over the members that limit it
+--   torchq:cohorts            hash    cohort -> JSON {resource: sum of its members' quotas}
+--   torchq:shared             hash    cohort -> JSON {resource: sum of what the members that limit it use}
 --   torchq:ports              hash    port -> key of the job that holds it
 --   torchq:port               string  port given last
 --   torchq:pick               string  number of the pick taken last
@@ -31,7 +32,7 @@
 --   torchq:commit             hash    id, answer: the last commit and what it answered
 -- Numbers, sums too, are whole and below 2^53, which Lua holds exactly; they are written with whole(), never with tostring.
 
-local LAYOUT = '2'
+local LAYOUT = '3'
 local BOOST_LIMIT = 604800
 local RETURNING = 4 * BOOST_LIMIT
 local DEFAULT_AGING = 600
@@ -109,6 +110,29 @@ end
 
 local function place(key)
   return (string.gsub(key, '/', '!'))
+end
+
+local function places(keys)
+  local found = {}
+  for at, key in ipairs(keys) do
+    found[at] = place(key)
+  end
+  return found
+end
+
+-- The JSON of an entry.
+local function content(text)
+  return string.sub(text, string.find(text, ',', 1, true) + 1)
+end
+
+-- The cohort and the other rules in the rules' text; none is of a queue that is not configured.
+local NO_RULES = { quota = {}, borrowing = {}, aging_seconds = DEFAULT_AGING }
+local function rules_of(text)
+  if not text then
+    return '', NO_RULES
+  end
+  local space = string.find(text, ' ', 1, true)
+  return string.sub(text, 1, space - 1), decode(string.sub(text, space + 1))
 end
 
 -- queues/order.py says what it means.

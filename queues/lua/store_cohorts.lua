@@ -13,18 +13,21 @@ local function add_member(sums, rules, usage)
 end
 
 local function count_cohorts()
-  local flat, sums, texts = redis.call('HGETALL', 'torchq:rules'), {}, {}
+  local flat, sums, quotas, used = redis.call('HGETALL', 'torchq:rules'), {}, {}, {}
   for at = 1, #flat, 2 do
-    local rules = decode(flat[at + 1])
-    if rules.cohort ~= '' then
-      sums[rules.cohort] = sums[rules.cohort] or { quota = {}, used = {} }
-      add_member(sums[rules.cohort], rules, redis.call('HGET', 'torchq:usage', flat[at]))
+    local name, rules = rules_of(flat[at + 1])
+    if name ~= '' then
+      sums[name] = sums[name] or { quota = {}, used = {} }
+      add_member(sums[name], rules, redis.call('HGET', 'torchq:usage', flat[at]))
     end
   end
   for name, each in pairs(sums) do
-    texts[#texts + 1] = name
-    texts[#texts + 1] = cohort_text(each)
+    quotas[#quotas + 1] = name
+    quotas[#quotas + 1] = amounts_text(each.quota)
+    used[#used + 1] = name
+    used[#used + 1] = amounts_text(each.used)
   end
-  redis.call('DEL', 'torchq:cohorts')
-  write('HSET', 'torchq:cohorts', texts)
+  redis.call('DEL', 'torchq:cohorts', 'torchq:shared')
+  write('HSET', 'torchq:cohorts', quotas)
+  write('HSET', 'torchq:shared', used)
 end

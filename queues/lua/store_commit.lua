@@ -4,20 +4,24 @@
 -- ARGV: 1 epoch   2 revision   3 id of this commit   4 now (seconds since 1970; empty: the server's time)
 --       5 first port   6 last port (both 0: no ports)   7 the last change the chooser knew of
 --       8 JSON of the picks, column by column:
---           keys, versions                     text of each pick
---           clocks                             the same, joined by line feeds, as only one of them is needed
+--           keys, places                       of each pick: the job key, and the same with "!" for "/"
+--           versions                           of each pick: the version of its entry, and a comma
+--           clocks                             of each pick, joined by line feeds, as only one of them is needed
 --           queues, queue                      names, and which of them (from 1) each pick's is
 --           demands, demand                    JSON texts of amounts, and which of them each pick's is
 --           attempts                           number of each pick
 --           grows                              picks (from 1) whose kind is "grow"; all others' is "admit"
 --           ports                              picks for which a port is to be held
 --           accounts, overtaken                flat lists of pick, queue, text: what a pick changes, in order of picks
--- Keys and preludes: store.lua, store_usage.lua, mark.lua, mark_many.lua, clock.lua
+--       9 how many entries to show of queues that follow, each with the number of its first entries to leave out once all
+--         picks are taken
+-- Keys and preludes: store.lua, store_heads.lua, store_usage.lua, mark.lua, mark_many.lua, clock.lua
 -- Returns: a list of: what refused the first refused pick ("" if none was), number of picks taken, number given to the first
 -- pick of kind "admit", number of the last change, "1" if nothing else had changed else "0", the names of queues that others
 -- had changed; then, if there is any port or a pick that grew, per pick taken: its port, "" if it has none, or, if it grew,
--- its JSON reservation. Names and what is said of picks are joined by line feeds.
--- The same id again returns the first answer: the client repeats a commit whose answer was lost.
+-- its JSON reservation. Names and what is said of picks are joined by line feeds. If no pick was refused there follows, per
+-- queue to show, a JSON list: its name, how many entries are left out, how many wait, flat list of version and entry.
+-- The same id again returns the first answer, but for the queues to show: the client repeats a commit whose answer was lost.
 -- Errors STORELOST, STALEEPOCH.
 
 local EPOCH, REVISION, ID, NOW = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -32,8 +36,8 @@ if redis.call('HGET', 'torchq:commit', 'id') == ID then
 end
 
 local picks = cjson.decode(ARGV[8])
-local keys, queues = picks.keys, picks.queues
-local versions, held = values('torchq:versions', keys), values('torchq:reservations', keys)
+local keys, where, queues = picks.keys, picks.places, picks.queues
+local entries, held = values('torchq:entries', where), values('torchq:reservations', keys)
 local demands, grows, asks, gone, tenants = {}, {}, {}, {}, {}
 
 local function read_picks()
@@ -103,16 +107,16 @@ end
 
 -- Why a pick cannot stand, or nil.
 local function refused_by(at, queue, demand, pool, port)
-  local grow, own = grows[at] or false, book(queue)
-  if versions[at] ~= picks.versions[at] or gone[keys[at]] then
+  local entry, version, own = entries[at], picks.versions[at], books[queue]
+  if not entry or gone[keys[at]] or string.sub(entry, 1, #version) ~= version then
     return 'entry'
   end
-  if grow ~= (held[at] ~= false) then
+  if (grows[at] or false) ~= (held[at] ~= false) then
     return 'reservation'
   end
   return own.limited and over_limits(own, demand)
     or pool and over_pool(pool, demand)
-    or not grow and not port and 'port'
+    or not port and not grows[at] and 'port'
     or nil
 end
 
@@ -181,11 +185,11 @@ end
 local function leave_queues(count)
   local leaving, left = {}, {}
   for at = 1, count do
-    left[at] = keys[at]
-    table.insert(list(leaving, tenants[at]), place(keys[at]))
+    local place, some = where[at], list(leaving, tenants[at])
+    left[at] = place
+    some[#some + 1] = place
   end
   write('HDEL', 'torchq:entries', left)
-  write('HDEL', 'torchq:versions', left)
   for queue, some in pairs(leaving) do
     touched[queue] = true
     write('ZREM', 'torchq:order:' .. queue, some)
@@ -227,6 +231,21 @@ local function others()
   return redis.call('ZRANGEBYSCORE', 'torchq:changed', '(' .. ARGV[7], '+inf')
 end
 
+-- The queues to show, as parts of the answer.
+local function show(answer)
+  local named, skipped = {}, {}
+  for at = 10, #ARGV, 2 do
+    named[#named + 1] = ARGV[at]
+    skipped[ARGV[at]] = tonumber(ARGV[at + 1])
+  end
+  local line = line_up(named, skipped, tonumber(ARGV[9]))
+  for at, queue in ipairs(named) do
+    answer[#answer + 1] = table.concat({
+      '[', quoted(queue), ',', skipped[queue], ',', line.waiting[at], ',', entries_of(line, at), ']',
+    })
+  end
+end
+
 local function commit()
   if redis.call('GET', 'torchq:revision') ~= REVISION then
     return 'revision', 0
@@ -256,4 +275,7 @@ local answer = {
   plain and '' or table.concat(answers, '\n', 1, count),
 }
 redis.call('HSET', 'torchq:commit', 'id', ID, 'answer', cjson.encode(answer))
+if why == '' then
+  show(answer)
+end
 return answer

@@ -22,7 +22,8 @@ local function all_in(left, right)
 end
 
 local function aging_of(text)
-  return text and decode(text).aging_seconds or DEFAULT_AGING
+  local _, rules = rules_of(text)
+  return rules.aging_seconds
 end
 
 -- An age per step of priority that changes moves every entry of the queue.
@@ -32,8 +33,7 @@ local function reorder(queue, old_aging, aging)
   end
   local order = 'torchq:order:' .. queue
   for _, member in ipairs(redis.call('ZRANGE', order, 0, -1)) do
-    local key = string.gsub(member, '!', '/')
-    redis.call('ZADD', order, score(cjson.decode(redis.call('HGET', 'torchq:entries', key)), aging), member)
+    redis.call('ZADD', order, score(cjson.decode(content(redis.call('HGET', 'torchq:entries', member))), aging), member)
   end
 end
 

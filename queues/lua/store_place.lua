@@ -9,9 +9,11 @@ local refused = refusal(ARGV[1])
 if refused then
   return refused
 end
-local text = redis.call('HGET', 'torchq:entries', ARGV[2])
+local place = place(ARGV[2])
+local text = redis.call('HGET', 'torchq:entries', place)
 if not text then
   return {}
 end
+text = content(text)
 local order = 'torchq:order:' .. cjson.decode(text).queue
-return { text, redis.call('ZRANK', order, place(ARGV[2])), redis.call('ZCARD', order) }
+return { text, redis.call('ZRANK', order, place), redis.call('ZCARD', order) }

@@ -10,26 +10,25 @@ if refused then
   return refused
 end
 
-local keys, leaving, added = {}, {}, {}
-local entries, versions = {}, {}
+local keys, leaving, added, entries = {}, {}, {}, {}
 for at = 2, #ARGV, 2 do
   keys[#keys + 1] = ARGV[at]
 end
-local held, known = values('torchq:reservations', keys), values('torchq:entries', keys)
+local where = places(keys)
+local held, known = values('torchq:reservations', keys), values('torchq:entries', where)
 
-local function leave(key, text)
+local function leave(place, text)
   local queue = cjson.decode(text).queue
   touched[queue] = true
-  table.insert(list(leaving, queue), place(key))
+  table.insert(list(leaving, queue), place)
 end
 
 -- Where it stands in the order is known only with the rules of its queue, which are read for all together.
-local function put(key, text, entry)
+local function put(place, text, entry)
   touched[entry.queue] = true
-  entries[#entries + 1] = key
-  entries[#entries + 1] = text
-  versions[#versions + 1] = key
-  versions[#versions + 1] = '' -- given below
+  entries[#entries + 1] = place
+  entries[#entries + 1] = text -- its version is given below
+  entry.place = place
   table.insert(list(added, entry.queue), entry)
 end
 
@@ -37,20 +36,20 @@ local function scores(waiting, aging)
   local found = {}
   for _, entry in ipairs(waiting) do
     found[#found + 1] = score(entry, aging)
-    found[#found + 1] = place(entry.key)
+    found[#found + 1] = entry.place
   end
   return found
 end
 
-for at, key in ipairs(keys) do
-  local text = ARGV[2 * at + 1]
-  if known[at] ~= text then
+for at = 1, #keys do
+  local text, before = ARGV[2 * at + 1], known[at] and content(known[at])
+  if before ~= text then
     local entry = cjson.decode(text)
     if (entry.kind == 'grow') == (held[at] ~= false) then
-      if known[at] then
-        leave(key, known[at])
+      if before then
+        leave(where[at], before)
       end
-      put(key, text, entry)
+      put(where[at], text, entry)
     end
   end
 end
@@ -62,13 +61,13 @@ for queue in pairs(added) do
   queues[#queues + 1] = queue
 end
 for at, text in ipairs(values('torchq:rules', queues)) do
-  write('ZADD', 'torchq:order:' .. queues[at], scores(added[queues[at]], text and decode(text).aging_seconds or DEFAULT_AGING))
+  local _, rules = rules_of(text)
+  write('ZADD', 'torchq:order:' .. queues[at], scores(added[queues[at]], rules.aging_seconds))
 end
 local first = redis.call('INCRBY', 'torchq:version', #entries / 2) - #entries / 2
-for at = 2, #versions, 2 do
-  versions[at] = whole(first + at / 2)
+for at = 2, #entries, 2 do
+  entries[at] = whole(first + at / 2) .. ',' .. entries[at]
 end
 write('HSET', 'torchq:entries', entries)
-write('HSET', 'torchq:versions', versions)
 tell_changes()
 return #entries / 2

@@ -26,8 +26,8 @@ local function begin()
   for _, queue in ipairs(redis.call('ZRANGE', 'torchq:changed', 0, -1)) do
     redis.call('DEL', 'torchq:order:' .. queue)
   end
-  redis.call('DEL', 'torchq:epoch', 'torchq:commit', 'torchq:usage', 'torchq:cohorts', 'torchq:ports')
-  redis.call('DEL', 'torchq:entries', 'torchq:versions', 'torchq:reservations')
+  redis.call('DEL', 'torchq:epoch', 'torchq:commit', 'torchq:usage', 'torchq:cohorts', 'torchq:shared', 'torchq:ports')
+  redis.call('DEL', 'torchq:entries', 'torchq:reservations')
   redis.call('DEL', 'torchq:change', 'torchq:changed', 'torchq:settled')
   return 1
 end

@@ -20,33 +20,40 @@ local function may_have_pods(key)
   return made > SEEN or redis.call('HEXISTS', 'torchq:work:key:' .. key, 'run') == 1
 end
 
-local function forget_entry(key, text)
-  local queue = cjson.decode(text).queue
-  touched[queue] = true
-  redis.call('ZREM', 'torchq:order:' .. queue, place(key))
-  redis.call('HDEL', 'torchq:entries', key)
-  redis.call('HDEL', 'torchq:versions', key)
-end
-
 local keys, kept, gone = {}, {}, {}
+local left, leaving, unmade = {}, {}, {}
 for at = 3, #ARGV do
   keys[#keys + 1] = ARGV[at]
 end
-local entries, held = values('torchq:entries', keys), values('torchq:reservations', keys)
+local where = places(keys)
+local entries, held = values('torchq:entries', where), values('torchq:reservations', keys)
+
+local function forget_entry(place, text)
+  local queue = cjson.decode(content(text)).queue
+  touched[queue] = true
+  table.insert(list(leaving, queue), place)
+  left[#left + 1] = place
+end
+
 for at, key in ipairs(keys) do
   if entries[at] and not gone[key] then
-    forget_entry(key, entries[at])
+    forget_entry(where[at], entries[at])
   end
   if held[at] and may_have_pods(key) then
     kept[#kept + 1] = key
   elseif not gone[key] then
-    redis.call('HDEL', 'torchq:work:made', key)
+    unmade[#unmade + 1] = key
     if held[at] then
       release(key, held[at])
     end
   end
   gone[key] = true
 end
+for queue, some in pairs(leaving) do
+  write('ZREM', 'torchq:order:' .. queue, some)
+end
+write('HDEL', 'torchq:entries', left)
+write('HDEL', 'torchq:work:made', unmade)
 save_books()
 tell_changes()
 return kept

@@ -5,7 +5,7 @@
 --         all are said)
 --       5 how many names of queues follow to show in any case; then those; then queues to show if they have not changed,
 --         each with the number of its first entries to leave out
--- Keys and preludes: store.lua
+-- Keys and preludes: store.lua, store_heads.lua
 -- Returns: JSON text {epoch, revision, version (given last), change, whole, clock, usage (of the pool), if whole: pool}; then per
 -- queue JSON text, a list: settings (if not whole: the name), account, overtaken, usage, number of waiting entries, how many
 -- of them are left out, flat list of version and entry of the next ones. What is missing is null, an entry that is not said
@@ -50,68 +50,30 @@ local queues, brief, after = shown()
 local settings = values('torchq:queues', queues)
 local accounts, overtaken = values('torchq:accounts', queues), values('torchq:overtaken', queues)
 local usage = values('torchq:usage', queues)
+local line = line_up(queues, after, HEADS)
 
--- The first waiting jobs to show of all queues, one after the other; where each queue's begin; how many wait in each.
-local keys, count, first, waiting = {}, 0, {}, {}
-for at, queue in ipairs(queues) do
-  local order = 'torchq:order:' .. queue
-  first[at] = count + 1
-  waiting[at] = settings[at] and redis.call('ZCARD', order) or 0
-  if waiting[at] > 0 and HEADS > 0 then
-    local skipped = after[queue] or 0
-    for _, member in ipairs(redis.call('ZRANGE', order, skipped, skipped + HEADS - 1)) do
-      count = count + 1
-      keys[count] = string.gsub(member, '!', '/')
+-- Of a queue of which old entries are not said.
+local function shorten(at)
+  for each = line.first[at], line.first[at + 1] - 1 do
+    local version = string.match(line.texts[each], '^%d+')
+    if version and tonumber(version) <= VERSION then
+      line.texts[each] = version .. ',0'
     end
   end
 end
-first[#queues + 1] = count + 1
-local versions = values('torchq:versions', keys)
-
--- The entries that are said, by their place in `keys`.
-local function said()
-  local wanted, places, found, number = {}, {}, {}, 0
-  for at, queue in ipairs(queues) do
-    local all = not brief[queue]
-    for each = first[at], first[at + 1] - 1 do
-      if all or tonumber(versions[each] or 0) > VERSION then
-        number = number + 1
-        wanted[number], places[number] = keys[each], each
-      else
-        found[each] = '0'
-      end
-    end
-  end
-  for at, entry in ipairs(values('torchq:entries', wanted)) do
-    found[places[at]] = entry
-  end
-  return found
-end
-
-local entries = said()
 
 local function text(value)
   return value and '"' .. value .. '"' or 'null'
 end
 
 local function view(at, queue)
-  local parts = {
+  if brief[queue] then
+    shorten(at)
+  end
+  return table.concat({
     '[', WHOLE and settings[at] or quoted(queue), ',', text(accounts[at]), ',', overtaken[at] or 'null', ',',
-    usage[at] or '{}', ',', waiting[at], ',', after[queue] or 0, ',[',
-  }
-  local count = #parts
-  for each = first[at], first[at + 1] - 1 do
-    parts[count + 1] = versions[each] or 'null'
-    parts[count + 2] = ','
-    parts[count + 3] = entries[each] or 'null'
-    parts[count + 4] = ','
-    count = count + 4
-  end
-  if first[at] < first[at + 1] then
-    parts[count] = ''
-  end
-  parts[count + 1] = ']]'
-  return table.concat(parts)
+    usage[at] or '{}', ',', line.waiting[at], ',', after[queue] or 0, ',', entries_of(line, at), ']',
+  })
 end
 
 local answer = { table.concat({

@@ -1,37 +1,40 @@
 -- Prelude: what queues, cohorts and the pool use while a script runs, read once and written once. Needs store.lua.
 --
 -- open_books(queues)            reads many at once
--- book(queue)                   {used, quota, borrowing, cohort}: tables; cohort is {quota, used}, or nil outside one. The book of
---                               ALL is that of the pool.
+-- book(queue)                   {used, quota, limited, borrowing, cohort}: limited says whether there is any quota; cohort is
+--                               {quota, used}, or nil outside one. The book of ALL is that of the pool.
 -- charge(queue, amounts, sign)  moves the sums
 -- save_books()                  writes those that have moved
 
 local ALL = ''
-local NO_RULES = { quota = {}, borrowing = {}, cohort = '' }
 local books, cohorts = {}, {}
 
-local function cohort(name)
-  if name == '' then
-    return nil
+local function open_cohorts(names)
+  local quotas, used = values('torchq:cohorts', names), values('torchq:shared', names)
+  for at, name in ipairs(names) do
+    cohorts[name].quota = quotas[at] and decode(quotas[at]) or {}
+    cohorts[name].used = used[at] and cjson.decode(used[at]) or {}
   end
-  if not cohorts[name] then
-    local text = redis.call('HGET', 'torchq:cohorts', name)
-    cohorts[name] = text and cjson.decode(text) or { quota = {}, used = {} }
-  end
-  return cohorts[name]
 end
 
 local function open_books(queues)
-  local sums, texts = values('torchq:usage', queues), values('torchq:rules', queues)
+  local sums, texts, closed = values('torchq:usage', queues), values('torchq:rules', queues), {}
   for at, queue in ipairs(queues) do
-    local rules = texts[at] and decode(texts[at]) or NO_RULES
+    local name, rules = rules_of(texts[at])
+    if name ~= '' and not cohorts[name] then
+      closed[#closed + 1] = name
+      cohorts[name] = {}
+    end
     books[queue] = books[queue] or {
       used = sums[at] and cjson.decode(sums[at]) or {},
       quota = rules.quota,
       limited = next(rules.quota) ~= nil,
       borrowing = rules.borrowing,
-      cohort = cohort(rules.cohort),
+      cohort = cohorts[name],
     }
+  end
+  if #closed > 0 then
+    open_cohorts(closed)
   end
 end
 
@@ -60,8 +63,14 @@ local function charge(queue, amounts, sign)
   ours.moved, all.moved, touched[queue] = true, true, true
 end
 
-local function cohort_text(sums)
-  return '{"quota":' .. amounts_text(sums.quota) .. ',"used":' .. amounts_text(sums.used) .. '}'
+-- Sums as JSON, in whatever order, as nobody compares them. cjson writes numbers to 14 digits.
+local function sums_text(sums)
+  for _, sum in pairs(sums) do
+    if sum <= -SHORT or sum >= SHORT then
+      return amounts_text(sums)
+    end
+  end
+  return cjson.encode(sums)
 end
 
 local function save_books()
@@ -71,18 +80,18 @@ local function save_books()
       gone[#gone + 1] = queue
     elseif each.moved then
       sums[#sums + 1] = queue
-      sums[#sums + 1] = amounts_text(each.used)
+      sums[#sums + 1] = sums_text(each.used)
     end
   end
   for name, each in pairs(cohorts) do
     if each.moved then
       shared[#shared + 1] = name
-      shared[#shared + 1] = cohort_text(each)
+      shared[#shared + 1] = sums_text(each.used)
     end
   end
   write('HSET', 'torchq:usage', sums)
   write('HDEL', 'torchq:usage', gone)
-  write('HSET', 'torchq:cohorts', shared)
+  write('HSET', 'torchq:shared', shared)
 end
 
 -- Keep a reservation whose JSON text is given, and take its charge and port.

@@ -39,7 +39,6 @@ def look(**changes: Any) -> Look:
         epoch=3,
         specs={"a": SPEC},
         entries={WAITS: ENTRY},
-        versions=frozenset((WAITS,)),
         places={"a": {WAITS: order.score(ENTRY, 600.0)}},
         reservations={KEY: HELD},
         usage={"a": CHARGE},
@@ -108,7 +107,7 @@ WORKS = {KEY: LEASED}
         ({"ports": {20_001: GONE}}, "wrong-port", str(KEY)),
         ({"ports": {20_001: KEY, 20_002: GONE}}, "wrong-port", str(GONE)),
         # waiting
-        ({"entries": {}, "places": {}, "versions": frozenset()}, "missing-entry", str(WAITS)),
+        ({"entries": {}, "places": {}}, "missing-entry", str(WAITS)),
         ({"entries": {WAITS: replace(ENTRY, demand={"jobs": 1})}}, "wrong-entry", str(WAITS)),
         (
             {"entries": {WAITS: replace(ENTRY, priority=1)}, "places": {"a": {WAITS: -500.0}}},
@@ -119,7 +118,6 @@ WORKS = {KEY: LEASED}
         ({"places": {}}, "misplaced-entry", str(WAITS)),
         ({"places": {"a": {WAITS: 100.0, GONE: 1.0}}}, "misplaced-entry", str(GONE)),
         ({"places": {"a": {WAITS: 100.0}, "b": {WAITS: 100.0}}}, "misplaced-entry", str(WAITS)),
-        ({"versions": frozenset()}, "misplaced-entry", str(WAITS)),
         # pods
         ({"pods": (pod(attempt=2),)}, "foreign-attempt-pod", "team/train-master-0"),
         # work
@@ -196,7 +194,7 @@ def test_a_pick_that_no_worker_is_told_of_is_found() -> None:
     picked = {KEY: HELD, WAITS: replace(HELD, key=WAITS, port=0)}
     twice = {"cpu": 4000, "jobs": 2}
     store = {"reservations": picked, "usage": {"a": twice}, "pool_usage": twice}
-    waits = {"entries": {}, "places": {}, "versions": frozenset()}
+    waits = {"entries": {}, "places": {}}
     assert codes(**store, **waits) == [("unseen-pick", str(WAITS))]
     assert codes(**store, **waits, records={WAITS: LEASED}, leases={WAITS: NOW + 9}) == []
     assert codes(**store) == [("stray-entry", str(WAITS)), ("unseen-pick", str(WAITS))]

@@ -19,7 +19,8 @@ from coordinator.serve import Coordinator
 from coordinator.settings import Settings
 from crds.resources import LEASES, TENANT_QUEUES
 from queues import errors
-from queues.memory_store import Content, MemoryStore
+from queues.memory_content import Content
+from queues.memory_store import MemoryStore
 from queues.memory_work import MemoryWork
 from tests.coordinator import desk as desks
 from tests.coordinator.desk import Desk

@@ -12,7 +12,8 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from crds.keys import JobKey
 from queues import codec, errors, redis_store, redis_work
-from queues.memory_store import Content, MemoryStore
+from queues.memory_content import Content
+from queues.memory_store import MemoryStore
 from queues.memory_work import MemoryWork
 from queues.redis_store import RedisStore
 from queues.redis_work import RedisWork

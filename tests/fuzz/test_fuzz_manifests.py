@@ -18,7 +18,8 @@ from crds import demand, problems, tenantqueue, torchjob
 from crds.errors import InvalidObject
 from crds.keys import JobKey
 from queues import choose
-from queues.memory_store import Content, MemoryStore
+from queues.memory_content import Content
+from queues.memory_store import MemoryStore
 from queues.values import QueueSpec, Reservation
 from reconcilers import pod_view
 from reconcilers.observe import _invalid

@@ -12,7 +12,8 @@ from hypothesis import settings
 
 from crds.keys import JobKey
 from queues import connection, errors
-from queues.memory_store import Content, MemoryStore
+from queues.memory_content import Content
+from queues.memory_store import MemoryStore
 from queues.redis_store import RedisStore
 from queues.store import QueueStore, StoreSettings
 

@@ -7,7 +7,8 @@ import pytest
 
 from crds.keys import JobKey
 from queues import connection
-from queues.memory_store import Content, MemoryStore
+from queues.memory_content import Content
+from queues.memory_store import MemoryStore
 from queues.memory_work import MemoryWork
 from queues.redis_store import RedisStore
 from queues.redis_work import RedisWork

@@ -187,6 +187,28 @@ def test_of_known_jobs_only_the_next_ones_are_shown_if_nothing_else_changed(stor
     assert whole == store.snapshot(9)
 
 
+def test_a_commit_shows_what_is_behind_the_jobs_that_are_known(store: QueueStore, known: Snapshot) -> None:
+    store.put([*entries("a", 9), *entries("b", 5)])
+    store.configure(specs(a=2, b=1, c=1), None)
+    batch = choose(store.snapshot(4), START, 3, "jobs")
+    assert order_of(batch) == "abc"
+    hungry = {"a": 2, "b": 3, "c": 9}
+    committed = store.commit(replace(batch, heads=3, hungry=hungry))
+    shown = {each.queue: each for each in committed.shown}
+    assert {name: (each.after, each.waiting) for name, each in shown.items()} == {"a": (2, 8), "b": (3, 4), "c": (9, 1)}
+    jobs = {name: [job.entry.key.name for job in each.heads] for name, each in shown.items()}
+    assert jobs == {"a": ["a-0003", "a-0004", "a-0005"], "b": ["b-0004"], "c": []}
+    for name, number in (("a", 0), ("b", 1)):
+        everything = store.snapshot(9).queues[number].heads
+        assert shown[name].heads == everything[hungry[name] :][:3]
+    stale = store.commit(replace(batch, heads=3, hungry=hungry))
+    assert (stale.refused, stale.shown) == ("entry", ())
+
+
+def order_of(batch: Batch) -> str:
+    return "".join(pick.waiting.entry.queue for pick in batch.picks)
+
+
 def test_a_changed_queue_is_shown_as_far_as_it_is_known(store: QueueStore, known: Snapshot) -> None:
     store.put(entries("a", 8))
     seen = store.snapshot(3)
@@ -311,7 +333,7 @@ class Meddled:
 
 changes = st.lists(
     st.tuples(
-        st.sampled_from(["put", "put", "put", "remove", "release", "configure"]),
+        st.sampled_from(["put", "put", "put", "remove", "release", "configure", "huge"]),
         st.sampled_from("abc"),
         st.integers(0, 9),
         st.integers(-2, 2),
@@ -320,18 +342,22 @@ changes = st.lists(
 )
 
 
+HUGE = 3
+
+
 def check_rounds(
     rounds: QueueStore, whole: QueueStore, history: list[list[tuple[str, str, int, int]]], most: int
 ) -> None:
     """Rounds that see a few jobs of each queue pick what one look at all of them would."""
     for store in (rounds, whole):
         store.rebuild(1, [], [each for name in "abc" for each in entries(name, 9)])
-        store.configure([spec("a", 3), spec("b", 2, jobs=30), spec("c", jobs=3)], None)
+        store.configure([spec("a", 3), spec("b", 2, jobs=30, gpu=8), spec("c", jobs=3)], None)
     leader = Rounds(rounds, Rules())
     for step in history:
         for store in (rounds, whole):
             for change in step:
-                happen(store, *change)
+                if change[0] != "huge" or most > HUGE:
+                    happen(store, *change)
         taken = leader.round(START, 3, most).reservations
         expected = whole.commit(choose(whole.snapshot(99), START, len(taken), "jobs")).reservations
         assert taken == expected
@@ -347,8 +373,10 @@ def happen(store: QueueStore, what: str, queue: str, number: int, priority: int)
             store.remove([key(f"{queue}-{each:04}") for each in range(number, number + 3)])
         case "release":
             store.remove(sorted(store.reservations())[:number])
+        case "huge":  # what can never run, before all others
+            store.put([entry(f"huge-{each}", "b", START - 1, 3, gpu=9) for each in range(HUGE)])
         case _:
-            store.configure([spec("a", 1 + number), spec("b", 2, jobs=30), spec("c", jobs=3)], None)
+            store.configure([spec("a", 1 + number), spec("b", 2, jobs=30, gpu=8), spec("c", jobs=3)], None)
 
 
 @given(history=st.lists(changes, min_size=2, max_size=12), most=st.integers(1, 12))

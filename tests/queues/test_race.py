@@ -152,6 +152,34 @@ def test_a_race_that_is_shown_a_few_jobs_asks_for_more_in_time(heads: int, limit
     assert chosen == "".join(pick.waiting.entry.queue for pick in whole)
 
 
+@given(data=st.data(), heads=st.integers(1, 6), picker=st.sampled_from(PICKERS))
+def test_a_race_that_is_shown_more_while_it_picks_goes_on_as_if_it_had_known(
+    data: st.DataObject, heads: int, picker: Picker
+) -> None:
+    rules = Rules(picker=picker, queue_bypasses=data.draw(st.integers(0, 3)))
+    queues, pool = data.draw(queue_specs()), data.draw(POOLS)
+    alike = [{"jobs": 1} | resources(gpu=number % 3, cpu=1) for number in range(len(QUEUES))]
+    drawn = data.draw(st.lists(jobs(), max_size=40))
+    waiting = [replace(each, demand=alike[QUEUES.index(each.queue)]) for each in drawn]
+    store, twin = opened(queues, waiting, pool), opened(queues, waiting, pool)
+    race = Race(store.snapshot(heads), rules)
+    for _ in range(20):
+        batch = race.picks(START, data.draw(st.integers(1, 5)))
+        asked = race.ask(99)
+        ahead = race.picks(START, data.draw(st.integers(0, 5)))
+        late = race.ask(99)
+        assert not asked.keys() & late.keys()
+        for each, hungry in ((batch, asked), (ahead, late)):
+            picks = choose(twin.snapshot(EVERYTHING), START, len(each.picks), rules).picks
+            assert [pick.waiting.entry for pick in each.picks] == [pick.waiting.entry for pick in picks]
+            assert not twin.commit(choose(twin.snapshot(EVERYTHING), START, len(each.picks), rules)).refused
+            committed = store.commit(replace(each, heads=heads, hungry=hungry))
+            assert not committed.refused
+            lost = data.draw(st.sets(st.sampled_from(QUEUES), max_size=2))
+            race.learn(hungry, {shown.queue: shown for shown in committed.shown if shown.queue not in lost})
+    assert race.starved or not choose(twin.snapshot(EVERYTHING), START, 1, rules).picks
+
+
 def test_a_batch_ends_where_a_queue_s_next_job_is_not_known() -> None:
     store = opened(specs(a=1, b=1), [*entries("a", 5), *entries("b", 2)])
     race = Race(store.snapshot(3), Rules())

@@ -149,6 +149,4 @@ def test_nothing_is_left_of_jobs_that_are_gone(server: connection.Connection) ->
     list(run(store, 6))
     store.remove(each.key for name in "ab" for each in entries(name, 5))
     assert keys() == once
-    assert not {b"torchq:entries", b"torchq:versions", b"torchq:reservations", b"torchq:usage", b"torchq:ports"} & set(
-        once
-    )
+    assert not {b"torchq:entries", b"torchq:reservations", b"torchq:usage", b"torchq:ports"} & set(once)

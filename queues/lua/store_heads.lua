@@ -1,0 +1,30 @@
+-- Prelude: the next waiting entries of queues. Needs store.lua.
+--
+-- line_up(queues, skipped, most)   Reads up to `most` entries of each queue, leaving out the first skipped[queue] (nil: none).
+--                                  Returns {waiting, first, texts}: how many wait in each queue; where those of each begin in
+--                                  texts, and where the last one's end; version and JSON of each entry, as it is kept.
+-- entries_of(line, at)             JSON list of version and entry of those of the queue at a place. What is missing is null.
+
+local function line_up(queues, skipped, most)
+  local waiting, first, places, count = {}, {}, {}, 0
+  for at, queue in ipairs(queues) do
+    local order, from = 'torchq:order:' .. queue, skipped[queue] or 0
+    waiting[at], first[at] = redis.call('ZCARD', order), count + 1
+    if waiting[at] > from and most > 0 then
+      for _, place in ipairs(redis.call('ZRANGE', order, from, from + most - 1)) do
+        count = count + 1
+        places[count] = place
+      end
+    end
+  end
+  first[#queues + 1] = count + 1
+  local texts = values('torchq:entries', places)
+  for at = 1, count do
+    texts[at] = texts[at] or 'null,null'
+  end
+  return { waiting = waiting, first = first, texts = texts }
+end
+
+local function entries_of(line, at)
+  return '[' .. table.concat(line.texts, ',', line.first[at], line.first[at + 1] - 1) .. ']'
+end
