@@ -11,7 +11,7 @@ from crds.resources import POD_GROUPS, PODS, SERVICES, TORCHJOBS
 from tests.faults.api import Api
 from tests.faults.places import Place
 from tests.faults.readings import Group, Job, Pod
-from tests.faults.scenarios import NAMESPACE, Scenario
+from tests.faults.scenario import NAMESPACE, Scenario
 from tests.faults.story import Story
 
 UNITS = {"cpu": 1000}
