@@ -29,6 +29,9 @@ def torchjob() -> dict[str, Any]:
     rules.attach(root, "spec.torchElasticPolicy", rules.elastic())
     rules.attach(root, "spec", rules.spec())
     rules.attach(root, "", [*rules.torchjob(), fields.transition()])
+    for path in ("spec.torchTaskSpecs.*.template", "status"):
+        # Each has one owner, field for field: who owns what is written and merged at every change of a status.
+        structural.below(root, path)["x-kubernetes-map-type"] = "atomic"
     scale = {
         "specReplicasPath": ".spec.torchTaskSpecs.Worker.numTasks",
         "statusReplicasPath": ".status.taskStatuses.Worker.active",

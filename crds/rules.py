@@ -4,17 +4,19 @@ One rule: the same checks as `crds.checks`, with its words. An optional field is
 beyond the standard functions is used, so that any evaluator of CEL can run them.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
-from crds import checks, tenantqueue
-from crds.tasks import AI_MASTER, MASTER, WORKER
+from crds import checks, structural, tenantqueue
+from crds.structural import Schema
+from crds.tasks import AI_MASTER, LONGEST_TASK_TYPE, MASTER, MOST_TASKS, WORKER
 
 Rule = dict[str, str]
 
 KNOWN = (MASTER, WORKER, AI_MASTER)
 _ANY_CASE = "^(?i)(" + "|".join(name.lower() for name in KNOWN) + ")$"
 _OTHERS = f"t in {list(KNOWN)}"
+_ALWAYS_SHORT = checks.MAX_POD_NAME - 2 - LONGEST_TASK_TYPE - len(str(MOST_TASKS - 1))
+"""A job's name of so many characters makes no pod's name too long, whatever its tasks are."""
 
 
 def rule(expression: str, message: str, field: str = "") -> Rule:
@@ -26,22 +28,40 @@ def _count(task: str) -> str:
     return f"(has({task}.numTasks) ? {task}.numTasks : 1)"
 
 
-def _each(types: str, expression: str, message: str, field: str, below: str = "") -> list[Rule]:
-    """A rule over every task type `$t` in a map, with a field path of their own for those whose names are known.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demands:
+    """Two things that must hold for the task type `$t`, and what is said if one does not. The second may rely on the
+    first."""
 
-    The path of a rule cannot depend on the value, so any other type is refused at the map.
+    first: str
+    message: str
+    then: str
+    other: str
+    unless: str = ""
+    """Where it holds, nothing is asked."""
+
+    def rule(self, way: str, task: str, field: str) -> Rule:
+        """Both as one rule, because a rule costs the API server more than what it asks. `way` has a place for them."""
+        unless = f"{self.unless} || " if self.unless else ""
+        first, both = f"({unless}{self.first})", f"({unless}{self.first} && {self.then})"
+        found = rule((way % both).replace("$t", task), self.message, field)
+        words = f"({way % first}) ? {self.other!r} : {self.message!r}"
+        return found | {"messageExpression": words.replace("$t", task)}
+
+
+def _each(types: str, demands: Demands, field: str) -> list[Rule]:
+    """Demands on every task type in a map, with a field path of their own for those whose names are known.
+
+    The path of a rule cannot depend on the value, so any other type is refused at the map. `*` in `field` is the type.
     """
-    known = [
-        rule(f"!({name!r} in {types}) || {expression.replace('$t', repr(name))}", message, f"{field}.{name}{below}")
-        for name in KNOWN
-    ]
-    return [*known, rule(f"{types}.all(t, {_OTHERS} || {expression.replace('$t', 't')})", message, field)]
+    known = [demands.rule(f"!($t in {types}) || %s", repr(name), field.replace("*", name)) for name in KNOWN]
+    return [*known, demands.rule(f"{types}.all(t, {_OTHERS} || %s)", "t", field.partition(".*")[0])]
 
 
 def task_map() -> list[Rule]:
     """Rules at spec.torchTaskSpecs."""
     return [
-        rule(f"self.all(t, !t.matches('{_ANY_CASE}') || {_OTHERS})", checks.SPELLING),
+        rule(f"self.all(t, {_OTHERS} || !t.matches('{_ANY_CASE}'))", checks.SPELLING),
         rule("self.all(a, self.all(b, a == b || !b.matches('^(?i)' + a + '$')))", checks.TWINS),
     ]
 
@@ -61,30 +81,33 @@ def task() -> list[Rule]:
 def spec() -> list[Rule]:
     """Rules at the spec of a TorchJob."""
     tasks = "self.torchTaskSpecs"
-    upstreams = (
-        f"(!has({tasks}[$t].dependsOn) || {tasks}[$t].dependsOn.all(d, d.taskType != $t && d.taskType in {tasks}))"
-    )
     upstream = f"{tasks}[d.taskType]"
-    endless = f"d.taskType in {tasks} && has({upstream}.restartPolicy) && {upstream}.restartPolicy == 'Always'"
-    ends = (
-        f"(!has({tasks}[$t].dependsOn) || {tasks}[$t].dependsOn.all(d, "
-        f"!has(d.phase) || d.phase != 'Succeeded' || !({endless})))"
+    endless = f"has({upstream}.restartPolicy) && {upstream}.restartPolicy == 'Always'"
+    upstreams = Demands(
+        unless=f"!has({tasks}[$t].dependsOn)",
+        first=f"{tasks}[$t].dependsOn.all(d, d.taskType != $t && d.taskType in {tasks})",
+        message=checks.UNKNOWN_UPSTREAM,
+        then=f"{tasks}[$t].dependsOn.all(d, !has(d.phase) || d.phase != 'Succeeded' || !({endless}))",
+        other=checks.ENDLESS_UPSTREAM,
     )
-    declared = f"$t in {tasks}"
-    enough = f"(!($t in {tasks}) || self.minMembers[$t] <= {_count(f'{tasks}[$t]')})"
-    members = [
-        *_each("self.minMembers", declared, checks.UNKNOWN_MEMBER, ".minMembers"),
-        *_each("self.minMembers", enough, checks.MANY_MEMBERS, ".minMembers"),
-    ]
+    members = Demands(
+        first=f"$t in {tasks}",
+        message=checks.UNKNOWN_MEMBER,
+        then=f"self.minMembers[$t] <= {_count(f'{tasks}[$t]')}",
+        other=checks.MANY_MEMBERS,
+    )
+    master = f"{tasks}[{MASTER!r}]"
     return [
-        *_each(tasks, upstreams, checks.UNKNOWN_UPSTREAM, ".torchTaskSpecs", ".dependsOn"),
-        *_each(tasks, ends, checks.ENDLESS_UPSTREAM, ".torchTaskSpecs", ".dependsOn"),
+        *_each(tasks, upstreams, ".torchTaskSpecs.*.dependsOn"),
         rule(
-            f"!('{MASTER}' in {tasks}) || {_count(f'{tasks}[{MASTER!r}]')} == 1",
+            f"!({MASTER!r} in {tasks}) || !has({master}.numTasks) || {master}.numTasks == 1",
             checks.ONE_MASTER,
             f".torchTaskSpecs.{MASTER}.numTasks",
         ),
-        *(each | {"rule": f"!has(self.minMembers) || ({each['rule']})"} for each in members),
+        *(
+            each | {"rule": f"!has(self.minMembers) || ({each['rule']})"}
+            for each in _each("self.minMembers", members, ".minMembers.*")
+        ),
     ]
 
 
@@ -98,8 +121,9 @@ def torchjob() -> list[Rule]:
     """Rules at the root of a TorchJob, where its name is readable."""
     tasks = "self.spec.torchTaskSpecs"
     index = f"string({_count(f'{tasks}[t]')} - 1)"
-    length = f"self.metadata.name.size() + t.size() + {index}.size() + 2 <= {checks.MAX_POD_NAME}"
-    return [rule(f"{tasks}.all(t, {length})", checks.LONG_POD_NAME, ".spec.torchTaskSpecs")]
+    name = "self.metadata.name.size()"
+    fits = f"{tasks}.all(t, {name} + t.size() + {index}.size() + 2 <= {checks.MAX_POD_NAME})"
+    return [rule(f"{name} <= {_ALWAYS_SHORT} || {fits}", checks.LONG_POD_NAME, ".spec.torchTaskSpecs")]
 
 
 def quota() -> list[Rule]:
@@ -124,9 +148,6 @@ def tenant_queue() -> list[Rule]:
     ]
 
 
-def attach(node: Mapping[str, Any], path: str, rules: list[Rule]) -> None:
-    """Put rules at the node a path names: `spec.torchTaskSpecs.*` is the value of that map."""
-    for step in filter(None, path.split(".")):
-        node = node["additionalProperties"] if step == "*" else node["properties"][step]
-    assert isinstance(node, dict)
-    node.setdefault("x-kubernetes-validations", []).extend(rules)
+def attach(node: Schema, path: str, rules: list[Rule]) -> None:
+    """Put rules at the node that a path names."""
+    structural.below(node, path).setdefault("x-kubernetes-validations", []).extend(rules)

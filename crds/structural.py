@@ -38,6 +38,13 @@ def schema(model: type[BaseModel], *, defaults: bool) -> Schema:
     return _node(source, source.get("$defs", {}), defaults)
 
 
+def below(node: Schema, path: str) -> Schema:
+    """The node that a path names: `spec.torchTaskSpecs.*` is the value of that map."""
+    for step in filter(None, path.split(".")):
+        node = node["additionalProperties"] if step == "*" else node["properties"][step]
+    return node
+
+
 def _node(source: Mapping[str, Any], definitions: Mapping[str, Any], defaults: bool) -> Schema:
     source = _plain(source, definitions)
     node = {name: source[name] for name in _KEPT if name in source}

@@ -12,9 +12,10 @@ from crds.model import ClassName, Written
 MASTER, WORKER, AI_MASTER = "Master", "Worker", "AIMaster"
 """The task types with a meaning; any other name is a task type too."""
 TASK_TYPE = r"^[A-Za-z][A-Za-z0-9]{0,19}$"
+LONGEST_TASK_TYPE, MOST_TASKS = 20, 10_000
 
-TaskType = Annotated[str, Field(max_length=20, pattern=TASK_TYPE)]
-Count = Annotated[int, Field(ge=1, le=10_000)]
+TaskType = Annotated[str, Field(max_length=LONGEST_TASK_TYPE, pattern=TASK_TYPE)]
+Count = Annotated[int, Field(ge=1, le=MOST_TASKS)]
 """A number of pods."""
 RestartPolicy = Literal["Always", "OnFailure", "ExitCode", "Never"]
 TaskPhase = Literal["Running", "Succeeded"]
