@@ -1,7 +1,7 @@
 """Kinds that others define: pod groups of gang schedulers, requests to recreate containers, where they are installed.
 
-One rule: a kind that is not there costs a question a minute and one line in the log; one that comes later is followed
-from then on, without anybody starting anything again.
+One rule: a kind that is not there costs a question now and then and one line in the log; one that comes later is
+followed from then on, and told to whoever has jobs that wait for it, without anybody starting anything again.
 """
 
 import logging
@@ -16,7 +16,7 @@ from gang import backends
 
 KINDS = (*backends.KINDS, RECREATE_REQUESTS)
 """All of them."""
-LOOK_SECONDS = 60.0
+LOOK_SECONDS = 15.0
 """How often kinds that are not there are asked for."""
 RETRY_SECONDS = 1.0
 """How soon after a question that was not answered the first time."""
@@ -37,8 +37,11 @@ class Foreign(Generic[T]):
         serves: Callable[[Resource], bool],
         kinds: Iterable[Resource],
         informer: Callable[[Resource], Informer[T]],
+        on_found: Callable[[], None] = lambda: None,
     ) -> None:
         self._serves = serves
+        self.on_found = on_found
+        """Called when a kind has come that was not there at first."""
         self._missing = list(kinds)
         self._informer = informer
         self._informers: dict[Resource, Informer[T]] = {}
@@ -83,7 +86,10 @@ class Foreign(Generic[T]):
         if self._missing and not self._asked.is_set():
             names = ", ".join(dict.fromkeys(map(name, self._missing)))
             log.info("not installed: %s; asked again every %.0f s", names, LOOK_SECONDS)
+        late = bool(found) and self._asked.is_set()
         self._asked.set()
+        if late:
+            self.on_found()
 
     def _run(self) -> None:
         while self._missing and not self._stopping.is_set():

@@ -76,7 +76,7 @@ class Watches:
         self.nodes: Informer[NodeView] | None = None
         if nodes:
             self.nodes = Informer(cluster, NODES, trim=views.node_view, on_change=self._node_changed)
-        self.foreign: Foreign[ForeignView] = Foreign(cluster.serves, foreign, self._foreign_informer)
+        self.foreign: Foreign[ForeignView] = Foreign(cluster.serves, foreign, self._foreign_informer, self._kind_found)
         """Not among the others: whoever takes such a kind away again stops no coordinator."""
 
     @property
@@ -194,6 +194,10 @@ class Watches:
                 self.wake.set()
         elif before != after:  # of a foreign pod only the room it takes matters
             self.touch_settings()
+
+    def _kind_found(self) -> None:
+        """Whoever holds room may wait for it."""
+        self.mark([job.key for job in self.jobs.values() if job.admission is not None and not job.finished])
 
     def _foreign_informer(self, resource: Resource) -> Informer[ForeignView]:
         return Informer(

@@ -4,6 +4,7 @@ One rule: a cache that is not there, or not yet there, costs a request or a wait
 """
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from cluster.api import Cluster
@@ -45,6 +46,11 @@ class Caches:
     def informers(self) -> tuple[Informer[Any], ...]:
         """Those that are always there."""
         return self._informers
+
+    def tell(self, on_found: Callable[[], None]) -> None:
+        """Call this from now on whenever a kind of others has come."""
+        for each in self._foreign:
+            each.on_found = on_found
 
     @property
     def served(self) -> frozenset[Resource]:

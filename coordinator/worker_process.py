@@ -32,6 +32,7 @@ def run(cluster: KubernetesCluster, settings: Settings) -> None:
     try:
         caches.wait()
         with _reconciler(cluster, settings, caches) as reconciler:
+            caches.tell(lambda: reconciler.adopt(reconcile_settings(settings, caches.served)))
             left = rq_worker.run_worker(
                 settings.redis_url,
                 reconciler,

@@ -63,6 +63,10 @@ class Reconciler:
             raise outcome.hindered.error
         return outcome.requeue_after
 
+    def adopt(self, settings: ReconcileSettings) -> None:
+        """Go by these from the next key on. What was begun goes on as it began."""
+        self._settings = settings
+
     def made(self, key: JobKey) -> int:
         """The newest resourceVersion of a key's pods that this process has seen or made; 0 if none. Whoever has seen
         less may not take the job to be without pods, or its pods to run still."""

@@ -17,7 +17,7 @@ JOBS = 8
 WATCHED = ("namespaces", "nodes", "pods", "priorityclasses", "tenantqueues", "torchjobs")
 OF_WORKERS = ("nodes", "pods", "tenantqueues")
 QUESTIONS = len(foreign.KINDS)
-"""Each process asks once which kinds of others there are, and again those that are not there, once a minute."""
+"""Each process asks once which kinds of others there are, and again those that are not there, every 15 s."""
 STATUS = "PATCH torchjobs/status"
 
 

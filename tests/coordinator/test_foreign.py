@@ -72,7 +72,8 @@ def test_what_comes_later_is_noticed(
     cluster: KubernetesCluster, namespace: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(foreign, "LOOK_SECONDS", 0.05)
-    found = Foreign(cluster.serves, [KIND, ABSENT], lambda _: informer(cluster))
+    told = threading.Semaphore(0)
+    found = Foreign(cluster.serves, [KIND, ABSENT], lambda _: informer(cluster), told.release)
     with caplog.at_level(logging.INFO, "coordinator.foreign"):
         found.start()
         try:
@@ -80,6 +81,7 @@ def test_what_comes_later_is_noticed(
             assert found.served == frozenset()
             kinds.install(cluster, KIND)
             wait_for(lambda: found.served == {KIND})
+            assert told.acquire(timeout=10)
             cluster.create(KIND, gadget("one"), namespace)
             wait_for(lambda: found.indexed("u"))
         finally:
@@ -131,6 +133,39 @@ def test_a_change_of_a_jobs_group_is_looked_at_once_everybody_may_have_seen_it(
     desk.watches._foreign_changed(same, same)
     desk.settling.step(1.0)
     assert desk.watches.take(9) == []
+
+
+def test_whoever_holds_room_is_looked_at_when_a_kind_has_come(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    with Desk(embedded_cluster, clock) as desk:
+        desk.queue("a", quota={"jobs": 1})
+        desk.begin()
+        admitted, waits = (desk.submit(name, namespace, "a") for name in ("one", "two"))
+        desk.until(lambda: desk.phase(admitted) == "Admitted" and desk.waiting() == {waits})
+        desk.settling.step(1.0)
+        desk.watches.take(99)
+        desk.watches.foreign.on_found()
+        assert [key for key, _ in desk.watches.take(99)] == [admitted]
+
+
+def test_a_worker_goes_by_what_is_there_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    there: set[Resource] = set()
+
+    class Server:
+        def serves(self, resource: Resource) -> bool:
+            return resource in there
+
+    caches = Caches(Server(), Settings.model_validate({}))  # type: ignore[arg-type]
+    monkeypatch.setattr(Informer, "start", lambda _: None)
+    monkeypatch.setattr(Informer, "stop", lambda _: None)
+    caches.tell(lambda: chosen.append(reconcile_settings(Settings.model_validate({}), caches.served).in_place))
+    chosen: list[str] = []
+    for _ in range(2):
+        caches.groups.look()
+        caches.recreations.look()
+        there.add(RECREATE_REQUESTS)
+    assert chosen == ["kruise"]
 
 
 @pytest.mark.parametrize(
