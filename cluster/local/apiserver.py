@@ -154,10 +154,10 @@ class ApiServer:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            return await self._route(request)
+            return _written(request, await self._route(request))
         except Refusal as refusal:
             self._metrics.refused(refusal.code, refusal.reason)
-            return _response(Answer(orjson.dumps(refusal.status()), refusal.code, refusal.warnings))
+            return _refused(request, refusal)
         except RecursionError:
             return _json(refusals.bad_request("the body is nested too deeply").status(), 400)
         except DiskFailed as error:
@@ -188,6 +188,8 @@ class ApiServer:
         if request.method == "GET" and target.subresource == "log":
             return await self._serve_log(request, target)
         include = request.query.get("includeObject") or "Metadata"
+        if target.kind.custom and target.name and request.method == "GET":
+            self._handlers.find(target)  # which comes first there
         shown = Shown(target.kind, representations.choose(request.headers.get("Accept", ""), include))
         if request.method == "GET" and not target.subresource and requests.flag(request.query, "watch"):
             wanted = watches.wish(target.kind, target.namespace, target.name, request.query)
@@ -222,9 +224,7 @@ class ApiServer:
         return self._metrics.text(self._store.counts(), len(self._under_way), self._store.remembered())
 
     async def _serve_log(self, request: web.BaseRequest, target: requests.Target) -> web.StreamResponse:
-        found = self._store.get(target.kind.storage, target.namespace, target.name)
-        if found is None:
-            raise refusals.not_found(target.kind.resource, target.name)
+        found = self._handlers.find(target)
         return await pod_logs.serve(request, pod_logs.wish(found.manifest(), self._layout, request.query))
 
 
@@ -245,6 +245,26 @@ def _packed(request: web.BaseRequest, response: web.Response) -> web.Response:
     wanted = "gzip" in request.headers.get("Accept-Encoding", "")
     if wanted and isinstance(response.body, bytes) and len(response.body) > _WORTH_PACKING:
         response.enable_compression(web.ContentCoding.gzip)
+    return response
+
+
+def _refused(request: web.BaseRequest, refusal: Refusal) -> web.StreamResponse:
+    if refusal.page:
+        return web.Response(text=refusal.page, status=refusal.code, headers={"X-Content-Type-Options": "nosniff"})
+    response = _response(Answer(orjson.dumps(refusal.status()), refusal.code, refusal.warnings))
+    seconds = (refusal.details or {}).get("retryAfterSeconds")
+    if seconds:
+        response.headers["Retry-After"] = str(seconds)
+    return _written(request, response) if refusal.reason != "NotAcceptable" else response
+
+
+def _written(request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:
+    """An answer in YAML, where that is what the client likes best."""
+    if not representations.likes_yaml(request.headers.get("Accept", "")) or not isinstance(response, web.Response):
+        return response
+    if isinstance(response.body, bytes) and response.content_type == "application/json":
+        response.body = representations.as_yaml(response.body)
+        response.content_type = representations.YAML
     return response
 
 

@@ -19,8 +19,8 @@ _BINDING = replace(PODS, plural="pods/binding")
 
 def named(body: Manifest, kind: str, api_version: str, name: str) -> str:
     """The pod that the body of a subresource is about; `name` is what the path says, if it does. BadRequest."""
-    for key, expected in (("kind", kind), ("apiVersion", api_version)):
-        if body.get(key, expected) != expected:
+    for key, expected in (("kind", (kind,)), ("apiVersion", (api_version, f"{api_version}beta1"))):
+        if body.get(key, expected[0]) not in expected[: 1 if api_version == "v1" else 2]:
             word, version = body.get("kind", kind), body.get("apiVersion", api_version)
             where = f'{word} in version "{str(version).rpartition("/")[2]}" cannot be handled as a {kind}'
             raise refusals.bad_request(f'{where}: no kind "{word}" is registered for version "{version}"')
@@ -50,10 +50,10 @@ def check(body: Manifest) -> str:
     return str(target["name"])
 
 
-def bound(kind: Kind, current: Stored, body: Manifest, now: float) -> Manifest:
+def bound(kind: Kind, current: Stored, body: Manifest, now: float, *, dry_run: bool = False) -> Manifest:
     """The pod with the binding's target as its node. Conflict if it has one already or is being deleted."""
     node, own = check(body), body.get("metadata") or {}
-    preconditions.check(kind.resource, current, own.get("uid") or "", own.get("resourceVersion") or "")
+    preconditions.check(kind, current, own.get("uid") or "", own.get("resourceVersion") or "", dry_run=dry_run)
     pod = current.manifest()
     why = _obstacle(current, pod["spec"])
     if why:
@@ -66,6 +66,17 @@ def bound(kind: Kind, current: Stored, body: Manifest, now: float) -> Manifest:
     moment = metadata.timestamp(now)
     scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": moment}
     pod["status"]["conditions"] = [*conditions, scheduled]
+    return pod
+
+
+def evicted(current: Stored, now: float) -> Manifest:
+    """The pod that says of itself that it is to go."""
+    pod, moment = current.manifest(), metadata.timestamp(now)
+    status = pod.setdefault("status", {})
+    others = [each for each in status.get("conditions") or () if each.get("type") != "DisruptionTarget"]
+    told = {"reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
+    disrupted = {"type": "DisruptionTarget", "status": "True", **told, "lastProbeTime": None}
+    status["conditions"] = [*others, {**disrupted, "lastTransitionTime": moment}]
     return pod
 
 

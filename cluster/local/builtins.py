@@ -4,14 +4,13 @@ One rule: a table; each resource's shape is given as far as torchq and its users
 """
 
 import base64
-from collections.abc import Iterator
 from typing import Any
 
 from cluster.api import Manifest
-from cluster.local import contents, definitions, metadata, pod_rules, priorities, refusals
+from cluster.local import contents, definitions, metadata, places, pod_rules, priorities, records, services
 from cluster.local.catalog import Column, Kind
 from cluster.local.pod_schema import (
-    EITHER,
+    BYTES,
     FLAG,
     NUMBER,
     OPEN,
@@ -20,13 +19,10 @@ from cluster.local.pod_schema import (
     TEXT,
     choice,
     fields,
-    kept,
     many,
     mapping,
     merged,
-    texts,
 )
-from cluster.local.refusals import Cause
 from cluster.local.schema import compile_schema
 from crds.resources import CRDS, EVENTS, LEASES, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, SERVICES, Resource
 
@@ -40,45 +36,14 @@ _POD_FIELDS = (
     *("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName"),
     *("status.phase", "status.podIP", "status.nominatedNodeName"),
 )
+_INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_EVENT_FIELDS = (*(f"involvedObject.{name}" for name in _INVOLVED), "reason", "reportingComponent", "source", "type")
 _FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _STATUS = frozenset({"status"})
 
 
 def _shape(**properties: dict[str, Any]) -> Any:
     return compile_schema(fields(**_OBJECT, **properties))
-
-
-def _begin_namespace(new: Manifest, old: Manifest | None) -> None:
-    if old is None:
-        new["spec"], new["status"] = {"finalizers": ["kubernetes"]}, {"phase": "Active"}
-    else:
-        new["spec"] = old.get("spec", {})  # which is the server's: it holds what the namespace contains
-    new["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = new["metadata"].get("name", "")
-
-
-def _begin_service(new: Manifest, old: Manifest | None) -> None:
-    if old is None:
-        spec = new.setdefault("spec", {})
-        spec.setdefault("type", "ClusterIP")
-        spec.setdefault("sessionAffinity", "None")
-        # This cluster has no virtual addresses: every service is headless.
-        spec.setdefault("clusterIP", "None")
-        spec.setdefault("internalTrafficPolicy", "Cluster")
-        if spec["clusterIP"] == "None":
-            spec.setdefault("clusterIPs", ["None"])
-        spec.setdefault("ipFamilyPolicy", "SingleStack" if spec.get("selector") else "RequireDualStack")
-        spec.setdefault("ipFamilies", ["IPv4"] if spec.get("selector") else ["IPv4", "IPv6"])
-        new["status"] = {"loadBalancer": {}}
-    for port in (new.get("spec") or {}).get("ports") or ():
-        port.setdefault("targetPort", port.get("port", 0))
-
-
-def _check_service(new: Manifest, old: Manifest | None) -> Iterator[Cause]:  # noqa: ARG001
-    for index, port in enumerate(new["spec"].get("ports") or ()):
-        for name in ("port", "targetPort"):
-            number = port.get(name, 0)
-            if isinstance(number, int) and not 1 <= number <= 65535:
-                yield refusals.wrong(f"spec.ports[{index}].{name}", number, "must be between 1 and 65535, inclusive")
 
 
 def _encode_secret(new: Manifest, old: Manifest | None) -> None:  # noqa: ARG001
@@ -88,46 +53,6 @@ def _encode_secret(new: Manifest, old: Manifest | None) -> None:  # noqa: ARG001
         new["data"] = {**(new.get("data") or {}), **encoded}
 
 
-_CONDITIONED = {**OPEN, "properties": {"conditions": merged(OPEN, "type")}}
-_NODE_STATUS = {**OPEN, "properties": {"conditions": merged(OPEN, "type"), "addresses": merged(OPEN, "type")}}
-_PORT = fields(
-    port=NUMBER,
-    nodePort=NUMBER,
-    targetPort=EITHER,
-    protocol={**choice("TCP", "UDP", "SCTP"), "default": "TCP"},
-    **texts("name", "appProtocol"),
-)
-_SERVICE = fields(
-    **texts("clusterIP", "type", "sessionAffinity", "externalName", "externalTrafficPolicy", "internalTrafficPolicy"),
-    **texts("ipFamilyPolicy", "loadBalancerIP", "loadBalancerClass", "trafficDistribution"),
-    selector=mapping(TEXT),
-    ports=merged(_PORT, "port"),
-    clusterIPs=many(TEXT),
-    ipFamilies=many(TEXT),
-    externalIPs=many(TEXT),
-    loadBalancerSourceRanges=many(TEXT),
-    publishNotReadyAddresses=FLAG,
-    allocateLoadBalancerNodePorts=FLAG,
-    healthCheckNodePort=NUMBER,
-    sessionAffinityConfig=OPEN,
-)
-_MOMENT = {**kept(TEXT), "nullable": True, "default": None}
-_EVENT = {
-    **texts("reason", "message", "type", "action"),
-    **dict.fromkeys(("eventTime", "firstTimestamp", "lastTimestamp"), _MOMENT),
-    "reportingComponent": {**kept(TEXT), "default": ""},
-    "reportingInstance": {**kept(TEXT), "default": ""},
-    "count": NUMBER,
-    "source": {**kept(OPEN), "default": {}},
-    "series": OPEN,
-    "involvedObject": fields(**texts("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")),
-    "related": OPEN,
-}
-_LEASE = fields(
-    **texts("holderIdentity", "acquireTime", "renewTime", "strategy", "preferredHolder"),
-    leaseDurationSeconds=NUMBER,
-    leaseTransitions=NUMBER,
-)
 _SECRET_TYPE = {**TEXT, "default": "Opaque"}
 _AGE = Column("Age", "date", ".metadata.creationTimestamp")
 
@@ -148,6 +73,7 @@ def _workloads() -> list[Kind]:
     return [
         Kind(
             resource=PODS,
+            looks=4,
             singular="pod",
             short_names=("po",),
             categories=("all",),
@@ -167,11 +93,12 @@ def _workloads() -> list[Kind]:
             singular="service",
             short_names=("svc",),
             categories=("all",),
-            schema=_shape(spec=_SERVICE, status=_CONDITIONED),
+            schema=_shape(spec=services.SPEC, status=services.STATUS),
             subresources=_STATUS,
             simple_names=True,
-            complete=_begin_service,
-            check=_check_service,
+            complete=services.complete,
+            check=services.check,
+            selectable=("spec.clusterIP", "spec.type"),
             upsert=True,
             shown_when_gone=True,
         ),
@@ -182,22 +109,27 @@ def _places() -> list[Kind]:
     return [
         Kind(
             resource=NODES,
+            looks=4,
             singular="node",
             short_names=("no",),
-            schema=_shape(spec=OPEN, status=_NODE_STATUS),
+            schema=_shape(spec={**places.NODE, "default": {}}, status={**places.NODE_STATUS, "default": {}}),
             subresources=_STATUS,
             status_at_birth=True,
             selectable=("spec.unschedulable",),
+            complete=places.complete_node,
+            check=places.check_node,
         ),
         Kind(
             resource=NAMESPACES,
+            looks=4,
             singular="namespace",
             short_names=("ns",),
-            schema=_shape(spec=OPEN, status=_CONDITIONED),
+            schema=_shape(spec=places.NAMESPACE, status=places.NAMESPACE_STATUS),
             subresources=_STATUS,
             selectable=("status.phase",),
             simple_names=True,
-            complete=_begin_namespace,
+            complete=places.complete_namespace,
+            check=places.check_namespace,
             columns=(Column("Status", "string", ".status.phase"), _AGE),
         ),
     ]
@@ -207,29 +139,34 @@ def _contents() -> list[Kind]:
     return [
         Kind(
             resource=EVENTS,
+            looks=2,
             singular="event",
             short_names=("ev",),
-            schema=_shape(**_EVENT),
+            schema=_shape(**records.EVENT),
+            check=records.check_event,
             upsert=True,
-            selectable=(*(f"involvedObject.{name}" for name in ("kind", "namespace", "name", "uid")), "reason", "type"),
+            selectable=_EVENT_FIELDS,
         ),
         Kind(
             resource=CONFIG_MAPS,
+            looks=4,
             singular="configmap",
             short_names=("cm",),
-            schema=_shape(data=mapping(TEXT), binaryData=mapping(TEXT), immutable=FLAG),
+            schema=_shape(data=mapping(TEXT), binaryData=mapping(BYTES), immutable=FLAG),
             check=contents.check_config_map,
         ),
         Kind(
             resource=SECRETS,
+            looks=4,
             singular="secret",
-            schema=_shape(**dict.fromkeys(("data", "stringData"), mapping(TEXT)), type=_SECRET_TYPE, immutable=FLAG),
+            schema=_shape(data=mapping(BYTES), stringData=mapping(TEXT), type=_SECRET_TYPE, immutable=FLAG),
             complete=_encode_secret,
             check=contents.check_secret,
             selectable=("type",),
         ),
         Kind(
             resource=SERVICE_ACCOUNTS,
+            looks=4,
             singular="serviceaccount",
             short_names=("sa",),
             shown_when_gone=True,
@@ -248,9 +185,16 @@ def _rules() -> list[Kind]:
             schema=_shape(spec=OPEN, status=OPEN),
             subresources=_STATUS,
         ),
-        Kind(resource=LEASES, singular="lease", schema=_shape(spec={**_LEASE, "default": {}}), upsert=True),
+        Kind(
+            resource=LEASES,
+            singular="lease",
+            schema=_shape(spec={**records.LEASE, "default": {}}),
+            upsert=True,
+            check=records.check_lease,
+        ),
         Kind(
             resource=PRIORITY_CLASSES,
+            counted=False,
             singular="priorityclass",
             short_names=("pc",),
             schema=_shape(

@@ -68,11 +68,15 @@ class Kind:
     generation: bool = False
     """Whether metadata.generation counts the changes of everything but metadata and status; of a custom resource
     without the subresource status, those of its status too."""
+    counted: bool = True
+    """Whether it counts at all; else it stays 1."""
     graceful: bool = False
     """Whether a deletion waits for the node."""
     custom: bool = False
     simple_names: bool = False
     """Whether names must be DNS labels (no dots)."""
+    looks: int = 3
+    """How often the metadata of an update is looked at, and what is wrong with it told."""
     status_at_birth: bool = False
     """Whether a status sent with a new object is kept."""
     upsert: bool = False
@@ -135,6 +139,10 @@ class Catalog:
         """The selectable fields of a kind by its storage name."""
         kind = self._by_storage.get(name)
         return kind.selectable if kind else ()
+
+    def builtin(self, group: str) -> bool:
+        """Whether a group has resources that need no definition."""
+        return any(kind.resource.group == group and not kind.custom for kind in self._by_storage.values())
 
     def kinds(self) -> list[Kind]:
         """All of them, in the order in which they came."""

@@ -48,7 +48,12 @@ def age() -> Cells:
 def defined(kind: Kind) -> list[Cells]:
     """The columns of a kind's own definition; its age if that has none."""
     own = kind.columns or (Column("Age", "date", ".metadata.creationTimestamp"),)
-    return [name(), *(Cells(column, _reader(column)) for column in own)]
+    return [name(), *(Cells(_described(column), _reader(column)) for column in own)]
+
+
+def _described(column: Column) -> Column:
+    told = column.description or f"Custom resource definition column (in JSONPath format): {column.path}"
+    return replace(column, description=told)
 
 
 def _reader(column: Column) -> Callable[[Manifest, float], Any]:

@@ -4,7 +4,7 @@ One rule: what is marked immutable stays.
 """
 
 import base64
-import binascii
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,6 +18,16 @@ _KEY_DETAIL = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
     f"'key-name', regex used for validation is '{_KEY}')"
 )
+_LARGEST = 1024 * 1024
+_ACCOUNT = "kubernetes.io/service-account.name"
+_JSON = {".dockerconfigjson": "kubernetes.io/dockerconfigjson", ".dockercfg": "kubernetes.io/dockercfg"}
+_NEEDED: Mapping[str, tuple[str, ...]] = {
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/basic-auth": ("username", "password"),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    **{kind: (key,) for key, kind in _JSON.items()},
+}
+"""Keys by a secret's type."""
 _FINAL = "field is immutable when `immutable` is set"
 
 
@@ -25,24 +35,41 @@ def check_config_map(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
     """What is wrong with a ConfigMap, or with the change of one."""
     yield from _check_keys(new.get("data") or {}, "data")
     yield from _check_keys(new.get("binaryData") or {}, "binaryData")
+    for key in (new.get("data") or {}).keys() & (new.get("binaryData") or {}).keys():
+        yield refusals.wrong(f"data[{key}]", key, "duplicate of key present in binaryData")
+    sizes = [len(text.encode()) for text in (new.get("data") or {}).values()]
+    if sum(sizes) + sum(len(text) // 4 * 3 for text in (new.get("binaryData") or {}).values()) > _LARGEST:
+        yield refusals.too_long("[]", _LARGEST)
     yield from _check_final(new, old, ("data", "binaryData"))
 
 
 def check_secret(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
     """What is wrong with a Secret, or with the change of one."""
     yield from _check_keys(new.get("data") or {}, "data")
+    if sum(len(text) // 4 * 3 for text in (new.get("data") or {}).values()) > _LARGEST:
+        yield refusals.too_long("data", _LARGEST)
+    yield from _check_type(new, new.get("data") or {})
     if old is not None and new.get("type") != old.get("type"):
         yield refusals.immutable("type", new.get("type", ""))
     yield from _check_final(new, old, ("data",))
 
 
-def decode(texts: Mapping[str, Any]) -> None:
-    """BadRequest unless all are base64."""
-    for text in texts.values():
+def _check_type(new: Manifest, data: Mapping[str, str]) -> Iterator[Cause]:
+    """What a secret of a known type has to have."""
+    kind = new.get("type", "")
+    wanted = _NEEDED.get(kind, ())
+    if kind == "kubernetes.io/basic-auth" and any(key in data for key in wanted):
+        wanted = ()  # one of them is enough
+    yield from (refusals.required(f"data[{key}]") for key in wanted if key not in data)
+    for key in _JSON.keys() & data.keys() if kind in _JSON.values() else ():
         try:
-            base64.b64decode(text, validate=True)
-        except (binascii.Error, ValueError):
-            raise refusals.bad_request("illegal base64 data at input byte 0") from None
+            json.loads(base64.b64decode(data[key]))
+        except ValueError as error:
+            yield refusals.wrong(
+                f"data[{key}]", "<secret contents redacted>", f"is no JSON: {str(error).partition(':')[0]}"
+            )
+    if kind == "kubernetes.io/service-account-token" and not (new["metadata"].get("annotations") or {}).get(_ACCOUNT):
+        yield refusals.required(f"metadata.annotations[{_ACCOUNT}]")
 
 
 def _check_keys(entries: Mapping[str, Any], path: str) -> Iterator[Cause]:

@@ -4,6 +4,7 @@ One rule: what a client wrote twice is told, not chosen between in silence.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -38,6 +39,15 @@ _Loader.yaml_implicit_resolvers = {
     letter: [(tag, pattern) for tag, pattern in known if not tag.endswith("timestamp")]
     for letter, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+
+
+_SHORT = re.compile(r"^(?:y|Y|n|N)$")
+for _letter in "yYnN":
+    _Loader.yaml_implicit_resolvers[_letter] = [
+        ("tag:yaml.org,2002:bool", _SHORT),
+        *_Loader.yaml_implicit_resolvers.get(_letter, ()),
+    ]
+_Loader.bool_values = {**yaml.SafeLoader.bool_values, "y": True, "n": False}
 
 
 def check_media_type(content_type: str) -> None:

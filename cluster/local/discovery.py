@@ -3,17 +3,21 @@
 One rule: everything is derived from the catalog, so a CRD shows up the moment it is served.
 """
 
+import base64
+import hashlib
 import sys
 from typing import Any
 
-from cluster.local import reviews
+from cluster.local import requests, reviews
 from cluster.local.catalog import Catalog, Kind
-from cluster.local.refusals import no_such_path
+from cluster.local.refusals import no_such_page
 
 KUBERNETES = ("1", "33")
 """The release whose behaviour this server follows."""
 
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+_DEFINED_VERBS = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]
+"""The same, in the order in which they are told of what CRDs define."""
 _SUBRESOURCES: dict[str, tuple[str, list[str]]] = {
     "status": ("", ["get", "patch", "update"]),
     "scale": ("Scale", ["get", "patch", "update"]),
@@ -45,7 +49,7 @@ def answer(path: str, catalog: Catalog) -> dict[str, Any]:
         case ["apis", group, version]:
             return _resources(group, version, catalog)
         case _:
-            raise no_such_path()
+            raise no_such_page()
 
 
 def _version() -> dict[str, str]:
@@ -79,7 +83,7 @@ def _group(group: str, catalog: Catalog) -> dict[str, Any]:
 def _resources(group: str, version: str, catalog: Catalog) -> dict[str, Any]:
     kinds = [k for k in catalog.kinds() if (k.resource.group, k.resource.version) == (group, version)]
     if not kinds and not (group in _UNSTORED and version == "v1"):
-        raise no_such_path()
+        raise requests.unserved(group, catalog)
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
@@ -98,11 +102,20 @@ def _describe(kind: Kind) -> list[dict[str, Any]]:
         "singularName": kind.singular,
         "namespaced": resource.namespaced,
         "kind": resource.kind,
-        "verbs": _VERBS,
+        "verbs": _DEFINED_VERBS if kind.custom else _VERBS,
         **({"shortNames": list(kind.short_names)} if kind.short_names else {}),
         **({"categories": list(kind.categories)} if kind.categories else {}),
+        "storageVersionHash": _stored_as(kind),
     }
-    return [own, *(_describe_part(kind, part) for part in sorted(kind.subresources))]
+    # Of what CRDs define the status comes first, of all others the names are in order.
+    return [own, *(_describe_part(kind, part) for part in sorted(kind.subresources, reverse=kind.custom))]
+
+
+def _stored_as(kind: Kind) -> str:
+    """By which clients see that objects are stored as another version than they were: a hash of its name."""
+    resource = kind.resource
+    digest = hashlib.sha256(f"{resource.group}/{resource.version}/{resource.kind}".encode()).digest()
+    return base64.b64encode(digest[:8]).decode()
 
 
 def _describe_part(kind: Kind, part: str) -> dict[str, Any]:

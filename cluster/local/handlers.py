@@ -79,7 +79,7 @@ class Handlers:
                 version = question.query.get("resourceVersion", "0")
                 if version and not version.isdigit():
                     raise refusals.odd_version(version)
-                return Answer(self._find(where).raw)
+                return Answer(self.find(where).raw)
             case "GET", False, "":
                 return Answer(self._lister.list(where.kind, where.namespace, question.query))
             case "POST", False, "" if where.namespace or not where.kind.resource.namespaced:
@@ -100,7 +100,8 @@ class Handlers:
     def _has(self, where: Target) -> bool:
         return self._store.get(where.kind.storage, where.namespace, where.name) is not None
 
-    def _find(self, where: Target) -> Stored:
+    def find(self, where: Target) -> Stored:
+        """The object that a path names. NotFound."""
         found = self._store.get(where.kind.storage, where.namespace, where.name)
         if found is None:
             raise refusals.not_found(where.kind.resource, where.name)
@@ -117,13 +118,19 @@ class Handlers:
     def _replace(self, question: Question) -> Answer:
         where = question.target
         wish = options.write(question.query, "Update")
-        manifest, warnings = _taken(question, wish)
+        try:
+            manifest, warnings = _taken(question, wish)
+        except refusals.Refusal as refusal:
+            if refusal.code == 422:
+                self.find(where)  # an object of another kind: looked up before it is refused
+            raise
         with _warned(warnings):
             writes.check_name(where.kind, manifest["metadata"], where.namespace, where.name)
             if where.kind.upsert and not where.subresource and not self._has(where):
-                manifest["metadata"].pop("resourceVersion", None)
-                return Answer(self.writer.create(where.kind, where.namespace, manifest, wish), 201, warnings)
-            current = self._find(where)
+                writes.check_upsert(where.kind, (where.namespace, where.name), manifest["metadata"], wish)
+                raw = self.writer.create(where.kind, where.namespace, manifest, wish, upsert=True)
+                return Answer(raw, 201, warnings)
+            current = self.find(where)
             raw = self.writer.update(where.kind, current, manifest, wish, section=where.subresource)
         return Answer(raw, 200, warnings)
 
@@ -131,7 +138,7 @@ class Handlers:
         where = question.target
         _check_patch_type(question)
         wish = options.write(question.query, "Patch")
-        current = self._find(where)
+        current = self.find(where)
         old = current.manifest()
         candidate = _patched(question, current.manifest())
         warnings = intake.take(where.kind, candidate, wish, writes.changes(candidate, old))
@@ -148,13 +155,13 @@ class Handlers:
         wish = options.write(question.query, verb) if question.method != "GET" else writes.WriteOptions()
         asked = _manifest(question) if question.method == "PUT" else None
         if asked is not None:
-            scales.check_name(asked, where.name)
-        current = self._find(where)
+            scales.check(asked, where.namespace, where.name)
+        current = self.find(where)
         shown = scales.show(where.kind, current)
         if question.method == "GET":
             return Answer(orjson.dumps(shown))
         asked = _patched(question, shown) if asked is None else asked
-        candidate = scales.applied(where.kind, current, asked)
+        candidate = scales.applied(where.kind, current, asked, patch=question.method == "PATCH")
         raw = self.writer.update(where.kind, current, candidate, wish)
         after = current if raw == current.raw else objects.read(raw, orjson.loads(raw), 0, ())
         return Answer(orjson.dumps(scales.show(where.kind, after)))
@@ -166,8 +173,8 @@ class Handlers:
         body = _manifest(question)
         name = bindings.named(body, "Binding", "v1", where.name)
         bindings.check(body)
-        current = self._find(Target(where.kind, where.namespace, name))
-        bound = bindings.bound(where.kind, current, body, self._now())
+        current = self.find(Target(where.kind, where.namespace, name))
+        bound = bindings.bound(where.kind, current, body, self._now(), dry_run=wish.dry_run)
         if not wish.dry_run:
             self._store.put(where.kind.storage, bound)
         return Answer(orjson.dumps(refusals.CREATED), 201)
@@ -179,13 +186,16 @@ class Handlers:
         body = _manifest(question)
         bindings.named(body, "Eviction", "policy/v1", where.name)
         wish = options.deletion({}, body.get("deleteOptions") or {})
-        self.deleter.delete(where.kind, self._find(where), replace(wish, dry_run=dry or wish.dry_run))
+        current = self.find(where)
+        if not (dry or wish.dry_run):
+            current = self._store.put(where.kind.storage, bindings.evicted(current, self._now()))
+        self.deleter.delete(where.kind, current, replace(wish, dry_run=dry or wish.dry_run))
         return Answer(orjson.dumps(refusals.CREATED), 201)
 
     def _delete(self, question: Question) -> Answer:
         where = question.target
         wish = options.deletion(question.query, _body(question))
-        current = self._find(where)
+        current = self.find(where)
         deleted = self.deleter.delete(where.kind, current, wish)
         if not deleted.gone:
             return Answer(deleted.raw, 202 if wish.orphan is False else 200)
@@ -238,7 +248,7 @@ def _check_patch_type(question: Question) -> None:
     if question.content_type == _APPLY:
         raise refusals.no_server_side_apply(known)
     if question.content_type not in known:
-        raise refusals.unsupported_media_type(known)
+        raise refusals.unsupported_media_type(known) if question.target.kind.custom else refusals.unknown_media_type()
 
 
 def _patched(question: Question, current: Manifest) -> Manifest:

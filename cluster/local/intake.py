@@ -104,6 +104,8 @@ def _refuse_type(kind: Kind, key: str, found: Any, manifest: Manifest, options: 
             raise refusals.unreadable_patch(unknown)
         where = f'{word} in version "{version.rpartition("/")[2]}" cannot be handled as a {resource.kind}'
         raise refusals.bad_request(f"{where}: {unknown}")
+    if key == "kind" and not found and options.validation == "Ignore":
+        raise _unreadable(kind, "Object 'Kind' is missing", options)
     if key == "kind" and not found:
         raise refusals.bad_request(f"the object provided is unrecognized (must be of type {resource.kind}): "
                                    "Object 'Kind' is missing")  # fmt: skip

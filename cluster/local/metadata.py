@@ -17,7 +17,8 @@ SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         **{name: {"type": "string"} for name in ("name", "generateName", "namespace", "uid", "selfLink")},
-        **{name: {"type": "string"} for name in ("resourceVersion", "creationTimestamp", "deletionTimestamp")},
+        "resourceVersion": {"type": "string"},
+        **{name: {"type": "string", "format": "date-time"} for name in ("creationTimestamp", "deletionTimestamp")},
         **{name: {"type": "integer"} for name in ("generation", "deletionGracePeriodSeconds")},
         "labels": {"type": "object", "additionalProperties": {"type": "string"}},
         "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
@@ -72,6 +73,7 @@ _VALUE_DETAIL = (
     "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
     f"'({_QUALIFIED})?')"
 )
+_STANDARD_FINALIZERS = {"kubernetes", "orphan", "foregroundDeletion"}
 _MOST_ANNOTATIONS = 256 * 1024
 
 
@@ -88,7 +90,9 @@ def label_problem(text: str) -> str:
     """Why a text is no DNS label; empty if it is one."""
     if len(text) > 63:
         return "must be no more than 63 characters"
-    return "" if re.fullmatch(_LABEL, text) else _LABEL_DETAIL
+    if re.fullmatch(_LABEL, text):
+        return ""
+    return "must not contain dots" if re.fullmatch(_SUBDOMAIN, text) else _LABEL_DETAIL
 
 
 def subdomain_problem(text: str) -> str:
@@ -144,6 +148,14 @@ def check(metadata: Mapping[str, Any], *, simple_names: bool) -> Iterator[Cause]
     for finalizer in metadata.get("finalizers") or ():
         yield from (refusals.wrong("metadata.finalizers", finalizer, text) for text in qualified_problems(finalizer))
     yield from _check_owners(metadata.get("ownerReferences") or ())
+
+
+def check_finalizers(metadata: Mapping[str, Any]) -> Iterator[Cause]:
+    """Finalizers of a built-in resource that nobody can know."""
+    for index, name in enumerate(metadata.get("finalizers") or ()):
+        if "/" not in name and name not in _STANDARD_FINALIZERS:
+            detail = "name is neither a standard finalizer name nor is it fully qualified"
+            yield refusals.wrong(f"metadata.finalizers[{index}]", name, detail)
 
 
 def _check_annotations(annotations: Mapping[str, str]) -> Iterator[Cause]:

@@ -78,7 +78,6 @@ def _apply(document: Any, operation: dict[str, Any]) -> Any:
         case "remove":
             return _remove(document, path)
         case "replace":
-            _find(document, path)
             return _value(operation) if not path else _set(document, path, _value(operation))
         case "test":
             if not _same(_find(document, path), _value(operation)):
@@ -141,7 +140,13 @@ def _add(document: Any, path: list[str], value: Any) -> Any:
 
 def _set(document: Any, path: list[str], value: Any) -> Any:
     parent = _find(document, path[:-1])
-    parent[_index(parent, path[-1], len(parent) - 1) if isinstance(parent, list) else path[-1]] = value
+    match parent:
+        case dict():
+            parent[path[-1]] = value  # whether it was there or not, as with Kubernetes
+        case list():
+            parent[_index(parent, path[-1], len(parent) - 1)] = value
+        case _:
+            raise Inapplicable(f"nothing can be replaced at {_pointer(path)}")
     return document
 
 

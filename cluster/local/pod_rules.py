@@ -3,23 +3,21 @@
 One rule: pure; every problem names its field.
 """
 
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from cluster.api import Manifest
-from cluster.local import metadata, priorities, refusals
+from cluster.local import container_rules, metadata, pod_changes, priorities, refusals
 from cluster.local.objects import encode
 from cluster.local.refusals import Cause
-from crds import quantities
 
-_CHANGEABLE = ("activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations", "nodeName", "schedulingGates")
-_IMMUTABLE = (
-    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
-    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
-    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
-)
-_ENV_NAME = re.compile(r"[^=\x00-\x1f\x7f]+")
+_NAMES: dict[str, Callable[[str], str]] = {
+    **dict.fromkeys(("nodeName", "serviceAccountName"), metadata.subdomain_problem),
+    **dict.fromkeys(("hostname", "subdomain"), metadata.label_problem),
+}
+"""Fields that are names of something, and what is wrong with a name."""
+_NEEDED = {"configMap": "name", "secret": "secretName", "hostPath": "path"}
+"""What the source of a volume has to say."""
 
 
 admit = priorities.admit
@@ -27,28 +25,48 @@ admit = priorities.admit
 
 def complete(new: Manifest, old: Manifest | None) -> None:
     """A new pod is Pending, and its requests default to its limits."""
-    if old is not None:
-        if "qosClass" in old.get("status", {}):
-            new.setdefault("status", {})["qosClass"] = old["status"]["qosClass"]
+    if old is None:
+        _begin(new, new["spec"])
         return
+    _complete_status(new, old)
     spec = new["spec"]
-    new["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
+    if encode(spec) != encode(old["spec"]):
+        spec["tolerations"] = _tolerations(spec.get("tolerations") or [])
+        _default_pulls(spec)
+
+
+def _begin(new: Manifest, spec: dict[str, Any]) -> None:
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     spec["tolerations"] = _tolerations(spec.get("tolerations") or [])
     if spec.get("serviceAccountName") or spec.get("serviceAccount"):
         spec["serviceAccountName"] = spec["serviceAccount"] = spec.get("serviceAccountName") or spec["serviceAccount"]
     for volume in spec.get("volumes") or ():
         if volume.keys() <= {"name"}:
             volume["emptyDir"] = {}
+    _default_pulls(spec)
     for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
-        for port in container.get("ports") or () if spec.get("hostNetwork") else ():
-            port.setdefault("hostPort", port.get("containerPort", 0))
-        container.setdefault("imagePullPolicy", _pull_policy(container.get("image", "")))
-        resources = container.get("resources") or {}
-        if resources.get("limits"):
-            resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
-    new["status"]["qosClass"] = _quality(spec)
+        _begin_container(container, spec)
+    new["status"] = {"phase": "Pending", "qosClass": _quality(spec)}
     if spec.get("schedulingGates"):
         new["status"]["conditions"] = [_gated(new["metadata"]["creationTimestamp"])]
+
+
+def _begin_container(container: dict[str, Any], spec: dict[str, Any]) -> None:
+    for port in container.get("ports") or () if spec.get("hostNetwork") else ():
+        port.setdefault("hostPort", port.get("containerPort", 0))
+    resources = container.get("resources") or {}
+    if resources.get("limits"):
+        resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
+
+
+def _complete_status(new: Manifest, old: Manifest) -> None:
+    status = new.setdefault("status", {})
+    if "qosClass" in old.get("status", {}):
+        status.setdefault("qosClass", old["status"]["qosClass"])
+    for one, several in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
+        if status.get(one) and (status.get(several) or [{}])[0].get("ip") != status[one]:
+            status[several] = [{"ip": status[one]}]
 
 
 def _gated(moment: str) -> dict[str, Any]:
@@ -56,6 +74,11 @@ def _gated(moment: str) -> dict[str, Any]:
     message = "Scheduling is blocked due to non-empty scheduling gates"
     return {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": message,
             "lastProbeTime": None, "lastTransitionTime": moment}  # fmt: skip
+
+
+def _default_pulls(spec: dict[str, Any]) -> None:
+    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
+        container.setdefault("imagePullPolicy", _pull_policy(container.get("image", "")))
 
 
 def _pull_policy(image: str) -> str:
@@ -73,8 +96,17 @@ def _tolerations(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*given, *added]
 
 
+def _counted(container: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What a container asks for of what the quality of service is about."""
+    given = container.get("resources") or {}
+    return {
+        field: {name: given[field][name] for name in ("cpu", "memory") if name in (given.get(field) or {})}
+        for field in ("requests", "limits")
+    }
+
+
 def _quality(spec: dict[str, Any]) -> str:
-    asked = [c.get("resources") or {} for field in ("initContainers", "containers") for c in spec.get(field) or ()]
+    asked = [_counted(c) for field in ("initContainers", "containers") for c in spec.get(field) or ()]
     if not any(resources.get("requests") or resources.get("limits") for resources in asked):
         return "BestEffort"
     equal = all(resources.get("requests") == resources.get("limits") for resources in asked)
@@ -84,95 +116,64 @@ def _quality(spec: dict[str, Any]) -> str:
 
 def check(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
     """Everything wrong with a pod, or with the change of one."""
-    if old is not None:
-        yield from _check_change(new["spec"], old["spec"])
-        return
     spec = new["spec"]
+    if old is not None:
+        if encode(spec) != encode(old["spec"]):
+            yield from _check_spec(spec)
+            yield from pod_changes.check(spec, old["spec"])
+        yield from pod_changes.check_status(new.get("status") or {}, old.get("status") or {})
+        return
+    yield from _check_spec(spec)
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(field) or ()):
+            for number, port in enumerate(container.get("ports") or ()):
+                if spec.get("hostNetwork") and port.get("hostPort") != port.get("containerPort"):
+                    path = f"spec.{field}[{index}].ports[{number}].hostPort"
+                    detail = "must match `containerPort` when `hostNetwork` is true"
+                    yield refusals.wrong(path, port.get("hostPort", 0), detail)
+
+
+def _check_spec(spec: dict[str, Any]) -> Iterator[Cause]:
     containers = spec.get("containers") or []
     if not containers:
         yield refusals.required("spec.containers")
     seen: set[str] = set()
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field) or ()):
-            yield from _check_container(container, f"spec.{field}[{index}]", seen)
+            yield from container_rules.check(container, f"spec.{field}[{index}]", seen)
     yield from _check_volumes(spec, {volume.get("name") for volume in spec.get("volumes") or ()})
-    if spec["terminationGracePeriodSeconds"] < 0:
-        value = spec["terminationGracePeriodSeconds"]
-        yield refusals.wrong("spec.terminationGracePeriodSeconds", value, "must be greater than or equal to 0")
-    yield from _check_amounts(spec.get("overhead"), "spec.overhead")
+    yield from container_rules.check_amounts(spec.get("overhead"), "spec.overhead")
+    yield from _check_names(spec)
+    for index, toleration in enumerate(spec.get("tolerations") or ()):
+        yield from _check_toleration(toleration, f"spec.tolerations[{index}]")
+    seconds = spec.get("activeDeadlineSeconds", 1)
+    if not 1 <= seconds < 2**31:
+        detail = "must be between 1 and 2147483647, inclusive"
+        yield refusals.wrong("spec.activeDeadlineSeconds", seconds, detail)
 
 
-def _check_change(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Cause]:
-    if encode(_fixed(new)) != encode(_fixed(old)):
-        yield refusals.not_allowed("spec", _IMMUTABLE)
-    if old.get("nodeName") != new.get("nodeName"):
-        yield refusals.not_allowed("spec.nodeName", "a pod is bound through its binding subresource")
+def _check_names(spec: dict[str, Any]) -> Iterator[Cause]:
+    for field, problem_of in _NAMES.items():
+        name = spec.get(field, "")
+        if name and problem_of(name):
+            yield refusals.wrong(f"spec.{field}", name, problem_of(name))
+    for key, value in (spec.get("nodeSelector") or {}).items():
+        yield from (refusals.wrong("spec.nodeSelector", key, text) for text in metadata.qualified_problems(key))
+        yield from (refusals.wrong("spec.nodeSelector", value, text) for text in metadata.value_problems(value))
 
 
-def _fixed(spec: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in spec.items() if name not in _CHANGEABLE}
-    for field in ("containers", "initContainers"):
-        if field in kept:
-            kept[field] = [{**container, "image": ""} for container in kept[field]]
-    return kept
-
-
-def _check_container(container: dict[str, Any], path: str, seen: set[str]) -> Iterator[Cause]:
-    name = container.get("name", "")
-    problem = metadata.label_problem(name)
-    if not name:
-        yield refusals.required(f"{path}.name")
-    elif problem:
-        yield refusals.wrong(f"{path}.name", name, problem)
-    elif name in seen:
-        yield refusals.duplicate(f"{path}.name", name)
-    seen.add(name)
-    if not container.get("image"):
-        yield refusals.required(f"{path}.image")
-    for index, variable in enumerate(container.get("env") or ()):
-        yield from _check_variable(variable, f"{path}.env[{index}]")
-    for index, port in enumerate(container.get("ports") or ()):
-        yield from _check_port(port, f"{path}.ports[{index}]")
-    yield from _check_resources(container.get("resources") or {}, f"{path}.resources")
-
-
-def _check_variable(variable: dict[str, Any], path: str) -> Iterator[Cause]:
-    if not _ENV_NAME.fullmatch(variable["name"]):
-        detail = "a valid environment variable name must consist only of printable characters other than '='"
-        yield refusals.wrong(f"{path}.name", variable["name"], detail)
-    source = variable.get("valueFrom")
-    if source is not None and variable.get("value"):
-        yield refusals.wrong(f"{path}.valueFrom", "", "may not be specified when `value` is not empty")
-    if source is not None and len(source) != 1:
-        yield refusals.wrong(f"{path}.valueFrom", "", "must specify one of: `fieldRef`, `resourceFieldRef`, "
-                             "`configMapKeyRef` or `secretKeyRef`")  # fmt: skip
-
-
-def _check_port(port: dict[str, Any], path: str) -> Iterator[Cause]:
-    for field in ("containerPort", "hostPort"):
-        if field in port and not 1 <= port[field] <= 65535:
-            yield refusals.wrong(f"{path}.{field}", port[field], "must be between 1 and 65535, inclusive")
-
-
-def _check_resources(resources: dict[str, Any], path: str) -> Iterator[Cause]:
-    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    problems = [*_check_amounts(limits, f"{path}.limits"), *_check_amounts(requests, f"{path}.requests")]
-    yield from problems
-    if problems:
-        return
-    for name in requests.keys() & limits.keys():
-        if quantities.exact(requests[name]) > quantities.exact(limits[name]):
-            detail = f"must be less than or equal to {name} limit of {limits[name]}"
-            yield refusals.wrong(f"{path}.requests", requests[name], detail)
-
-
-def _check_amounts(amounts: dict[str, Any] | None, path: str) -> Iterator[Cause]:
-    for name, amount in (amounts or {}).items():
-        try:
-            if quantities.exact(amount) < 0:
-                yield refusals.wrong(f"{path}[{name}]", amount, "must be greater than or equal to 0")
-        except ValueError as error:
-            yield refusals.wrong(f"{path}[{name}]", amount, str(error))
+def _check_toleration(toleration: dict[str, Any], path: str) -> Iterator[Cause]:
+    key, operator = toleration.get("key", ""), toleration.get("operator", "")
+    if not key and operator != "Exists":
+        detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+        yield refusals.wrong(f"{path}.operator", operator, detail)
+    if operator == "Exists" and toleration.get("value"):
+        yield refusals.wrong(f"{path}.operator", toleration["value"], "value must be empty when `operator` is 'Exists'")
+    if operator not in {"", "Equal", "Exists"}:
+        yield refusals.unsupported(f"{path}.operator", operator, ("Equal", "Exists"))
+    effects = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+    if toleration.get("effect") and toleration["effect"] not in effects:
+        yield refusals.unsupported(f"{path}.effect", toleration["effect"], effects)
 
 
 def _check_volumes(spec: dict[str, Any], known: set[str | None]) -> Iterator[Cause]:
@@ -185,9 +186,18 @@ def _check_volumes(spec: dict[str, Any], known: set[str | None]) -> Iterator[Cau
         if name in seen:
             yield refusals.duplicate(f"spec.volumes[{index}].name", name)
         seen.add(name)
+        yield from _check_source(volume, f"spec.volumes[{index}]")
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field) or ()):
             for number, mount in enumerate(container.get("volumeMounts") or ()):
                 if mount["name"] not in known:
                     path = f"spec.{field}[{index}].volumeMounts[{number}].name"
                     yield Cause(path, f"Not found: {refusals.shown(mount['name'])}", "FieldValueNotFound")
+
+
+def _check_source(volume: dict[str, Any], path: str) -> Iterator[Cause]:
+    for source in [source for source in volume if source != "name"][1:]:
+        yield refusals.not_allowed(f"{path}.{source}", "may not specify more than 1 volume type")
+    for source, field in _NEEDED.items():
+        if source in volume and not volume[source].get(field):
+            yield refusals.required(f"{path}.{source}.{field}")

@@ -10,6 +10,12 @@ from cluster.local import metadata
 
 TEXT: dict[str, Any] = {"type": "string"}
 NUMBER: dict[str, Any] = {"type": "integer", "format": "int64"}
+INT: dict[str, Any] = {"type": "integer", "format": "int32"}
+TIME: dict[str, Any] = {"type": "string", "format": "date-time"}
+MICRO: dict[str, Any] = {"type": "string", "format": "micro-time"}
+MOMENT: dict[str, Any] = {**TIME, "x-kept": True, "nullable": True, "default": None}
+"""A time that is null where there is none."""
+BYTES: dict[str, Any] = {"type": "string", "format": "byte"}
 FLAG: dict[str, Any] = {"type": "boolean"}
 SWITCH: dict[str, Any] = {"type": "boolean", "x-dropped": True}
 """A flag that is left away when it is false."""
@@ -60,6 +66,14 @@ def texts(*names: str) -> dict[str, dict[str, Any]]:
     return dict.fromkeys(names, TEXT)
 
 
+_CONDITION = fields(
+    **texts("type", "status", "reason", "message"),
+    lastTransitionTime=MOMENT,
+    observedGeneration={**NUMBER, "x-dropped": True},
+)
+CONDITIONS = merged(_CONDITION, "type")
+"""Of namespaces and services."""
+_PROBED = {**_CONDITION, "properties": {**_CONDITION["properties"], "lastProbeTime": MOMENT}}
 RESOURCES = fields(limits=mapping(QUANTITY), requests=mapping(QUANTITY), claims=many(OPEN))
 _REFERENCE = fields(**texts("name", "key"), optional=FLAG)
 _FIELDS: dict[str, dict[str, Any]] = {
@@ -76,7 +90,7 @@ _ENV = needing(fields(**texts("name", "value"), valueFrom=_SOURCE), "name")
 _PORT = fields(
     containerPort=NUMBER,
     hostPort={**NUMBER, "x-dropped": True},
-    protocol={**choice("TCP", "UDP", "SCTP"), "default": "TCP"},
+    protocol={**choice("SCTP", "TCP", "UDP"), "default": "TCP"},
     **texts("name", "hostIP"),
 )
 _MOUNT = fields(
@@ -133,7 +147,7 @@ SPEC = fields(
     restartPolicy={**choice("Always", "OnFailure", "Never"), "default": "Always"},
     terminationGracePeriodSeconds={**NUMBER, "default": 30},
     schedulerName={**TEXT, "default": "default-scheduler"},
-    dnsPolicy={**TEXT, "default": "ClusterFirst"},
+    dnsPolicy={**choice("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"), "default": "ClusterFirst"},
     activeDeadlineSeconds=NUMBER,
     priority=NUMBER,
     nodeSelector=mapping(TEXT),
@@ -161,13 +175,12 @@ _STATES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStat
 STATUS = {
     "type": "object",
     "properties": {
-        **texts(
-            "phase", "message", "reason", "nominatedNodeName", "hostIP", "podIP", "startTime", "qosClass", "resize"
-        ),
+        **texts("phase", "message", "reason", "nominatedNodeName", "hostIP", "podIP", "qosClass", "resize"),
+        "startTime": TIME,
         **dict.fromkeys(_STATES, many(OPEN)),
         **dict.fromkeys(("extendedResourceClaimStatus", "resources", "allocatedResources"), OPEN),
         "observedGeneration": NUMBER,
-        "conditions": merged(OPEN, "type"),
+        "conditions": merged(_PROBED, "type"),
         "podIPs": merged(OPEN, "ip"),
         "hostIPs": merged(OPEN, "ip"),
     },
@@ -178,8 +191,7 @@ POD: dict[str, Any] = {
         "apiVersion": TEXT,
         "kind": TEXT,
         "metadata": metadata.SCHEMA,
-        "spec": SPEC,
+        "spec": {**SPEC, "default": {}},
         "status": STATUS,
     },
-    "required": ["spec"],
 }

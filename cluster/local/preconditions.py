@@ -4,13 +4,26 @@ One rule: an object that is not the one the client has seen is left as it is (40
 """
 
 from cluster.local import refusals
+from cluster.local.catalog import Kind
 from cluster.local.objects import Stored
-from crds.resources import Resource
+
+_KEPT_AS = {"services": "services/specs", "nodes": "minions"}
 
 
-def check(resource: Resource, current: Stored, uid: str, version: str) -> None:
+def check(kind: Kind, current: Stored, uid: str, version: str, *, dry_run: bool = False) -> None:
     """Conflict unless the object has this uid and this resourceVersion; empty demands nothing."""
     for what, wanted, found in (("UID", uid, current.uid), ("ResourceVersion", version, str(current.version))):
         if wanted and wanted != found:
-            why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
-            raise refusals.conflict(resource, current.name, why)
+            failed(kind, (current.namespace, current.name), (what, wanted, found), dry_run=dry_run)
+
+
+def failed(kind: Kind, place: tuple[str, str], demand: tuple[str, str, str], *, dry_run: bool) -> None:
+    """Conflict: what was demanded (what, the wanted value, the found one) of the object at a place is not so."""
+    what, wanted, found = demand
+    resource = kind.resource
+    group = resource.group if kind.custom or resource.kind == "CustomResourceDefinition" else ""
+    root = "" if dry_run else "registry"
+    key = "/".join(filter(None, [root, group, _KEPT_AS.get(kind.storage, resource.plural), *place]))
+    why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+    told = f"StorageError: invalid object, Code: 4, Key: /{key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
+    raise refusals.conflict(resource, place[1], told)

@@ -31,6 +31,8 @@ class Refusal(Exception):
         self.details = details
         self.warnings: tuple[str, ...] = ()
         """What the client is to be warned of besides."""
+        self.page = ""
+        """What is said instead of a Status, as plain text."""
 
     def status(self) -> dict[str, Any]:
         """The Status object, as body of an answer or as object of an ERROR event."""
@@ -83,6 +85,13 @@ def no_such_path() -> Refusal:
     return Refusal(404, "NotFound", "the server could not find the requested resource", {})
 
 
+def no_such_page() -> Refusal:
+    """404 where no part of the API answers: text."""
+    refusal = no_such_path()
+    refusal.page = "404 page not found\n"
+    return refusal
+
+
 def not_offered(what: str, instead: str) -> Refusal:
     """405: a real cluster has it, this one does not."""
     return Refusal(405, "MethodNotAllowed", f"{what} is not offered by the embedded cluster: {instead}")
@@ -93,10 +102,14 @@ def method_not_allowed() -> Refusal:
     return Refusal(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 
 
-def already_exists(resource: Resource, name: str) -> Refusal:
-    """409: the name is taken."""
-    message = f'{_plural(resource)} "{name}" already exists'
-    return Refusal(409, "AlreadyExists", message, _details(resource, name, resource.plural))
+def already_exists(resource: Resource, name: str, *, made_up: bool = False, leaving: bool = False) -> Refusal:
+    """409: the name is taken; `made_up`: by an object that could as well have another one; `leaving`: it is going."""
+    message = f'{"object is being deleted: " if leaving else ""}{_plural(resource)} "{name}" already exists'
+    details = _details(resource, name, resource.plural)
+    if made_up:
+        message += ", the server was not able to generate a unique name for the object"
+        details["retryAfterSeconds"] = 1
+    return Refusal(409, "AlreadyExists", message, details)
 
 
 def conflict(resource: Resource, name: str, why: str = "", *, by_kind: bool = False) -> Refusal:
@@ -126,6 +139,11 @@ def too_large(version: int, current: int) -> Refusal:
     return Refusal(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})
 
 
+def unknown_media_type() -> Refusal:
+    """415: a patch of a built-in resource in a format this server does not read."""
+    return Refusal(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+
+
 def unsupported_media_type(accepted: Iterable[str]) -> Refusal:
     """415: a body in a format this server does not read."""
     message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
@@ -141,7 +159,7 @@ def no_server_side_apply(accepted: Iterable[str]) -> Refusal:
 def invalid(resource: Resource, name: str, causes: Sequence[Cause]) -> Refusal:
     """422: the object is wrong, by field."""
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
-    texts = [f"{cause.field}: {cause.message}" for cause in causes]
+    texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     details = _details(resource, name, resource.kind, causes)
     return Refusal(422, "Invalid", f'{kind} "{name}" is invalid: {text}', details)

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Literal
 
 import orjson
+import yaml
 
 from cluster.api import Manifest
 from cluster.local import builtin_columns, columns, refusals
@@ -20,7 +21,10 @@ from cluster.local.refusals import Refusal
 Form = Literal["Object", "Table", "PartialObjectMetadata"]
 GROUP = "meta.k8s.io"
 _VERSIONS = {"v1", "v1beta1"}
-_ANY = {"*/*", "application/*", "application/json", ""}
+YAML = "application/yaml"
+_LARGEST_YAML = 256 * 1024
+"""Bytes; everybody waits while YAML is written, which takes half a second for these."""
+_ANY = {"*/*", "application/*", "application/json", "", YAML}
 _PART: Mapping[str, Form] = {
     "Table": "Table",
     "PartialObjectMetadata": "PartialObjectMetadata",
@@ -62,6 +66,9 @@ class Chosen:
     """Of meta.k8s.io."""
     include: str = "Metadata"
     """What of its object a table's row carries: None, Metadata or Object."""
+    listed: bool | None = None
+    """Whether only a list can be shown so, or only an object."""
+    yaml: bool = False
 
 
 @lru_cache(maxsize=256)
@@ -72,18 +79,38 @@ def choose(accept: str, include: str = "Metadata") -> Chosen:
             continue
         form, version = each.parameters.get("as", ""), each.parameters.get("v", "v1")
         if not form:
-            return Chosen()
+            return Chosen(yaml=each.type == YAML)
         if form in _PART and each.parameters.get("g") == GROUP and version in _VERSIONS:
             if include not in {"None", "Metadata", "Object"}:
                 raise refusals.bad_request(f"includeObject: {include!r} is not None, Metadata or Object")
-            return Chosen(_PART[form], version, include)
+            listed = None if form == "Table" else form.endswith("List")
+            return Chosen(_PART[form], version, include, listed, each.type == YAML)
     raise not_acceptable()
 
 
 def not_acceptable() -> Refusal:
     """406: the client takes nothing this server makes."""
-    message = "only the following media types are accepted: application/json, application/json;stream=watch"
-    return Refusal(406, "NotAcceptable", message)
+    message = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml"
+    return Refusal(406, "NotAcceptable", message, {})
+
+
+def likes_yaml(accept: str) -> bool:
+    """Whether a client likes YAML best of what there is."""
+    try:
+        return "yaml" in accept and choose(accept).yaml
+    except Refusal:
+        return False
+
+
+def as_yaml(body: bytes) -> bytes:
+    """A JSON answer in YAML. 406 if it is too large."""
+    if len(body) > _LARGEST_YAML:
+        message = f"answers of more than {_LARGEST_YAML >> 10} KiB are not made YAML here: ask for JSON"
+        raise Refusal(406, "NotAcceptable", message)
+    return yaml.dump(orjson.loads(body), Dumper=_Dumper, allow_unicode=True).encode()
+
+
+_Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 @dataclass
@@ -101,6 +128,7 @@ class Shown:
             return body
         parsed: Manifest = orjson.loads(body)
         items: list[Manifest] | None = parsed.get("items") if str(parsed.get("kind")).endswith("List") else None
+        self._check(listed=items is not None)
         found = [parsed] if items is None else items
         if self.chosen.form == "Table":
             return orjson.dumps(self._table(found, parsed["metadata"], listed=items is not None))
@@ -108,6 +136,18 @@ class Shown:
             return orjson.dumps(self._partial(parsed))
         own = {"metadata": parsed["metadata"], "items": [self._partial(item) for item in items]}
         return orjson.dumps({**self._head("PartialObjectMetadataList"), **own})
+
+    def _check(self, *, listed: bool) -> None:
+        """Refused if a list is asked for in the form of an object, or the other way round."""
+        if self.chosen.listed in {None, listed}:
+            return
+        if self.kind.custom and not listed:
+            raise Refusal(500, "", "content is not a list")
+        package = self.kind.resource.group.partition(".")[0] or "core"
+        plural = "unstructured.UnstructuredList" if self.kind.custom else f"{package}.{self.kind.resource.kind}List"
+        shown = f"is a list (*{plural})" if listed else f"is not a list (*{package}.{self.kind.resource.kind})"
+        word = "PartialObjectMetadata" if listed else "PartialObjectMetadataList"
+        raise Refusal(406, "NotAcceptable", f"you requested {word}, but the requested object {shown}")
 
     def event(self, body: bytes) -> bytes:
         """The object of a watch's event; of a watch's tables only the first has the columns."""

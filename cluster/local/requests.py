@@ -9,13 +9,19 @@ from typing import Any
 
 from cluster.local import selectors
 from cluster.local.catalog import Catalog, Kind
-from cluster.local.refusals import bad_request, no_such_path, not_offered
+from cluster.local.refusals import Refusal, bad_request, no_such_page, no_such_path, not_found, not_offered
 from cluster.local.selectors import Selector
 
 _NOT_OFFERED = {"attach", "ephemeralcontainers", "exec", "portforward", "proxy"}
 _INSTEAD = "containers are processes of this machine: their ports are 127.0.0.1's, their folders are on its disk"
 _SHOWN = 40
 """Characters of a wrong value that a message repeats."""
+_KUBERNETES = (
+    *("apps", "autoscaling", "batch", "policy", "admissionregistration.k8s.io", "authentication.k8s.io"),
+    *("authorization.k8s.io", "certificates.k8s.io", "discovery.k8s.io", "events.k8s.io", "networking.k8s.io"),
+    *("flowcontrol.apiserver.k8s.io", "node.k8s.io", "rbac.authorization.k8s.io", "storage.k8s.io"),
+)
+"""Groups that any other cluster serves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +40,15 @@ def target(path: str, catalog: Catalog) -> Target:
     root, parts = parts[0], parts[1:]
     group = parts.pop(0) if root == "apis" and parts else ""
     if len(parts) < 2 or not all(parts):
-        raise no_such_path()
+        raise unserved(group, catalog)
     version, *rest = parts
     return _within(group, version, rest, catalog)
+
+
+def unserved(group: str, catalog: Catalog) -> Refusal:
+    """NotFound for a path of a group: a Status where the server's own resources are, a page everywhere else."""
+    known = not group or group in _KUBERNETES or catalog.builtin(group)
+    return no_such_path() if known else no_such_page()
 
 
 def _within(group: str, version: str, rest: list[str], catalog: Catalog) -> Target:
@@ -48,13 +60,20 @@ def _within(group: str, version: str, rest: list[str], catalog: Catalog) -> Targ
         namespace, rest = rest[1], ["pods", "", "binding"]
     kind = catalog.find(group, version, rest[0])
     if kind is None or len(rest) > 3 or bool(namespace) > kind.resource.namespaced:
-        raise no_such_path()
+        raise unserved(group, catalog)
     found = Target(kind, namespace, *rest[1:])
-    if found.subresource and found.subresource not in kind.subresources:
-        raise not_offered(found.subresource, _INSTEAD) if found.subresource in _NOT_OFFERED else no_such_path()
     if kind.resource.namespaced and found.name and not namespace:
-        raise no_such_path()
+        raise unserved(group, catalog)
+    if found.subresource and found.subresource not in kind.subresources:
+        raise _without(found)
     return found
+
+
+def _without(target: Target) -> Refusal:
+    """Why a subresource is not there."""
+    if target.kind.custom:
+        return not_found(target.kind.resource, target.name)
+    return not_offered(target.subresource, _INSTEAD) if target.subresource in _NOT_OFFERED else no_such_path()
 
 
 def selector(query: Mapping[str, str], kind: Kind) -> Selector:

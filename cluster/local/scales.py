@@ -35,10 +35,21 @@ def show(kind: Kind, current: Stored) -> Manifest:
     }
 
 
-def check_name(scale: Manifest, name: str) -> None:
-    """Whether a Scale is of the object on the URL. BadRequest if not."""
+def check(scale: Manifest, namespace: str, name: str) -> None:
+    """Whether a PUT's body is a Scale, and of the object on the URL. BadRequest if not."""
+    for key, expected in (("kind", _KIND), ("apiVersion", _API_VERSION)):
+        if scale.get(key, expected) != expected:
+            raise refusals.bad_request("no kind is registered for the type v1.Scale")
+    _replicas(scale)
     own: Any = scale.get("metadata") or {}
-    found = own.get("name") if isinstance(own, dict) else None
+    own = own if isinstance(own, dict) else {}
+    if own.get("namespace", namespace) != namespace:
+        message = "the namespace of the provided object does not match the namespace sent on the request"
+        raise refusals.bad_request(message)
+    _check_name(own.get("name"), name)
+
+
+def _check_name(found: Any, name: str) -> None:
     if not found:
         why = f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
         raise refusals.bad_request(why)
@@ -46,17 +57,30 @@ def check_name(scale: Manifest, name: str) -> None:
         raise refusals.bad_request(f"the name of the object ({found}) does not match the name on the URL ({name})")
 
 
-def applied(kind: Kind, current: Stored, scale: Manifest) -> Manifest:
-    """The object with a Scale's number of replicas."""
-    if (scale.get("kind"), scale.get("apiVersion")) != (_KIND, _API_VERSION):
-        raise refusals.bad_request(f"the body is not a {_KIND} of {_API_VERSION}")
-    spec: Any = scale.get("spec")
-    replicas = spec.get("replicas", 0) if isinstance(spec, dict) else 0
-    if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
-        cause = refusals.wrong("spec.replicas", replicas, "must be greater than or equal to 0")
-        raise refusals.invalid(kind.resource, current.name, [cause])
+def _replicas(scale: Manifest) -> int:
+    """The number in a Scale. BadRequest if there is none that fits."""
+    spec: Any = scale.get("spec") or {}
+    replicas = (spec.get("replicas") or 0) if isinstance(spec, dict) else None
+    if not isinstance(replicas, int) or isinstance(replicas, bool) or not -(2**31) <= replicas < 2**31:
+        raise refusals.bad_request("no kind is registered for the type v1.Scale")
+    return replicas
+
+
+def applied(kind: Kind, current: Stored, scale: Manifest, *, patch: bool) -> Manifest:
+    """The object with a Scale's number of replicas. BadRequest; Invalid where a patch has left no Scale."""
+    if patch:
+        if (scale.get("kind"), scale.get("apiVersion")) != (_KIND, _API_VERSION):
+            raise refusals.unreadable_patch(f"no kind is registered for the type {scale.get('kind')}")
+        try:
+            replicas = _replicas(scale)
+        except Refusal:
+            raise refusals.unreadable_patch("json: cannot unmarshal spec.replicas into a number of 32 bits") from None
+        own: Any = scale.get("metadata") or {}
+        _check_name(own.get("name") if isinstance(own, dict) else None, current.name)
+    else:
+        replicas = _replicas(scale)
     manifest = current.manifest()
-    own: Any = scale.get("metadata") or {}
+    own = scale.get("metadata") or {}
     manifest["metadata"].update({key: own[key] for key in ("uid", "resourceVersion") if own.get(key)})
     parent: Any = manifest
     *steps, last = _paths(kind).spec.split(".")

@@ -26,7 +26,8 @@ def merge(original: dict[str, Any], patch: Any, schema: Schema) -> dict[str, Any
     """The object with the patch applied; the original is used up. Refused if the patch cannot be read."""
     if not isinstance(patch, dict):
         raise bad_request("a strategic merge patch is a JSON object")
-    return _mapping(original, patch, schema)
+    typed: dict[str, Any] = {name: original[name] for name in ("apiVersion", "kind") if name in original}
+    return {**_mapping(original, patch, schema), **typed}  # whatever type the patch claims to be of
 
 
 def _mapping(original: dict[str, Any], patch: dict[str, Any], schema: Schema) -> dict[str, Any]:
@@ -93,9 +94,8 @@ def _merged(before: list[Any], patch: dict[str, Any], name: str, schema: Schema)
         for value in change:
             if value not in after:
                 after.append(value)
-    if f"{ORDER}{name}" in patch:
-        return _ordered(after, _list(patch[f"{ORDER}{name}"], name), before, key)
-    return after
+    order = _list(patch[f"{ORDER}{name}"], name) if f"{ORDER}{name}" in patch else list(_standing(change))
+    return _ordered(after, order, before, key)
 
 
 def _by_key(before: list[Any], change: list[Any], key: str, schema: Schema) -> list[Any]:

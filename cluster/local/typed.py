@@ -4,10 +4,15 @@ One rule: a value of the wrong type is no invalid object but no object at all (4
 are judged by their schema instead (`validation`).
 """
 
+import base64
+import functools
+import re
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 
+from cluster.local import moments
 from cluster.local.options import go_word
 from cluster.local.refusals import bad_request
 from cluster.local.schema import Node
@@ -17,6 +22,8 @@ _WORDS: dict[str, tuple[type, ...]] = {"string": (str,), "boolean": (bool,), "ob
 _GO_TYPES = {"string": "string", "boolean": "bool", "integer": "int64", "number": "float64", "object": "struct",
              "array": "slice"}  # fmt: skip
 _BITS = {"int32": 31, "int64": 63}
+_BREAKS = re.compile(r"[\r\n]")
+_BASE64 = re.compile(r"[A-Za-z0-9+/\r\n]*")
 _NUMBER = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
@@ -36,6 +43,8 @@ def _read(value: Any, node: Node, path: str, unknown: list[str]) -> Any:
     if node.limits and node.limits.format == "quantity":
         return _quantity(value)
     _check(value, node, path)
+    if node.limits and node.limits.format in _TEXTS:
+        return _TEXTS[node.limits.format](value)
     match value:
         case dict():
             _mapping(value, node, path, unknown)
@@ -112,6 +121,26 @@ def _quantity(value: Any) -> str:
         raise bad_request(_NUMBER) from None
 
 
+def _bytes(value: str) -> str:
+    """Base64 as Go writes it."""
+    try:
+        return base64.b64encode(base64.b64decode(_BREAKS.sub("", value), validate=True)).decode()
+    except ValueError:
+        sound = _BASE64.match(value)
+        end = sound.end() if sound else 0
+        stray = end < len(value) and value[end] != "="
+        raise bad_request(
+            f"illegal base64 data at input byte {end if stray else max(0, len(value) - 1) // 4 * 4}"
+        ) from None
+
+
 def _mismatch(value: Any, path: str, wanted: str) -> Exception:
     shown = f"number {value}" if type(value) is float and "int" in wanted else go_word(value)
     return bad_request(f"json: cannot unmarshal {shown} into Go struct field {path} of type {wanted}")
+
+
+_TEXTS: dict[str, Callable[[str], str]] = {
+    "byte": _bytes,
+    **{form: functools.partial(moments.written, form=form) for form in (moments.SECONDS, moments.MICROSECONDS)},
+}
+"""How texts of some formats are kept."""

@@ -6,12 +6,12 @@ Nothing is stored before all of them have passed.
 
 import random
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from cluster.api import Manifest
-from cluster.local import deletions, metadata, refusals, rules, validation
+from cluster.local import deletions, metadata, preconditions, refusals, rules, validation
 from cluster.local.catalog import Kind
 from cluster.local.objects import Stored, encode
 from cluster.local.refusals import Cause, Refusal
@@ -41,7 +41,9 @@ class Writer:
         self._store = store
         self._now = now
 
-    def create(self, kind: Kind, namespace: str, manifest: Manifest, options: WriteOptions) -> bytes:
+    def create(
+        self, kind: Kind, namespace: str, manifest: Manifest, options: WriteOptions, *, upsert: bool = False
+    ) -> bytes:
         """Make an object of a settled manifest (`intake`). Any Refusal."""
         self._christen(kind, namespace, manifest)
         if kind.has_status and not kind.status_at_birth:
@@ -49,11 +51,15 @@ class Writer:
         kind.admit(manifest, self._look)
         _judge(kind, manifest, None, set(manifest))
         own = manifest["metadata"]
-        version = own.pop("resourceVersion", "")
-        if version.isdigit() and int(version):
+        version = own.get("resourceVersion", "")
+        if version.isdigit() and int(version) and not upsert:
             raise Refusal(500, "", "resourceVersion should not be set on objects to be created")
-        if self._store.get(kind.storage, own.get("namespace", ""), own["name"]):
-            raise refusals.already_exists(kind.resource, own["name"])
+        if not upsert:
+            own.pop("resourceVersion", None)
+        found = self._store.get(kind.storage, own.get("namespace", ""), own["name"])
+        if found:
+            made_up = "generateName" in own
+            raise refusals.already_exists(kind.resource, own["name"], made_up=made_up, leaving=found.deleting)
         return encode(manifest) if options.dry_run else self._store.put(kind.storage, manifest).raw
 
     def update(
@@ -61,15 +67,15 @@ class Writer:
     ) -> bytes:
         """Replace an object, or one section of it (`status`), by a settled candidate. Any Refusal."""
         old = current.manifest()
-        _check_version(kind, current, candidate, patch=options.patch)
+        _check_version(kind, current, candidate, options)
         new = _next_version(kind, old, candidate, section)
         changed = changes(new, old)
-        _judge(kind, new, old, changed)
+        _judge(kind, new, old, changed, section)
         changed = changes(new, old)
         if not changed:
             return current.raw
         own = {"metadata"} if kind.custom and not kind.has_status else {"metadata", "status"}
-        if kind.generation and changed - own:
+        if kind.generation and kind.counted and changed - own:
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         return self._keep(kind, current, new, options)
 
@@ -142,13 +148,27 @@ def check_name(kind: Kind, own: dict[str, Any], namespace: str, name: str) -> No
         raise refusals.bad_request(why)
 
 
-def _check_version(kind: Kind, current: Stored, candidate: Manifest, *, patch: bool) -> None:
+def check_upsert(kind: Kind, place: tuple[str, str], own: dict[str, Any], options: WriteOptions) -> None:
+    """Whether a PUT may make its object: Conflict if it speaks of one that was there."""
+    _check_number(own.get("resourceVersion", ""))
+    if own.get("uid"):
+        preconditions.failed(kind, place, ("UID", own["uid"], ""), dry_run=options.dry_run)
+    if not options.dry_run:
+        own.pop("resourceVersion", None)
+
+
+def _check_number(version: str) -> None:
+    if version and not version.isdigit():
+        raise Refusal(500, "", f"strconv.ParseUint: parsing {refusals.shown(version[:40])}: invalid syntax")
+
+
+def _check_version(kind: Kind, current: Stored, candidate: Manifest, options: WriteOptions) -> None:
     own = candidate["metadata"]
+    _check_number(own.get("resourceVersion", ""))
     if own.get("uid", current.uid) != current.uid:
-        if patch:
+        if options.patch:
             raise refusals.invalid(kind.resource, current.name, [refusals.immutable("metadata.uid", own["uid"])])
-        why = f"Precondition failed: UID in precondition: {own['uid']}, UID in object meta: {current.uid}"
-        raise refusals.conflict(kind.resource, current.name, why)
+        preconditions.check(kind, current, own["uid"], "", dry_run=options.dry_run)
     version = own.get("resourceVersion", "")
     if not version and kind.custom:
         cause = refusals.wrong("metadata.resourceVersion", 0, "must be specified for an update")
@@ -177,12 +197,13 @@ def changes(new: Manifest, old: Manifest) -> set[str]:
     return shared | (new.keys() ^ old.keys())
 
 
-def _judge(kind: Kind, new: Manifest, old: Manifest | None, changed: set[str]) -> None:
+def _judge(kind: Kind, new: Manifest, old: Manifest | None, changed: set[str], section: str = "") -> None:
     """Refuse an object that is not valid, with all that is wrong; complete it where its shape allows."""
     problems = [refusals.required(name) for name in kind.schema.required if name not in new]
     for name, child in kind.schema.properties.items():
         if name in changed and name in new:
-            problems.extend(validation.check(new[name], child, name))
+            found = validation.check(new[name], child, name)
+            problems.extend(_within(section, found) if name == section else found)
     if all(problem.reason not in _MISSHAPEN for problem in problems):
         kind.complete(new, old)
         problems.extend(_problems(kind, new, old, changed))
@@ -194,9 +215,28 @@ def _judge(kind: Kind, new: Manifest, old: Manifest | None, changed: set[str]) -
         raise refusals.invalid(kind.resource, new["metadata"].get("name", ""), problems)
 
 
+def _within(section: str, problems: Iterable[Cause]) -> Iterator[Cause]:
+    """Problems as they are told of a write of one section only: with paths from there in the words."""
+    for problem in problems:
+        words = problem.message.replace(f": {section}.", ": ", 1).replace(f": {section} in body", ":  in body", 1)
+        yield replace(problem, message=words)
+
+
+def _told_again(kind: Kind, problems: list[Cause]) -> Iterator[Cause]:
+    """What a Kubernetes API server says several times, since it looks several times at the metadata of an update."""
+    held = [problem for problem in problems if problem.field.startswith("metadata.finalizers")]
+    others = [problem for problem in problems if not problem.field.startswith("metadata.finalizers")]
+    yield from others * (kind.looks - 1)
+    yield from held * max(0, kind.looks - 3)
+
+
 def _problems(kind: Kind, new: Manifest, old: Manifest | None, changed: set[str]) -> Iterator[Cause]:
     if "metadata" in changed:
-        yield from metadata.check(new["metadata"], simple_names=kind.simple_names)
+        problems = list(metadata.check(new["metadata"], simple_names=kind.simple_names))
+        if not kind.custom:
+            problems.extend(metadata.check_finalizers(new["metadata"]))
+        yield from problems
         if old:
+            yield from _told_again(kind, problems)
             yield from metadata.check_update(new["metadata"], old["metadata"])
     yield from kind.check(new, old)

@@ -51,7 +51,7 @@ def test_a_pod_is_bound_once(
         embedded_cluster.create(BINDINGS, _binding("p", "elsewhere"), namespace)
     code, _ = embedded_server.send("POST", PODS.path(namespace, "p", "binding"), _binding("p"))
     assert code == 409
-    with pytest.raises(errors.Invalid, match="nodeName"):
+    with pytest.raises(errors.Invalid, match="pod updates may not change"):
         embedded_cluster.patch(PODS, "p", {"spec": {"nodeName": "elsewhere"}}, namespace)
     assert len(embedded_cluster.list(PODS, namespace, field_selector="spec.nodeName=local").items) == 1
 

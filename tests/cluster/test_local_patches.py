@@ -56,6 +56,7 @@ def test_a_merge_patch_applied_twice_is_applied_once(target: dict[str, Any], pat
         ({"a": [1]}, [{"op": "add", "path": "/a/-", "value": 2}], {"a": [1, 2]}),
         ({"a": [1, 2]}, [{"op": "remove", "path": "/a/0"}], {"a": [2]}),
         ({"a": 1}, [{"op": "replace", "path": "/a", "value": None}], {"a": None}),
+        ({"a": 1}, [{"op": "replace", "path": "/b", "value": 2}], {"a": 1, "b": 2}),
         ({"a": {"b": 1}}, [{"op": "move", "from": "/a/b", "path": "/c"}], {"a": {}, "c": 1}),
         ({"a": [1]}, [{"op": "copy", "from": "/a", "path": "/b"}], {"a": [1], "b": [1]}),
         ({"a/b": 1}, [{"op": "test", "path": "/a~1b", "value": 1}], {"a/b": 1}),
@@ -71,7 +72,7 @@ def test_json_patches(target: Any, operations: Any, result: Any) -> None:
     ("operation", "code"),
     [
         ({"op": "remove", "path": "/b"}, 422),
-        ({"op": "replace", "path": "/b", "value": 1}, 422),
+        ({"op": "replace", "path": "/b/c", "value": 1}, 422),
         ({"op": "add", "path": "/b/c", "value": 1}, 422),
         ({"op": "add", "path": "/a/9", "value": 1}, 422),
         ({"op": "add", "path": "/a/01", "value": 1}, 422),

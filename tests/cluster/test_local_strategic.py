@@ -31,13 +31,13 @@ TABLE = [
         "a list with a key is merged",
         _pod(containers=[{"name": "a", "image": "x"}, {"name": "b"}]),
         _pod(containers=[{"name": "a", "image": "y"}, {"name": "c"}]),
-        _pod(containers=[{"name": "a", "image": "y"}, {"name": "b"}, {"name": "c"}]),
+        _pod(containers=[{"name": "a", "image": "y"}, {"name": "c"}, {"name": "b"}]),
     ),
     (
         "lists inside are merged by their own keys",
         _pod(containers=[{"name": "a", "env": [{"name": "A", "value": "1"}], "ports": [{"containerPort": 1}]}]),
         _pod(containers=[{"name": "a", "env": [{"name": "B"}], "ports": [{"containerPort": 1, "name": "p"}]}]),
-        _pod(containers=[{"name": "a", "env": [{"name": "A", "value": "1"}, {"name": "B"}],
+        _pod(containers=[{"name": "a", "env": [{"name": "B"}, {"name": "A", "value": "1"}],
                           "ports": [{"containerPort": 1, "name": "p"}]}]),
     ),
     (
@@ -62,7 +62,7 @@ TABLE = [
         "values are taken out of it",
         {"metadata": {"finalizers": ["a", "b"]}},
         {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"], "finalizers": ["c"]}},
-        {"metadata": {"finalizers": ["b", "c"]}},
+        {"metadata": {"finalizers": ["c", "b"]}},
     ),
     (
         "an order is kept, with what it does not know in its place",
