@@ -4,7 +4,11 @@ One rule: pure, over the termination message: the error file's JSON, or the end 
 whatever its processes died of; what they died of is in its words.
 
 Formats: `ChildFailedError` and `SignalException` of torch.distributed.elastic.multiprocessing (api.py, errors), as of
-PyTorch 2.13. The log may be cut at any place of its beginning, an error file at any place of its end.
+PyTorch 2.13. Nodes keep the end of either, so that both may be cut at any place of their beginning.
+
+Nobody but a template sets TORCHELASTIC_ERROR_FILE. A terminationMessagePath is a mount, and torchrun removes the error
+file before it writes it: that fails, nothing is written, and the error of the removal is the log's last word. Without
+it torchrun ends its log with the root cause, which is what is read here.
 """
 
 import re
@@ -18,6 +22,10 @@ _DEATH = re.compile(r"\bReceived (\d+) death signal, shutting down workers")
 _ERROR_CODE = re.compile(r'"error_?[cC]ode"\s*:\s*"?(-?\d+)')
 
 _SAID = re.compile(r'^\{"message": ?(?:\{"message": ?)?"((?:[^"\\]|\\.)*)')
+_CALLSTACK = re.compile(r'((?:[^"\\]|\\.)*)", ?"timestamp": ?"\d+"\}')
+"""The end of an error file whose beginning was cut off: the last line of a traceback says the same."""
+_AFTERMATH = "\nDuring handling of the above exception"
+"""What torchrun says of its own trouble with the error file."""
 
 LOST_PEER = re.compile(
     r"[Cc]onnection (closed by|reset by|was likely closed|refused)|[Bb]roken pipe|Socket closed"
@@ -41,9 +49,13 @@ def cause(message: str) -> int | None:
 
 
 def said(message: str) -> str:
-    """What the process said that failed first, if the message is an error file's; else the message itself."""
-    found = _SAID.match(message)
-    return found.group(1).replace("\\n", "\n").replace('\\"', '"') if found else message
+    """What the process said that failed first, if the message is an error file's, or has torchrun's root cause; else
+    the message itself."""
+    found = _SAID.match(message) or _CALLSTACK.search(message)
+    if found:
+        return found.group(1).replace("\\n", "\n").replace('\\"', '"')
+    root = _ROOT.search(message)
+    return root.group().partition(_AFTERMATH)[0] if root else message
 
 
 def shell_code(code: int) -> int | None:

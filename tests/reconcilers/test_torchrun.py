@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from reconcilers import torchrun
 from tests.reconcilers.builders import job, task
 from tests.reconcilers.test_pods import blueprint_of, pods
 
@@ -53,6 +54,29 @@ def test_all_ranks_meet(tmp_path: Path, command: list[str], processes: int, said
     outputs = [each.communicate(timeout=100)[0].decode() for each in running]
     assert [each.returncode for each in running] == [0, 0], outputs
     assert all(output.count(said) == processes for output in outputs), outputs
+
+
+FAILING = """
+from torch.distributed.elastic.multiprocessing.errors import record
+@record
+def main():
+    raise ValueError("no data")
+main()
+"""
+
+
+def test_last_words(tmp_path: Path) -> None:
+    """What torchrun leaves in an error file, where a template names one, and in its log."""
+    (tmp_path / "train.py").write_text(FAILING)
+    told = tmp_path / "error"
+    environment = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", "TORCHELASTIC_ERROR_FILE": str(told)}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "train.py"]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as running:
+        _, said = running.communicate(timeout=100)
+    assert running.returncode == 1
+    for words in (told.read_text(), said[-2048:]):
+        assert torchrun.cause(words) == 1
+        assert "ValueError: no data" in torchrun.said(words)
 
 
 def _free_port() -> int:

@@ -22,6 +22,7 @@ RECORDED = """{"message": {"message": "ValueError: no data", "errorCode": "%s", 
         ("two", 137),  # the other one was told to stop because of it
         ("sigterm", 143),
         ("sigint", 130),
+        ("mounted", 1),
     ],
 )
 def test_the_root_cause(name: str, cause: int) -> None:
@@ -37,6 +38,17 @@ def test_an_error_file() -> None:
     assert [torchrun.said(each) for each in (written, written[:50])] == ["ValueError: no data"] * 2
     assert torchrun.said('{"message": "a \\"b\\"\\nc"}') == 'a "b"\nc'
     assert torchrun.said("ValueError: {no data}") == "ValueError: {no data}"
+
+
+def test_what_torchrun_could_not_write_down_is_not_the_jobs_word() -> None:
+    assert torchrun.said((MESSAGES / "mounted.txt").read_text()).rstrip("= \n").endswith("\n  ValueError: no data")
+
+
+def test_an_error_file_whose_beginning_was_cut() -> None:
+    written = (MESSAGES / "error_file.txt").read_text()
+    for cut in (1, 60, 300):
+        assert torchrun.said(written[cut:]).splitlines()[-1] == "ValueError: no data"
+        assert torchrun.cause(written[cut:]) == 1
 
 
 def test_an_error_file_that_was_cut() -> None:
