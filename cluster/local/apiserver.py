@@ -188,8 +188,6 @@ class ApiServer:
         if request.method == "GET" and target.subresource == "log":
             return await self._serve_log(request, target)
         include = request.query.get("includeObject") or "Metadata"
-        if target.kind.custom and target.name and request.method == "GET":
-            self._handlers.find(target)  # which comes first there
         shown = Shown(target.kind, representations.choose(request.headers.get("Accept", ""), include))
         if request.method == "GET" and not target.subresource and requests.flag(request.query, "watch"):
             wanted = watches.wish(target.kind, target.namespace, target.name, request.query)

@@ -53,6 +53,8 @@ SPEC = fields(
     sessionAffinityConfig=OPEN,
 )
 STATUS = fields(loadBalancer={**fields(ingress=many(OPEN)), "x-kept": True}, conditions=CONDITIONS)
+_PLACED = ("LoadBalancer", "NodePort")
+"""Types of services that need an address."""
 _KEPT = ("clusterIPs", "ipFamilies", "ipFamilyPolicy")
 """What an update that does not name it leaves as it is."""
 
@@ -91,9 +93,11 @@ def check(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
     """What is wrong with a service, or with the change of one."""
     spec, before = new["spec"], (old or {}).get("spec", {})
     external = spec["type"] == "ExternalName"
-    if not external:
-        yield from _check_address(spec, before)
-    elif not spec.get("externalName"):
+    unplaced = [] if external else list(_check_address(spec, before))
+    yield from unplaced
+    if unplaced and old is None:
+        return  # as where addresses are allocated first
+    if external and not spec.get("externalName"):
         yield refusals.required("spec.externalName")
     if not spec.get("ports") and not external and spec.get("clusterIP") != _HEADLESS:
         yield refusals.required("spec.ports")
@@ -101,19 +105,23 @@ def check(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
     if spec.get("selector") and spec.get("ipFamilyPolicy") == "RequireDualStack":
         why = "this cluster is not configured for dual-stack services"
         yield refusals.wrong("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], why)
-    for key, value in (spec.get("selector") or {}).items():
-        yield from (refusals.wrong("spec.selector", key, text) for text in metadata.qualified_problems(key))
-        yield from (refusals.wrong("spec.selector", value, text) for text in metadata.value_problems(value))
+    yield from _check_selector(spec.get("selector") or {})
     if (new.get("status") or {}).get("loadBalancer", {}).get("ingress") and spec["type"] != "LoadBalancer":
         why = "may only be used when `spec.type` is 'LoadBalancer'"
         yield refusals.not_allowed("status.loadBalancer.ingress", why)
+
+
+def _check_selector(selector: dict[str, str]) -> Iterator[Cause]:
+    for key, value in selector.items():
+        yield from (refusals.wrong("spec.selector", key, text) for text in metadata.qualified_problems(key))
+        yield from (refusals.wrong("spec.selector", value, text) for text in metadata.value_problems(value))
 
 
 def _check_address(spec: dict[str, Any], before: dict[str, Any]) -> Iterator[Cause]:
     path, address = "spec.clusterIPs[0]", spec.get("clusterIP", "")
     if before.get("clusterIP") and address != before["clusterIP"] and spec["type"] == before.get("type"):
         yield refusals.wrong(path, spec.get("clusterIPs", []), "may not change once set")
-    elif address == _HEADLESS and spec["type"] != "ClusterIP":
+    elif address == _HEADLESS and spec["type"] in _PLACED:
         yield refusals.wrong(path, address, f"may not be set to 'None' for {spec['type']} services")
     elif address not in {"", _HEADLESS} and not _is_address(address):
         yield refusals.wrong(path, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")
