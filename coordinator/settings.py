@@ -152,7 +152,10 @@ class Settings(pydantic.BaseModel):
         default=8, ge=1, le=256, description="pods that one worker process makes, marks or deletes at once"
     )
     most_writes: int = Field(
-        default=64, ge=1, le=10_000, description="API writes of one reconcile before it makes room for another job's"
+        default=1_000,
+        ge=1,
+        le=10_000,
+        description="API writes of one reconcile before it makes room for another job's; one second ends it, too",
     )
     reason_after: Seconds = Field(
         default=10.0, description="a job that waits longer than this is told why in its status, if it is the first"

@@ -39,10 +39,11 @@ class ReconcileSettings:
     """After so many failures of a job's pods on a node the job avoids it."""
     dead_node_grace: float = 60.0
     """How long a node may be silent, and a pod stay beyond its own grace, until the pod is deleted without the node."""
-    most_writes: int = 64
-    """API writes one reconcile may spend before it makes room for another key."""
+    most_writes: int = 1_000
+    """API writes one reconcile may spend before it makes room for another key: so many that a large job goes on until
+    its time is over. Each time it is looked at anew costs as much as dozens of its pods."""
     most_seconds: float = 1.0
-    """Time one reconcile may begin new writes in."""
+    """Time one reconcile may begin new writes in. Others have threads of their own meanwhile."""
     parallel: int = 8
     """Pods being made or deleted at once by one process; its pool of connections must be larger."""
     cache_wait: float = 0.5
