@@ -171,12 +171,13 @@ def pick(store: QueueStore, options: Options) -> Figures:
     begun = now()
     while (started := now()) - begun < options.seconds:
         beside.catch_up(started - begun)
-        committed = rounds.round(START, options.batch, most)
-        if not committed.reservations and not committed.refused:
+        made = rounds.round(START, options.batch, most)
+        if not made.picked and not made.refused:
             break
         seconds.append(now() - started)
-        beside.running += [each.key for each in committed.reservations]
-        picked, refused = picked + len(committed.reservations), refused + bool(committed.refused)
+        if options.hard:
+            beside.running += [each.key for each in made.reservations]
+        picked, refused = picked + made.picked, refused + bool(made.refused)
     total = now() - begun
     if not picked:
         raise BenchError("nothing was picked")

@@ -247,9 +247,9 @@ class Term:
         committed = self._rounds.round(self.clock(), self.settings.batch, self._heads())
         if committed.refused:
             log.debug("commit ended early: %s", committed.refused)
-        self.unsettled = bool(committed.reservations or committed.refused)
-        self.counts.picked += len(committed.reservations)
-        return len(committed.reservations)
+        self.unsettled = bool(committed.picked or committed.refused)
+        self.counts.picked += committed.picked
+        return committed.picked
 
     def _account(self, keys: list[JobKey]) -> None:
         """A job that was suspended and resumed while it was being admitted may hold room that was just freed."""

@@ -121,7 +121,7 @@ def decode_amounts(text: Text) -> Amounts | None:
 
 def encode_account(account: Account) -> str:
     """A queue's account: base, weight, last."""
-    return f"{account.base} {account.weight} {account.last}"
+    return "{} {} {}".format(*account)
 
 
 def decode_account(text: Text) -> Account:
@@ -134,7 +134,7 @@ def decode_account(text: Text) -> Account:
 
 def encode_clock(clock: Clock) -> str:
     """The clock: turns, shift, total, picker."""
-    return f"{clock.turns} {clock.shift} {clock.total} {clock.picker}"
+    return "{} {} {} {}".format(*clock)
 
 
 def decode_clock(text: Text) -> Clock:

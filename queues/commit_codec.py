@@ -40,18 +40,19 @@ def encode(batch: Batch) -> bytes:
     picks = batch.picks
     queues: dict[str, int] = {}
     demands = _Demands()
-    entries = [pick.waiting.entry for pick in picks]
-    keys = [str(entry.key) for entry in entries]
+    waiting = [pick.waiting for pick in picks]
+    tickets = [each.ticket for each in waiting]
+    keys = [ticket.key for ticket in tickets]
     columns = {
         "keys": keys,
-        "places": [key.replace("/", "!") for key in keys],
-        "versions": [f"{pick.waiting.version}," for pick in picks],
-        "attempts": [entry.attempt for entry in entries],
+        "places": "\n".join(keys).replace("/", "!").split("\n"),
+        "versions": [f"{each.version}," for each in waiting],
+        "attempts": [ticket.attempt for ticket in tickets],
         "clocks": "\n".join([codec.encode_clock(pick.clock) for pick in picks]),
-        "queue": [queues.setdefault(entry.queue, len(queues) + 1) for entry in entries],
-        "demand": [demands.number(entry.demand) for entry in entries],
-        "grows": [number for number, entry in enumerate(entries, 1) if entry.kind == "grow"],
-        "ports": [number for number, entry in enumerate(entries, 1) if entry.port],
+        "queue": [queues.setdefault(each.queue, len(queues) + 1) for each in waiting],
+        "demand": [demands.number(each.demand) for each in waiting],
+        "grows": [number for number, ticket in enumerate(tickets, 1) if ticket.grows],
+        "ports": [number for number, ticket in enumerate(tickets, 1) if ticket.port],
         "accounts": [
             part
             for number, pick in enumerate(picks, 1)
@@ -71,13 +72,14 @@ def encode(batch: Batch) -> bytes:
 
 def outcome(answer: list[bytes]) -> Committed:
     """The script's answer to a batch, but for the reservations and the queues that follow."""
-    refused, _, _, change, alone, others, _ = (each.decode() for each in answer[:SHOWN])
+    refused, picked, _, change, alone, others, _ = (each.decode() for each in answer[:SHOWN])
     return Committed(
         (),
         refused,  # type: ignore[arg-type]
         change=int(change),
         alone=alone == "1",
         others=tuple(sorted(others.split("\n"))) if others else (),
+        picked=int(picked),
     )
 
 

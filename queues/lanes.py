@@ -101,7 +101,7 @@ class Lane:
             while places and (places[0] < self._at or places[0] in self._taken):
                 places.popleft()
         for at in sorted(places[0] for places in self._places.values() if places):
-            yield Candidate(self.known[at], self.known[at].entry.demand, at)
+            yield Candidate(self.known[at], self.known[at].demand, at)
 
     def take(self, candidate: Candidate) -> None:
         """The job is picked."""
@@ -162,7 +162,7 @@ class Lane:
         known, taken, last = self.known, self._taken, self.asks
         for at in range(self._at, len(known)):
             waiting = known[at]
-            demand = waiting.entry.demand
+            demand = waiting.demand
             if at in taken:
                 continue
             if demand is last or amounts.fits(demand, NOTHING, self.ceiling):
@@ -175,7 +175,7 @@ class Lane:
     def _by_shape(self) -> dict[Shape, deque[int]]:
         places: dict[Shape, deque[int]] = {}
         for at in range(self._at, len(self.known)):
-            demand = self.known[at].entry.demand
+            demand = self.known[at].demand
             if at not in self._taken and amounts.fits(demand, NOTHING, self.ceiling):
                 places.setdefault(shape(demand), deque()).append(at)
         return places
@@ -183,7 +183,7 @@ class Lane:
 
 def _alike(job: Waiting, other: Waiting) -> bool:
     """Equal demands mostly are one object."""
-    return job.entry.demand is other.entry.demand or job.entry.demand == other.entry.demand
+    return job.demand is other.demand or job.demand == other.demand
 
 
 def shape(demand: Amounts) -> Shape:

@@ -155,7 +155,7 @@ class MemoryStore:
         for reservation in taken:
             self._mark(reservation.key, reservation.queue)
         alone = before == batch.change
-        return Committed(tuple(taken), refused, change, alone, tuple(sorted(others)), shown)
+        return Committed(tuple(taken), refused, change, alone, tuple(sorted(others)), shown, len(taken))
 
     def pending_commit(self, batch: Batch) -> PendingCommit:
         """See QueueStore."""

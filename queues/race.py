@@ -301,7 +301,7 @@ class Race:
 
     def committed(self, committed: Committed) -> bool:
         """What became of the last picks. Whether this copy is still true; if not, it must be given a whole snapshot."""
-        if committed.refused or len(committed.reservations) != self._promised:
+        if committed.refused or committed.picked != self._promised:
             return False
         if committed.alone:
             self._shown = replace(self._shown, change=committed.change)

@@ -4,14 +4,15 @@ One rule: what is remembered saves time and is never the truth. Whatever goes wr
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
 from queues.race import Race
 from queues.rules import Rules
 from queues.store import PendingCommit, QueueStore
-from queues.values import Committed
+from queues.values import Batch, Committed, Refusal, Reservation
 
 FEW = 8
 """Jobs of each queue that are looked at ahead, at least; more where more than half of them go in one round."""
@@ -19,11 +20,33 @@ BURST = 8
 """Batches of one look, at most: as long as nobody looks, what others changed is not seen."""
 
 
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What became of one round."""
+
+    picked: int
+    refused: Refusal
+    """What ended it before its time, if anything did."""
+    _commits: tuple[PendingCommit, ...]
+
+    @property
+    def reservations(self) -> tuple[Reservation, ...]:
+        """The reservations as they were made, spelled out anew each time: hardly anybody asks."""
+        return tuple(chain.from_iterable(commit.reservations() for commit in self._commits))
+
+
 class _Pending(NamedTuple):
     """A batch that is being committed."""
 
     commit: PendingCommit
-    hungry: Collection[str]
+    batch: Batch
+
+
+class _Made(NamedTuple):
+    """One that is."""
+
+    pending: _Pending
+    committed: Committed
 
 
 class Rounds:
@@ -46,7 +69,7 @@ class Rounds:
         """The inverse pick, with the next round: a job came back before it had run."""
         self._refunds.append((queue, cost))
 
-    def round(self, now: float, limit: int, most: int) -> Committed:
+    def round(self, now: float, limit: int, most: int) -> Round:
         """What was picked after one look at no more than `most` jobs of each queue, in batches of at most `limit`.
 
         `now` is in seconds since 1970. Raises what the store raises.
@@ -59,13 +82,13 @@ class Rounds:
         while self._refunds:
             race.refund(*self._refunds.pop())
         made = [*self._batches(race, now, limit, min(most, self._reach))]
-        taken = tuple(reservation for each in made for reservation in each.reservations)
-        self._reach = max(FEW, 2 * max(Counter(each.queue for each in taken).values(), default=0))
-        refused = made[-1].refused if made else ""
+        picks = chain.from_iterable(each.pending.batch.picks[: each.committed.picked] for each in made)
+        self._reach = max(FEW, 2 * max(Counter([pick.waiting.queue for pick in picks]).values(), default=0))
+        refused = made[-1].committed.refused if made else ""
         self._race = None if refused else race
-        return Committed(taken, refused, self._change)
+        return Round(sum(each.committed.picked for each in made), refused, tuple(each.pending.commit for each in made))
 
-    def _batches(self, race: Race, now: float, limit: int, heads: int) -> Iterator[Committed]:
+    def _batches(self, race: Race, now: float, limit: int, heads: int) -> Iterator[_Made]:
         pending: _Pending | None = None
         for _ in range(BURST):
             following = None
@@ -76,29 +99,31 @@ class Rounds:
             if following is not None and not committed.refused:
                 following.commit.begin(self._change)
             if pending is not None:
-                yield self._spelled_out(race, pending, committed)
+                self._learn(race, pending, committed)
+                yield _Made(pending, committed)
             if committed.refused or (following is None and pending is None):
                 return
             pending = following
         if pending is not None:
-            yield self._spelled_out(race, pending, self._told(pending.commit.outcome()))
+            committed = self._told(pending.commit.outcome())
+            self._learn(race, pending, committed)
+            yield _Made(pending, committed)
 
-    def _chosen(self, race: Race, now: float, limit: int, heads: int) -> "_Pending | None":
+    def _chosen(self, race: Race, now: float, limit: int, heads: int) -> _Pending | None:
         """A batch that only has to be sent, and asks for the jobs that will be wanted soon; None if nobody can go."""
         if race.blind and not self._blind:
             return None  # of one more queue only jobs are known that can never run: more of it must be looked at first
         batch = race.picks(now, limit)
         if not batch.picks:
             return None
-        hungry = race.ask(heads)
-        return _Pending(self._store.pending_commit(replace(batch, heads=heads, hungry=hungry)), hungry)
+        batch = replace(batch, heads=heads, hungry=race.ask(heads))
+        return _Pending(self._store.pending_commit(batch), batch)
 
-    def _spelled_out(self, race: Race, pending: "_Pending", committed: Committed) -> Committed:
-        """The rest of what became of a batch. What somebody else has changed is left to the next look."""
-        reservations, shown = pending.commit.reservations(), pending.commit.shown()
+    def _learn(self, race: Race, pending: _Pending, committed: Committed) -> None:
+        """What the batch has asked for. What somebody else has changed is left to the next look."""
         known = committed.alone or committed.others
-        race.learn(pending.hungry, {each.queue: each for each in shown if known and each.queue not in self._others})
-        return replace(committed, reservations=reservations)
+        shown = (each for each in pending.commit.shown() if known and each.queue not in self._others)
+        race.learn(pending.batch.hungry, {each.queue: each for each in shown})
 
     def _look(self, race: Race | None, most: int) -> Race:
         """The race as it stands now. All that may be looked at, where the first few can never run."""

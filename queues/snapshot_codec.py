@@ -10,7 +10,7 @@ import orjson
 
 from crds.amounts import Amounts
 from queues import codec
-from queues.values import Behind, QueueSpec, QueueView, Snapshot, Waiting
+from queues.values import Behind, Entry, QueueSpec, QueueView, Snapshot, Ticket, Waiting
 
 KNOWN = 40_000
 """Entries that are kept for the next snapshot, at least; at most twice as many."""
@@ -18,8 +18,32 @@ KNOWN = 40_000
 View = tuple[Any, str | None, dict[str, Any] | None, dict[str, int], int, int, list[Any]]
 """Settings or name, account, overtaken, usage, number of waiting entries, how many of them are known, versions and
 entries of the next ones."""
+FIELDS = frozenset(("key", "queue", "kind", "submitted", "priority", "attempt", "demand", "returning"))
 NOT_SAID = 0
 """In place of an entry that has been shown before, or is not for now."""
+
+
+class _Unread(Waiting):
+    """One whose entry is spelled out once somebody asks for it: most are picked before."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: dict[str, Any], version: int) -> None:
+        if not fields.keys() >= FIELDS:
+            raise KeyError("an entry lacks something")
+        self._entry = None
+        self._fields = fields
+        self.version = version
+        self.queue = fields["queue"]
+        self.demand = fields["demand"]
+
+    @property
+    def ticket(self) -> Ticket:
+        fields = self._fields
+        return Ticket(fields["key"], fields["attempt"], fields["kind"] == "grow", "port" in fields)
+
+    def _spelled_out(self) -> Entry:
+        return codec.entry_of(self._fields)
 
 
 class Reader:
@@ -94,7 +118,7 @@ class Reader:
             if fields == NOT_SAID:
                 return None
             fields["demand"] = self._demand(fields["demand"])
-            found = Waiting(codec.entry_of(fields), version)
+            found = _Unread(fields, version)
         if len(self._entries) >= KNOWN:
             self._entries, self._older = {}, self._entries
         self._entries[version] = found

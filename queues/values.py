@@ -77,11 +77,51 @@ class QueueSpec:
     """How many seconds of age one step of priority is worth."""
 
 
-class Waiting(NamedTuple):
+class Ticket(NamedTuple):
+    """What a commit says of an entry."""
+
+    key: str
+    attempt: int
+    grows: bool
+    port: bool
+
+
+class Waiting:
     """An entry as a snapshot shows it, with the version that a commit checks."""
 
-    entry: Entry
-    version: int
+    __slots__ = ("_entry", "demand", "queue", "version")
+
+    def __init__(self, entry: Entry, version: int) -> None:
+        self._entry: Entry | None = entry
+        self.version = version
+        self.queue = entry.queue
+        self.demand = entry.demand
+
+    @property
+    def entry(self) -> Entry:
+        """All of it."""
+        if self._entry is None:
+            self._entry = self._spelled_out()
+        return self._entry
+
+    @property
+    def ticket(self) -> Ticket:
+        """What a commit says of it."""
+        entry = self.entry
+        return Ticket(str(entry.key), entry.attempt, entry.kind == "grow", entry.port)
+
+    def _spelled_out(self) -> Entry:
+        """The entry of one that was made without."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Waiting) and (self.version, self.entry) == (other.version, other.entry)
+
+    def __hash__(self) -> int:
+        return hash((self.version, self.queue))
+
+    def __repr__(self) -> str:
+        return f"Waiting({self.entry!r}, version={self.version})"
 
 
 class Account(NamedTuple):
@@ -219,6 +259,8 @@ class Committed:
     the batch knows all up to `change` but those."""
     shown: tuple[Behind, ...] = ()
     """The queues in the batch's `hungry`, as they are at `change`. May be missing, as if nobody had asked."""
+    picked: int = 0
+    """How many picks stand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
