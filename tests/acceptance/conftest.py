@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.real_stack import RealStack
-from tests.acceptance.stack import Stack, fresh
+from tests.acceptance.stack import COMMANDS, Stack, fresh
 from tests.cluster.conftest import real_server
 from tests.cluster.servers import Server
 
@@ -18,13 +18,19 @@ __all__ = ["real_server"]
 Make = Callable[..., Stack]
 
 
-def _make(factory: pytest.TempPathFactory, *options: str) -> Stack:
+def _make(factory: pytest.TempPathFactory, *options: str, **settings: str) -> Stack:
     root = factory.mktemp(fresh("stack"))
     (root / "work").mkdir()
-    stack = Stack(root / "data", root / "work")
+    stack = Stack(root / "data", root / "work", settings=settings)
     if options:
         stack.options += options
     return stack
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands() -> Iterator[None]:
+    yield
+    COMMANDS.close()
 
 
 @pytest.fixture(scope="session")
@@ -60,11 +66,11 @@ def stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
 
 @pytest.fixture(scope="module")
 def make_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
-    """Stacks of a module's own, with further options; not started, ended at the end."""
+    """Stacks of a module's own, with further options and settings; not started, ended at the end."""
     made: list[Stack] = []
 
-    def make(*options: str) -> Stack:
-        made.append(_make(tmp_path_factory, *options))
+    def make(*options: str, **settings: str) -> Stack:
+        made.append(_make(tmp_path_factory, *options, **settings))
         return made[-1]
 
     yield make

@@ -8,7 +8,6 @@ import itertools
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +26,7 @@ from cluster.local.layout import Layout
 from cluster.settings import ConnectionSettings
 from crds import labels
 from crds.resources import PODS, TENANT_QUEUES, TORCHJOBS
+from tests.acceptance.warm import Said, Warm
 
 DEADLINE_SECONDS = 90.0
 COMMAND_SECONDS = 90.0
@@ -35,16 +35,8 @@ EVERYWHERE = pytest.mark.parametrize(
     "stack", ["shared", pytest.param("real", marks=pytest.mark.apiserver)], indirect=True
 )
 """For tests that run on a real API server too."""
+COMMANDS = Warm()
 _NUMBERS = itertools.count(1)
-
-
-@dataclass(frozen=True)
-class Said:
-    """What a command left behind."""
-
-    code: int
-    out: str
-    err: str
 
 
 def until(look: Callable[[], Any], true: Callable[[Any], Any] = bool, seconds: float = DEADLINE_SECONDS) -> Any:
@@ -73,18 +65,7 @@ def clean_environment(**more: str) -> dict[str, str]:
 
 def run(*arguments: str, cwd: Path, environment: Mapping[str, str], text: str | None = None) -> Said:
     """Run a torchq command to its end."""
-    done = subprocess.run(
-        torchq_command(*arguments),
-        cwd=cwd,
-        env=dict(environment),
-        input=text,
-        stdin=subprocess.DEVNULL if text is None else None,
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_SECONDS,
-        check=False,
-    )
-    return Said(done.returncode, done.stdout, done.stderr)
+    return COMMANDS.run(*arguments, cwd=cwd, environment=environment, text=text, seconds=COMMAND_SECONDS)
 
 
 def alive(pid: int) -> bool:
@@ -102,6 +83,8 @@ class Stack:
     data: Path
     folder: Path
     options: tuple[str, ...] = ("--cpus", "4", "--memory", "8Gi", "--gpus", "0", "--workers", "2")
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """What its coordinator and workers find in their environment."""
     pods_seen: set[str] = field(default_factory=set)
 
     @property
@@ -167,7 +150,7 @@ class Stack:
 
     @property
     def _bare(self) -> dict[str, str]:
-        return clean_environment()
+        return clean_environment(**self.settings)
 
     # Looking.
 

@@ -16,6 +16,13 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
 Make = Callable[..., Stack]
 CPUS, QUOTA, JOBS = 4, 1, 8
+PROMPT = {
+    "TORCHQ_LEASE_SECONDS": "4",
+    "TORCHQ_RENEW_SECONDS": "1",
+    "TORCHQ_RUNNING_LEASE_SECONDS": "5",
+    "TORCHQ_RESYNC_SECONDS": "20",
+}
+"""Who is killed is missed sooner than usual."""
 
 
 @dataclass
@@ -59,7 +66,7 @@ def queue(name: str) -> str:
 @pytest.fixture(scope="module")
 def victim(make_stack: Make) -> Stack:
     """A stack that is started once and recovers from everything."""
-    stack = make_stack()
+    stack = make_stack(**PROMPT)
     assert stack.up().code == 0
     return stack
 
@@ -96,7 +103,7 @@ def test_the_supervisor_is_killed_and_the_cluster_started_again(stream: Stream) 
 
 
 def test_the_imitation_of_redis_is_killed_and_forgets_everything(make_stack: Make, records: Path) -> None:
-    stack = make_stack("--redis", "embedded")
+    stack = make_stack("--redis", "embedded", **PROMPT)
     assert stack.up().code == 0
     stream = Stream(stack, records)
     stream.flowing()
