@@ -25,8 +25,10 @@ def of(cluster: KubernetesCluster, item: Manifest) -> Around:
     events: list[Manifest] = []
     try:
         groups = _groups(cluster, item, selector)
-    except (errors.Forbidden, errors.NotFound) as error:
+    except errors.Forbidden as error:
         notes.append(f"note: the gang's groups are not shown: {error}")
+    except errors.NotFound:
+        notes.append("note: the cluster has none of the groups by which the job's gang scheduler binds pods")
     try:
         events = cluster.list(EVENTS, namespace, field_selector=f"involvedObject.uid={metadata['uid']}").items
     except errors.Forbidden as error:

@@ -87,7 +87,8 @@ def why(found: Document) -> str:
     """One line of what, one of numbers."""
     if found.get("against"):
         lines = [f"job {found['job']} holds its room, but does not run: {found['code']}", f"  {found['message']}"]
-        return "\n".join([*lines, *(f"  {short(each['task'], each)}" for each in found["against"])])
+        more = (each for each in found["against"] if not each["message"] or each["message"] not in found["message"])
+        return "\n".join([*lines, *(f"  {short(each['task'], each)}" for each in more)])
     if found["state"] in ("finished", "suspended", "admitted"):
         return f"job {found['job']} does not wait: {found['code']}\n  {found['message']}"
     lines = [f"job {found['job']} waits in queue {found['queue']}: {found['code']}", f"  {found['message']}"]

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.client import KubernetesCluster
 from cluster.local import gang_nouns
-from coordinator import ailments, details
+from coordinator import ailments, details, telling
 from coordinator.details import Around
 from crds import labels
 from crds.resources import EVENTS, POD_GROUPS, PODS, TORCHJOBS
@@ -204,3 +204,11 @@ def test_a_gang_schedulers_queue_that_is_closed_is_shown_whether_or_not_the_gang
     assert words in torchq("job", "show", "train").output
     why = torchq("job", "why", "train").output
     assert ("GangQueueMissing" in why and words in why) is bool(reason)
+
+
+def test_what_the_condition_says_already_is_not_said_again() -> None:
+    hindered = {"type": "Admitted", "status": "True", "reason": "PodsForbidden", "message": "no quota"}
+    found = item(conditions=[{**hindered, "lastTransitionTime": NOW}])
+    said = telling.why(telling.settled(found, details.of(found, Around())["tasks"]))
+    assert "holds its room, but does not run: PodsForbidden" in said
+    assert said.count("no quota") == 1
