@@ -7,6 +7,7 @@ One rule: pure and level-triggered. The same state always gives the same route, 
     gone or deleting, no pod occupies   forget    free      looks, unless gone
     finished, pods occupy               -         keep      looks (cleans up)
     finished, no pod occupies           forget    free      looks (cleans up)
+    finished, and nothing is left       forget    free      -
     suspended, admitted or occupied     -         keep      looks (takes the pods away)
     suspended, otherwise                forget    free      looks (writes Suspended)
     invalid, pods occupy                -         keep      looks (writes Failed, takes the pods away)
@@ -55,6 +56,8 @@ class Route:
 class Pods:
     """What the pods of one job say together."""
 
+    there: bool = False
+    """Whether there are any, finished ones too."""
     occupy: bool = False
     queue: str = ""
     seen: int = 0
@@ -65,6 +68,8 @@ def route(key: JobKey, job: JobView | None, pods: Pods, rules: Rules, now: float
     look = Offer(key=key, tenant=job.queue if job else pods.queue, seen=pods.seen)
     if job is None:
         return Route(offer=look) if pods.occupy else Route(remove=True)
+    if job.finished and job.bare and not (job.deleting or pods.there):
+        return Route(remove=True)
     if job.deleting or job.finished or job.invalid:
         return Route(offer=look, remove=not pods.occupy)
     if job.suspended:

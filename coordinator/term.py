@@ -19,7 +19,7 @@ from coordinator.standing import Rules, Standing
 from coordinator.timers import Timers
 from coordinator.turns import Turns
 from coordinator.views import JobView
-from coordinator.watch import Watches
+from coordinator.watch import Marked, Watches
 from crds.amounts import Amounts
 from crds.keys import JobKey
 from crds.tenantqueue import TenantQueue
@@ -200,10 +200,10 @@ class Term:
         try:
             # Asked first: what is decided below is decided on pods at least as new.
             newest = self.watches.pods.resource_version
-            self._apply([self._route(key, seen) for key, seen in taken], [key for key, _ in taken], newest)
+            self._apply([self._of(each) for each in taken], [each.key for each in taken], newest)
         except BaseException:
-            for key, seen in taken:
-                self.watches.mark([key], seen)
+            for each in taken:
+                self.watches.mark([each.key], each.seen)
             raise
         self.counts.routed += len(taken)
         return len(taken)
@@ -263,6 +263,14 @@ class Term:
     def _heads(self) -> int:
         """Most jobs per queue to look at."""
         return max(2, min(self.settings.heads, KNOWN // max(1, self._queues)))
+
+    def _of(self, marked: Marked) -> route.Route:
+        """The route of a key; if it is all that its job has changed, no worker looks at what one has done itself."""
+        found = self._route(marked.key, marked.seen)
+        job = self.watches.job(marked.key) if marked.changed else None
+        if job is None or found.offer is None or found.offer.delay or not job.version.isdecimal():
+            return found
+        return replace(found, offer=replace(found.offer, version=int(job.version)))
 
     def _route(self, key: JobKey, seen: int) -> route.Route:
         pods = self.watches.pods_of(key, seen)

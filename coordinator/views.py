@@ -63,6 +63,8 @@ class JobView:
     held: bool = False
     finished: bool = False
     deleting: bool = False
+    expires: bool = False
+    """It is deleted some time after its end."""
     wants_port: bool = False
     """A port of a node has to be held for it while it is admitted."""
     invalid: bool = False
@@ -72,6 +74,12 @@ class JobView:
     """The code of the reason to wait that its status gives."""
     version: str = ""
     """Its resourceVersion."""
+
+    @property
+    def bare(self) -> bool:
+        """Whether nothing is left to do for it once it has ended and its pods are gone: it has no pod groups, and stays
+        itself."""
+        return self.admission is not None and self.admission.gang_scheduler == "none" and not self.expires
 
     @property
     def late(self) -> bool:
@@ -139,6 +147,7 @@ def job_view(manifest: Manifest) -> JobView:
         held=job.spec.scheduling_policy.hold,
         wants_port=job.spec.wants_port,
         finished=job.finished,
+        expires=job.spec.ttl_seconds_after_finished is not None,
         deleting=job.deleting,
         waits=_waits(job),
         told=job.status.queue.reason if job.status.queue else "",

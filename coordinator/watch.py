@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cluster.api import Cluster
 from cluster.informer import Informer
@@ -21,6 +21,17 @@ from crds import labels
 from crds.keys import JobKey
 from crds.resources import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, TENANT_QUEUES, TORCHJOBS, Resource
 from crds.tenantqueue import TenantQueue
+
+
+class Marked(NamedTuple):
+    """A key to look at."""
+
+    key: JobKey
+    seen: int
+    """The newest resourceVersion seen for its pods; 0 if nobody said."""
+    changed: bool
+    """Whether that the job has changed is the only reason."""
+
 
 PATIENCE = 8
 """How many times `settle_seconds` settings that keep changing may wait."""
@@ -49,6 +60,8 @@ class Watches:
         self._clock = clock
         self._lock = threading.Lock()
         self._marks = Marks(clock)
+        self._must: set[JobKey] = set()
+        """Of the marked ones those that are so not merely because the job has changed."""
         self._settings_changed: Changed | None = None
         self._demanded: set[str] = set()
         self._named: set[str] = set()
@@ -107,6 +120,7 @@ class Watches:
         # A uid is no secret: a pod of another namespace that carries it is not the job's.
         pods = [pod for pod in self.pods.indexed(key.uid) if pod.namespace == key.namespace]
         return Pods(
+            there=bool(pods),
             occupy=any(pod.occupies for pod in pods),
             queue=next((pod.queue for pod in pods), ""),
             seen=max([seen, *(pod.version for pod in pods)]),
@@ -145,13 +159,19 @@ class Watches:
         """Look at these keys (again) at once; `seen` is the newest resourceVersion known of their pods, or 0."""
         known = list(keys)
         if known:  # who marks nothing at every step must not keep the desk awake
+            self._must.update(known)
             self._marks.add(known, seen)
             self.wake.set()
 
-    def take(self, limit: int) -> list[tuple[JobKey, int]]:
-        """Up to `limit` keys to look at, oldest first, each with the newest resourceVersion seen for its pods;
-        forgotten here."""
-        return self._marks.take(limit)
+    def take(self, limit: int) -> list[Marked]:
+        """Up to `limit` keys to look at, oldest first; forgotten here."""
+        return [Marked(key, seen, self._only_changed(key)) for key, seen in self._marks.take(limit)]
+
+    def _only_changed(self, key: JobKey) -> bool:
+        """Asked after the key was taken: whoever marks it from now on marks it for the next time, too."""
+        found = key in self._must
+        self._must.discard(key)
+        return not found
 
     def take_settings_changed(self, settle_seconds: float) -> bool:
         """Whether queues or nodes changed since this was last true, and none has for `settle_seconds`: what an admin
@@ -182,7 +202,8 @@ class Watches:
             grown = len(self._demanded) + len(self._named) > known
         if grown:  # a resource that no node may have, or a queue that nobody may have created
             self.touch_settings()
-        self.mark([job.key])
+        self._marks.add([job.key], 0)
+        self.wake.set()
 
     def _pod_changed(self, before: PodView | None, after: PodView | None) -> None:
         pod = after or before
@@ -190,6 +211,7 @@ class Watches:
         if pod.job is not None:
             # Not the pod's own version: that of a deletion is only in the event, and a worker must have seen that too.
             # The first list tells nothing new, and its version may be one that a worker reaches only much later.
+            self._must.add(pod.job)
             if self._marks.add_for_pods(pod.job, self.pods.resource_version if self.pods.synced else 0):
                 self.wake.set()
         elif before != after:  # of a foreign pod only the room it takes matters
@@ -212,6 +234,7 @@ class Watches:
         found = after or before
         if before != after and found is not None and found.job is not None:
             # A worker has a cache of its own, of which nobody knows how far it is.
+            self._must.add(found.job)
             self._marks.add_soon(found.job)
 
     def _queue_changed(self, before: TenantQueue | None, after: TenantQueue | None) -> None:

@@ -15,7 +15,7 @@ from queues import errors
 from queues.picture import RqJob, WorkPicture, WorkRecord
 from queues.rq_record import FUNCTION
 from queues.values import Offer, Reservation, Task
-from queues.work import Lease, WorkSettings, backoff, batch_size
+from queues.work import SETTLED_SECONDS, Lease, WorkSettings, backoff, batch_size
 
 DOUBT = 2**53
 """More than any resourceVersion: nobody knows what pods there are."""
@@ -34,6 +34,8 @@ class _Record:
     token: str = ""
     epoch: int = 0
     dirty: bool = False
+    changed: tuple[int, int] = (0, 0)
+    """Versions of the job and its pods that were told while it was leased: it runs once more unless that settles it."""
     due: float = 0.0
     """When a delayed key is due, when a leased one's lease ends."""
 
@@ -64,6 +66,8 @@ class MemoryWork:
         self._batches: deque[str] = deque()
         self._made: dict[JobKey, int] = {}
         """Newest pods known when a key was given back; of keys without a reservation, it is nobody's concern."""
+        self._settled: dict[JobKey, tuple[int, int, float]] = {}
+        """Versions of job and pods that the last run has settled, and until when that is remembered."""
 
     def mark(self, key: JobKey, tenant: str, seen: int = 0) -> None:
         """What the store's commit calls for every pick, and an offer without delay."""
@@ -85,6 +89,8 @@ class MemoryWork:
             for each in offers:
                 if each.delay > 0:
                     self._mark_later(each)
+                elif each.version:
+                    self._mark_changed(each)
                 else:
                     self.mark(each.key, each.tenant, each.seen)
 
@@ -145,14 +151,22 @@ class MemoryWork:
         if self._epoch() > epoch:
             raise errors.StaleEpoch(f"epoch {epoch} is over: the queues are at {self._epoch()}")
         with self._lock:
-            for content in (self._records, self._ready, self._turns, self._batches, self._made):
+            for content in (self._records, self._ready, self._turns, self._batches, self._made, self._settled):
                 content.clear()
             self._leased = 0
 
     def clear(self) -> None:
         """Forget everything, as a Redis that lost its content."""
         with self._lock:
-            for content in (self._records, self._ready, self._turns, self._workers, self._batches, self._made):
+            for content in (
+                self._records,
+                self._ready,
+                self._turns,
+                self._workers,
+                self._batches,
+                self._made,
+                self._settled,
+            ):
                 content.clear()
             self._leased = 0
 
@@ -186,7 +200,14 @@ class MemoryWork:
             return record is not None and epoch > 0 and record.epoch == epoch
 
     def finish(
-        self, key: JobKey, token: str, *, requeue_after: float | None = None, failed: bool = False, made: int = 0
+        self,
+        key: JobKey,
+        token: str,
+        *,
+        requeue_after: float | None = None,
+        failed: bool = False,
+        made: int = 0,
+        settled: int = 0,
     ) -> None:
         """See WorkSink."""
         with self._lock:
@@ -194,7 +215,8 @@ class MemoryWork:
             if record is None:
                 return
             self._note(key, DOUBT if failed else made)
-            dirty = record.dirty
+            self._settle(key, 0 if failed else settled, made)
+            dirty = record.dirty or (any(record.changed) and not self._is_settled(key, *record.changed))
             self._release(record)
             record.failures = record.failures + 1 if failed else 0
             delay = backoff(record.failures, self._settings) if failed else requeue_after
@@ -250,6 +272,27 @@ class MemoryWork:
             case "delayed":
                 record.due = min(record.due, due)
 
+    def _mark_changed(self, offer: Offer) -> None:
+        record = self._records.get(offer.key)
+        if record is not None and record.state == "leased" and not record.dirty:
+            job, pods = record.changed
+            record.seen, record.tenant = max(record.seen, offer.seen), offer.tenant
+            record.changed = max(job, offer.version), max(pods, offer.seen)
+            return
+        moving = record is not None and record.state != "delayed"
+        if moving or not self._is_settled(offer.key, offer.version, offer.seen):
+            self.mark(offer.key, offer.tenant, offer.seen)
+
+    def _settle(self, key: JobKey, version: int, made: int) -> None:
+        now = self._clock()
+        self._settled = {each: found for each, found in self._settled.items() if found[2] > now and each != key}
+        if version:
+            self._settled[key] = version, made, now + SETTLED_SECONDS
+
+    def _is_settled(self, key: JobKey, version: int, seen: int) -> bool:
+        job, pods, until = self._settled.get(key, (0, 0, 0.0))
+        return until > self._clock() and job >= version and pods >= seen
+
     def _wake(self, now: float) -> None:
         due = [(key, record) for key, record in self._records.items() if record.state != "ready" and record.due <= now]
         for key, record in sorted(due, key=lambda each: (each[1].state, each[1].due, str(each[0]))):
@@ -262,7 +305,7 @@ class MemoryWork:
 
     def _release(self, record: _Record) -> None:
         self._leased -= 1
-        record.token, record.epoch, record.dirty = "", 0, False
+        record.token, record.epoch, record.dirty, record.changed = "", 0, False, (0, 0)
 
     def _lease(self, epoch: int, now: float) -> list[str]:
         tenant = self._turns.popleft()

@@ -15,7 +15,7 @@ from queues.group_commit import GroupCommit
 from queues.picture import WorkPicture
 from queues.scripts import Script
 from queues.values import Offer, Task
-from queues.work import Lease, WorkSettings
+from queues.work import SETTLED_SECONDS, Lease, WorkSettings
 
 _PRELUDES = ("clock", "mark")
 _OFFER = Script("work_offer", preludes=_PRELUDES)
@@ -98,14 +98,21 @@ class RedisWork:
         return bool(_HOLDS(self._connection, arguments=[str(key), token]))
 
     def finish(
-        self, key: JobKey, token: str, *, requeue_after: float | None = None, failed: bool = False, made: int = 0
+        self,
+        key: JobKey,
+        token: str,
+        *,
+        requeue_after: float | None = None,
+        failed: bool = False,
+        made: int = 0,
+        settled: int = 0,
     ) -> None:
         """See WorkSink."""
         after = "" if requeue_after is None else repr(float(requeue_after))
-        self._finish((str(key), token, after, int(failed), made))
+        self._finish((str(key), token, after, int(failed), made, settled))
 
     def _finish_all(self, finished: Sequence[tuple[str | int, ...]]) -> None:
-        limits = (self._settings.backoff_first, self._settings.backoff_cap)
+        limits = (self._settings.backoff_first, self._settings.backoff_cap, SETTLED_SECONDS)
         _FINISH(self._connection, arguments=[self._now(), *limits, *itertools.chain.from_iterable(finished)])
 
     def _now(self) -> str:
@@ -113,7 +120,7 @@ class RedisWork:
 
 
 def _fields(offer: Offer) -> tuple[str | int | float, ...]:
-    return str(offer.key), offer.tenant, offer.seen, float(offer.delay)
+    return str(offer.key), offer.tenant, offer.seen, float(offer.delay), offer.version
 
 
 def _flat(leases: Sequence[Lease]) -> list[str]:

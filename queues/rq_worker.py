@@ -29,7 +29,7 @@ from queues.keeper import Keeper
 from queues.outage import Outage
 from queues.redis_work import RedisWork
 from queues.runs import Reconcile, Runs
-from queues.work import WorkSettings
+from queues.work import Left, WorkSettings
 
 log = logging.getLogger(__name__)
 
@@ -209,7 +209,7 @@ def run_worker(
     settings: WorkSettings | None = None,
     drain_seconds: float = 20.0,
     expected: tuple[type[Exception], ...] = (),
-    made: Callable[[JobKey], int] = lambda _: 0,
+    left: Callable[[JobKey], Left] = lambda _: Left(),
 ) -> int:
     """Be a worker process until SIGTERM or SIGINT; then let what runs finish, for at most `drain_seconds`.
 
@@ -224,7 +224,7 @@ def run_worker(
     client = connection.connect(url, client_name=f"torchq-worker-{os.getpid()}")
     sink = RedisWork(client, settings)
     stop.listen()
-    runs = Runs(sink, reconcile, threads, outage=outage, expected=expected, made=made, longest=settings.longest_run)
+    runs = Runs(sink, reconcile, threads, outage=outage, expected=expected, left=left, longest=settings.longest_run)
     keeper = Keeper(name, sink, runs, pause=settings.running_lease / 3, stop=stop, outage=outage)
     keeper.start()
     log.info("worker %s: %d threads, Redis at %s", name, threads, connection.address(client))

@@ -15,7 +15,7 @@ from crds.keys import JobKey
 from queues import errors
 from queues.outage import Complaints, Outage
 from queues.values import Task
-from queues.work import Lease, WorkSink
+from queues.work import Lease, Left, WorkSink
 
 Reconcile = Callable[[Task, Callable[[], bool]], float | None]
 """What is done for a task. Gets the fence to ask before it acts; returns seconds to wait before the next run, or None.
@@ -35,12 +35,12 @@ class Runs:
         *,
         outage: Outage,
         expected: tuple[type[Exception], ...] = (),
-        made: Callable[[JobKey], int] = lambda _: 0,
+        left: Callable[[JobKey], Left] = lambda _: Left(),
         longest: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`expected` errors of a run are logged as one line, without a traceback. `made` tells the newest
-        resourceVersion of a key's pods that runs of this process have seen or made. A run longer than `longest` seconds
+        """`expected` errors of a run are logged as one line, without a traceback. `left` tells once after
+        each run what it has left behind. A run longer than `longest` seconds
         counts as one that hangs."""
         self.threads = threads
         self._sink = sink
@@ -50,7 +50,7 @@ class Runs:
         self._complaints = Complaints(log)
         self._tasks: SimpleQueue[Task] = SimpleQueue()
         self._changed = threading.Condition()
-        self._made = made
+        self._left = left
         self._longest = longest
         self._clock = clock
         self._running: dict[Lease, float] = {}
@@ -134,8 +134,10 @@ class Runs:
     def _run(self, task: Task) -> None:
         requeue_after, failed = self._outcome(task)
         try:
-            made = self._made(task.key)
-            self._sink.finish(task.key, task.token, requeue_after=requeue_after, failed=failed, made=made)
+            made, settled = self._left(task.key)
+            self._sink.finish(
+                task.key, task.token, requeue_after=requeue_after, failed=failed, made=made, settled=settled
+            )
         except errors.QueueError as error:
             # Nobody renews the lease from here on, so the key comes back by itself.
             self._outage.met(error)

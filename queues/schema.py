@@ -44,6 +44,7 @@ LEASES = f"{WORK}leases"
 WORKERS = f"{WORK}workers"
 THREADS = f"{WORK}threads"
 MADE = f"{WORK}made"
+SETTLED = f"{WORK}settled:"
 TALLY = f"{WORK}tally"
 RUNS = "runs"
 """The field of the tally that counts runs given back."""
@@ -75,7 +76,7 @@ _KEYS = KEPT | {
     *(f"{PREFIX}{name}" for name in ("change", "changed", "settled")),
     *(READY_COUNT, TENANTS, DELAYED, LEASES, MADE),
 }
-_FAMILIES = (ORDER, RECORD, READY)
+_FAMILIES = (ORDER, RECORD, READY, SETTLED)
 
 _RQ_KEYS = frozenset(
     (

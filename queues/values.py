@@ -285,6 +285,9 @@ class Offer:
     """The newest resourceVersion the coordinator saw for the key's pods; a worker's cache must have reached it."""
     delay: float = 0.0
     """Seconds to wait first; an offer without delay overtakes it."""
+    version: int = 0
+    """The job's resourceVersion, if that the job has changed is all there is to look at: then no run is needed that a
+    run of just now has settled (`WorkSink.finish`). 0: there is another reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,14 @@ Any number of offers while a key waits collapse into one. A key whose worker die
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from crds.keys import JobKey
 from queues.picture import WorkPicture
 from queues.values import Offer, Task
+
+SETTLED_SECONDS = 10
+"""How long it is remembered what a run has settled: as long as the news of its own writes may take."""
 
 Lease = tuple[JobKey, str]
 """A key and the token that fences it."""
@@ -51,11 +54,22 @@ def batch_size(ready: int, workers: int, threads: int, most: int) -> int:
     return max(1, min(most, -(-ready // (2 * share)), -(-threads // share)))
 
 
+class Left(NamedTuple):
+    """What a run leaves behind, for whoever comes next (`WorkSink.finish`)."""
+
+    made: int = 0
+    """The newest resourceVersion of the job's pods that is known to whoever ran."""
+    settled: int = 0
+    """The job's resourceVersion after which nothing is left to do; 0 if there may be something."""
+
+
 class WorkSource(Protocol):
     """The coordinator's end."""
 
     def offer(self, offers: Iterable[Offer]) -> None:
-        """Mark keys as work. Costs nothing twice. StoreLost while the store has no epoch."""
+        """Mark keys as work. Costs nothing twice. One that has a `version` marks nothing if a run has settled that
+        version, or a later one, and has seen the pods, within SETTLED_SECONDS. StoreLost while the store has no
+        epoch."""
 
     def drop(self, keys: Iterable[JobKey]) -> None:
         """Forget keys whose jobs are gone: what was to be looked at later need not be, unless its last run failed and
@@ -93,11 +107,19 @@ class WorkSink(Protocol):
         """The fence: whether the token is still the key's and no rebuild has happened since it began."""
 
     def finish(
-        self, key: JobKey, token: str, *, requeue_after: float | None = None, failed: bool = False, made: int = 0
+        self,
+        key: JobKey,
+        token: str,
+        *,
+        requeue_after: float | None = None,
+        failed: bool = False,
+        made: int = 0,
+        settled: int = 0,
     ) -> None:
         """Give a key back. `made` is the newest resourceVersion of its pods that this worker knows of: whoever is next
         sees at least that, and its reservation is kept until the coordinator has; after a failed run, until one has
-        succeeded (`QueueStore.remove`).
+        succeeded (`QueueStore.remove`). `settled` is the job's resourceVersion after which, by all that this run has
+        seen, nothing is left to do but to wait; 0 if there may be something.
 
         It runs again at once if it was offered meanwhile, after `requeue_after` seconds if that is given, and with
         failed=True after a backoff that doubles from 0.1 s to 60 s and is forgotten by the next success. A lease that

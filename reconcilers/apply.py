@@ -55,6 +55,10 @@ class Outcome:
     """What the API server said against a pod of the job; the same pod will never be taken."""
     hindered: "_Hindered | None" = None
     """Something of the job cannot be made there now: a permission, a quota, a policy, a kind that is not installed."""
+    quiet: bool = False
+    """Whether all of it was done, and it was nothing but to write the job's status."""
+    written: Manifest | None = None
+    """The job after that."""
 
 
 class _ObserveAgain(Exception):
@@ -99,6 +103,8 @@ class Application:
     """The resourceVersions of the pods made."""
     outdated: bool = False
     """Whether a pod that was to be deleted was gone: nothing that was planned to follow may."""
+    written: Manifest | None = None
+    """The job after its status was written."""
 
     def __post_init__(self) -> None:
         self.began = self.clock()
@@ -119,7 +125,9 @@ class Application:
             return Outcome(hindered=hindered)
         except _Lost:
             log.info("%s: lost to another worker, nothing made", self.key)
-        return Outcome(plan.requeue_after)
+            return Outcome(plan.requeue_after)
+        quiet = all(isinstance(each, WriteStatus | Tell) for each in plan.actions)
+        return Outcome(plan.requeue_after, quiet=quiet, written=self.written)
 
     def _do(self, action: Action) -> None:
         match action:
@@ -161,7 +169,7 @@ class Application:
         namespace, name = self.key.namespace, self.key.name
         patch = {"status": change}
         try:
-            self.cluster.patch(
+            self.written = self.cluster.patch(
                 TORCHJOBS, name, patch, namespace, subresource="status", resource_version=resource_version
             )
         except (errors.Conflict, errors.NotFound) as error:

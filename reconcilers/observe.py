@@ -7,7 +7,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import pydantic
@@ -128,6 +128,21 @@ class Observer:
         queue = self.queues.get("", paying.queue) if self.queues and paying else None
         return queue is not None and queue.draining
 
+    def after(self, observation: Observation, written: Manifest) -> Observation | None:
+        """The same with the job as a write of ours has left it; None if more than the job would have to be looked at
+        again."""
+        job, before = self._parsed(observation.key, written), observation.job
+        if not isinstance(job, TorchJob) or not isinstance(before, TorchJob):
+            return None
+        if any(each is not None and each.gang_scheduler != "none" for each in (job.admission, before.admission)):
+            return None  # of a job that is over, groups are asked for
+        return replace(
+            observation,
+            job=job,
+            draining=self._draining(job, observation.reservation),
+            other_nodes=self._elsewhere(job, observation.dead_nodes),
+        )
+
     def wrote(self, key: JobKey, resource_version: int) -> None:
         """Remember the newest pod seen or made of a key, so that the next look at it sees that pod."""
         with self._lock:
@@ -145,6 +160,9 @@ class Observer:
             manifest = self.cluster.get(TORCHJOBS, key.name, key.namespace)
         except errors.NotFound:
             return None
+        return self._parsed(key, manifest)
+
+    def _parsed(self, key: JobKey, manifest: Manifest) -> TorchJob | InvalidJob | None:
         metadata = manifest["metadata"]
         if metadata["uid"] != key.uid or "deletionTimestamp" in metadata:
             return None

@@ -12,7 +12,9 @@ from types import TracebackType
 
 from cluster.api import Cluster
 from crds.keys import JobKey
+from crds.torchjob import TorchJob
 from queues.values import Task
+from queues.work import Left
 from reconcilers.apply import Application, Outcome
 from reconcilers.group_view import GroupCache, GroupSight
 from reconcilers.node_view import NodeCache
@@ -45,6 +47,7 @@ class Reconciler:
             cluster, pods, self._settings, queues, nodes, recreations, clock, GroupSight(cluster, groups, clock)
         )
         self._executor = ThreadPoolExecutor(self._settings.parallel, thread_name_prefix="apply")
+        self._settled: dict[JobKey, int] = {}
 
     def __call__(self, task: Task, holds: Callable[[], bool]) -> float | None:
         """Bring one job a step nearer to what it should be; seconds after which to come back, None if events will tell.
@@ -61,20 +64,35 @@ class Reconciler:
             hindrance = Hindrance(outcome.hindered.reason, str(outcome.hindered))
             self._carry_out(replace(self._observer.observe(task), hindrance=hindrance), holds)
             raise outcome.hindered.error
-        return outcome.requeue_after
+        return self._settle(observation, outcome) if outcome.quiet else outcome.requeue_after
 
     def adopt(self, settings: ReconcileSettings) -> None:
         """Go by these from the next key on. What was begun goes on as it began."""
         self._settings = settings
 
-    def made(self, key: JobKey) -> int:
-        """The newest resourceVersion of a key's pods that this process has seen or made; 0 if none. Whoever has seen
-        less may not take the job to be without pods, or its pods to run still."""
-        return self._observer.newest(key)
+    def left(self, key: JobKey) -> Left:
+        """What the last run of a key has left behind; to be asked once after each. `made` is the newest resourceVersion
+        of its pods that this process has seen or made: whoever has seen less may not take the job to be without pods,
+        or its pods to run still."""
+        return Left(self._observer.newest(key), self._settled.pop(key, 0))
+
+    def _settle(self, observation: Observation, outcome: Outcome) -> float | None:
+        """Plan once more with what was written: mostly nothing is left, and nobody need look at the job for that."""
+        after = observation if outcome.written is None else self._observer.after(observation, outcome.written)
+        if after is None or not isinstance(after.job, TorchJob):
+            return outcome.requeue_after
+        left = plan(after, self._settings, self._now()) if outcome.written is not None else None
+        if left is not None and left.actions:
+            return outcome.requeue_after
+        version = after.job.metadata.resource_version
+        self._settled[observation.key] = int(version) if version.isdecimal() else 0
+        return outcome.requeue_after if left is None else left.requeue_after
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock(), UTC)
 
     def _carry_out(self, observation: Observation, holds: Callable[[], bool]) -> Outcome:
-        now = datetime.fromtimestamp(self._clock(), UTC)
-        decided = plan(observation, self._settings, now)
+        decided = plan(observation, self._settings, self._now())
         application = Application(self._cluster, self._settings, self._executor, self._clock, observation.key, holds)
         try:
             return application.run(decided)

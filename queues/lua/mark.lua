@@ -16,7 +16,8 @@
 --                                         token     the fence of the present lease (leased only)
 --                                         run       the word of the call that began its run (running only)
 --                                         epoch     epoch under which its run began (running only)
---                                         dirty     "1" if it was marked while leased: it runs once more
+--                                         dirty     "1" if it was marked while leased: it runs once more. Or "<version>
+--                                                   <seen>" of a job that changed meanwhile: it does, unless the run settles it
 --   torchq:work:ready:<tenant>  list    ready keys of one tenant, oldest first
 --   torchq:work:tenants         list    tenants that have ready keys; the first one's turn is next
 --   torchq:work:ready           string  number of ready keys
@@ -28,6 +29,8 @@
 --   torchq:work:made            hash    key with a reservation -> newest resourceVersion of its pods that a worker knew of
 --                                       when it gave the key back; DOUBT after a run that failed or whose worker died, until
 --                                       the next run has looked
+--   torchq:work:settled:<key>   string  "<version> <made>": the job's resourceVersion after which its last run has left nothing to
+--                                       do, and the newest one of its pods that the run knew of; expires soon
 
 local DOUBT = '9007199254740992'  -- more than any resourceVersion
 

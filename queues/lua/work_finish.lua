@@ -4,8 +4,10 @@
 -- KEYS: none
 -- ARGV: 1 now, seconds; empty: the server's time
 --       2 seconds of the first backoff   3 seconds of the longest
+--       4 seconds for which it is remembered what a run has settled
 --       then for each key: key, token, requeue_after in seconds (empty: none), 1 if the run failed else 0, newest
---       resourceVersion known of its pods (0: none)
+--       resourceVersion known of its pods (0: none), the job's resourceVersion after which nothing is left to do (0: there
+--       may be something)
 -- Returns: number of keys given back.
 
 local FORGET = {'token', 'run', 'epoch', 'dirty'}
@@ -28,9 +30,22 @@ local function note(key, failed, made)
   end
 end
 
-local function finish(key, requeue_after, failed, now)
+-- Remember what the run has settled. Whether it has settled what was said of the job meanwhile.
+local function settle(key, settled, made, dirty)
+  local name = 'torchq:work:settled:' .. key
+  if settled == '0' then
+    redis.call('DEL', name)
+    return false
+  end
+  redis.call('SET', name, settled .. ' ' .. made, 'EX', ARGV[4])
+  local job, pods = string.match(dirty or '', '^(%d+) (%d+)$')
+  return job and tonumber(job) <= tonumber(settled) and tonumber(pods) <= tonumber(made)
+end
+
+local function finish(key, requeue_after, failed, made, settled, now)
   local record = 'torchq:work:key:' .. key
   local known = redis.call('HMGET', record, 'dirty', 'tenant')
+  local again = not settle(key, failed and '0' or settled, made, known[1]) and known[1]
   redis.call('ZREM', 'torchq:work:leases', key)
   redis.call('HDEL', record, unpack(FORGET))
   local delay = tonumber(requeue_after)
@@ -39,7 +54,7 @@ local function finish(key, requeue_after, failed, now)
   else
     redis.call('HDEL', record, 'failures')
   end
-  if known[1] or (delay and delay <= 0) then
+  if again or (delay and delay <= 0) then
     make_ready(key, record, known[2], seconds(now))
   elseif delay then
     redis.call('HSET', record, 'state', 'delayed')
@@ -51,11 +66,11 @@ end
 
 local now = clock(ARGV[1])
 local given = 0
-for i = 4, #ARGV, 5 do
+for i = 5, #ARGV, 6 do
   local key, token = ARGV[i], ARGV[i + 1]
   if redis.call('HGET', 'torchq:work:key:' .. key, 'token') == token then
     note(key, ARGV[i + 3] == '1', ARGV[i + 4])
-    finish(key, ARGV[i + 2], ARGV[i + 3] == '1', now)
+    finish(key, ARGV[i + 2], ARGV[i + 3] == '1', ARGV[i + 4], ARGV[i + 5], now)
     given = given + 1
   end
 end

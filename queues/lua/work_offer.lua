@@ -3,7 +3,7 @@
 -- Preludes: clock, mark (which lists the keys' schema).
 -- KEYS: none
 -- ARGV: 1 now, seconds; empty: the server's time
---       then for each offer: key, tenant, seen, delay in seconds
+--       then for each offer: key, tenant, seen, delay in seconds, version of the job if that is all that changed, else 0
 -- Returns: number of offers. Error STORELOST if torchq:epoch is missing.
 
 local function mark_later(key, tenant, seen, due)
@@ -20,16 +20,41 @@ local function mark_later(key, tenant, seen, due)
   end
 end
 
+-- Two versions, as text with a blank between them.
+local function versions(text)
+  local job, pods = string.match(text or '', '^(%d+) (%d+)$')
+  return tonumber(job or 0), tonumber(pods or 0)
+end
+
+-- The job has changed: no reason to run if the run that is under way, or the last one, has settled what it has come to.
+local function mark_changed(key, tenant, seen, now, version)
+  local record = 'torchq:work:key:' .. key
+  local known = redis.call('HMGET', record, 'state', 'seen', 'dirty')
+  if known[1] == 'leased' and known[3] ~= '1' then
+    local job, pods = versions(known[3])
+    keep_newest(record, known[2], seen)
+    local newest = string.format('%.0f %.0f', math.max(job, version), math.max(pods, tonumber(seen)))
+    redis.call('HSET', record, 'dirty', newest, 'tenant', tenant)
+    return
+  end
+  local job, pods = versions(redis.call('GET', 'torchq:work:settled:' .. key))
+  if known[1] == 'leased' or known[1] == 'ready' or job < version or pods < tonumber(seen) then
+    mark(key, tenant, seen, now)
+  end
+end
+
 if redis.call('EXISTS', 'torchq:epoch') == 0 then
   return redis.error_reply('STORELOST no epoch: the queues must be rebuilt first')
 end
 local now = clock(ARGV[1])
-for i = 2, #ARGV, 4 do
-  local key, tenant, seen, delay = ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3])
+for i = 2, #ARGV, 5 do
+  local key, tenant, seen, delay, version = ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4])
   if delay > 0 then
     mark_later(key, tenant, seen, now + delay)
+  elseif version > 0 then
+    mark_changed(key, tenant, seen, seconds(now), version)
   else
     mark(key, tenant, seen, seconds(now))
   end
 end
-return (#ARGV - 1) / 4
+return (#ARGV - 1) / 5

@@ -128,7 +128,7 @@ def test_a_change_of_a_jobs_group_is_looked_at_once_everybody_may_have_seen_it(
         desk.watches._foreign_changed(None, ForeignView(key, (number,)))
     assert desk.watches.take(9) == []
     desk.settling.step(1.0)
-    assert desk.watches.take(9) == [(key, 0)]
+    assert desk.watches.take(9) == [(key, 0, False)]
     same = ForeignView(key, (1,))
     desk.watches._foreign_changed(same, same)
     desk.settling.step(1.0)
@@ -146,7 +146,7 @@ def test_whoever_holds_room_is_looked_at_when_a_kind_has_come(
         desk.settling.step(1.0)
         desk.watches.take(99)
         desk.watches.foreign.on_found()
-        assert [key for key, _ in desk.watches.take(99)] == [admitted]
+        assert [each.key for each in desk.watches.take(99)] == [admitted]
 
 
 def test_a_worker_goes_by_what_is_there_now(monkeypatch: pytest.MonkeyPatch) -> None:

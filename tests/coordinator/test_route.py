@@ -1,5 +1,7 @@
 """Every row of the routing table."""
 
+from dataclasses import replace
+
 import pytest
 
 from coordinator import route
@@ -12,6 +14,7 @@ from tests.coordinator.builders import KEY, admission, job
 NOW = 1000.0
 OCCUPIED = Pods(occupy=True, queue="a", seen=7)
 EMPTY = Pods(seen=7)
+ENDED = job(finished=True, admission=admission(gang_scheduler="none"))
 
 
 @pytest.mark.parametrize(
@@ -23,6 +26,10 @@ EMPTY = Pods(seen=7)
         pytest.param(job(deleting=True), EMPTY, False, True, True, id="deleting"),
         pytest.param(job(finished=True, admission=admission()), OCCUPIED, False, False, True, id="finished, occupied"),
         pytest.param(job(finished=True, admission=admission()), EMPTY, False, True, True, id="finished"),
+        pytest.param(ENDED, EMPTY, False, True, False, id="finished, and nothing is left"),
+        pytest.param(ENDED, Pods(there=True, seen=7), False, True, True, id="finished, and finished pods are left"),
+        pytest.param(replace(ENDED, expires=True), EMPTY, False, True, True, id="finished, and goes itself in time"),
+        pytest.param(replace(ENDED, deleting=True), EMPTY, False, True, True, id="finished and deleting"),
         pytest.param(job(invalid=True), OCCUPIED, False, False, True, id="invalid, occupied"),
         pytest.param(job(invalid=True), EMPTY, False, True, True, id="invalid"),
         pytest.param(job(suspended=True, admission=admission()), EMPTY, False, False, True, id="suspended, admitted"),

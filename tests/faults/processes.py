@@ -289,7 +289,7 @@ class WorkerProcess(Process):
             0,
             outage=self._outage,
             expected=EXPECTED,
-            made=self.reconciler.made,
+            left=self.reconciler.left,
             longest=LONGEST_SECONDS,
             clock=host.clock,
         )

@@ -353,3 +353,63 @@ def test_tokens_are_unique_across_a_loss(ready: Stand) -> None:
     assert after.token != before.token
     ready.work.finish(before.key, before.token)
     assert ready.work.holds(after.key, after.token)
+
+
+def told(version: int, seen: int = 0) -> Offer:
+    """That a job has changed."""
+    return Offer(key=key(), tenant="a", seen=seen, version=version)
+
+
+@pytest.mark.parametrize(
+    ("offers", "again"),
+    [
+        pytest.param([told(7)], False, id="its own write"),
+        pytest.param([told(6, seen=3), told(7, seen=5)], False, id="all it has seen"),
+        pytest.param([told(8)], True, id="a later change"),
+        pytest.param([told(7, seen=6)], True, id="pods it has not seen"),
+        pytest.param([told(6, seen=6), told(7)], True, id="pods it has not seen, before"),
+        pytest.param([offer()], True, id="another reason"),
+        pytest.param([offer(), told(7)], True, id="another reason first"),
+        pytest.param([told(7), offer()], True, id="another reason last"),
+        pytest.param([offer(delay=1.0)], True, id="another reason, not at once"),
+    ],
+)
+@pytest.mark.parametrize("meanwhile", [True, False], ids=["during the run", "after it"])
+@pytest.mark.parametrize("timer", [None, 30.0])
+def test_what_a_run_has_settled_is_no_reason_to_run_again(
+    ready: Stand, offers: list[Offer], again: bool, meanwhile: bool, timer: float | None
+) -> None:
+    ready.work.offer([offer()])
+    [task] = ready.take()
+    ready.work.offer(offers if meanwhile else [])
+    ready.work.finish(task.key, task.token, requeue_after=timer, made=5, settled=7)
+    ready.work.offer([] if meanwhile else offers)
+    ready.clock.step(1.0)
+    assert bool(ready.take()) is again
+    if not again and timer:
+        ready.clock.step(30.0)
+        ready.work.register("w1", 16)
+        assert ready.take(), "the timer was forgotten"
+
+
+def test_what_failed_or_is_not_settled_any_more_is_run_again(ready: Stand) -> None:
+    def run(**how: int) -> None:
+        ready.work.offer([offer()])
+        [task] = ready.take()
+        ready.work.finish(task.key, task.token, **how)
+
+    run(settled=7)
+    run()
+    ready.work.offer([told(7)])
+    [task] = ready.take()
+    ready.work.offer([told(7)])
+    ready.work.finish(task.key, task.token, failed=True, settled=7)
+    assert len(ready.take()) == 1
+
+
+def test_a_key_that_is_ready_stays_so(ready: Stand) -> None:
+    ready.work.offer([offer()])
+    [task] = ready.take()
+    ready.work.finish(task.key, task.token, requeue_after=0, settled=7)
+    ready.work.offer([told(7)])
+    assert len(ready.take()) == 1
