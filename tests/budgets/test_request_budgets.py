@@ -7,7 +7,7 @@ import pytest
 from cluster.client import KubernetesCluster
 from coordinator import foreign
 from coordinator.marks import PODS_SECONDS
-from crds.resources import PODS
+from crds.resources import PODS, TORCHJOBS
 from tests.budgets.wire import Metered
 from tests.coordinator import desk as desks
 from tests.coordinator import kinds
@@ -106,8 +106,28 @@ def test_many_jobs_cost_as_much_as_each_and_nobody_lists(line: Metered, namespac
     line.settle()
     assert line.coordinator == {}
     assert line.worker == {"GET torchjobs": line.reconciles, STATUS: 2 * JOBS, "CREATE pods": JOBS}
-    # Submitted, admitted, its pod made, its pod ended, finished: the most that any event can cause.
-    assert line.reconciles <= 6 * JOBS
+    # Picked, admitted, its pod made, its pod ended: the most that any event can cause.
+    assert line.reconciles <= 4 * JOBS
+
+
+def test_a_job_without_pods_costs_one_look_and_one_write(
+    cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    with Metered(cluster, clock, pods="none") as line:
+        line.queue("a")
+        line.begin()
+        line.settle()
+        line.note()
+        keys = [line.submit(f"bare-{number}", namespace, "a") for number in range(JOBS)]
+        line.until(lambda: all(line.phase(key) == "Admitted" for key in keys))
+        line.settle()
+        assert line.worker == {"GET torchjobs": JOBS, STATUS: JOBS}
+        for key in keys:
+            line.cluster.patch(TORCHJOBS, key.name, {"status": {"phase": "Succeeded"}}, namespace, subresource="status")
+        line.until(lambda: not line.held())
+        line.settle()
+        assert line.worker == {"GET torchjobs": JOBS, STATUS: JOBS}
+        assert line.coordinator == {}
 
 
 def test_a_thousand_pod_events_of_one_job_cause_a_few_reconciles(line: Metered, namespace: str) -> None:

@@ -168,7 +168,8 @@ class Desk:
             tasks += self.work.begin(leases)
         for task in tasks:
             after = self.reconciler(task, lambda task=task: self.work.holds(task.key, task.token))
-            self.work.finish(task.key, task.token, requeue_after=after)
+            made, settled = self.reconciler.left(task.key)
+            self.work.finish(task.key, task.token, requeue_after=after, made=made, settled=settled)
         return len(tasks)
 
     def queue(self, name: str, **spec: Any) -> None:
