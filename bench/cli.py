@@ -278,6 +278,7 @@ def latency_command(as_json: bool, plot: str, **given: Any) -> None:
 @click.option("--pods", type=click.IntRange(min=4), default=pods.Options().pods, show_default=True)
 @click.option("--jobs", type=_COUNT, default=pods.Options().jobs, show_default=True, help="in the part with many")
 @click.option("--workers", type=_COUNT, default=pods.Options().workers, show_default=True)
+@click.option("--rounds", type=_COUNT, default=pods.Options().rounds, show_default=True, help="of each part")
 @click.option("--seconds", type=click.FloatRange(min=1), default=pods.Options().seconds, help="when to give up")
 @_KUBECONFIG
 @_REAL

@@ -1,11 +1,14 @@
 """Pods created per second through coordinator and workers, beside what the same client reaches by itself.
 
 One rule: the same pods, on the same API server, in the same run, counted by the same watch; the client alone before and
-after, since the machine has other work.
+after each time, since the machine has other work.
 """
 
+import itertools
+import statistics
 import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +44,8 @@ class Options:
     jobs: int = 8
     """How many jobs they are of in the part with many."""
     workers: int = 2
+    rounds: int = 3
+    """How often each part is run."""
     kubeconfig: str = ""
     """Of an API server; empty: one of our own."""
     real: bool = False
@@ -49,11 +54,21 @@ class Options:
     """When to give up, in each part."""
 
 
-SHORT = Options(pods=160, jobs=8)
+SHORT = Options(pods=160, jobs=8, rounds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a part of the run came to."""
+
+    rate: float
+    """Pods per second."""
+    cpu: float
+    """CPU milliseconds per pod, of every process but the benchmark's own."""
 
 
 def run(options: Options) -> Figures:
-    """One job, then several, between two runs of the client alone. BenchError if pods do not come."""
+    """One job, then several, between runs of the client alone. BenchError if pods do not come."""
     settings = {"TORCHQ_POOL": "none"}
     wanted = Wanted(kubeconfig=options.kubeconfig, real=options.real, workers=options.workers, settings=settings)
     with room(stack.STOP_SECONDS) as bench, installation.running(bench, wanted) as torchq, Sight(torchq) as sight:
@@ -63,26 +78,29 @@ def run(options: Options) -> Figures:
             torchq.admin.create(TENANT_QUEUES, {**body, "metadata": {"name": f"{torchq.namespace}-{number}"}})
         course.warm_up()
         requests, cpu = torchq.requests(), installation.cpu(bench)
-        rates = {
-            "alone_before": course.alone("before"),
-            "one_job": course.through("one", 1),
-            "many_jobs": course.through("many", options.jobs),
-            "alone_after": course.alone("after"),
-        }
+        alone, one, many = [course.alone("alone-0")], list[Part](), list[Part]()
+        for number in range(options.rounds):
+            one.append(course.through(f"one-{number}", 1))
+            many.append(course.through(f"many-{number}", options.jobs))
+            alone.append(course.alone(f"alone-{number + 1}"))
         asked = torchq.requests() - requests
         costs = installation.costs(bench, cpu)
-    return {"server": torchq.server.name, **figures(rates), **costs, "requests": api_counts.by_verb(asked),
+    return {"server": torchq.server.name, **figures(alone, one, many), **costs, "requests": api_counts.by_verb(asked),
             "refused": api_counts.refused(asked)}  # fmt: skip
 
 
-def figures(rates: dict[str, float]) -> Figures:
-    """Rates, and ours as a part of the client's own."""
-    alone = (rates["alone_before"] + rates["alone_after"]) / 2
-    return {
-        **{f"{name}_pods_per_s": round(rate, 1) for name, rate in rates.items()},
-        "share_one_job": round(rates["one_job"] / alone, 3),
-        "share_many_jobs": round(rates["many_jobs"] / alone, 3),
-    }
+def figures(alone: Sequence[Part], one: Sequence[Part], many: Sequence[Part]) -> Figures:
+    """The middle of each part's rounds; and ours as parts of what the client reached before and after that round."""
+    around = [(before.rate + after.rate) / 2 for before, after in itertools.pairwise(alone)]
+    found: Figures = {}
+    for name, parts in (("alone", alone), ("one_job", one), ("many_jobs", many)):
+        found[f"{name}_pods_per_s"] = round(statistics.median(each.rate for each in parts), 1)
+        found[f"{name}_cpu_ms_per_pod"] = round(statistics.median(each.cpu for each in parts), 2)
+    for name, parts in (("one_job", one), ("many_jobs", many)):
+        shares = [each.rate / yardstick for each, yardstick in zip(parts, around, strict=True)]
+        found[f"share_{name}"] = round(statistics.median(shares), 3)
+        found[f"shares_{name}"] = [round(each, 3) for each in shares]
+    return found
 
 
 class Sight:
@@ -131,7 +149,7 @@ class Course:
         pod = self.torchq.admin.get(PODS, "warm-0-worker-0", self.torchq.namespace)
         self._body().write_bytes(orjson.dumps(bare(pod)))
 
-    def alone(self, part: str) -> float:
+    def alone(self, part: str) -> Part:
         """The client alone: as many processes as there are workers, each as many requests at once as a worker."""
         admin, count = self.torchq.server, -(-self.options.pods // self.options.workers)
         body = orjson.loads(self._body().read_bytes())
@@ -145,17 +163,24 @@ class Course:
             self.bench.start_python(name, "bench.pod_maker", *where, str(count), threads, stage=2)
         logs = [self.bench.folder / f"{name}.log" for name in names]
         self.bench.wait(lambda: all(log.exists() and "ready" in log.read_text() for log in logs), "the clients")
-        gate.touch()
-        self._wait(part, count * self.options.workers)
-        return self.sight.rate(part)
+        return self._measured(part, gate.touch, count * self.options.workers)
 
-    def through(self, part: str, jobs: int) -> float:
+    def through(self, part: str, jobs: int) -> Part:
         """So many jobs, submitted at once."""
         each = self.options.pods // jobs
-        for number in range(jobs):
-            self._submit(part, each, number)
-        self._wait(part, each * jobs)
-        return self.sight.rate(part)
+
+        def submit() -> None:
+            for number in range(jobs):
+                self._submit(part, each, number)
+
+        return self._measured(part, submit, each * jobs)
+
+    def _measured(self, part: str, begin: Callable[[], None], count: int) -> Part:
+        before = sum(installation.cpu(self.bench).values())
+        begin()
+        self._wait(part, count)
+        used = sum(installation.cpu(self.bench).values()) - before
+        return Part(self.sight.rate(part), used / count * 1_000)
 
     def _submit(self, part: str, pods: int, number: int) -> None:
         queue = f"{self.torchq.namespace}-{number}"

@@ -9,9 +9,12 @@ from crds import demand, torchjob
 
 
 def test_the_share_is_of_what_the_client_reaches_alone_before_and_after() -> None:
-    found = pods.figures({"alone_before": 100.0, "one_job": 90.0, "many_jobs": 150.0, "alone_after": 200.0})
-    assert (found["share_one_job"], found["share_many_jobs"]) == (0.6, 1.0)
-    assert found["alone_after_pods_per_s"] == 200.0
+    alone = [pods.Part(rate, 2.0) for rate in (100.0, 200.0, 400.0)]
+    one = [pods.Part(90.0, 3.0), pods.Part(240.0, 5.0)]
+    found = pods.figures(alone, one, [pods.Part(150.0, 4.0), pods.Part(300.0, 4.0)])
+    assert (found["shares_one_job"], found["shares_many_jobs"]) == ([0.6, 0.8], [1.0, 1.0])
+    assert (found["share_one_job"], found["share_many_jobs"]) == (0.7, 1.0)
+    assert (found["alone_pods_per_s"], found["one_job_pods_per_s"], found["one_job_cpu_ms_per_pod"]) == (200, 165, 4)
 
 
 def test_a_job_has_all_its_pods_at_once() -> None:
@@ -47,7 +50,7 @@ def test_a_wrong_argument_is_one_message(arguments: list[str]) -> None:
 
 @pytest.mark.redis_server
 def test_a_little_of_it_from_end_to_end() -> None:
-    found = pods.run(pods.Options(pods=8, jobs=2, workers=1, seconds=60))
+    found = pods.run(pods.Options(pods=8, jobs=2, workers=1, rounds=1, seconds=60))
     assert found["share_one_job"] > 0
     assert found["requests"]["POST pods"] == 4 * 8
     assert found["refused"] == {}
