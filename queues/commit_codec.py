@@ -42,17 +42,17 @@ def encode(batch: Batch) -> bytes:
     demands = _Demands()
     waiting = [pick.waiting for pick in picks]
     tickets = [each.ticket for each in waiting]
-    keys = [ticket.key for ticket in tickets]
+    keys = [key for key, _, _ in tickets]
     columns = {
         "keys": keys,
         "places": "\n".join(keys).replace("/", "!").split("\n"),
         "versions": [f"{each.version}," for each in waiting],
-        "attempts": [ticket.attempt for ticket in tickets],
-        "clocks": "\n".join([codec.encode_clock(pick.clock) for pick in picks]),
+        "attempts": [attempt for _, attempt, _ in tickets],
+        "clocks": "\n".join(map(codec.encode_clock, [pick.clock for pick in picks])),
         "queue": [queues.setdefault(each.queue, len(queues) + 1) for each in waiting],
         "demand": [demands.number(each.demand) for each in waiting],
-        "grows": [number for number, ticket in enumerate(tickets, 1) if ticket.grows],
-        "ports": [number for number, ticket in enumerate(tickets, 1) if ticket.port],
+        "grows": [number for number, (_, _, kind) in enumerate(tickets, 1) if kind == "grow"],
+        "ports": [number for number, each in enumerate(waiting, 1) if each.port],
         "accounts": [
             part
             for number, pick in enumerate(picks, 1)

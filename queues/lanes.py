@@ -54,6 +54,7 @@ class Lane:
         """`ceiling` is the most that any job of the queue can ever have."""
         self.spec = view.spec
         self.used = dict(view.usage)
+        """What the queue uses, if it has a quota; else what it used before anything was picked."""
         self.overtaken = view.overtaken
         self.offers: tuple[Candidate, ...] = ()
         """The jobs that quota and cohort let go now; the queue contends while there are any."""
@@ -106,7 +107,8 @@ class Lane:
     def take(self, candidate: Candidate) -> None:
         """The job is picked."""
         self.left -= 1
-        charge(self.used, candidate.demand)
+        if self.spec.quota:
+            charge(self.used, candidate.demand)
         if candidate.at == self._at:
             self._at += 1
             self.first = self._find()

@@ -128,15 +128,21 @@ class Ledger(ABC):
 
     def changes(self) -> dict[str, Account]:
         """The accounts that differ from those last stored, which they count as from now on."""
-        touched, self._touched = self._touched, set()
-        changed = {}
-        for name in touched if len(touched) == 1 else sorted(touched):
-            account, stored = self.account(name), self._stored[name]
-            if account.base != stored.base or account != stored:
-                changed[name] = self._stored[name] = account
-                if account.weight != stored.weight:
-                    self._know(name, account.weight)
+        changed: dict[str, Account] = {}
+        if len(self._touched) > 1:
+            for name in sorted(self._touched):
+                self._tell(name, changed)
+            self._touched.clear()
+        elif self._touched:
+            self._tell(self._touched.pop(), changed)
         return changed
+
+    def _tell(self, name: str, changed: dict[str, Account]) -> None:
+        account, stored = self.account(name), self._stored[name]
+        if account.base != stored.base or account != stored:
+            changed[name] = self._stored[name] = account
+            if account.weight != stored.weight:
+                self._know(name, account.weight)
 
     def account(self, name: str) -> Account:
         """A queue's account now."""

@@ -146,7 +146,7 @@ class Race:
             self._bid_anew()
         if self._ask_again:
             self._reserve()
-        if self._dry or self.pool.exhausted() or not (chosen := self._first_with_room()):
+        if self._dry or (self._scarce and self.pool.exhausted()) or not (chosen := self._first_with_room()):
             return None
         if self._ledger.unsettled:
             self._ledger.settle()
@@ -166,7 +166,7 @@ class Race:
     def _with_room(self, lane: Lane, turn: Turn) -> Chosen | None:
         """The first of the queue's jobs that fits the pool beside the reservation."""
         for candidate in lane.offers:
-            if self.pool.fits(candidate.demand):
+            if not self._scarce or self.pool.fits(candidate.demand):
                 return Chosen(lane, candidate, turn)
         return None
 
@@ -185,8 +185,9 @@ class Race:
         if self._ledger.blocked or candidate is not lane.first:
             overtaken = self._overtake(chosen)
         self._ledger.pay(lane.spec.name, cost)
+        pick = Pick(candidate.waiting, cost, self._ledger.clock, self._ledger.changes(), overtaken)
         self._charge(lane, candidate)
-        return Pick(candidate.waiting, cost, self._ledger.clock, self._ledger.changes(), overtaken)
+        return pick
 
     def _overtake(self, chosen: Chosen) -> Mapping[str, Overtaken]:
         """Whose turn it was before but for want of room: the first one only, so that a pick's work does not grow with
@@ -203,14 +204,14 @@ class Race:
 
     def _charge(self, lane: Lane, candidate: Candidate) -> None:
         lane.take(candidate)
-        if self.pool.capacity:
+        if self._scarce:
             self.pool.charge(candidate.demand)
-        self._dirty.add(lane.spec.name)
         if lane.spec.cohort:
             cohort = self._cohorts[lane.spec.cohort]
             cohort.charge(lane.spec, candidate.demand)
             if not cohort.roomy:
                 self._stirred.add(lane.spec.cohort)
+        self._bid(lane)
 
     # Who contends
 
@@ -226,7 +227,7 @@ class Race:
     def _bid(self, lane: Lane) -> None:
         spec = lane.spec
         offers = lane.offers = self._offers(lane)
-        alone = not self.pool.capacity or (len(offers) == 1 and lane.leads)
+        alone = not self._scarce or (len(offers) == 1 and lane.leads)
         if not offers:
             lane.asks = None
             self._ledger.bid(spec.name, None)
@@ -249,7 +250,7 @@ class Race:
         if first is None or not lane.spec.open:
             return ()
         fits = not lane.spec.quota or self._lets(lane, first)
-        if lane.uniform or (fits and not self.pool.capacity) or not self.passes(lane):
+        if lane.uniform or (fits and not self._scarce) or not self.passes(lane):
             return (first,) if fits else ()
         return tuple(each for each in lane.distinct() if self._lets(lane, each))
 
@@ -317,6 +318,7 @@ class Race:
         """Take a whole snapshot as the truth."""
         self._shown = snapshot
         self.pool = Pool(NOTHING if snapshot.pool is None else snapshot.pool, snapshot.pool_usage)
+        self._scarce = bool(self.pool.capacity)
         self._cohorts = quotas.cohorts(view.spec for view in snapshot.queues)
         accounts = {view.spec.name: view.account for view in snapshot.queues}
         self._ledger: Ledger = PICKERS[self._rules.picker](snapshot.clock, accounts)

@@ -4,13 +4,14 @@ One rule: what has been read once is not built again: entries are known by their
 """
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any
 
 import orjson
 
 from crds.amounts import Amounts
 from queues import codec
-from queues.values import Behind, Entry, QueueSpec, QueueView, Snapshot, Ticket, Waiting
+from queues.values import Behind, Entry, QueueSpec, QueueView, Snapshot, Waiting
 
 KNOWN = 40_000
 """Entries that are kept for the next snapshot, at least; at most twice as many."""
@@ -18,7 +19,8 @@ KNOWN = 40_000
 View = tuple[Any, str | None, dict[str, Any] | None, dict[str, int], int, int, list[Any]]
 """Settings or name, account, overtaken, usage, number of waiting entries, how many of them are known, versions and
 entries of the next ones."""
-FIELDS = frozenset(("key", "queue", "kind", "submitted", "priority", "attempt", "demand", "returning"))
+_ticket = itemgetter("key", "attempt", "kind")
+_the_rest_is_there = itemgetter("submitted", "priority", "returning")
 NOT_SAID = 0
 """In place of an entry that has been shown before, or is not for now."""
 
@@ -29,18 +31,14 @@ class _Unread(Waiting):
     __slots__ = ("_fields",)
 
     def __init__(self, fields: dict[str, Any], version: int) -> None:
-        if not fields.keys() >= FIELDS:
-            raise KeyError("an entry lacks something")
+        _the_rest_is_there(fields)
         self._entry = None
         self._fields = fields
         self.version = version
         self.queue = fields["queue"]
         self.demand = fields["demand"]
-
-    @property
-    def ticket(self) -> Ticket:
-        fields = self._fields
-        return Ticket(fields["key"], fields["attempt"], fields["kind"] == "grow", "port" in fields)
+        self.port = "port" in fields
+        self.ticket = _ticket(fields)
 
     def _spelled_out(self) -> Entry:
         return codec.entry_of(self._fields)
@@ -59,6 +57,7 @@ class Reader:
         self._entries: dict[int, Waiting] = {}
         self._older: dict[int, Waiting] = {}
         self._demands: dict[tuple[tuple[str, int], ...], Amounts] = {}
+        self._demanded: Amounts = {}
 
     def read(self, answer: list[bytes]) -> Snapshot | None:
         """None for a difference to settings that this reader has not seen: only a whole snapshot helps.
@@ -90,7 +89,7 @@ class Reader:
     def read_behind(self, parts: list[bytes]) -> tuple[Behind, ...]:
         """The same of what a commit shows beside."""
         found = orjson.loads(b"[%b]" % b",".join(parts))
-        return tuple(Behind(queue, after, waiting, tuple(self._heads(heads))) for queue, after, waiting, heads in found)
+        return tuple(Behind(queue, after, waiting, self._heads(heads)) for queue, after, waiting, heads in found)
 
     def _views(self, views: list[View], whole: bool) -> Iterator[QueueView]:
         for named, account, overtaken, usage, waiting, after, heads in views:
@@ -98,19 +97,21 @@ class Reader:
                 spec=self._specs[named["name"] if whole else named],
                 usage=usage,
                 waiting=waiting,
-                heads=tuple(self._heads(heads)),
+                heads=self._heads(heads),
                 account=codec.decode_account(account or ""),
                 overtaken=codec.overtaken_of(overtaken) if overtaken else None,
                 after=after,
             )
 
-    def _heads(self, heads: list[Any]) -> Iterator[Waiting]:
+    def _heads(self, heads: list[Any]) -> tuple[Waiting, ...]:
         """Up to the first one that was neither shown before nor now."""
+        found = []
         for version, fields in zip(heads[::2], heads[1::2], strict=True):
             waiting = self._waiting(version, fields)
             if waiting is None:
-                return
-            yield waiting
+                break
+            found.append(waiting)
+        return tuple(found)
 
     def _waiting(self, version: int, fields: Any) -> Waiting | None:
         found = self._entries.get(version) or self._older.get(version)
@@ -125,7 +126,9 @@ class Reader:
         return found
 
     def _demand(self, demand: dict[str, int]) -> Amounts:
-        """Equal demands are one object."""
-        if len(self._demands) > KNOWN:
-            self._demands.clear()
-        return self._demands.setdefault(tuple(demand.items()), demand)
+        """Equal demands are one object. Jobs that come one after the other are often alike."""
+        if demand != self._demanded:
+            if len(self._demands) > KNOWN:
+                self._demands.clear()
+            self._demanded = self._demands.setdefault(tuple(demand.items()), demand)
+        return self._demanded

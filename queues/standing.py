@@ -68,6 +68,9 @@ class Standing:
         del group[0 if leads else bisect_left(group, old)]
         insort(group, new)
         first = group[0]
+        if len(self._groups) < _TWO:
+            self.first[self._states[new[2]]] = first
+            return
         if leads or first is new:
             self._lead(first)
         if leads:

@@ -77,25 +77,19 @@ class QueueSpec:
     """How many seconds of age one step of priority is worth."""
 
 
-class Ticket(NamedTuple):
-    """What a commit says of an entry."""
-
-    key: str
-    attempt: int
-    grows: bool
-    port: bool
-
-
 class Waiting:
     """An entry as a snapshot shows it, with the version that a commit checks."""
 
-    __slots__ = ("_entry", "demand", "queue", "version")
+    __slots__ = ("_entry", "demand", "port", "queue", "ticket", "version")
 
     def __init__(self, entry: Entry, version: int) -> None:
         self._entry: Entry | None = entry
         self.version = version
         self.queue = entry.queue
         self.demand = entry.demand
+        self.port = entry.port
+        self.ticket: tuple[str, int, Kind] = (str(entry.key), entry.attempt, entry.kind)
+        """What else a commit says of it: key, attempt, kind."""
 
     @property
     def entry(self) -> Entry:
@@ -103,12 +97,6 @@ class Waiting:
         if self._entry is None:
             self._entry = self._spelled_out()
         return self._entry
-
-    @property
-    def ticket(self) -> Ticket:
-        """What a commit says of it."""
-        entry = self.entry
-        return Ticket(str(entry.key), entry.attempt, entry.kind == "grow", entry.port)
 
     def _spelled_out(self) -> Entry:
         """The entry of one that was made without."""
