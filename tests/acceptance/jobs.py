@@ -103,8 +103,8 @@ class Span:
 
 
 def spans(folder: Path) -> list[Span]:
-    """All runs noted in a folder."""
-    return [_span(file) for file in sorted(folder.iterdir())]
+    """All runs noted in a folder; who has come no further than to open its file has noted none."""
+    return [_span(file) for file in sorted(folder.iterdir()) if file.stat().st_size]
 
 
 def _span(file: Path) -> Span:

@@ -15,7 +15,7 @@ from tests.acceptance.stack import Stack, alive, fresh, until
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
 Make = Callable[..., Stack]
-CPUS, QUOTA, JOBS = 4, 1, 8
+CPUS, QUOTA, JOBS = 4, 1, 6
 PROMPT = {
     "TORCHQ_LEASE_SECONDS": "4",
     "TORCHQ_RENEW_SECONDS": "1",
