@@ -13,6 +13,8 @@ from crds.structural import Schema
 from crds.tenantqueue import QueueName, TenantQueue
 from crds.torchjob import JobName, TorchJob
 
+WHOLE = {"x-kubernetes-map-type": "atomic"}
+"""For what has one owner, not one for each field: all owners are kept in the object, and merged when it changes."""
 AGE = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 
 
@@ -29,9 +31,7 @@ def torchjob() -> dict[str, Any]:
     rules.attach(root, "spec.torchElasticPolicy", rules.elastic())
     rules.attach(root, "spec", rules.spec())
     rules.attach(root, "", [*rules.torchjob(), fields.transition()])
-    for path in ("spec.torchTaskSpecs.*.template", "status"):
-        # Each has one owner, field for field: who owns what is written and merged at every change of a status.
-        structural.below(root, path)["x-kubernetes-map-type"] = "atomic"
+    structural.below(root, "spec.torchTaskSpecs.*.template").update(WHOLE)
     scale = {
         "specReplicasPath": ".spec.torchTaskSpecs.Worker.numTasks",
         "statusReplicasPath": ".status.taskStatuses.Worker.active",
@@ -78,7 +78,7 @@ def _root(model: type[BaseModel], name: type[BaseModel], *, defaults: bool) -> S
             "kind": {"type": "string"},
             "metadata": {"type": "object", "properties": structural.schema(name, defaults=False)["properties"]},
             "spec": spec,
-            "status": status,
+            "status": status | WHOLE,
         },
     }
 

@@ -89,6 +89,11 @@ class TestDefinition:
         status = version(definition)["schema"]["openAPIV3Schema"]["properties"]["status"]
         assert [path for path, node in nodes(status) if "default" in node] == []
 
+    def test_a_status_has_one_owner(self, definition: dict[str, Any]) -> None:
+        status = below(definition, "status")
+        assert status is not None
+        assert status["x-kubernetes-map-type"] == "atomic"
+
 
 def test_torchjob_is_namespaced_and_scales_its_workers() -> None:
     assert (TORCHJOB["spec"]["scope"], TORCHJOB["spec"]["names"]["shortNames"]) == ("Namespaced", ["tj"])
@@ -110,4 +115,5 @@ def test_a_template_keeps_its_metadata_and_what_nobody_declared() -> None:
     node = below(TORCHJOB, "spec.torchTaskSpecs.Any.template")
     assert node is not None
     assert node["x-kubernetes-preserve-unknown-fields"]
+    assert node["x-kubernetes-map-type"] == "atomic"
     assert set(node["properties"]["metadata"]["properties"]) == {"labels", "annotations"}
