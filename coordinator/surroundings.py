@@ -9,7 +9,7 @@ from cluster import errors
 from cluster.api import Manifest
 from cluster.client import KubernetesCluster
 from coordinator.details import Around
-from crds import labels
+from crds import labels, owners
 from crds.resources import EVENTS, PODS
 from gang import backends
 from gang.backend import Backend
@@ -20,7 +20,8 @@ def of(cluster: KubernetesCluster, item: Manifest) -> Around:
     """Pods, groups and events of a job. Any ClusterError for the pods."""
     metadata, notes = item["metadata"], []
     namespace, selector = metadata["namespace"], f"{labels.JOB_UID}={metadata['uid']}"
-    pods = cluster.list(PODS, namespace, label_selector=selector).items
+    listed = cluster.list(PODS, namespace, label_selector=selector).items
+    pods = [each for each in listed if owners.job_uid(each["metadata"])]
     groups: tuple[GroupView, ...] = ()
     events: list[Manifest] = []
     try:

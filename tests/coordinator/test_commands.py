@@ -11,9 +11,10 @@ import yaml
 from cluster.client import KubernetesCluster
 from coordinator.settings import Settings
 from crds import labels
+from crds.keys import JobKey
 from crds.resources import PODS, TENANT_QUEUES, TORCHJOBS
 from tests.coordinator.command import Torchq, table
-from tests.coordinator.desk import manifest, task
+from tests.coordinator.desk import manifest, owner, task
 
 
 @pytest.fixture
@@ -171,7 +172,11 @@ def test_a_job_is_shown_with_its_conditions_and_pods(
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "train-master-0", "labels": {labels.JOB_UID: job.rpartition("/")[2]}},
+        "metadata": {
+            "name": "train-master-0",
+            "labels": {labels.JOB_UID: job.rpartition("/")[2]},
+            "ownerReferences": [owner(JobKey(namespace, "train", job.rpartition("/")[2]))],
+        },
         "spec": task()["template"]["spec"],
     }
     embedded_cluster.create(PODS, pod, namespace)

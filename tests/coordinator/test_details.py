@@ -10,11 +10,12 @@ from cluster.local import gang_nouns
 from coordinator import ailments, details, telling
 from coordinator.details import Around
 from crds import labels
+from crds.keys import JobKey
 from crds.resources import EVENTS, POD_GROUPS, PODS, TORCHJOBS
 from gang.values import GroupView
 from reconcilers import containers
 from tests.coordinator.command import Torchq
-from tests.coordinator.desk import manifest, task
+from tests.coordinator.desk import manifest, owner, task
 
 NOW = "2026-01-01T00:00:00Z"
 ADMISSION = {"queue": "a", "attempt": 1, "epoch": 1, "charge": {"jobs": 1}, "admittedAt": NOW}
@@ -161,7 +162,8 @@ def test_show_puts_it_all_together(torchq: Torchq, embedded_cluster: KubernetesC
     group = {"apiVersion": POD_GROUPS.api_version, "kind": "PodGroup", "metadata": {"name": "train-0", "labels": marks}}
     embedded_cluster.create(POD_GROUPS, {**group, "spec": {"minMember": 2}}, namespace)
     body = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "torch", "image": "none"}]}}
-    metadata = {"name": "train-master-0", "labels": marks | {labels.TASK_TYPE: "master"}}
+    metadata: dict[str, Any] = {"name": "train-master-0", "labels": marks | {labels.TASK_TYPE: "master"}}
+    metadata["ownerReferences"] = [owner(JobKey(namespace, "train", made["uid"]))]
     embedded_cluster.create(PODS, {**body, "metadata": metadata}, namespace)
     told = {"containerStatuses": waiting("ImagePullBackOff", "no such image")}
     told["containerStatuses"][0] |= {"image": "", "imageID": "", "ready": False, "restartCount": 0}
