@@ -209,12 +209,19 @@ RULES: dict[tuple[str, str, str], Example] = {
 }
 
 
+def said(rule: dict[str, str]) -> set[str]:
+    """What a rule says: one that holds two demands has words for each."""
+    words = rule.get("messageExpression", "")
+    return {rule["message"]} | {each for each in (checks.ENDLESS_UPSTREAM, checks.MANY_MEMBERS) if repr(each) in words}
+
+
 def declared_rules() -> set[tuple[str, str, str]]:
     return {
-        (path, rule["message"], rule.get("fieldPath", ""))
+        (path, message, rule.get("fieldPath", ""))
         for definition in (TORCHJOB, TENANT_QUEUE)
         for path, node in nodes(schema(definition))
         for rule in node.get("x-kubernetes-validations", [])
+        for message in said(rule)
     }
 
 

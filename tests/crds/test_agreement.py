@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crds import checks, tenantqueue, torchjob
+from crds import tenantqueue, torchjob
 from crds.errors import InvalidObject
 from tests.crds import served
 from tests.crds.builders import job, queue, task
@@ -16,7 +16,6 @@ from tests.crds.test_torchjob import REFUSED
 
 ONLY_IN_PYTHON = ("dependency cycle", "is not a quantity")
 """What no rule of the definition can see: cycles, and the inside of the opaque pod template."""
-ENDED = [{"taskType": "A", "phase": "Succeeded"}]
 
 restart_policies = st.sampled_from(["Always", "OnFailure", "ExitCode", "Never"])
 task_types = st.one_of(
@@ -150,27 +149,6 @@ def test_the_api_server_refuses_what_parse_refuses(manifest: dict[str, Any]) -> 
 def test_both_measure_the_names_of_pods_alike(length: int, task_type: str, count: int) -> None:
     manifest = job("a" * length, torchTaskSpecs={task_type: task(numTasks=count)})
     assert bool(problems(manifest)) == bool(served.refusals(manifest))
-
-
-@pytest.mark.parametrize(
-    ("manifest", "words"),
-    [
-        (job(minMembers={"Ps": 1}), checks.UNKNOWN_MEMBER),
-        (job(minMembers={"AIMaster": 1}), checks.UNKNOWN_MEMBER),
-        (job(torchTaskSpecs={"Ps": task()}, minMembers={"Ps": 2}), checks.MANY_MEMBERS),
-        (job(minMembers={"Worker": 3}), checks.MANY_MEMBERS),
-        (job(torchTaskSpecs={"Ps": task(dependsOn=[{"taskType": "Ps"}])}), checks.UNKNOWN_UPSTREAM),
-        (job(torchTaskSpecs={"Worker": task(dependsOn=[{"taskType": "Ps"}])}), checks.UNKNOWN_UPSTREAM),
-        (job(torchTaskSpecs={"A": task(restartPolicy="Always"), "B": task(dependsOn=ENDED)}), checks.ENDLESS_UPSTREAM),
-        (
-            job(torchTaskSpecs={"A": task(restartPolicy="Always"), "Worker": task(dependsOn=ENDED)}),
-            checks.ENDLESS_UPSTREAM,
-        ),
-    ],
-)
-def test_of_two_demands_in_one_rule_the_broken_one_is_named(manifest: dict[str, Any], words: str) -> None:
-    (refusal,) = served.refusals(manifest)
-    assert refusal.endswith(words)
 
 
 @pytest.mark.parametrize(
