@@ -13,12 +13,14 @@ from rq.job import Job
 
 from queues import rq_record, schema
 from queues.rq_record import FUNCTION, Refused
+from queues.scripts import Script
 from queues.work import Lease
 
 QUEUE = schema.RQ_QUEUE
 __all__ = ["FUNCTION", "QUEUE", "BatchJob", "Refused", "bound"]
 
 log = logging.getLogger(__name__)
+_RECORD = Script("work_record")
 
 
 class BatchJob(Job):  # type: ignore[misc]
@@ -44,12 +46,9 @@ class BatchJob(Job):  # type: ignore[misc]
 
     def refresh(self) -> None:
         """Read the record: only the fields we know, and none before their length is known. Refused as `fetch` says."""
-        with self.connection.pipeline(transaction=False) as pipeline:
-            for name in rq_record.FIELDS:
-                pipeline.hstrlen(self.key, name)
-            lengths = pipeline.execute(raise_on_error=False)
-        rq_record.check_lengths(lengths)
-        values = self.connection.hmget(self.key, rq_record.FIELDS)
+        length, *found = _RECORD(self.connection, arguments=[self.key, rq_record.MOST_BYTES, *rq_record.FIELDS])
+        rq_record.check_length(length)
+        [values] = found
         record = {
             name.encode(): value for name, value in zip(rq_record.FIELDS, values, strict=True) if value is not None
         }

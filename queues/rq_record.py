@@ -6,7 +6,7 @@ need RQ.
 
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -44,13 +44,12 @@ def is_id(job_id: str) -> bool:
     return _ID.fullmatch(job_id) is not None
 
 
-def check_lengths(lengths: Sequence[object]) -> None:
-    """Refused for a record that is no hash, where Redis gives errors for its fields' lengths, or a long one."""
-    known = [length for length in lengths if isinstance(length, int)]
-    if len(known) < len(lengths):
+def check_length(length: int) -> None:
+    """Refused for a record that is no hash, which has the length -1, or a long one."""
+    if length < 0:
         raise Refused("its record is no hash")
-    if sum(known) > MOST_BYTES:
-        raise Refused(f"its record is {sum(known)} bytes long")
+    if length > MOST_BYTES:
+        raise Refused(f"its record is {length} bytes long")
 
 
 def check_times(*seconds: int | None) -> None:

@@ -5,6 +5,7 @@ and one that cannot reach Redis waits for it and goes on.
 """
 
 import logging
+import math
 import os
 import secrets
 import socket
@@ -41,6 +42,8 @@ REDIS_VERSION = (6, 2, 0)
 """The oldest Redis that can hand a batch over without losing it."""
 POP_SECONDS = 1
 """How long one wait for a batch lasts: how soon an idle worker notices that it should stop."""
+SHOWN_SECONDS = 5.0
+"""How often RQ is told that a worker that runs batches is alive."""
 _RETRY_SECONDS = (0.1, 2.0)
 _ANSWER_SECONDS = 5
 
@@ -60,6 +63,7 @@ class BatchWorker(SimpleWorker):  # type: ignore[misc]
     that takes commands from anybody, and raises exceptions out of signal handlers."""
 
     death_penalty_class = _NoAlarm
+    _asked, _paused = -math.inf, False
 
     def loop(self, runs: Runs, stop: Callable[[], bool]) -> None:
         """Pop and run batches until told to stop. Raises `queues.errors.QueueError` when Redis fails."""
@@ -72,7 +76,7 @@ class BatchWorker(SimpleWorker):  # type: ignore[misc]
     def _turn(self, runs: Runs) -> None:
         if self.should_run_maintenance_tasks:
             self._maintain()
-        if is_suspended(self.connection, self):
+        if self._suspended():
             self._show(WorkerStatus.SUSPENDED)
             time.sleep(POP_SECONDS)
             return
@@ -80,6 +84,13 @@ class BatchWorker(SimpleWorker):  # type: ignore[misc]
         # A busy process leaves the batch to another one.
         if runs.wait_for_room(POP_SECONDS):
             self.run_next(POP_SECONDS)
+
+    def _suspended(self) -> bool:
+        """Whether somebody has had RQ's workers pause. Asked once a second, however many batches there are."""
+        now = time.monotonic()
+        if now - self._asked >= POP_SECONDS:
+            self._asked, self._paused = now, bool(is_suspended(self.connection, self))
+        return self._paused
 
     def run_next(self, seconds: int | None) -> bool:
         """Run one batch, waiting for it (None: only if there is one now); whether there was a job at all."""
@@ -137,7 +148,9 @@ class BatchWorker(SimpleWorker):  # type: ignore[misc]
             pipeline.lrem(queue.intermediate_queue_key, 1, job.id)
             self.increment_successful_job_count(pipeline=pipeline)
             self.increment_total_working_time(datetime.now(UTC) - job.started_at, pipeline)
-            self.heartbeat(pipeline=pipeline)
+            shown = self.last_heartbeat
+            if shown is None or (datetime.now(UTC) - shown).total_seconds() >= SHOWN_SECONDS:
+                self.heartbeat(pipeline=pipeline)
             pipeline.execute()
 
     def _set_ip_address(self, _connection: Any) -> None:
