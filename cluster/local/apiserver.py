@@ -199,7 +199,8 @@ class ApiServer:
         content_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
         if content_type == protobuf.MEDIA_TYPE:
             body, content_type = orjson.dumps(protobuf.read(body)), "application/json"
-        answer = self._handlers.answer(Question(request.method, target, request.query, content_type, body))
+        agent = request.headers.get("User-Agent", "")
+        answer = self._handlers.answer(Question(request.method, target, request.query, content_type, body, agent))
         await self._store.durable()
         if request.method == "GET" and target.subresource in {"", "status"}:
             answer = replace(answer, body=shown.answer(answer.body))

@@ -97,6 +97,23 @@ def manifest(kind: Kind, body: bytes, content_type: str) -> dict[str, Any]:
     return value
 
 
+def applied(kind: Kind, body: bytes) -> dict[str, Any]:
+    """What is applied: an object of the kind, in JSON or YAML. BadRequest."""
+    try:
+        value = _yaml(body) if body[:1] not in b"{" else orjson.loads(body)
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        raise bad_request(f"error decoding YAML: {str(error)[:500]}") from None
+    if not isinstance(value, dict) or not isinstance(value.get("metadata") or {}, dict):
+        raise bad_request("error decoding YAML: error unmarshaling JSON: it is no object")
+    version, word = str(value.get("apiVersion") or ""), value.get("kind") or ""
+    if (version, word) != (kind.resource.api_version, kind.resource.kind):
+        raise bad_request(f"invalid object type: {version if '/' in version else f'/{version}'}, Kind={word}")
+    value["metadata"] = value.get("metadata") or {}
+    if value["metadata"].get("managedFields") is not None:
+        raise bad_request("metadata.managedFields must be nil")
+    return value
+
+
 def duplicates(body: bytes) -> list[str]:
     """The paths of keys that a JSON text names more than once."""
     found: list[bool] = []

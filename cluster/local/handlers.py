@@ -14,9 +14,11 @@ import orjson
 
 from cluster.api import Manifest
 from cluster.local import (
+    applying,
     bindings,
     decoding,
     intake,
+    metadata,
     objects,
     options,
     patches,
@@ -33,9 +35,8 @@ from cluster.local.objects import Stored
 from cluster.local.refusals import bad_request
 from cluster.local.requests import Target
 from cluster.local.store import Store
-from cluster.local.writes import Writer
+from cluster.local.writes import WriteOptions, Writer
 
-_APPLY = "application/apply-patch+yaml"
 _UNTYPED = (patches.JSON, patches.MERGE)
 
 
@@ -48,6 +49,13 @@ class Question:
     query: Mapping[str, str]
     content_type: str = ""
     body: bytes = b""
+    agent: str = ""
+    """The program that asks, by its own word."""
+
+    def wish(self, verb: Literal["Create", "Update", "Patch"] = "Create", *, apply: bool = False) -> WriteOptions:
+        """The options of a write. Invalid."""
+        found = options.write(self.query, verb, apply=apply)
+        return found if found.manager else replace(found, manager=self.agent.partition("/")[0] or "unknown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +118,14 @@ class Handlers:
     def _create(self, question: Question) -> Answer:
         where = question.target
         decoding.check_media_type(question.content_type)
-        wish = options.write(question.query)
+        wish = question.wish()
         manifest, warnings = _taken(question, wish)
         with _warned(warnings):
             return Answer(self.writer.create(where.kind, where.namespace, manifest, wish), 201, warnings)
 
     def _replace(self, question: Question) -> Answer:
         where = question.target
-        wish = options.write(question.query, "Update")
+        wish = question.wish("Update")
         try:
             manifest, warnings = _taken(question, wish)
         except refusals.Refusal as refusal:
@@ -136,8 +144,10 @@ class Handlers:
 
     def _patch(self, question: Question) -> Answer:
         where = question.target
+        if question.content_type == applying.MEDIA_TYPE:
+            return self._apply(question)
         _check_patch_type(question)
-        wish = options.write(question.query, "Patch")
+        wish = question.wish("Patch")
         current = self.find(where)
         old = current.manifest()
         candidate = _patched(question, current.manifest())
@@ -147,12 +157,32 @@ class Handlers:
             raw = self.writer.update(where.kind, current, candidate, wish, section=where.subresource)
         return Answer(raw, 200, warnings)
 
+    def _apply(self, question: Question) -> Answer:
+        where, wish = question.target, question.wish("Patch", apply=True)
+        kind, config = where.kind, decoding.applied(question.target.kind, question.body)
+        own = config["metadata"]
+        live = None if not where.subresource and not self._has(where) else self.find(where)
+        if live is not None:
+            own.setdefault("name", where.name)
+        writes.check_name(kind, dict(own), where.namespace, where.name)
+        who = applying.Manager(applying.APPLY, wish.manager, kind.resource.api_version, where.subresource)
+        asked = applying.Application(
+            config, kind.schema, who, metadata.timestamp(self._now()), options.flag(question.query, "force")
+        )
+        candidate = applying.applied(live.manifest() if live else None, asked)
+        sections = None if live is None else writes.changes(candidate, live.manifest())
+        warnings = intake.take(kind, candidate, wish, sections)
+        with _warned(warnings):
+            if live is None:
+                return Answer(self.writer.create(kind, where.namespace, candidate, wish), 201, warnings)
+            return Answer(self.writer.update(kind, live, candidate, wish, section=where.subresource), 200, warnings)
+
     def _scale(self, question: Question) -> Answer:
         where = question.target
         verb: Literal["Update", "Patch"] = "Update" if question.method == "PUT" else "Patch"
         if question.method == "PATCH":
             _check_patch_type(question)
-        wish = options.write(question.query, verb) if question.method != "GET" else writes.WriteOptions()
+        wish = question.wish(verb) if question.method != "GET" else WriteOptions()
         asked = _manifest(question) if question.method == "PUT" else None
         if asked is not None:
             scales.check(asked, where.namespace, where.name)
@@ -169,7 +199,7 @@ class Handlers:
     def _bind(self, question: Question) -> Answer:
         where = question.target
         decoding.check_media_type(question.content_type)
-        wish = options.write(question.query)
+        wish = question.wish()
         body = _manifest(question)
         name = bindings.named(body, "Binding", "v1", where.name)
         bindings.check(body)
@@ -182,7 +212,7 @@ class Handlers:
     def _evict(self, question: Question) -> Answer:
         where = question.target
         decoding.check_media_type(question.content_type)
-        dry = options.write(question.query).dry_run
+        dry = question.wish().dry_run
         body = _manifest(question)
         bindings.named(body, "Eviction", "policy/v1", where.name)
         wish = options.deletion({}, body.get("deleteOptions") or {})
@@ -237,7 +267,7 @@ def _manifest(question: Question) -> Manifest:
     return decoding.manifest(question.target.kind, question.body, question.content_type)
 
 
-def _taken(question: Question, wish: writes.WriteOptions) -> tuple[Manifest, tuple[str, ...]]:
+def _taken(question: Question, wish: WriteOptions) -> tuple[Manifest, tuple[str, ...]]:
     manifest = _manifest(question)
     twice = decoding.duplicates(question.body) if wish.validation != "Ignore" else ()
     return manifest, intake.take(question.target.kind, manifest, wish, twice=twice)
@@ -245,8 +275,6 @@ def _taken(question: Question, wish: writes.WriteOptions) -> tuple[Manifest, tup
 
 def _check_patch_type(question: Question) -> None:
     known = _UNTYPED if question.target.kind.custom else (*_UNTYPED, strategic.MEDIA_TYPE)
-    if question.content_type == _APPLY:
-        raise refusals.no_server_side_apply(known)
     if question.content_type not in known:
         raise refusals.unsupported_media_type(known) if question.target.kind.custom else refusals.unknown_media_type()
 

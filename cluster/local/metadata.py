@@ -50,6 +50,7 @@ SERVER_OWNED = (
     "generation",
     "resourceVersion",
     "selfLink",
+    "managedFields",
 )
 """Fields of the metadata that an update carries over from the stored object."""
 

@@ -103,18 +103,25 @@ def _watch_problems(read: ListOptions) -> Iterable[Cause]:
             yield refusals.not_allowed(match, f"{match} is forbidden when continue is provided")
 
 
-def write(query: Mapping[str, str], verb: Literal["Create", "Update", "Patch"] = "Create") -> WriteOptions:
-    """The options of a create, update or patch. Invalid."""
+def write(
+    query: Mapping[str, str], verb: Literal["Create", "Update", "Patch"] = "Create", *, apply: bool = False
+) -> WriteOptions:
+    """The options of a create, update, patch or server-side apply. Invalid."""
     patch = verb == "Patch"
     level, dry = query.get("fieldValidation", ""), _all(query, "dryRun")
-    problems: list[Cause] = [refusals.not_allowed("force", _NO_FORCE)] if patch and "force" in query else []
+    problems: list[Cause] = []
+    if patch and "force" in query and not apply:
+        problems.append(refusals.not_allowed("force", _NO_FORCE))
+    if apply and not query.get("fieldManager"):
+        problems.append(refusals.required("fieldManager", "is required for apply patch"))
     problems.extend(_manager_problems(query.get("fieldManager", "")))
     problems.extend(_dry_run_problems(dry))
     if level not in _VALIDATIONS:
         problems.append(unsupported("fieldValidation", level, _VALIDATIONS))
     _refuse(f"{verb}Options", problems)
     strictness = cast(Literal["Strict", "Warn", "Ignore"], level or "Warn")
-    return WriteOptions(dry_run=bool(dry), validation=strictness, patch=patch)
+    manager = query.get("fieldManager", "")
+    return WriteOptions(dry_run=bool(dry), validation=strictness, patch=patch, manager=manager, applied=apply)
 
 
 def _manager_problems(manager: str) -> Iterable[Cause]:

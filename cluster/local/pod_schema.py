@@ -56,6 +56,11 @@ def mapping(values: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "additionalProperties": values}
 
 
+def atomic(schema: dict[str, Any]) -> dict[str, Any]:
+    """The same map, of which server-side apply sees no parts."""
+    return {**schema, "x-kubernetes-map-type": "atomic"}
+
+
 def choice(*words: str) -> dict[str, Any]:
     """One of these words."""
     return {"type": "string", "enum": list(words)}
@@ -75,10 +80,10 @@ CONDITIONS = merged(_CONDITION, "type")
 """Of namespaces and services."""
 _PROBED = {**_CONDITION, "properties": {**_CONDITION["properties"], "lastProbeTime": MOMENT}}
 RESOURCES = fields(limits=mapping(QUANTITY), requests=mapping(QUANTITY), claims=many(OPEN))
-_REFERENCE = fields(**texts("name", "key"), optional=FLAG)
+_REFERENCE = atomic(fields(**texts("name", "key"), optional=FLAG))
 _FIELDS: dict[str, dict[str, Any]] = {
-    "fieldRef": needing(fields(apiVersion={**TEXT, "default": "v1"}, fieldPath=TEXT), "fieldPath"),
-    "resourceFieldRef": needing(fields(**texts("containerName", "resource"), divisor=QUANTITY), "resource"),
+    "fieldRef": atomic(needing(fields(apiVersion={**TEXT, "default": "v1"}, fieldPath=TEXT), "fieldPath")),
+    "resourceFieldRef": atomic(needing(fields(**texts("containerName", "resource"), divisor=QUANTITY), "resource")),
 }
 _SOURCE = fields(
     **_FIELDS,
@@ -150,7 +155,7 @@ SPEC = fields(
     dnsPolicy={**choice("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"), "default": "ClusterFirst"},
     activeDeadlineSeconds=NUMBER,
     priority=NUMBER,
-    nodeSelector=mapping(TEXT),
+    nodeSelector=atomic(mapping(TEXT)),
     overhead=mapping(QUANTITY),
     tolerations=many(OPEN),
     hostAliases=merged(OPEN, "ip"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from cluster.api import Manifest
 from cluster.local import metadata, refusals
-from cluster.local.pod_schema import INT, MICRO, MOMENT, OPEN, TEXT, fields, kept, texts
+from cluster.local.pod_schema import INT, MICRO, MOMENT, OPEN, TEXT, atomic, fields, kept, texts
 from cluster.local.refusals import Cause
 
 LEASE = fields(
@@ -28,7 +28,9 @@ EVENT: dict[str, dict[str, Any]] = {
     "count": {**INT, "x-dropped": True},
     "source": {**kept(fields(**texts("component", "host"))), "default": {}},
     "series": kept(fields(count={**INT, "x-dropped": True}, lastObservedTime=_LATER)),
-    "involvedObject": fields(**texts("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")),
+    "involvedObject": atomic(
+        fields(**texts("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"))
+    ),
     "related": OPEN,
 }
 _CLUSTERWIDE = ("default", "kube-system")

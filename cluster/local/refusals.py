@@ -150,12 +150,6 @@ def unsupported_media_type(accepted: Iterable[str]) -> Refusal:
     return Refusal(415, "UnsupportedMediaType", message)
 
 
-def no_server_side_apply(accepted: Iterable[str]) -> Refusal:
-    """415: fields have no owners here."""
-    message = "server-side apply is not offered by the embedded cluster: apply without --server-side"
-    return Refusal(415, "UnsupportedMediaType", f"{message} - accepted media types include: {', '.join(accepted)}")
-
-
 def invalid(resource: Resource, name: str, causes: Sequence[Cause]) -> Refusal:
     """422: the object is wrong, by field."""
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind

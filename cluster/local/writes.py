@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from cluster.api import Manifest
-from cluster.local import deletions, metadata, preconditions, refusals, rules, validation
+from cluster.local import applying, deletions, metadata, preconditions, refusals, rules, validation
 from cluster.local.catalog import Kind
 from cluster.local.objects import Stored, encode
 from cluster.local.refusals import Cause, Refusal
@@ -32,6 +32,10 @@ class WriteOptions:
     validation: Literal["Strict", "Warn", "Ignore"] = "Warn"
     patch: bool = False
     """A patch's unknown fields are answered with 422 instead of 400."""
+    manager: str = ""
+    """Who writes, for the owners of fields."""
+    applied: bool = False
+    """Whether the object says already who owns its fields."""
 
 
 class Writer:
@@ -45,7 +49,7 @@ class Writer:
         self, kind: Kind, namespace: str, manifest: Manifest, options: WriteOptions, *, upsert: bool = False
     ) -> bytes:
         """Make an object of a settled manifest (`intake`). Any Refusal."""
-        self._christen(kind, namespace, manifest)
+        self._christen(kind, namespace, manifest, options)
         if kind.has_status and not kind.status_at_birth:
             manifest.pop("status", None)
         kind.admit(manifest, self._look)
@@ -68,7 +72,10 @@ class Writer:
         """Replace an object, or one section of it (`status`), by a settled candidate. Any Refusal."""
         old = current.manifest()
         _check_version(kind, current, candidate, options)
+        managed = candidate["metadata"].get("managedFields") if options.applied else None
         new = _next_version(kind, old, candidate, section)
+        if managed:
+            new["metadata"] = {**new["metadata"], "managedFields": managed}
         changed = changes(new, old)
         _judge(kind, new, old, changed, section)
         changed = changes(new, old)
@@ -76,7 +83,11 @@ class Writer:
             return current.raw
         own = {"metadata"} if kind.custom and not kind.has_status else {"metadata", "status"}
         if kind.generation and kind.counted and changed - own:
-            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+            new["metadata"] = {**new["metadata"], "generation": old["metadata"].get("generation", 0) + 1}
+        if not options.applied and old["metadata"].get("managedFields"):
+            who = applying.Manager(applying.UPDATE, options.manager, kind.resource.api_version, section)
+            fields = applying.after_update(old, new, kind.schema, who, metadata.timestamp(self._now()))
+            new["metadata"] = {**new["metadata"], "managedFields": fields}
         return self._keep(kind, current, new, options)
 
     def _keep(self, kind: Kind, current: Stored, new: Manifest, options: WriteOptions) -> bytes:
@@ -86,10 +97,12 @@ class Writer:
             return self._store.remove(kind.storage, current, new).raw
         return self._store.put(kind.storage, new).raw
 
-    def _christen(self, kind: Kind, namespace: str, manifest: Manifest) -> None:
+    def _christen(self, kind: Kind, namespace: str, manifest: Manifest, options: WriteOptions) -> None:
         own = manifest["metadata"]
-        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink", "managedFields"):
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"):
             own.pop(name, None)
+        if not options.applied:
+            own.pop("managedFields", None)
         check_namespace(kind, own, namespace)
         if kind.resource.namespaced:
             own["namespace"] = namespace

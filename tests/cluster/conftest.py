@@ -5,7 +5,6 @@ names its binaries. `embedded_server` and `embedded_cluster` are the embedded on
 """
 
 import itertools
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from cluster import client
 from cluster.settings import ConnectionSettings
 from crds import generate
-from crds.resources import CRDS, NAMESPACES
+from crds.resources import NAMESPACES
 from tests.cluster import servers, widgets
 from tests.cluster.servers import Server
 
@@ -23,14 +22,14 @@ _NUMBERS = itertools.count(1)
 @pytest.fixture(scope="session")
 def embedded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with servers.embedded(tmp_path_factory.mktemp("embedded")) as server:
-        _install(server)
+        servers.install(server, (widgets.DEFINITION, *generate.load()))
         yield server
 
 
 @pytest.fixture(scope="session")
 def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with servers.real(tmp_path_factory.mktemp("real")) as server:
-        _install(server)
+        servers.install(server, (widgets.DEFINITION, *generate.load()))
         yield server
 
 
@@ -70,21 +69,3 @@ def _connected(server: Server) -> Iterator[client.KubernetesCluster]:
         yield connected
     finally:
         connected.close()
-
-
-def _install(server: Server) -> None:
-    for definition in (widgets.DEFINITION, *generate.load()):
-        code, answer = server.send("POST", CRDS.path() + "?fieldValidation=Strict", definition)
-        assert code == 201, answer
-        _wait_established(server, definition["metadata"]["name"])
-
-
-def _wait_established(server: Server, name: str) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        _, found = server.send("GET", CRDS.path(name=name))
-        conditions = {c["type"]: c["status"] for c in (found.get("status", {}).get("conditions") or [])}
-        if conditions.get("Established") == "True":
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"{name} was not established")

@@ -10,16 +10,18 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cluster.api import Manifest
 from cluster.local import certificates
 from cluster.local.apiserver import running
 from cluster.local.layout import Layout
+from crds.resources import CRDS
 
 ASSETS = "KUBEBUILDER_ASSETS"
 _SECONDS = 60.0
@@ -149,3 +151,22 @@ def _unverified() -> ssl.SSLContext:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def install(server: Server, definitions: Iterable[Manifest]) -> None:
+    """Create definitions, one after the other, each once the one before it is served."""
+    for definition in definitions:
+        code, answer = server.send("POST", CRDS.path() + "?fieldValidation=Strict", definition)
+        assert code == 201, answer
+        _wait_established(server, definition["metadata"]["name"])
+
+
+def _wait_established(server: Server, name: str) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        _, found = server.send("GET", CRDS.path(name=name))
+        conditions = {c["type"]: c["status"] for c in (found.get("status", {}).get("conditions") or [])}
+        if conditions.get("Established") == "True":
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{name} was not established")

@@ -113,11 +113,10 @@ def test_a_body_may_not_be_too_deep(embedded_server: Server, namespace: str) -> 
 def test_what_is_not_offered_is_refused_clearly(embedded_server: Server, namespace: str) -> None:
     path = WIDGETS.path(namespace, "w")
     embedded_server.send("POST", WIDGETS.path(namespace), widget())
-    for content_type in ("application/strategic-merge-patch+json", "application/apply-patch+yaml", "text/plain"):
+    for content_type in ("application/strategic-merge-patch+json", "text/plain"):
         code, status = embedded_server.send("PATCH", path, {"spec": {"size": 2}}, content_type)
         assert code == 415
         assert "application/merge-patch+json" in status["message"]
-        assert ("server-side" in status["message"]) is ("apply-patch" in content_type)
     assert embedded_server.send("DELETE", path + "?dryRun=Some")[0] == 422
     assert embedded_server.send("GET", WIDGETS.path(namespace) + "?limit=x")[0] == 400
     assert embedded_server.send("GET", WIDGETS.path(namespace) + "?limit=1&continue=forgottenlongago")[0] == 410

@@ -11,37 +11,26 @@ from cluster import client
 from cluster.local.node import running_node
 from cluster.settings import ConnectionSettings
 from crds import generate
-from crds.resources import CRDS, NAMESPACES
+from crds.resources import NAMESPACES
 from tests.cluster import servers
 from tests.cluster.servers import Server
-from tests.kubectl.command import Kubectl, until
+from tests.kubectl.command import Kubectl
 from tests.local_node.stage import SETTINGS
 
 _NUMBERS = itertools.count(1)
 
 
-def _install(server: Server) -> None:
-    for definition in generate.load():
-        code, answer = server.send("POST", CRDS.path(), definition)
-        assert code == 201, answer
-        path = CRDS.path(name=definition["metadata"]["name"])
-        until(
-            lambda path=path: (server.send("GET", path)[1].get("status") or {}).get("conditions") or [],
-            lambda conditions: any(c["type"] == "Established" and c["status"] == "True" for c in conditions),
-        )
-
-
 @pytest.fixture(scope="package")
 def embedded_one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with servers.embedded(tmp_path_factory.mktemp("embedded")) as server:
-        _install(server)
+        servers.install(server, generate.load())
         yield server
 
 
 @pytest.fixture(scope="package")
 def real_one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with servers.real(tmp_path_factory.mktemp("real")) as server:
-        _install(server)
+        servers.install(server, generate.load())
         yield server
 
 

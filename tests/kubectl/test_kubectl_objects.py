@@ -29,6 +29,20 @@ def test_apply_then_nothing_then_change(kubectl: Kubectl) -> None:
     assert kubectl.json("get", "tj", "j")["spec"]["torchTaskSpecs"]["Worker"]["numTasks"] == 5
 
 
+def test_apply_on_the_server(kubectl: Kubectl) -> None:
+    """Server-side: owners of fields, conflicts that are named, and force."""
+    server_side = ("apply", "--server-side", "-f", "-")
+    assert "serverside-applied (server dry run)" in kubectl(*server_side, "--dry-run=server", body=config_map())
+    both = {"apiVersion": "v1", "kind": "List", "items": [config_map(), job()]}
+    assert kubectl(*server_side, body=both).count(" serverside-applied") == 2
+    other = (*server_side, "--field-manager=other")
+    assert 'conflict with "kubectl"' in kubectl.refused(*other, body=config_map(a="2"))
+    assert "serverside-applied" in kubectl(*other, "--force-conflicts", body=config_map(a="2"))
+    found = kubectl.json("get", "cm", "c", "--show-managed-fields")
+    assert found["data"] == {"a": "2"}
+    assert [each["manager"] for each in found["metadata"]["managedFields"]] == ["other"]
+
+
 def test_apply_merges_what_others_wrote_into_lists(kubectl: Kubectl) -> None:
     """The strategic merge of kubectl and the server: the environment by name, finalizers as a set."""
     kubectl("apply", "-f", "-", body=pod())

@@ -130,6 +130,4 @@ def test_what_is_not_offered(node_kubectl: Kubectl) -> None:
     ):
         assert "not offered by the embedded cluster" in kubectl.refused(*command), command
     assert "Metrics API not available" in kubectl.refused("top", "pods")
-    said = kubectl.refused("apply", "--server-side", "-f", "-", body=pod("q"))
-    assert "server-side apply is not offered" in said
     kubectl("delete", "pod", "p", "--now")
