@@ -175,7 +175,7 @@ def pick(store: QueueStore, options: Options) -> Figures:
         if not made.picked and not made.refused:
             break
         seconds.append(now() - started)
-        if options.hard:
+        if options.hard and len(beside.running) < 2 * BESIDE:
             beside.running += [each.key for each in made.reservations]
         picked, refused = picked + made.picked, refused + bool(made.refused)
     total = now() - begun

@@ -124,7 +124,10 @@ class Lane:
     def passed(self) -> Overtaken | None:
         """How the first job was overtaken so far; what happened to jobs before it does not count."""
         known = self.overtaken
-        return known if known and self.first and known.key == self.first.waiting.entry.key else None
+        if known is None or self.first is None:
+            return None
+        key = self.first.waiting.entry.key
+        return known if known.key is key or known.key == key else None
 
     def overtake(self, now: float) -> Overtaken:
         """Another job goes before the first one, whose turn it is."""

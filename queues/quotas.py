@@ -45,9 +45,13 @@ class Cohort:
 
     def charge(self, spec: QueueSpec, demand: Amounts) -> None:
         """A member uses more."""
-        self._add(spec, demand)
         self._claimed = None
-        self.roomy = self.roomy and self._is_roomy()
+        used, total, twice = self.used, self.total, self._twice
+        for name in spec.quota:
+            if name in demand:
+                sum_of_all = used[name] = used.get(name, 0) + demand[name]
+                if sum_of_all + twice.get(name, 0) > total[name]:
+                    self.roomy = False
 
     def ask(self, demand: Amounts) -> None:
         """A member's first job is that large, or it might take one that is."""

@@ -5,17 +5,13 @@
 
 local TOGETHER = 64
 
--- What is known of some keys' records; most keys of new picks have none, which is asked for all at once.
+-- The names of some keys' records, and whether there is none of them, as with most keys of new picks.
 local function records(keys, from, to)
-  local names, known = {}, {}
+  local names = {}
   for at = from, to do
-    names[#names + 1] = 'torchq:work:key:' .. keys[at]
+    names[at - from + 1] = 'torchq:work:key:' .. keys[at]
   end
-  local none = redis.call('EXISTS', unpack(names)) == 0
-  for at, name in ipairs(names) do
-    known[at] = none and {} or redis.call('HMGET', name, 'state', 'seen')
-  end
-  return names, known
+  return names, redis.call('EXISTS', unpack(names)) == 0
 end
 
 local function wake(key, record, state, tenant, now)
@@ -42,18 +38,21 @@ local function mark_many(keys, tenants, count, now)
   local ready, order, woken = {}, {}, 0
   for from = 1, count, TOGETHER do
     local to = math.min(from + TOGETHER - 1, count)
-    local names, known = records(keys, from, to)
+    local names, none = records(keys, from, to)
     for at = from, to do
-      local key, tenant, state = keys[at], tenants[at], known[at - from + 1][1]
+      local key, tenant, record = keys[at], tenants[at], names[at - from + 1]
+      local state = not none and redis.call('HGET', record, 'state')
       if state == 'leased' or state == 'ready' then
         mark(key, tenant, '0', now)
       else
-        wake(key, names[at - from + 1], state, tenant, now)
-        if not ready[tenant] then
-          ready[tenant] = {}
+        wake(key, record, state, tenant, now)
+        local some = ready[tenant]
+        if not some then
+          some = {}
+          ready[tenant] = some
           order[#order + 1] = tenant
         end
-        table.insert(ready[tenant], key)
+        some[#some + 1] = key
         woken = woken + 1
       end
     end

@@ -60,11 +60,11 @@ local function read_pool()
   return text and cjson.decode(text)
 end
 
--- The first free port after the one given last: 0 if the pick asks for none or none are given, nil if all are taken.
+-- The first free port after the one given last: 0 if none are given, nil if all are taken.
 local last_port
 local given = {}
-local function next_port(at)
-  if FIRST_PORT == 0 or not asks[at] then
+local function next_port()
+  if FIRST_PORT == 0 then
     return 0
   end
   last_port = last_port or tonumber(redis.call('GET', 'torchq:port') or 0)
@@ -143,6 +143,22 @@ local function grow(at, demand)
   return answers[at]
 end
 
+-- The same of a new one, from parts that many have in common.
+local middles, ends = {}, {}
+local function admitted_text(at, queue, port)
+  local demand = picks.demand[at]
+  local middle, last = middles[demand], ends[queue]
+  if not middle then
+    middle = ',"charge":' .. picks.demands[demand] .. ',"epoch":' .. EPOCH .. ',"kind":"admit","pick":'
+    middles[demand] = middle
+  end
+  if not last then
+    last = ',"queue":' .. quoted(queue) .. '}'
+    ends[queue] = last
+  end
+  return '{"attempt":' .. picks.attempts[at] .. middle .. number .. ',"port":' .. port .. last
+end
+
 local function admit(at, queue, demand, port)
   number = (number or tonumber(redis.call('GET', 'torchq:pick') or 0)) + 1
   first_number = first_number or number
@@ -154,15 +170,14 @@ local function admit(at, queue, demand, port)
     ports[#ports + 1] = answers[at]
     ports[#ports + 1] = keys[at]
   end
-  return reservation_text(
-    picks.attempts[at], picks.demands[picks.demand[at]], EPOCH, 'admit', number, port, queue
-  )
+  return admitted_text(at, queue, port)
 end
 
 local function take(at, queue, demand, port)
-  gone[keys[at]] = true
+  local key = keys[at]
+  gone[key] = true
   tenants[at] = queue
-  reservations[2 * at - 1] = keys[at]
+  reservations[2 * at - 1] = key
   reservations[2 * at] = grows[at] and grow(at, demand) or admit(at, queue, demand, port)
 end
 
@@ -253,7 +268,10 @@ local function commit()
   read_picks()
   local pool = read_pool()
   for at = 1, #keys do
-    local queue, demand, port = queues[picks.queue[at]], demands[picks.demand[at]], next_port(at)
+    local queue, demand, port = queues[picks.queue[at]], demands[picks.demand[at]], 0
+    if asks[at] then
+      port = next_port()
+    end
     local why = refused_by(at, queue, demand, pool, port)
     if why then
       return why, at - 1

@@ -35,6 +35,19 @@ local function forget_entry(place, text)
   left[#left + 1] = place
 end
 
+local function charged_queues()
+  local queues, known = { ALL }, {}
+  for at = 1, #keys do
+    local queue = held[at] and decode(held[at]).queue
+    if queue and not known[queue] then
+      known[queue] = true
+      queues[#queues + 1] = queue
+    end
+  end
+  return queues
+end
+
+open_books(charged_queues())
 for at, key in ipairs(keys) do
   if entries[at] and not gone[key] then
     forget_entry(where[at], entries[at])

@@ -50,12 +50,13 @@ local function charge(queue, amounts, sign)
   local ours, all = book(queue), book(ALL)
   local own, total, shared = ours.used, all.used, ours.cohort
   for name, amount in pairs(amounts) do
-    local sum = (own[name] or 0) + sign * amount
+    amount = sign * amount
+    local sum = (own[name] or 0) + amount
     own[name] = sum ~= 0 and sum or nil
-    sum = (total[name] or 0) + sign * amount
+    sum = (total[name] or 0) + amount
     total[name] = sum ~= 0 and sum or nil
     if shared and ours.quota[name] then
-      sum = (shared.used[name] or 0) + sign * amount
+      sum = (shared.used[name] or 0) + amount
       shared.used[name] = sum ~= 0 and sum or nil
       shared.moved = true
     end
@@ -106,7 +107,7 @@ end
 
 -- Free a reservation whose JSON text is given.
 local function release(key, text)
-  local reservation = cjson.decode(text)
+  local reservation = decode(text)
   redis.call('HDEL', 'torchq:reservations', key)
   charge(reservation.queue, reservation.charge, -1)
   if reservation.port > 0 and redis.call('HGET', 'torchq:ports', whole(reservation.port)) == key then
