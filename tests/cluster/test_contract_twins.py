@@ -152,6 +152,7 @@ BUILT_IN: list[tuple[str, str, Any]] = [
     ),
     ("PATCH", "/api/v1/namespaces/{ns}", {"metadata": {"labels": {"a b": "c"}, "finalizers": ["a/b/c"]}}),
     ("PATCH", "/api/v1/namespaces/{ns}/status", {"status": {"phase": "Odd"}}),
+    ("PUT", WIDGETS.path("{ns}", "w"), {**widget("w"), "metadata": {"name": "w", "resourceVersion": "0"}}),
     _scale(spec={"replicas": -1}),
     _scale(spec={"replicas": "x"}),
     _scale(kind="Odd"),

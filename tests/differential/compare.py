@@ -126,6 +126,7 @@ def _worded(text: str) -> str:
         text = pattern.sub(shown, text)
     text = _TIME.sub("<time>", _UUID.sub("<uid>", text))
     text = re.sub(r"(ResourceVersion in precondition: )\d+(, ResourceVersion in object meta: )\d+", r"\1<v>\2<v>", text)
+    text = re.sub(r"(ResourceVersion in record \()\d+", r"\1<v>", text)
     return re.sub(r"(resource version: )\d+( \()\d+", r"\1<v>\2<v>", text)
 
 
