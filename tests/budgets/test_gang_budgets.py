@@ -36,8 +36,10 @@ def installed(cluster: KubernetesCluster) -> bool:
 
 @pytest.fixture
 def gangs(volcano: None, cluster: KubernetesCluster, clock: Clock) -> Iterator[Metered]:
-    """Jobs are bound by Volcano, since it is there."""
+    """A leader with a queue, whose jobs are bound by Volcano, since it is there."""
     with Metered(cluster, clock, gang_scheduler="auto") as line:
+        line.queue("a")
+        line.begin()
         yield line
 
 
@@ -62,8 +64,6 @@ def until_it_runs(line: Metered, key: JobKey, pods: int) -> None:
 
 def test_a_gang_costs_two_writes_beside_its_pods(gangs: Metered, namespace: str) -> None:
     line = gangs
-    line.queue("a")
-    line.begin()
     line.settle()
     line.note()
     key = line.submit("gang", namespace, "a")
@@ -87,8 +87,6 @@ def test_a_gang_costs_two_writes_beside_its_pods(gangs: Metered, namespace: str)
 
 def test_a_group_that_is_let_in_is_noticed_without_anybody_asking(gangs: Metered, namespace: str) -> None:
     line = gangs
-    line.queue("a")
-    line.begin()
     key = line.submit("patient", namespace, "a")
     line.until(lambda: groups(line, key))
     line.settle()
@@ -104,8 +102,6 @@ def test_a_group_that_is_let_in_is_noticed_without_anybody_asking(gangs: Metered
 
 def test_a_start_gate_costs_one_write_for_each_pod_behind_it(gangs: Metered, namespace: str) -> None:
     line = gangs
-    line.queue("a")
-    line.begin()
     line.settle()
     line.note()
     workers = task(3) | {"dependsOn": [{"taskType": "Master", "phase": "Running"}]}
@@ -117,8 +113,6 @@ def test_a_start_gate_costs_one_write_for_each_pod_behind_it(gangs: Metered, nam
 
 def test_a_gang_at_rest_costs_nothing_and_nobody_lists(gangs: Metered, namespace: str) -> None:
     line = gangs
-    line.queue("a")
-    line.begin()
     key = line.submit("resting", namespace, "a")
     until_it_runs(line, key, 2)
     line.note()
@@ -134,8 +128,6 @@ def test_a_gang_at_rest_costs_nothing_and_nobody_lists(gangs: Metered, namespace
 
 def test_a_job_that_nothing_happens_to_leaves_no_event(gangs: Metered, namespace: str) -> None:
     line = gangs
-    line.queue("a")
-    line.begin()
     key = line.submit("quiet", namespace, "a")
     until_it_runs(line, key, 2)
     line.move(key, "Succeeded")
@@ -147,7 +139,6 @@ def test_a_job_that_nothing_happens_to_leaves_no_event(gangs: Metered, namespace
 
 def test_watches_of_foreign_kinds_are_resumed_without_a_list(gangs: Metered) -> None:
     line = gangs
-    line.begin()
     line.settle()
     line.note()
     for informer in (*line.watches.foreign.informers, *line.caches.groups.informers):

@@ -29,24 +29,11 @@ from queues.rules import Rules
 from queues.store import QueueStore, StoreSettings
 from queues.values import Task
 from reconcilers.reconcile import Reconciler
+from tests.clock import Clock
 from tests.rbac.gatekeeper import Gatekeeper
 from tests.reconcilers.bench import Counting
 
-START = 1_700_000_000.0
 LEASE_SECONDS = 8.0
-
-
-class Clock:
-    """Time that moves when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = START
-
-    def __call__(self) -> float:
-        return self.now
-
-    def step(self, seconds: float) -> None:
-        self.now += seconds
 
 
 class Desk:

@@ -8,8 +8,8 @@ from crds.keys import JobKey
 from queues.choose import choose
 from queues.store import QueueStore
 from queues.values import Entry, Kind, QueueSpec, Reservation, Snapshot
+from tests.clock import START
 
-START = 1_700_000_000.0
 GPU = "nvidia.com/gpu"
 
 

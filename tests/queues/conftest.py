@@ -16,24 +16,10 @@ from queues.memory_content import Content
 from queues.memory_store import MemoryStore
 from queues.redis_store import RedisStore
 from queues.store import QueueStore, StoreSettings
-
-from .builders import START
+from tests.clock import Clock
 
 settings.register_profile("queues", deadline=None, max_examples=60)
 settings.load_profile("queues")
-
-
-class Clock:
-    """Time that moves when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = START
-
-    def __call__(self) -> float:
-        return self.now
-
-    def step(self, seconds: float) -> None:
-        self.now += seconds
 
 
 class Place:

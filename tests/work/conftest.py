@@ -17,25 +17,11 @@ from queues.memory_work import MemoryWork
 from queues.redis_work import RedisWork
 from queues.values import Reservation, Task
 from queues.work import Lease, WorkSink, WorkSource
-
-START = 1_700_000_000.0
+from tests.clock import Clock
 
 
 class Work(WorkSource, WorkSink, Protocol):
     """Both ends of a work queue."""
-
-
-class Clock:
-    """Time that moves when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = START
-
-    def __call__(self) -> float:
-        return self.now
-
-    def step(self, seconds: float) -> None:
-        self.now += seconds
 
 
 class Stand:
