@@ -189,8 +189,8 @@ class ApiServer:
             return await self._serve_log(request, target)
         include = request.query.get("includeObject") or "Metadata"
         shown = Shown(target.kind, representations.choose(request.headers.get("Accept", ""), include))
-        if request.method == "GET" and not target.subresource and requests.flag(request.query, "watch"):
-            wanted = watches.wish(target.kind, target.namespace, target.name, request.query)
+        if request.method == "GET" and not target.name and requests.flag(request.query, "watch"):
+            wanted = watches.wish(target.kind, target.namespace, request.query)
             return await watches.serve(request, wanted, self._store, self._under_way, shown)
         return await self._answer(request, target, shown)
 

@@ -99,8 +99,8 @@ def _watch_problems(read: ListOptions) -> Iterable[Cause]:
             yield refusals.not_allowed(match, f"{match} is forbidden for watch unless sendInitialEvents is provided")
         if read.match != "NotOlderThan":
             yield unsupported(match, read.match, ("NotOlderThan",))
-        if read.token:
-            yield refusals.not_allowed(match, f"{match} is forbidden when continue is provided")
+    if read.token:
+        yield refusals.not_allowed(match, f"{match} is forbidden when continue is provided")
 
 
 def write(

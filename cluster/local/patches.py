@@ -80,7 +80,7 @@ def _apply(document: Any, operation: dict[str, Any]) -> Any:
         case "replace":
             return _value(operation) if not path else _set(document, path, _value(operation))
         case "test":
-            if not _same(_find(document, path), _value(operation)):
+            if not _same(_found(document, path), _value(operation)):
                 raise Inapplicable(f"testing value {operation['path'][:_SHOWN]} failed")
             return document
         case "move" | "copy":

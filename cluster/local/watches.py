@@ -45,11 +45,10 @@ class Wish:
     seconds: int
 
 
-def wish(kind: Kind, namespace: str, name: str, query: Mapping[str, str]) -> Wish:
+def wish(kind: Kind, namespace: str, query: Mapping[str, str]) -> Wish:
     """Read a watch request."""
     asked = options.listing(query, watching=True)
-    fields = ",".join(filter(None, (query.get("fieldSelector", ""), f"metadata.name={name}" if name else "")))
-    chosen = requests.selector({**query, "fieldSelector": fields}, kind)
+    chosen = requests.selector(query, kind)
     if asked.version and not asked.version.isdigit():
         raise odd_version(asked.version)
     return Wish(

@@ -99,8 +99,10 @@ class Writer:
 
     def _christen(self, kind: Kind, namespace: str, manifest: Manifest, options: WriteOptions) -> None:
         own = manifest["metadata"]
-        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"):
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             own.pop(name, None)
+        if kind.generation or not own.get("generation"):
+            own.pop("generation", None)
         if not options.applied:
             own.pop("managedFields", None)
         check_namespace(kind, own, namespace)
