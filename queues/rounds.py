@@ -4,20 +4,25 @@ One rule: what is remembered saves time and is never the truth. Whatever goes wr
 """
 
 from collections import Counter
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
+from queues import errors
 from queues.race import Race
 from queues.rules import Rules
 from queues.store import PendingCommit, QueueStore
-from queues.values import Batch, Committed, Refusal, Reservation
+from queues.values import Batch, Behind, Committed, Refusal, Reservation
 
 FEW = 8
 """Jobs of each queue that are looked at ahead, at least; more where more than half of them go in one round."""
-BURST = 8
+BURST = 9
 """Batches of one look, at most: as long as nobody looks, what others changed is not seen."""
+EDGE = 4
+"""The first and the last batch are so many times smaller: while one is chosen the store has nothing to do yet, and
+while the other is committed there is nothing left to choose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +95,11 @@ class Rounds:
 
     def _batches(self, race: Race, now: float, limit: int, heads: int) -> Iterator[_Made]:
         pending: _Pending | None = None
-        for _ in range(BURST):
+        for number in range(BURST):
+            most = max(1, limit // EDGE) if number in (0, BURST - 1) else limit
             following = None
             try:
-                following = self._chosen(race, now, limit, heads)
+                following = self._chosen(race, now, most, heads)
             finally:
                 committed = self._told(pending.commit.outcome()) if pending is not None else Committed(())
             if following is not None and not committed.refused:
@@ -121,9 +127,11 @@ class Rounds:
 
     def _learn(self, race: Race, pending: _Pending, committed: Committed) -> None:
         """What the batch has asked for. What somebody else has changed is left to the next look."""
-        known = committed.alone or committed.others
-        shown = (each for each in pending.commit.shown() if known and each.queue not in self._others)
-        race.learn(pending.batch.hungry, {each.queue: each for each in shown})
+        shown: tuple[Behind, ...] = ()
+        if committed.alone or committed.others:
+            with contextlib.suppress(errors.Unreadable):  # the next look meets it again, with nothing on its way
+                shown = pending.commit.shown()
+        race.learn(pending.batch.hungry, {each.queue: each for each in shown if each.queue not in self._others})
 
     def _look(self, race: Race | None, most: int) -> Race:
         """The race as it stands now. All that may be looked at, where the first few can never run."""
