@@ -3,8 +3,8 @@
 One rule: what is remembered saves time and is never the truth. Whatever goes wrong, the next round reads all anew.
 """
 
-from collections import Counter
 import contextlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
