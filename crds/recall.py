@@ -4,7 +4,7 @@ One rule: the answer is that of `torchjob.parse`. What many jobs have in common 
 what is wrong nothing is remembered but that it is.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -42,7 +42,7 @@ def parse(manifest: Any) -> TorchJob:
 def _recalled(manifest: Any) -> TorchJob | None:
     """The job, if it is sound and so is what it shares with others; None if it has to be looked at as a whole."""
     match manifest:
-        case {"metadata": {"name": str(name)}, "spec": dict(spec)} if type(spec.get("suspend", False)) is bool:
+        case {"metadata": {"name": str(name)}, "spec": dict(spec)}:
             shared = _of(spec)
         case _:
             return None
@@ -50,29 +50,33 @@ def _recalled(manifest: Any) -> TorchJob | None:
         return None
     try:
         JobName(name=name)
-        return TorchJob.model_validate({**manifest, "spec": _with_own(shared.spec, spec)}, by_alias=True, by_name=False)
+        return TorchJob.model_validate({**manifest, "spec": shared.spec}, by_alias=True, by_name=False)
     except ValidationError:
         return None
 
 
 def _of(spec: dict[Any, Any]) -> _Shared | None:
+    own = {name: spec[name] for name in _OWN if name in spec}
     try:
-        text = orjson.dumps({name: value for name, value in spec.items() if name not in _OWN})
+        texts = orjson.dumps({name: value for name, value in spec.items() if name not in own}), orjson.dumps(own)
     except orjson.JSONEncodeError:  # nested too deep, or never read from JSON
         return None
-    return _shared(text) if len(text) <= LONGEST else None
+    return _with_own(*texts) if sum(map(len, texts)) <= LONGEST else None
 
 
-def _with_own(shared: TorchJobSpec, spec: dict[Any, Any]) -> TorchJobSpec:
-    """The spec of one job. ValidationError."""
-    own: dict[str, Any] = {}
-    if "schedulingPolicy" in spec:
-        own["scheduling_policy"] = SchedulingPolicy.model_validate(
-            spec["schedulingPolicy"], by_alias=True, by_name=False
-        )
-    if "suspend" in spec:
-        own["suspend"] = spec["suspend"]
-    return shared.model_copy(update=own)
+@lru_cache(4 * REMEMBERED)
+def _with_own(text: bytes, own: bytes) -> _Shared | None:
+    """The same with what is a job's own: the jobs of one queue mostly agree in that too."""
+    shared, found = _shared(text), orjson.loads(own)
+    if shared is None or type(found.get("suspend", False)) is not bool:
+        return None
+    if "schedulingPolicy" in found:
+        try:
+            policy = SchedulingPolicy.model_validate(found.pop("schedulingPolicy"), by_alias=True, by_name=False)
+        except ValidationError:
+            return None
+        found["scheduling_policy"] = policy
+    return replace(shared, spec=shared.spec.model_copy(update=found))
 
 
 @lru_cache(REMEMBERED)
