@@ -24,7 +24,7 @@ from cluster.local.objects import Stored
 from cluster.local.refusals import Refusal
 from cluster.local.requests import Target
 from cluster.local.store import Store
-from cluster.local.writes import Writer
+from cluster.local.writes import WriteOptions, Writer
 from cluster.requests import Request
 from crds import definitions as ours
 from crds.resources import GANG_QUEUES, NAMESPACES, POD_GROUPS, Resource
@@ -102,8 +102,8 @@ class _Writer(Writer):
 
     made = 0
 
-    def _christen(self, kind: Kind, namespace: str, manifest: Manifest) -> None:
-        super()._christen(kind, namespace, manifest)
+    def _christen(self, kind: Kind, namespace: str, manifest: Manifest, options: WriteOptions) -> None:
+        super()._christen(kind, namespace, manifest, options)
         manifest["metadata"]["uid"] = self.next_uid()
 
     def next_uid(self) -> str:
