@@ -16,17 +16,20 @@ _ELEMENTS = (
     *((":", ":"), ("04", r"\d\d"), (":", ":"), ("05", r"\d\d")),
 )
 _FRACTIONS = {SECONDS: ("", r"([.,]\d+)?"), MICROSECONDS: (".000000", r"[.,]\d{6}")}
+_PLAIN = re.compile(r"[1-9]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+"""How nearly all are written, and kept."""
 _ZONE = ("Z07:00", r"Z|[+-]\d\d:\d\d")
 _RANGES = (("month", 1, 12), ("day", 1, 31), ("hour", 0, 23), ("minute", 0, 59), ("second", 0, 59))
 
 
 def written(text: str, form: str) -> str:
     """A time as it is kept. BadRequest, in the words of Go, if it is none."""
-    if form == SECONDS and len(text) == 20 and text[-1] == "Z":
+    if form == SECONDS and _PLAIN.fullmatch(text):
         try:
-            return f"{datetime.fromisoformat(text):%Y-%m-%dT%H:%M:%SZ}" if text[0] != "0" else _parsed(text, form)
+            datetime.fromisoformat(text)
         except ValueError:
-            pass
+            return _parsed(text, form)  # which tells what is wrong
+        return text
     return _parsed(text, form)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from cluster.api import Manifest
 from cluster.local import container_rules, metadata, pod_changes, priorities, refusals
-from cluster.local.objects import encode
 from cluster.local.refusals import Cause
 
 _NAMES: dict[str, Callable[[str], str]] = {
@@ -30,7 +29,7 @@ def complete(new: Manifest, old: Manifest | None) -> None:
         return
     _complete_status(new, old)
     spec = new["spec"]
-    if encode(spec) != encode(old["spec"]):
+    if spec != old["spec"]:  # of the same types, since both were read so
         spec["tolerations"] = _tolerations(spec.get("tolerations") or [])
         _default_pulls(spec)
 
@@ -118,7 +117,7 @@ def check(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
     """Everything wrong with a pod, or with the change of one."""
     spec = new["spec"]
     if old is not None:
-        if encode(spec) != encode(old["spec"]):
+        if spec != old["spec"]:  # of the same types, since both were read so
             yield from _check_spec(spec)
             yield from pod_changes.check(spec, old["spec"])
         yield from pod_changes.check_status(new.get("status") or {}, old.get("status") or {})
