@@ -331,6 +331,36 @@ class Meddled:
         return getattr(self._store, name)
 
 
+class Crowded:
+    """A store in which another job comes before all others of a queue just before each batch."""
+
+    def __init__(self, store: QueueStore) -> None:
+        self._store = store
+        self.added = 0
+
+    def pending_commit(self, batch: Batch) -> PendingCommit:
+        self._store.put([entry(f"early-{self.added}", "a", START - 1 - self.added)])
+        self.added += 1
+        return self._store.pending_commit(batch)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def test_what_others_change_while_more_is_shown_is_left_to_the_next_look(store: QueueStore) -> None:
+    store.configure(specs(a=1, b=1), None)
+    store.put([each for name in "ab" for each in entries(name, 40)])
+    crowded = Crowded(store)
+    rounds, picked = Rounds(crowded, Rules()), 0
+    while (made := rounds.round(START, 4, 99)).picked or made.refused:
+        assert not made.refused
+        picked += made.picked
+        if crowded.added > 99:
+            break
+    assert picked >= 80
+    assert len(store.reservations()) == picked
+
+
 changes = st.lists(
     st.tuples(
         st.sampled_from(["put", "put", "put", "remove", "release", "configure", "huge"]),
