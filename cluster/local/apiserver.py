@@ -191,6 +191,8 @@ class ApiServer:
         shown = Shown(target.kind, representations.choose(request.headers.get("Accept", ""), include))
         if request.method == "GET" and not target.name and requests.flag(request.query, "watch"):
             wanted = watches.wish(target.kind, target.namespace, request.query)
+            if shown.chosen.yaml:
+                raise representations.not_acceptable()  # YAML has no end of an event
             return await watches.serve(request, wanted, self._store, self._under_way, shown)
         return await self._answer(request, target, shown)
 

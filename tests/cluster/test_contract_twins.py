@@ -271,6 +271,11 @@ def test_the_same_of_forms_and_paths(twins: tuple[list[Server], str]) -> None:
         codes = [server.send("GET", path, None, "", Accept=form) for server in both]
         assert codes[0][0] == codes[1][0], (path, form)
         assert isinstance(codes[0][1], str) == isinstance(codes[1][1], str), (path, form)
+    for server in both:
+        assert (
+            server.send("GET", WIDGETS.path(namespace) + "?watch=1&timeoutSeconds=1", None, "", Accept=FORMS[0])[0]
+            == 406
+        )
     told = [server.send("GET", "/apis/example.com/v1")[1]["resources"] for server in both]
     assert told[0] == told[1]
 
