@@ -187,6 +187,7 @@ def _rules() -> list[Kind]:
         ),
         Kind(
             resource=LEASES,
+            versioned=True,
             singular="lease",
             schema=_shape(spec={**records.LEASE, "default": {}}),
             upsert=True,

@@ -79,6 +79,8 @@ class Kind:
     """How often the metadata of an update is looked at, and what is wrong with it told."""
     status_at_birth: bool = False
     """Whether a status sent with a new object is kept."""
+    versioned: bool = False
+    """Whether an update of a built-in resource must say which version it changes, as one of a custom resource must."""
     upsert: bool = False
     """Whether a PUT makes an object that is not there."""
     shown_when_gone: bool = False

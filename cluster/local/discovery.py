@@ -86,7 +86,7 @@ def _resources(group: str, version: str, catalog: Catalog) -> dict[str, Any]:
         raise requests.unserved(group, catalog)
     return {
         "kind": "APIResourceList",
-        "apiVersion": "v1",
+        **({"apiVersion": "v1"} if group else {}),
         "groupVersion": f"{group}/{version}" if group else version,
         "resources": [
             *(described for kind in kinds for described in _describe(kind)),

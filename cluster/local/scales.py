@@ -30,7 +30,7 @@ def show(kind: Kind, current: Stored) -> Manifest:
         "kind": _KIND,
         "apiVersion": _API_VERSION,
         "metadata": {name: own[name] for name in kept if name in own},
-        "spec": {"replicas": replicas},
+        "spec": {"replicas": replicas} if replicas else {},
         "status": status,
     }
 

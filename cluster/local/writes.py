@@ -185,7 +185,7 @@ def _check_version(kind: Kind, current: Stored, candidate: Manifest, options: Wr
             raise refusals.invalid(kind.resource, current.name, [refusals.immutable("metadata.uid", own["uid"])])
         preconditions.check(kind, current, own["uid"], "", dry_run=options.dry_run)
     version = own.get("resourceVersion", "").lstrip("0")  # none and 0 demand nothing
-    if not version and kind.custom:
+    if not version and (kind.custom or kind.versioned):
         cause = refusals.wrong("metadata.resourceVersion", 0, "must be specified for an update")
         raise refusals.invalid(replace(kind.resource, kind=kind.resource.plural), current.name, [cause])
     if version and version != str(current.version):
