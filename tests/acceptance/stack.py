@@ -219,7 +219,13 @@ class Stack:
     def waiting(self) -> set[str]:
         """The keys of the jobs that wait."""
         with self.redis() as connection:
-            return set(connection.hkeys("torchq:entries"))  # type: ignore[arg-type]
+            return {str(place).replace("!", "/") for place in connection.hkeys("torchq:entries")}  # type: ignore[union-attr]
+
+    def is_open(self, queue: str) -> bool:
+        """Whether the queue gives room to new jobs; changes of queues take a moment."""
+        with self.redis() as connection:
+            found = connection.hget("torchq:queues", queue)
+        return bool(found and json.loads(str(found))["open"])
 
     def settled(self) -> bool:
         """Whether nothing is charged and nobody waits."""

@@ -49,7 +49,7 @@ def test_a_quota_of_one_queue_does_not_hold_up_another(stack: Stack, records: Pa
     stack.reach(first, "Running")
     stack.submit(job(other, python("pass")))
     stack.reach(other, "Succeeded")
-    assert stack.phase(second) == "Queued"
+    stack.reach(second, "Queued")
     (tmp_path / "gate").touch()
     stack.reach(second, "Succeeded")
 
@@ -96,6 +96,7 @@ def test_a_paused_queue_admits_nothing_and_what_runs_goes_on(stack: Stack, recor
     stack.submit(job(running, recording(records, gate=tmp_path / "gate"), queue=queue))
     stack.reach(running, "Running")
     stack.torchq("queue", "pause", queue)
+    until(lambda: not stack.is_open(queue))
     stack.submit(job(waiting, python("pass"), queue=queue))
     stack.reach(waiting, "Queued")
     (tmp_path / "gate").touch()

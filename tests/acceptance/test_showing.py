@@ -123,6 +123,6 @@ def test_queues_are_read_from_redis_without_a_coordinator(stack: Stack) -> None:
     stack.submit(job(name, python("pass"), queue=queue))
     until(lambda: figures(stack, queue).get("pending") == 1)
     redis = f"unix://{embedded_redis.socket_path(stack.layout)}"
-    assert shown(stack, "--redis", redis, "job", "why", name)["code"] == "QueueHeld"
+    until(lambda: shown(stack, "--redis", redis, "job", "why", name)["code"] == "QueueHeld")
     assert "fits now" in stack.tried("--redis", redis, "next").err
     stack.torchq("job", "cancel", name)
