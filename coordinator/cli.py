@@ -3,6 +3,7 @@
 One rule: commands change things only through the Kubernetes API, so that its access rules hold for them too.
 """
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,10 @@ main.add_command(commands_look.top)
 main.add_command(commands_doctor.doctor)
 main.add_command(commands_redis.redis)
 main.add_command(commands_rbac.rbac)
+
+# What was imported lives as long as the process: looking through it for garbage, at last when the process ends, took a
+# sixth of the time of a command.
+gc.freeze()
 
 if __name__ == "__main__":
     main()
