@@ -170,7 +170,11 @@ class RedisPlace:
                    "work:workers", "work:threads", "work:dispatches", "work:tally"}  # fmt: skip
         names = {key.decode().removeprefix("torchq:") for key in self._client.keys("torchq:*")} - lasting
         empty = {"work:ready"} if int(self._client.get("torchq:work:ready") or 0) == 0 else set()
-        return sorted(names - empty)
+        return sorted(name for name in names - empty if not self._passes(name))
+
+    def _passes(self, name: str) -> bool:
+        """Whether it is gone by itself before long: in the server's time, which does not step with ours."""
+        return name.startswith("work:settled:") and 0 < self._client.ttl(f"torchq:{name}") <= 10
 
     def due(self) -> float | None:
         firsts = [self._client.zrange(f"torchq:work:{each}", 0, 0, withscores=True) for each in ("delayed", "leases")]
