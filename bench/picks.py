@@ -13,7 +13,7 @@ from bench import redis_server
 from bench.errors import BenchError
 from bench.processes import room
 from bench.report import Figures
-from coordinator import settings, term
+from coordinator import garbage, settings, term
 from crds import amounts
 from crds.amounts import Amounts
 from crds.keys import JobKey
@@ -138,6 +138,8 @@ def run(options: Options) -> Figures:
         store.put(waiting)
         put = len(waiting) / (time.perf_counter() - started)
         del waiting  # no coordinator holds them
+        garbage.look_seldom()
+        garbage.settle()  # as after a rebuild
         worked = Worked(client)
         figures = pick(store, options)
         figures |= worked.per("pick", figures["picked"])

@@ -80,8 +80,8 @@ main.add_command(commands_doctor.doctor)
 main.add_command(commands_redis.redis)
 main.add_command(commands_rbac.rbac)
 
-# What was imported lives as long as the process: looking through it for garbage, at last when the process ends, took a
-# sixth of the time of a command.
+# What was imported lives as long as the process: looking through it, at last when the process ends, took a sixth of the
+# time of a command.
 gc.freeze()
 
 if __name__ == "__main__":

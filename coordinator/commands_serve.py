@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import click
 
 from cluster.stop import Stop
-from coordinator import health, preflight, processes, worker_process
+from coordinator import garbage, health, preflight, processes, worker_process
 from coordinator.permissions import COORDINATOR, WORKER
 from coordinator.queue_status import QueueStatusWriter
 from coordinator.reading import StoreReading
@@ -38,6 +38,7 @@ def coordinator(session: Session, health_port: int | None) -> None:
     session = session.introduced("torchq-coordinator").acting_as(COORDINATOR).with_flags(health_port=health_port)
     settings = session.settings
     start_log(settings.log_level)
+    garbage.look_seldom()
     processes.end_with_parent()
     redis = connection.connect(settings.redis_url, client_name="torchq-coordinator")
     preflight.check(session.cluster, COORDINATOR, settings)
@@ -46,7 +47,15 @@ def coordinator(session: Session, health_port: int | None) -> None:
     probe = connection.connect(
         settings.redis_url, client_name="torchq-probe", timeout=settings.renew_seconds, retries=0
     )
-    desk = Coordinator(session.cluster, store, work, settings, leases=session.impatient, probe=RedisStore(probe))
+    desk = Coordinator(
+        session.cluster,
+        store,
+        work,
+        settings,
+        leases=session.impatient,
+        probe=RedisStore(probe),
+        rebuilt=garbage.settle,
+    )
     with health.serving(desk, settings.health_port, _reading(desk)):
         _serve(desk, QueueStatusWriter(session.cluster, desk.watches, settings.cost), session.cluster.close)
 
@@ -89,6 +98,7 @@ def worker(session: Session, count: int | None, single: bool) -> None:
     session = session.introduced("torchq-worker").acting_as(WORKER).with_flags(processes=count)
     start_log(session.settings.log_level)
     if single:
+        garbage.look_seldom()
         processes.end_with_parent()
         worker_process.run(session.cluster, session.settings)
         return

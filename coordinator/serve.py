@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,6 +53,8 @@ class Coordinator:
     """The same cluster, by a client that gives up on a request well within a lease; None: `cluster` does."""
     probe: QueueStore | None = None
     """The same store, by a connection that gives up soon; None: `store` does."""
+    rebuilt: Callable[[], object] = lambda: None
+    """Called after each rebuild: what is kept of the cluster by then will stay for long."""
     stop: threading.Event = field(default_factory=threading.Event)
     counts: Counts = field(default_factory=Counts)
     failing: str = ""
@@ -134,6 +137,7 @@ class Coordinator:
         began = self._incarnation = self.store.incarnation()
         lost = self.store.epoch() == 0
         term.rebuild(self._new_epoch())
+        self.rebuilt()
         self._unreadable = False
         if lost:  # the work queue too, and in it when finished jobs are to be deleted
             self.watches.mark([job.key for job in self.watches.jobs.values()])
