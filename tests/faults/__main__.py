@@ -8,14 +8,15 @@ python -m tests.faults --mutations                           whether they notice
 
 import argparse
 import logging
+import os
 import sys
 import time
-from collections.abc import Iterable
 
-from tests.faults import backends, hunt
+from tests.faults import backends, hunt, sharing
 from tests.faults.mutations import MUTATIONS, noticed
 from tests.faults.scenarios import SCENARIOS
 from tests.faults.schedules import Schedule
+from tests.faults.sharing import Search
 from tests.faults.verdict import Broken
 from tests.faults.world import World
 
@@ -28,16 +29,19 @@ def main() -> int:
         return replay(Schedule.parse(arguments.replay))
     if arguments.mutations:
         return mutations(arguments.schedules)
-    scenarios = arguments.scenario or list(SCENARIOS)
-    with backends.places(arguments.backend) as place:
-        found: Iterable[Schedule]
-        if arguments.exhaustive:
-            found = (each for name in scenarios for each in hunt.one_each(name, backend=arguments.backend))
-        else:
-            found = hunt.shuffled(arguments.schedules, arguments.seed, scenarios, arguments.backend)
-        began, worked = time.monotonic(), time.process_time()
-        count, failures = hunt.search(found, place)
-    seconds, worked = time.monotonic() - began, time.process_time() - worked
+    search = Search(
+        tuple(arguments.scenario or SCENARIOS),
+        arguments.backend,
+        arguments.schedules,
+        arguments.seed,
+        arguments.exhaustive,
+        arguments.processes,
+    )
+    began = time.monotonic()
+    shares = sharing.run(search)
+    seconds = time.monotonic() - began
+    count, worked = sum(each.count for each in shares), sum(each.worked for each in shares)
+    failures = [failure for each in shares for failure in each.failures]
     for failure in failures:
         print(failure)
     rates = f"{count / seconds:.0f}/s, {count / max(worked, 0.001):.0f} per second of one core"
@@ -75,6 +79,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, metavar="S")
     parser.add_argument("--scenario", action="append", choices=sorted(SCENARIOS))
     parser.add_argument("--backend", choices=("memory", "redis", "fakeredis"), default="memory")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N", help="that share the work")
     parser.add_argument("--exhaustive", action="store_true", help="one fault at every call")
     parser.add_argument("--mutations", action="store_true", help="break the product, and see who notices")
     return parser.parse_args()
