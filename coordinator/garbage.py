@@ -12,9 +12,8 @@ _THRESHOLDS = (100_000, 20, 20)
 
 
 def look_seldom() -> None:
-    """For the rest of the process. What is there now, its imports for the most part, is not looked through any more."""
+    """For the rest of the process."""
     gc.set_threshold(*_THRESHOLDS)
-    gc.freeze()
 
 
 def settle() -> None:
