@@ -5,6 +5,7 @@ fault in the picture, never an error.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -120,10 +121,9 @@ def work(connection: Connection) -> WorkPicture:
             *(("LRANGE", name, "0", "-1") for name in lists),
         ],
     )
-    records = [name for name in known if name.startswith(schema.RECORD)]
     return WorkPicture(
         now=float(time[0]) + float(time[1]) / 1e6,
-        records=reader.keys(schema.RECORD, _records(reader, connection, records)),
+        records=reader.keys(schema.RECORDS, _records(reader, connection)),
         ready={
             name.removeprefix(schema.READY): frozenset(reader.keys(name, {text.decode(): 0 for text in keys or ()}))
             for name, keys in zip(lists, ready, strict=True)
@@ -212,34 +212,38 @@ def _scores(flat: list[tuple[bytes, float]] | None) -> dict[str, float]:
     return {member.decode(errors="replace"): float(score) for member, score in flat or ()}
 
 
-def _records(reader: Reader, connection: Connection, found: Iterable[str]) -> dict[str, WorkRecord]:
+def _records(reader: Reader, connection: Connection) -> dict[str, WorkRecord]:
     """Each record with its place in the lists that bring it back."""
     records: dict[str, WorkRecord] = {}
-    for chunk in _chunks(found):
-        keys = [name.removeprefix(schema.RECORD) for name in chunk]
+    there = reader.scan(connection, "hash", schema.RECORDS)
+    for keys in _chunks(name.decode(errors="replace") for name in there):
         questions = [
             question
-            for name, key in zip(chunk, keys, strict=True)
-            for question in (("HGETALL", name), ("ZSCORE", schema.DELAYED, key), ("ZSCORE", schema.LEASES, key))
+            for key in keys
+            for question in (
+                ("HGET", schema.RECORDS, key),
+                ("ZSCORE", schema.DELAYED, key),
+                ("ZSCORE", schema.LEASES, key),
+            )
         ]
         answers = reader.read(connection, questions)
         for at, key in enumerate(keys):
-            raw, due, lease_ends = answers[3 * at : 3 * at + 3]
-            if raw:
-                records[key] = _record(reader, key, raw, due, lease_ends)
+            text, due, lease_ends = answers[3 * at : 3 * at + 3]
+            if text:
+                records[key] = reader.parsed(
+                    f"{schema.RECORDS} {key}", partial(_record, text, due, lease_ends), WorkRecord(state="")
+                )
     return records
 
 
-def _record(
-    reader: Reader, key: str, raw: Mapping[bytes, bytes], due: float | None, lease_ends: float | None
-) -> WorkRecord:
-    text = {name.decode(errors="replace"): value.decode(errors="replace") for name, value in raw.items()}
+def _record(text: bytes, due: float | None, lease_ends: float | None) -> WorkRecord:
+    fields = orjson.loads(text)
     return WorkRecord(
-        state=text.get("state", ""),
-        tenant=text.get("tenant", ""),
-        since=text.get("since", ""),
-        token=text.get("token", ""),
-        failures=reader.parsed(f"{schema.RECORD}{key} failures", lambda: int(text.get("failures") or 0), 0),
+        state=str(fields.get("state", "")),
+        tenant=str(fields.get("tenant", "")),
+        since=str(fields.get("since", "")),
+        token=str(fields.get("token", "")),
+        failures=int(fields.get("failures", 0)),
         due=due,
         lease_ends=lease_ends,
     )

@@ -25,10 +25,12 @@ CHUNK = 500
 NOTHING_PREPARED: tuple[int, dict[str, str]] = (-1, {})
 
 _PUT = Script("store_put", preludes=("store",))
-_REMOVE = Script("store_remove", preludes=("store", "store_usage"))
+_REMOVE = Script("store_remove", preludes=("records", "store", "store_usage"))
 _CONFIGURE = Script("store_configure", preludes=("store", "store_usage", "store_cohorts"))
 _SNAPSHOT = Script("store_snapshot", preludes=("store", "store_heads"))
-_COMMIT = Script("store_commit", preludes=("clock", "mark", "store", "store_heads", "store_usage", "mark_many"))
+_COMMIT = Script(
+    "store_commit", preludes=("clock", "records", "mark", "store", "store_heads", "store_usage", "mark_many")
+)
 _PLACE = Script("store_place", preludes=("store",))
 _RESERVATIONS = Script("store_reservations", preludes=("store",))
 _REBUILD = Script("store_rebuild", preludes=("store", "store_usage", "store_cohorts"))
@@ -180,6 +182,7 @@ class RedisStore:
         )
         if layout != schema.LAYOUT_NUMBER and any((layout, *open_or_not)):
             forget.store(self._connection, epoch - 1)
+            forget.work(self._connection, epoch - 1)
         _REBUILD(self._connection, arguments=[epoch, "begin"])
 
     def _put(self, epoch: int, texts: Iterable[tuple[str, str]]) -> None:

@@ -17,13 +17,13 @@ from queues.scripts import Script
 from queues.values import Offer, Task
 from queues.work import SETTLED_SECONDS, Lease, WorkSettings
 
-_PRELUDES = ("clock", "mark")
+_PRELUDES = ("clock", "records", "mark")
 _OFFER = Script("work_offer", preludes=_PRELUDES)
-_DROP = Script("work_drop")
+_DROP = Script("work_drop", preludes=("records",))
 _DISPATCH = Script("work_dispatch", preludes=_PRELUDES)
 _BEGIN = Script("work_begin", preludes=_PRELUDES)
 _RENEW = Script("work_renew", preludes=_PRELUDES)
-_HOLDS = Script("work_holds")
+_HOLDS = Script("work_holds", preludes=("records",))
 _FINISH = Script("work_finish", preludes=_PRELUDES)
 _REGISTER = Script("work_register", preludes=_PRELUDES)
 

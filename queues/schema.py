@@ -16,8 +16,8 @@ Work (shared by coordinator and workers):
 PREFIX = "torchq:"
 EPOCH = f"{PREFIX}epoch"
 LAYOUT = f"{PREFIX}layout"
-LAYOUT_NUMBER = b"3"
-"""Of the keys of the queues as they are described in queues/lua/store.lua; under another one the store is lost."""
+LAYOUT_NUMBER = b"4"
+"""Of the keys as they are described in queues/lua/store.lua and mark.lua; under another one the store is lost."""
 REBUILDING = f"{PREFIX}rebuilding"
 REVISION = f"{PREFIX}revision"
 QUEUES = f"{PREFIX}queues"
@@ -35,7 +35,7 @@ CLOCK = f"{PREFIX}clock"
 OVERTAKEN = f"{PREFIX}overtaken"
 
 WORK = f"{PREFIX}work:"
-RECORD = f"{WORK}key:"
+RECORDS = f"{WORK}records"
 READY = f"{WORK}ready:"
 READY_COUNT = f"{WORK}ready"
 TENANTS = f"{WORK}tenants"
@@ -74,9 +74,9 @@ KEPT = frozenset(
 _KEYS = KEPT | {
     *(EPOCH, LAYOUT, REBUILDING, ENTRIES, RESERVATIONS, USAGE, COHORTS, SHARED, PORTS, f"{PREFIX}commit"),
     *(f"{PREFIX}{name}" for name in ("change", "changed", "settled")),
-    *(READY_COUNT, TENANTS, DELAYED, LEASES, MADE),
+    *(RECORDS, READY_COUNT, TENANTS, DELAYED, LEASES, MADE),
 }
-_FAMILIES = (ORDER, RECORD, READY, SETTLED)
+_FAMILIES = (ORDER, READY, SETTLED)
 
 _RQ_KEYS = frozenset(
     (

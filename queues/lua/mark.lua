@@ -1,5 +1,5 @@
 -- Prelude: mark a key as work. Every script that changes what a worker should do calls it, so that no crash can separate
--- the change from its dispatch. It is put in front of such a script; it takes no KEYS or ARGV of its own.
+-- the change from its dispatch. It is put in front of such a script; it takes no KEYS or ARGV of its own. Needs records.lua.
 --
 -- mark(key, tenant, seen, now): whatever the key's state, it will be run at least once after this call.
 --   key     namespace/name/uid of the job
@@ -8,7 +8,7 @@
 --   now     seconds since 1970, as text or number
 --
 -- Keys (of all work_*.lua scripts):
---   torchq:work:key:<key>       hash    one key that is not at rest:
+--   torchq:work:records         hash    key that is not at rest -> JSON, of which all but failures is text:
 --                                         state     ready | delayed | leased
 --                                         tenant, seen as above
 --                                         since     when it became ready, seconds
@@ -41,30 +41,32 @@ local function doubt(key)
 end
 
 local function make_ready(key, record, tenant, now)
-  redis.call('HSET', record, 'state', 'ready', 'tenant', tenant, 'since', now)
+  record.state, record.tenant, record.since = 'ready', tenant, now
   if redis.call('RPUSH', 'torchq:work:ready:' .. tenant, key) == 1 then
     redis.call('RPUSH', 'torchq:work:tenants', tenant)
   end
   redis.call('INCR', 'torchq:work:ready')
 end
 
-local function keep_newest(record, known, seen)
-  if not known or tonumber(seen) > tonumber(known) then
-    redis.call('HSET', record, 'seen', seen)
-  end
+-- Whether that was news.
+local function keep_newest(record, seen)
+  local newer = not record.seen or tonumber(seen) > tonumber(record.seen)
+  record.seen = newer and seen or record.seen
+  return newer
 end
 
 local function mark(key, tenant, seen, now)
-  local record = 'torchq:work:key:' .. key
-  local known = redis.call('HMGET', record, 'state', 'seen')
-  local state = known[1]
-  keep_newest(record, known[2], seen)
-  if state == 'leased' then
-    redis.call('HSET', record, 'dirty', '1', 'tenant', tenant)
-  elseif state ~= 'ready' then
-    if state == 'delayed' then
+  local record = record_of(key) or {}
+  local newer = keep_newest(record, seen)
+  if record.state == 'leased' then
+    record.dirty, record.tenant = '1', tenant
+  elseif record.state == 'ready' and not newer then
+    return
+  elseif record.state ~= 'ready' then
+    if record.state == 'delayed' then
       redis.call('ZREM', 'torchq:work:delayed', key)
     end
     make_ready(key, record, tenant, now)
   end
+  keep_record(key, record)
 end

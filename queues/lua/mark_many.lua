@@ -1,30 +1,27 @@
--- Prelude: mark() of many keys that were just committed, with fewer calls. Needs mark.lua, which says what it means.
+-- Prelude: mark() of many keys that were just committed, with fewer calls. Needs records.lua, mark.lua, which says what it
+-- means, and store.lua.
 --
 -- mark_many(keys, tenants, count, now): as mark(key, tenant, '0', now) of each, in their order; no key twice. A record without
 -- "seen" is one of which nothing has been seen.
 
-local TOGETHER = 64
-
--- The names of some keys' records, and whether there is none of them, as with most keys of new picks.
-local function records(keys, from, to)
-  local names = {}
-  for at = from, to do
-    names[at - from + 1] = 'torchq:work:key:' .. keys[at]
-  end
-  return names, redis.call('EXISTS', unpack(names)) == 0
+-- What the records of all keys of one tenant say that were at rest.
+local function rested(tenant, now)
+  return '{"since":"' .. now .. '","state":"ready","tenant":' .. quoted(tenant) .. '}'
 end
 
-local function wake(key, record, state, tenant, now)
-  if state == 'delayed' then
+local function woken(key, record, tenant, now)
+  if record.state == 'delayed' then
     redis.call('ZREM', 'torchq:work:delayed', key)
   end
-  redis.call('HSET', record, 'state', 'ready', 'tenant', tenant, 'since', now)
+  record.state, record.tenant, record.since = 'ready', tenant, now
+  return cjson.encode(record)
 end
 
-local function push(ready, tenants, count)
+local function push(ready, count)
   local turns = {}
-  for _, tenant in ipairs(tenants) do
-    if write('RPUSH', 'torchq:work:ready:' .. tenant, ready[tenant]) == #ready[tenant] then
+  for at = 1, #ready do
+    local tenant, keys = ready[at].tenant, ready[at]
+    if write('RPUSH', 'torchq:work:ready:' .. tenant, keys) == #keys then
       turns[#turns + 1] = tenant
     end
   end
@@ -35,27 +32,26 @@ local function push(ready, tenants, count)
 end
 
 local function mark_many(keys, tenants, count, now)
-  local ready, order, woken = {}, {}, 0
-  for from = 1, count, TOGETHER do
-    local to = math.min(from + TOGETHER - 1, count)
-    local names, none = records(keys, from, to)
-    for at = from, to do
-      local key, tenant, record = keys[at], tenants[at], names[at - from + 1]
-      local state = not none and redis.call('HGET', record, 'state')
-      if state == 'leased' or state == 'ready' then
-        mark(key, tenant, '0', now)
-      else
-        wake(key, record, state, tenant, now)
-        local some = ready[tenant]
-        if not some then
-          some = {}
-          ready[tenant] = some
-          order[#order + 1] = tenant
-        end
-        some[#some + 1] = key
-        woken = woken + 1
+  local known, texts, lists = values('torchq:work:records', keys), {}, {}
+  local records, size, order = {}, 0, {}
+  for at = 1, count do
+    local key, tenant = keys[at], tenants[at]
+    local text, record, some = texts[tenant], known[at] and cjson.decode(known[at]), lists[tenant]
+    if not text then
+      text, some = rested(tenant, now), { tenant = tenant }
+      texts[tenant], lists[tenant] = text, some
+    end
+    if record and (record.state == 'leased' or record.state == 'ready') then
+      mark(key, tenant, '0', now)
+    else
+      if #some == 0 then
+        order[#order + 1] = some
       end
+      some[#some + 1] = key
+      records[size + 1], records[size + 2] = key, record and woken(key, record, tenant, now) or text
+      size = size + 2
     end
   end
-  push(ready, order, woken)
+  write('HSET', 'torchq:work:records', records)
+  push(order, size / 2)
 end

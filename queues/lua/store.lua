@@ -32,7 +32,7 @@
 --   torchq:commit             hash    id, answer: the last commit and what it answered
 -- Numbers, sums too, are whole and below 2^53, which Lua holds exactly; they are written with whole(), never with tostring.
 
-local LAYOUT = '3'
+local LAYOUT = '4'
 local BOOST_LIMIT = 604800
 local RETURNING = 4 * BOOST_LIMIT
 local DEFAULT_AGING = 600

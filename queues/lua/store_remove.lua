@@ -2,7 +2,7 @@
 --
 -- ARGV: epoch (0: whatever it is), newest resourceVersion of pods the caller knows of (empty: free whatever there may
 --       be), then job keys
--- Keys and preludes: store.lua, store_usage.lua; of mark.lua's keys the records and torchq:work:made are read
+-- Keys and preludes: store.lua, store_usage.lua, records.lua; of mark.lua's keys the records and torchq:work:made are read
 -- Returns: the keys whose reservation was kept: somebody is at work on them, or has made pods later than that.
 -- Errors STORELOST, STALEEPOCH.
 
@@ -17,7 +17,11 @@ local function may_have_pods(key)
     return false
   end
   local made = tonumber(redis.call('HGET', 'torchq:work:made', key) or '0')
-  return made > SEEN or redis.call('HEXISTS', 'torchq:work:key:' .. key, 'run') == 1
+  if made > SEEN then
+    return true
+  end
+  local record = record_of(key)
+  return record and record.run ~= nil
 end
 
 local keys, kept, gone = {}, {}, {}

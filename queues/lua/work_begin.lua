@@ -1,6 +1,6 @@
 -- Start on leased keys: a key whose token is still the one given goes over to the running lease.
 --
--- Preludes: clock, mark (which lists the keys' schema).
+-- Preludes: clock, records, mark (which lists the keys' schema).
 -- KEYS: none
 -- ARGV: 1 now, seconds; empty: the server's time
 --       2 seconds the running lease lasts
@@ -26,13 +26,14 @@ local ends = seconds(clock(ARGV[1]) + tonumber(ARGV[2]))
 local tasks = {}
 for i = 4, #ARGV, 2 do
   local key, token = ARGV[i], ARGV[i + 1]
-  local record = 'torchq:work:key:' .. key
-  local known = redis.call('HMGET', record, 'token', 'run', 'tenant', 'seen', 'failures')
-  if known[1] == token and (not known[2] or known[2] == ARGV[3]) then
-    redis.call('HSET', record, 'run', ARGV[3], 'epoch', epoch)
+  local record = record_of(key)
+  if record and record.token == token and (record.run or ARGV[3]) == ARGV[3] then
+    record.run, record.epoch = ARGV[3], epoch
+    keep_record(key, record)
     redis.call('ZADD', 'torchq:work:leases', ends, key)
+    local seen, failures = newest(key, record.seen or '0'), tostring(record.failures or 0)
     local reservation = redis.call('HGET', 'torchq:reservations', key) or ''
-    for _, value in ipairs({key, token, known[3] or '', newest(key, known[4] or '0'), known[5] or '0', reservation}) do
+    for _, value in ipairs({key, token, record.tenant or '', seen, failures, reservation}) do
       tasks[#tasks + 1] = value
     end
   end

@@ -2,7 +2,7 @@
 -- the workers as RQ jobs, in this one step: no crash can lose a key between its lease and its job. Takes at most as many
 -- keys as registered workers have free threads, so that RQ's own queue stays short and its order does not matter.
 --
--- Preludes: clock, mark (which lists the keys' schema).
+-- Preludes: clock, records, mark (which lists the keys' schema).
 -- KEYS: none
 -- ARGV: 1 now, seconds; empty: the server's time
 --       2 seconds a lease lasts while its batch waits in RQ
@@ -25,13 +25,14 @@ local function woken(zset, now)
   local keys = redis.call('ZRANGEBYSCORE', zset, '-inf', seconds(now), 'LIMIT', 0, WAKE)
   for _, key in ipairs(keys) do
     redis.call('ZREM', zset, key)
-    local record = 'torchq:work:key:' .. key
-    if redis.call('HEXISTS', record, 'run') == 1 then  -- whoever ran it is gone, and nobody knows how far it came
-      redis.call('HINCRBY', record, 'failures', 1)
+    local record = record_of(key) or {}
+    if record.run then  -- whoever ran it is gone, and nobody knows how far it came
+      record.failures = (record.failures or 0) + 1
       doubt(key)
     end
-    redis.call('HDEL', record, 'token', 'run', 'epoch', 'dirty')
-    make_ready(key, record, redis.call('HGET', record, 'tenant') or '', seconds(now))
+    record.token, record.run, record.epoch, record.dirty = nil, nil, nil, nil
+    make_ready(key, record, record.tenant or '', seconds(now))
+    keep_record(key, record)
   end
 end
 
@@ -64,7 +65,9 @@ local function take()
 end
 
 local function lease(key, token, ends)
-  redis.call('HSET', 'torchq:work:key:' .. key, 'state', 'leased', 'token', token)
+  local record = record_of(key) or {}
+  record.state, record.token = 'leased', token
+  keep_record(key, record)
   redis.call('ZADD', 'torchq:work:leases', seconds(ends), key)
 end
 

@@ -1,7 +1,7 @@
 -- Forget keys whose jobs are gone. A delayed key is forgotten at once, unless its last run failed: the next one settles
 -- whether that left pods behind. A key that is worked at runs once more, and finds nothing. Safe to repeat.
 --
--- Preludes: none; mark.lua lists the keys' schema.
+-- Preludes: records; mark.lua lists the keys' schema.
 -- KEYS: none
 -- ARGV: the keys
 -- Returns: number of keys forgotten.
@@ -9,14 +9,14 @@
 local dropped = 0
 for i = 1, #ARGV do
   local key = ARGV[i]
-  local record = 'torchq:work:key:' .. key
-  local known = redis.call('HMGET', record, 'state', 'failures')
-  if known[1] == 'delayed' and not known[2] then
+  local record = record_of(key) or {}
+  if record.state == 'delayed' and not record.failures then
     redis.call('ZREM', 'torchq:work:delayed', key)
-    redis.call('DEL', record)
+    redis.call('HDEL', 'torchq:work:records', key)
     dropped = dropped + 1
-  elseif known[1] == 'leased' then
-    redis.call('HSET', record, 'dirty', '1')
+  elseif record.state == 'leased' then
+    record.dirty = '1'
+    keep_record(key, record)
   end
 end
 return dropped

@@ -1,6 +1,6 @@
 -- Give keys back. Nothing happens to a key whose token is somebody else's by now. Safe to repeat: the first call ends the token.
 --
--- Preludes: clock, mark (which lists the keys' schema).
+-- Preludes: clock, records, mark (which lists the keys' schema).
 -- KEYS: none
 -- ARGV: 1 now, seconds; empty: the server's time
 --       2 seconds of the first backoff   3 seconds of the longest
@@ -10,11 +10,9 @@
 --       may be something)
 -- Returns: number of keys given back.
 
-local FORGET = {'token', 'run', 'epoch', 'dirty'}
-
 local function backoff(record)
-  local failures = redis.call('HINCRBY', record, 'failures', 1)
-  return math.min(tonumber(ARGV[3]), tonumber(ARGV[2]) * 2 ^ (failures - 1))
+  record.failures = (record.failures or 0) + 1
+  return math.min(tonumber(ARGV[3]), tonumber(ARGV[2]) * 2 ^ (record.failures - 1))
 end
 
 -- What the coordinator must have seen before it frees the key's reservation.
@@ -42,35 +40,36 @@ local function settle(key, settled, made, dirty)
   return job and tonumber(job) <= tonumber(settled) and tonumber(pods) <= tonumber(made)
 end
 
-local function finish(key, requeue_after, failed, made, settled, now)
-  local record = 'torchq:work:key:' .. key
-  local known = redis.call('HMGET', record, 'dirty', 'tenant')
-  local again = not settle(key, failed and '0' or settled, made, known[1]) and known[1]
+local function finish(key, record, requeue_after, failed, made, settled, now)
+  local again = not settle(key, failed and '0' or settled, made, record.dirty) and record.dirty
   redis.call('ZREM', 'torchq:work:leases', key)
-  redis.call('HDEL', record, unpack(FORGET))
+  record.token, record.run, record.epoch, record.dirty = nil, nil, nil, nil
   local delay = tonumber(requeue_after)
   if failed then
     delay = backoff(record)
   else
-    redis.call('HDEL', record, 'failures')
+    record.failures = nil
   end
   if again or (delay and delay <= 0) then
-    make_ready(key, record, known[2], seconds(now))
+    make_ready(key, record, record.tenant or '', seconds(now))
   elseif delay then
-    redis.call('HSET', record, 'state', 'delayed')
+    record.state = 'delayed'
     redis.call('ZADD', 'torchq:work:delayed', seconds(now + delay), key)
   else
-    redis.call('DEL', record)
+    redis.call('HDEL', 'torchq:work:records', key)
+    return
   end
+  keep_record(key, record)
 end
 
 local now = clock(ARGV[1])
 local given = 0
 for i = 5, #ARGV, 6 do
   local key, token = ARGV[i], ARGV[i + 1]
-  if redis.call('HGET', 'torchq:work:key:' .. key, 'token') == token then
+  local record = record_of(key)
+  if record and record.token == token then
     note(key, ARGV[i + 3] == '1', ARGV[i + 4])
-    finish(key, ARGV[i + 2], ARGV[i + 3] == '1', ARGV[i + 4], ARGV[i + 5], now)
+    finish(key, record, ARGV[i + 2], ARGV[i + 3] == '1', ARGV[i + 4], ARGV[i + 5], now)
     given = given + 1
   end
 end

@@ -1,23 +1,23 @@
 -- Mark keys as work, at once or after a delay. Safe to repeat.
 --
--- Preludes: clock, mark (which lists the keys' schema).
+-- Preludes: clock, records, mark (which lists the keys' schema).
 -- KEYS: none
 -- ARGV: 1 now, seconds; empty: the server's time
 --       then for each offer: key, tenant, seen, delay in seconds, version of the job if that is all that changed, else 0
 -- Returns: number of offers. Error STORELOST if torchq:epoch is missing.
 
 local function mark_later(key, tenant, seen, due)
-  local record = 'torchq:work:key:' .. key
-  local known = redis.call('HMGET', record, 'state', 'seen')
-  keep_newest(record, known[2], seen)
-  if not known[1] then
-    redis.call('HSET', record, 'state', 'delayed', 'tenant', tenant)
+  local record = record_of(key) or {}
+  keep_newest(record, seen)
+  if not record.state then
+    record.state, record.tenant = 'delayed', tenant
     redis.call('ZADD', 'torchq:work:delayed', seconds(due), key)
-  elseif known[1] == 'delayed' then
+  elseif record.state == 'delayed' then
     redis.call('ZADD', 'torchq:work:delayed', 'LT', seconds(due), key)
-  elseif known[1] == 'leased' then
-    redis.call('HSET', record, 'dirty', '1', 'tenant', tenant)
+  elseif record.state == 'leased' then
+    record.dirty, record.tenant = '1', tenant
   end
+  keep_record(key, record)
 end
 
 -- Two versions, as text with a blank between them.
@@ -28,17 +28,17 @@ end
 
 -- The job has changed: no reason to run if the run that is under way, or the last one, has settled what it has come to.
 local function mark_changed(key, tenant, seen, now, version)
-  local record = 'torchq:work:key:' .. key
-  local known = redis.call('HMGET', record, 'state', 'seen', 'dirty')
-  if known[1] == 'leased' and known[3] ~= '1' then
-    local job, pods = versions(known[3])
-    keep_newest(record, known[2], seen)
-    local newest = string.format('%.0f %.0f', math.max(job, version), math.max(pods, tonumber(seen)))
-    redis.call('HSET', record, 'dirty', newest, 'tenant', tenant)
+  local record = record_of(key) or {}
+  if record.state == 'leased' and record.dirty ~= '1' then
+    local job, pods = versions(record.dirty)
+    keep_newest(record, seen)
+    record.dirty = string.format('%.0f %.0f', math.max(job, version), math.max(pods, tonumber(seen)))
+    record.tenant = tenant
+    keep_record(key, record)
     return
   end
   local job, pods = versions(redis.call('GET', 'torchq:work:settled:' .. key))
-  if known[1] == 'leased' or known[1] == 'ready' or job < version or pods < tonumber(seen) then
+  if record.state == 'leased' or record.state == 'ready' or job < version or pods < tonumber(seen) then
     mark(key, tenant, seen, now)
   end
 end

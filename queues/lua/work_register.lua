@@ -1,6 +1,6 @@
 -- Say that a worker is alive and how many threads it has; none takes it off the list. Safe to repeat.
 --
--- Preludes: clock, mark (which lists the keys' schema).
+-- Preludes: clock, records, mark (which lists the keys' schema).
 -- KEYS: none
 -- ARGV: 1 now, seconds; empty: the server's time
 --       2 seconds until it is forgotten

@@ -1,6 +1,6 @@
 -- Prolong running leases. A lease that is somebody else's by now is left alone. Safe to repeat.
 --
--- Preludes: clock, mark (which lists the keys' schema).
+-- Preludes: clock, records, mark (which lists the keys' schema).
 -- KEYS: none
 -- ARGV: 1 now, seconds; empty: the server's time
 --       2 seconds the running lease lasts
@@ -11,7 +11,8 @@ local ends = seconds(clock(ARGV[1]) + tonumber(ARGV[2]))
 local kept = 0
 for i = 3, #ARGV, 2 do
   local key = ARGV[i]
-  if redis.call('HGET', 'torchq:work:key:' .. key, 'token') == ARGV[i + 1] then
+  local record = record_of(key)
+  if record and record.token == ARGV[i + 1] then
     redis.call('ZADD', 'torchq:work:leases', ends, key)
     kept = kept + 1
   end

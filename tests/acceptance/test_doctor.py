@@ -106,7 +106,7 @@ def test_what_is_broken_is_named_and_mended_while_a_job_runs(
     pool = json.loads(admin.hget(schema.USAGE, ""))
     admin.hset(schema.USAGE, "", json.dumps(pool | {"cpu": pool["cpu"] + 700}))
     admin.zadd(f"{schema.ORDER}default", {place: 7})
-    admin.hset(f"{schema.RECORD}default/stuck/u2", mapping={"state": "ready", "tenant": "a", "since": "1"})
+    admin.hset(schema.RECORDS, "default/stuck/u2", '{"state":"ready","tenant":"a","since":"1"}')
     admin.set("torchq:junk", "x")
     broken = json.loads(stack.doctor("--settle", "1", "-o", "json").out)
     found = {(each["code"], each["subject"]) for each in broken["disagreements"]}

@@ -82,13 +82,13 @@ def test_the_leader_mends_what_it_is_asked_to(coordinated: Coordinated) -> None:
     desk = coordinated.led(resync_seconds=3600)  # a resync would mend the key by offering it
     key = desks_submit(coordinated)
     client = coordinated.client
-    desks.wait_for(lambda: desk.counts.picked == 1 and client.hget(f"{schema.RECORD}{key}", "state") == b"leased")
+    desks.wait_for(lambda: desk.counts.picked == 1 and b'"leased"' in (client.hget(schema.RECORDS, key) or b""))
     assert coordinated.codes() == []
     for name in ("", "a"):
         client.hset(schema.USAGE, name, b'{"cpu":5000,"jobs":7}')
     client.set("torchq:junk", 1)
     client.hset("rq:job:h1", "data", '["os.system", null, ["true"], {}]')
-    client.hset(f"{schema.RECORD}{key}", "state", "nonsense")
+    client.hset(schema.RECORDS, key, '{"state":"nonsense"}')
     wrong = {"leaked-charge", "unknown-key", "foreign-rq-job", "stuck-key"}
     assert set(coordinated.codes()) - {"stray-lease"} == wrong  # the key may have been leased
     epoch = coordinated.store.epoch()
@@ -112,10 +112,9 @@ def test_finished_jobs_are_looked_at_again_since_some_are_to_be_deleted(coordina
     status = {"status": {"phase": "Succeeded"}}
     coordinated.cluster.patch(desks.TORCHJOBS, "train", status, coordinated.namespace, subresource="status")
     desks.wait_for(lambda: not coordinated.store.inspect().reservations, 60)
-    record = f"{schema.RECORD}{key}"
-    coordinated.client.delete(record)  # as if a worker waited to delete it, and that were forgotten
+    coordinated.client.hdel(schema.RECORDS, key)  # as if a worker waited to delete it, and that were forgotten
     coordinated.looker.repair(60)
-    desks.wait_for(lambda: coordinated.client.exists(record), 60)
+    desks.wait_for(lambda: coordinated.client.hexists(schema.RECORDS, key), 60)
 
 
 def test_a_request_outlives_the_leader_it_was_made_to(coordinated: Coordinated) -> None:

@@ -222,7 +222,7 @@ def test_the_account_that_reads_changes_nothing(server: Guarded, admin: "redis.R
     work.dispatch()
     work.offer([Offer(key=key("next"), tenant="a")])
     admin.delete("rq:queue:torchq")
-    admin.hset(f"torchq:work:key:{key('first')}", "token", "t")
+    admin.hset("torchq:work:records", str(key("first")), '{"state":"leased","token":"t"}')
     before = content(admin)
     reader = opened(server.reader)
     with pytest.raises(errors.CredentialsRefused), connection.translated(reader):

@@ -64,7 +64,7 @@ class Stage:
 
     def settled(self) -> bool:
         """Nothing is waiting or running."""
-        return not self.client.keys("torchq:work:key:*")
+        return not self.client.exists("torchq:work:records")
 
     def close(self) -> None:
         for worker in self.workers:
@@ -147,8 +147,9 @@ def test_a_run_that_raises_backs_off_and_is_told(stage: Stage) -> None:
     stage.start()
     stage.started()
     stage.offer("fail-1")
-    record = "torchq:work:key:team/fail-1/uid"
-    stage.until(lambda: int(stage.client.hget(record, "failures") or 0) >= 3)
+    stage.until(
+        lambda: any(each.failures >= 3 for each in stage.work.inspect().records.values()),
+    )
     wait_for(lambda: "ValueError: this key always fails" in stage.log())
     assert "ERROR queues.runs team/fail-1/uid: the run failed; it will be tried again" in stage.log()
 
