@@ -3,31 +3,36 @@
 One rule: commands change things only through the Kubernetes API, so that its access rules hold for them too.
 """
 
-import gc
 from pathlib import Path
 from typing import Any
 
 import click
 
-from coordinator import (
-    commands_doctor,
-    commands_job,
-    commands_local,
-    commands_look,
-    commands_queue,
-    commands_rbac,
-    commands_redis,
-    commands_restart,
-    commands_serve,
-    commands_steer,
-    output,
-    settings,
-)
+from coordinator import output, settings
 from coordinator.session import Commands, Session, pass_session
 from crds import generate
 
+LATER = {
+    "coordinator": "coordinator.commands_serve:coordinator",
+    "worker": "coordinator.commands_serve:worker",
+    "local": "coordinator.commands_local:local",
+    "submit": "coordinator.commands_job:submit",
+    "job": "coordinator.commands_job:job",
+    "queue": "coordinator.commands_queue:queue",
+    "next": "coordinator.commands_look:foretell",
+    "status": "coordinator.commands_look:status",
+    "top": "coordinator.commands_look:top",
+    "doctor": "coordinator.commands_doctor:doctor",
+    "redis": "coordinator.commands_redis:redis",
+    "rbac": "coordinator.commands_rbac:rbac",
+}
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+
+@click.group(
+    cls=Commands,
+    later=LATER,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.option(
     "--kubeconfig", help="kubeconfig file (default: $KUBECONFIG, ~/.kube/config, then the embedded cluster's)"
 )
@@ -64,25 +69,6 @@ def config(session: Session, form: str | None) -> None:
     rows = [(name, value or '""', resolved.sources[name]) for name, value in values.items()]
     click.echo(output.columns(("SETTING", "VALUE", "SOURCE"), rows))
 
-
-main.add_command(commands_serve.coordinator)
-main.add_command(commands_serve.worker)
-main.add_command(commands_local.local)
-main.add_command(commands_job.submit)
-main.add_command(commands_job.job)
-for command in (*commands_steer.COMMANDS, commands_restart.restart, *commands_look.COMMANDS):
-    commands_job.job.add_command(command)
-main.add_command(commands_queue.queue)
-main.add_command(commands_look.foretell)
-main.add_command(commands_look.status)
-main.add_command(commands_look.top)
-main.add_command(commands_doctor.doctor)
-main.add_command(commands_redis.redis)
-main.add_command(commands_rbac.rbac)
-
-# What was imported lives as long as the process: looking through it, at last when the process ends, took a sixth of the
-# time of a command.
-gc.freeze()
 
 if __name__ == "__main__":
     main()

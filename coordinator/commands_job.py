@@ -13,6 +13,7 @@ from cluster import errors
 from cluster.api import Cluster
 from coordinator import details, handles, output, submission, surroundings, tables, telling_job
 from coordinator.handles import NAME
+from coordinator.on_demand import OnDemand
 from coordinator.session import Session, pass_session
 from crds import torchjob
 from crds.keys import JobKey
@@ -36,7 +37,15 @@ def submit(session: Session, files: tuple[str, ...], dry_run: bool) -> None:
         click.echo(f"{len(documents)} valid, nothing created (dry run)")
 
 
-@click.group()
+LATER = {
+    "why": "coordinator.commands_look:why",
+    "position": "coordinator.commands_look:position",
+    "restart": "coordinator.commands_restart:restart",
+    **{name: f"coordinator.commands_steer:{name}" for name in ("cancel", "suspend", "resume", "hold", "bump", "move")},
+}
+
+
+@click.group(cls=OnDemand, later=LATER)
 def job() -> None:
     """Show and steer jobs. JOB is a name, namespace/name, or the handle that `submit` printed."""
 

@@ -181,7 +181,3 @@ def _screen(session: Session, before: Document, picks: int, listing: Listing) ->
         listing.table(tables.pick_columns(), upcoming) if upcoming else "",
     ]
     return "\n\n".join(filter(None, parts)), numbers
-
-
-COMMANDS = (why, position)
-"""Of `torchq job`."""

@@ -215,7 +215,3 @@ def _patch(session: Session, item: Manifest, patch: dict[str, Any], code: str, s
     found = session.cluster.patch(TORCHJOBS, metadata["name"], patch, metadata["namespace"], dry_run=change.dry_run)
     events.tell(session, found, code, f"job {handles.shown(item)} {said}", change)
     return found
-
-
-COMMANDS = (cancel, suspend, resume, hold, bump, move)
-"""Of `torchq job`."""

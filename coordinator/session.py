@@ -20,6 +20,7 @@ from cluster.client import KubernetesCluster
 from cluster.settings import ConnectionSettings, RetrySettings
 from coordinator import settings as settings_module
 from coordinator.errors import CoordinatorError
+from coordinator.on_demand import OnDemand
 from coordinator.permissions import USER, Role
 from coordinator.settings import Resolved, Settings
 from crds.errors import InvalidObject
@@ -132,7 +133,7 @@ def start_log(level: str) -> None:
     )
 
 
-class Commands(click.Group):
+class Commands(OnDemand):
     """A group whose commands' failures are messages."""
 
     def invoke(self, ctx: click.Context) -> Any:

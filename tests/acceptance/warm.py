@@ -148,5 +148,6 @@ def _become(request: dict[str, object], streams: list[int]) -> None:
 
 
 if __name__ == "__main__":
+    cli.main.load()
     wait_for_commands(sys.argv[1])
     cli.main(prog_name="torchq")
