@@ -11,7 +11,7 @@ scheduler would look for room for all of it beside what it has already, and a cl
 sends a group back when none of its pods runs and one is missing, as when a master fails while its workers wait for it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -56,10 +56,11 @@ class Scheduling:
         """Whether a gang scheduler binds the pods of a stage all or none."""
         return self.backend.together
 
-    def gang(self, stage: Stage) -> Gang:
-        """A stage as its scheduler is told of it."""
+    def gang(self, stage: Stage, passed: Collection[str] = ()) -> Gang:
+        """A stage as its scheduler is told of it. Of tasks that are `passed` no pod is made any more: a gang that asked
+        for them would never be bound again."""
         spec, name = self.job.spec, self.job.metadata.name
-        training = tasks.training(spec, stage.tasks)
+        training = tasks.training(spec, (each for each in stage.tasks if each not in passed))
         least = {each: spec.gang_members(each) for each in training}
         return Gang(
             name=f"{name}-{stage.index}",
@@ -103,7 +104,7 @@ class Scheduling:
         for stage in progress.begun:
             training = tasks.training(self.job.spec, stage.tasks)
             if not all(map(progress.done, training)):
-                gang = self.gang(stage)
+                gang = self.gang(stage, progress.passed)
                 found[gang.name] = (stage, gang)
         return found
 

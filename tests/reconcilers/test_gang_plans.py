@@ -350,6 +350,14 @@ class TestStages:
             "digits-worker-1",
         ]
 
+    def test_a_gang_does_not_ask_for_what_is_not_made_again(self) -> None:
+        """A task that a later stage has waited for, beside one of its own stage that goes on."""
+        graph = {"Prepare": task(), "Board": task(dependsOn=[]), "Worker": STEPS["Master"]}
+        graph["Prepare"]["dependsOn"] = [{"taskType": "Board", "phase": "Running"}]
+        found = decide(admitted(graph, stages=BEGAN, minMembers={"Board": 1}))
+        asked = {each.manifest["metadata"]["name"]: each.manifest["spec"]["minTaskMember"] for each in of(Make, found)}
+        assert asked == {"digits-0": {"board": 1}, "digits-1": {"worker": 1}}
+
     def test_a_new_admission_begins_at_the_beginning(self) -> None:
         waiting = job(STEPS, status("Queued", stages=BEGAN, attempt=1))
         found = plan(observe(waiting, reservation=replace(RESERVATION, attempt=2)), ReconcileSettings(), NOW)
