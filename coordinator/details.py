@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from cluster.api import Manifest
-from coordinator import ailments, tables
+from coordinator import tables
 from coordinator.board import Document
 from crds import labels, torchjob
 from crds.conditions import FINISHED
 from crds.errors import InvalidObject
 from crds.torchjob import TorchJob
 from gang.values import GroupView
+from reconcilers import ailments
 
 MOST_EVENTS = 10
 
@@ -109,9 +110,11 @@ def _marks(pod: Manifest) -> Mapping[str, str]:
 
 
 def _phase(pod: Manifest) -> str:
-    """Of a pod that is on its way out only what it has become counts."""
+    """Of a pod that is on its way out only what it has become counts; Running is one whose main container runs."""
     phase = str((pod.get("status") or {}).get("phase") or "Pending")
-    return "Terminating" if "deletionTimestamp" in pod["metadata"] and phase not in FINISHED else phase
+    if "deletionTimestamp" in pod["metadata"] and phase not in FINISHED:
+        return "Terminating"
+    return "Down" if phase == "Running" and not ailments.is_up(pod) else phase
 
 
 def _ready(pod: Manifest) -> bool:

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from cluster.api import Manifest
-from coordinator import ailments, output, telling
+from coordinator import output, telling
 from coordinator.board import Document
 from crds.keys import JobKey
+from reconcilers import ailments
 
 LABEL = 12
 TASKS = ("TASK", "WANTED", "MINIMUM", "RUNNING", "READY", "SUCCEEDED", "FAILED", "")

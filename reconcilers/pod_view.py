@@ -3,13 +3,14 @@
 One rule: nothing beyond this module reads a pod's manifest.
 """
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from cluster.api import Manifest
 from crds import labels, owners
-from reconcilers import containers, moments, torchrun
+from reconcilers import ailments, containers, moments, torchrun
 
 FINISHED = ("Succeeded", "Failed")
 LONGEST_MESSAGE = 180
@@ -47,6 +48,8 @@ class PodView:
     """When that was, in seconds since the epoch."""
     disrupted: bool = False
     """Whether somebody took it off its node (condition DisruptionTarget)."""
+    ailment: str = ""
+    """What keeps it from running, by its node or its scheduler, also where its phase is Running; empty: nothing."""
     deleting: bool = False
     deadline: float | None = None
     """When a pod that is being deleted should be gone, in seconds since the epoch."""
@@ -78,9 +81,14 @@ class PodView:
     """For what it could not, and why."""
 
     @property
-    def running(self) -> bool:
-        """Whether it really runs and is to stay."""
+    def started(self) -> bool:
+        """Whether its node has begun with it, and it is to stay: its containers run, or are started again."""
         return self.phase == "Running" and not self.deleting
+
+    @property
+    def running(self) -> bool:
+        """Whether its main container really runs, and it is to stay."""
+        return self.started and not self.ailment
 
     @property
     def finished(self) -> bool:
@@ -115,10 +123,20 @@ def trim(manifest: Manifest) -> PodView:
         since=moments.seconds(status.get("startTime") or metadata.get("creationTimestamp")),
         version=version(manifest),
         service=metadata["name"] if spec.get("subdomain") == metadata["name"] else "",
+        ailment=_ailment(manifest),
         **_conditions(status),
         **_restarts(metadata, spec, status),
         **_end(spec, status),
     )
+
+
+def _ailment(manifest: Manifest) -> str:
+    """What there is to say against a pod that does not run, but is to. Many of a job say the same: it is kept once."""
+    status = manifest.get("status") or {}
+    phase, told = status.get("phase"), status.keys() & ("conditions", "initContainerStatuses", "containerStatuses")
+    if not told or phase in FINISHED or "deletionTimestamp" in manifest["metadata"] or ailments.is_up(manifest):
+        return ""
+    return sys.intern(str(ailments.of(manifest) or "Waiting")[:LONGEST_MESSAGE])
 
 
 def _conditions(status: Mapping[str, Any]) -> dict[str, Any]:

@@ -134,7 +134,7 @@ class Scene:
     def _set_back(self, found: list[Fault]) -> Recovery:
         job, now = self.job, self.now
         verdict = failures.judge(job, found, self.settings.most_disruptions, now.timestamp())
-        if verdict.wait and any(pod.running for pod in self.pods):
+        if verdict.wait and any(pod.started for pod in self.pods):
             return Recovery(blocked=True, again=verdict.wait)
         if verdict.permanent:
             return Recovery(status.finished(job, "Failed", verdict.reason, verdict.message, now), ended=True)

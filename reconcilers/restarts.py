@@ -154,7 +154,7 @@ class Restarts:
 
     def able(self, pod: PodView) -> bool:
         """Whether a pod's containers can be restarted in place."""
-        return self.settings.in_place in ASKING and pod.running and pod.node not in self.departures.dead
+        return self.settings.in_place in ASKING and pod.started and pod.node not in self.departures.dead
 
     def ask(self, pods: tuple[PodView, ...], request: str) -> tuple[Action, ...]:
         """Have the containers of pods restarted: for the job's generation, or for a request of its owner's."""

@@ -7,13 +7,13 @@ import pytest
 
 from cluster.client import KubernetesCluster
 from cluster.local import gang_nouns
-from coordinator import ailments, details, telling
+from coordinator import details, telling
 from coordinator.details import Around
 from crds import labels
 from crds.keys import JobKey
 from crds.resources import EVENTS, POD_GROUPS, PODS, TORCHJOBS
 from gang.values import GroupView
-from reconcilers import containers
+from reconcilers import ailments, containers
 from tests.coordinator.command import Torchq
 from tests.coordinator.desk import manifest, owner, task
 
@@ -118,6 +118,12 @@ def test_a_task_below_its_minimum_is_short_and_says_why() -> None:
 def test_a_task_with_its_minimum_is_not_short() -> None:
     found = of_worker(item(), *(pod(index=each, phase="Running") for each in range(2)), pod(index=2, phase="Succeeded"))
     assert (found["short"], found["why"]) == (False, [])
+
+
+def test_who_crashes_again_and_again_does_not_run() -> None:
+    crashing = [pod(index=each, phase="Running", containerStatuses=waiting("CrashLoopBackOff")) for each in range(4)]
+    found = of_worker(item(), *crashing)
+    assert (found["running"], found["short"], found["why"][0]["reason"]) == (0, True, "CrashLoopBackOff")
 
 
 @pytest.mark.parametrize("status", [{"phase": "Queued"}, {"phase": "Succeeded", "admission": ADMISSION}])

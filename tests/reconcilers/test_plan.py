@@ -186,7 +186,9 @@ class TestRunning:
         assert true(change) == {"Admitted", "Running"}
         assert change["taskStatuses"]["Worker"] == {"active": 2, "ready": 2, "succeeded": 0, "failed": 0, "evicted": 0}
 
-    @pytest.mark.parametrize("late", [pod("Worker", 1, "Pending"), pod("Worker", 1, "Unknown")])
+    @pytest.mark.parametrize(
+        "late", [pod("Worker", 1, each) for each in ("Pending", "Unknown")] + [pod("Worker", 1, ailment="ErrImagePull")]
+    )
     def test_not_while_one_is_missing(self, late: PodView) -> None:
         assert not decide(observe(job(status=status("Admitted")), pod(), pod("Worker"), late)).actions
 

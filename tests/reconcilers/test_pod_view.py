@@ -95,6 +95,41 @@ def test_who_occupies_and_who_runs(phase: str, deleting: bool, occupies: bool, r
     assert (view.deleting, pod_view.occupies(view), view.running) == (deleting, occupies, running)
 
 
+CRASHED = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
+UP: dict[str, Any] = {"running": {}}
+
+
+@pytest.mark.parametrize(
+    ("torch", "log", "running", "ailment"),
+    [
+        (UP, UP, True, ""),
+        (UP, CRASHED, True, ""),
+        (CRASHED, UP, False, "CrashLoopBackOff: back-off 10s"),
+        ({"waiting": {"reason": "ImagePullBackOff"}}, UP, False, "ImagePullBackOff"),
+        ({"waiting": {"reason": "CreateContainerConfigError"}}, UP, False, "CreateContainerConfigError"),
+        ({"waiting": {}}, UP, False, "Waiting"),
+        (ended("torch", 3, "Error")["state"], UP, False, "Error: exit code 3"),
+        (ended("torch", 0, "Completed")["state"], UP, True, ""),
+        ({}, {}, True, ""),
+        (None, CRASHED, True, ""),
+    ],
+)
+def test_it_runs_when_its_main_container_does(torch: Any, log: Any, running: bool, ailment: str) -> None:
+    found = trim(containerStatuses=[{"name": each, "state": state} for each, state in (("log", log), ("torch", torch))])
+    assert (found.running, found.started, found.ailment) == (running, True, ailment)
+    side = [{"name": "torch", "state": CRASHED}]
+    assert trim(initContainerStatuses=side).running, "a sidecar of that name is another container"
+
+
+def test_what_it_waits_for() -> None:
+    waits = [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": f"0/3 nodes: {'x' * 200}"}
+    ]
+    found = trim("Pending", conditions=waits)
+    assert found.ailment.startswith("Unschedulable: 0/3 nodes: ")
+    assert (len(found.ailment), trim("Failed", conditions=waits).ailment) == (pod_view.LONGEST_MESSAGE, "")
+
+
 @pytest.mark.parametrize(
     ("inits", "containers", "code", "reason"),
     [

@@ -37,7 +37,7 @@ def of(pod: Manifest) -> Ailment | None:
     if phase == "Failed":
         return _ended(status)
     found = next(_waiting(status), None) or _unscheduled(status) or _gate(status)
-    return found or (None if phase == "Running" else _on_its_way(pod, status))
+    return found or (_crashed(pod, status) if phase == "Running" else _on_its_way(pod, status))
 
 
 def _held(pod: Manifest) -> str:
@@ -75,13 +75,36 @@ def _gate(status: Mapping[str, Any]) -> Ailment | None:
     return Ailment("StartGate", "its upstreams are not there yet") if closed else None
 
 
+def _crashed(pod: Manifest, status: Mapping[str, Any]) -> Ailment | None:
+    """Its main container has failed, and its node has not said yet what it does about that."""
+    ended = _main(pod, status).get("terminated") or {}
+    return Ailment(ended.get("reason") or "Error", f"exit code {ended['exitCode']}") if ended.get("exitCode") else None
+
+
 def _on_its_way(pod: Manifest, status: Mapping[str, Any]) -> Ailment:
     if not pod["spec"].get("nodeName"):
         return Ailment("Pending", "not bound to a node yet")
-    main = containers.main(pod["spec"])["name"]
-    states = {each["name"]: each.get("state") or {} for each in _containers(status)}
-    waits = states.get(main, {}).get("waiting") or {}
+    waits = _main(pod, status).get("waiting") or {}
     return Ailment(waits.get("reason") or "Pending", _short(waits.get("message")))
+
+
+def is_up(pod: Manifest) -> bool:
+    """Whether the main container of a pod runs, or has come to a good end; whoever says nothing of it goes by the
+    pod's phase.
+
+    A pod's phase stays Running while a container that crashed waits to be started again, or for its image, and while
+    another one runs: that is no training. A sidecar that crashes is none of ours.
+    """
+    status = pod.get("status") or {}
+    state = _main(pod, status)
+    return status.get("phase") == "Running" and "waiting" not in state and not _crashed(pod, status)
+
+
+def _main(pod: Manifest, status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The state of its main container; empty if nobody has said it yet."""
+    main = containers.main(pod["spec"])["name"]
+    found = (each.get("state") or {} for each in status.get("containerStatuses") or () if each["name"] == main)
+    return next(found, {})
 
 
 def _containers(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
