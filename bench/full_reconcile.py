@@ -7,8 +7,10 @@ the bare calls of the same run, made by as many processes.
     again   the same job once more: one GET, and nothing to do
 """
 
+import re
 import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import orjson
@@ -16,7 +18,7 @@ import orjson
 from bench import installation, pods, stack
 from bench.errors import BenchError
 from bench.installation import Installation, Wanted
-from bench.processes import Bench, room
+from bench.processes import START_SECONDS, Bench, room
 from bench.report import Figures
 from cluster.api import Manifest
 from coordinator.settings import Settings
@@ -27,8 +29,10 @@ from queues import vitals
 from queues.redis_work import RedisWork
 from queues.values import Offer, Reservation
 
-_ROUNDS = 4
+_ROUNDS = 3
 """How often each job is looked at again."""
+_CREATES = 4
+"""Jobs created at a time, before anything is measured."""
 _SETTINGS = Settings()
 
 
@@ -38,7 +42,7 @@ class Options:
 
     sizes: tuple[int, ...] = (1, 8, 64, 1_000)
     """Pods of a job."""
-    pods: int = 1_000
+    pods: int = 256
     """Of all jobs of a size together; one job at least."""
     workers: int = 2
     real: bool = False
@@ -51,7 +55,6 @@ def run(options: Options) -> Figures:
     """Each size of jobs in turn. BenchError if one does not come to its end."""
     wanted = Wanted(real=options.real, workers=options.workers, coordinator=False)
     with room(stack.STOP_SECONDS) as bench, installation.running(bench, wanted) as torchq:
-        bench.wait(lambda: len(vitals.read(torchq.redis).workers) == options.workers, "the workers")
         course = Course(bench, torchq, options)
         course.prepare()
         found = {f"pods_{size}": course.measure(size) for size in options.sizes}
@@ -74,11 +77,13 @@ class Course:
 
     def prepare(self) -> None:
         """All jobs are there, and picked; one of two pods has gone all the way."""
-        sizes = (2, *self.options.sizes)
-        made = {size: [self._create(size, number) for number in range(self._jobs(size))] for size in sizes}
+        self._start_callers()
+        made = {size: self._create(size, self._jobs(size)) for size in (2, *self.options.sizes)}
         self.keys = {size: [_key(each) for each in manifests] for size, manifests in made.items()}
         jobs = [each for manifests in made.values() for each in manifests]
         self.torchq.store().rebuild(1, [reservation(each, number) for number, each in enumerate(jobs, 1)], [])
+        workers = self.options.workers
+        self.bench.wait(lambda: len(vitals.read(self.torchq.redis).workers) == workers, "the workers")
         self._reconcile(self.keys[2])
 
     def measure(self, size: int) -> Figures:
@@ -104,11 +109,15 @@ class Course:
     def _jobs(self, size: int) -> int:
         return 1 if size == 2 else max(1, self.options.pods // size)
 
-    def _create(self, size: int, number: int, name: str = "job") -> Manifest:
-        body = pods.job(f"{name}-{size}-{number}", self.torchq.namespace, f"size-{size}", max(size, 2))
-        if size == 1:
-            del body["spec"]["torchTaskSpecs"]["Worker"]
-        return self.torchq.admin.create(TORCHJOBS, body, self.torchq.namespace)
+    def _create(self, size: int, jobs: int, name: str = "job") -> list[Manifest]:
+        def create(number: int) -> Manifest:
+            body = pods.job(f"{name}-{size}-{number}", self.torchq.namespace, f"size-{size}", max(size, 2))
+            if size == 1:
+                del body["spec"]["torchTaskSpecs"]["Worker"]
+            return self.torchq.admin.create(TORCHJOBS, body, self.torchq.namespace)
+
+        with ThreadPoolExecutor(_CREATES) as creators:
+            return list(creators.map(create, range(jobs)))
 
     def _reconcile(self, keys: Sequence[JobKey], rounds: int = 1) -> float:
         """Runs of these keys per second, until all of them have nothing to do any more."""
@@ -143,32 +152,47 @@ class Course:
         pod = pods.bare(admin.get(PODS, f"{self.keys[2][0].name}-worker-0", namespace))
         service = pods.bare(admin.get(SERVICES, f"{self.keys[2][0].name}-master-0", namespace), "Service")
         found: list[list[object]] = []
-        for number in range(jobs):
-            name = self._create(size, number, "bare")["metadata"]["name"]
+        for made in self._create(size, jobs, "bare"):
+            name = made["metadata"]["name"]
             bodies = [pods.named(pod, f"{name}-{index}") for index in range(size)]
             services = [pods.named(service, name)] if size > 1 else []
             found.append([namespace, name, warm["status"], services, bodies])
         return found
 
+    def _start_callers(self) -> None:
+        kubeconfig, folder = self.torchq.server.accounts[1], str(self.bench.folder)
+        for number in range(self.options.workers):
+            numbers = (number, self.options.workers, _SETTINGS.threads, _SETTINGS.parallel_writes)
+            self.bench.start_python(
+                f"raw-{number}", "bench.raw_caller", kubeconfig, folder, *map(str, numbers), stage=2
+            )
+
     def _bare(self, plan: Iterable[list[object]]) -> float:
         """The same calls by as many processes, with as many threads."""
         self._parts += 1
         lines = [orjson.dumps(each) for each in plan]
-        file, gate = (self.bench.folder / f"{kind}-{self._parts}" for kind in ("plan", "gate"))
-        file.write_bytes(b"\n".join(lines))
-        names = [f"raw-{self._parts}-{number}" for number in range(self.options.workers)]
-        for number, name in enumerate(names):
-            where = (self.torchq.server.accounts[1], str(gate), str(file))
-            numbers = (number, len(names), _SETTINGS.threads, _SETTINGS.parallel_writes)
-            self.bench.start_python(name, "bench.raw_caller", *where, *map(str, numbers), stage=2)
-        logs = [self.bench.folder / f"{name}.log" for name in names]
-        self.bench.wait(lambda: all(log.exists() and "ready" in log.read_text() for log in logs), "the bare callers")
-        gate.touch()
-        over = self.options.seconds
-        self.bench.wait(lambda: all(log.read_text().count("\n") > 1 for log in logs), "the bare calls", over)
-        spans = [orjson.loads(log.read_text().splitlines()[-1]) for log in logs]
-        seconds: float = max(end for _, end in spans) - min(begin for begin, _ in spans)
-        return len(lines) / seconds
+        self._put("plan", b"\n".join(lines))
+        self._said("ready", START_SECONDS)
+        self._put("gate", b"")
+        spans = [[float(each) for each in said] for said in self._said("done", self.options.seconds)]
+        return len(lines) / (max(end for _, end in spans) - min(begin for begin, _ in spans))
+
+    def _put(self, kind: str, content: bytes) -> None:
+        """Whole at once: somebody waits for it."""
+        draft = self.bench.folder / "draft"
+        draft.write_bytes(content)
+        draft.rename(self.bench.folder / f"{kind}-{self._parts}")
+
+    def _said(self, word: str, seconds: float) -> list[list[str]]:
+        """What each of the bare callers says after this word about this part, once all have."""
+        logs = [self.bench.folder / f"raw-{number}.log" for number in range(self.options.workers)]
+        line = re.compile(rf"^{word} {self._parts}\b(.*)\n", re.MULTILINE)
+
+        def found() -> list[str]:
+            return [rest for log in logs if log.exists() for rest in line.findall(log.read_text())]
+
+        self.bench.wait(lambda: len(found()) == len(logs), f"the bare callers to be {word}", seconds)
+        return [rest.split() for rest in found()]
 
 
 def reservation(manifest: Manifest, pick: int) -> Reservation:

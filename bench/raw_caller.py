@@ -1,15 +1,17 @@
-"""A process that makes the calls of reconciles bare: `raw_caller KUBECONFIG GATE PLAN NUMBER OF THREADS PARALLEL`.
+"""A process that makes the calls of reconciles bare: `raw_caller KUBECONFIG FOLDER NUMBER OF THREADS PARALLEL`.
 
 One rule: the same client, the same calls in the same order, and nothing decided: what a reconcile is measured against.
 
-PLAN is a file of JSON lines `[namespace, job, patch of its status or null, services, pods]`, of which this process
-takes every OF-th from NUMBER on: a GET of the job, then the writes, pods PARALLEL at a time. GATE is a file that
-appears when all are to begin. The last line of the output is when it began and ended (`time.monotonic`).
+FOLDER/plan-N, for N = 1, 2, ..., is a file of JSON lines `[namespace, job, patch of its status or null, services,
+pods]`, of which this process takes every OF-th from NUMBER on: a GET of the job, then the writes, pods PARALLEL at a
+time. It says `ready N` when it has read them and begins when there is FOLDER/gate-N; `done N`, when it began and when
+it ended (`time.monotonic`) are its next line. Both files appear whole, by being renamed.
 """
 
-import signal
+import itertools
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,21 +28,31 @@ _POLL_SECONDS = 0.005
 
 
 def main() -> None:
-    """Run to the end."""
-    kubeconfig, gate, plan, *numbers = sys.argv[1:]
+    """One plan after the other, until killed."""
+    kubeconfig, folder, *numbers = sys.argv[1:]
     number, of, threads, parallel = map(int, numbers)
     settings = ConnectionSettings(kubeconfig=kubeconfig, user_agent=AGENT, pool_connections=threads + parallel + 2)
     cluster = client.connect(settings)
-    calls = [orjson.loads(line) for line in Path(plan).read_bytes().splitlines()[number::of]]
     with ThreadPoolExecutor(parallel) as writers, ThreadPoolExecutor(threads) as callers:
+
+        def make(call: Sequence[Any]) -> None:
+            reconcile(cluster, writers, *call)
+
         list(callers.map(lambda _: cluster.serves(PODS), range(threads)))  # a worker's connections are open already
-        print("ready", flush=True)
-        while not Path(gate).exists():
-            time.sleep(_POLL_SECONDS)
-        began = time.monotonic()
-        list(callers.map(lambda each: reconcile(cluster, writers, *each), calls))
-        print(orjson.dumps([began, time.monotonic()]).decode(), flush=True)
-    signal.pause()  # who started us would start us again
+        for part in itertools.count(1):
+            plan = _there(Path(folder) / f"plan-{part}").read_bytes()
+            calls = [orjson.loads(line) for line in plan.splitlines()[number::of]]
+            print(f"ready {part}", flush=True)
+            _there(Path(folder) / f"gate-{part}")
+            began = time.monotonic()
+            list(callers.map(make, calls))
+            print(f"done {part} {began} {time.monotonic()}", flush=True)
+
+
+def _there(file: Path) -> Path:
+    while not file.exists():
+        time.sleep(_POLL_SECONDS)
+    return file
 
 
 def reconcile(

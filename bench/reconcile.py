@@ -30,8 +30,8 @@ _DEFAULTS = settings.resolve({}, {}, None).settings
 class Options:
     """What to measure."""
 
-    keys: int = 20_000
-    plain_jobs: int = 3_000
+    keys: int = 6_000
+    plain_jobs: int = 500
     """Plain RQ jobs to compare with; fewer, for they are slower."""
     work_ms: float = 0.0
     """How long each reconcile, and each plain job, sleeps."""
@@ -64,11 +64,12 @@ def run(options: Options) -> Figures:
 
 def _whole(options: Options) -> Figures:
     """By one worker process, and by two."""
-    wanted = [
-        full_reconcile.Options(sizes=options.sizes, pods=options.pods, real=options.real, workers=workers)
-        for workers in (1, 2)
-    ]
-    return {f"whole_{each.workers}_workers": full_reconcile.run(each) for each in wanted}
+
+    def by(workers: int) -> Figures:
+        wanted = full_reconcile.Options(sizes=options.sizes, pods=options.pods, real=options.real, workers=workers)
+        return full_reconcile.run(wanted)
+
+    return {"whole_1_worker": by(1), "whole_2_workers": by(2)}
 
 
 def _torchq(options: Options, workers: int) -> float:
