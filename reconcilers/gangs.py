@@ -30,6 +30,9 @@ from reconcilers.values import Action, Change, Hindrance, Make, Remove
 OTHER_SCHEDULER = "GangSchedulerMismatch"
 """Reason: a template names another scheduler than the one that is to bind the gang."""
 
+STUCK = "PodGroupStuck"
+"""Reason: a group that should be gone has the name that the next one needs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Groups:
@@ -95,7 +98,8 @@ class Scheduling:
         return Groups(
             removed(others) + tuple(action for step in steps for action in step.actions),
             frozenset(stage for step in steps for stage in step.ready),
-            next((step.hindrance for step in steps if step.hindrance is not None), None),
+            next((step.hindrance for step in steps if step.hindrance is not None), None)
+            or _stuck(each for each in others if each.name in wanted),
         )
 
     def _wanted(self, progress: Progress) -> dict[str, tuple[Stage, Gang]]:
@@ -147,6 +151,14 @@ class Scheduling:
 def removed(groups: Iterable[GroupView]) -> tuple[Action, ...]:
     """All of these go."""
     return tuple(Remove(each.resource, each.name, each.uid) for each in groups if not each.deleting)
+
+
+def _stuck(taken: Iterable[GroupView]) -> Hindrance | None:
+    """One that has the name of a group that is wanted, and does not go: a group has no grace, so others hold it."""
+    held = next((each for each in taken if each.deleting), None)
+    if held is None:
+        return None
+    return Hindrance(STUCK, f"{held.resource.kind} {held.name} should be gone, but finalizers keep it")
 
 
 def _there(job: TorchJob, stage: Stage, pods: Iterable[PodView]) -> Sequence[PodView]:

@@ -143,7 +143,7 @@ class TestGroups:
         assert not made(found)
 
     def test_one_that_is_going_is_waited_for_and_made_again(self) -> None:
-        assert not decide(admitted(), *all_pods("Pending"), groups=(group(deleting=True),)).actions
+        assert not of(Make, decide(admitted(), *all_pods("Pending"), groups=(group(deleting=True),)))
         assert kinds(decide(admitted(), *all_pods("Pending")).actions) == ["Make"]
 
     def test_it_shrinks_with_what_is_wanted_and_grows_no_further_than_what_there_is(self) -> None:
@@ -197,6 +197,15 @@ class TestHindrances:
         assert queued["reason"] == "NotRunningInTime"
         assert queued["message"].endswith("(GangQueueClosed: Volcano's queue research is Closed)")
         assert of(Remove, late)
+
+    def test_a_group_that_finalizers_keep_is_in_the_way_of_the_next(self) -> None:
+        held = group(attempt=1, deleting=True)
+        found = decide(admitted(), groups=(held,))
+        assert (admitted_because(found), of(Make, found), made(found)) == ("PodGroupStuck", [], {})
+        said = admitted(conditions=change(found)["conditions"])
+        assert not decide(said, groups=(held,)).actions
+        assert of(Make, decide(said))
+        assert admitted_because(decide(said, groups=(group(),))) == "Admitted"
 
     def test_a_template_that_names_another_scheduler_is_kept_out(self) -> None:
         other = task(2)
