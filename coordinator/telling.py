@@ -43,7 +43,7 @@ def settled(item: Manifest, tasks: Iterable[Document] = ()) -> Document:
 def waiting(item: Manifest, place: Document) -> Document:
     """A job that waits: where it stands, or why it is not in the order."""
     queue: Document = (item.get("status") or {}).get("queue") or {}
-    found = _job(item) | {"since": queue.get("since") or item["metadata"].get("creationTimestamp")}
+    found = _job(item) | {"since": queue.get("since") or item["metadata"].get("creationTimestamp")} | _last_try(item)
     told = {name: queue[name] for name in ("notBefore", "parked", "tries") if queue.get(name)}
     match place["state"]:
         case "waiting":
@@ -54,6 +54,13 @@ def waiting(item: Manifest, place: Document) -> Document:
             return found | place | {"code": "Admitted", "message": "its turn has come: a worker is about to start it"}
     said = {name: place[name] for name in ("code", "message") if name in place}
     return found | told | _absent(item, queue) | said | {"state": "absent"}
+
+
+def _last_try(item: Manifest) -> Document:
+    """What became of it when it was admitted last, if it did not run in time."""
+    conditions: list[Document] = (item.get("status") or {}).get("conditions") or []
+    now = next((each for each in conditions if (each["type"], each["status"]) == ("Queued", "True")), {})
+    return {"lastTry": now["message"]} if now.get("reason") == "NotRunningInTime" else {}
 
 
 def _absent(item: Manifest, queue: dict[str, Any]) -> Document:
@@ -96,6 +103,7 @@ def why(found: Document) -> str:
         lines.append(f"  {found['numbers']}")
     if found["state"] == "waiting":
         lines.append(f"  {_place(found)}")
+    lines += [f"  its last try: {found['lastTry']}"] if found.get("lastTry") else []
     lines += [f"  {word} {found[name]}" for name, word in _TIMES if found.get(name)]
     return "\n".join(lines)
 

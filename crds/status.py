@@ -70,7 +70,7 @@ class TaskStatus(Observed):
 
 
 class StageStatus(Observed):
-    """A stage of the job that began when the tasks it waits for had succeeded."""
+    """A stage of the job that began when the tasks it waits for had succeeded, or when its job went on."""
 
     began: Time
     running: Time | None = None
@@ -91,7 +91,8 @@ class TorchJobStatus(Observed):
     """The number of the newest attempt ever admitted; kept over suspension."""
     task_statuses: Annotated[dict[str, TaskStatus], Field(max_length=16)] = Field(default_factory=dict)
     stages: Annotated[dict[str, StageStatus], Field(max_length=16)] = Field(default_factory=dict)
-    """By their index: the stages after the first one that have begun under this admission, since its last restart."""
+    """By their index: the stages that have begun under this admission; the first one only where its time began anew
+    since, because the job went on before its pods were gone."""
     restart_count: Tally = 0
     """Restarts for failures of the job's own, against `backoffLimit`."""
     restart_generation: Tally = 0

@@ -12,7 +12,7 @@ from datetime import datetime
 from crds import conditions
 from crds.stages import Stage
 from crds.torchjob import TorchJob
-from reconcilers import progress
+from reconcilers import progress, status
 from reconcilers.pod_view import PodView
 
 
@@ -26,7 +26,7 @@ class Deadline:
     def left(self, job: TorchJob, pods: Iterable[PodView]) -> float | None:
         """Seconds until its pods have to run; None if they need not, or do."""
         due = [each for each in progress.written(job) if _has_to(job, each)] if self.seconds else []
-        if not due:
+        if not due or status.is_leaving(job.status):  # whoever lets it go on begins its time anew
             return None
         # A pod that is being deleted is none.
         found = progress.of(job, (pod for pod in pods if not pod.deleting))

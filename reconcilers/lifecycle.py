@@ -19,7 +19,7 @@ from crds.conditions import Phase
 from crds.status import Admission
 from crds.torchjob import TorchJob
 from queues.values import Reservation
-from reconcilers import status, tasks
+from reconcilers import shortfall, status, tasks
 from reconcilers.deadline import Deadline
 from reconcilers.pod_view import PodView
 from reconcilers.tasks import Member
@@ -47,10 +47,11 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """Why a job that may still keep its room loses its pods: whoever lets it go on meanwhile has not disrupted it."""
+    """Why a job that holds room loses its pods: it may still keep it, and whoever lets it go on meanwhile has not
+    disrupted it; or it is to be sent back."""
 
     job: TorchJob
-    reason: Literal["Suspending", "Draining"]
+    reason: Literal["Suspending", "Draining", "NotRunningInTime"]
     message: str
 
 
@@ -90,6 +91,8 @@ class Back:
 
     job: TorchJob
     why: Literal["QueueDrained", "NotRunningInTime"]
+    message: str = ""
+    """What kept it from running, as far as its status does not say so."""
 
 
 Course = Gone | Broken | Ended | Vacate | Idle | Back | Run
@@ -101,8 +104,8 @@ def decide(observation: Observation, deadline: Deadline) -> Course:
     match job:
         case None:
             return Gone()
-        case InvalidJob(status=status):
-            return Broken(job) if not status.finished else Vacate(pods)
+        case InvalidJob():
+            return Broken(job) if not job.status.finished else Vacate(pods)
     if job.finished:
         return Ended(job)
     if job.spec.suspend:
@@ -118,8 +121,10 @@ def decide(observation: Observation, deadline: Deadline) -> Course:
     foreign = tuple(pod for pod in pods if pod.attempt != admission.attempt or pod.name not in expected)
     if foreign:
         return Vacate(foreign)
-    if deadline.passed(job, pods):
-        return Vacate(pods) if pods else Back(job, "NotRunningInTime")
+    if status.reason(job.status) == status.LATE or deadline.passed(job, pods):
+        why = shortfall.of(job, pods, observation.groups)
+        leaving = Leaving(job, "NotRunningInTime", why or "not all of it ran in time")
+        return _emptied(leaving, pods) if pods else Back(job, "NotRunningInTime", why)
     return Run(job, admission, pods, expected)
 
 

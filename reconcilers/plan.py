@@ -59,7 +59,7 @@ def _stuck(observation: Observation, leaving: Departures, now: datetime) -> tupl
     if not isinstance(job, TorchJob) or job.finished or job.admission is None:
         return told
     if status.is_hindered(job.status):
-        return ()
+        return told if status.reason(job.status) == status.LATE else ()
     return _write(job, status.stuck(job, message, now), observation.pods) + told
 
 
@@ -91,7 +91,7 @@ def _by_course(observation: Observation, settings: ReconcileSettings, leaving: D
 def _sent_back(back: Back, settings: ReconcileSettings, now: datetime) -> TorchJobStatus:
     if back.why == "QueueDrained":
         return status.drained(back.job, now)
-    return status.late(back.job, settings.admission_backoff, settings.admission_tries, now)
+    return status.late(back.job, settings.admission_backoff, settings.admission_tries, now, back.message)
 
 
 def _run(

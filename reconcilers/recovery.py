@@ -12,7 +12,7 @@ from functools import cached_property
 from crds import restarts as asked
 from crds.resources import RECREATE_REQUESTS
 from crds.restarts import RestartRequest
-from crds.status import TorchJobStatus
+from crds.status import StageStatus, TorchJobStatus
 from crds.torchjob import TorchJob
 from reconcilers import failures, progress, restarts, setbacks, status
 from reconcilers.departures import Departures
@@ -142,10 +142,13 @@ class Scene:
         return Recovery(after, actions=self._told(after, verdict.message) + self._first_step(after))
 
     def _stay(self) -> Recovery | None:
-        """Begin anew where its pods were on their way out, and it may go on all the same: nobody has disrupted it."""
-        if status.reason(self.job.status) not in status.LEAVING:
+        """Begin anew where its pods were on their way out, and it may go on all the same: nobody has disrupted it. It
+        has all its time again."""
+        if not status.is_leaving(self.job.status):
             return None
         after = status.enter(self.job, "Admitted", "Restarting", "it goes on before its pods were gone", self.now)
+        stages = {str(each.index): StageStatus(began=self.now) for each in progress.written(self.job)}
+        after = after.model_copy(update={"start_time": self.now, "stages": stages})
         return Recovery(after, actions=self._first_step(after))
 
     def _told(self, after: TorchJobStatus, message: str) -> tuple[Action, ...]:

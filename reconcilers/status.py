@@ -26,6 +26,8 @@ PODS_STUCK = "PodsStuck"
 """Reason: finalizers of others keep pods that should be gone."""
 LEAVING = ("Suspending", "Draining")
 """Reasons: all pods are on their way out, and the job may go on all the same."""
+LATE = "NotRunningInTime"
+"""Reason: not all of it ran in time; its pods are on their way out, and it gives its room back."""
 UNHINDERED = ("Admitted", "Running", "Restarting", *LEAVING)
 """Reasons of the condition Admitted that say nothing against the job."""
 
@@ -92,8 +94,9 @@ def tried(job: TorchJob) -> int:
     return 0 if job.status.queue is None or job.retried else job.status.queue.tries
 
 
-def late(job: TorchJob, backoff: float, most: int, now: datetime) -> TorchJobStatus:
-    """Sent back because it did not run in time: it backs off, or is parked after too many tries in a row."""
+def late(job: TorchJob, backoff: float, most: int, now: datetime, why: str = "") -> TorchJobStatus:
+    """Sent back because it did not run in time: it backs off, or is parked after too many tries in a row. What kept it
+    from running is what the condition Admitted says, else `why`."""
     tries = tried(job) + 1
     parked = tries >= most
     seconds = min(LONGEST_BACKOFF, backoff * 2.0 ** min(tries - 1, 64)) * (1.0 - _jitter(job, tries))
@@ -104,11 +107,12 @@ def late(job: TorchJob, backoff: float, most: int, now: datetime) -> TorchJobSta
         parked=parked,
         tries=tries,
     )
-    message = "admitted, but not all of it ran in time: " + ("parked" if parked else "it is tried again later")
     said = conditions.find(job.status.conditions, "Admitted")
     if said is not None and is_hindered(job.status):
-        message += f" ({said.reason}: {said.message})"
-    return idle(job, "Queued", "NotRunningInTime", message, now).model_copy(update={"queue": queue})
+        why = said.message if said.reason == LATE else f"{said.reason}: {said.message}"
+    message = "admitted, but not all of it ran in time: " + ("parked" if parked else "it is tried again later")
+    message += f" ({why})" if why else ""
+    return idle(job, "Queued", LATE, message, now).model_copy(update={"queue": queue})
 
 
 def _jitter(job: TorchJob, tries: int) -> float:
@@ -146,7 +150,7 @@ def leaving(job: TorchJob, reason: str, message: str, now: datetime) -> TorchJob
     because it was told to stop has not done what the job is for."""
     after = enter(job, "Admitted", reason, message, now)
     number = after.restart_generation + 1
-    update = {"restart_generation": number, "recreate_generation": number, "replacing": ()}
+    update = {"restart_generation": number, "recreate_generation": number, "replacing": (), "start_time": None}
     return after.model_copy(update=update)
 
 
@@ -159,6 +163,12 @@ def reason(status: TorchJobStatus) -> str:
     """Of the condition Admitted, while that is True."""
     found = conditions.find(status.conditions, "Admitted")
     return found.reason if found is not None and found.status == "True" else ""
+
+
+def is_leaving(status: TorchJobStatus) -> bool:
+    """Whether all its pods are on their way out, and the job may go on all the same; also where they do not go."""
+    said = reason(status)
+    return said in LEAVING or (said == PODS_STUCK and status.start_time is None)
 
 
 def is_hindered(status: TorchJobStatus) -> bool:

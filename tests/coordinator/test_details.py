@@ -220,3 +220,11 @@ def test_what_the_condition_says_already_is_not_said_again() -> None:
     said = telling.why(telling.settled(found, details.of(found, Around())["tasks"]))
     assert "holds its room, but does not run: PodsForbidden" in said
     assert said.count("no quota") == 1
+
+
+def test_who_waits_again_says_what_its_last_try_waited_for() -> None:
+    late = {"type": "Queued", "status": "True", "reason": "NotRunningInTime", "message": "ErrImagePull"}
+    found = item(phase="Queued", admission=None, conditions=[{**late, "lastTransitionTime": NOW}])
+    assert "  its last try: ErrImagePull\n" in telling.why(telling.waiting(found, {"state": "absent"}))
+    found["status"]["conditions"][0]["status"] = "False"
+    assert "last try" not in telling.why(telling.waiting(found, {"state": "absent"}))

@@ -47,6 +47,8 @@ class Job:
         self.suspended: bool = bool(manifest["spec"].get("suspend"))
         self.phase: str = self.status.get("phase", "")
         self.admission: Mapping[str, Any] = self.status.get("admission") or {}
+        true = (each for each in self.status.get("conditions") or () if each["status"] == "True")
+        self.late = any((each["type"], each["reason"]) == ("Admitted", "NotRunningInTime") for each in true)
         self.finished = self.phase in ("Succeeded", "Failed")
         self.generation: int = self.status.get("restartGeneration", 0)
         self.counts = tuple(int(self.status.get(each, 0)) for each in ("restartCount", "disruptions"))

@@ -23,6 +23,8 @@ class Story:
         self._bound: dict[tuple[str, int], set[str]] = {}
         """Uids of pods that were bound with a group in an attempt, by both."""
         self._counts: dict[str, tuple[int, ...]] = {}
+        self._late: dict[str, set[int]] = {}
+        """The restarts by which pods of a job became those of the past, since they did not run in time."""
         self._wrong: list[str] = []
 
     def problems(self, jobs: Mapping[str, Job], pods: list[Pod], groups: list[Group]) -> Iterator[str]:
@@ -99,7 +101,10 @@ class Story:
         if any(now < then for now, then in zip(job.counts, before, strict=True)):
             self._wrong.append(f"job {job.name} counted {before} restarts and disruptions, now {job.counts}")
         # Of a drain that is over workers hear one after another: each that has not sends the job away again.
-        if job.generation > sum(job.counts) + self._requests and not self._interruptions.get(uid):
+        late = self._late.setdefault(uid, set())
+        if job.late:
+            late.add(job.generation)
+        if job.generation > sum(job.counts) + self._requests + len(late) and not self._interruptions.get(uid):
             self._wrong.append(f"job {job.name} was restarted {job.generation} times, for {job.counts} reasons")
         self._counts[uid] = job.counts
 

@@ -397,7 +397,7 @@ class TestDeadlines:
         described = admitted(STEPS, "Running", stages=BEGAN)
         there = (*PREPARED, pod(phase="Pending"))
         first = plan(replace(observe(described, *there), groups=(group(1),)), VOLCANO, self.LATE)
-        assert kinds(first.actions) == ["DeletePods"]
+        assert kinds(first.actions) == ["WriteStatus", "DeletePods"]
         second = plan(replace(observe(described), groups=(group(1),)), VOLCANO, self.LATE)
         assert (change(second)["phase"], change(second)["stages"]) == ("Queued", {"1": None})
         assert kinds(second.actions) == ["WriteStatus", "Remove"]

@@ -25,6 +25,7 @@ from reconcilers.values import (
     InvalidJob,
     Observation,
     Plan,
+    Tell,
     WriteStatus,
 )
 from tests.reconcilers.builders import (
@@ -71,7 +72,7 @@ def reason(change: dict[str, Any]) -> str:
 
 def leaving(why: str, **spec: Any) -> TorchJob:
     """A job whose pods of before are of the past: it was suspended, or its queue drained."""
-    found = status("Admitted", restartGeneration=1, recreateGeneration=1)
+    found = status("Admitted", restartGeneration=1, recreateGeneration=1, startTime=None)
     found["conditions"][0]["reason"] = why
     return job(status=found, **spec)
 
@@ -273,7 +274,7 @@ class TestSuspension:
         assert change["admission"] is None
         assert change["phase"] == "Suspended"
         assert true(change) == {"Suspended"}
-        assert change["startTime"] is None
+        assert written(found)["startTime"] is None
 
     @pytest.mark.parametrize("scope", ["Job", "Task"])
     @pytest.mark.parametrize("why", ["Suspending", "Draining"])
@@ -491,12 +492,31 @@ class TestDeadline:
 
     def test_pods_go_first_and_then_the_admission(self) -> None:
         late = job(status=status("Admitted"))
-        plans = [plan(observe(late, *pods), ReconcileSettings(), self.LATE) for pods in (all_pods("Pending"), ())]
-        assert [kinds(each) for each in plans] == [["DeletePods"], ["WriteStatus"]]
-        change = plans[1].actions[0].change["status"]  # type: ignore[union-attr]
+        pods = (pod(), *all_pods("Pending", ailment="ImagePullBackOff: no such image")[1:])
+        first = plan(observe(late, *pods), ReconcileSettings(), self.LATE)
+        assert kinds(first) == ["WriteStatus", "DeletePods"]
+        why = "Worker: 2 ImagePullBackOff (digits-worker-0): no such image"
+        assert [each["message"] for each in written(first)["conditions"]] == [why]
+        # Nothing that its pods do on their way out changes that, nor a longer time that is given to others.
+        gone = job(status=status("Admitted") | written(first))
+        for there in (all_pods(deleting=True), all_pods("Succeeded", deleting=True)):
+            assert not decide(observe(gone, *there)).actions
+        assert kinds(decide(observe(gone, *all_pods()))) == ["DeletePods"]
+        stuck = decide(observe(gone, pod(deleting=True, held=True, deadline=0.0)))
+        assert [each.reason for each in stuck.actions if isinstance(each, Tell)] == ["PodsStuck"]
+        change = written(decide(observe(gone)))
         assert change["admission"] is None
-        assert change["phase"] == "Queued"
-        assert change["queue"]["tries"] == 1
+        assert (change["phase"], change["queue"]["tries"]) == ("Queued", 1)
+        assert f": it is tried again later ({why})" in change["conditions"][-1]["message"]
+
+    @pytest.mark.parametrize("said", ["Suspending", "Draining", "PodsStuck"])
+    def test_it_begins_again_with_a_job_that_goes_on_before_its_pods_were_gone(self, said: str) -> None:
+        held = leaving(said)
+        going = all_pods(deleting=True, held=True, deadline=0.0)
+        late = plan(observe(held, *going), ReconcileSettings(), self.LATE)
+        assert reason(written(late)) == "Restarting"
+        after = job(status=held.status.manifest() | written(late))
+        assert [Deadline(600.0, self.LATE).left(each, going) for each in (held, after)] == [None, 600]
 
     @pytest.mark.parametrize(("tries", "seconds"), [(0, 60), (1, 120), (2, 240), (6, 3600), (80, 3600)])
     def test_it_waits_twice_as_long_each_time(self, tries: int, seconds: int) -> None:
