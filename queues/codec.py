@@ -121,7 +121,8 @@ def decode_amounts(text: Text) -> Amounts | None:
 
 def encode_account(account: Account) -> str:
     """A queue's account: base, weight, last."""
-    return "{} {} {}".format(*account)
+    base, weight, last = account
+    return f"{base} {weight} {last}"
 
 
 def decode_account(text: Text) -> Account:
@@ -134,7 +135,8 @@ def decode_account(text: Text) -> Account:
 
 def encode_clock(clock: Clock) -> str:
     """The clock: turns, shift, total, picker."""
-    return "{} {} {} {}".format(*clock)
+    turns, shift, total, picker = clock
+    return f"{turns} {shift} {total} {picker}"
 
 
 def decode_clock(text: Text) -> Clock:

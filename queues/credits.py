@@ -90,6 +90,11 @@ class Credits(Ledger):
         self._turns += cost
         member.base -= self._weights * cost
 
+    def _stand_again(self, member: Member) -> None:
+        item = -member.base, member.name, member.bid.group  # in the same line: weight and cost have not changed
+        member.line.replace(member.item, item)
+        member.item = item
+
     def _place(self, member: Member) -> tuple[Line, int]:
         return (member.bid.weight, member.bid.cost), -member.base
 

@@ -71,7 +71,7 @@ class Lane:
         """How many jobs wait behind the known ones."""
         self.left = self._shown = len(jobs)
         """How many of the known jobs are not picked."""
-        self.uniform = all(_alike(job, jobs[0]) for job in jobs)
+        self.uniform = _alike(jobs)
         """Whether all known jobs ask for the same."""
         self._at = 0
         self._hopeless: list[Waiting] = []
@@ -88,7 +88,9 @@ class Lane:
         expected, self.asked = self.left if self.asked is None else self.asked, None
         if view.after == expected:
             picked = expected - self.left
-            possible = [self.known[at] for at in range(self._at, len(self.known)) if at not in self._taken]
+            possible = self.known[self._at :]
+            if self._taken:
+                possible = [job for at, job in enumerate(possible, self._at) if at not in self._taken]
             known = [*self._hopeless, *possible, *view.heads]
             self._know(known, view.waiting - picked - len(known))
         else:
@@ -164,17 +166,17 @@ class Lane:
         return not self.offers or 2 * self.left <= self._shown
 
     def _find(self) -> Candidate | None:
-        known, taken, last = self.known, self._taken, self.asks
-        for at in range(self._at, len(known)):
+        known, at = self.known, self._at
+        while at < len(known):
             waiting = known[at]
-            demand = waiting.demand
-            if at in taken:
-                continue
-            if demand is last or amounts.fits(demand, NOTHING, self.ceiling):
-                self._at = at
-                return Candidate(waiting, demand, at)
-            self._hopeless.append(waiting)
-        self._at = len(known)
+            if at not in self._taken:
+                demand = waiting.demand
+                if demand is self.asks or amounts.fits(demand, NOTHING, self.ceiling):
+                    self._at = at
+                    return Candidate(waiting, demand, at)
+                self._hopeless.append(waiting)
+            at += 1
+        self._at = at
         return None
 
     def _by_shape(self) -> dict[Shape, deque[int]]:
@@ -186,9 +188,10 @@ class Lane:
         return places
 
 
-def _alike(job: Waiting, other: Waiting) -> bool:
-    """Equal demands mostly are one object."""
-    return job.demand is other.demand or job.demand == other.demand
+def _alike(jobs: Sequence[Waiting]) -> bool:
+    """Whether all ask for the same. Equal demands mostly are one object."""
+    demand = jobs[0].demand if jobs else NOTHING
+    return not [job for job in jobs if job.demand is not demand and job.demand != demand]
 
 
 def shape(demand: Amounts) -> Shape:
@@ -198,7 +201,8 @@ def shape(demand: Amounts) -> Shape:
 
 def price(demand: Amounts, cost: str) -> int:
     """What a job costs its queue: the amount of the resource the admin counts by, at least 1."""
-    return max(1, demand.get(cost, 0))
+    asked = demand.get(cost, 0)
+    return asked if asked > 1 else 1  # every pick asks: a call of `max` would cost more than all the rest
 
 
 def charge(used: dict[str, int], demand: Amounts) -> None:

@@ -67,14 +67,15 @@ class Ledger(ABC):
         self._bases = 0
         self._sizes: Counter[int] = Counter()
         self._states: dict[int, State] = {}
-        self._blocked: set[int] = set()
+        self.blocked: set[int] = set()
+        """The groups that are not open."""
         self._lines: dict[Line, Standing] = {}
         self._nowhere = Standing(self._states)
 
     @property
     def clock(self) -> Clock:
         """The clock as it stands now."""
-        return Clock(self._turns, self._shift, self._weights, self.picker)
+        return Clock._make((self._turns, self._shift, self._weights, self.picker))
 
     @property
     def unsettled(self) -> bool:
@@ -129,41 +130,31 @@ class Ledger(ABC):
     def changes(self) -> dict[str, Account]:
         """The accounts that differ from those last stored, which they count as from now on."""
         changed: dict[str, Account] = {}
-        if len(self._touched) > 1:
-            for name in sorted(self._touched):
-                self._tell(name, changed)
-            self._touched.clear()
-        elif self._touched:
-            self._tell(self._touched.pop(), changed)
+        touched = self._touched
+        for name in sorted(touched) if len(touched) > 1 else touched:
+            account, stored = self.account(name), self._stored[name]
+            if account != stored:
+                changed[name] = self._stored[name] = account
+                if account.weight != stored.weight:
+                    self._know(name, account.weight)
+        touched.clear()
         return changed
-
-    def _tell(self, name: str, changed: dict[str, Account]) -> None:
-        account, stored = self.account(name), self._stored[name]
-        if account.base != stored.base or account != stored:
-            changed[name] = self._stored[name] = account
-            if account.weight != stored.weight:
-                self._know(name, account.weight)
 
     def account(self, name: str) -> Account:
         """A queue's account now."""
         member = self._members.get(name)
         if member is None:
             return Account(base=self._outside[name], last=self._last[name])
-        return Account(member.base, member.bid.weight, member.last)
-
-    @property
-    def blocked(self) -> Collection[int]:
-        """The groups that are not open."""
-        return self._blocked
+        return Account._make((member.base, member.bid.weight, member.last))
 
     def move(self, group: int, state: State) -> None:
         """Change a group's state."""
         old = self._states[group]
         self._states[group] = state
         if state == "open":
-            self._blocked.discard(group)
+            self.blocked.discard(group)
         else:
-            self._blocked.add(group)
+            self.blocked.add(group)
         for line in self._lines.values():
             line.moved(group, old)
 

@@ -37,9 +37,13 @@ class Cohort:
 
     def count(self) -> None:
         """Sum up anew what the members use of what is limited to them."""
-        self.used = {}
+        used: dict[str, int] = {}
         for lane in self.lanes.values():
-            self._add(lane.spec, lane.used)
+            theirs = lane.used
+            for name in lane.spec.quota:
+                if name in theirs:
+                    used[name] = used.get(name, 0) + theirs[name]
+        self.used = used
         self._claimed = None
         self.roomy = self._is_roomy()
 
@@ -62,12 +66,6 @@ class Cohort:
         if more:
             twice.update((name, 2 * demand[name]) for name in more)
             self.roomy = self.roomy and self._is_roomy()
-
-    def _add(self, spec: QueueSpec, demand: Amounts) -> None:
-        used = self.used
-        for name in spec.quota:
-            if name in demand:
-                used[name] = used.get(name, 0) + demand[name]
 
     def _is_roomy(self) -> bool:
         return amounts.fits(self._twice, self.used, self.total)

@@ -18,9 +18,8 @@ queue's jobs end and make room.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
-from crds.amounts import NOTHING
+from crds.amounts import NOTHING, Amounts
 from queues import lanes, quotas
 from queues.credits import Credits
 from queues.lanes import Candidate, Lane
@@ -28,18 +27,14 @@ from queues.ledger import Bid, Ledger, Turn
 from queues.pool import Pool
 from queues.quotas import Cohort
 from queues.rules import Picker, Rules
-from queues.values import NOBODY, Batch, Behind, Committed, Overtaken, Pick, QueueView, Snapshot
+from queues.values import NOBODY, Batch, Behind, Committed, Overtaken, Pick, QueueSpec, QueueView, Snapshot
 from queues.virtual_time import VirtualTime
 
 PICKERS: Mapping[Picker, type[Ledger]] = {"swrr": Credits, "wf2q": VirtualTime}
 
 
-class Chosen(NamedTuple):
-    """Whose turn it is, and with which of its jobs."""
-
-    lane: Lane
-    candidate: Candidate
-    turn: Turn
+Chosen = tuple[Lane, Candidate, Turn]
+"""Whose turn it is, with which of its jobs, and where it stands in the order."""
 
 
 class Race:
@@ -135,7 +130,7 @@ class Race:
         self._reserve()
         picks: list[Pick] = []
         while len(picks) < limit and (chosen := self._next()):
-            picks.append(self._take(chosen))
+            picks.append(self._take(*chosen))
         self._promised = len(picks)
         shown = self._shown
         return Batch(epoch=shown.epoch, revision=shown.revision, picks=tuple(picks), change=shown.change)
@@ -157,17 +152,19 @@ class Race:
         chosen = None
         while chosen is None and (turn := self._ledger.first("open")):
             lane = self._lanes[turn[-1]]
-            chosen = self._with_room(lane, turn)
-            if chosen is None:
+            candidate = self._with_room(lane) if self._scarce else lane.offers[0]
+            if candidate is None:
                 self._ledger.move(self.pool.group(lane), "waiting" if lane.leads else "aside")
+            else:
+                chosen = lane, candidate, turn
         held = self._reserved() if self._holder else None
-        return held if held and (chosen is None or held.turn <= chosen.turn) else chosen
+        return held if held and (chosen is None or held[-1] <= chosen[-1]) else chosen
 
-    def _with_room(self, lane: Lane, turn: Turn) -> Chosen | None:
+    def _with_room(self, lane: Lane) -> Candidate | None:
         """The first of the queue's jobs that fits the pool beside the reservation."""
         for candidate in lane.offers:
-            if not self._scarce or self.pool.fits(candidate.demand):
-                return Chosen(lane, candidate, turn)
+            if self.pool.fits(candidate.demand):
+                return candidate
         return None
 
     def _reserved(self) -> Chosen | None:
@@ -175,43 +172,41 @@ class Race:
         lane = self._lanes[self._holder[1]] if self._holder else None
         if lane is None or lane.first is None or not self.pool.fits_reserved(lane.first.demand):
             return None
-        return Chosen(lane, lane.first, self._ledger.turn(lane.spec.name))
+        return lane, lane.first, self._ledger.turn(lane.spec.name)
 
-    def _take(self, chosen: Chosen) -> Pick:
+    def _take(self, lane: Lane, candidate: Candidate, turn: Turn) -> Pick:
         """The pick, with what it changes; the working copy moves on."""
-        lane, candidate, _ = chosen
-        cost = lanes.price(candidate.demand, self._rules.cost)
+        ledger, spec, demand = self._ledger, lane.spec, candidate.demand
+        cost = lanes.price(demand, self._rules.cost)
         overtaken = NOBODY
-        if self._ledger.blocked or candidate is not lane.first:
-            overtaken = self._overtake(chosen)
-        self._ledger.pay(lane.spec.name, cost)
-        pick = Pick(candidate.waiting, cost, self._ledger.clock, self._ledger.changes(), overtaken)
-        self._charge(lane, candidate)
+        if candidate is not lane.first or ledger.blocked:
+            overtaken = self._overtake(lane, candidate, turn)
+        ledger.pay(spec.name, cost)
+        pick = Pick._make((candidate.waiting, cost, ledger.clock, ledger.changes(), overtaken))
+        lane.take(candidate)
+        if self._scarce:
+            self.pool.charge(demand)
+        if spec.cohort:
+            self._charge(self._cohorts[spec.cohort], spec, demand)
+        self._bid(lane)
         return pick
 
-    def _overtake(self, chosen: Chosen) -> Mapping[str, Overtaken]:
+    def _overtake(self, lane: Lane, candidate: Candidate, turn: Turn) -> Mapping[str, Overtaken]:
         """Whose turn it was before but for want of room: the first one only, so that a pick's work does not grow with
         their number; and the queue's own first job, if it is passed."""
-        lane = chosen.lane
         blocked = self._ledger.first("waiting") if self._ledger.blocked else None
-        passed = [self._lanes[blocked[-1]]] if blocked is not None and blocked < chosen.turn else []
-        if lane.first is not None and chosen.candidate.at != lane.first.at:
+        passed = [self._lanes[blocked[-1]]] if blocked is not None and blocked < turn else []
+        if lane.first is not None and candidate.at != lane.first.at:
             passed.append(lane)
         if not passed:
             return NOBODY
         self._dirty.update(each.spec.name for each in passed)
         return {each.spec.name: each.overtake(self._now) for each in passed}
 
-    def _charge(self, lane: Lane, candidate: Candidate) -> None:
-        lane.take(candidate)
-        if self._scarce:
-            self.pool.charge(candidate.demand)
-        if lane.spec.cohort:
-            cohort = self._cohorts[lane.spec.cohort]
-            cohort.charge(lane.spec, candidate.demand)
-            if not cohort.roomy:
-                self._stirred.add(lane.spec.cohort)
-        self._bid(lane)
+    def _charge(self, cohort: Cohort, spec: QueueSpec, demand: Amounts) -> None:
+        cohort.charge(spec, demand)
+        if not cohort.roomy:
+            self._stirred.add(spec.cohort)
 
     # Who contends
 
@@ -341,8 +336,9 @@ class Race:
             lane = self._lanes[spec.name]
             lane.learn(view)
         else:
-            lane = Lane(view, quotas.ceiling(spec, cohort, self.pool.capacity))
-        self._lanes[spec.name] = lane
+            known = self._lanes.get(spec.name)
+            ceiling = known.ceiling if known else quotas.ceiling(spec, cohort, self.pool.capacity)
+            lane = self._lanes[spec.name] = Lane(view, ceiling)
         if cohort is not None:
             cohort.lanes[spec.name] = lane
         self._anew(lane)

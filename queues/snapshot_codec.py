@@ -105,16 +105,17 @@ class Reader:
 
     def _heads(self, heads: list[Any]) -> tuple[Waiting, ...]:
         """Up to the first one that was neither shown before nor now."""
-        found = []
-        for version, fields in zip(heads[::2], heads[1::2], strict=True):
-            waiting = self._waiting(version, fields)
+        found, parts = [], iter(heads)
+        for version, fields in zip(parts, parts, strict=True):
+            waiting = self._entries.get(version) or self._met(version, fields)
             if waiting is None:
                 break
             found.append(waiting)
         return tuple(found)
 
-    def _waiting(self, version: int, fields: Any) -> Waiting | None:
-        found = self._entries.get(version) or self._older.get(version)
+    def _met(self, version: int, fields: Any) -> Waiting | None:
+        """One that was not shown for long, or never."""
+        found = self._older.get(version)
         if found is None:
             if fields == NOT_SAID:
                 return None
