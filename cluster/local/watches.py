@@ -23,6 +23,9 @@ from cluster.local.selectors import Selector
 from cluster.local.store import Store
 
 BOOKMARK_SECONDS = 10.0
+REST_SECONDS = 0.005
+"""How long nothing is sent after something was: what happens meanwhile is sent together. Whoever is busy with many
+changes has few lines to wake up for; a change after a quiet moment is told at once."""
 _LONGEST_SECONDS = 1800
 _MOST_BYTES = 64 * 1024 * 1024
 """What may wait for a slow reader."""
@@ -163,7 +166,8 @@ class Watch:
     async def wait(self, seconds: float) -> None:
         """Until something waits for the reader, or a while has passed."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._awake.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._awake.wait()
 
     def pieces(self) -> Iterator[bytes]:
         """What waits, in pieces to be written one after the other."""
@@ -224,6 +228,8 @@ async def _pump(watch: Watch, wanted: Wish, response: web.StreamResponse) -> Non
         await watch.wait(min(deadline, bookmark_at) - loop.time())
         for piece in watch.pieces():
             await response.write(piece)
+        if not watch.ended:
+            await asyncio.sleep(REST_SECONDS)
         if not watch.drained or watch.ended:
             continue
         if not begun:
