@@ -22,7 +22,7 @@ from urllib3.exceptions import (
 )
 from urllib3.exceptions import TimeoutError as LibraryTimeout
 
-from cluster import errors, handshakes, jsontext, retries, status
+from cluster import errors, handshakes, jsontext, retries, status, whole_requests
 from cluster.limiter import Limiter
 from cluster.requests import Request
 from cluster.retries import Failure
@@ -53,7 +53,9 @@ class Transport:
         settings: ConnectionSettings,
     ) -> None:
         self.server = server
+        whole_requests.use(pool)
         self._pool = pool
+        self._direct: tuple[urllib3.HTTPConnectionPool, str] | None = None
         self._authorization = authorization
         self._settings = settings
         self._limiter = Limiter(settings.requests_per_second, settings.burst)
@@ -97,6 +99,7 @@ class Transport:
             with contextlib.suppress(KeyError):
                 pools[key].close()
         self._pool.clear()
+        self._direct = None
 
     def _persist(self, request: Request, attempt: Callable[[], Response]) -> Response:
         count = 1
@@ -120,9 +123,10 @@ class Transport:
     def _attempt(self, request: Request, read_timeout: float | None, *, stream: bool) -> Response:
         self._closed.wait(self._limiter.reserve())
         try:
-            response = self._pool.urlopen(
+            connections, base = self._way()
+            response = connections.urlopen(
                 request.method,
-                self.server + request.path,
+                base + request.path,
                 body=request.body,
                 headers=self._headers(request),
                 timeout=urllib3.Timeout(connect=self._settings.connect_timeout, read=read_timeout),
@@ -141,6 +145,17 @@ class Transport:
         said = status.read(body)
         error = status.error(response.status, said, request.action, self._settings.permission_hint)
         raise _AttemptFailed(Failure(response.status, retry_after=_retry_after(response)), error)
+
+    def _way(self) -> tuple[urllib3.PoolManager | urllib3.HTTPConnectionPool, str]:
+        """The connections to the server and what each URL begins with there. Those to one server are looked for once;
+        to a proxy that stands between, the whole URL may have to be said each time."""
+        if self._pool.proxy is not None:
+            return self._pool, self.server
+        way = self._direct
+        if way is None:
+            path = urllib3.util.parse_url(self.server).path or ""
+            way = self._direct = (self._pool.connection_from_url(self.server), path.rstrip("/"))
+        return way
 
     def _headers(self, request: Request) -> dict[str, str]:
         headers = {"Accept": "application/json", "User-Agent": self._settings.user_agent}
