@@ -6,6 +6,7 @@ whole collection.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from urllib.parse import quote, urlencode
 
 import orjson
@@ -175,6 +176,7 @@ def _refused(field: str, message: str) -> errors.Invalid:
     return errors.Invalid(f"{field}: {message}", (errors.FieldCause(field, message),))
 
 
+@cache
 def _strict(dry_run: bool) -> str:
     return _query({"fieldValidation": "Strict", "dryRun": "All" if dry_run else ""})
 

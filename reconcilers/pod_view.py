@@ -14,6 +14,8 @@ from reconcilers import ailments, containers, moments, torchrun
 
 FINISHED = ("Succeeded", "Failed")
 LONGEST_MESSAGE = 180
+_BY_ITSELF = frozenset({"phase", "qosClass"})
+"""What the status of a pod says before anybody has seen it: so do a thousand pods that were just made."""
 SAYS_NOTHING = ("traceback : To enable traceback", "error_file: <N/A>")
 
 
@@ -123,11 +125,14 @@ def trim(manifest: Manifest) -> PodView:
         since=moments.seconds(status.get("startTime") or metadata.get("creationTimestamp")),
         version=version(manifest),
         service=metadata["name"] if spec.get("subdomain") == metadata["name"] else "",
-        ailment=_ailment(manifest),
-        **_conditions(status),
         **_restarts(metadata, spec, status),
-        **_end(spec, status),
+        **(_told(manifest, spec, status) if status.keys() - _BY_ITSELF else {}),
     )
+
+
+def _told(manifest: Manifest, spec: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
+    """What its node, the scheduler, or who takes it away says of it."""
+    return {"ailment": _ailment(manifest), **_conditions(status), **_end(spec, status)}
 
 
 def _ailment(manifest: Manifest) -> str:
