@@ -5,6 +5,7 @@ answer names only what the store decided.
 """
 
 from collections.abc import Iterator
+from itertools import chain
 
 import orjson
 
@@ -16,58 +17,77 @@ SHOWN = 7
 """Where in the answer the queues to show begin."""
 
 
+Encoded = tuple[bytes, bytes]
+"""The picks, and what each of them changes: needed only if one is refused."""
+
+
 class _Demands:
-    """Equal demands mostly are one object, which is looked up faster than its content."""
+    """What picks ask for, with the number of attempt. Equal demands mostly are one object, which is found faster than
+    by its content."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
-        self._by_identity: dict[int, int] = {}
-        self._by_text: dict[str, int] = {}
+        self.attempts: list[int] = []
+        self._by_identity: dict[tuple[int, int], int] = {}
+        self._by_text: dict[tuple[str, int], int] = {}
 
-    def number(self, demand: Amounts) -> int:
-        found = self._by_identity.get(id(demand))
+    def number(self, demand: Amounts, attempt: int) -> int:
+        found = self._by_identity.get((id(demand), attempt))
         if found is None:
             text = codec.encode_amounts(demand)
-            found = self._by_text.setdefault(text, len(self.texts) + 1)
+            found = self._by_text.setdefault((text, attempt), len(self.texts) + 1)
             if found > len(self.texts):
                 self.texts.append(text)
-            self._by_identity[id(demand)] = found
+                self.attempts.append(attempt)
+            self._by_identity[id(demand), attempt] = found
         return found
 
 
-def encode(batch: Batch) -> bytes:
+class _Changes:
+    """Texts of queues that picks change: of each pick, and the last of each queue."""
+
+    def __init__(self) -> None:
+        self.each: list[int | str] = []
+        self._last: dict[str, str] = {}
+
+    def add(self, number: int, queue: str, text: str) -> None:
+        self.each += (number, queue, text)
+        self._last[queue] = text
+
+    @property
+    def together(self) -> list[str]:
+        return list(chain.from_iterable(self._last.items()))
+
+
+def encode(batch: Batch) -> Encoded:
     """The picks, column by column (`lua/store_commit.lua` lists them)."""
     picks = batch.picks
     queues: dict[str, int] = {}
-    demands = _Demands()
+    demands, accounts, overtaken = _Demands(), _Changes(), _Changes()
+    for number, pick in enumerate(picks, 1):
+        for queue, account in pick.accounts.items():
+            accounts.add(number, queue, codec.encode_account(account))
+        for queue, each in pick.overtaken.items():
+            overtaken.add(number, queue, codec.encode_overtaken(each))
+    clocks = [codec.encode_clock(pick.clock) for pick in picks]
     waiting = [pick.waiting for pick in picks]
     tickets = [each.ticket for each in waiting]
     keys = [key for key, _, _ in tickets]
     columns = {
         "keys": keys,
-        "places": "\n".join(keys).replace("/", "!").split("\n"),
+        "places": "\n".join(keys).replace("/", "!").split("\n") if keys else [],
         "versions": [f"{each.version}," for each in waiting],
-        "attempts": [attempt for _, attempt, _ in tickets],
-        "clocks": "\n".join(map(codec.encode_clock, [pick.clock for pick in picks])),
         "queue": [queues.setdefault(each.queue, len(queues) + 1) for each in waiting],
-        "demand": [demands.number(each.demand) for each in waiting],
+        "demand": [demands.number(each.demand, ticket[1]) for each, ticket in zip(waiting, tickets, strict=True)],
         "grows": [number for number, (_, _, kind) in enumerate(tickets, 1) if kind == "grow"],
         "ports": [number for number, each in enumerate(waiting, 1) if each.port],
-        "accounts": [
-            part
-            for number, pick in enumerate(picks, 1)
-            for queue, account in pick.accounts.items()
-            for part in (number, queue, codec.encode_account(account))
-        ],
-        "overtaken": [
-            part
-            for number, pick in enumerate(picks, 1)
-            if pick.overtaken
-            for queue, each in pick.overtaken.items()
-            for part in (number, queue, codec.encode_overtaken(each))
-        ],
+        "clock": clocks[-1] if clocks else "",
+        "accounts": accounts.together,
+        "overtaken": overtaken.together,
     }
-    return orjson.dumps(columns | {"queues": list(queues), "demands": demands.texts})
+    named = {"queues": list(queues), "demands": demands.texts, "attempts": demands.attempts}
+    each_one = {"clocks": clocks, "accounts": accounts.each, "overtaken": overtaken.each}
+    return orjson.dumps(columns | named), orjson.dumps(each_one)
 
 
 def outcome(answer: list[bytes]) -> Committed:

@@ -41,7 +41,7 @@ class Sent:
 
     def __init__(
         self,
-        send: Callable[[Batch, bytes], Callable[[], list[bytes]]],
+        send: Callable[[Batch, commit_codec.Encoded], Callable[[], list[bytes]]],
         show: Callable[[list[bytes]], tuple[Behind, ...]],
         batch: Batch,
     ) -> None:

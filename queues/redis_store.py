@@ -122,19 +122,19 @@ class RedisStore:
         """See QueueStore."""
         return Sent(self._send, self._shown, batch)
 
-    def _send(self, batch: Batch, picks: bytes) -> Callable[[], list[bytes]]:
+    def _send(self, batch: Batch, picks: commit_codec.Encoded) -> Callable[[], list[bytes]]:
         return _COMMIT.later(self._connection, self._arguments(batch, picks))
 
     def _shown(self, answer: list[bytes]) -> tuple[Behind, ...]:
         with self._reading, understood(self._connection):
             return self._reader.read_behind(answer[commit_codec.SHOWN :])
 
-    def _arguments(self, batch: Batch, picks: bytes) -> list[str | bytes | int | float]:
+    def _arguments(self, batch: Batch, picks: commit_codec.Encoded) -> list[str | bytes | int | float]:
         """What the commit script is told."""
         first, last = self._settings.ports or (0, 0)
         now = "" if self._clock is None else repr(self._clock())
         head: list[str | int] = [batch.epoch, batch.revision, uuid.uuid4().hex, now, first, last, batch.change]
-        return [*head, picks, batch.heads, *(each for pair in batch.hungry.items() for each in pair)]
+        return [*head, *picks, batch.heads, *(each for pair in batch.hungry.items() for each in pair)]
 
     def place(self, key: JobKey) -> Place | None:
         """See QueueStore."""

@@ -1,15 +1,21 @@
 -- Prelude: mark() of many keys that were just committed, with fewer calls. Needs records.lua, mark.lua, which says what it
 -- means, and store.lua.
 --
--- mark_many(keys, tenants, count, now): as mark(key, tenant, '0', now) of each, in their order; no key twice. A record without
--- "seen" is one of which nothing has been seen.
+-- mark_many(keys, groups, now): as mark(key, queue, '0', now) of each key. groups are {queue, keys} and hold the keys by tenant;
+-- no key comes twice. A record without "seen" is one of which nothing has been seen.
 
--- What the records of all keys of one tenant say that were at rest.
-local function rested(tenant, now)
-  return '{"since":"' .. now .. '","state":"ready","tenant":' .. quoted(tenant) .. '}'
+-- The texts of the records that there are.
+local function known_records(keys)
+  local found, texts = values('torchq:work:records', keys), {}
+  for at = 1, #keys do
+    if found[at] then
+      texts[keys[at]] = found[at]
+    end
+  end
+  return texts
 end
 
-local function woken(key, record, tenant, now)
+local function awake(key, record, tenant, now)
   if record.state == 'delayed' then
     redis.call('ZREM', 'torchq:work:delayed', key)
   end
@@ -17,41 +23,41 @@ local function woken(key, record, tenant, now)
   return cjson.encode(record)
 end
 
-local function push(ready, count)
-  local turns = {}
-  for at = 1, #ready do
-    local tenant, keys = ready[at].tenant, ready[at]
-    if write('RPUSH', 'torchq:work:ready:' .. tenant, keys) == #keys then
-      turns[#turns + 1] = tenant
+-- The keys of a tenant that become ready now, and what the records say of those that were not at rest.
+local function woken(group, known, now)
+  local ready, texts = {}, {}
+  for _, key in ipairs(group.keys) do
+    local record = known[key] and cjson.decode(known[key])
+    if record and (record.state == 'leased' or record.state == 'ready') then
+      mark(key, group.queue, '0', now)
+    else
+      ready[#ready + 1] = key
+      texts[key] = record and awake(key, record, group.queue, now)
     end
   end
-  write('RPUSH', 'torchq:work:tenants', turns)
-  if count > 0 then
-    redis.call('INCRBY', 'torchq:work:ready', count)
-  end
+  return ready, texts
 end
 
-local function mark_many(keys, tenants, count, now)
-  local known, texts, lists = values('torchq:work:records', keys), {}, {}
-  local records, size, order = {}, 0, {}
-  for at = 1, count do
-    local key, tenant = keys[at], tenants[at]
-    local text, record, some = texts[tenant], known[at] and cjson.decode(known[at]), lists[tenant]
-    if not text then
-      text, some = rested(tenant, now), { tenant = tenant }
-      texts[tenant], lists[tenant] = text, some
+local function mark_many(keys, groups, now)
+  local known, records, count, turns = known_records(keys), {}, 0, {}
+  local head = '{"since":"' .. now .. '","state":"ready","tenant":'
+  for _, group in ipairs(groups) do
+    local ready, texts, rested = group.keys, known, head .. quoted(group.queue) .. '}'
+    if next(known) then
+      ready, texts = woken(group, known, now)
     end
-    if record and (record.state == 'leased' or record.state == 'ready') then
-      mark(key, tenant, '0', now)
-    else
-      if #some == 0 then
-        order[#order + 1] = some
-      end
-      some[#some + 1] = key
-      records[size + 1], records[size + 2] = key, record and woken(key, record, tenant, now) or text
-      size = size + 2
+    for at = 1, #ready do
+      local key = ready[at]
+      records[count + 1], records[count + 2] = key, texts[key] or rested
+      count = count + 2
+    end
+    if #ready > 0 and write('RPUSH', 'torchq:work:ready:' .. group.queue, ready) == #ready then
+      turns[#turns + 1] = group.queue
     end
   end
   write('HSET', 'torchq:work:records', records)
-  push(order, size / 2)
+  write('RPUSH', 'torchq:work:tenants', turns)
+  if count > 0 then
+    redis.call('INCRBY', 'torchq:work:ready', count / 2)
+  end
 end

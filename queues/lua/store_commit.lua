@@ -6,21 +6,24 @@
 --       8 JSON of the picks, column by column:
 --           keys, places                       of each pick: the job key, and the same with "!" for "/"
 --           versions                           of each pick: the version of its entry, and a comma
---           clocks                             of each pick, joined by line feeds, as only one of them is needed
 --           queues, queue                      names, and which of them (from 1) each pick's is
---           demands, demand                    JSON texts of amounts, and which of them each pick's is
---           attempts                           number of each pick
+--           demands, attempts, demand          JSON texts of amounts, each with a number of attempt; and which of them each pick's are
 --           grows                              picks (from 1) whose kind is "grow"; all others' is "admit"
 --           ports                              picks for which a port is to be held
---           accounts, overtaken                flat lists of pick, queue, text: what a pick changes, in order of picks
---       9 how many entries to show of queues that follow, each with the number of its first entries to leave out once all
---         picks are taken
--- Keys and preludes: store.lua, store_heads.lua, store_usage.lua, mark.lua, mark_many.lua, clock.lua
+--           clock                              after all picks
+--           accounts, overtaken                flat lists of queue, text: what all picks together change
+--       9 JSON of what is needed only if one is refused:
+--           clocks                             after each pick
+--           accounts, overtaken                flat lists of pick, queue, text: what each changes, in their order
+--       10 how many entries to show of queues that follow, each with the number of its first entries to leave out once all
+--          picks are taken
+-- Keys and preludes: store.lua, store_heads.lua, store_usage.lua, records.lua, mark.lua, mark_many.lua, clock.lua
 -- Returns: a list of: what refused the first refused pick ("" if none was), number of picks taken, number given to the first
 -- pick of kind "admit", number of the last change, "1" if nothing else had changed else "0", the names of queues that others
 -- had changed; then, if there is any port or a pick that grew, per pick taken: its port, "" if it has none, or, if it grew,
--- its JSON reservation. Names and what is said of picks are joined by line feeds. If no pick was refused there follows, per
--- queue to show, a JSON list: its name, how many entries are left out, how many wait, flat list of version and entry.
+-- its JSON reservation. Names and what is said of picks are joined by line feeds. If no pick was refused and there are queues
+-- to show there follow, as JSON joined by commas, lists: the queue's name, how many entries are left out, how many wait, flat
+-- list of version and entry.
 -- The same id again returns the first answer, but for the queues to show: the client repeats a commit whose answer was lost.
 -- Errors STORELOST, STALEEPOCH.
 
@@ -36,28 +39,55 @@ if redis.call('HGET', 'torchq:commit', 'id') == ID then
 end
 
 local picks = cjson.decode(ARGV[8])
-local keys, where, queues = picks.keys, picks.places, picks.queues
+local keys, where, queue_of, demand_of = picks.keys, picks.places, picks.queue, picks.demand
 local entries, held = values('torchq:entries', where), values('torchq:reservations', keys)
-local demands, grows, asks, gone, tenants = {}, {}, {}, {}, {}
 
-local function read_picks()
-  table.insert(queues, ALL)
-  open_books(queues)
+local function set_of(list)
+  local found = {}
+  for _, each in ipairs(list) do
+    found[each] = true
+  end
+  return found
+end
+
+local grows, asks, gone = set_of(picks.grows), set_of(picks.ports), {}
+
+-- What picks ask for, each with what the reservations have in common that are made for it.
+local FURTHER = 65536 -- than there are picks
+local demands = {}
+local function read_demands()
   for at, text in ipairs(picks.demands) do
-    demands[at] = cjson.decode(text)
-  end
-  for _, at in ipairs(picks.grows) do
-    grows[at] = true
-  end
-  for _, at in ipairs(picks.ports) do
-    asks[at] = true
+    local amounts, names, sizes = cjson.decode(text), {}, {}
+    for name, amount in pairs(amounts) do
+      names[#names + 1], sizes[#sizes + 1] = name, amount
+    end
+    demands[at] = {
+      number = at * FURTHER,
+      amounts = amounts,
+      names = names,
+      sizes = sizes,
+      text = text,
+      attempt = whole(picks.attempts[at]),
+      taken = 0,
+      head = '{"attempt":' .. whole(picks.attempts[at]) .. ',"charge":' .. text .. ',"epoch":' .. EPOCH
+        .. ',"kind":"admit","pick":',
+    }
   end
 end
 
--- What all queues share; nil if nothing is scarce.
-local function read_pool()
+local owns, pool = {}, nil
+local function read_books()
+  table.insert(picks.queues, ALL)
+  open_books(picks.queues)
+  for at, queue in ipairs(picks.queues) do
+    local own = books[queue]
+    if own.limited then
+      used_of(own)
+    end
+    owns[at] = own
+  end
   local text = redis.call('GET', 'torchq:pool')
-  return text and cjson.decode(text)
+  pool = text and cjson.decode(text) -- what all queues share; nil if nothing is scarce
 end
 
 -- The first free port after the one given last: 0 if none are given, nil if all are taken.
@@ -81,12 +111,14 @@ end
 
 -- Which limit of its queue has no room for a demand.
 local function over_limits(own, demand)
+  local names, sizes, quota, used = demand.names, demand.sizes, own.quota, own.used
   local shared, over_cohort = own.cohort, false
-  for name, asked in pairs(demand) do
-    local most = own.quota[name]
+  for at = 1, #names do
+    local name, asked = names[at], sizes[at]
+    local most = quota[name]
     if most and asked > 0 then
       local borrowed = shared and (own.borrowing[name] or math.huge) or 0
-      if (own.used[name] or 0) + asked > most + borrowed then
+      if (used[name] or 0) + asked > most + borrowed then
         return 'quota'
       end
       over_cohort = over_cohort or shared and (shared.used[name] or 0) + asked > (shared.quota[name] or 0)
@@ -95,29 +127,15 @@ local function over_limits(own, demand)
   return over_cohort and 'cohort' or nil
 end
 
-local function over_pool(pool, demand)
-  local used = book(ALL).used
-  for name, asked in pairs(demand) do
-    if pool[name] and asked > 0 and (used[name] or 0) + asked > pool[name] then
+local function over_pool(demand)
+  local used = used_of(books[ALL])
+  for at = 1, #demand.names do
+    local name = demand.names[at]
+    if pool[name] and demand.sizes[at] > 0 and (used[name] or 0) + demand.sizes[at] > pool[name] then
       return 'pool'
     end
   end
   return nil
-end
-
--- Why a pick cannot stand, or nil.
-local function refused_by(at, queue, demand, pool, port)
-  local entry, version, own = entries[at], picks.versions[at], books[queue]
-  if not entry or gone[keys[at]] or string.sub(entry, 1, #version) ~= version then
-    return 'entry'
-  end
-  if (grows[at] or false) ~= (held[at] ~= false) then
-    return 'reservation'
-  end
-  return own.limited and over_limits(own, demand)
-    or pool and over_pool(pool, demand)
-    or not port and not grows[at] and 'port'
-    or nil
 end
 
 -- As queues/codec.py writes it.
@@ -126,63 +144,109 @@ local function reservation_text(attempt, charge_text, epoch, kind, pick, port, q
     .. '","pick":' .. pick .. ',"port":' .. port .. ',"queue":' .. quoted(queue) .. '}'
 end
 
-local reservations, ports, answers = {}, {}, {}
+local reservations, ports, answers, groups = {}, {}, {}, {}
 local number, first_number = nil, nil
-local plain = true -- no port was given and nothing grew
 
 local function grow(at, demand)
   local was = cjson.decode(held[at])
-  charge(was.queue, demand, 1)
-  for name, amount in pairs(demand) do
+  charge(was.queue, demand.amounts, 1)
+  for name, amount in pairs(demand.amounts) do
     was.charge[name] = (was.charge[name] or 0) + amount
   end
   answers[at] = reservation_text(
     whole(was.attempt), amounts_text(was.charge), whole(was.epoch), was.kind, whole(was.pick), whole(was.port), was.queue
   )
-  plain = false
   return answers[at]
 end
 
--- The same of a new one, from parts that many have in common.
-local middles, ends = {}, {}
-local function admitted_text(at, queue, port)
-  local demand = picks.demand[at]
-  local middle, last = middles[demand], ends[queue]
-  if not middle then
-    middle = ',"charge":' .. picks.demands[demand] .. ',"epoch":' .. EPOCH .. ',"kind":"admit","pick":'
-    middles[demand] = middle
+-- Charge a queue with limits, and its cohort.
+local function charge_limited(own, demand)
+  local names, sizes, quota, used, shared = demand.names, demand.sizes, own.quota, own.used, own.cohort
+  for at = 1, #names do
+    local name, asked = names[at], sizes[at]
+    if asked ~= 0 then
+      used[name] = (used[name] or 0) + asked
+    end
+    if shared and quota[name] then
+      shared.used[name] = (shared.used[name] or 0) + asked
+      shared.moved = true
+    end
   end
-  if not last then
-    last = ',"queue":' .. quoted(queue) .. '}'
-    ends[queue] = last
-  end
-  return '{"attempt":' .. picks.attempts[at] .. middle .. number .. ',"port":' .. port .. last
+  own.moved = true
 end
 
-local function admit(at, queue, demand, port)
+local function hold_port(at, port)
+  answers[at] = whole(port)
+  last_port, given[port] = port, true
+  ports[#ports + 1] = answers[at]
+  ports[#ports + 1] = keys[at]
+end
+
+local function admit(at, own, demand, port)
   number = (number or tonumber(redis.call('GET', 'torchq:pick') or 0)) + 1
   first_number = first_number or number
-  charge(queue, demand, 1)
-  answers[at] = ''
-  if port > 0 then
-    answers[at], plain = whole(port), false
-    last_port, given[port] = port, true
-    ports[#ports + 1] = answers[at]
-    ports[#ports + 1] = keys[at]
+  if own.limited then
+    charge_limited(own, demand)
+  else
+    charge_alike(own, demand, 1)
   end
-  return admitted_text(at, queue, port)
+  if pool then
+    charge_alike(books[ALL], demand, 1)
+  else
+    demand.taken = demand.taken + 1
+  end
+  if port > 0 then
+    hold_port(at, port)
+    return reservation_text(demand.attempt, demand.text, EPOCH, 'admit', whole(number), answers[at], own.queue)
+  end
+  return demand.head .. number .. own.tail
 end
 
-local function take(at, queue, demand, port)
-  local key = keys[at]
-  gone[key] = true
-  tenants[at] = queue
-  reservations[2 * at - 1] = key
-  reservations[2 * at] = grows[at] and grow(at, demand) or admit(at, queue, demand, port)
+-- The picks of each queue together.
+local function take(at, own)
+  local group = own.group
+  if group then
+    local count = #group.keys + 1
+    group.keys[count], group.places[count] = keys[at], where[at]
+  else
+    group = { queue = own.queue, keys = { keys[at] }, places = { where[at] } }
+    own.group, own.tail = group, ',"port":0,"queue":' .. quoted(own.queue) .. '}'
+    groups[#groups + 1] = group
+    touched[own.queue] = true
+  end
 end
 
--- What the picks that were taken changed in a hash: the last word on each queue.
-local function keep(hash, changes, count)
+-- Take the picks one by one. What refused the first that was refused, and how many stand.
+local function take_all()
+  local versions, find = picks.versions, string.find
+  for at = 1, #keys do
+    local key, entry, own, demand, port = keys[at], entries[at], owns[queue_of[at]], demands[demand_of[at]], 0
+    if not entry or gone[key] or find(entry, versions[at], 1, true) ~= 1 then
+      return 'entry', at - 1
+    end
+    local grown = grows[at] or false
+    if grown ~= (held[at] ~= false) then
+      return 'reservation', at - 1
+    end
+    local over = own.limited and over_limits(own, demand) or pool and over_pool(demand)
+    if over then
+      return over, at - 1
+    end
+    if asks[at] then
+      port = next_port()
+    end
+    if not (port or grown) then
+      return 'port', at - 1
+    end
+    take(at, own)
+    gone[key] = true
+    reservations[2 * at - 1], reservations[2 * at] = key, grown and grow(at, demand) or admit(at, own, demand, port)
+  end
+  return '', #keys
+end
+
+-- The last word on each queue in what the first picks changed.
+local function last_words(changes, count)
   local last, flat = {}, {}
   for at = 1, #changes, 3 do
     if changes[at] <= count then
@@ -190,39 +254,44 @@ local function keep(hash, changes, count)
     end
   end
   for queue, text in pairs(last) do
-    touched[queue] = true
     flat[#flat + 1] = queue
     flat[#flat + 1] = text
   end
-  write('HSET', hash, flat)
+  return flat
 end
 
-local function leave_queues(count)
-  local leaving, left = {}, {}
-  for at = 1, count do
-    local place, some = where[at], list(leaving, tenants[at])
-    left[at] = place
-    some[#some + 1] = place
+local function keep(hash, changes)
+  for at = 1, #changes, 2 do
+    touched[changes[at]] = true
   end
-  write('HDEL', 'torchq:entries', left)
-  for queue, some in pairs(leaving) do
-    touched[queue] = true
-    write('ZREM', 'torchq:order:' .. queue, some)
-  end
+  write('HSET', hash, changes)
 end
 
--- One line of a text.
-local function line(text, number)
-  for each in string.gmatch(text, '[^\n]+') do
-    number = number - 1
-    if number == 0 then
-      return each
-    end
+local function keep_turns(count)
+  local clock, accounts, overtaken = picks.clock, picks.accounts, picks.overtaken
+  if count < #keys then
+    local each = cjson.decode(ARGV[9])
+    clock = each.clocks[count]
+    accounts, overtaken = last_words(each.accounts, count), last_words(each.overtaken, count)
   end
+  redis.call('SET', 'torchq:clock', clock)
+  keep('torchq:accounts', accounts)
+  keep('torchq:overtaken', overtaken)
 end
 
 local function save(count)
-  leave_queues(count)
+  for at = count + 1, #keys do
+    keys[at], where[at] = nil, nil
+  end
+  for _, demand in ipairs(demands) do
+    if demand.taken > 0 then
+      charge_alike(books[ALL], demand, demand.taken)
+    end
+  end
+  write('HDEL', 'torchq:entries', where)
+  for _, group in ipairs(groups) do
+    write('ZREM', 'torchq:order:' .. group.queue, group.places)
+  end
   write('HSET', 'torchq:reservations', reservations)
   write('HSET', 'torchq:ports', ports)
   if last_port then
@@ -231,11 +300,8 @@ local function save(count)
   if number then
     redis.call('SET', 'torchq:pick', whole(number))
   end
-  redis.call('SET', 'torchq:clock', line(picks.clocks, count))
-  keep('torchq:accounts', picks.accounts, count)
-  keep('torchq:overtaken', picks.overtaken, count)
   save_books()
-  mark_many(keys, tenants, count, seconds(clock(NOW)))
+  mark_many(keys, groups, seconds(clock(NOW)))
 end
 
 -- Who else has changed something since the chooser looked: nil if nobody knows any more.
@@ -246,54 +312,57 @@ local function others()
   return redis.call('ZRANGEBYSCORE', 'torchq:changed', '(' .. ARGV[7], '+inf')
 end
 
--- The queues to show, as parts of the answer.
-local function show(answer)
-  local named, skipped = {}, {}
-  for at = 10, #ARGV, 2 do
+-- What is said of the picks that stand, if there is anything to say.
+local function decided(count)
+  if next(answers) == nil then
+    return ''
+  end
+  for at = 1, count do
+    answers[at] = answers[at] or ''
+  end
+  return table.concat(answers, '\n', 1, count)
+end
+
+-- The queues to show.
+local function shown()
+  local named, skipped, parts = {}, {}, {}
+  for at = 11, #ARGV, 2 do
     named[#named + 1] = ARGV[at]
     skipped[ARGV[at]] = tonumber(ARGV[at + 1])
   end
-  local line = line_up(named, skipped, tonumber(ARGV[9]))
+  local line, count = line_up(named, skipped, tonumber(ARGV[10])), 0
   for at, queue in ipairs(named) do
-    answer[#answer + 1] = table.concat({
-      '[', quoted(queue), ',', skipped[queue], ',', line.waiting[at], ',', entries_of(line, at), ']',
-    })
+    parts[count + 1], parts[count + 2], parts[count + 3] = at == 1 and '[' or ',[', quoted(queue), ','
+    parts[count + 4], parts[count + 5], parts[count + 6] = skipped[queue], ',', line.waiting[at]
+    parts[count + 7] = ',['
+    count = entries_of(line, at, parts, count + 7) + 1
+    parts[count] = ']]'
   end
+  return table.concat(parts, '', 1, count)
 end
 
 local function commit()
   if redis.call('GET', 'torchq:revision') ~= REVISION then
     return 'revision', 0
   end
-  read_picks()
-  local pool = read_pool()
-  for at = 1, #keys do
-    local queue, demand, port = queues[picks.queue[at]], demands[picks.demand[at]], 0
-    if asks[at] then
-      port = next_port()
-    end
-    local why = refused_by(at, queue, demand, pool, port)
-    if why then
-      return why, at - 1
-    end
-    take(at, queue, demand, port)
-  end
-  return '', #keys
+  read_demands()
+  read_books()
+  return take_all()
 end
 
 local change = redis.call('GET', 'torchq:change')
 local alone, changed = tonumber(change) == KNOWN, others() or {}
 local why, count = commit()
 if count > 0 then
+  keep_turns(count)
   save(count)
   change = whole(tell_changes())
 end
 local answer = {
-  why, whole(count), whole(first_number or 0), change, alone and '1' or '0', table.concat(changed, '\n'),
-  plain and '' or table.concat(answers, '\n', 1, count),
+  why, whole(count), whole(first_number or 0), change, alone and '1' or '0', table.concat(changed, '\n'), decided(count),
 }
 redis.call('HSET', 'torchq:commit', 'id', ID, 'answer', cjson.encode(answer))
-if why == '' then
-  show(answer)
+if why == '' and #ARGV > 10 then
+  answer[8] = shown()
 end
 return answer

@@ -3,7 +3,8 @@
 -- line_up(queues, skipped, most)   Reads up to `most` entries of each queue, leaving out the first skipped[queue] (nil: none).
 --                                  Returns {waiting, first, texts}: how many wait in each queue; where those of each begin in
 --                                  texts, and where the last one's end; version and JSON of each entry, as it is kept.
--- entries_of(line, at)             JSON list of version and entry of those of the queue at a place. What is missing is null.
+-- entries_of(line, at, parts, size)  appends version and entry of those of the queue at a place to parts of a text, which are so
+--                                  many, with commas between them; how many parts there are then. What is missing is null.
 
 local function line_up(queues, skipped, most)
   local waiting, first, places, count = {}, {}, {}, 0
@@ -25,6 +26,11 @@ local function line_up(queues, skipped, most)
   return { waiting = waiting, first = first, texts = texts }
 end
 
-local function entries_of(line, at)
-  return '[' .. table.concat(line.texts, ',', line.first[at], line.first[at + 1] - 1) .. ']'
+local function entries_of(line, at, parts, size)
+  local texts = line.texts
+  for each = line.first[at], line.first[at + 1] - 1 do
+    parts[size + 1], parts[size + 2] = texts[each], ','
+    size = size + 2
+  end
+  return line.first[at] < line.first[at + 1] and size - 1 or size
 end

@@ -7,9 +7,9 @@
 --         each with the number of its first entries to leave out
 -- Keys and preludes: store.lua, store_heads.lua
 -- Returns: JSON text {epoch, revision, version (given last), change, whole, clock, usage (of the pool), if whole: pool}; then per
--- queue JSON text, a list: settings (if not whole: the name), account, overtaken, usage, number of waiting entries, how many
--- of them are left out, flat list of version and entry of the next ones. What is missing is null, an entry that is not said
--- 0; clock and accounts are strings. (To join it all here would take Lua as long as to find it.)
+-- queue a list, of several queues joined by commas: settings (if not whole: the name), account, overtaken, usage, number of
+-- waiting entries, how many of them are left out, flat list of version and entry of the next ones. What is missing is null, an
+-- entry that is not said 0; clock and accounts are strings.
 -- Errors STORELOST, STALEEPOCH.
 
 local refused = refusal(ARGV[1])
@@ -66,14 +66,22 @@ local function text(value)
   return value and '"' .. value .. '"' or 'null'
 end
 
+-- Queues of which the texts are joined: Lua reads every text that it makes from end to end.
+local TOGETHER = 50
+local parts, size = {}, 0
 local function view(at, queue)
   if brief[queue] then
     shorten(at)
   end
-  return table.concat({
-    '[', WHOLE and settings[at] or quoted(queue), ',', text(accounts[at]), ',', overtaken[at] or 'null', ',',
-    usage[at] or '{}', ',', line.waiting[at], ',', after[queue] or 0, ',', entries_of(line, at), ']',
-  })
+  for _, part in ipairs({
+    size == 0 and '[' or ',[', WHOLE and settings[at] or quoted(queue), ',', text(accounts[at]), ',', overtaken[at] or 'null',
+    ',', usage[at] or '{}', ',', line.waiting[at], ',', after[queue] or 0, ',[',
+  }) do
+    size = size + 1
+    parts[size] = part
+  end
+  size = entries_of(line, at, parts, size) + 1
+  parts[size] = ']]'
 end
 
 local answer = { table.concat({
@@ -88,7 +96,11 @@ local answer = { table.concat({
 }, ',') }
 for at, queue in ipairs(queues) do
   if settings[at] then
-    answer[#answer + 1] = view(at, queue)
+    view(at, queue)
+  end
+  if size > 0 and (at % TOGETHER == 0 or at == #queues) then
+    answer[#answer + 1] = table.concat(parts, '', 1, size)
+    size = 0
   end
 end
 return answer

@@ -1,10 +1,14 @@
 -- Prelude: what queues, cohorts and the pool use while a script runs, read once and written once. Needs store.lua.
 --
--- open_books(queues)            reads many at once
--- book(queue)                   {used, quota, limited, borrowing, cohort}: limited says whether there is any quota; cohort is
---                               {quota, used}, or nil outside one. The book of ALL is that of the pool.
--- charge(queue, amounts, sign)  moves the sums
--- save_books()                  writes those that have moved
+-- open_books(queues)                reads many at once
+-- book(queue)                       {queue, quota, limited, borrowing, cohort}: limited says whether there is any quota; cohort is
+--                                   {quota, used}, or nil outside one. The book of ALL is that of the pool.
+-- used_of(book)                     its sums
+-- charge(queue, amounts, sign)      moves the sums
+-- charge_alike(book, asked, times)  moves those of a queue without limits, or of ALL: asked is {number, amounts}, the numbers
+--                                   of two further apart than times can be. Sums that nobody has looked at are reckoned once
+--                                   for all queues that had the same and were charged the same.
+-- save_books()                      writes those that have moved
 
 local ALL = ''
 local books, cohorts = {}, {}
@@ -17,18 +21,32 @@ local function open_cohorts(names)
   end
 end
 
+-- Cohort and rules by their text, which many queues have in common.
+local ruled = {}
+local function ruled_by(text)
+  local found = ruled[text]
+  if not found then
+    local name, rules = rules_of(text)
+    found = { name = name, quota = rules.quota, borrowing = rules.borrowing, limited = next(rules.quota) ~= nil }
+    ruled[text] = found
+  end
+  return found
+end
+
 local function open_books(queues)
   local sums, texts, closed = values('torchq:usage', queues), values('torchq:rules', queues), {}
-  for at, queue in ipairs(queues) do
-    local name, rules = rules_of(texts[at])
+  for at = 1, #queues do
+    local queue, rules = queues[at], ruled_by(texts[at])
+    local name = rules.name
     if name ~= '' and not cohorts[name] then
       closed[#closed + 1] = name
       cohorts[name] = {}
     end
     books[queue] = books[queue] or {
-      used = sums[at] and cjson.decode(sums[at]) or {},
+      queue = queue,
+      text = sums[at] or '{}',
       quota = rules.quota,
-      limited = next(rules.quota) ~= nil,
+      limited = rules.limited,
       borrowing = rules.borrowing,
       cohort = cohorts[name],
     }
@@ -46,22 +64,47 @@ local function book(queue)
 end
 
 -- A sum of 0 is left out.
+local function add(sums, amounts, times)
+  for name, amount in pairs(amounts) do
+    local sum = (sums[name] or 0) + times * amount
+    sums[name] = sum ~= 0 and sum or nil
+  end
+end
+
+local function used_of(own)
+  if not own.used then
+    own.used = cjson.decode(own.text)
+    if own.asked then
+      add(own.used, own.asked.amounts, own.times)
+    end
+  end
+  return own.used
+end
+
 local function charge(queue, amounts, sign)
   local ours, all = book(queue), book(ALL)
-  local own, total, shared = ours.used, all.used, ours.cohort
-  for name, amount in pairs(amounts) do
-    amount = sign * amount
-    local sum = (own[name] or 0) + amount
-    own[name] = sum ~= 0 and sum or nil
-    sum = (total[name] or 0) + amount
-    total[name] = sum ~= 0 and sum or nil
-    if shared and ours.quota[name] then
-      sum = (shared.used[name] or 0) + amount
-      shared.used[name] = sum ~= 0 and sum or nil
-      shared.moved = true
+  local shared = ours.cohort
+  add(used_of(ours), amounts, sign)
+  add(used_of(all), amounts, sign)
+  if shared then
+    for name, amount in pairs(amounts) do
+      if ours.quota[name] then
+        local sum = (shared.used[name] or 0) + sign * amount
+        shared.used[name] = sum ~= 0 and sum or nil
+        shared.moved = true
+      end
     end
   end
   ours.moved, all.moved, touched[queue] = true, true, true
+end
+
+local function charge_alike(own, asked, times)
+  if own.used or (own.asked and own.asked ~= asked) then
+    add(used_of(own), asked.amounts, times)
+  else
+    own.asked, own.times = asked, (own.times or 0) + times
+  end
+  own.moved = true
 end
 
 -- Sums as JSON, in whatever order, as nobody compares them. cjson writes numbers to 14 digits.
@@ -71,17 +114,32 @@ local function sums_text(sums)
       return amounts_text(sums)
     end
   end
-  return cjson.encode(sums)
+  return next(sums) and cjson.encode(sums) or '{}'
+end
+
+local reckoned = {}
+local function reckon(own)
+  if own.used then
+    return sums_text(own.used)
+  end
+  local known, which = list(reckoned, own.text), own.asked.number + own.times
+  local found = known[which]
+  if not found then
+    found = sums_text(used_of(own))
+    known[which] = found
+  end
+  return found
 end
 
 local function save_books()
   local sums, gone, shared = {}, {}, {}
   for queue, each in pairs(books) do
-    if each.moved and next(each.used) == nil then
+    local text = each.moved and reckon(each)
+    if text == '{}' then
       gone[#gone + 1] = queue
-    elseif each.moved then
+    elseif text then
       sums[#sums + 1] = queue
-      sums[#sums + 1] = sums_text(each.used)
+      sums[#sums + 1] = text
     end
   end
   for name, each in pairs(cohorts) do
