@@ -21,7 +21,7 @@ from reconcilers.pod_view import PodView
 from reconcilers.restarts import Restarts
 from reconcilers.settings import ReconcileSettings
 from reconcilers.tasks import Member
-from reconcilers.values import Action, Hindrance, Observation, Tell
+from reconcilers.values import Action, DeletePods, Hindrance, Observation, Tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class Scene:
         if single.failed:
             after = setbacks.given_up(self.job, [pod.uid for pod, _ in single.failed], self.pods)
             return Recovery(after, actions=_fell_back(self.job, single.failed))
-        leaving = frozenset(self.job.status.replacing)
+        leaving = frozenset(self.job.status.replacing) - _going(whole.actions)
         away = self.departures.away(pod for pod in self.pods if pod.uid in leaving)
         done = (_done(self.job),) if whole.done else ()
         refused = self._refused() if whole.actions else ()
@@ -216,6 +216,11 @@ def is_about_requests(hindrance: Hindrance | None) -> bool:
 def least(times: Iterable[float | None]) -> float | None:
     """The first of some moments."""
     return min((each for each in times if each is not None), default=None)
+
+
+def _going(actions: Iterable[Action]) -> set[str]:
+    """The uids of pods that are deleted already, which are not deleted twice."""
+    return {pod.uid for action in actions if isinstance(action, DeletePods) for pod in action.pods}
 
 
 def _is_meant(request: RestartRequest, pod: PodView) -> bool:

@@ -179,6 +179,11 @@ class TestAdmission:
         found = decide(observe(job(status=status("Admitted")), *all_pods(), pod("Worker", 2)))
         assert deleted(found) == ["digits-worker-2"]
 
+    def test_no_pod_is_deleted_twice(self) -> None:
+        """One of another restart that is to be replaced as well, on a node that is no more."""
+        lost = observe(job(status=status("Admitted", replacing=["worker-1"])), pod("Worker", 1, restart=1, node="n1"))
+        assert deleted(decide(replace(lost, dead_nodes=frozenset({"n1"})))) == ["digits-worker-1"]
+
 
 class TestRunning:
     def test_every_task_has_its_minimum(self) -> None:
