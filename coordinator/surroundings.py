@@ -3,8 +3,6 @@
 One rule: it only looks; what may not be seen, or is not there, is noted, and the rest is shown all the same.
 """
 
-from dataclasses import replace
-
 from cluster import errors
 from cluster.api import Manifest
 from cluster.client import KubernetesCluster
@@ -12,8 +10,8 @@ from coordinator.details import Around
 from crds import labels, owners
 from crds.resources import EVENTS, PODS
 from gang import backends
-from gang.backend import Backend
 from gang.values import GroupView
+from reconcilers.group_view import GroupSight
 
 
 def of(cluster: KubernetesCluster, item: Manifest) -> Around:
@@ -39,28 +37,19 @@ def of(cluster: KubernetesCluster, item: Manifest) -> Around:
 
 def _groups(cluster: KubernetesCluster, item: Manifest, selector: str) -> tuple[GroupView, ...]:
     """Of a job that is admitted, the pod groups of whoever binds its pods, if that one has any."""
-    admission = (item.get("status") or {}).get("admission") or {}
+    admission, metadata = (item.get("status") or {}).get("admission") or {}, item["metadata"]
     backend = backends.of(admission.get("gangScheduler"), cluster.serves)
     if backend.resource is None:
         return ()
-    found = cluster.list(backend.resource, item["metadata"]["namespace"], label_selector=selector)
-    return tuple(_judged(cluster, backend, backend.trim(each)) for each in found.items)
+    listed = cluster.list(backend.resource, metadata["namespace"], label_selector=selector).items
+    found = [group for each in listed if (group := backend.trim(each)).job_uid == metadata["uid"]]
+    sight = GroupSight(cluster)
+    return tuple(_judged(sight, each) for each in found)
 
 
-def _judged(cluster: KubernetesCluster, backend: Backend, group: GroupView) -> GroupView:
-    """A group with what its queue would say to it now, also if it was let in before: it would not be again."""
-    if backend.queues is None:
-        return group
-    queue: Manifest | None = None
+def _judged(sight: GroupSight, group: GroupView) -> GroupView:
+    """By whoever may see the queues of gang schedulers."""
     try:
-        queue = cluster.get(backend.queues, group.queue)
+        return sight.judged(group)
     except errors.Forbidden:
         return group
-    except errors.NotFound:
-        queue = None
-    refusal = backend.refusal(group.queue, queue)
-    if refusal is None:
-        return group
-    reason, message = refusal
-    phase = group.phase if group.phase == "Ready" else "Refused"
-    return replace(group, phase=phase, reason=reason, message=message)

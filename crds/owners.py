@@ -1,6 +1,7 @@
-"""Whose a pod is.
+"""Whose an object is: a pod, a service, a pod group.
 
-One rule: pure. Anybody who may make pods may put any label on them: a pod is a job's only if the job controls it.
+One rule: pure. Anybody who may make an object may put any label on it: it is a job's only if the job controls it, and
+nothing else of it is ever changed or deleted.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from crds import labels
 
 
 def job_uid(metadata: Mapping[str, Any]) -> str:
-    """The uid of the TorchJob that a pod with this metadata was made for; empty if its label and the owner that
+    """The uid of the TorchJob that an object with this metadata was made for; empty if its label and the owner that
     controls it do not say the same."""
     uid = (metadata.get("labels") or {}).get(labels.JOB_UID)
     owners = metadata.get("ownerReferences") or ()

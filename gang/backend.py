@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cluster.api import Manifest
-from crds import labels, quantities
+from crds import labels, owners, quantities
 from crds.resources import Resource
 from gang.values import Binding, Gang, GroupView
 
@@ -108,7 +108,7 @@ def view(resource: Resource, manifest: Manifest, fields: tuple[str, ...], **more
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],
-        job_uid=marks.get(labels.JOB_UID, ""),
+        job_uid=owners.job_uid(metadata),
         attempt=_number(marks.get(labels.ATTEMPT, "")),
         spec={name: _canonical(name, spec[name]) for name in fields if name in spec},
         deleting="deletionTimestamp" in metadata,

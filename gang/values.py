@@ -50,6 +50,7 @@ class GroupView:
     name: str
     uid: str
     job_uid: str
+    """Of the job that controls it; empty: nobody's that is ours."""
     attempt: int
     phase: GroupPhase = "Pending"
     """Pending: its pods had better wait; Ready: they may be made; Refused: the scheduler will not take it as it is."""

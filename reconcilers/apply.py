@@ -15,8 +15,8 @@ from cluster import errors
 from cluster.api import Cluster, Manifest
 from crds import labels, owners
 from crds.keys import JobKey
-from crds.resources import EVENTS, PODS, SERVICES, TORCHJOBS, Resource
-from reconcilers import events
+from crds.resources import EVENTS, PODS, RECREATE_REQUESTS, SERVICES, TORCHJOBS, Resource
+from reconcilers import events, recreate_view
 from reconcilers.errors import NameTaken
 from reconcilers.pod_view import PodView
 from reconcilers.settings import ReconcileSettings
@@ -218,8 +218,6 @@ class Application:
         """The pod that has the name already, if it is the one we wanted to make."""
         there = self._look(PODS, manifest)
         same = (labels.JOB_UID, labels.ATTEMPT, labels.RESTART)
-        if not owners.job_uid(there["metadata"]):
-            raise self._taken(PODS, there["metadata"]["name"]) from None
         marks, wanted = there["metadata"]["labels"], manifest["metadata"]["labels"]
         if any(marks.get(each) != wanted[each] for each in same) or "deletionTimestamp" in there["metadata"]:
             raise _ObserveAgain(self.settings.name_retry)
@@ -232,7 +230,7 @@ class Application:
             raise _Hindered(PODS_FORBIDDEN, error) from error
         except errors.AlreadyExists as error:
             there = self._look(SERVICES, manifest)["metadata"]
-            if there["labels"][labels.JOB_UID] != self.key.uid:
+            if _whose(SERVICES, there) != self.key.uid:
                 # Left over by an earlier job of this name, in a cluster without garbage collection or slow at it.
                 self._delete(SERVICES, there["name"], there["uid"])
                 raise _ObserveAgain(self.settings.name_retry) from error
@@ -244,8 +242,8 @@ class Application:
             there = self.cluster.get(resource, name, self.key.namespace)
         except errors.NotFound as error:
             raise _ObserveAgain(0.0) from error
-        if labels.JOB_UID not in (there["metadata"].get("labels") or {}):
-            raise self._taken(resource, name)
+        if not _whose(resource, there["metadata"]):
+            raise self._taken(resource, name) from None
         return there
 
     def _taken(self, resource: Resource, name: str) -> _Hindered:
@@ -275,7 +273,7 @@ class Application:
             self.cluster.create(resource, manifest, self.key.namespace)
         except errors.AlreadyExists as error:
             there = self._look(resource, manifest)["metadata"]
-            if there["labels"][labels.JOB_UID] != self.key.uid:
+            if _whose(resource, there) != self.key.uid:
                 self._delete(resource, there["name"], there["uid"])
                 raise _ObserveAgain(self.settings.name_retry) from error
         except errors.NotFound as error:
@@ -310,7 +308,7 @@ class Application:
             there = self.cluster.get(SERVICES, name, self.key.namespace)["metadata"]
         except errors.NotFound:
             return
-        if (there.get("labels") or {}).get(labels.JOB_UID) == self.key.uid:
+        if _whose(SERVICES, there) == self.key.uid:
             self._delete(SERVICES, name, there["uid"])
 
     def _delete(self, resource: Resource, name: str, uid: str, *, grace_period_seconds: int | None = None) -> bool:
@@ -321,6 +319,11 @@ class Application:
             log.debug("%s: %s %s was gone already", self.key, resource.kind, name)
             return False
         return True
+
+
+def _whose(resource: Resource, metadata: Manifest) -> str:
+    """The uid of the job that an object is for; empty: of none, whatever its labels say."""
+    return recreate_view.job_uid(metadata) if resource == RECREATE_REQUESTS else owners.job_uid(metadata)
 
 
 def _is_namesake(error: errors.Invalid) -> bool:

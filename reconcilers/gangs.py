@@ -32,6 +32,8 @@ OTHER_SCHEDULER = "GangSchedulerMismatch"
 
 STUCK = "PodGroupStuck"
 """Reason: a group that should be gone has the name that the next one needs."""
+RECHECK_SECONDS = 30.0
+"""How soon to ask again for a queue that refuses a group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class Groups:
     ready: frozenset[int] = frozenset()
     """The stages whose pods may be made."""
     hindrance: Hindrance | None = None
+    again: float | None = None
+    """Seconds after which to look again: nobody tells when a gang scheduler opens a queue of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +104,7 @@ class Scheduling:
             frozenset(stage for step in steps for stage in step.ready),
             next((step.hindrance for step in steps if step.hindrance is not None), None)
             or _stuck(each for each in others if each.name in wanted),
+            next((step.again for step in steps if step.again is not None), None),
         )
 
     def _wanted(self, progress: Progress) -> dict[str, tuple[Stage, Gang]]:
@@ -130,8 +135,10 @@ class Scheduling:
         identity = {"metadata": {"uid": group.uid}}
         changed = (Change(group.resource, group.name, {**change, **identity}),) if change else ()
         ready = group.phase == "Ready" or self.at_once or bool(pods)
-        refused = Hindrance(group.reason, group.message) if group.phase == "Refused" else None
-        return Groups(changed, frozenset({stage.index} if ready else ()), refused)
+        may_be_made = frozenset({stage.index} if ready else ())
+        if group.phase != "Refused":
+            return Groups(changed, may_be_made)
+        return Groups(changed, may_be_made, Hindrance(group.reason, group.message), RECHECK_SECONDS)
 
     def _mismatch(self, stages: Iterable[Stage]) -> Hindrance | None:
         """A pod of another scheduler would never be bound with the others."""

@@ -65,8 +65,8 @@ class GroupSight:
         """
         held = self.cache.indexed(key.uid) if self.cache else []
         known = {each.uid: each for each in (*held, *self._asked_for(key, scheduler, over))}
-        found = [each for each in known.values() if each.namespace == key.namespace]
-        return tuple(self._judged(each) for each in sorted(found, key=lambda each: each.name))
+        found = [each for each in known.values() if (each.namespace, each.job_uid) == (key.namespace, key.uid)]
+        return tuple(self._waiting(each) for each in sorted(found, key=lambda each: each.name))
 
     def _asked_for(self, key: JobKey, scheduler: str | None, over: bool) -> list[GroupView]:
         """Those of a kind without a cache: it was installed, or wanted by a job, after this process began."""
@@ -80,16 +80,23 @@ class GroupSight:
             return []
         return [backend.trim(each) for each in listed.items]
 
-    def _judged(self, group: GroupView) -> GroupView:
-        """A group that waits, perhaps for a queue that will not have it."""
+    def _waiting(self, group: GroupView) -> GroupView:
+        """Only who waits, perhaps for a queue that will not have it, is worth a question."""
+        return self.judged(group) if group.phase == "Pending" and not group.deleting else group
+
+    def judged(self, group: GroupView) -> GroupView:
+        """A group with what its queue would say to it now; who was let in before is in, though it would not be again.
+
+        Any ClusterError but that there is no such queue.
+        """
         backend = backends.of_kind(group.resource)
-        if group.phase != "Pending" or group.deleting or backend.queues is None:
+        if backend.queues is None:
             return group
         refusal = backend.refusal(group.queue, self._queue(backend.queues, group.queue))
         if refusal is None:
             return group
         reason, message = refusal
-        return replace(group, phase="Refused", reason=reason, message=message)
+        return replace(group, phase="Ready" if group.phase == "Ready" else "Refused", reason=reason, message=message)
 
     def _queue(self, resource: Resource, name: str) -> Manifest | None:
         """Asked for once every REMEMBERED_SECONDS, however many groups wait in it: those that wait are seen often."""

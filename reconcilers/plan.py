@@ -126,7 +126,8 @@ def _run(
     # 4. Missing pods, and what the pods that are there amount to.
     stuck = bool(leaving.stuck(run.pods))
     advance = Advance(run=run, observation=observation, settings=settings, now=now, stuck=stuck)
-    return Plan(_write(job, advance.status(), run.pods) + recovery.actions + advance.actions(), again)
+    actions = _write(job, advance.status(), run.pods) + recovery.actions + advance.actions()
+    return Plan(actions, least((again, advance.groups.again)))
 
 
 def _bound(run: Run, settings: ReconcileSettings) -> Admission:

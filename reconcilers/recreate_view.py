@@ -55,7 +55,7 @@ def trim(manifest: Manifest) -> RecreateView:
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],
-        job_uid=marks.get(labels.JOB_UID, ""),
+        job_uid=job_uid(metadata),
         pod=str(spec.get("podName", "")),
         pod_uid=notes.get(labels.POD_UID, ""),
         generation=_number(marks.get(labels.RESTART, "")),
@@ -64,6 +64,13 @@ def trim(manifest: Manifest) -> RecreateView:
         verdict=verdict,
         message=message,
     )
+
+
+def job_uid(metadata: Mapping[str, Any]) -> str:
+    """The uid of the job that a request was made for; empty unless it says itself for which pod, and goes with it."""
+    pod = (metadata.get("annotations") or {}).get(labels.POD_UID)
+    owned = any(each.get("uid") == pod for each in metadata.get("ownerReferences") or ())
+    return str((metadata.get("labels") or {}).get(labels.JOB_UID, "")) if pod and owned else ""
 
 
 def recreations_informer(

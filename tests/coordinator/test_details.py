@@ -165,11 +165,14 @@ def test_show_puts_it_all_together(torchq: Torchq, embedded_cluster: KubernetesC
               "disruptions": 1, "excludedNodes": ["bad"]}  # fmt: skip
     embedded_cluster.patch(TORCHJOBS, "train", {"status": status}, namespace, subresource="status")
     marks = {labels.JOB_UID: made["uid"], labels.JOB_NAME: "train"}
-    group = {"apiVersion": POD_GROUPS.api_version, "kind": "PodGroup", "metadata": {"name": "train-0", "labels": marks}}
-    embedded_cluster.create(POD_GROUPS, {**group, "spec": {"minMember": 2}}, namespace)
+    own = [owner(JobKey(namespace, "train", made["uid"]))]
+    for name, owners in (("train-0", own), ("somebodys", [])):
+        named = {"name": name, "labels": marks, "ownerReferences": owners}
+        group = {"apiVersion": POD_GROUPS.api_version, "kind": "PodGroup", "metadata": named}
+        embedded_cluster.create(POD_GROUPS, {**group, "spec": {"minMember": 2}}, namespace)
     body = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "torch", "image": "none"}]}}
     metadata: dict[str, Any] = {"name": "train-master-0", "labels": marks | {labels.TASK_TYPE: "master"}}
-    metadata["ownerReferences"] = [owner(JobKey(namespace, "train", made["uid"]))]
+    metadata["ownerReferences"] = own
     embedded_cluster.create(PODS, {**body, "metadata": metadata}, namespace)
     told = {"containerStatuses": waiting("ImagePullBackOff", "no such image")}
     told["containerStatuses"][0] |= {"image": "", "imageID": "", "ready": False, "restartCount": 0}
@@ -204,7 +207,8 @@ def test_a_gang_schedulers_queue_that_is_closed_is_shown_whether_or_not_the_gang
     made = embedded_cluster.create(TORCHJOBS, manifest("train", "a"), namespace)["metadata"]
     status = {"phase": "Admitted", "admission": ADMISSION | {"gangScheduler": "volcano"}}
     embedded_cluster.patch(TORCHJOBS, "train", {"status": status}, namespace, subresource="status")
-    metadata = {"name": "train-0", "labels": {labels.JOB_UID: made["uid"]}}
+    own = [owner(JobKey(namespace, "train", made["uid"]))]
+    metadata = {"name": "train-0", "labels": {labels.JOB_UID: made["uid"]}, "ownerReferences": own}
     group = {"apiVersion": POD_GROUPS.api_version, "kind": "PodGroup", "metadata": metadata}
     body = {**group, "spec": {"minMember": 2, "queue": "nowhere"}, "status": {"phase": phase}}
     embedded_cluster.create(POD_GROUPS, body, namespace)

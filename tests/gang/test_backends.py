@@ -19,7 +19,13 @@ from crds.resources import (
 from gang import backends
 from gang.values import Gang, GroupView
 
-OWNER = {"apiVersion": "train.distributed.io/v1alpha1", "kind": "TorchJob", "name": "digits", "uid": "u1"}
+OWNER = {
+    "apiVersion": "train.distributed.io/v1alpha1",
+    "kind": "TorchJob",
+    "name": "digits",
+    "uid": "u1",
+    "controller": True,
+}
 GANG = Gang(
     name="digits-0",
     namespace="team",
@@ -158,8 +164,9 @@ class TestSize:
         assert found.spec == SIZES[name]
         assert found.resource == KIND_OF[name]
         going = made(name)
-        going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-        assert backends.of(name).trim(going).deleting
+        going["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": []}
+        gone = backends.of(name).trim(going)
+        assert (gone.deleting, gone.job_uid) == (True, ""), "a label makes it nobody's"
 
 
 def test_the_version_that_is_served_is_the_one_of_kubernetes_own() -> None:

@@ -34,6 +34,7 @@ from crds.keys import JobKey
 from crds.resources import (
     ALPHA_POD_GROUPS,
     LEASES,
+    NAMESPACES,
     NODES,
     POD_GROUPS,
     PODS,
@@ -162,20 +163,30 @@ def scene(role: Role, target: str, *verbs: str) -> Callable[[Scene], Scene]:
     return add
 
 
+def owner(key: JobKey) -> Manifest:
+    """The reference to the job that controls an object."""
+    own = {"apiVersion": TORCHJOBS.api_version, "kind": TORCHJOBS.kind, "name": key.name, "uid": key.uid}
+    return own | {"controller": True}
+
+
 def pod(stage: Stage, key: JobKey | None = None, name: str = "train-master-0") -> None:
     """A pod of a job, or nobody's."""
     body: Manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}
     if key is not None:
         found = {labels.JOB_UID: key.uid, labels.JOB_NAME: key.name, labels.ATTEMPT: "1", labels.RESTART: "0"}
         body["metadata"]["labels"] = found | {labels.TASK_TYPE: "master", labels.TASK_INDEX: "0"}
-        own = {"apiVersion": TORCHJOBS.api_version, "kind": TORCHJOBS.kind, "name": key.name, "uid": key.uid}
-        body["metadata"]["ownerReferences"] = [own | {"controller": True}]
+        body["metadata"]["ownerReferences"] = [owner(key)]
     stage.admin.create(PODS, body | {"spec": {"containers": [{"name": "torch", "image": "none"}]}}, TENANT)
 
 
 def service(stage: Stage, key: JobKey | None = None) -> None:
     """A service of the name that the job's master needs."""
-    metadata = {"name": "train-master-0", "labels": {labels.JOB_UID: key.uid if key else "another"}}
+    if key is None:  # an owner that is there, or whoever collects garbage gets it first
+        another = stage.admin.get(NAMESPACES, TENANT)["metadata"]["uid"]
+        own = {"apiVersion": "v1", "kind": "Namespace", "name": TENANT, "uid": another, "controller": True}
+    else:
+        own = owner(key)
+    metadata = {"name": "train-master-0", "labels": {labels.JOB_UID: own["uid"]}, "ownerReferences": [own]}
     spec = {"clusterIP": "None", "ports": [{"port": 1, "targetPort": 1, "protocol": "TCP"}]}
     stage.admin.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}, TENANT)
 
@@ -290,8 +301,13 @@ def _the_lease_is_taken_and_kept(stage: Stage) -> str:
 
 
 def foreign_object(resource: Resource, key: JobKey) -> Manifest:
-    marks = {labels.JOB_UID: key.uid, labels.JOB_NAME: key.name}
-    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": "train-0", "labels": marks}}
+    metadata = {
+        "name": "train-0",
+        "labels": {labels.JOB_UID: key.uid, labels.JOB_NAME: key.name},
+        "annotations": {labels.POD_UID: key.uid},  # that the job is no pod does not matter here
+        "ownerReferences": [owner(key)],
+    }
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
 
 
 def made_for(stage: Stage, resource: Resource, key: JobKey) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from crds import torchjob
+from crds import labels, torchjob
 from crds.keys import JobKey
 from crds.torchjob import TorchJob
 from queues.values import Reservation, Task
@@ -65,6 +65,15 @@ def manifest(
         "spec": {"torchTaskSpecs": dict(tasks or {"Master": task(), "Worker": task(2, dependsOn=[])}), **spec},
         "status": dict(status or {}),
     }
+
+
+def left_over(name: str, uid: str, *, owned: bool) -> dict[str, Any]:
+    """The metadata of an object that carries a job's labels; if it is `owned`, nobody collects it as garbage."""
+    owner = {"apiVersion": "train.distributed.io/v1alpha1", "kind": "TorchJob", "name": KEY.name, "uid": uid}
+    metadata = {"name": name, "labels": {labels.JOB_UID: uid, labels.ATTEMPT: "1"}}
+    return metadata | (
+        {"ownerReferences": [owner | {"controller": True}], "finalizers": ["example.org/keep"]} if owned else {}
+    )
 
 
 def job(*args: Any, **fields: Any) -> TorchJob:

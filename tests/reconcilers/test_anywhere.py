@@ -147,6 +147,7 @@ def group(name: str, attempt: int, size: int, phase: str) -> Manifest:
             "uid": f"found-{name}",
             "resourceVersion": "1",
             "labels": {labels.JOB_UID: KEY.uid, labels.JOB_NAME: KEY.name, labels.ATTEMPT: str(attempt)},
+            "ownerReferences": [{"uid": KEY.uid, "controller": True}],
         },
         "spec": {"minMember": size},
         "status": {"phase": phase},

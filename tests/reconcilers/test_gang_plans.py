@@ -186,7 +186,7 @@ class TestHindrances:
         found = decide(admitted(), groups=(self.closed(),))
         assert (admitted_because(found), made(found)) == ("GangQueueClosed", {})
         said = admitted(conditions=change(found)["conditions"])
-        assert not decide(said, groups=(self.closed(),)).actions
+        assert decide(said, groups=(self.closed(),)) == Plan(requeue_after=30), "nobody tells when it opens"
         after = decide(said, groups=(group(),))
         assert (admitted_because(after), len(made(after))) == ("Admitted", 3)
 

@@ -29,9 +29,15 @@ def test_of_a_job_that_is_over_no_group_is_overlooked_by_a_cache_that_is_behind(
     cluster = ApiClient(Api(lambda: 0.0))
     assert VOLCANO.resource is not None
     kind = {"apiVersion": VOLCANO.resource.api_version, "kind": VOLCANO.resource.kind}
-    for namespace, uid in (("default", KEY.uid), ("kube-system", KEY.uid)):
-        marks = {labels.JOB_UID: uid}
-        cluster.create(VOLCANO.resource, {**kind, "metadata": {"name": "digits-0", "labels": marks}}, namespace)
+    marks, owner = {labels.JOB_UID: KEY.uid}, {"apiVersion": "v1", "kind": "TorchJob", "name": "digits", "uid": KEY.uid}
+    for namespace, name, own in (
+        ("default", "digits-0", [owner | {"controller": True}]),
+        ("default", "somebodys", [owner]),
+        ("default", "nobodys", []),
+        ("kube-system", "digits-0", [owner | {"controller": True}]),
+    ):
+        metadata = {"name": name, "labels": marks, "ownerReferences": own}
+        cluster.create(VOLCANO.resource, {**kind, "metadata": metadata}, namespace)
     sight, key = GroupSight(cluster, Behind()), replace(KEY, namespace="default")
     assert sight.of(key, "volcano") == ()
     assert [(each.namespace, each.name) for each in sight.of(key, "volcano", over=True)] == [("default", "digits-0")]
@@ -48,6 +54,7 @@ def test_a_queue_that_is_closed_is_not_asked_for_at_every_look(later: float, ask
             return {"status": {"state": "Closed"}}
 
     group = VOLCANO.trim({"metadata": {"namespace": KEY.namespace, "name": "digits-0", "uid": "g"}})
+    group = replace(group, job_uid=KEY.uid)
 
     class Cache(Behind):
         def indexed(self, key: str) -> list[GroupView]:  # noqa: ARG002

@@ -4,11 +4,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 from cluster.client import KubernetesCluster
 from crds.keys import JobKey
-from crds.resources import PODS
+from crds.resources import PODS, SERVICES
 from reconcilers import pod_view
 from reconcilers.apply import Application, Outcome
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Change, MarkPods, Plan
+from reconcilers.values import Change, DeleteService, MarkPods, Plan
+from tests.reconcilers.builders import left_over
 
 POD = {
     "apiVersion": "v1",
@@ -37,3 +38,16 @@ def test_a_namesake_is_left_alone_and_the_job_is_looked_at_again(cluster: Kubern
         assert applied(marks, marks) == again
         assert applied(Change(PODS, old.name, {"metadata": {**MARKED, "uid": old.uid}})) == again
     assert "annotations" not in cluster.get(PODS, old.name, namespace)["metadata"]
+
+
+def test_a_service_that_only_carries_the_jobs_label_is_not_deleted(cluster: KubernetesCluster, namespace: str) -> None:
+    key, spec = JobKey(namespace, "digits", "uid-1"), {"clusterIP": "None", "ports": [{"port": 1}]}
+    for name, owned in (("strange", False), ("ours", True)):
+        body = {"apiVersion": "v1", "kind": "Service", "metadata": left_over(name, key.uid, owned=owned), "spec": spec}
+        cluster.create(SERVICES, body, namespace)
+    with ThreadPoolExecutor(1) as executor:
+        made = Application(cluster, ReconcileSettings(), executor, lambda: 0.0, key, lambda: True)
+        made.run(Plan((DeleteService("strange"), DeleteService("ours"))))
+    going = [each["metadata"]["name"] for each in cluster.list(SERVICES, namespace).items
+             if "deletionTimestamp" in each["metadata"]]  # fmt: skip
+    assert going == ["ours"]

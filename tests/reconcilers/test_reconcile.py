@@ -16,6 +16,7 @@ from reconcilers import errors
 from reconcilers.observe import Observer
 from reconcilers.reconcile import Reconciler
 from reconcilers.settings import ReconcileSettings
+from tests.reconcilers import builders
 from tests.reconcilers.bench import Bench
 from tests.reconcilers.builders import task, template
 
@@ -159,22 +160,30 @@ class TestNamesThatAreTaken:
         said = next(each for each in bench.job.status.conditions if each.type == "Admitted")
         assert (said.reason, "needs a pod named digits-worker-0" in said.message) == ("NameTaken", True)
 
+    def service(self, bench: Bench, uid: str, *, owned: bool) -> None:
+        metadata = builders.left_over("digits-master-0", uid, owned=owned)
+        body = {"apiVersion": "v1", "kind": "Service", "metadata": metadata}
+        spec = {"clusterIP": "None", "ports": [{"port": 1}]}
+        bench.cluster.create(SERVICES, {**body, "spec": spec}, bench.namespace)
+
     def test_a_service_of_an_earlier_job_is_deleted(self, bench: Bench) -> None:
         bench.submit()
         bench.pick()
-        marks = {"train.distributed.io/job-uid": "earlier"}
-        spec = {"clusterIP": "None", "ports": [{"port": 1}]}
-        body = {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": "digits-master-0", "labels": marks},
-            "spec": spec,
-        }
-        bench.cluster.create(SERVICES, body, bench.namespace)
+        self.service(bench, "earlier", owned=True)
         assert bench.reconcile() == 0.2
+        bench.cluster.patch(SERVICES, "digits-master-0", {"metadata": {"finalizers": None}}, bench.namespace)
         assert bench.reconcile() is None
         (service,) = bench.cluster.list(SERVICES, bench.namespace, label_selector="train.distributed.io/job-uid").items
         assert service["metadata"]["labels"]["train.distributed.io/job-uid"] == bench.key.uid
+
+    @pytest.mark.parametrize("uid", ["earlier", ""])
+    def test_a_service_that_is_only_labelled_is_a_strangers(self, bench: Bench, uid: str) -> None:
+        bench.submit()
+        bench.pick()
+        self.service(bench, uid or bench.key.uid, owned=False)
+        with pytest.raises(errors.NameTaken, match="service named digits-master-0"):
+            bench.reconcile()
+        assert "deletionTimestamp" not in bench.cluster.get(SERVICES, "digits-master-0", bench.namespace)["metadata"]
 
 
 class TestRefusals:

@@ -10,8 +10,9 @@ from cluster.api import Manifest
 from cluster.errors import NotFound
 from cluster.local import gang_nouns
 from crds import labels
-from crds.resources import GANG_QUEUES, POD_GROUPS, PODS
-from reconcilers import group_view
+from crds.resources import GANG_QUEUES, POD_GROUPS, PODS, TORCHJOBS
+from reconcilers import errors, group_view
+from tests.reconcilers import builders
 from tests.reconcilers.bench import Bench
 from tests.reconcilers.builders import task
 from tests.reconcilers.conftest import benches
@@ -119,20 +120,35 @@ def test_a_queue_that_is_not_open(gang: Bench, monkeypatch: pytest.MonkeyPatch) 
         gang.cluster.delete(GANG_QUEUES, "closed-one")
 
 
+def strange(gang: Bench, uid: str, *, owned: bool) -> None:
+    """A group of the name that the job's first one has."""
+    metadata = builders.left_over("digits-0", uid, owned=owned)
+    body = {"apiVersion": POD_GROUPS.api_version, "kind": "PodGroup", "metadata": metadata}
+    gang.cluster.create(POD_GROUPS, {**body, "spec": {"minMember": 9}}, gang.namespace)
+
+
 def test_a_group_of_an_earlier_job_of_the_name_makes_room(gang: Bench) -> None:
-    marks = {labels.JOB_UID: "earlier", labels.ATTEMPT: "1"}
-    body = {
-        "apiVersion": POD_GROUPS.api_version,
-        "kind": "PodGroup",
-        "metadata": {"name": "digits-0", "labels": marks},
-        "spec": {"minMember": 9},
-    }
-    gang.cluster.create(POD_GROUPS, body, gang.namespace)
+    strange(gang, "earlier", owned=True)
     gang.submit(PAIR)
     gang.pick()
     assert gang.reconcile() == 0.2
+    gang.cluster.patch(POD_GROUPS, "digits-0", {"metadata": {"finalizers": None}}, gang.namespace)
     gang.reconcile()
     assert group(gang)["metadata"]["labels"][labels.JOB_UID] == gang.key.uid
+
+
+def test_a_group_that_is_only_labelled_is_left_alone(gang: Bench) -> None:
+    gang.submit(PAIR)
+    strange(gang, gang.key.uid, owned=False)
+    gang.pick()
+    with pytest.raises(errors.NameTaken, match="podgroup named digits-0"):
+        gang.reconcile()
+    said = next(each for each in gang.job.status.conditions if each.type == "Admitted")
+    assert said.reason == "NameTaken"
+    gang.cluster.delete(TORCHJOBS, gang.key.name, gang.namespace)
+    gang.reconcile()
+    assert group(gang)["spec"]["minMember"] == 9
+    assert "deletionTimestamp" not in group(gang)["metadata"]
 
 
 def test_it_is_resized_in_its_own_fields_alone(gang: Bench) -> None:

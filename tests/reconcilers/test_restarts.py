@@ -7,7 +7,7 @@ import pytest
 
 from crds import labels
 from crds.resources import RECREATE_REQUESTS
-from reconcilers import restarts
+from reconcilers import recreate_view, restarts
 from reconcilers.departures import Departures
 from reconcilers.pod_view import PodView
 from reconcilers.recreate_view import RecreateView
@@ -257,3 +257,18 @@ def test_who_can_be_restarted_in_place() -> None:
     assert not found.able(replace(MASTER, node="n1"))
     assert not found.able(pod(phase="Pending"))
     assert not scene(MASTER, driver="recreate").able(MASTER)
+
+
+@pytest.mark.parametrize(
+    ("owners", "notes", "uid"),
+    [
+        ([{"uid": "master-0"}], {labels.POD_UID: "master-0"}, "u"),
+        ([{"uid": "worker-0"}], {labels.POD_UID: "master-0"}, ""),
+        ([], {labels.POD_UID: "master-0"}, ""),
+        ([{"uid": "master-0"}], {}, ""),
+        (None, None, ""),
+    ],
+)
+def test_a_request_is_a_jobs_if_it_goes_with_the_pod_that_it_names(owners: Any, notes: Any, uid: str) -> None:
+    metadata = {"labels": {labels.JOB_UID: "u"}, "annotations": notes, "ownerReferences": owners}
+    assert recreate_view.job_uid(metadata) == uid
