@@ -97,6 +97,7 @@ def text(name: str, amount: int) -> str:
     return str(amount)
 
 
+@lru_cache(_REMEMBERED, typed=True)
 def written(quantity: str | int | float) -> str:
     """A quantity as an API server writes it back: the largest suffix that leaves a whole number. ValueError."""
     value, text = exact(quantity), str(quantity)

@@ -41,6 +41,8 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
+_LATE_COLON = re.compile(rb'"\s+:')
+_NESTED = (dict, list)
 _SHORT = re.compile(r"^(?:y|Y|n|N)$")
 for _letter in "yYnN":
     _Loader.yaml_implicit_resolvers[_letter] = [
@@ -114,8 +116,32 @@ def applied(kind: Kind, body: bytes) -> dict[str, Any]:
     return value
 
 
-def duplicates(body: bytes) -> list[str]:
-    """The paths of keys that a JSON text names more than once."""
+def duplicates(body: bytes, value: Any) -> list[str]:
+    """The paths of keys that a JSON text names more than once; `value` is what was read of it."""
+    return [] if _are_single(body, value) else _twice(body)
+
+
+def _are_single(body: bytes, value: Any) -> bool:
+    """Whether a text has as many colons behind quotes as its value has keys, which is soon counted: then none is there
+    twice. A colon that may be none, or that is hard to see, is a doubt."""
+    if b'\\\\"' in body or _LATE_COLON.search(body):
+        return False
+    return body.count(b'":') - body.count(b'\\":') == _count(value)
+
+
+def _count(value: Any) -> int:
+    """How many keys there are in a value, at any depth."""
+    found, left = 0, [value]
+    while left:
+        each = left.pop()
+        if each.__class__ is dict:
+            found += len(each)
+            each = each.values()
+        left.extend(part for part in each if part.__class__ in _NESTED)
+    return found
+
+
+def _twice(body: bytes) -> list[str]:
     found: list[bool] = []
 
     def hook(pairs: list[tuple[str, Any]]) -> Any:

@@ -269,7 +269,7 @@ def _manifest(question: Question) -> Manifest:
 
 def _taken(question: Question, wish: WriteOptions) -> tuple[Manifest, tuple[str, ...]]:
     manifest = _manifest(question)
-    twice = decoding.duplicates(question.body) if wish.validation != "Ignore" else ()
+    twice = decoding.duplicates(question.body, manifest) if wish.validation != "Ignore" else ()
     return manifest, intake.take(question.target.kind, manifest, wish, twice=twice)
 
 

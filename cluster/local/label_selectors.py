@@ -5,7 +5,7 @@ deletes too much.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cluster.local import metadata
@@ -161,7 +161,7 @@ def _made(key: str, sign: str, values: list[str]) -> Requirement:
     return Requirement(key, sign, frozenset(values))
 
 
-def _check(problems: list[str], text: str, where: str) -> None:
+def _check(problems: Sequence[str], text: str, where: str) -> None:
     if problems:
         raise _Wrong(f"{where}: Invalid value: {shown(text[:_SHOWN])}: {'; '.join(problems)}")
 

@@ -4,8 +4,9 @@ One rule: what the server owns (uid, times, generation, resourceVersion) is neve
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from cluster.api import Manifest
@@ -57,6 +58,11 @@ SERVER_OWNED = (
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _QUALIFIED = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_is_label: Callable[[str], object] = re.compile(_LABEL).fullmatch
+_is_subdomain: Callable[[str], object] = re.compile(_SUBDOMAIN).fullmatch
+_is_qualified: Callable[[str], object] = re.compile(_QUALIFIED).fullmatch
+_LONGEST_KEPT = 320
+"""Characters of a key whose verdict is remembered: no right one is longer."""
 _LABEL_DETAIL = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
     f"an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
@@ -91,20 +97,24 @@ def label_problem(text: str) -> str:
     """Why a text is no DNS label; empty if it is one."""
     if len(text) > 63:
         return "must be no more than 63 characters"
-    if re.fullmatch(_LABEL, text):
+    if _is_label(text):
         return ""
-    return "must not contain dots" if re.fullmatch(_SUBDOMAIN, text) else _LABEL_DETAIL
+    return "must not contain dots" if _is_subdomain(text) else _LABEL_DETAIL
 
 
 def subdomain_problem(text: str) -> str:
     """Why a text is no DNS subdomain; empty if it is one."""
     if len(text) > 253:
         return "must be no more than 253 characters"
-    return "" if re.fullmatch(_SUBDOMAIN, text) else _SUBDOMAIN_DETAIL
+    return "" if _is_subdomain(text) else _SUBDOMAIN_DETAIL
 
 
-def qualified_problems(key: str) -> list[str]:
+def qualified_problems(key: str) -> tuple[str, ...]:
     """Why a text is no qualified name (a label's key, a finalizer)."""
+    return _qualified_problems(key) if len(key) <= _LONGEST_KEPT else tuple(_against_qualified(key))
+
+
+def _against_qualified(key: str) -> list[str]:
     prefix, slash, name = key.partition("/")
     if not slash:
         prefix, name = "", key
@@ -118,15 +128,21 @@ def qualified_problems(key: str) -> list[str]:
         problems.append("name part must be non-empty")
     elif len(name) > 63:
         problems.append("name part must be no more than 63 characters")
-    if not re.fullmatch(_QUALIFIED, name):
+    if not _is_qualified(name):
         problems.append(_QUALIFIED_DETAIL)
     return problems
+
+
+@lru_cache(4096)
+def _qualified_problems(key: str) -> tuple[str, ...]:
+    """The same few keys are on every object."""
+    return tuple(_against_qualified(key))
 
 
 def value_problems(value: str) -> list[str]:
     """Why a text is no label's value."""
     problems = ["must be no more than 63 characters"] if len(value) > 63 else []
-    if value and not re.fullmatch(_QUALIFIED, value):
+    if value and not _is_qualified(value):
         problems.append(_VALUE_DETAIL)
     return problems
 

@@ -21,7 +21,7 @@ def settle_sections(manifest: dict[str, Any], root: Node, changed: set[str]) -> 
     """The same for an object of which only some top-level fields are new; the others are left as they are."""
     unknown: list[str] = []
     part = {name: value for name, value in manifest.items() if name in changed}
-    absent = {name for name, child in root.properties.items() if child.default is not None and name not in manifest}
+    absent = root.defaults.keys() - manifest.keys()
     _settle_mapping(part, root, "", unknown)
     for name in changed:
         manifest.pop(name, None)
@@ -53,7 +53,7 @@ def _settle_mapping(value: dict[str, Any], node: Node, path: str, unknown: list[
         elif not node.open and (node.type == "object" or properties):
             unknown.append(f"{path}.{name}" if path else name)
             del value[name]
-    for name, child in properties.items():
+    for name, child in node.defaults.items():
         if child.default is not None and name not in value:
             value[name] = orjson.loads(child.default)
             _settle(value[name], child, path, unknown)

@@ -68,6 +68,8 @@ class Node:
     nullable: bool = False
     default: bytes | None = None
     """The default as JSON, to be parsed afresh for each object."""
+    defaults: Mapping[str, "Node"] = field(default_factory=dict, compare=False, repr=False)
+    """Those of the properties that have one."""
     list_type: str = "atomic"
     list_keys: tuple[str, ...] = ()
     all_of: tuple["Node", ...] = ()
@@ -114,6 +116,7 @@ def compile_schema(raw: Mapping[str, Any]) -> Node:
         source=raw,
         type=raw.get("type", ""),
         properties=properties,
+        defaults={name: child for name, child in properties.items() if child.default is not None},
         additional=values,
         items=elements,
         required=tuple(raw.get("required") or ()),

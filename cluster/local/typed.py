@@ -21,6 +21,7 @@ from crds import quantities
 _WORDS: dict[str, tuple[type, ...]] = {"string": (str,), "boolean": (bool,), "object": (dict,), "array": (list,)}
 _GO_TYPES = {"string": "string", "boolean": "bool", "integer": "int64", "number": "float64", "object": "struct",
              "array": "slice"}  # fmt: skip
+_SIZED = (str, list, dict)
 _BITS = {"int32": 31, "int64": 63}
 _BREAKS = re.compile(r"[\r\n]")
 _BASE64 = re.compile(r"[A-Za-z0-9+/\r\n]*")
@@ -76,7 +77,7 @@ def _mapping(value: dict[str, Any], node: Node, path: str, unknown: list[str]) -
         elif not node.open and (node.type == "object" or properties):
             unknown.append(there)
             del value[name]
-    for name, child in properties.items():
+    for name, child in node.defaults.items():
         if child.default is not None and name not in value:
             value[name] = orjson.loads(child.default)
             if isinstance(value[name], dict):
@@ -85,9 +86,9 @@ def _mapping(value: dict[str, Any], node: Node, path: str, unknown: list[str]) -
 
 def _is_empty(value: Any, node: Node) -> bool:
     """Whether Go leaves the field away: an empty text, list or map, unless it is behind a pointer."""
-    if node.kept:
+    if value or node.kept:
         return False
-    return value in ("", [], {}) if isinstance(value, str | list | dict) else node.dropped and not value
+    return node.dropped or isinstance(value, _SIZED)
 
 
 def _check(value: Any, node: Node, path: str) -> None:

@@ -5,21 +5,11 @@ One rule: Python calls true an integer; a schema does not.
 
 from typing import Any
 
+_NAMES = {type(None): "null", bool: "boolean", int: "integer", str: "string", list: "array", dict: "object"}
+
 
 def json_type(value: Any) -> str:
     """The JSON Schema name of a value's type."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "integer" if value.is_integer() else "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "object"
+    if value.__class__ is float:
+        return "integer" if value.is_integer() else "number"
+    return _NAMES.get(value.__class__, "object")

@@ -1,13 +1,15 @@
 """Schemas and rules, without a server."""
 
+import json
 import re
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.local import expressions, pruning, rules, validation
+from cluster.local import decoding, expressions, pruning, rules, validation
 from cluster.local.schema import compile_schema, python_pattern
 
 
@@ -32,6 +34,18 @@ def _causes(schema: dict[str, Any], value: Any) -> list[str]:
 )
 def test_patterns_mean_what_re2_means(pattern: str, text: str, matches: bool) -> None:
     assert bool(re.search(python_pattern(pattern), text)) is matches
+
+
+TEXTS = st.text(alphabet='":\\ a', max_size=4)
+PAIRS = st.lists(st.tuples(TEXTS, st.recursive(TEXTS, lambda inner: st.lists(inner, max_size=2), max_leaves=3)))
+
+
+@given(PAIRS, st.sampled_from([":", " :", ": "]))
+def test_a_key_that_is_there_twice_is_found_whatever_looks_like_one(pairs: list[tuple[str, Any]], colon: str) -> None:
+    body = ", ".join(f"{json.dumps(key)}{colon}{json.dumps(value)}" for key, value in pairs)
+    text = f'{{"spec": {{{body}}}}}'.encode()
+    found = decoding.duplicates(text, orjson.loads(text))
+    assert bool(found) is (len({key for key, _ in pairs}) < len(pairs))
 
 
 def test_what_is_unknown_goes_and_is_told() -> None:
