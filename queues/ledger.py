@@ -130,13 +130,13 @@ class Ledger(ABC):
     def changes(self) -> dict[str, Account]:
         """The accounts that differ from those last stored, which they count as from now on."""
         changed: dict[str, Account] = {}
-        touched = self._touched
+        touched, stored = self._touched, self._stored
         for name in sorted(touched) if len(touched) > 1 else touched:
-            account, stored = self.account(name), self._stored[name]
-            if account != stored:
-                changed[name] = self._stored[name] = account
-                if account.weight != stored.weight:
+            account = self.account(name)
+            if account != stored[name]:
+                if account.weight != stored[name].weight:
                     self._know(name, account.weight)
+                changed[name] = stored[name] = account
         touched.clear()
         return changed
 

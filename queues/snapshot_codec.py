@@ -58,6 +58,7 @@ class Reader:
         self._older: dict[int, Waiting] = {}
         self._demands: dict[tuple[tuple[str, int], ...], Amounts] = {}
         self._demanded: Amounts = {}
+        """The last one. Jobs that come one after the other are often alike."""
 
     def read(self, answer: list[bytes]) -> Snapshot | None:
         """None for a difference to settings that this reader has not seen: only a whole snapshot helps.
@@ -117,19 +118,20 @@ class Reader:
         """One that was not shown for long, or never."""
         found = self._older.get(version)
         if found is None:
-            if fields == NOT_SAID:
+            if isinstance(fields, int) and fields == NOT_SAID:
                 return None
-            fields["demand"] = self._demand(fields["demand"])
+            demand = fields["demand"]
+            if demand != self._demanded:
+                self._demanded = self._same(demand)
+            fields["demand"] = self._demanded
             found = _Unread(fields, version)
         if len(self._entries) >= KNOWN:
             self._entries, self._older = {}, self._entries
         self._entries[version] = found
         return found
 
-    def _demand(self, demand: dict[str, int]) -> Amounts:
-        """Equal demands are one object. Jobs that come one after the other are often alike."""
-        if demand != self._demanded:
-            if len(self._demands) > KNOWN:
-                self._demands.clear()
-            self._demanded = self._demands.setdefault(tuple(demand.items()), demand)
-        return self._demanded
+    def _same(self, demand: dict[str, int]) -> Amounts:
+        """Equal demands are one object."""
+        if len(self._demands) > KNOWN:
+            self._demands.clear()
+        return self._demands.setdefault(tuple(demand.items()), demand)

@@ -13,7 +13,7 @@ from queues.choose import blind, choose
 from queues.credits import credit
 from queues.memory_store import MemoryStore
 from queues.rules import Patience, Rules
-from queues.values import Entry, QueueSpec, Reservation, Snapshot
+from queues.values import Entry, QueueSpec, QueueView, Reservation, Snapshot, Waiting
 
 from .builders import GPU, START, entries, entry, key, order, reservation, run, spec, specs
 
@@ -175,6 +175,22 @@ def test_what_was_owed_to_a_heavy_queue_that_leaves_is_forgiven(deleted: bool) -
         store.remove(each.key for each in entries("c", 700))
     after = order(run(store, 40, 5, heads=128))
     assert after.count("a") == pytest.approx(20, abs=2)
+
+
+def test_queues_that_run_out_of_jobs_one_after_another_move_few_credits_of_others() -> None:
+    views = [
+        QueueView(
+            spec=spec(name, weight=1 + number % 5),
+            usage={},
+            waiting=4,
+            heads=tuple(Waiting(each, 4 * number + version) for version, each in enumerate(entries(name, 4))),
+        )
+        for number, name in enumerate(f"q{number:03}" for number in range(1000))
+    ]
+    shown = Snapshot(epoch=1, revision=1, pool=None, pool_usage={}, queues=tuple(views))
+    picks = choose(shown, START, 4000, "jobs").picks
+    assert len(picks) == 4000
+    assert sum(len(pick.accounts) for pick in picks) < 2 * len(picks)
 
 
 def test_who_brings_one_job_at_a_time_gets_no_more_than_its_share() -> None:
