@@ -165,7 +165,7 @@ def _finish(job: TorchJob, observation: Observation, after: TorchJobStatus, leav
     going = _leftovers(job.spec.clean_pod_policy, after, found)
     gone = {pod.uid for pod in going}
     staying = tuple(pod for pod in found if pod.uid not in gone)
-    services = _services(found) if job.spec.clean_pod_policy != "None" else ()
+    services = _last_services(job, found) if job.spec.clean_pod_policy != "None" else ()
     groups = gangs.removed(observation.groups)
     return Plan(services + _write(job, after, staying) + leaving.away(going) + groups + _last_word(after))
 
@@ -228,3 +228,10 @@ def _write(job: TorchJob, after: TorchJobStatus, found: Pods) -> tuple[Action, .
 
 def _services(found: Pods) -> tuple[Action, ...]:
     return tuple(DeleteService(pod.service) for pod in found if pod.service and not pod.deleting)
+
+
+def _last_services(job: TorchJob, found: Pods) -> tuple[Action, ...]:
+    """All that there may be: whether a rank 0 that is not there had one, nothing shows."""
+    there = {pod.name for pod in found}
+    unseen = (each for each in tasks.leads(job) if each not in there)
+    return tuple(map(DeleteService, (*(pod.service for pod in found if pod.service), *unseen)))

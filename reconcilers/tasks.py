@@ -67,6 +67,12 @@ def members(job: TorchJob, attempt: int) -> dict[str, Member]:
     return found
 
 
+def leads(job: TorchJob) -> list[str]:
+    """The names of its rank 0s, one for each stage that is a world."""
+    worlds = (training(job.spec, stage.tasks) for stage in job.spec.stages)
+    return [job.pod_name(world[0], 0) for world in worlds if world]
+
+
 def training(spec: TorchJobSpec, task_types: Iterable[str]) -> list[str]:
     """Those of some tasks that are not auxiliary."""
     return [each for each in task_types if not spec.tasks[each].auxiliary]

@@ -258,6 +258,14 @@ class TestSuccess:
         assert deleted(decide(observe(ended, *pods))) == left
         assert not decide(observe(ended, *(replace(each, deleting=True) for each in pods))).actions
 
+    def test_the_end_takes_services_that_no_pod_shows(self) -> None:
+        refused = decide(observe(job(status=status("Admitted")), refused="spec: bad"))
+        assert DeleteService("digits-master-0") in refused.actions
+        there = (pod(phase="Succeeded", service="digits-master-0", deleting=True), pod("Worker"))
+        assert DeleteService("digits-master-0") in decide(observe(job(status=status("Running")), *there)).actions
+        nameless = decide(observe(job(status=status("Running")), pod(phase="Succeeded"), pod("Worker")))
+        assert not any(isinstance(each, DeleteService) for each in nameless.actions)
+
     def test_the_word_is_given_before_the_pods_that_prove_it_go(self) -> None:
         running = job(status=status("Running"), cleanPodPolicy="All")
         assert kinds(decide(observe(running, *all_pods("Succeeded")))) == ["WriteStatus", "DeletePods"]
