@@ -98,7 +98,7 @@ class Settings(pydantic.BaseModel):
     processes: int = Field(default=2, ge=1, le=256, description="worker processes of `torchq worker`")
     threads: int = Field(default=16, ge=1, le=256, description="reconciles side by side in one worker process")
     batch: int = Field(
-        default=256, ge=1, le=4096, description="most picks in one commit; Redis serves nobody meanwhile"
+        default=512, ge=1, le=4096, description="most picks in one commit; Redis serves nobody meanwhile"
     )
     heads: int = Field(default=128, ge=2, le=4096, description="most waiting jobs per queue a snapshot looks at")
     dispatch_seconds: Seconds = Field(default=0.01, description="pause between dispatches when nothing is ready")

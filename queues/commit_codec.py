@@ -4,7 +4,7 @@ One rule: what both sides know is not said twice. Picks go as columns, with ever
 answer names only what the store decided.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 import orjson
@@ -43,32 +43,27 @@ class _Demands:
         return found
 
 
-class _Changes:
-    """Texts of queues that picks change: of each pick, and the last of each queue."""
-
-    def __init__(self) -> None:
-        self.each: list[int | str] = []
-        self._last: dict[str, str] = {}
-
-    def add(self, number: int, queue: str, text: str) -> None:
-        self.each += (number, queue, text)
-        self._last[queue] = text
-
-    @property
-    def together(self) -> list[str]:
-        return list(chain.from_iterable(self._last.items()))
+def _together(changes: Iterable[tuple[int, str, str]]) -> list[str]:
+    """The last text of each queue."""
+    return [*chain.from_iterable({queue: text for _, queue, text in changes}.items())]
 
 
 def encode(batch: Batch) -> Encoded:
     """The picks, column by column (`lua/store_commit.lua` lists them)."""
     picks = batch.picks
     queues: dict[str, int] = {}
-    demands, accounts, overtaken = _Demands(), _Changes(), _Changes()
-    for number, pick in enumerate(picks, 1):
-        for queue, account in pick.accounts.items():
-            accounts.add(number, queue, codec.encode_account(account))
-        for queue, each in pick.overtaken.items():
-            overtaken.add(number, queue, codec.encode_overtaken(each))
+    demands = _Demands()
+    accounts = [
+        (number, queue, codec.encode_account(account))
+        for number, pick in enumerate(picks, 1)
+        for queue, account in pick.accounts.items()
+    ]
+    overtaken = [
+        (number, queue, codec.encode_overtaken(each))
+        for number, pick in enumerate(picks, 1)
+        if pick.overtaken
+        for queue, each in pick.overtaken.items()
+    ]
     clocks = [codec.encode_clock(pick.clock) for pick in picks]
     waiting = [pick.waiting for pick in picks]
     tickets = [each.ticket for each in waiting]
@@ -82,11 +77,11 @@ def encode(batch: Batch) -> Encoded:
         "grows": [number for number, (_, _, kind) in enumerate(tickets, 1) if kind == "grow"],
         "ports": [number for number, each in enumerate(waiting, 1) if each.port],
         "clock": clocks[-1] if clocks else "",
-        "accounts": accounts.together,
-        "overtaken": overtaken.together,
+        "accounts": _together(accounts),
+        "overtaken": _together(overtaken),
     }
     named = {"queues": list(queues), "demands": demands.texts, "attempts": demands.attempts}
-    each_one = {"clocks": clocks, "accounts": accounts.each, "overtaken": overtaken.each}
+    each_one = {"clocks": clocks, "accounts": accounts, "overtaken": overtaken}
     return orjson.dumps(columns | named), orjson.dumps(each_one)
 
 

@@ -14,7 +14,7 @@
 --           accounts, overtaken                flat lists of queue, text: what all picks together change
 --       9 JSON of what is needed only if one is refused:
 --           clocks                             after each pick
---           accounts, overtaken                flat lists of pick, queue, text: what each changes, in their order
+--           accounts, overtaken                lists of {pick, queue, text}: what each changes, in their order
 --       10 how many entries to show of queues that follow, each with the number of its first entries to leave out once all
 --          picks are taken
 -- Keys and preludes: store.lua, store_heads.lua, store_usage.lua, records.lua, mark.lua, mark_many.lua, clock.lua
@@ -248,9 +248,9 @@ end
 -- The last word on each queue in what the first picks changed.
 local function last_words(changes, count)
   local last, flat = {}, {}
-  for at = 1, #changes, 3 do
-    if changes[at] <= count then
-      last[changes[at + 1]] = changes[at + 2]
+  for _, each in ipairs(changes) do
+    if each[1] <= count then
+      last[each[2]] = each[3]
     end
   end
   for queue, text in pairs(last) do
@@ -323,8 +323,8 @@ local function decided(count)
   return table.concat(answers, '\n', 1, count)
 end
 
--- The queues to show.
-local function shown()
+-- The queues to show, as parts of the answer.
+local function show(answer)
   local named, skipped, parts = {}, {}, {}
   for at = 11, #ARGV, 2 do
     named[#named + 1] = ARGV[at]
@@ -332,13 +332,13 @@ local function shown()
   end
   local line, count = line_up(named, skipped, tonumber(ARGV[10])), 0
   for at, queue in ipairs(named) do
-    parts[count + 1], parts[count + 2], parts[count + 3] = at == 1 and '[' or ',[', quoted(queue), ','
+    parts[count + 1], parts[count + 2], parts[count + 3] = count == 0 and '[' or ',[', quoted(queue), ','
     parts[count + 4], parts[count + 5], parts[count + 6] = skipped[queue], ',', line.waiting[at]
     parts[count + 7] = ',['
     count = entries_of(line, at, parts, count + 7) + 1
     parts[count] = ']]'
+    count = joined(answer, parts, count, at == #named and 1 or TOGETHER)
   end
-  return table.concat(parts, '', 1, count)
 end
 
 local function commit()
@@ -362,7 +362,7 @@ local answer = {
   why, whole(count), whole(first_number or 0), change, alone and '1' or '0', table.concat(changed, '\n'), decided(count),
 }
 redis.call('HSET', 'torchq:commit', 'id', ID, 'answer', cjson.encode(answer))
-if why == '' and #ARGV > 10 then
-  answer[8] = shown()
+if why == '' then
+  show(answer)
 end
 return answer

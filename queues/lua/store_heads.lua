@@ -5,6 +5,7 @@
 --                                  texts, and where the last one's end; version and JSON of each entry, as it is kept.
 -- entries_of(line, at, parts, size)  appends version and entry of those of the queue at a place to parts of a text, which are so
 --                                  many, with commas between them; how many parts there are then. What is missing is null.
+-- joined(texts, parts, size, most)   once there are at least so many parts, joins them to a further text; how many there are then
 
 local function line_up(queues, skipped, most)
   local waiting, first, places, count = {}, {}, {}, 0
@@ -33,4 +34,14 @@ local function entries_of(line, at, parts, size)
     size = size + 2
   end
   return line.first[at] < line.first[at + 1] and size - 1 or size
+end
+
+-- Some 8 KB are joined in one go; of more, Lua makes texts in between, and it reads every text that it makes from end to end.
+local TOGETHER = 64
+local function joined(texts, parts, size, most)
+  if size < most then
+    return size
+  end
+  texts[#texts + 1] = table.concat(parts, '', 1, size)
+  return 0
 end

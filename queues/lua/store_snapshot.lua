@@ -66,8 +66,6 @@ local function text(value)
   return value and '"' .. value .. '"' or 'null'
 end
 
--- Queues of which the texts are joined: Lua reads every text that it makes from end to end.
-local TOGETHER = 50
 local parts, size = {}, 0
 local function view(at, queue)
   if brief[queue] then
@@ -98,9 +96,6 @@ for at, queue in ipairs(queues) do
   if settings[at] then
     view(at, queue)
   end
-  if size > 0 and (at % TOGETHER == 0 or at == #queues) then
-    answer[#answer + 1] = table.concat(parts, '', 1, size)
-    size = 0
-  end
+  size = joined(answer, parts, size, at == #queues and 1 or TOGETHER)
 end
 return answer
