@@ -113,7 +113,7 @@ class Advance:
         return (*services, CreatePods(pods.Pods(blueprint, tuple(missing)))) if missing else ()
 
     def _blueprint(self) -> pods.Blueprint:
-        together, passed = self.scheduling.together, self.progress.passed
+        together, gone = self.scheduling.together, self.scheduling.gone(self.progress, self.run.pods)
         return pods.Blueprint(
             job=self.run.job,
             admission=self.run.admission,
@@ -121,7 +121,7 @@ class Advance:
             settings=self.settings,
             elsewhere=self.observation.other_nodes,
             backend=self.scheduling.backend,
-            gangs={each.index: self.scheduling.gang(each, passed) for each in self.progress.begun} if together else {},
+            gangs={each.index: self.scheduling.gang(each, gone) for each in self.progress.begun} if together else {},
             started=self.progress.started,
         )
 

@@ -11,6 +11,7 @@ scheduler would look for room for all of it beside what it has already, and a cl
 sends a group back when none of its pods runs and one is missing, as when a master fails while its workers wait for it.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -63,11 +64,17 @@ class Scheduling:
         """Whether a gang scheduler binds the pods of a stage all or none."""
         return self.backend.together
 
-    def gang(self, stage: Stage, passed: Collection[str] = ()) -> Gang:
-        """A stage as its scheduler is told of it. Of tasks that are `passed` no pod is made any more: a gang that asked
-        for them would never be bound again."""
+    def gone(self, progress: Progress, pods: Sequence[PodView]) -> frozenset[str]:
+        """The tasks of which pods are missing that are not made again: a gang that asked for them would never be bound.
+        Those that have succeeded and are still there count with every scheduler."""
+        there = Counter(pod.task for pod in pods if not pod.deleting)
+        wanted = {each: self.job.spec.gang_members(each) for each in progress.passed}
+        return frozenset(each for each, least in wanted.items() if there[each.lower()] < least)
+
+    def gang(self, stage: Stage, without: Collection[str] = ()) -> Gang:
+        """A stage as its scheduler is told of it, `without` some of its tasks."""
         spec, name = self.job.spec, self.job.metadata.name
-        training = tasks.training(spec, (each for each in stage.tasks if each not in passed))
+        training = tasks.training(spec, (each for each in stage.tasks if each not in without))
         least = {each: spec.gang_members(each) for each in training}
         return Gang(
             name=f"{name}-{stage.index}",
@@ -87,7 +94,7 @@ class Scheduling:
 
     def groups(self, progress: Progress, found: Sequence[GroupView], pods: Sequence[PodView]) -> Groups:
         """The next step from the groups and pods that there are."""
-        wanted = self._wanted(progress) if self.together else {}
+        wanted = self._wanted(progress, self.gone(progress, pods)) if self.together else {}
         here = {each.name: each for each in found if self._is_ours(each) and each.name in wanted}
         others = [each for each in found if here.get(each.name) is not each]
         mismatch = self._mismatch(stage for stage, _ in wanted.values())
@@ -107,13 +114,13 @@ class Scheduling:
             next((step.again for step in steps if step.again is not None), None),
         )
 
-    def _wanted(self, progress: Progress) -> dict[str, tuple[Stage, Gang]]:
+    def _wanted(self, progress: Progress, gone: Collection[str]) -> dict[str, tuple[Stage, Gang]]:
         """A group for each stage of which some pod, now or later, has to be bound."""
         found = {}
         for stage in progress.begun:
             training = tasks.training(self.job.spec, stage.tasks)
             if not all(map(progress.done, training)):
-                gang = self.gang(stage, progress.passed)
+                gang = self.gang(stage, gone)
                 found[gang.name] = (stage, gang)
         return found
 

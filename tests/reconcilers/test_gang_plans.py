@@ -366,6 +366,8 @@ class TestStages:
         found = decide(admitted(graph, stages=BEGAN, minMembers={"Board": 1}))
         asked = {each.manifest["metadata"]["name"]: each.manifest["spec"]["minTaskMember"] for each in of(Make, found)}
         assert asked == {"digits-0": {"board": 1}, "digits-1": {"worker": 1}}
+        there = decide(admitted(graph, stages=BEGAN), PREPARED[0])
+        assert [sum(each.manifest["spec"]["minTaskMember"].values()) for each in of(Make, there)] == [2, 1]
 
     def test_a_new_admission_begins_at_the_beginning(self) -> None:
         waiting = job(STEPS, status("Queued", stages=BEGAN, attempt=1))
