@@ -47,6 +47,11 @@ class Cohort:
         self._claimed = None
         self.roomy = self._is_roomy()
 
+    def lead_anew(self) -> bool:
+        """A member's first job is another one, perhaps. Whether that concerns the others."""
+        self._claimed = None
+        return not self.roomy
+
     def charge(self, spec: QueueSpec, demand: Amounts) -> None:
         """A member uses more."""
         self._claimed = None

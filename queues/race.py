@@ -82,6 +82,9 @@ class Race:
                 lane.learn(view)
             lane.asked = None
             self._anew(lane)
+            cohort = self._cohorts.get(lane.spec.cohort)
+            if cohort is not None and cohort.lead_anew():
+                self._stirred.add(lane.spec.cohort)
 
     @property
     def starved(self) -> bool:
@@ -234,7 +237,7 @@ class Race:
             _put(self._hungry, spec.name, lane.asked is None)
             _put(self._dry, spec.name, lane.dry and spec.open)
             _put(self._blind, spec.name, lane.blind and spec.open)
-        if lane.overtaken is not None:
+        if self._scarce and lane.overtaken is not None:
             _put(self._delayed, spec.name, lane.passed is not None)
             self._consider(lane)
 
@@ -270,8 +273,11 @@ class Race:
             self._ask_again |= claim is not None and (self._holder is None or claim < self._holder)
 
     def _reserve(self) -> None:
-        """Of the jobs whose patience has ended, the one that was overtaken first has its room kept."""
+        """Where room is scarce: of the jobs whose patience has ended, the one that was overtaken first has its room
+        kept."""
         self._ask_again = False
+        if not self._scarce:
+            return
         since = ((self._lanes[name].waits_since(self._now, self._rules.patience), name) for name in self._delayed)
         self._holder = min(((start, name) for start, name in since if start is not None), default=None)
         first = self._lanes[self._holder[1]].first if self._holder else None
@@ -341,6 +347,7 @@ class Race:
             lane = self._lanes[spec.name] = Lane(view, ceiling)
         if cohort is not None:
             cohort.lanes[spec.name] = lane
+            self._shown_of.add(spec.cohort)
         self._anew(lane)
 
     def _anew(self, lane: Lane) -> None:
@@ -349,8 +356,6 @@ class Race:
         self._dirty.add(spec.name)
         for names in (self._hungry, self._dry, self._blind, self._delayed):
             names.discard(spec.name)
-        if spec.cohort:
-            self._shown_of.add(spec.cohort)
 
     def _look(self) -> None:
         """Take in what was shown or picked since the last look."""
