@@ -30,8 +30,8 @@ _DEFAULTS = settings.resolve({}, {}, None).settings
 class Options:
     """What to measure."""
 
-    keys: int = 6_000
-    plain_jobs: int = 500
+    keys: int = 4_000
+    plain_jobs: int = 300
     """Plain RQ jobs to compare with; fewer, for they are slower."""
     work_ms: float = 0.0
     """How long each reconcile, and each plain job, sleeps."""
@@ -44,7 +44,7 @@ class Options:
     """Whole ones against kube-apiserver on etcd instead of the embedded API server."""
 
 
-SHORT = Options(keys=2_000, plain_jobs=500, sizes=(1, 8), pods=32)
+SHORT = Options(keys=2_000, plain_jobs=300, sizes=(1, 8), pods=32)
 
 
 def run(options: Options) -> Figures:
