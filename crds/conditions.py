@@ -106,6 +106,11 @@ def enter(
     return after
 
 
+def confirmed(conditions: Iterable[Condition], generation: int) -> Conditions:
+    """The same conditions, which hold of a newer spec, too: `kubectl wait` believes none that is behind the spec."""
+    return tuple(each.model_copy(update={"observed_generation": generation}) for each in conditions)
+
+
 def phase_of(conditions: Iterable[Condition]) -> Phase:
     """The phase the True conditions stand for, the furthest one if somebody wrote a contradiction."""
     true = {condition.type for condition in conditions if condition.status == "True"}

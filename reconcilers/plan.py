@@ -83,9 +83,16 @@ def _by_course(observation: Observation, settings: ReconcileSettings, leaving: D
         case Idle() as idle:
             return Plan(_idle(idle, now) + groups)
         case Back() as back:
-            return Plan(_write(back.job, _sent_back(back, settings, now), ()) + groups)
+            after = _sent_back(back, settings, now)
+            return Plan(_write(back.job, after, ()) + groups + _why_back(after))
         case Run() as run:
             return _run(run, observation, settings, leaving, deadline)
+
+
+def _why_back(after: TorchJobStatus) -> tuple[Action, ...]:
+    """Nobody has done it to the job: it is told where people look."""
+    said = conditions.find(after.conditions, "Queued")
+    return (Tell("NotRunningInTime", said.message, warning=True),) if said and said.reason == status.LATE else ()
 
 
 def _sent_back(back: Back, settings: ReconcileSettings, now: datetime) -> TorchJobStatus:
@@ -183,7 +190,13 @@ def _after_the_end(job: TorchJob, observation: Observation, leaving: Departures,
         return Plan((DeleteJob(),))
     leftovers = _leftovers(job.spec.clean_pod_policy, job.status, observation.pods)
     away = leaving.away(leftovers) + _stuck(observation, leaving, now)
-    return Plan(away + gangs.removed(observation.groups), requeue_after=left)
+    return Plan(_seen(job) + away + gangs.removed(observation.groups), requeue_after=left)
+
+
+def _seen(job: TorchJob) -> tuple[Action, ...]:
+    """Its newest spec is acknowledged; what its pods were is not counted again."""
+    changed = status.change(job.status, status.seen(job))
+    return (WriteStatus({"status": changed}, job.metadata.resource_version),) if changed else ()
 
 
 def _seconds_left(since: datetime | None, seconds: int | None, now: datetime) -> float | None:

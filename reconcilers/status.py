@@ -133,10 +133,11 @@ def drained(job: TorchJob, now: datetime) -> TorchJobStatus:
 
 def hindered(job: TorchJob, hindrance: Hindrance, now: datetime) -> TorchJobStatus:
     """It holds its room, but cannot use it: said with the condition Admitted until its pods run."""
+    after = seen(job)
     found = conditions.set_condition(
-        job.status.conditions, "Admitted", True, hindrance.reason, hindrance.message, now, job.metadata.generation
+        after.conditions, "Admitted", True, hindrance.reason, hindrance.message, now, job.metadata.generation
     )
-    return seen(job).model_copy(update={"conditions": found})
+    return after.model_copy(update={"conditions": found})
 
 
 def unhindered(job: TorchJob, now: datetime) -> TorchJobStatus:
@@ -184,7 +185,11 @@ def finished(job: TorchJob, phase: Phase, reason: str, message: str, now: dateti
 
 def seen(job: TorchJob) -> TorchJobStatus:
     """As it is, with its newest spec observed."""
-    return job.status.model_copy(update={"observed_generation": job.metadata.generation})
+    generation = job.metadata.generation
+    if job.status.observed_generation == generation:
+        return job.status
+    found = conditions.confirmed(job.status.conditions, generation)
+    return job.status.model_copy(update={"observed_generation": generation, "conditions": found})
 
 
 def count(job: TorchJob, pods: Iterable[PodView]) -> dict[str, TaskStatus]:

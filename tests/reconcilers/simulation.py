@@ -178,7 +178,8 @@ class Simulation:
         self.manifest["metadata"]["resourceVersion"] = str(int(resource_version) + 1)
         after = self.job
         assert after is not None
-        assert not before.finished, "nothing follows the end"
+        assert after.status.phase == before.status.phase or not before.finished, "nothing follows the end"
+        assert change.keys() <= {"conditions", "observedGeneration"} or not before.finished
         assert set(TRUE_IN[after.status.phase]) == {
             each.type for each in after.status.conditions if each.status == "True"
         }

@@ -402,7 +402,7 @@ class TestDeadlines:
         assert kinds(first.actions) == ["WriteStatus", "DeletePods"]
         second = plan(replace(observe(described), groups=(group(1),)), VOLCANO, self.LATE)
         assert (change(second)["phase"], change(second)["stages"]) == ("Queued", {"1": None})
-        assert kinds(second.actions) == ["WriteStatus", "Remove"]
+        assert kinds(second.actions) == ["WriteStatus", "Remove", "Tell"]
 
     def test_a_success_has_all_the_time_in_the_world(self) -> None:
         assert self.left(admitted(STEPS, "Running"), pod("Prepare"), pod("Prepare", 1), after=10**6) is None

@@ -103,7 +103,18 @@ class TestWaiting:
     def test_a_changed_spec_is_acknowledged(self) -> None:
         waiting = job(status=status("Queued", observedGeneration=0))
         change = written(decide(observe(waiting, reservation=None)))
-        assert (change["observedGeneration"], change.keys() & {"phase", "conditions"}) == (1, set())
+        assert (change["observedGeneration"], change.keys() & {"phase"}) == (1, set())
+
+    @pytest.mark.parametrize("phase", ["Queued", "Suspended", "Admitted", "Running", "Succeeded", "Failed"])
+    def test_and_by_every_condition_or_nobody_who_waits_for_one_believes_it(self, phase: str) -> None:
+        fields = {"suspend": True} if phase == "Suspended" else {}
+        held = RESERVATION if phase in ("Admitted", "Running") else None
+        before = status(phase, observedGeneration=0)
+        pods = all_pods("Running" if phase == "Running" else "Pending") if held else ()
+        found = decide(observe(job(status=before, **fields), *pods, reservation=held))
+        assert kinds(found) == ["WriteStatus"]
+        assert {each["observedGeneration"] for each in written(found)["conditions"]} == {1}
+        assert not decide(observe(job(status=before | written(found), **fields), *pods, reservation=held)).actions
 
     def test_pods_of_nobody_knows_when_go_before_the_word_is_given(self) -> None:
         found = decide(observe(job(), pod(), reservation=None))
