@@ -42,7 +42,7 @@ def main() -> None:
         while (number := next(todo)) < count:
             _create(cluster, pods.named(wanted, f"{prefix}-{number}"), namespace)
 
-    makers = [threading.Thread(target=create) for _ in range(threads)]
+    makers = [threading.Thread(target=create, daemon=True) for _ in range(threads)]  # who is told to end waits for none
     for each in makers:
         each.start()
     for each in makers:
