@@ -159,20 +159,16 @@ local function grow(at, demand)
   return answers[at]
 end
 
--- Charge a queue with limits, and its cohort.
-local function charge_limited(own, demand)
-  local names, sizes, quota, used, shared = demand.names, demand.sizes, own.quota, own.used, own.cohort
+-- Charge what a queue's cohort has of limits.
+local function charge_cohort(own, demand)
+  local names, sizes, quota, shared = demand.names, demand.sizes, own.quota, own.cohort
   for at = 1, #names do
-    local name, asked = names[at], sizes[at]
-    if asked ~= 0 then
-      used[name] = (used[name] or 0) + asked
-    end
-    if shared and quota[name] then
-      shared.used[name] = (shared.used[name] or 0) + asked
+    local name = names[at]
+    if quota[name] then
+      shared.used[name] = (shared.used[name] or 0) + sizes[at]
       shared.moved = true
     end
   end
-  own.moved = true
 end
 
 local function hold_port(at, port)
@@ -185,10 +181,9 @@ end
 local function admit(at, own, demand, port)
   number = (number or tonumber(redis.call('GET', 'torchq:pick') or 0)) + 1
   first_number = first_number or number
-  if own.limited then
-    charge_limited(own, demand)
-  else
-    charge_alike(own, demand, 1)
+  charge_alike(own, demand, 1)
+  if own.limited and own.cohort then
+    charge_cohort(own, demand)
   end
   if pool then
     charge_alike(books[ALL], demand, 1)

@@ -5,9 +5,9 @@
 --                                   {quota, used}, or nil outside one. The book of ALL is that of the pool.
 -- used_of(book)                     its sums
 -- charge(queue, amounts, sign)      moves the sums
--- charge_alike(book, asked, times)  moves those of a queue without limits, or of ALL: asked is {number, amounts}, the numbers
---                                   of two further apart than times can be. Sums that nobody has looked at are reckoned once
---                                   for all queues that had the same and were charged the same.
+-- charge_alike(book, asked, times)  moves those of one book alone: asked is {number, names, sizes}, the numbers of two further
+--                                   apart than times can be. The sums of books that had the same and were charged the same are
+--                                   written once.
 -- save_books()                      writes those that have moved
 
 local ALL = ''
@@ -71,11 +71,22 @@ local function add(sums, amounts, times)
   end
 end
 
+local function add_asked(sums, asked, times)
+  local names, sizes = asked.names, asked.sizes
+  for at = 1, #names do
+    local sum = (sums[names[at]] or 0) + times * sizes[at]
+    sums[names[at]] = sum ~= 0 and sum or nil
+  end
+end
+
 local function used_of(own)
   if not own.used then
-    own.used = cjson.decode(own.text)
+    own.used = {}
+    for name, sum in pairs(decode(own.text)) do
+      own.used[name] = sum
+    end
     if own.asked then
-      add(own.used, own.asked.amounts, own.times)
+      add_asked(own.used, own.asked, own.times)
     end
   end
   return own.used
@@ -96,15 +107,17 @@ local function charge(queue, amounts, sign)
     end
   end
   ours.moved, all.moved, touched[queue] = true, true, true
+  ours.mixed, all.mixed = true, true
 end
 
 local function charge_alike(own, asked, times)
-  if own.used or (own.asked and own.asked ~= asked) then
-    add(used_of(own), asked.amounts, times)
-  else
-    own.asked, own.times = asked, (own.times or 0) + times
+  if own.asked and own.asked ~= asked then
+    own.mixed = used_of(own) ~= nil
   end
-  own.moved = true
+  if own.used then
+    add_asked(own.used, asked, times)
+  end
+  own.asked, own.times, own.moved = asked, (own.times or 0) + times, true
 end
 
 -- Sums as JSON, in whatever order, as nobody compares them. cjson writes numbers to 14 digits.
@@ -119,7 +132,7 @@ end
 
 local reckoned = {}
 local function reckon(own)
-  if own.used then
+  if own.mixed then
     return sums_text(own.used)
   end
   local known, which = list(reckoned, own.text), own.asked.number + own.times
