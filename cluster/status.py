@@ -82,5 +82,5 @@ def _not_found(status: Mapping[str, Any], said: str, action: str) -> str:
     """A missing object is named by the server; a missing resource is not, and the remedy is another."""
     if _details(status).get("name"):
         return said
-    hint = "if the server does not know this kind of object, install torchq's CRDs (`torchq crds` prints them)"
+    hint = "if the server does not know this kind of object, install its definition (`torchq crds` prints torchq's)"
     return f"could not {action}: {said}; {hint}"
