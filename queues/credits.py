@@ -22,8 +22,8 @@ did not.
 Who joins or leaves, and a change of weight, must bring neither hoarded credit nor endless debt: then credits are cut to
 +-(W - weight) * (largest cost in the set), and their mean is subtracted. The mean is rounded down: the sum of n credits
 is then not 0 but one of 0..n-1, until the next such change takes the remainder along. What is beyond its bound by no
-more than an eighth of it is left alone: W shrinks with every queue that leaves, and to cut hundreds of credits by a
-hair each time made a pick cost milliseconds while ten thousand queues ran out of jobs.
+more than 1/32 of it is left alone: W shrinks with every queue that leaves, and to cut hundreds of credits by a hair
+each time made a pick cost milliseconds while ten thousand queues ran out of jobs.
 
 Credits are kept relative to a clock (`queues.values.Account`), so that a pick changes one account. Queues of one weight
 and one cost gain alike, so their order among each other does not change as turns pass: they share a line, and a turn
@@ -36,8 +36,8 @@ from queues.ledger import Ledger, Line, Member, Turn
 from queues.standing import State
 from queues.values import Account, Clock
 
-LENIENCE = 8
-"""The part of its bound that a credit may be beyond it before it is cut to it."""
+LENIENCE = 32
+"""A credit may be beyond its bound by the bound divided by this before it is cut to it."""
 
 
 class Credits(Ledger):
