@@ -64,8 +64,10 @@ def _awaited(stages: Iterable[Stage]) -> frozenset[str]:
 
 
 def _started(job: TorchJob, progress: Progress, current: Iterable[PodView]) -> frozenset[str]:
-    """The tasks that are beyond their gate, and those whose gate may open."""
-    seen = {pod.task for pod in current if not pod.gated}
+    """The tasks that are beyond their gate, and those whose gate may open. A pod that was restarted in place with the
+    whole job proves nothing: it did not wait for anybody."""
+    whole = str(job.status.restart_generation)
+    seen = {pod.task for pod in current if not pod.gated and pod.asked != whole}
     present = (each for stage in progress.begun for each in stage.tasks)
     return frozenset(
         each for each in present if each.lower() in seen or _counted(job, each) or _open(job, progress, each)

@@ -190,6 +190,13 @@ class TestAdmission:
         found = decide(observe(job(status=status("Admitted")), *all_pods(), pod("Worker", 2)))
         assert deleted(found) == ["digits-worker-2"]
 
+    @pytest.mark.parametrize(("asked", "expected"), [("1", 1), ("", 2), ("10000000000000007", 2)])
+    def test_who_was_restarted_in_place_with_the_job_waited_for_nobody(self, asked: str, expected: int) -> None:
+        graph = {"Prepare": task(), "Worker": task(2, dependsOn=[{"taskType": "Prepare", "phase": "Running"}])}
+        restarted = job(graph, status("Admitted", restartGeneration=1))
+        found = made(decide(observe(restarted, pod("Worker", 1, restart=1, asked=asked))))
+        assert found == ["digits-prepare-0", "digits-worker-0"][:expected]
+
     def test_no_pod_is_deleted_twice(self) -> None:
         """One of another restart that is to be replaced as well, on a node that is no more."""
         lost = observe(job(status=status("Admitted", replacing=["worker-1"])), pod("Worker", 1, restart=1, node="n1"))
