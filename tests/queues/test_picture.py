@@ -218,6 +218,8 @@ def test_a_work_queue_is_seen_and_forgotten(redis_place: RedisPlace) -> None:
         ("h1", "failed", "os.system"),
         ("h2", "none", ""),
     }
+    client.hset(schema.RECORDS, JOB, "{")
+    assert [fault.where for fault in work.inspect().faults] == [f"{schema.RECORDS} {JOB}"]
     work.forget(1)
     after = work.inspect()
     assert (after.records, after.ready, after.leases, after.rq, after.ready_count) == ({}, {}, {}, (), 0)
