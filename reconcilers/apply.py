@@ -100,7 +100,7 @@ class Application:
     began: float = field(init=False)
     writes: int = 0
     made: list[int] = field(default_factory=list)
-    """The resourceVersions of the pods made."""
+    """The resourceVersions of the pods made and marked: the next look must see them, or would do it once more."""
     outdated: bool = False
     """Whether a pod that was to be deleted was gone: nothing that was planned to follow may."""
     written: Manifest | None = None
@@ -211,7 +211,10 @@ class Application:
             raise _Refused(_words(manifest, error)) from error
         except errors.Forbidden as error:
             raise _Hindered(PODS_FORBIDDEN, error) from error
-        version = made["metadata"]["resourceVersion"]
+        self._wrote(made)
+
+    def _wrote(self, pod: Manifest) -> None:
+        version = pod["metadata"]["resourceVersion"]
         self.made.append(int(version) if version.isdigit() else 0)
 
     def _same_pod(self, manifest: Manifest) -> Manifest:
@@ -260,7 +263,8 @@ class Application:
 
     def _mark_pod(self, metadata: Mapping[str, Any], pod: PodView) -> None:
         try:
-            self.cluster.patch(PODS, pod.name, {"metadata": {**metadata, "uid": pod.uid}}, self.key.namespace)
+            change = {"metadata": {**metadata, "uid": pod.uid}}
+            self._wrote(self.cluster.patch(PODS, pod.name, change, self.key.namespace))
         except (errors.NotFound, errors.Conflict):
             self.outdated = True
         except errors.Invalid as error:
