@@ -178,8 +178,8 @@ class Desk:
         return sorted(each["metadata"]["name"] for each in listed if each["metadata"]["name"].startswith(key.name))
 
     def move(self, key: JobKey, phase: str) -> None:
-        """Play the node. A pod that fails has an exit code, or it would be taken for lost. Masters are last: once one has
-        succeeded, a worker that still runs is deleted."""
+        """Play the node. A pod that fails has an exit code, or it would be taken for lost. Masters are last: once
+        one has succeeded, a worker that still runs is deleted."""
         ended = {"name": "torch", "image": "", "imageID": "", "ready": False, "restartCount": 0}
         states = [ended | {"state": {"terminated": {"exitCode": 1}}}] if phase == "Failed" else []
         for name in sorted(self.pods_of(key), reverse=True):
