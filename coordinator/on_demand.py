@@ -7,15 +7,18 @@ import, which somebody who looks at a queue should not wait for.
 import gc
 import importlib
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import click
+
+NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class OnDemand(click.Group):
     """A group whose commands are named first and imported later."""
 
-    def __init__(self, *arguments: Any, later: Mapping[str, str], **options: Any) -> None:
+    def __init__(self, *arguments: Any, later: Mapping[str, str] = NONE, **options: Any) -> None:
         """As a click.Group; `later` says, by a command's name, where it is: `module:attribute`."""
         super().__init__(*arguments, **options)
         self._later = later

@@ -399,7 +399,7 @@ def test_it_is_done_once_wherever_the_node_is_killed(
     status = wait_restarted(bare, name, 5)
     assert (status["phase"], told(status)) == ("Running", ("True", "Restarted", "5"))
     assert status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 1  # it was asked, not killed
-    assert outputs(bare, name) == ["one 0\n", "two 0\n"]
+    assert until(lambda: outputs(bare, name), lambda found: len(found) > 1) == ["one 0\n", "two 0\n"]
     assert json.loads((bare.folder(name) / "restart").read_text())["generation"] == "5"
     mark = bare.get(name)["metadata"]["uid"] + "/"
     assert len(processes.members(mark)) == 1
