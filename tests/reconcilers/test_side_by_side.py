@@ -75,7 +75,7 @@ def test_others_get_their_turn(executor: Executor) -> None:
             all_busy.wait(PATIENCE)
             assert asked.wait(PATIENCE)
         elif thing >= 100 or threading.current_thread().name.startswith("caller"):
-            assert turn.wait(PATIENCE)  # the caller has its thread for itself, and would do all before the others wake up
+            assert turn.wait(PATIENCE)  # the caller's thread is its own: it might do all before the others wake up
 
     with ThreadPoolExecutor(1, thread_name_prefix="caller") as caller:
         all_done = caller.submit(go, executor, work, 200, 9)
