@@ -99,6 +99,10 @@ def main() -> None:
         signal.signal(ignored, signal.SIG_IGN)
     _set_process_option(_PR_SET_CHILD_SUBREAPER, 1)
     pid, go, verdict = _fork(order)
+    try:
+        os.close(_output(folder))  # who reads that it has started finds its log, though the child may not run yet
+    except OSError:  # noqa: SIM105 - contextlib would be one more import
+        pass  # the child says why
     started = f'{{"pid": {pid}, "startTicks": {_start_ticks(pid)}, "startedAt": {time.time()}}}'
     write(folder, "started", started)
     os.write(go, b"go")
@@ -140,7 +144,7 @@ def _become(order: Order, ready: int) -> str:
     # What a shell that started us in the background ignores (SIGQUIT) is none of the command's business.
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
-    output = os.open(os.path.join(folder, "output"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    output = _output(folder)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
@@ -155,6 +159,10 @@ def _become(order: Order, ready: int) -> str:
         return f"cannot execute {command[0]!r}: {e.strerror}; is it on the PATH of the machine?"
     except ValueError as e:
         return f"cannot execute {command[0]!r}: {e}"
+
+
+def _output(folder: str) -> int:
+    return os.open(os.path.join(folder, "output"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
 
 def _wait(pid: int) -> int:

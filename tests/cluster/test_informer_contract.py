@@ -121,6 +121,8 @@ def test_a_server_that_restarts_is_followed_on(tmp_path: Path) -> None:
             made = cluster.create(PODS, pod("second", "x"), "default")
             assert informer.wait_for(version(made), 10)
             assert {value[0] for value in informer.values()} == {"first", "second"}
+            # It may have had to list anew, which is over before it watches again.
+            assert informer.wait_for(version(cluster.create(PODS, pod("third", "x"), "default")), 10)
             assert informer.failing == ""
     finally:
         informer.stop()
