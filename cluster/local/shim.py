@@ -99,9 +99,9 @@ def main() -> None:
         signal.signal(ignored, signal.SIG_IGN)
     _set_process_option(_PR_SET_CHILD_SUBREAPER, 1)
     pid, go, verdict = _fork(order)
-    try:
+    try:  # noqa: SIM105 - contextlib would be one more import
         os.close(_output(folder))  # who reads that it has started finds its log, though the child may not run yet
-    except OSError:  # noqa: SIM105 - contextlib would be one more import
+    except OSError:
         pass  # the child says why
     started = f'{{"pid": {pid}, "startTicks": {_start_ticks(pid)}, "startedAt": {time.time()}}}'
     write(folder, "started", started)
