@@ -20,9 +20,12 @@ import os, sys, time
 folder, seconds, gate = sys.argv[1], float(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else ""
 pod, attempt, restarts = (os.environ[each] for each in ("POD", "ATTEMPT", "RESTARTS"))
 name = "@".join((pod, attempt, restarts))
+job, task, _ = pod.rsplit("-", 2)
+world = {"master", "worker"} if task in ("master", "worker") else {task}
 def peers():
     noted = [each.split("@") for each in os.listdir(folder)]
-    return {each[0] for each in noted if each[0].startswith(pod.rsplit("-", 2)[0] + "-") and each[1] == attempt}
+    mine = [[job, each] for each in world]
+    return {each[0] for each in noted if each[0].rsplit("-", 2)[:2] in mine and each[1] == attempt}
 def say(word):
     with open(os.path.join(folder, name), "a") as file:
         file.write(f"{word} {time.time()} {os.getpid()}\\n")
