@@ -342,7 +342,7 @@ class Race:
             lane = self._lanes[spec.name]
             lane.learn(view)
         else:
-            known = self._lanes.get(spec.name)
+            known = self._lanes.get(spec.name)  # a difference changes no settings, so its ceiling is the same
             ceiling = known.ceiling if known else quotas.ceiling(spec, cohort, self.pool.capacity)
             lane = self._lanes[spec.name] = Lane(view, ceiling)
         if cohort is not None:

@@ -68,8 +68,6 @@ class Rounds:
         self._blind = False
         """Whether more of a queue than may be looked at can never run."""
         self._reach = FEW
-        self._gone: Counter[str] = Counter()
-        """How many of each queue's jobs were picked in this round."""
         self._refunds: list[tuple[str, int]] = []
 
     def refund(self, queue: str, cost: int) -> None:
@@ -86,11 +84,11 @@ class Rounds:
         """
         race, self._race = self._race, None
         race = self._look(race, most)
-        self._gone.clear()
         while self._refunds:
             race.refund(*self._refunds.pop())
         made = [*self._batches(race, now, limit, min(most, self._reach))]
-        self._reach = max(FEW, 2 * max(self._gone.values(), default=0))
+        picks = chain.from_iterable(each.pending.batch.picks for each in made)
+        self._reach = max(FEW, 2 * max(Counter(pick.waiting.queue for pick in picks).values(), default=0))
         refused = made[-1].committed.refused if made else ""
         self._race = None if refused else race
         return Round(sum(each.committed.picked for each in made), refused, tuple(each.pending.commit for each in made))
@@ -124,7 +122,6 @@ class Rounds:
         batch = race.picks(now, limit)
         if not batch.picks:
             return None
-        self._gone.update([pick.waiting.queue for pick in batch.picks])
         batch = replace(batch, heads=heads, hungry=race.ask(heads))
         return _Pending(self._store.pending_commit(batch), batch)
 

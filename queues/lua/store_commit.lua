@@ -159,18 +159,6 @@ local function grow(at, demand)
   return answers[at]
 end
 
--- Charge what a queue's cohort has of limits.
-local function charge_cohort(own, demand)
-  local names, sizes, quota, shared = demand.names, demand.sizes, own.quota, own.cohort
-  for at = 1, #names do
-    local name = names[at]
-    if quota[name] then
-      shared.used[name] = (shared.used[name] or 0) + sizes[at]
-      shared.moved = true
-    end
-  end
-end
-
 local function hold_port(at, port)
   answers[at] = whole(port)
   last_port, given[port] = port, true
@@ -182,9 +170,7 @@ local function admit(at, own, demand, port)
   number = (number or tonumber(redis.call('GET', 'torchq:pick') or 0)) + 1
   first_number = first_number or number
   charge_alike(own, demand, 1)
-  if own.limited and own.cohort then
-    charge_cohort(own, demand)
-  end
+  charge_cohort(own, demand.amounts, 1)
   if pool then
     charge_alike(books[ALL], demand, 1)
   else

@@ -5,9 +5,10 @@
 --                                   {quota, used}, or nil outside one. The book of ALL is that of the pool.
 -- used_of(book)                     its sums
 -- charge(queue, amounts, sign)      moves the sums
--- charge_alike(book, asked, times)  moves those of one book alone: asked is {number, names, sizes}, the numbers of two further
---                                   apart than times can be. The sums of books that had the same and were charged the same are
+-- charge_alike(book, asked, times)  moves those of one book alone: asked is {number, amounts}, the numbers of two further apart
+--                                   than times can be. The sums of books that had the same and were charged the same are
 --                                   written once.
+-- charge_cohort(book, amounts, sign) moves those of its cohort, if it is in one
 -- save_books()                      writes those that have moved
 
 local ALL = ''
@@ -71,14 +72,6 @@ local function add(sums, amounts, times)
   end
 end
 
-local function add_asked(sums, asked, times)
-  local names, sizes = asked.names, asked.sizes
-  for at = 1, #names do
-    local sum = (sums[names[at]] or 0) + times * sizes[at]
-    sums[names[at]] = sum ~= 0 and sum or nil
-  end
-end
-
 local function used_of(own)
   if not own.used then
     own.used = {}
@@ -86,36 +79,42 @@ local function used_of(own)
       own.used[name] = sum
     end
     if own.asked then
-      add_asked(own.used, own.asked, own.times)
+      add(own.used, own.asked.amounts, own.times)
     end
   end
   return own.used
 end
 
-local function charge(queue, amounts, sign)
-  local ours, all = book(queue), book(ALL)
-  local shared = ours.cohort
-  add(used_of(ours), amounts, sign)
-  add(used_of(all), amounts, sign)
-  if shared then
-    for name, amount in pairs(amounts) do
-      if ours.quota[name] then
-        local sum = (shared.used[name] or 0) + sign * amount
-        shared.used[name] = sum ~= 0 and sum or nil
-        shared.moved = true
-      end
+local function charge_cohort(own, amounts, sign)
+  local shared = own.cohort
+  if not shared then
+    return
+  end
+  for name, amount in pairs(amounts) do
+    if own.quota[name] then
+      local sum = (shared.used[name] or 0) + sign * amount
+      shared.used[name] = sum ~= 0 and sum or nil
+      shared.moved = true
     end
   end
+end
+
+local function charge(queue, amounts, sign)
+  local ours, all = book(queue), book(ALL)
+  add(used_of(ours), amounts, sign)
+  add(used_of(all), amounts, sign)
+  charge_cohort(ours, amounts, sign)
   ours.moved, all.moved, touched[queue] = true, true, true
   ours.mixed, all.mixed = true, true
 end
 
 local function charge_alike(own, asked, times)
   if own.asked and own.asked ~= asked then
-    own.mixed = used_of(own) ~= nil
+    used_of(own) -- before what it was charged alike is forgotten
+    own.mixed = true
   end
   if own.used then
-    add_asked(own.used, asked, times)
+    add(own.used, asked.amounts, times)
   end
   own.asked, own.times, own.moved = asked, (own.times or 0) + times, true
 end
