@@ -49,9 +49,9 @@ class Rules:
     ceilings: Mapping[str, Amounts] = field(default_factory=dict)
     """The most that a job of a queue can ever have, where that is limited."""
     implicit: bool = True
+    """Whether a queue that nobody created may be used."""
     shared_address: bool = False
     """Whether the pods of all jobs share one address: then each job needs a port of its own there."""
-    """Whether a queue that nobody created may be used."""
     queued_after: float = 1.0
     """How long a job waits before it is written to as Queued, in seconds."""
 
