@@ -100,13 +100,13 @@ def counted(spec: TorchJobSpec, counts: Counts, task_type: str) -> Members:
 def decisive(spec: TorchJobSpec) -> frozenset[str]:
     """The tasks whose success is the job's.
 
-    With a Master: the Master, and tasks that start after a success which the Master did not wait for (an evaluation at
-    the end). Without: all. A task that is always restarted never succeeds and decides nothing; nor does an auxiliary
-    one, unless there is no other.
+    A task that is always restarted never succeeds and decides nothing; nor does an auxiliary one, unless there is no
+    other. Of those that are left, with a Master among them: the Master, and tasks that start after a success which the
+    Master did not wait for (an evaluation at the end). Without: all.
     """
     ending = [each for each, task in spec.tasks.items() if task.restart_policy != "Always"]
     deciding = frozenset(training(spec, ending) or ending)
-    if MASTER not in spec.tasks:
+    if MASTER not in deciding:
         return deciding
     before = _upstream(spec, MASTER)
     after = {

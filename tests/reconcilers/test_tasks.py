@@ -28,6 +28,8 @@ def after(upstream: str, phase: str = "Succeeded") -> dict[str, Any]:
         ({"Master": task(), "Evaluate": after("Master")}, {"Master", "Evaluate"}),
         ({"AIMaster": task(), "Trainer": task()}, {"Trainer"}),
         ({"AIMaster": task()}, {"AIMaster"}),
+        ({"Master": task(restartPolicy="Always"), "Worker": task(3)}, {"Worker"}),
+        ({"Master": task(auxiliary=True), "Worker": task(), "Evaluate": after("Worker")}, {"Worker", "Evaluate"}),
         ({"Master": task(), "Report": after("Master") | {"auxiliary": True}}, {"Master"}),
         ({"Master": task(), "Worker": task(), "Evaluate": after("Worker")}, {"Master", "Evaluate"}),
         (
