@@ -18,6 +18,7 @@ One rule: pure and level-triggered. The same state always gives the same route, 
     waiting                             put       -         looks in a second (writes Queued), unless written
     waiting, sent back                  put       free old  looks in a second (writes Queued), unless written
     waiting, its queue drains           put       free      looks in a second (writes Queued), unless written
+    waiting, edited since its pick      put       free old  looks in a second (writes Queued), unless written
 
 What was charged for an attempt that is over is free once the job waits again; a newer attempt is a pick that a worker
 has yet to write.
@@ -29,7 +30,7 @@ from coordinator import standing
 from coordinator.standing import Rules, Standing
 from coordinator.views import JobView
 from crds.keys import JobKey
-from queues.values import Entry, Offer
+from queues.values import Entry, Offer, Reservation
 
 DRAINING_SECONDS = 5.0
 """How soon to look again at an admitted job whose queue drains: the worker may not have heard of that yet."""
@@ -128,3 +129,8 @@ def entry(job: JobView, rules: Rules) -> Entry:
         returning=job.returning,
         port=job.wants_port or rules.shared_address,
     )
+
+
+def served(entry: Entry, held: Reservation) -> bool:
+    """Whether what is held for a waiting job is what it asks for."""
+    return held.serves(entry.queue, entry.demand, port=entry.port)

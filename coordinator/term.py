@@ -314,10 +314,12 @@ class Term:
         return len(freed)
 
     def _to_free(self, keys: list[JobKey], routes: list[route.Route]) -> list[JobKey]:
-        """Those that hold nothing any more, and those that hold room for an attempt that is over."""
-        over = {key: each.over for key, each in zip(keys, routes, strict=True) if each.over}
-        held = self.store.reservations(list(over)) if over else {}
-        late = {key for key, reservation in held.items() if reservation.attempt <= over[key]}
+        """Those that hold nothing any more, and those that hold room for an attempt that is over, or for a job as it was
+        before its owner edited it."""
+        puts = {key: each.put for key, each in zip(keys, routes, strict=True) if each.put is not None}
+        held = self.store.reservations(list(puts)) if puts else {}
+        over = {key: each.over for key, each in zip(keys, routes, strict=True)}
+        late = {key for key, each in held.items() if each.attempt <= over[key] or not route.served(puts[key], each)}
         return [key for key, each in zip(keys, routes, strict=True) if each.remove or key in late]
 
     def _apply(self, routes: list[route.Route], keys: list[JobKey], seen: int) -> None:

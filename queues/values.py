@@ -56,6 +56,10 @@ class Reservation:
     port: int = 0
     """The port held for the job, if it asked for one; else 0."""
 
+    def serves(self, queue: str, demand: Amounts, *, port: bool) -> bool:
+        """Whether this is the room that a job asks for as it is now: its owner may have edited it since the pick."""
+        return self.queue == queue and self.charge == demand and (self.port != 0 or not port)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSpec:

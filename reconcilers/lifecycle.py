@@ -141,7 +141,8 @@ def granted(job: TorchJob, reservation: Reservation | None) -> Admission | None:
 
     A job that was suspended and resumed before its reservation was released goes on with it: it is still charged for
     that room. An older reservation than the job has seen comes from a store that went back in time, and grants nothing.
-    Nor does one of a job that its owner holds back meanwhile, or that was sent back since.
+    Nor does one of a job that its owner holds back meanwhile, that was sent back since, or whose owner has edited what
+    it was picked for.
     """
     if reservation is None:
         return None
@@ -150,6 +151,8 @@ def granted(job: TorchJob, reservation: Reservation | None) -> Admission | None:
         return written
     sent_back = job.status.phase == "Queued" and reservation.attempt == job.status.attempt
     if reservation.attempt < job.status.attempt or sent_back or job.spec.scheduling_policy.hold:
+        return None
+    if not reservation.serves(job.queue, job.spec.charge, port=job.spec.wants_port):
         return None
     return Admission(
         queue=reservation.queue,

@@ -143,11 +143,12 @@ class Observer:
         for uid in sorted(jobs.keys() | by_job.keys()):
             job, occupying = jobs.get(uid), [pod for pod in by_job.get(uid, ()) if pod.occupies]
             admission = job.admission if job else {}
+            share = sum((pod.charge for pod in occupying), Counter({"jobs": 1}))
             if admission and (occupying or (job and not job.finished)):
-                usage.setdefault(admission["queue"], Counter()).update(admission["charge"])
+                taken = share | Counter(admission["charge"])  # what pods take counts, whatever they were admitted for
+                usage.setdefault(admission["queue"], Counter()).update(taken)
                 ports.update([admission.get("port", 0)])
             elif occupying:
-                share = sum((pod.charge for pod in occupying), Counter({"jobs": 1}))
                 usage.setdefault(occupying[0].queue, Counter()).update(share)
         total = sum(usage.values(), Counter())
         for queue, limits in self._quota.items():

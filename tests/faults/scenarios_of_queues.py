@@ -3,6 +3,7 @@
 from tests.faults import people
 from tests.faults.scenario import NAMESPACE, ONE, Scenario
 
+BIGGER = {"Worker": {"numTasks": 2}}
 SCENARIOS = (
     Scenario(name="life", queues={"a": {}}, jobs={"one": {}}, ends={"one": "Succeeded"}),
     Scenario(
@@ -66,6 +67,13 @@ SCENARIOS = (
         jobs={"one": {}, "two": {"queue": "b"}},
         ends={"one": "Succeeded", "two": "Succeeded"},
         steps=((people.at_once, people.change("one", schedulingPolicy={"queue": "b"})),),
+    ),
+    Scenario(
+        name="edit",
+        queues={"a": {"quota": {"cpu": "4"}}},
+        jobs={"one": {"cleanPodPolicy": "All"}, "two": {"cleanPodPolicy": "All"}},
+        ends={"one": "Succeeded", "two": "Succeeded"},
+        steps=((people.phase("one", "Queued", "Admitted"), people.change("one", torchTaskSpecs=BIGGER)),),
     ),
     Scenario(
         name="late",

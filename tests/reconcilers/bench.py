@@ -64,7 +64,7 @@ class Bench:
 
     def pick(self, attempt: int = 1) -> None:
         """The coordinator takes room for the job."""
-        charge = {"jobs": 1, "cpu": 3000}
+        charge = dict(self.job.spec.charge)
         self.reservation = Reservation(
             key=self.key, queue=self.namespace, attempt=attempt, epoch=7, charge=charge, port=20_001
         )

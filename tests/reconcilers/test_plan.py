@@ -130,6 +130,19 @@ class TestWaiting:
         waiting = job(status=status(phase, attempt=left_behind))
         assert ("WriteStatus" in kinds(decide(observe(waiting)))) is granted
 
+    @pytest.mark.parametrize(
+        ("edited", "host_network"),
+        [({"charge": {"jobs": 1, "cpu": 2000}}, False), ({"queue": "other"}, False), ({"port": 0}, True)],
+    )
+    def test_nor_does_one_of_a_job_that_its_owner_has_edited_since(
+        self, edited: dict[str, Any], host_network: bool
+    ) -> None:
+        tasks = {"Master": task(), "Worker": task(2)}
+        tasks["Master"]["template"]["spec"]["hostNetwork"] = host_network
+        waiting = job(tasks, status=status("Queued", attempt=0))
+        assert "CreatePods" in kinds(decide(observe(waiting)))
+        assert not decide(observe(waiting, reservation=replace(RESERVATION, **edited))).actions
+
     def test_neither_does_one_that_is_older_than_the_admission(self) -> None:
         admitted = status("Running", attempt=2, admission=ADMISSION | {"attempt": 2})
         assert written(decide(observe(job(status=admitted))))["admission"] is None
@@ -486,7 +499,8 @@ class TestDependencies:
         assert names == ["digits-prepare-0"]
 
     def test_a_job_of_one_pod_gets_none(self) -> None:
-        found = decide(observe(job({"Master": task()})))
+        held = replace(RESERVATION, charge={"jobs": 1, "cpu": 1000})
+        found = decide(observe(job({"Master": task()}), reservation=held))
         assert (made(found), [each for each in found.actions if isinstance(each, CreateService)]) == (
             ["digits-master-0"],
             [],
