@@ -20,6 +20,7 @@ from bench.open_loop import Planned, Sent
 from bench.pod_player import RUN_LABEL
 from crds import demand, tenantqueue, torchjob
 from reconcilers import status
+from tests.waiting import SECONDS
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 REAL = """
@@ -147,7 +148,7 @@ def test_what_is_due_is_done_in_order_and_lateness_is_kept() -> None:
         later.at(now + 0.06, lambda: (done.append("third"), over.set()))
         later.at(now + 0.03, lambda: done.append("second"))
         later.at(now - 1.0, lambda: done.append("first"))
-        assert over.wait(10)
+        assert over.wait(SECONDS)
     assert done == ["first", "second", "third"]
     assert later.late[0] >= 1.0
 
@@ -184,7 +185,7 @@ class TestOpenLoop:
         def create(_: str, job: Any) -> None:
             sent.append(job["metadata"]["name"])
             if len(sent) == 1:
-                assert stuck.wait(10)
+                assert stuck.wait(SECONDS)
             elif len(sent) == 3:
                 stuck.set()
 

@@ -4,15 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster import errors
 from cluster.client import KubernetesCluster
-from cluster.local import gang_nouns
 from crds.keys import JobKey
 from crds.resources import EVENTS, GANG_QUEUES, POD_GROUPS
 from tests.budgets.wire import Metered
-from tests.coordinator import desk as desks
 from tests.coordinator import kinds
 from tests.coordinator.desk import Clock, task
+from tests.waiting import until
 
 STATUS = "PATCH torchjobs/status"
 
@@ -20,18 +18,9 @@ STATUS = "PATCH torchjobs/status"
 @pytest.fixture
 def volcano(cluster: KubernetesCluster) -> Iterator[None]:
     """Its kinds are installed; the test plays the scheduler."""
-    desks.wait_for(lambda: installed(cluster))
+    kinds.install_gangs(cluster)
     yield
     kinds.uninstall(cluster, POD_GROUPS, GANG_QUEUES)
-
-
-def installed(cluster: KubernetesCluster) -> bool:
-    """A definition is served a moment after it was made."""
-    try:
-        gang_nouns.install(cluster)
-    except errors.NotFound:
-        return False
-    return cluster.serves(POD_GROUPS)
 
 
 @pytest.fixture
@@ -142,7 +131,7 @@ def test_watches_of_foreign_kinds_are_resumed_without_a_list(gangs: Metered) -> 
     line.settle()
     line.note()
     for informer in (*line.watches.foreign.informers, *line.caches.groups.informers):
-        desks.wait_for(lambda informer=informer: informer._watch is not None)  # type: ignore[misc]
+        until(lambda informer=informer: informer._watch is not None)  # type: ignore[misc]
         informer._watch.close()  # type: ignore[union-attr]
-    desks.wait_for(lambda: sum((line.coordinator + line.worker).values()) >= 2, 60)
+    until(lambda: sum((line.coordinator + line.worker).values()) >= 2)
     assert (line.coordinator, line.worker) == ({"WATCH podgroups": 1}, {"WATCH podgroups": 1})

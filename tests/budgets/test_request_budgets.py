@@ -12,6 +12,7 @@ from tests.budgets.wire import Metered
 from tests.coordinator import desk as desks
 from tests.coordinator import kinds
 from tests.coordinator.desk import Clock, task
+from tests.waiting import until
 
 JOBS = 8
 WATCHED = ("namespaces", "nodes", "pods", "priorityclasses", "tenantqueues", "torchjobs")
@@ -27,8 +28,8 @@ def test_the_first_look_is_a_list_and_a_watch_of_each_resource(cluster: Kubernet
         line.begin()
         line.settle()
         asked = {"DISCOVER": QUESTIONS}
-        desks.wait_for(lambda: sum(line.coordinator.values()) >= 12 + QUESTIONS)
-        desks.wait_for(lambda: sum(line.worker.values()) >= 6 + QUESTIONS)
+        until(lambda: sum(line.coordinator.values()) >= 12 + QUESTIONS)
+        until(lambda: sum(line.worker.values()) >= 6 + QUESTIONS)
         assert line.coordinator == asked | {f"{verb} {each}": 1 for each in WATCHED for verb in ("LIST", "WATCH")}
         assert line.worker == asked | {f"{verb} {each}": 1 for each in OF_WORKERS for verb in ("LIST", "WATCH")}
 
@@ -52,7 +53,7 @@ def test_a_watch_that_ends_is_resumed_without_a_list(line: Metered, namespace: s
     line.note()
     for informer in line.informers:
         informer._watch.close()
-    desks.wait_for(lambda: sum((line.coordinator + line.worker).values()) >= 8, 60)
+    until(lambda: sum((line.coordinator + line.worker).values()) >= 8)
     line.settle()
     assert line.coordinator == {f"WATCH {each}": 1 for each in WATCHED if each != "nodes"}
     assert line.worker == {f"WATCH {each}": 1 for each in OF_WORKERS}
@@ -152,7 +153,7 @@ def test_a_thousand_pod_events_of_one_job_cause_a_few_reconciles(line: Metered, 
         assert [each.result() for each in noise] == [None] * 1_000
     newest = max(int(line.cluster.get(PODS, each, namespace)["metadata"]["resourceVersion"]) for each in names)
     assert newest >= pods + 1_000
-    desks.wait_for(lambda: line.watches.pods.resource_version >= newest)
+    until(lambda: line.watches.pods.resource_version >= newest)
     assert line.reconciles <= 1
     line.settling.step(PODS_SECONDS)
     line.settle()

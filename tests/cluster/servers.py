@@ -22,6 +22,7 @@ from cluster.local import certificates
 from cluster.local.apiserver import running
 from cluster.local.layout import Layout
 from crds.resources import CRDS
+from tests.waiting import until
 
 ASSETS = "KUBEBUILDER_ASSETS"
 _SECONDS = 60.0
@@ -162,11 +163,8 @@ def install(server: Server, definitions: Iterable[Manifest]) -> None:
 
 
 def _wait_established(server: Server, name: str) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
+    def look() -> dict[str, str]:
         _, found = server.send("GET", CRDS.path(name=name))
-        conditions = {c["type"]: c["status"] for c in (found.get("status", {}).get("conditions") or [])}
-        if conditions.get("Established") == "True":
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"{name} was not established")
+        return {each["type"]: each["status"] for each in (found.get("status", {}).get("conditions") or [])}
+
+    until(look, lambda conditions: conditions.get("Established") == "True")

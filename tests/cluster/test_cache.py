@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.cache import Cache, Entry, Key
+from tests.waiting import SECONDS
 
 keys = st.tuples(st.sampled_from(["", "a", "b"]), st.sampled_from(["x", "y"]))
 entries = st.builds(
@@ -91,6 +92,6 @@ def test_a_version_is_waited_for() -> None:
     waiting.start()
     cache.advance(2)
     cache.put(("a", "x"), Entry("1", 1, None), 3)
-    waiting.join(5)
+    waiting.join(SECONDS)
     assert reached == [True]
     assert cache.wait_for(2, 0)

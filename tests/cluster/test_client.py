@@ -17,6 +17,7 @@ from cluster.settings import ConnectionSettings, RetrySettings
 from crds.resources import NODES, PODS, TORCHJOBS
 from tests.cluster import scripted
 from tests.cluster.scripted import Answer, ScriptedServer, listing, pod, status
+from tests.waiting import SECONDS
 
 FAST = RetrySettings(attempts=3, base_seconds=0.001, cap_seconds=0.002)
 
@@ -190,7 +191,7 @@ def test_a_watch_can_be_closed_from_another_thread(server: ScriptedServer, clust
     reader.start()
     server.wait_asked(1)
     events.close()
-    reader.join(5)
+    reader.join(SECONDS)
     assert not reader.is_alive()
     assert list(events) == []
 
@@ -323,9 +324,9 @@ def test_close_ends_the_wait_for_a_next_attempt(
 
     asking = threading.Thread(target=ask)
     asking.start()
-    assert waiting.wait(5)
+    assert waiting.wait(SECONDS)
     cluster.close()
-    asking.join(5)
+    asking.join(SECONDS)
     assert raised
     assert len(server.asked) == 1
 

@@ -87,6 +87,19 @@ def test_every_cell_of_the_field_table(
         assert cluster.get(TORCHJOBS, name, namespace) == stored
 
 
+def test_an_elastic_job_is_resized_within_its_bounds_while_it_is_admitted(
+    cluster: KubernetesCluster, namespace: str
+) -> None:
+    """Each cell of `tests/crds/test_fields.py`, without a server; here: a server takes such a rule."""
+    elastic = job(torchElasticPolicy={"numMinReplicas": 1, "numMaxReplicas": 3})
+    cluster.create(TORCHJOBS, submitted(elastic, "elastic"), namespace)
+    cluster.patch(TORCHJOBS, "elastic", {"status": STATUS["admitted"][-1]}, namespace, subresource="status")
+    size = {"spec": {"replicas": 3}}
+    assert cluster.patch(TORCHJOBS, "elastic", size, namespace, subresource="scale")["spec"] == size["spec"]
+    with pytest.raises(errors.Invalid, match="numMinReplicas to numMaxReplicas"):
+        cluster.patch(TORCHJOBS, "elastic", {"spec": {"replicas": 4}}, namespace, subresource="scale")
+
+
 # The rules.
 
 

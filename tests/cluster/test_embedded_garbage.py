@@ -1,6 +1,5 @@
 """What the embedded server cleans up by itself."""
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,15 +12,9 @@ from crds.resources import CRDS, NAMESPACES, PODS, Resource
 from tests.cluster import servers, widgets
 from tests.cluster.servers import Server
 from tests.cluster.widgets import WIDGETS, pod, widget
+from tests.waiting import until
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
-
-
-def _eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < deadline, "it never came to hold"
-        time.sleep(0.005)
 
 
 def _is_gone(cluster: KubernetesCluster, resource: Resource, name: str, namespace: str = "") -> Callable[[], bool]:
@@ -51,7 +44,7 @@ def test_dependents_go_with_their_owner(
     embedded_cluster.create(CONFIG_MAPS, _owned("grandchild", child), namespace)
     embedded_cluster.create(CONFIG_MAPS, _owned("stranger"), namespace)
     embedded_cluster.delete(WIDGETS, "w", namespace)
-    _eventually(_is_gone(embedded_cluster, CONFIG_MAPS, "grandchild", namespace))
+    until(_is_gone(embedded_cluster, CONFIG_MAPS, "grandchild", namespace))
     assert [item["metadata"]["name"] for item in embedded_cluster.list(CONFIG_MAPS, namespace).items] == ["stranger"]
 
 
@@ -60,7 +53,7 @@ def test_many_dependents(embedded_cluster: KubernetesCluster, embedded_server: S
     for number in range(250):
         embedded_cluster.create(CONFIG_MAPS, _owned(f"child-{number}", owner), namespace)
     embedded_cluster.delete(WIDGETS, "w", namespace)
-    _eventually(lambda: embedded_cluster.list(CONFIG_MAPS, namespace).items == [])
+    until(lambda: embedded_cluster.list(CONFIG_MAPS, namespace).items == [])
 
 
 def test_a_dependent_of_two_stays_with_the_other(
@@ -74,7 +67,7 @@ def test_a_dependent_of_two_stays_with_the_other(
         child = embedded_cluster.get(CONFIG_MAPS, "child", namespace)
         return [owner["name"] for owner in child["metadata"]["ownerReferences"]]
 
-    _eventually(lambda: owner_names() == ["b"])
+    until(lambda: owner_names() == ["b"])
 
 
 def test_a_dependent_of_nobody_goes(
@@ -83,7 +76,7 @@ def test_a_dependent_of_nobody_goes(
     owner = embedded_cluster.create(WIDGETS, widget(), namespace)
     embedded_cluster.delete(WIDGETS, "w", namespace)
     embedded_cluster.create(CONFIG_MAPS, _owned("child", owner), namespace)
-    _eventually(_is_gone(embedded_cluster, CONFIG_MAPS, "child", namespace))
+    until(_is_gone(embedded_cluster, CONFIG_MAPS, "child", namespace))
 
 
 @pytest.mark.parametrize(("policy", "left"), [("Orphan", True), ("Foreground", False)])
@@ -95,7 +88,7 @@ def test_propagation(
     code, answer = embedded_server.send("DELETE", WIDGETS.path(namespace, "w"), {"propagationPolicy": policy})
     assert code == 200
     assert answer["metadata"]["finalizers"]
-    _eventually(_is_gone(embedded_cluster, WIDGETS, "w", namespace))
+    until(_is_gone(embedded_cluster, WIDGETS, "w", namespace))
     names = [item["metadata"]["name"] for item in embedded_cluster.list(CONFIG_MAPS, namespace).items]
     assert names == (["child"] if left else [])
     if left:
@@ -113,15 +106,15 @@ def test_a_namespace_takes_its_content_along(
     assert embedded_cluster.get(NAMESPACES, namespace)["status"]["phase"] == "Terminating"
     with pytest.raises(errors.Forbidden, match="being terminated"):
         embedded_cluster.create(CONFIG_MAPS, _owned("late"), namespace)
-    _eventually(_is_gone(embedded_cluster, CONFIG_MAPS, "a", namespace))
+    until(_is_gone(embedded_cluster, CONFIG_MAPS, "a", namespace))
     assert not _is_gone(embedded_cluster, NAMESPACES, namespace)()
     embedded_cluster.patch(WIDGETS, "w", {"metadata": {"finalizers": None}}, namespace)
-    _eventually(_is_gone(embedded_cluster, NAMESPACES, namespace))
+    until(_is_gone(embedded_cluster, NAMESPACES, namespace))
 
 
 def test_an_empty_namespace_goes(embedded_cluster: KubernetesCluster, embedded_server: Server, namespace: str) -> None:
     embedded_cluster.delete(NAMESPACES, namespace)
-    _eventually(_is_gone(embedded_cluster, NAMESPACES, namespace))
+    until(_is_gone(embedded_cluster, NAMESPACES, namespace))
 
 
 def test_the_default_namespace_stays(embedded_cluster: KubernetesCluster) -> None:
@@ -134,7 +127,7 @@ def test_a_definition_takes_its_objects_along(tmp_path: Path) -> None:
         assert server.send("POST", CRDS.path(), widgets.DEFINITION)[0] == 201
         assert server.send("POST", WIDGETS.path("default"), widget())[0] == 201
         server.send("DELETE", CRDS.path(name="widgets.example.com"))
-        _eventually(lambda: server.send("GET", CRDS.path(name="widgets.example.com"))[0] == 404)
+        until(lambda: server.send("GET", CRDS.path(name="widgets.example.com"))[0] == 404)
         assert server.send("GET", WIDGETS.path("default"))[0] == 404
 
 
@@ -148,6 +141,6 @@ def test_what_a_crash_left_undone_is_done_at_the_next_start(tmp_path: Path) -> N
         server.send("POST", PODS.path("default", "p", "binding"), {**binding, "metadata": {"name": "p"}})
         server.send("DELETE", WIDGETS.path("default", "w"))
     with servers.embedded(tmp_path) as server:
-        _eventually(lambda: server.send("GET", CONFIG_MAPS.path("default", "child"))[0] == 404)
+        until(lambda: server.send("GET", CONFIG_MAPS.path("default", "child"))[0] == 404)
         _, left = server.send("GET", PODS.path("default", "p"))
         assert left["metadata"]["deletionGracePeriodSeconds"] == 30

@@ -25,6 +25,7 @@ from crds.resources import CRDS, NAMESPACES, Resource
 from tests.cluster import servers, widgets
 from tests.cluster.servers import Server
 from tests.cluster.widgets import WIDGETS, widget
+from tests.waiting import SECONDS
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 
@@ -107,7 +108,7 @@ def test_it_stops_on_a_signal_while_it_is_watched(tmp_path: Path) -> None:
         watch = connected.watch(CONFIG_MAPS, "default", resource_version=start, timeout_seconds=60)
         process.terminate()
         assert all(event.kind == "BOOKMARK" for event in watch)
-        assert process.wait(10) == 0
+        assert process.wait(SECONDS) == 0
         assert process.stderr
         assert process.stderr.read() == ""
         connected.close()

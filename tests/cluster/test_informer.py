@@ -15,6 +15,7 @@ from cluster.settings import ConnectionSettings, InformerSettings, RetrySettings
 from crds.resources import PODS
 from tests.cluster import scripted
 from tests.cluster.scripted import Answer, Asked, ScriptedServer, listing, pod, status
+from tests.waiting import SECONDS
 
 Told = list[tuple[Any, Any]]
 
@@ -86,7 +87,7 @@ def test_it_lists_in_pages_and_follows(server: ScriptedServer, start: Callable[.
         )
     )
     informer = start(label_selector="app=x", namespace="a")
-    assert informer.wait_for(20, 5)
+    assert informer.wait_for(20, SECONDS)
     assert sorted(informer.values()) == ["a:10", "c:5", "d:12"]
     assert informer.get("a", "a") == "a:10"
     assert informer.get("a", "b") is None
@@ -110,7 +111,7 @@ def test_synced_means_that_the_first_list_was_told(
     assert not informer.synced
     assert not informer.wait_synced(0)
     may_answer.set()
-    assert informer.wait_synced(5)
+    assert informer.wait_synced(SECONDS)
     server.wait_asked(2)
     assert synced == [[(None, "a:1")]]
 
@@ -123,7 +124,7 @@ def test_it_resumes_where_the_watch_ended(
     server.play(Answer(lines=[event("MODIFIED", pod("a", 6)), bookmark(8), b'{"type":"MODIFIED","obj'], cut=cut))
     server.play(watching(event("MODIFIED", pod("a", 9)), bookmark(10)))
     informer = start()
-    assert informer.wait_for(10, 5)
+    assert informer.wait_for(10, SECONDS)
     assert [asked.query.get("resourceVersion") for asked in server.asked] == [None, "5", "8"]
     assert told == [(None, "a:1"), ("a:1", "a:6"), ("a:6", "a:9")]
 
@@ -139,7 +140,7 @@ def test_a_version_too_old_means_a_new_list_told_as_differences(
     )
     server.play(watching(bookmark(10)))
     informer = start()
-    assert informer.wait_for(10, 5)
+    assert informer.wait_for(10, SECONDS)
     assert told[4:] == [
         ("gone:1", None),
         ("changed:1", "changed:7"),
@@ -154,7 +155,7 @@ def test_another_uid_in_an_event_is_a_deletion_and_an_addition(
     server: ScriptedServer, start: Callable[..., Informer[str]], told: Told
 ) -> None:
     server.play(listing(pod("a", 1, uid="x")), watching(event("MODIFIED", pod("a", 2, uid="y")), bookmark(3)))
-    assert start().wait_for(3, 5)
+    assert start().wait_for(3, SECONDS)
     assert told == [(None, "a:1"), ("a:1", None), (None, "a:2")]
 
 
@@ -165,7 +166,7 @@ def test_values_are_found_by_their_index(server: ScriptedServer, start: Callable
         trim=lambda manifest: manifest["metadata"]["name"] + ":" + manifest["metadata"]["labels"].get("job", ""),
         index=lambda value: value.partition(":")[2] or None,
     )
-    assert informer.wait_for(3, 5)
+    assert informer.wait_for(3, SECONDS)
     assert informer.indexed("x") == []
     assert sorted(informer.indexed("y")) == ["a:y", "c:y"]
     assert informer._cache._groups.keys() == {"y"}
@@ -197,7 +198,7 @@ def test_failures_are_shown_and_survived(
     server.play(look, Answer(0), Answer(200, b"{}"), listing(pod("a"), resource_version="4"), watching(bookmark(5)))
     informer = start()
     may_begin.set()
-    assert informer.wait_for(5, 5)
+    assert informer.wait_for(5, SECONDS)
     assert "no pods for you" in seen[0]
     assert informer.failing == ""
     assert told == [(None, "a:1")]
@@ -230,7 +231,7 @@ def test_an_object_that_cannot_be_read_is_left_out(
         watching(event("ADDED", pod("c", 2)), event("ADDED", pod("d", 3, job="y"))),
     )
     informer = start(trim=trim)
-    assert informer.wait_for(3, 5)
+    assert informer.wait_for(3, SECONDS)
     assert informer.values() == ["x", "y"]
     assert "Pod a/a" in caplog.text
 
@@ -248,8 +249,8 @@ def test_resync_comes_round_although_the_watch_is_silent(
         twice.release()
 
     start(on_resync=resync, settings=InformerSettings(resync_seconds=0.02, backoff_base=0.001, backoff_cap=0.01))
-    assert twice.acquire(timeout=5)
-    assert twice.acquire(timeout=5)
+    assert twice.acquire(timeout=SECONDS)
+    assert twice.acquire(timeout=SECONDS)
     assert seen[:2] == [["a:1"], ["a:1"]]
     assert server.asked[1].query["timeoutSeconds"] == "1"
 
@@ -260,7 +261,7 @@ def test_stop_interrupts_a_silent_watch(server: ScriptedServer, start: Callable[
     server.wait_asked(2)
     stopper = threading.Thread(target=informer.stop)
     stopper.start()
-    stopper.join(5)
+    stopper.join(SECONDS)
     assert not stopper.is_alive()
 
 
@@ -272,9 +273,9 @@ def test_stop_does_not_wait_for_a_list_to_end(server: ScriptedServer, start: Cal
     server.wait_asked(1)
     stopper = threading.Thread(target=informer.stop)
     stopper.start()
-    assert informer._stopping.wait(5)
+    assert informer._stopping.wait(SECONDS)
     may_answer.set()
-    stopper.join(5)
+    stopper.join(SECONDS)
     assert not stopper.is_alive()
     assert not informer.synced
     assert len(server.asked) == 1
@@ -295,6 +296,6 @@ def test_stop_may_come_from_a_callback_and_before_the_start(
     server.answers[0] = Answer(body=listing(pod("a")).body, hold=may_list)
     informer = start(on_change=stop)
     may_list.set()
-    assert stopped.wait(5)
-    informer._thread.join(5)
+    assert stopped.wait(SECONDS)
+    informer._thread.join(SECONDS)
     assert not informer._thread.is_alive()

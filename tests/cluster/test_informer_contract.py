@@ -12,6 +12,7 @@ from cluster.local import apiserver
 from cluster.local.layout import Layout
 from cluster.settings import ConnectionSettings, InformerSettings, RetrySettings
 from crds.resources import PODS, TENANT_QUEUES, Resource
+from tests.waiting import SECONDS
 
 QUICK = InformerSettings(backoff_base=0.01, backoff_cap=0.05)
 
@@ -43,17 +44,17 @@ def test_writes_are_read_back(cluster: KubernetesCluster, namespace: str) -> Non
     cluster.create(PODS, pod("before", "x"), namespace)
     told: list[Any] = []
     with follow(cluster, namespace=namespace, on_change=lambda *change: told.append(change)) as informer:
-        assert informer.wait_synced(10)
+        assert informer.wait_synced(SECONDS)
         made = cluster.create(PODS, pod("after", "x"), namespace)
-        assert informer.wait_for(version(made), 10)
+        assert informer.wait_for(version(made), SECONDS)
         assert {value[0] for value in informer.indexed("x")} == {"before", "after"}
         moved = cluster.patch(PODS, "after", {"metadata": {"labels": {"job": "y"}}}, namespace)
-        assert informer.wait_for(version(moved), 10)
+        assert informer.wait_for(version(moved), SECONDS)
         assert [value[0] for value in informer.indexed("y")] == ["after"]
         assert informer.get(namespace, "after") == summary(moved)
         cluster.delete(PODS, "after", namespace, uid=moved["metadata"]["uid"], grace_period_seconds=0)
         last = cluster.create(PODS, pod("last", "z"), namespace)
-        assert informer.wait_for(version(last), 10)
+        assert informer.wait_for(version(last), SECONDS)
         assert {value[0] for value in informer.values()} == {"before", "last"}
         assert informer.failing == ""
     # A server may write a pod once more on the way to its deletion; what is kept of it stays the same.
@@ -75,10 +76,10 @@ def test_a_label_that_leaves_the_selection_is_a_deletion(cluster: KubernetesClus
             gone.set()
 
     with follow(cluster, namespace=namespace, label_selector="job=x", on_change=look) as informer:
-        assert informer.wait_synced(10)
+        assert informer.wait_synced(SECONDS)
         assert informer.values() == [summary(made)]
         cluster.patch(PODS, "p", {"metadata": {"labels": {"job": "y"}}}, namespace)
-        assert gone.wait(10)
+        assert gone.wait(SECONDS)
         assert informer.values() == []
 
 
@@ -91,7 +92,7 @@ def test_cluster_scoped_custom_resources_have_no_namespace(cluster: KubernetesCl
     }
     with follow(cluster, TENANT_QUEUES) as informer:
         made = cluster.create(TENANT_QUEUES, queue)
-        assert informer.wait_for(version(made), 10)
+        assert informer.wait_for(version(made), SECONDS)
         assert informer.get("", namespace) == summary(made)
 
 
@@ -101,7 +102,7 @@ def test_a_list_of_many_pages_is_complete(cluster: KubernetesCluster, namespace:
         cluster.create(PODS, pod(name, "x"), namespace)
     paged = KubernetesCluster(cluster._transport, ConnectionSettings(page_size=4))
     with follow(paged, namespace=namespace) as informer:
-        assert informer.wait_synced(10)
+        assert informer.wait_synced(SECONDS)
         assert {value[0] for value in informer.values()} == names
 
 
@@ -114,15 +115,15 @@ def test_a_server_that_restarts_is_followed_on(tmp_path: Path) -> None:
         )
         informer = follow(cluster)
         informer.start()
-        assert informer.wait_synced(10)
+        assert informer.wait_synced(SECONDS)
         cluster.create(PODS, pod("first", "x"), "default")
     try:
         with apiserver.running(layout, port=port):
             made = cluster.create(PODS, pod("second", "x"), "default")
-            assert informer.wait_for(version(made), 10)
+            assert informer.wait_for(version(made), SECONDS)
             assert {value[0] for value in informer.values()} == {"first", "second"}
             # It may have had to list anew, which is over before it watches again.
-            assert informer.wait_for(version(cluster.create(PODS, pod("third", "x"), "default")), 10)
+            assert informer.wait_for(version(cluster.create(PODS, pod("third", "x"), "default")), SECONDS)
             assert informer.failing == ""
     finally:
         informer.stop()

@@ -1,6 +1,5 @@
 """What the tests on an API server share: a desk that is driven by hand, and the objects it works on."""
 
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -32,6 +31,7 @@ from reconcilers.reconcile import Reconciler
 from tests.clock import Clock
 from tests.rbac.gatekeeper import Gatekeeper
 from tests.reconcilers.bench import Counting
+from tests.waiting import SECONDS
 
 LEASE_SECONDS = 8.0
 
@@ -113,9 +113,9 @@ class Desk:
         for informer in (*self.watches.informers, self.watches.foreign, self.caches):
             informer.start()
         for informer in self.informers:
-            assert informer.wait_synced(10)
+            assert informer.wait_synced(SECONDS)
         self.caches.wait()
-        assert self.watches.foreign.wait_asked(10)
+        assert self.watches.foreign.wait_asked(SECONDS)
         self.reconciler = self.new_reconciler()
         return self
 
@@ -136,7 +136,7 @@ class Desk:
         self.work.clear()
         self.work.register("worker", 8)
 
-    def until(self, condition: Callable[[], object], *, worker: bool = True, seconds: float = 10.0) -> None:
+    def until(self, condition: Callable[[], object], *, worker: bool = True, seconds: float = SECONDS) -> None:
         """Let coordinator and worker do what there is to do until the condition holds; time stands still."""
         deadline = time.monotonic() + seconds
         while not condition():
@@ -246,11 +246,3 @@ def remove(cluster: Cluster, resource: Any, name: str, namespace: str) -> None:
         cluster.delete(resource, name, namespace, grace_period_seconds=0)
     except errors.NotFound:
         return
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Return as soon as the condition holds; fail if it does not in time."""
-    deadline, pause = time.monotonic() + seconds, threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, f"not true within {seconds} s"
-        pause.wait(0.01)

@@ -2,9 +2,11 @@
 
 from cluster import errors
 from cluster.api import Cluster, Manifest
+from cluster.local import gang_nouns
 from coordinator import foreign
-from crds.resources import CRDS, Resource
-from tests.coordinator.desk import remove, wait_for
+from crds.resources import CRDS, POD_GROUPS, Resource
+from tests.coordinator.desk import remove
+from tests.waiting import until
 
 
 def definition(resource: Resource) -> Manifest:
@@ -28,11 +30,24 @@ def install(cluster: Cluster, *kinds: Resource) -> None:
             cluster.create(CRDS, definition(each))
         except errors.AlreadyExists:
             continue
-    wait_for(lambda: all(cluster.serves(each) for each in kinds))
+    until(lambda: all(cluster.serves(each) for each in kinds))
+
+
+def install_gangs(cluster: Cluster) -> None:
+    """Have Volcano's kinds served; a server serves a definition a moment after it was made."""
+
+    def installed() -> bool:
+        try:
+            gang_nouns.install(cluster)
+        except errors.NotFound:
+            return False
+        return cluster.serves(POD_GROUPS)
+
+    until(installed)
 
 
 def uninstall(cluster: Cluster, *kinds: Resource) -> None:
     """Take them away, with their objects."""
     for each in kinds:
         remove(cluster, CRDS, foreign.name(each), "")
-    wait_for(lambda: not any(cluster.serves(each) for each in kinds))
+    until(lambda: not any(cluster.serves(each) for each in kinds))

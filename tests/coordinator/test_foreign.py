@@ -21,7 +21,8 @@ from crds import labels
 from crds.keys import JobKey
 from crds.resources import POD_GROUPS, PODS, RECREATE_REQUESTS, Resource
 from tests.coordinator import kinds
-from tests.coordinator.desk import Clock, Desk, wait_for
+from tests.coordinator.desk import Clock, Desk
+from tests.waiting import SECONDS, until
 
 KIND = Resource("example.org", "v1", "gadgets", "Gadget")
 ABSENT = Resource("example.org", "v2", "gadgets", "Gadget")
@@ -60,9 +61,9 @@ def test_what_is_there_is_followed(cluster: KubernetesCluster, gadgets: Resource
     found = Foreign(cluster.serves, [KIND], lambda _: informer(cluster))
     found.start()
     try:
-        assert found.wait_asked(10)
+        assert found.wait_asked(SECONDS)
         assert found.served == {KIND}
-        wait_for(lambda: [each.job for each in found.indexed("u")] == [JobKey(namespace, "train", "u")])
+        until(lambda: [each.job for each in found.indexed("u")] == [JobKey(namespace, "train", "u")])
         assert found.indexed("another") == []
     finally:
         found.stop()
@@ -77,13 +78,13 @@ def test_what_comes_later_is_noticed(
     with caplog.at_level(logging.INFO, "coordinator.foreign"):
         found.start()
         try:
-            assert found.wait_asked(10)
+            assert found.wait_asked(SECONDS)
             assert found.served == frozenset()
             kinds.install(cluster, KIND)
-            wait_for(lambda: found.served == {KIND})
-            assert told.acquire(timeout=10)
+            until(lambda: found.served == {KIND})
+            assert told.acquire(timeout=SECONDS)
             cluster.create(KIND, gadget("one"), namespace)
-            wait_for(lambda: found.indexed("u"))
+            until(lambda: found.indexed("u"))
         finally:
             found.stop()
             kinds.uninstall(cluster, KIND)
@@ -101,7 +102,7 @@ def test_a_server_that_does_not_answer_is_asked_again(monkeypatch: pytest.Monkey
 
     found = Foreign(serves, [KIND], informer)  # type: ignore[arg-type]
     found.start()
-    assert all(asked.acquire(timeout=10) for _ in range(3))
+    assert all(asked.acquire(timeout=SECONDS) for _ in range(3))
     assert not found.wait_asked(0)
     found.stop()
 
@@ -205,6 +206,6 @@ def test_a_worker_follows_what_it_needs(chosen: dict[str, str], followed: set[st
     assert {each.resource.plural for each in caches.informers} == followed
     for each in (caches.groups, caches.recreations):
         each.start()
-        assert each.wait_asked(10)
+        assert each.wait_asked(SECONDS)
     caches.stop()
     assert len(kinds_asked) == asked

@@ -16,6 +16,7 @@ from coordinator.serve import Coordinator
 from coordinator.settings import Settings
 from queues.memory_store import MemoryStore
 from queues.memory_work import MemoryWork
+from tests.waiting import SECONDS
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def test_it_is_ready_when_it_has_seen_the_cluster(port: int, coordinator: Coordi
     for informer in coordinator.watches.informers:
         informer.start()
     try:
-        assert all(informer.wait_synced(10) for informer in coordinator.watches.informers)
+        assert all(informer.wait_synced(SECONDS) for informer in coordinator.watches.informers)
         assert ask(port, "/readyz") == (200, "ok\n")
         coordinator.failing = "Redis at redis://127.0.0.1:6379/0 does not answer"
         assert ask(port, "/readyz") == (503, "Redis at redis://127.0.0.1:6379/0 does not answer\n")

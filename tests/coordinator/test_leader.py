@@ -10,7 +10,8 @@ from coordinator import leader
 from coordinator.errors import LeadershipLost
 from coordinator.leader import EPOCH, LEASE, Leadership, Observed
 from crds.resources import LEASES
-from tests.coordinator.desk import Clock, wait_for
+from tests.coordinator.desk import Clock
+from tests.waiting import until
 
 SECONDS = 8.0
 
@@ -158,7 +159,7 @@ def test_a_conflict_is_no_trouble_to_tell_of(embedded_cluster: KubernetesCluster
     two = candidate(Between(embedded_cluster, one.step), namespace, "two", clock, renew=0.01)
     two.start()
     try:
-        wait_for(lambda: two.holder == "one")
+        until(lambda: two.holder == "one")
         assert two.failing == ""
     finally:
         two.stop()
@@ -209,13 +210,13 @@ def test_trouble_is_told_once_and_outlived(
     one = candidate(broken, namespace, "one", clock, renew=0.01)
     one.start()
     try:
-        wait_for(lambda: broken.asked > 5)
+        until(lambda: broken.asked > 5)
         assert one.failing
         assert not one.leading
         told = [each for each in caplog.records if each.name == leader.log.name and each.levelno >= logging.WARNING]
         assert len(told) == 1
         broken.error = None
-        wait_for(lambda: one.leading and not one.failing)
+        until(lambda: one.leading and not one.failing)
     finally:
         one.stop()
     assert stored(embedded_cluster, namespace) == ("", 1)

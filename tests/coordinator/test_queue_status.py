@@ -17,6 +17,7 @@ from tests.coordinator import desk as desks
 from tests.coordinator.builders import admission, job
 from tests.coordinator.desk import Desk
 from tests.reconcilers.bench import Counting
+from tests.waiting import SECONDS, until
 
 
 def queue(name: str, weight: int = 1) -> TenantQueue:
@@ -91,7 +92,7 @@ def told(desk: Desk, name: str) -> dict[str, Any]:
 
 def caught_up(desk: Desk, name: str) -> None:
     version = int(desk.cluster.get(TENANT_QUEUES, name)["metadata"]["resourceVersion"])
-    assert desk.watches.queues.wait_for(version, 10)
+    assert desk.watches.queues.wait_for(version, SECONDS)
 
 
 @pytest.fixture
@@ -131,7 +132,7 @@ def test_amounts_that_are_gone_are_gone_also_for_a_writer_that_never_wrote_them(
     writer.write()
     assert told(desk, "a")["usage"] == USED
     desk.cluster.delete(desks.TORCHJOBS, "train", namespace)
-    desks.wait_for(lambda: desk.watches.job(key) is None)
+    until(lambda: desk.watches.job(key) is None)
     caught_up(desk, "a")
     QueueStatusWriter(desk.cluster, desk.watches).write()
     assert told(desk, "a")["usage"] == {}
@@ -145,7 +146,7 @@ def test_a_queue_made_anew_under_its_name_is_told_about_anew(desk: Desk, writer:
         writer.write()
         assert told(desk, "a") == status()
         desk.cluster.delete(TENANT_QUEUES, "a")
-        desks.wait_for(lambda: not desk.watches.queues.values())
+        until(lambda: not desk.watches.queues.values())
 
 
 class Away:
@@ -196,13 +197,13 @@ def test_only_a_leader_writes_and_none_after_the_stop(
     thread = threading.Thread(target=writer.run, args=(stop, leading))
     thread.start()
     try:
-        assert all(asked.acquire(timeout=5) for _ in range(3))
+        assert all(asked.acquire(timeout=SECONDS) for _ in range(3))
         assert written(writer) == 0
         leads.set()
-        desks.wait_for(lambda: told(desk, "a"))
+        until(lambda: told(desk, "a"))
     finally:
         stop.set()
-        thread.join(5)
+        thread.join(SECONDS)
     assert not thread.is_alive()
 
 

@@ -28,6 +28,7 @@ from queues.vitals import Vitals
 from tests.coordinator.command import Torchq, table
 from tests.coordinator.desk import manifest
 from tests.queues.builders import entries, key, spec
+from tests.waiting import SECONDS
 
 VITALS = Vitals(
     at=1.0, epoch=1, picks=10, runs=20, ready=0, delayed=0, leased=0, waiting=3, admitted=0, workers={"w": 8}
@@ -62,7 +63,7 @@ def desk(embedded_cluster: KubernetesCluster, namespace: str, store: Store) -> I
         desk.leadership.step()
         for informer in desk.watches.informers:
             informer.start()
-        assert all(informer.wait_synced(10) for informer in desk.watches.informers)
+        assert all(informer.wait_synced(SECONDS) for informer in desk.watches.informers)
         yield desk
         for informer in desk.watches.informers:
             informer.stop()

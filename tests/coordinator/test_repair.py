@@ -23,6 +23,7 @@ from tests.coordinator import desk as desks
 from tests.coordinator.test_health import free_port
 from tests.coordinator.test_serve import QUICK
 from tests.queues.conftest import redis_url
+from tests.waiting import until
 
 __all__ = ["redis_url"]
 
@@ -49,7 +50,7 @@ class Coordinated:
 
     def led(self, resync_seconds: float = 0.5) -> Coordinator:
         desk = self.start(resync_seconds)
-        desks.wait_for(lambda: desk.counts.rebuilds == 1, 60)
+        until(lambda: desk.counts.rebuilds == 1)
         return desk
 
     def stop(self) -> None:
@@ -82,7 +83,7 @@ def test_the_leader_mends_what_it_is_asked_to(coordinated: Coordinated) -> None:
     desk = coordinated.led(resync_seconds=3600)  # a resync would mend the key by offering it
     key = desks_submit(coordinated)
     client = coordinated.client
-    desks.wait_for(lambda: desk.counts.picked == 1 and b'"leased"' in (client.hget(schema.RECORDS, key) or b""))
+    until(lambda: desk.counts.picked == 1 and b'"leased"' in (client.hget(schema.RECORDS, key) or b""))
     assert coordinated.codes() == []
     for name in ("", "a"):
         client.hset(schema.USAGE, name, b'{"cpu":5000,"jobs":7}')
@@ -96,7 +97,7 @@ def test_the_leader_mends_what_it_is_asked_to(coordinated: Coordinated) -> None:
     assert coordinated.codes() == []
     assert coordinated.store.epoch() > epoch
     assert not repair.asked(coordinated.cluster.get(LEASES, LEASE, coordinated.namespace))
-    desks.wait_for(lambda: coordinated.store.inspect().reservations, 60)  # it waits no longer: it is picked again
+    until(lambda: coordinated.store.inspect().reservations)  # it waits no longer: it is picked again
 
 
 def desks_submit(coordinated: Coordinated) -> str:
@@ -108,13 +109,13 @@ def desks_submit(coordinated: Coordinated) -> str:
 def test_finished_jobs_are_looked_at_again_since_some_are_to_be_deleted(coordinated: Coordinated) -> None:
     desk = coordinated.led()
     key = desks_submit(coordinated)
-    desks.wait_for(lambda: desk.counts.picked == 1, 60)
+    until(lambda: desk.counts.picked == 1)
     status = {"status": {"phase": "Succeeded"}}
     coordinated.cluster.patch(desks.TORCHJOBS, "train", status, coordinated.namespace, subresource="status")
-    desks.wait_for(lambda: not coordinated.store.inspect().reservations, 60)
+    until(lambda: not coordinated.store.inspect().reservations)
     coordinated.client.hdel(schema.RECORDS, key)  # as if a worker waited to delete it, and that were forgotten
     coordinated.looker.repair(60)
-    desks.wait_for(lambda: coordinated.client.hexists(schema.RECORDS, key), 60)
+    until(lambda: coordinated.client.hexists(schema.RECORDS, key))
 
 
 def test_a_request_outlives_the_leader_it_was_made_to(coordinated: Coordinated) -> None:
@@ -124,7 +125,7 @@ def test_a_request_outlives_the_leader_it_was_made_to(coordinated: Coordinated) 
     asked = {"metadata": {"annotations": {repair.ASKED: "word"}}}
     coordinated.cluster.patch(LEASES, LEASE, asked, coordinated.namespace)
     coordinated.led()
-    desks.wait_for(lambda: coordinated.annotations().get(repair.DONE) == "word", 60)
+    until(lambda: coordinated.annotations().get(repair.DONE) == "word")
     assert not coordinated.client.exists("torchq:junk")
 
 
@@ -133,9 +134,7 @@ def test_a_leader_is_not_asked_twice(coordinated: Coordinated) -> None:
     coordinated.looker.repair(60)
     rebuilds = desk.counts.rebuilds
     renewed = coordinated.cluster.get(LEASES, LEASE, coordinated.namespace)["spec"]["renewTime"]
-    desks.wait_for(
-        lambda: coordinated.cluster.get(LEASES, LEASE, coordinated.namespace)["spec"]["renewTime"] > renewed, 60
-    )
+    until(lambda: coordinated.cluster.get(LEASES, LEASE, coordinated.namespace)["spec"]["renewTime"] > renewed)
     assert desk.counts.rebuilds == rebuilds == 2
 
 
@@ -170,7 +169,7 @@ def test_queues_that_cannot_be_read_are_built_anew_unasked(
     spoil(coordinated.client)
     desk.watches.touch_settings()
     desks_submit(coordinated)
-    desks.wait_for(lambda: desk.counts.rebuilds > 1 and desk.counts.picked > 0, 60)
+    until(lambda: desk.counts.rebuilds > 1 and desk.counts.picked > 0)
     assert "broken-key" not in coordinated.codes()
 
 

@@ -9,9 +9,9 @@ from coordinator.term import Unaccounted
 from crds import labels
 from crds.keys import JobKey
 from crds.resources import TENANT_QUEUES, TORCHJOBS
-from tests.coordinator import desk as desks
 from tests.coordinator.desk import Clock, Desk
 from tests.coordinator.test_term import admit, make_pod, seen
+from tests.waiting import SECONDS, until
 
 
 def both_admitted(desk: Desk, namespace: str) -> tuple[JobKey, JobKey]:
@@ -159,7 +159,7 @@ def test_a_pick_that_a_draining_queue_made_just_before_is_given_back(desk: Desk,
     key = desk.submit("train", namespace, "a")
     desk.until(lambda: desk.held() == {key}, worker=False)
     version = desk.cluster.patch(TENANT_QUEUES, "a", {"spec": {"stopPolicy": "HoldAndDrain"}})
-    assert desk.queues.wait_for(int(version["metadata"]["resourceVersion"]), 10)
+    assert desk.queues.wait_for(int(version["metadata"]["resourceVersion"]), SECONDS)
 
     def back() -> bool:
         clock.step(0.5)
@@ -179,7 +179,7 @@ def test_a_queue_gets_its_turn_back_for_a_job_that_did_not_run_in_time(
         stuck, same = desk.submit("a-stuck", namespace, "a"), desk.submit("a-then", namespace, "a")
         other = desk.submit("b-then", namespace, "b")
         seen(desk, other)
-        desks.wait_for(lambda: len(desk.watches.queues.values()) == 2)
+        until(lambda: len(desk.watches.queues.values()) == 2)
         desk.begin()
         desk.until(lambda: desk.held() == {stuck} and len(desk.pods_of(stuck)) == 2)
         clock.step(101)

@@ -25,6 +25,7 @@ from queues.memory_work import MemoryWork
 from tests.coordinator import desk as desks
 from tests.coordinator.desk import Desk
 from tests.coordinator.test_health import free_port
+from tests.waiting import SECONDS, until
 
 AWAY = "Redis at redis://127.0.0.1:6379/0 does not answer: Connection refused"
 QUICK = {"pool": "none", "lease_seconds": 0.6, "renew_seconds": 0.1, "settle_seconds": 0.01}
@@ -66,7 +67,7 @@ def running(cluster: KubernetesCluster, place: Place, namespace: str, **settings
         yield coordinator
     finally:
         coordinator.stop.set()
-        thread.join(20)
+        thread.join(SECONDS)
         assert not thread.is_alive()
 
 
@@ -84,9 +85,9 @@ def test_it_leads_picks_and_hands_the_lease_back(embedded_cluster: KubernetesClu
     queue = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": "a"}}
     embedded_cluster.create(TENANT_QUEUES, queue)
     with running(embedded_cluster, place, namespace) as coordinator:
-        desks.wait_for(lambda: coordinator.counts.rebuilds == 1)
+        until(lambda: coordinator.counts.rebuilds == 1)
         embedded_cluster.create(desks.TORCHJOBS, desks.manifest("train", "a"), namespace)
-        desks.wait_for(lambda: coordinator.counts.picked == 1)
+        until(lambda: coordinator.counts.picked == 1)
         assert lease(embedded_cluster, namespace) == (coordinator.leadership.holder, "1")
         assert coordinator.failing == ""
     assert lease(embedded_cluster, namespace) == ("", "1")
@@ -97,12 +98,12 @@ def test_a_second_one_takes_over_at_once_when_the_first_stops(
 ) -> None:
     place = Place()
     with running(embedded_cluster, place, namespace, lease_seconds=60, renew_seconds=0.1) as first:
-        desks.wait_for(lambda: first.leadership.leading)
+        until(lambda: first.leadership.leading)
         with running(embedded_cluster, place, namespace, lease_seconds=60, renew_seconds=0.1) as second:
-            desks.wait_for(lambda: second.leadership.holder == first.leadership.holder)
+            until(lambda: second.leadership.holder == first.leadership.holder)
             assert not second.leadership.leading
             first.stop.set()
-            desks.wait_for(lambda: second.counts.rebuilds == 1)
+            until(lambda: second.counts.rebuilds == 1)
             assert place.content.epoch == 2
 
 
@@ -116,14 +117,14 @@ def test_a_redis_that_is_away_is_named_once_and_waited_for(
     caplog.set_level(logging.INFO)
     place = Place()
     with running(embedded_cluster, place, namespace, lease_seconds=60) as coordinator:
-        desks.wait_for(lambda: coordinator.counts.rebuilds == 1)
+        until(lambda: coordinator.counts.rebuilds == 1)
         place.away = AWAY
-        desks.wait_for(lambda: coordinator.failing == place.away)
+        until(lambda: coordinator.failing == place.away)
         assert told(caplog)[-1:] == [place.away]
         place.away = ""
-        desks.wait_for(lambda: coordinator.counts.rebuilds == 2)
-        desks.wait_for(lambda: coordinator.failing == "")
-        desks.wait_for(lambda: told(caplog).count(AWAY) == 1 and "all is well again" in told(caplog))
+        until(lambda: coordinator.counts.rebuilds == 2)
+        until(lambda: coordinator.failing == "")
+        until(lambda: told(caplog).count(AWAY) == 1 and "all is well again" in told(caplog))
 
 
 def test_nobody_leads_while_redis_is_away_for_everybody(
@@ -132,12 +133,12 @@ def test_nobody_leads_while_redis_is_away_for_everybody(
     place = Place()
     place.away = AWAY
     with running(embedded_cluster, place, namespace) as one, running(embedded_cluster, place, namespace) as two:
-        desks.wait_for(lambda: place.refused > 8)
+        until(lambda: place.refused > 8)
         assert [one.leadership.failing, two.leadership.failing] == [AWAY, AWAY]
         assert "holderIdentity" not in embedded_cluster.get(LEASES, LEASE, namespace).get("spec", {})
         place.away = ""
-        desks.wait_for(lambda: one.counts.rebuilds + two.counts.rebuilds == 1)
-        desks.wait_for(lambda: not one.leadership.failing and not two.leadership.failing)
+        until(lambda: one.counts.rebuilds + two.counts.rebuilds == 1)
+        until(lambda: not one.leadership.failing and not two.leadership.failing)
     said = [each.getMessage() for each in caplog.records if each.name == leader.log.name]
     assert said.count(f"not leading: {AWAY}") == 2  # once each
 
@@ -148,14 +149,14 @@ def test_a_leader_that_cannot_reach_its_redis_makes_room_for_one_that_can(
     here = Place()
     there = Place(here.content)
     with running(embedded_cluster, here, namespace) as first:
-        desks.wait_for(lambda: first.counts.rebuilds == 1)
+        until(lambda: first.counts.rebuilds == 1)
         with running(embedded_cluster, there, namespace) as second:
             here.away = AWAY
-            desks.wait_for(lambda: second.counts.rebuilds == 1)
+            until(lambda: second.counts.rebuilds == 1)
             assert here.content.epoch == 2
             assert not first.leadership.leading
             here.away, there.away = "", AWAY  # and the other way round: who led before leads again
-            desks.wait_for(lambda: first.counts.rebuilds == 2)
+            until(lambda: first.counts.rebuilds == 2)
             assert here.content.epoch == 3
             assert not second.leadership.leading
 
@@ -165,9 +166,9 @@ def test_a_store_that_was_lost_is_rebuilt_under_a_higher_epoch(
 ) -> None:
     place = Place()
     with running(embedded_cluster, place, namespace) as coordinator:
-        desks.wait_for(lambda: coordinator.counts.rebuilds == 1)
+        until(lambda: coordinator.counts.rebuilds == 1)
         place.lose()
-        desks.wait_for(lambda: coordinator.counts.rebuilds == 2)
+        until(lambda: coordinator.counts.rebuilds == 2)
         assert place.content.epoch == 2
 
 
@@ -176,11 +177,11 @@ def test_a_redis_that_was_started_again_may_have_forgotten_something(
 ) -> None:
     place = Place()
     with running(embedded_cluster, place, namespace) as coordinator:
-        desks.wait_for(lambda: coordinator.counts.rebuilds == 1)
+        until(lambda: coordinator.counts.rebuilds == 1)
         place.content.incarnation = "second"
-        desks.wait_for(lambda: coordinator.counts.rebuilds == 2)
+        until(lambda: coordinator.counts.rebuilds == 2)
         place.content.incarnation = "third"
-        desks.wait_for(lambda: coordinator.counts.rebuilds == 3)
+        until(lambda: coordinator.counts.rebuilds == 3)
         assert place.content.epoch == 3
 
 
@@ -188,7 +189,7 @@ def test_a_store_of_another_time_is_overtaken_in_one_step(embedded_cluster: Kube
     place = Place()
     place.content.epoch = 5_000
     with running(embedded_cluster, place, namespace) as coordinator:
-        desks.wait_for(lambda: coordinator.counts.rebuilds == 1)
+        until(lambda: coordinator.counts.rebuilds == 1)
         assert place.content.epoch == 5_001
         assert lease(embedded_cluster, namespace)[1] == "5001"
 
@@ -212,7 +213,7 @@ def test_an_api_server_that_is_away_is_named_once_and_does_not_delay_the_stop(
     retries = RetrySettings(attempts=2, base_seconds=0.01)
     away = client.connect(ConnectionSettings(kubeconfig=str(kubeconfig), retries=retries))
     with running(away, Place(), "default") as coordinator:
-        desks.wait_for(lambda: coordinator.failing)
+        until(lambda: coordinator.failing)
         assert server in coordinator.failing
     assert told(caplog) == [coordinator.failing]
     assert len(caplog.records) <= 1 + len(coordinator.watches.informers)
@@ -228,4 +229,4 @@ def test_a_desk_with_nothing_to_do_is_not_kept_awake(desk: Desk, namespace: str)
         desk.watches.wake.clear()
         return not desk.term.step() and not desk.watches.wake.is_set()
 
-    desks.wait_for(idle)
+    until(idle)

@@ -19,8 +19,9 @@ from queues.order import BOOST_LIMIT_SECONDS, score
 from queues.rules import Rules
 from queues.values import Entry
 from tests.coordinator.command import Torchq
-from tests.coordinator.desk import clear, manifest, remove, wait_for
+from tests.coordinator.desk import clear, manifest, remove
 from tests.queues.builders import key, spec
+from tests.waiting import until
 
 ADMISSION = {"queue": "a", "attempt": 1, "epoch": 1, "charge": {"jobs": 1}}
 
@@ -375,7 +376,7 @@ class playing_the_worker:  # noqa: N801 - a context manager, read like a functio
         self.thread = threading.Thread(target=self.play)
 
     def play(self) -> None:
-        wait_for(lambda: stored(self.cluster, self.namespace)["spec"].get("suspend"))
+        until(lambda: stored(self.cluster, self.namespace)["spec"].get("suspend"))
         say(self.cluster, self.namespace, phase="Suspended", admission=None)
 
     def __enter__(self) -> None:

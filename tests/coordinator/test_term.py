@@ -15,6 +15,7 @@ from queues.rounds import FEW
 from queues.values import Reservation
 from tests.coordinator import desk as desks
 from tests.coordinator.desk import LEASE_SECONDS, Clock, Desk
+from tests.waiting import SECONDS, until
 
 CHARGE = {"jobs": 1, "cpu": 2000}
 
@@ -27,7 +28,7 @@ def admit(desk: Desk, key: JobKey, epoch: int = 1, **changes: Any) -> None:
     status = {"phase": "Admitted", "attempt": attempt, "admission": {**admission, **changes}}
     status["admission"]["admittedAt"] = "2026-01-01T00:00:00Z"
     desk.cluster.patch(TORCHJOBS, key.name, {"status": status}, key.namespace, subresource="status")
-    desks.wait_for(lambda: (seen := desk.watches.job(key)) is not None and seen.admission is not None)
+    until(lambda: (seen := desk.watches.job(key)) is not None and seen.admission is not None)
 
 
 def make_pod(desk: Desk, key: JobKey, name: str = "train-master-0", **metadata: Any) -> None:
@@ -39,12 +40,12 @@ def make_pod(desk: Desk, key: JobKey, name: str = "train-master-0", **metadata: 
     given = {"name": name, "labels": found, "annotations": notes, "ownerReferences": [own], **metadata}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": given, "spec": spec}
     made = desk.cluster.create(PODS, body, key.namespace)
-    assert desk.watches.pods.wait_for(int(made["metadata"]["resourceVersion"]), 10)
+    assert desk.watches.pods.wait_for(int(made["metadata"]["resourceVersion"]), SECONDS)
 
 
 def seen(desk: Desk, key: JobKey) -> None:
     """The watch has shown the job."""
-    desks.wait_for(lambda: desk.watches.job(key) is not None)
+    until(lambda: desk.watches.job(key) is not None)
 
 
 def test_a_job_waits_is_picked_and_becomes_work(desk: Desk, namespace: str) -> None:
@@ -156,6 +157,19 @@ def test_a_waiting_job_follows_its_owner_to_another_queue(desk: Desk, namespace:
     assert desk.content.entries[key].entry.priority == 3
 
 
+def test_a_pick_of_a_job_that_was_edited_since_is_given_back_and_made_anew(desk: Desk, namespace: str) -> None:
+    desk.queue("a")
+    desk.begin()
+    key = desk.submit("train", namespace, "a")
+    desk.until(lambda: desk.held() == {key}, worker=False)
+    bigger = {"torchTaskSpecs": {"Worker": {"numTasks": 4}}}
+    desk.cluster.patch(TORCHJOBS, key.name, {"spec": bigger}, namespace)
+    room = {"jobs": 1, "cpu": 5000}
+    desk.until(lambda: (held := desk.content.reservations.get(key)) is not None and held.charge == room, worker=False)
+    desk.until(lambda: len(desk.pods_of(key)) == 5)
+    assert desk.content.usage == {"a": room}
+
+
 def test_an_unknown_queue_admits_nobody_until_it_is_created(desk: Desk, namespace: str) -> None:
     desk.begin()
     key = desk.submit("train", namespace, "later")
@@ -200,8 +214,8 @@ def test_queues_opened_one_after_the_other_open_together(desk: Desk, namespace: 
     for name in ("a", "b"):
         change = {"spec": {"stopPolicy": "None"}}
         made = desk.cluster.patch(TENANT_QUEUES, name, change)["metadata"]["resourceVersion"]
-        desks.wait_for(lambda made=made: desk.watches.queues.resource_version >= int(made))
-        desks.wait_for(desk.watches.wake.is_set)
+        until(lambda made=made: desk.watches.queues.resource_version >= int(made))
+        until(desk.watches.wake.is_set)
         desk.term.step()
         assert (desk.content.revision, desk.held()) == (revision, set())
         desk.settling.step(desk.settings.settle_seconds * 0.9)
@@ -283,7 +297,7 @@ def test_a_takeover_forgets_the_pick_of_a_job_that_was_deleted_meanwhile(desk: D
     key = desk.submit("train", namespace, "a")
     desk.until(lambda: desk.held() == {key}, worker=False)
     desk.cluster.delete(TORCHJOBS, key.name, namespace)
-    desks.wait_for(lambda: desk.watches.job(key) is None)
+    until(lambda: desk.watches.job(key) is None)
     desk.store = desk.open()
     desk.begin(epoch=2)
     assert desk.held() == desk.waiting() == set()
@@ -347,7 +361,7 @@ def test_a_store_that_fails_in_the_middle_loses_no_key(desk: Desk, namespace: st
     desk.cluster.delete(TORCHJOBS, "gone", namespace)
     for key in jobs:
         seen(desk, key)
-    desks.wait_for(lambda: desk.watches.job(gone) is None)
+    until(lambda: desk.watches.job(gone) is None)
     term = Term(desk.watches, Failing(desk.open(), verb), desk.work, desk.settings, clock=desk.clock)
     with pytest.raises(errors.StoreUnreachable):
         flush_all(term)
@@ -368,7 +382,7 @@ def test_work_that_cannot_be_offered_is_offered_later(desk: Desk, namespace: str
 
 def flush_all(term: Term) -> None:
     """Until nothing is marked; the watch may still be telling."""
-    desks.wait_for(term.flush)
+    until(term.flush)
     while term.flush():
         pass
 

@@ -7,8 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,14 +76,3 @@ class Kubectl:
         """The cells of a table, its head first; two spaces part them."""
         lines = self(*arguments).splitlines()
         return [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines if line]
-
-
-def until(look: Callable[[], Any], true: Callable[[Any], Any] = bool) -> Any:
-    """Look until it is true; what was seen then."""
-    deadline = time.monotonic() + SECONDS
-    while True:
-        seen = look()
-        if true(seen):
-            return seen
-        assert time.monotonic() < deadline, seen
-        time.sleep(0.05)

@@ -2,8 +2,9 @@
 
 import subprocess
 
-from tests.kubectl.command import Kubectl, needs_kubectl, until
+from tests.kubectl.command import Kubectl, needs_kubectl
 from tests.kubectl.things import pod
+from tests.waiting import until
 
 pytestmark = needs_kubectl
 

@@ -14,8 +14,8 @@ from kubernetes import watch as official_watch
 from kubernetes.client.exceptions import ApiException
 
 from tests.cluster.servers import Server
-from tests.kubectl.command import until
 from tests.kubectl.things import job, pod
+from tests.waiting import until
 
 _NUMBERS = itertools.count(1)
 GROUP, VERSION = "train.distributed.io", "v1alpha1"

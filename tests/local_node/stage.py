@@ -1,10 +1,6 @@
-"""A whole embedded cluster for the tests of its node: API server, client, and a way to make pods and wait for them.
-
-One rule: waiting is for a condition with a deadline, never for time to pass.
-"""
+"""A whole embedded cluster for the tests of its node: API server, client, and a way to make pods and wait for them."""
 
 import itertools
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +13,8 @@ from cluster.local.layout import Layout
 from cluster.local.lifecycle import Backoff
 from cluster.local.node import NodeSettings
 from crds.resources import PODS
+from tests.waiting import until
 
-DEADLINE_SECONDS = 30.0
 GIB = 2**30
 SETTINGS = NodeSettings(
     Machine(cpu=8000, memory=8 * GIB, gpus=("0", "1", "2", "3"), storage=GIB), backoff=Backoff(0.2, 1.0), stop_pods=True
@@ -106,17 +102,6 @@ class Stage:
 
 def _named(letter: str, containers: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"name": f"{letter}{index}", "image": "any", **each} for index, each in enumerate(containers)]
-
-
-def until(look: Callable[[], Any], true: Callable[[Any], Any], seconds: float = DEADLINE_SECONDS) -> Any:
-    """Look until it is true; what was seen then."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        seen = look()
-        if true(seen):
-            return seen
-        time.sleep(0.02)
-    raise AssertionError(f"not within {seconds} s; last seen: {look()}")
 
 
 def terminated(status: dict[str, Any], index: int = 0, kind: str = "containerStatuses") -> dict[str, Any]:

@@ -13,8 +13,9 @@ from cluster.local.layout import Layout
 from cluster.local.volumes import Volumes
 from crds import labels
 from crds.resources import PODS, Resource
-from tests.local_node.stage import Stage, terminated, until
+from tests.local_node.stage import Stage, terminated
 from tests.local_node.test_environment import ALLOCATABLE, container, place, pod
+from tests.waiting import until
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 METADATA = {

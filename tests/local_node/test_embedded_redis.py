@@ -16,7 +16,7 @@ from rq import Queue, SimpleWorker
 from cluster.local import embedded_redis
 from cluster.local.embedded_redis import Plan
 from cluster.local.layout import Layout
-from tests.local_node.stage import until
+from tests.waiting import SECONDS, until
 
 KINDS = [
     pytest.param(True, id="imitation"),
@@ -105,7 +105,7 @@ def test_a_blocked_client_wakes(plan: Plan, start: Callable[[Plan], object]) -> 
         thread.start()
         until(lambda: [client for client in giving.client_list()], lambda clients: len(clients) >= 1)
         giving.rpush("list", "value")
-        thread.join(20)
+        thread.join(SECONDS)
         assert [list(each) for each in got] == [[b"list", b"value"]]
 
 
@@ -152,7 +152,7 @@ def test_it_ends_on_sigterm_and_leaves_no_socket(
     with connected(plan) as client:
         client.ping()
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(SECONDS) == 0
     assert not Path(plan.url.removeprefix("unix://")).exists()
 
 

@@ -6,7 +6,8 @@ from typing import Any
 from cluster.local import podgroups
 from cluster.local.gangbook import GangBook
 from crds.resources import GANG_QUEUES, NODES, POD_GROUPS
-from tests.local_node.stage import Stage, until
+from tests.local_node.stage import Stage
+from tests.waiting import SECONDS, until
 
 SLEEP = ("sleep", "600")
 _NUMBERS = itertools.count(1)
@@ -125,7 +126,7 @@ def test_what_was_written_counts_before_the_api_server_shows_it(stage: Stage) ->
     book = GangBook(stage.cluster, lambda: None)
     for cache in book.caches:
         cache.start()
-        assert cache.wait_synced(10)
+        assert cache.wait_synced(SECONDS)
     try:
         for number in range(20):
             book.write(book.gangs().groups["default", group], {"note": number})

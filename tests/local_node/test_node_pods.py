@@ -6,7 +6,8 @@ import pytest
 
 from cluster.local import processes
 from crds.resources import LEASES, NODES
-from tests.local_node.stage import Stage, first, terminated, until
+from tests.local_node.stage import Stage, first, terminated
+from tests.waiting import until
 
 SLEEP = ("sleep", "600")
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from cluster.local import processes
-from tests.local_node.stage import Stage, terminated, until
+from tests.local_node.stage import Stage, terminated
+from tests.waiting import SECONDS, until
 
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -89,7 +90,7 @@ def test_sigterm_ends_the_node_and_not_the_pods(bare: Stage) -> None:
         assert second.returncode == 1
         assert "another node runs on" in second.stderr
         node.terminate()
-        assert node.wait(10) == 0
+        assert node.wait(SECONDS) == 0
     mark = bare.get(name)["metadata"]["uid"] + "/"
     assert processes.members(mark)
     bare.delete(name, grace=0)

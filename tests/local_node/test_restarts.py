@@ -20,8 +20,9 @@ from cluster.local.podstatus import View
 from cluster.local.runs import Run
 from crds import labels
 from crds.resources import PODS
-from tests.local_node.stage import Stage, terminated, until
+from tests.local_node.stage import Stage, terminated
 from tests.local_node.test_lifecycle import NOW, beginning, ended, running
+from tests.waiting import until
 
 Histories = dict[str, tuple[Run, ...]]
 

@@ -14,7 +14,7 @@ from cluster.local.devices import Devices, share
 from cluster.local.layout import Layout
 from cluster.local.processes import Process
 from cluster.local.runs import Order, Run, RunKey, Runs, _locked
-from tests.local_node.stage import until
+from tests.waiting import until
 
 KEY = RunKey("uid-1", "c", 0)
 

@@ -2,8 +2,7 @@
 
 import shutil
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import fakeredis
@@ -17,6 +16,7 @@ from queues.memory_store import MemoryStore
 from queues.redis_store import RedisStore
 from queues.store import QueueStore, StoreSettings
 from tests.clock import Clock
+from tests.waiting import until
 
 settings.register_profile("queues", deadline=None, max_examples=60)
 settings.load_profile("queues")
@@ -92,7 +92,7 @@ def start_redis(socket: Path, *arguments: str) -> subprocess.Popen[bytes]:
     command = ["redis-server", "--port", "0", "--unixsocket", str(socket), "--save", "", *arguments]
     process = subprocess.Popen(command, cwd=socket.parent, stdout=subprocess.DEVNULL)
     client = connection.connect(f"unix://{socket}", client_name="test")
-    wait_for(lambda: answers(client))
+    until(lambda: answers(client))
     client.close()
     return process
 
@@ -141,12 +141,3 @@ def answers(client: connection.Connection) -> bool:
             return bool(client.ping())
     except errors.QueueError as error:
         return "credentials" in str(error)
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Return as soon as the condition holds; fail if it does not in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not true within {seconds} s")
-        time.sleep(0.01)

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from queues import accounts
-from tests.queues.conftest import wait_for
+from tests.waiting import until
 
 WRITES, READS, RULES = "wr1te-s3cret", "re4d-s3cret", "adm1n-s3cret"
 """The passwords of coordinator and workers, of readers, of the admin."""
@@ -87,7 +87,7 @@ def _started(folder: Path) -> tuple[subprocess.Popen[bytes], Guarded]:
         }
         words = [word for name, value in options.items() for word in (f"--{name}", value)]
         process = subprocess.Popen(["redis-server", *words], cwd=folder, stdout=subprocess.DEVNULL)
-        wait_for(lambda: process.poll() is not None or _answers(found), 60)  # noqa: B023
+        until(lambda: process.poll() is not None or _answers(found))  # noqa: B023
         if process.poll() is None:
             return process, found
     raise AssertionError("no redis-server would start")

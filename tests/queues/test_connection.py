@@ -12,8 +12,9 @@ from queues.redis_store import RedisStore
 from queues.scripts import Script
 from tests.cluster import resets
 from tests.queues.guarded import certify
+from tests.waiting import until
 
-from .conftest import start_redis, wait_for
+from .conftest import start_redis
 
 SECRET = "s3cret"
 
@@ -107,7 +108,7 @@ def test_one_source_has_one_sha() -> None:
 
 
 def test_the_client_is_named_for_whoever_looks(client: connection.Connection) -> None:
-    wait_for(lambda: any(each["name"] == "test" for each in client.client_list()))
+    until(lambda: any(each["name"] == "test" for each in client.client_list()))
 
 
 def test_a_server_that_resets_before_tls_leaves_no_socket_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

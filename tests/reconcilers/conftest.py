@@ -13,6 +13,7 @@ from reconcilers.settings import ReconcileSettings
 from tests.cluster.conftest import cluster, embedded_server, namespace, real_server, server
 from tests.rbac.gatekeeper import Gatekeeper
 from tests.reconcilers.bench import Bench, Counting
+from tests.waiting import SECONDS
 
 __all__ = ["cluster", "embedded_server", "namespace", "real_server", "server"]
 
@@ -31,6 +32,6 @@ def benches(cluster: KubernetesCluster, namespace: str, **settings: Any) -> Iter
     counting = Counting(Gatekeeper(cluster, WORKER, strict=True))
     settings = {"most_seconds": 60.0} | settings  # a slow machine is no reason to stop half way
     with pods_informer(cluster) as pods:
-        assert pods.wait_synced(10)
+        assert pods.wait_synced(SECONDS)
         with Reconciler(counting, pods, ReconcileSettings(**{"admission_timeout": 0.0, **settings})) as reconciler:
             yield Bench(cluster, counting, namespace, pods, reconciler)

@@ -1,6 +1,5 @@
 """A gang through its life on a real API server, with Volcano's scheduler played by hand."""
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,10 +7,10 @@ import pytest
 
 from cluster.api import Manifest
 from cluster.errors import NotFound
-from cluster.local import gang_nouns
 from crds import labels
 from crds.resources import GANG_QUEUES, POD_GROUPS, PODS, TORCHJOBS
 from reconcilers import errors, group_view
+from tests.coordinator import kinds
 from tests.reconcilers import builders
 from tests.reconcilers.bench import Bench
 from tests.reconcilers.builders import task
@@ -22,19 +21,8 @@ PAIR = {"Master": task(), "Worker": task(2)}
 
 @pytest.fixture
 def gang(cluster: Any, namespace: str) -> Iterator[Bench]:
-    until_installed(cluster)
+    kinds.install_gangs(cluster)
     yield from benches(cluster, namespace, gang_scheduler="volcano")
-
-
-def until_installed(cluster: Any) -> None:
-    """A real server takes a moment to serve a kind that it was just told of."""
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            return gang_nouns.install(cluster)
-        except NotFound:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
 
 
 def group(bench: Bench, stage: int = 0) -> Manifest:

@@ -24,6 +24,7 @@ from tests.rbac.gatekeeper import Gatekeeper
 from tests.reconcilers import recreate_requests
 from tests.reconcilers.bench import Bench, Counting
 from tests.reconcilers.builders import task
+from tests.waiting import SECONDS
 
 MASTER, WORKER_0, WORKER_1 = ALL = ["digits-master-0", "digits-worker-0", "digits-worker-1"]
 
@@ -110,9 +111,9 @@ def benches(cluster: KubernetesCluster, namespace: str, **settings: Any) -> Iter
         if requests is not None:
             recreate_requests.install(cluster)
             requests.start()
-            assert requests.wait_synced(10)
-        assert pods.wait_synced(10)
-        assert nodes.wait_synced(10)
+            assert requests.wait_synced(SECONDS)
+        assert pods.wait_synced(SECONDS)
+        assert nodes.wait_synced(SECONDS)
         clock = Clock()
         with Reconciler(counting, pods, chosen, clock, nodes=nodes, recreations=requests) as reconciler:
             yield Wide(cluster, counting, namespace, pods, reconciler, nodes=nodes, requests=requests, clock=clock)
@@ -181,14 +182,14 @@ def seen(bench: Wide, name: str) -> None:
     """Have the cache of requests show one."""
     assert bench.requests is not None
     version = int(bench.cluster.get(RECREATE_REQUESTS, name, bench.namespace)["metadata"]["resourceVersion"])
-    assert bench.requests.wait_for(version, 10)
+    assert bench.requests.wait_for(version, SECONDS)
 
 
 def complete(bench: Wide, pod: str, **how: str) -> None:
     """Play Kruise."""
     assert bench.requests is not None
     version = recreate_requests.finish(bench.cluster, bench.namespace, bench.asked()[pod], **how)
-    assert bench.requests.wait_for(version, 10)
+    assert bench.requests.wait_for(version, SECONDS)
 
 
 def test_kruise(kruise: Wide) -> None:
@@ -297,7 +298,7 @@ def say_of_node(bench: Wide, name: str, ready: str) -> None:
     condition = {"type": "Ready", "status": ready, "lastTransitionTime": "2026-01-02T03:04:05Z"}
     made = bench.cluster.patch(NODES, name, {"status": {"conditions": [condition]}}, subresource="status")
     assert bench.nodes is not None
-    assert bench.nodes.wait_for(int(made["metadata"]["resourceVersion"]), 10)
+    assert bench.nodes.wait_for(int(made["metadata"]["resourceVersion"]), SECONDS)
 
 
 def test_what_finalizers_keep_is_waited_for(cautious: Wide) -> None:

@@ -3,8 +3,7 @@
 import json
 import shutil
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +17,7 @@ from queues.redis_work import RedisWork
 from queues.values import Reservation, Task
 from queues.work import Lease, WorkSink, WorkSource
 from tests.clock import Clock
+from tests.waiting import until
 
 
 class Work(WorkSource, WorkSink, Protocol):
@@ -126,7 +126,7 @@ class running_redis:  # noqa: N801 - a context manager, read like a function
     def __enter__(self) -> str:
         self.process = subprocess.Popen(self.command, cwd=self.socket.parent, stdout=subprocess.DEVNULL)
         client = connection.connect(self.url, client_name="test")
-        wait_for(lambda: answers(client))
+        until(lambda: answers(client))
         client.close()
         return self.url
 
@@ -165,14 +165,3 @@ def answers(client: connection.Connection) -> bool:
             return bool(client.ping())
     except errors.QueueError:
         return False
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Return as soon as the condition holds; fail if it does not in time."""
-    deadline = time.monotonic() + seconds
-    while True:
-        if condition():
-            return
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not true within {seconds} s")
-        time.sleep(0.01)

@@ -1,7 +1,8 @@
-"""A worker process whose reconciles only say that they ran: `python -m tests.work.sample_worker URL THREADS SECONDS`.
+"""A worker process whose reconciles only say that they ran:
+`python -m tests.work.sample_worker URL THREADS SECONDS DRAIN`.
 
 Every run pushes `begin KEY` and `end KEY` to the list `runs` of the same Redis. Keys named `fail` raise, keys
-named `exit` kill the process, keys named `slow` take SECONDS.
+named `exit` kill the process, keys named `slow` take SECONDS. A stop waits DRAIN seconds for what was begun.
 """
 
 import logging
@@ -17,7 +18,8 @@ from queues.work import WorkSettings
 
 
 def main() -> None:
-    url, threads, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+    url, threads = sys.argv[1], int(sys.argv[2])
+    seconds, drain = map(float, sys.argv[3:])
     logging.basicConfig(level="INFO", format="%(levelname)s %(name)s %(message)s")
     client = connection.connect(url, client_name="runs")
 
@@ -33,7 +35,7 @@ def main() -> None:
         client.rpush("runs", f"end {task.key.name} {int(holds())} {os.getpid()}")
         return None
 
-    rq_worker.run_worker(url, reconcile, threads=threads, settings=WorkSettings(running_lease=1.0), drain_seconds=1.5)
+    rq_worker.run_worker(url, reconcile, threads=threads, settings=WorkSettings(running_lease=1.0), drain_seconds=drain)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from queues.group_commit import GroupCommit
-from tests.work.conftest import wait_for
+from tests.waiting import SECONDS, until
 
 
 class Server:
@@ -21,7 +21,7 @@ class Server:
 
     def send(self, items: Sequence[int]) -> None:
         self.groups.append(list(items))
-        assert self.gate.wait(10)
+        assert self.gate.wait(SECONDS)
         if self.fails:
             raise OSError("no answer")
 
@@ -31,9 +31,9 @@ def test_what_arrives_meanwhile_travels_together() -> None:
     commit = GroupCommit(server.send)
     with ThreadPoolExecutor(20) as threads:
         first = threads.submit(commit, 0)
-        wait_for(lambda: server.groups)
+        until(lambda: server.groups)
         others = [threads.submit(commit, number) for number in range(1, 20)]
-        wait_for(lambda: len(commit._open.items) == 19)
+        until(lambda: len(commit._open.items) == 19)
         assert not any(each.done() for each in [first, *others])
         server.gate.set()
     assert [len(group) for group in server.groups] == [1, 19]

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 
 from coordinator import processes
 from coordinator.processes import Command, Supervisor
-from tests.work.conftest import wait_for
+from tests.waiting import SECONDS, until
 
 CHILD = """
 import os, signal, sys, time
@@ -64,9 +63,9 @@ def program(pid: int) -> str:
 def test_a_killed_child_is_started_again(supervisor: Supervisor, tmp_path: Path) -> None:
     output = tmp_path / "output"
     supervisor.start(command("child", output))
-    wait_for(lambda: lines(output) == ["child runs"])
+    until(lambda: lines(output) == ["child runs"])
     os.kill(supervisor.pids()["child"], signal.SIGKILL)
-    wait_for(lambda: supervisor.step() or lines(output) == ["child runs"] * 2)
+    until(lambda: supervisor.step() or lines(output) == ["child runs"] * 2)
     assert supervisor.stop() == []
     assert lines(output)[-1] == "child ends"
 
@@ -83,10 +82,10 @@ def test_a_child_that_cannot_be_started_again_is_tried_again(supervisor: Supervi
     supervisor.start(Command(name="program", arguments=[str(script)]))
     script.chmod(0o600)
     os.kill(supervisor.pids()["program"], signal.SIGKILL)
-    wait_for(lambda: supervisor.step() or not supervisor.pids())
-    wait_for(lambda: supervisor.step() or supervisor._children["program"].deaths >= 2)
+    until(lambda: supervisor.step() or not supervisor.pids())
+    until(lambda: supervisor.step() or supervisor._children["program"].deaths >= 2)
     script.chmod(0o700)
-    wait_for(lambda: supervisor.step() or supervisor.pids())
+    until(lambda: supervisor.step() or supervisor.pids())
     supervisor.stop()
 
 
@@ -94,7 +93,7 @@ def test_stages_are_stopped_one_after_the_other(supervisor: Supervisor, tmp_path
     output = tmp_path / "output"
     for name, stage in (("database", 0), ("worker-1", 2), ("worker-2", 2), ("server", 1)):
         supervisor.start(command(name, output, stage=stage))
-    wait_for(lambda: len(lines(output)) == 4)
+    until(lambda: len(lines(output)) == 4)
     assert supervisor.stop() == []
     ended = [line.split()[0] for line in lines(output)[4:]]
     assert ended[2:] == ["server", "database"]
@@ -105,7 +104,7 @@ def test_a_child_that_does_not_end_is_killed(supervisor: Supervisor, tmp_path: P
     output = tmp_path / "output"
     supervisor.start(command("stubborn", output, STUBBORN))
     supervisor.start(command("child", output))
-    wait_for(lambda: len(lines(output)) == 2)
+    until(lambda: len(lines(output)) == 2)
     pid = supervisor.pids()["stubborn"]
     assert supervisor.stop() == ["stubborn"]
     assert gone(pid)
@@ -131,9 +130,9 @@ def supervised(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[i
     output = tmp_path / "output"
     parent = subprocess.Popen([sys.executable, "-c", SUPERVISE, CHILD, str(output)])
     try:
-        wait_for(lambda: len(lines(output)) == 2)
+        until(lambda: len(lines(output)) == 2)
         children = children_of(parent.pid)
-        wait_for(lambda: "sleep" in map(program, children))
+        until(lambda: "sleep" in map(program, children))
         yield parent, children, output
     finally:
         if parent.poll() is None:
@@ -148,7 +147,7 @@ def test_a_stop_signal_is_forwarded(
     parent, children, output = supervised
     assert len(children) == 3
     parent.send_signal(number)
-    assert parent.wait(10) == 0
+    assert parent.wait(SECONDS) == 0
     assert all(map(gone, children))
     assert sorted(lines(output)[2:]) == ["child-0 ends", "child-1 ends"]
 
@@ -159,7 +158,7 @@ def test_no_orphans_after_kill_9_of_the_supervisor(
     parent, children, output = supervised
     parent.kill()
     parent.wait()
-    wait_for(lambda: all(map(gone, children)))
+    until(lambda: all(map(gone, children)))
     assert sorted(line for line in lines(output) if line.endswith("ends")) == ["child-0 ends", "child-1 ends"]
 
 
@@ -167,13 +166,11 @@ def test_a_stubborn_child_ends_for_good_when_its_supervisor_is_killed(tmp_path: 
     output = tmp_path / "output"
     script = STUBBORN.replace("grace=5", "grace=0.3")
     parent = subprocess.Popen([sys.executable, "-c", SUPERVISE, script, str(output)])
-    wait_for(lambda: len(lines(output)) == 2)
+    until(lambda: len(lines(output)) == 2)
     children = children_of(parent.pid)
     parent.kill()
     parent.wait()
-    started = time.monotonic()
-    wait_for(lambda: all(map(gone, children)))
-    assert time.monotonic() - started < 5
+    until(lambda: all(map(gone, children)))
 
 
 def test_without_a_supervisor_nothing_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:

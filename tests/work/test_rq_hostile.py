@@ -15,7 +15,7 @@ from rq.serializers import DefaultSerializer, JSONSerializer
 
 from queues import connection, rq_record, schema
 from queues.rq_record import FUNCTION, Refused
-from tests.work.conftest import wait_for
+from tests.waiting import until
 from tests.work.test_rq_worker import Stage
 
 SECRET = "s3cret-argument"
@@ -102,13 +102,13 @@ def test_a_worker_outlives_everything_and_runs_what_is_ours(stage: Stage, tmp_pa
     worker = stage.start()
     stage.started()
     stage.offer("before")
-    stage.until(lambda: stage.runs("end") == ["before"], 60)
+    stage.until(lambda: stage.runs("end") == ["before"])
     quiet = peak_megabytes(worker.pid)
     proof = tmp_path / "proof"
     hostile = attack(stage.client, proof)
-    wait_for(lambda: not stage.client.exists(schema.RQ_WAITING, schema.RQ_INTERMEDIATE), 60)
+    until(lambda: not stage.client.exists(schema.RQ_WAITING, schema.RQ_INTERMEDIATE))
     stage.offer("after")
-    stage.until(lambda: stage.runs("end") == ["before", "after"], 60)
+    stage.until(lambda: stage.runs("end") == ["before", "after"])
     assert worker.poll() is None
     assert not proof.exists()
     failed = {each.decode() for each in stage.client.zrange(schema.RQ_REGISTRIES["failed"], 0, -1)}
@@ -132,7 +132,7 @@ def test_what_rq_keeps_of_dead_workers_cannot_stop_the_living(stage: Stage) -> N
     stage.start()
     stage.started()
     stage.offer("key-1")
-    stage.until(lambda: stage.runs("end") == ["key-1"], 60)
+    stage.until(lambda: stage.runs("end") == ["key-1"])
     warned = [line for line in stage.log() if line.startswith("WARNING")]
     assert len(warned) == 1
     assert "RQ's registries cannot be cleaned" in warned[0]
@@ -173,5 +173,5 @@ def test_refused_jobs_are_kept_for_people_no_longer_than_batches(stage: Stage) -
     stage.start()
     stage.started()
     job = Queue(schema.RQ_QUEUE, connection=stage.client, serializer=JSONSerializer).enqueue("os.system", "true")
-    wait_for(lambda: job.get_status() == JobStatus.FAILED, 60)
+    until(lambda: job.get_status() == JobStatus.FAILED)
     assert 0 < stage.client.ttl(f"rq:job:{job.id}") <= rq_record.KEPT_SECONDS

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,11 @@ from queues import connection, schema
 from queues.redis_work import RedisWork
 from queues.values import Offer
 from queues.work import WorkSettings
-from tests.work.conftest import answers, running_redis, wait_for
+from tests.waiting import SECONDS, until
+from tests.work.conftest import answers, running_redis
 
-SETTINGS = WorkSettings(running_lease=1.0, dispatched_lease=5.0)
+SETTINGS = WorkSettings(running_lease=1.0, dispatched_lease=20.0)
+PROMPT = replace(SETTINGS, dispatched_lease=2.0)
 """A worker that is killed between taking a batch and beginning on it costs its keys the longer of these."""
 
 
@@ -38,14 +41,14 @@ class Stage:
         self.client.flushall()
         self.client.set(schema.EPOCH, 1)
 
-    def start(self, threads: int = 16, slow: float = 1.0) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "tests.work.sample_worker", self.url, str(threads), str(slow)]
+    def start(self, threads: int = 16, slow: float = 1.0, drain: float = SECONDS) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "tests.work.sample_worker", self.url, *map(str, (threads, slow, drain))]
         with open(self.folder / f"log-{len(self.workers)}", "wb") as log:
             self.workers.append(subprocess.Popen(command, stdout=log, stderr=log))
         return self.workers[-1]
 
     def started(self, count: int = 1) -> None:
-        wait_for(lambda: self.client.zcard("torchq:work:workers") >= count and self.client.scard("rq:workers") >= count)
+        until(lambda: self.client.zcard("torchq:work:workers") >= count and self.client.scard("rq:workers") >= count)
 
     def log(self, worker: int = 0) -> list[str]:
         return (self.folder / f"log-{worker}").read_text().splitlines()
@@ -58,9 +61,9 @@ class Stage:
         lines = [line.decode().split() for line in self.client.lrange("runs", 0, -1)]
         return [name for what, name, *_ in lines if what == word]
 
-    def until(self, condition: Callable[[], object], seconds: float = 15.0) -> None:
+    def until(self, condition: Callable[[], object]) -> None:
         """Dispatch until the condition holds."""
-        wait_for(lambda: (self.work.dispatch(), condition())[1], seconds)
+        until(lambda: (self.work.dispatch(), condition())[1])
 
     def settled(self) -> bool:
         """Nothing is waiting or running."""
@@ -109,11 +112,11 @@ def test_redis_is_as_before_after_a_thousand_keys(stage: Stage) -> None:
         stage.until(stage.settled)
     assert len(stage.runs("end")) == 1001
     # RQ's own locks and marks of a worker come and go; what stays for ever has no expiry.
-    wait_for(lambda: not [key for key in set(stage.client.keys("*")) - before if stage.client.ttl(key) == -1])
+    until(lambda: not [key for key in set(stage.client.keys("*")) - before if stage.client.ttl(key) == -1])
 
 
 def test_a_batch_does_not_wait_for_its_slowest_key(stage: Stage) -> None:
-    stage.start(threads=2, slow=1.0)
+    stage.start(threads=2, slow=2 * SECONDS)
     stage.started()
     stage.offer("slow-1", "key-1")
     stage.until(lambda: "key-1" in stage.runs("end"))
@@ -132,6 +135,7 @@ def test_a_long_run_keeps_its_lease(stage: Stage) -> None:
 
 
 def test_a_killed_workers_keys_go_to_another(stage: Stage) -> None:
+    stage.work = RedisWork(stage.client, PROMPT)
     stage.start()
     stage.start()
     stage.started(2)
@@ -150,60 +154,60 @@ def test_a_run_that_raises_backs_off_and_is_told(stage: Stage) -> None:
     stage.until(
         lambda: any(each.failures >= 3 for each in stage.work.inspect().records.values()),
     )
-    wait_for(lambda: "ValueError: this key always fails" in stage.log())
+    until(lambda: "ValueError: this key always fails" in stage.log())
     assert "ERROR queues.runs team/fail-1/uid: the run failed; it will be tried again" in stage.log()
 
 
 def test_a_stop_signal_lets_runs_finish_and_takes_nothing_new(stage: Stage) -> None:
-    worker = stage.start(threads=2, slow=1.2)
+    worker = stage.start(threads=2, slow=0.5)
     stage.started()
     stage.offer("slow-1")
     stage.until(lambda: stage.runs("begin"))
     worker.send_signal(signal.SIGTERM)
-    wait_for(lambda: not stage.client.exists("torchq:work:threads"))
+    until(lambda: not stage.client.exists("torchq:work:threads"))
     stage.offer("key-1")
     assert stage.work.dispatch() == 0
-    assert worker.wait(5) == 0
+    assert worker.wait(SECONDS) == 0
     assert stage.runs("end") == ["slow-1"]
     assert not stage.client.zcard("torchq:work:leases")
     assert stage.client.scard("rq:workers") == 0
 
 
 def test_a_batch_not_started_is_given_back_at_a_stop(stage: Stage) -> None:
-    worker = stage.start(threads=1, slow=1.2)
+    worker = stage.start(threads=1, slow=0.5)
     stage.started()
     stage.work.register("more", 10)
     stage.offer("slow-1", "key-1", "key-2", "key-3")
     stage.until(lambda: stage.runs("begin") and stage.client.llen("rq:queue:torchq") < 4)
     worker.send_signal(signal.SIGINT)
-    assert worker.wait(5) == 0
+    assert worker.wait(SECONDS) == 0
     stage.start()
     stage.until(stage.settled)
     assert sorted(stage.runs("end")) == ["key-1", "key-2", "key-3", "slow-1"]
 
 
 def test_a_drain_is_bounded(stage: Stage) -> None:
-    worker = stage.start(slow=60)
+    worker = stage.start(slow=2 * SECONDS, drain=0.5)
     stage.started()
     stage.offer("slow-1")
     stage.until(lambda: stage.runs("begin"))
     started = time.monotonic()
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(10) == 0
-    assert 1.4 < time.monotonic() - started < 4
+    assert worker.wait(SECONDS) == 0
+    assert time.monotonic() - started >= 0.5
     assert "stopped with 1 keys still running" in stage.log()[-1]
     stage.start(slow=0.1)
     stage.until(lambda: stage.runs("end") == ["slow-1"])
 
 
 def test_a_second_signal_ends_at_once(stage: Stage) -> None:
-    worker = stage.start(slow=60)
+    worker = stage.start(slow=2 * SECONDS)
     stage.started()
     stage.offer("slow-1")
     stage.until(lambda: stage.runs("begin"))
     worker.send_signal(signal.SIGTERM)
-    wait_for(lambda: (worker.send_signal(signal.SIGTERM), worker.poll() is not None)[1], 1.4)
-    assert worker.poll() in (128 + signal.SIGTERM, -signal.SIGTERM)
+    until(lambda: (worker.send_signal(signal.SIGTERM), worker.poll() is not None)[1])
+    assert worker.poll() in (128 + signal.SIGTERM, -signal.SIGTERM)  # one that drains ends with 0
 
 
 @pytest.fixture
@@ -220,7 +224,7 @@ def test_redis_may_go_and_come_back(tmp_path: Path, port: int) -> None:
     stage = Stage(f"redis://:{password}@127.0.0.1:{port}/0", tmp_path)
     worker = stage.start(slow=1.0)
     try:
-        wait_for(lambda: any("does not answer" in line for line in stage.log()))
+        until(lambda: any("does not answer" in line for line in stage.log()))
         for name in ("key-1", "key-2"):
             with running_redis(tmp_path / "socket", *arguments, url=stage.url):
                 stage.client.set(schema.EPOCH, 1)

@@ -14,7 +14,8 @@ from queues.memory_work import MemoryWork
 from queues.outage import Complaints, Outage
 from queues.runs import Runs
 from queues.values import Offer, Task
-from tests.work.conftest import Clock, wait_for
+from tests.waiting import SECONDS, until
+from tests.work.conftest import Clock
 
 log = logging.getLogger("test")
 KEYS = [JobKey("team", f"job-{number}", "uid") for number in range(4)]
@@ -34,7 +35,7 @@ class Office:
 
     def reconcile(self, task: Task, _holds: Callable[[], bool]) -> float | None:
         self.begun.append(task.key)
-        assert self.gate.wait(10)
+        assert self.gate.wait(SECONDS)
         if self.error:
             raise self.error
         return None
@@ -65,13 +66,13 @@ def test_what_has_not_started_at_a_stop_is_given_back(office: Office) -> None:
     assert sorted(runs.leases()) == sorted(leases[:2])
     assert office.work.dispatch() == 2, "the other two are ready again"
     office.gate.set()
-    assert runs.wait_for_end(10) == 0
+    assert runs.wait_for_end(SECONDS) == 0
 
 
 def test_patience_with_busy_threads_ends(office: Office) -> None:
     runs = office.runs(1)
     runs.take(office.leases(*KEYS), lambda: False, 0.05)
-    wait_for(lambda: office.begun == KEYS[:1])
+    until(lambda: office.begun == KEYS[:1])
     assert office.work.dispatch() == 3
 
 
@@ -109,7 +110,7 @@ def test_expected_errors_are_one_line(
     office.gate.set()
     runs = office.runs(1, *expected)
     runs.take(office.leases(KEYS[0]), lambda: False, 1)
-    assert runs.wait_for_end(10) == 0
+    assert runs.wait_for_end(SECONDS) == 0
     assert [bool(record.exc_info) for record in caplog.records] == [traceback]
     office.clock.step(0.11)
     office.error = None
