@@ -153,8 +153,17 @@ class Restarts:
         return tuple(Remove(RECREATE_REQUESTS, each.name, each.uid) for each in gone)
 
     def able(self, pod: PodView) -> bool:
-        """Whether a pod's containers can be restarted in place."""
-        return self.settings.in_place in ASKING and pod.started and pod.node not in self.departures.dead
+        """Whether a pod's containers can be restarted in place. What a request ends, the pod's node has to start again:
+        of a pod that it does not restart, nothing would be left."""
+        there = pod.started and pod.node not in self.departures.dead
+        return there and (
+            self.settings.in_place == "local" or (self.settings.in_place == "kruise" and self._heals(pod))
+        )
+
+    def _heals(self, pod: PodView) -> bool:
+        """Whether its node starts the containers of a pod again when they are ended."""
+        policies = {name.lower(): task.restart_policy for name, task in self.job.spec.torch_task_specs.items()}
+        return pod.self_healing or policies[pod.task] == "Always"
 
     def ask(self, pods: tuple[PodView, ...], request: str) -> tuple[Action, ...]:
         """Have the containers of pods restarted: for the job's generation, or for a request of its owner's."""
@@ -221,7 +230,7 @@ class Restarts:
         """Mark pods as brought to the generation; what their main containers were restarted for is seen to."""
         by_restarts: dict[int, tuple[PodView, ...]] = {}
         for pod in pods:
-            count = pod.restarts if pod.self_healing else 0
+            count = pod.restarts if pod.self_healing or self.settings.in_place == "kruise" else 0
             by_restarts[count] = (*by_restarts.get(count, ()), pod)
         return tuple(MarkPods(each, self._marks(count)) for count, each in sorted(by_restarts.items()))
 

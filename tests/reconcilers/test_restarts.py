@@ -14,7 +14,7 @@ from reconcilers.recreate_view import RecreateView
 from reconcilers.restarts import Restarts, Step
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import DeletePods, Make, MarkPods, Remove
-from tests.reconcilers.builders import KEY, NOW, all_pods, job, pod, status
+from tests.reconcilers.builders import KEY, NOW, all_pods, job, pod, status, task
 
 T = NOW.timestamp()
 MASTER, WORKER, OTHER = all_pods()
@@ -26,7 +26,7 @@ def scene(
 ) -> Restarts:
     return Restarts(
         job=of,
-        pods=pods,
+        pods=tuple(replace(each, self_healing=True) for each in pods) if driver == "kruise" else pods,
         requests=requests,
         leads=frozenset({"digits-master-0"}),
         departures=Departures(T, 60.0, frozenset(dead)),
@@ -209,6 +209,17 @@ class TestKruise:
         under_way = scene(replace(done, settled=0), driver="kruise", requests=(request(),))
         assert under_way.restarting() == {"master-0"}
 
+    def test_one_for_a_pod_that_its_node_starts_again_for_ever_is_seen_to(self) -> None:
+        serves = job({"Master": task(restartPolicy="Always")}, status("Admitted", restartGeneration=1))
+        done = replace(MASTER, restart=1, restarts=5)
+        (mark,) = (
+            replace(scene(driver="kruise", of=serves, requests=(request(verdict="Done"),)), pods=(done,))
+            .single()
+            .actions
+        )
+        assert isinstance(mark, MarkPods)
+        assert mark.metadata["annotations"] == {labels.RESTARTS_SETTLED: "5"}
+
 
 class TestSinglePods:
     def test_they_have_a_number_of_their_own(self) -> None:
@@ -257,6 +268,13 @@ def test_who_can_be_restarted_in_place() -> None:
     assert not found.able(replace(MASTER, node="n1"))
     assert not found.able(pod(phase="Pending"))
     assert not scene(MASTER, driver="recreate").able(MASTER)
+
+
+def test_what_kruise_ends_somebody_has_to_start_again() -> None:
+    serves = job({"Master": task(restartPolicy="Always")}, status("Admitted", restartGeneration=1))
+    assert not scene(driver="kruise").able(MASTER)
+    assert scene(driver="kruise").able(replace(MASTER, self_healing=True))
+    assert scene(driver="kruise", of=serves).able(MASTER)
 
 
 @pytest.mark.parametrize(
