@@ -314,8 +314,8 @@ class Term:
         return len(freed)
 
     def _to_free(self, keys: list[JobKey], routes: list[route.Route]) -> list[JobKey]:
-        """Those that hold nothing any more, and those that hold room for an attempt that is over, or for a job as it was
-        before its owner edited it."""
+        """Those that hold nothing any more, and those that hold room for an attempt that is over, or for a job as it
+        was before its owner edited it."""
         puts = {key: each.put for key, each in zip(keys, routes, strict=True) if each.put is not None}
         held = self.store.reservations(list(puts)) if puts else {}
         over = {key: each.over for key, each in zip(keys, routes, strict=True)}

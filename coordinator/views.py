@@ -88,7 +88,7 @@ class JobView:
 
     @property
     def returning(self) -> bool:
-        """Whether it held room in its queue when that was drained."""
+        """Whether it held room in its queue when that was drained, or when it was resized."""
         return self.waits is not None and self.waits.drained and self.waits.queue == self.queue
 
 

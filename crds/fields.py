@@ -1,6 +1,7 @@
 """Which fields of a TorchJob's spec may change, and when.
 
-One rule: this table alone says so; the CEL rules at the root, where the status is readable, are made from it.
+One rule: this table alone says so, but for the size of an elastic job (`_resized`); the CEL rules at the root, where
+the status is readable, are made from it.
 
 A job waits until it is admitted (and again after it was suspended or sent back), is admitted while `status.admission`
 is there, and is finished in phase Succeeded or Failed. The state before the change counts.
@@ -12,6 +13,7 @@ from typing import Literal
 from crds import rules
 from crds.conditions import FINISHED
 from crds.rules import Rule
+from crds.tasks import WORKER, TaskSpec
 
 State = Literal["waiting", "admitted", "finished"]
 
@@ -48,7 +50,10 @@ TABLE = (
     Field("cleanPodPolicy", True, True, False),
     Field("suspend", True, True, False),
 )
-"""Every field of the spec. Resizing an admitted job is refused until its replicas can follow."""
+"""Every field of the spec."""
+RESIZABLE = "torchTaskSpecs"
+"""Of an admitted job with a `torchElasticPolicy`, the Worker's `numTasks` may change in it, within the policy's bounds.
+"""
 
 _STATES: dict[State, tuple[str, str]] = {
     "finished": (
@@ -57,7 +62,8 @@ _STATES: dict[State, tuple[str, str]] = {
     ),
     "admitted": (
         "has(oldSelf.status) && has(oldSelf.status.admission)",
-        "may not change while the job is admitted: set spec.suspend to true and wait for phase Suspended",
+        "may not change while the job is admitted: set spec.suspend to true and wait for phase Suspended "
+        "(an elastic job may change Worker.numTasks, from numMinReplicas to numMaxReplicas)",
     ),
 }
 """How a state is known, the first one that holds counts; and what is said of a field that it settles."""
@@ -73,7 +79,8 @@ def transition() -> Rule:
     field. What is true nearly always is asked first: a job without a status waits, and that is cheap to see; and a
     change of a status leaves the spec alone.
     """
-    allowed = _by_state({state: " && ".join(map(unchanged, _settled(state))) for state in _STATES}, "true")
+    kept = {state: " && ".join(_kept(path, state) for path in _settled(state)) for state in _STATES}
+    allowed = _by_state(kept, "true")
     words = _by_state({state: _words(state) for state in _STATES}, repr(SETTLED))
     found = rules.rule(f"!has(oldSelf.status) || self.spec == oldSelf.spec || ({allowed})", SETTLED, ".spec")
     return found | {"messageExpression": words}
@@ -92,14 +99,38 @@ def _by_state(expressions: dict[State, str], otherwise: str) -> str:
 
 def _words(state: State) -> str:
     """CEL for: the changed fields that the state settles, and what it means for them."""
-    names = " + ".join(f"({unchanged(path)} ? '' : '{path} ')" for path in _settled(state))
+    names = " + ".join(f"({_kept(path, state)} ? '' : '{path} ')" for path in _settled(state))
     return f"{names} + '{_STATES[state][1]}'"
 
 
-def unchanged(path: str) -> str:
-    """CEL for: an optional field of the spec is absent before and after, or equal."""
-    new, old = _has("self.spec", path), _has("oldSelf.spec", path)
-    return f"({new} ? {old} && self.spec.{path} == oldSelf.spec.{path} : !({old}))"
+def _kept(path: str, state: State) -> str:
+    """CEL for: a field has not changed, or only as it may."""
+    same = _unchanged("self.spec", "oldSelf.spec", path)
+    return f"({same} || {_resized()})" if (path, state) == (RESIZABLE, "admitted") else same
+
+
+def _resized() -> str:
+    """CEL for: a job is elastic, and of its tasks at most the number of its workers has changed, within its bounds."""
+    new, old, bounds = f"self.spec.{RESIZABLE}", f"oldSelf.spec.{RESIZABLE}", "self.spec.torchElasticPolicy"
+    worker, before, count = f"{new}[{WORKER!r}]", f"{old}[{WORKER!r}]", rules.count(f"{new}[{WORKER!r}]")
+    others = (str(each.alias) for name, each in TaskSpec.model_fields.items() if name != "num_tasks")
+    return "({})".format(
+        " && ".join(
+            (
+                f"has({bounds}) && {new}.size() == {old}.size() && {WORKER!r} in {new} && {WORKER!r} in {old}",
+                f"(!has({bounds}.numMinReplicas) || {bounds}.numMinReplicas <= {count})",
+                f"(!has({bounds}.numMaxReplicas) || {bounds}.numMaxReplicas >= {count})",
+                f"{new}.all(t, t == {WORKER!r} || (t in {old} && {new}[t] == {old}[t]))",
+                *(_unchanged(worker, before, each) for each in others),
+            )
+        )
+    )
+
+
+def _unchanged(new: str, old: str, path: str) -> str:
+    """CEL for: an optional field of two values is absent in both, or equal."""
+    there, before = _has(new, path), _has(old, path)
+    return f"({there} ? {before} && {new}.{path} == {old}.{path} : !({before}))"
 
 
 def _has(root: str, path: str) -> str:

@@ -24,7 +24,8 @@ def rule(expression: str, message: str, field: str = "") -> Rule:
     return {"rule": expression, "message": message} | ({"fieldPath": field} if field else {})
 
 
-def _count(task: str) -> str:
+def count(task: str) -> str:
+    """CEL for: how many pods a task has."""
     return f"(has({task}.numTasks) ? {task}.numTasks : 1)"
 
 
@@ -71,7 +72,7 @@ def task() -> list[Rule]:
     return [
         rule(
             "!has(self.spotTaskSpec) || !has(self.spotTaskSpec.numSpotTasks) || "
-            f"self.spotTaskSpec.numSpotTasks <= {_count('self')}",
+            f"self.spotTaskSpec.numSpotTasks <= {count('self')}",
             checks.MANY_SPOT_TASKS,
             ".spotTaskSpec.numSpotTasks",
         )
@@ -93,7 +94,7 @@ def spec() -> list[Rule]:
     members = Demands(
         first=f"$t in {tasks}",
         message=checks.UNKNOWN_MEMBER,
-        then=f"self.minMembers[$t] <= {_count(f'{tasks}[$t]')}",
+        then=f"self.minMembers[$t] <= {count(f'{tasks}[$t]')}",
         other=checks.MANY_MEMBERS,
     )
     master = f"{tasks}[{MASTER!r}]"
@@ -120,7 +121,7 @@ def elastic() -> list[Rule]:
 def torchjob() -> list[Rule]:
     """Rules at the root of a TorchJob, where its name is readable."""
     tasks = "self.spec.torchTaskSpecs"
-    index = f"string({_count(f'{tasks}[t]')} - 1)"
+    index = f"string({count(f'{tasks}[t]')} - 1)"
     name = "self.metadata.name.size()"
     fits = f"{tasks}.all(t, {name} + t.size() + {index}.size() + 2 <= {checks.MAX_POD_NAME})"
     return [rule(f"{name} <= {_ALWAYS_SHORT} || {fits}", checks.LONG_POD_NAME, ".spec.torchTaskSpecs")]

@@ -37,7 +37,7 @@ class QueueStatus(Observed):
     tries: Tally = 0
     """How often in a row it was admitted and did not run in time."""
     drained: bool = False
-    """It held room when its queue was drained, and comes first when the queue goes on."""
+    """It has given back room because its queue was drained, or to be resized: it comes first when the queue goes on."""
 
 
 class Admission(Observed):
@@ -55,6 +55,8 @@ class Admission(Observed):
     admitted_at: Time | None = None
     gang_scheduler: Annotated[str, Field(max_length=63)] | None = None
     """Who binds the pods of this admission; fixed for as long as it lasts."""
+    workers: Annotated[int, Field(ge=1)] | None = None
+    """How many workers an elastic job was admitted with; None: the number cannot change."""
 
 
 class TaskStatus(Observed):

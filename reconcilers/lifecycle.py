@@ -17,6 +17,7 @@ from typing import Literal
 
 from crds.conditions import Phase
 from crds.status import Admission
+from crds.tasks import WORKER
 from crds.torchjob import TorchJob
 from queues.values import Reservation
 from reconcilers import shortfall, status, tasks
@@ -51,7 +52,7 @@ class Leaving:
     disrupted it; or it is to be sent back."""
 
     job: TorchJob
-    reason: Literal["Suspending", "Draining", "NotRunningInTime"]
+    reason: Literal["Suspending", "Draining", "Resizing", "NotRunningInTime"]
     message: str
 
 
@@ -90,11 +91,12 @@ class Back:
     """It gives back the room it holds, and no pod of it is left."""
 
     job: TorchJob
-    why: Literal["QueueDrained", "NotRunningInTime"]
+    why: Literal["QueueDrained", "Resized", "NotRunningInTime"]
     message: str = ""
     """What kept it from running, as far as its status does not say so."""
 
 
+GRACE = "its pods are given their grace"
 Course = Gone | Broken | Ended | Vacate | Idle | Back | Run
 
 
@@ -109,14 +111,17 @@ def decide(observation: Observation, deadline: Deadline) -> Course:
     if job.finished:
         return Ended(job)
     if job.spec.suspend:
-        leaving = Leaving(job, "Suspending", "suspended by its owner: its pods are given their grace")
+        leaving = Leaving(job, "Suspending", f"suspended by its owner: {GRACE}")
         return _emptied(leaving, pods) if pods else Idle(job, "Suspended", "Suspended", "suspended by its owner")
     if job.admission is not None and observation.draining:
-        leaving = Leaving(job, "Draining", f"queue {job.admission.queue} is drained: its pods are given their grace")
+        leaving = Leaving(job, "Draining", f"queue {job.admission.queue} is drained: {GRACE}")
         return _emptied(leaving, pods) if pods else Back(job, "QueueDrained")
     admission = None if observation.draining else granted(job, observation.reservation)
     if admission is None:
         return Vacate(pods) if pods else _waiting(job)
+    if (asked := _asked(job)) != (admission.workers or asked):
+        leaving = Leaving(job, "Resizing", f"to be resized from {admission.workers} to {asked} workers: {GRACE}")
+        return _emptied(leaving, pods) if pods else Back(job, "Resized")
     expected = tasks.members(job, admission.attempt)
     foreign = tuple(pod for pod in pods if pod.attempt != admission.attempt or pod.name not in expected)
     if foreign:
@@ -161,7 +166,14 @@ def granted(job: TorchJob, reservation: Reservation | None) -> Admission | None:
         charge=dict(reservation.charge),
         pick=reservation.pick,
         port=reservation.port,
+        workers=_asked(job),
     )
+
+
+def _asked(job: TorchJob) -> int | None:
+    """How many workers an elastic job is to have now; None where that cannot change."""
+    elastic = job.spec.torch_elastic_policy is not None and WORKER in job.spec.tasks
+    return job.spec.tasks[WORKER].num_tasks if elastic else None
 
 
 def _waiting(job: TorchJob) -> Idle:

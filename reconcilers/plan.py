@@ -96,8 +96,8 @@ def _why_back(after: TorchJobStatus) -> tuple[Action, ...]:
 
 
 def _sent_back(back: Back, settings: ReconcileSettings, now: datetime) -> TorchJobStatus:
-    if back.why == "QueueDrained":
-        return status.drained(back.job, now)
+    if back.why != "NotRunningInTime":
+        return status.returning(back.job, back.why, now)
     return status.late(back.job, settings.admission_backoff, settings.admission_tries, now, back.message)
 
 

@@ -8,7 +8,7 @@ the end. Counts of pods alone are no reason to write; they go along with the nex
 import hashlib
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from crds import conditions, labels, restarts
 from crds.conditions import Phase
@@ -24,7 +24,7 @@ NAME_TAKEN = "NameTaken"
 """Reason: an object that is nobody's job has a name that the job needs."""
 PODS_STUCK = "PodsStuck"
 """Reason: finalizers of others keep pods that should be gone."""
-LEAVING = ("Suspending", "Draining")
+LEAVING = ("Suspending", "Draining", "Resizing")
 """Reasons: all pods are on their way out, and the job may go on all the same."""
 LATE = "NotRunningInTime"
 """Reason: not all of it ran in time; its pods are on their way out, and it gives its room back."""
@@ -122,13 +122,16 @@ def _jitter(job: TorchJob, tries: int) -> float:
     return JITTER * int.from_bytes(digest[:4], "big") / 2**32
 
 
-def drained(job: TorchJob, now: datetime) -> TorchJobStatus:
-    """Sent back because its queue drains: it comes first when the queue goes on."""
+def returning(job: TorchJob, why: Literal["QueueDrained", "Resized"], now: datetime) -> TorchJobStatus:
+    """Sent back because others wanted it so: it comes first in its queue, when that goes on."""
     admission = job.admission
     name = admission.queue if admission else job.queue
     queue = QueueStatus(name=name, since=now, tries=tried(job), drained=True)
-    message = f"queue {name} was drained (stopPolicy HoldAndDrain)"
-    return idle(job, "Queued", "QueueDrained", message, now).model_copy(update={"queue": queue})
+    messages = {
+        "QueueDrained": f"queue {name} was drained (stopPolicy HoldAndDrain)",
+        "Resized": "it has given its room back, and asks for that of its new size",
+    }
+    return idle(job, "Queued", why, messages[why], now).model_copy(update={"queue": queue})
 
 
 def hindered(job: TorchJob, hindrance: Hindrance, now: datetime) -> TorchJobStatus:

@@ -96,3 +96,60 @@ def test_all_fields_that_changed_are_named() -> None:
     new["spec"] |= {"minMembers": {"Worker": 1}, "backoffLimit": 3}
     (refusal,) = served.refusals(new, old)
     assert ": minMembers restartScope may not change while the job is admitted" in refusal
+
+
+def resized(workers: int | None, policy: dict[str, Any] | None, phase: str = "Running", **also: Any) -> list[str]:
+    """What is said when an admitted job of 3 workers gets another number of them, and its Worker other fields."""
+    status = {"phase": phase, "admission": ADMISSION}
+    old = with_field("torchElasticPolicy", policy, status)
+    old["spec"]["torchTaskSpecs"] = {"Master": task(), "Worker": task(numTasks=3)}
+    new = copy.deepcopy(old)
+    new["spec"]["torchTaskSpecs"]["Worker"].update(also)
+    if workers is None:
+        del new["spec"]["torchTaskSpecs"]["Worker"]["numTasks"]
+    else:
+        new["spec"]["torchTaskSpecs"]["Worker"]["numTasks"] = workers
+    return served.refusals(new, old)
+
+
+BOUNDS = {"numMinReplicas": 2, "numMaxReplicas": 4}
+
+
+@pytest.mark.parametrize(
+    ("workers", "policy", "also", "allowed"),
+    [
+        (4, BOUNDS, {}, True),
+        (2, BOUNDS, {}, True),
+        (5, BOUNDS, {}, False),
+        (1, BOUNDS, {}, False),
+        (None, BOUNDS, {}, False),
+        (None, {"numMaxReplicas": 4}, {}, True),
+        (9, {"numMinReplicas": 2}, {}, True),
+        (4, None, {}, False),
+        (4, BOUNDS, {"restartPolicy": "Never"}, False),
+        (4, BOUNDS, {"template": task()["template"] | {"metadata": {"labels": {"a": "b"}}}}, False),
+    ],
+)
+def test_an_elastic_job_changes_its_size_within_its_bounds(
+    workers: int | None, policy: dict[str, Any] | None, also: dict[str, Any], allowed: bool
+) -> None:
+    found = resized(workers, policy, **also)
+    assert bool(found) is not allowed
+    if not allowed:
+        (refusal,) = found
+        assert "torchTaskSpecs may not change while the job is admitted" in refusal
+        assert "numMinReplicas to numMaxReplicas" in refusal
+
+
+def test_a_job_that_is_over_has_its_size_for_ever() -> None:
+    assert resized(4, BOUNDS, phase="Succeeded")
+
+
+def test_with_its_size_nothing_else_changes() -> None:
+    old = with_field("torchElasticPolicy", BOUNDS, {"phase": "Running", "admission": ADMISSION})
+    old["spec"]["torchTaskSpecs"] = {"Master": task(), "Worker": task(numTasks=3)}
+    for changed in ({"Master": task(critical=True)}, {"Other": task()}, {"Master": None}):
+        new = copy.deepcopy(old)
+        tasks = new["spec"]["torchTaskSpecs"]
+        new["spec"]["torchTaskSpecs"] = {k: v for k, v in (tasks | {"Worker": task(numTasks=4)} | changed).items() if v}
+        assert served.refusals(new, old)

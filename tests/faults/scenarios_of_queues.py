@@ -4,6 +4,7 @@ from tests.faults import people
 from tests.faults.scenario import NAMESPACE, ONE, Scenario
 
 BIGGER = {"Worker": {"numTasks": 2}}
+ELASTIC = {"torchElasticPolicy": {"numMaxReplicas": 2}, "cleanPodPolicy": "All"}
 SCENARIOS = (
     Scenario(name="life", queues={"a": {}}, jobs={"one": {}}, ends={"one": "Succeeded"}),
     Scenario(
@@ -74,6 +75,20 @@ SCENARIOS = (
         jobs={"one": {"cleanPodPolicy": "All"}, "two": {"cleanPodPolicy": "All"}},
         ends={"one": "Succeeded", "two": "Succeeded"},
         steps=((people.phase("one", "Queued", "Admitted"), people.change("one", torchTaskSpecs=BIGGER)),),
+    ),
+    Scenario(
+        name="resize",
+        loose=True,
+        queues={"a": {"quota": {"cpu": "5"}}},
+        jobs={"one": ELASTIC, "two": ELASTIC},
+        ends={"one": "Succeeded", "two": "Succeeded"},
+        steps=(
+            (people.phase("one", "Admitted", "Running"), people.change("one", torchTaskSpecs=BIGGER)),
+            (
+                people.phase("one", "Queued", "Running"),
+                people.change("one", torchTaskSpecs={"Worker": {"numTasks": 1}}),
+            ),
+        ),
     ),
     Scenario(
         name="late",

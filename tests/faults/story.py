@@ -25,10 +25,14 @@ class Story:
         self._counts: dict[str, tuple[int, ...]] = {}
         self._late: dict[str, set[int]] = {}
         """The restarts by which pods of a job became those of the past, since they did not run in time."""
+        self._sizes: dict[tuple[str, int, str], int] = {}
+        """The most pods a task of a job was to have in an attempt."""
         self._wrong: list[str] = []
 
     def problems(self, jobs: Mapping[str, Job], pods: list[Pod], groups: list[Group]) -> Iterator[str]:
         """What is wrong by now."""
+        for uid, job in jobs.items():
+            self._sized(uid, job)
         fresh = [pod for pod in pods if pod.job in jobs and self._has_begun(pod)]
         for pod in fresh:
             if not self._may_run(jobs[pod.job], pod):
@@ -36,13 +40,21 @@ class Story:
         running = {(pod.uid, pod.restart) for pod in pods if pod.phase == "Running"}
         yield from (what for mark, what in self._early.items() if mark in running)
         for pod in pods:
-            if pod.job in jobs and pod.index >= jobs[pod.job].tasks[pod.task].count:
+            most = self._sizes.get((pod.job, pod.attempt, pod.task), 0)
+            if pod.job in jobs and pod.index >= max(most, jobs[pod.job].tasks[pod.task].count):
                 yield f"pod {pod.name} is beyond numTasks"
         yield from self._ganged(jobs, pods, groups)
         yield from self._alone(pods, groups)
         for uid, job in jobs.items():
             self._count(uid, job)
         yield from self._wrong
+
+    def _sized(self, uid: str, job: Job) -> None:
+        """How many pods each task may have in an attempt: those of before the job was resized are there until they are
+        gone."""
+        for name, task in job.tasks.items():
+            mark = (uid, int(job.admission.get("attempt", 0)), name)
+            self._sizes[mark] = max(task.count, self._sizes.get(mark, 0))
 
     def _has_begun(self, pod: Pod) -> bool:
         """Whether it is seen to have run for the first time since this restart."""

@@ -321,7 +321,7 @@ class TestSuspension:
         assert written(found)["startTime"] is None
 
     @pytest.mark.parametrize("scope", ["Job", "Task"])
-    @pytest.mark.parametrize("why", ["Suspending", "Draining"])
+    @pytest.mark.parametrize("why", ["Suspending", "Draining", "Resizing"])
     def test_what_it_did_to_itself_is_no_disruption(self, why: str, scope: str) -> None:
         """It goes on while its pods are still going: it waits for them, and begins anew."""
         held = leaving(why, restartScope=scope)
@@ -339,6 +339,46 @@ class TestSuspension:
     def test_resumed_it_waits_again(self) -> None:
         change = written(decide(observe(job(status=status("Suspended", attempt=1)), reservation=None)))
         assert (change["phase"], true(change)) == ("Queued", {"Queued"})
+
+
+class TestResizing:
+    BOUNDS: ClassVar = {"numMinReplicas": 1, "numMaxReplicas": 4}
+
+    def elastic(self, workers: int, phase: str = "Running", **fields: Any) -> TorchJob:
+        """A job that was admitted with two workers."""
+        tasks = {"Master": task(), "Worker": task(workers, dependsOn=[])}
+        admission = {"admission": ADMISSION | {"workers": 2}} if phase != "Queued" else {}
+        return job(tasks, status=status(phase, **admission, **fields), torchElasticPolicy=self.BOUNDS)
+
+    def test_an_elastic_job_is_admitted_with_its_size(self) -> None:
+        found = decide(observe(self.elastic(2, "Queued")))
+        assert written(found)["admission"]["workers"] == 2
+        assert not decide(observe(self.elastic(2), *all_pods())).actions
+
+    @pytest.mark.parametrize("workers", [1, 3])
+    def test_one_of_another_size_gives_its_room_back_and_comes_first(self, workers: int) -> None:
+        found = decide(observe(self.elastic(workers), *all_pods()))
+        assert kinds(found) == ["WriteStatus", "DeletePods"]
+        assert (reason(written(found)), len(deleted(found))) == ("Resizing", 3)
+        going = leaving("Resizing").status.manifest() | {"admission": ADMISSION | {"workers": 2}}
+        held = job(
+            {"Master": task(), "Worker": task(workers, dependsOn=[])}, status=going, torchElasticPolicy=self.BOUNDS
+        )
+        assert not decide(observe(held, *all_pods(deleting=True))).actions
+        change = written(decide(observe(held)))
+        assert (change["phase"], change["admission"], change["queue"]["drained"]) == ("Queued", None, True)
+        assert "restartCount" not in change
+        back = self.elastic(workers, "Queued", attempt=1)
+        assert not decide(observe(back)).actions  # the room of before is not what it asks for
+        charge = {"jobs": 1, "cpu": 1000 * (1 + workers)}
+        found = decide(observe(back, reservation=replace(RESERVATION, attempt=2, charge=charge)))
+        assert len(made(found)) == 1 + workers
+
+    def test_one_that_is_its_old_size_again_before_its_pods_are_gone_keeps_its_room(self) -> None:
+        going = leaving("Resizing").status.manifest() | {"admission": ADMISSION | {"workers": 2}}
+        held = job(status=going, torchElasticPolicy=self.BOUNDS)
+        change = written(decide(observe(held, *all_pods(deleting=True))))
+        assert (reason(change), "admission" in change) == ("Restarting", False)
 
 
 class TestTime:
