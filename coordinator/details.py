@@ -15,9 +15,10 @@ from crds.conditions import FINISHED
 from crds.errors import InvalidObject
 from crds.torchjob import TorchJob
 from gang.values import GroupView
-from reconcilers import ailments
+from reconcilers import ailments, outcomes
 
 MOST_EVENTS = 10
+GOING = "it is being deleted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +51,9 @@ def of(item: Manifest, around: Around) -> Document:
 
 
 def _group(group: GroupView) -> Document:
-    found = {"name": group.name, "kind": f"{group.resource.plural}.{group.resource.group}", "phase": group.phase}
-    return found | ({"message": group.message} if group.message else {})
+    phase, message = ("Terminating", GOING) if group.deleting else (group.phase, group.message)
+    found = {"name": group.name, "kind": f"{group.resource.plural}.{group.resource.group}", "phase": phase}
+    return found | ({"message": message} if message else {})
 
 
 def _restarts(item: Manifest) -> Document:
@@ -111,7 +113,7 @@ def _marks(pod: Manifest) -> Mapping[str, str]:
 
 def _phase(pod: Manifest) -> str:
     """Of a pod that is on its way out only what it has become counts; Running is one whose main container runs."""
-    phase = str((pod.get("status") or {}).get("phase") or "Pending")
+    phase = outcomes.of(pod)
     if "deletionTimestamp" in pod["metadata"] and phase not in FINISHED:
         return "Terminating"
     return "Down" if phase == "Running" and not ailments.is_up(pod) else phase
@@ -145,6 +147,9 @@ def _holding(job: TorchJob, task_type: str, around: Around) -> tuple[str, str]:
     hindered = next((each for each in job.status.conditions if each.type == "Admitted" and each.status == "True"), None)
     if hindered is not None and hindered.reason not in ("Admitted", "Running", "Restarting"):
         return hindered.reason, hindered.message
+    going = next((each for each in around.groups if each.deleting), None)
+    if going is not None:
+        return "PodGroupTerminating", f"{going.resource.kind} {going.name}: {GOING}"
     group = next((each for each in around.groups if each.phase != "Ready"), None)
     if group is not None:
         return group.reason or "PodGroup" + group.phase, group.message

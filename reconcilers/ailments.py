@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.api import Manifest
-from reconcilers import containers
+from reconcilers import containers, outcomes
 
 ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
 """What every container waits for at first; whatever else is known of its pod says more."""
@@ -28,16 +28,15 @@ class Ailment:
 
 def of(pod: Manifest) -> Ailment | None:
     """The first thing that is known against a pod; None if it runs, or has succeeded."""
-    status = pod.get("status") or {}
-    phase = status.get("phase") or "Pending"
+    status, phase = pod.get("status") or {}, outcomes.of(pod)
     if "deletionTimestamp" in pod["metadata"]:
         return Ailment("Terminating", _held(pod))
     if phase == "Succeeded":
         return None
     if phase == "Failed":
-        return _ended(status)
+        return _ended(pod, status)
     found = next(_waiting(status), None) or _unscheduled(status) or _gate(status)
-    return found or (_crashed(pod, status) if phase == "Running" else _on_its_way(pod, status))
+    return found or (_crashed(pod) if phase == "Running" else _on_its_way(pod))
 
 
 def _held(pod: Manifest) -> str:
@@ -45,9 +44,10 @@ def _held(pod: Manifest) -> str:
     return f"held by the finalizer {finalizers[0]}" if finalizers else ""
 
 
-def _ended(status: Mapping[str, Any]) -> Ailment:
-    """The pod's own reason, or that of its first container that failed."""
-    ended = (each["state"]["terminated"] for each in _containers(status) if "terminated" in (each.get("state") or {}))
+def _ended(pod: Manifest, status: Mapping[str, Any]) -> Ailment:
+    """The pod's own reason, or that of its main container, if that failed, or of the first one that did."""
+    states = (outcomes.main_state(pod), *(each.get("state") or {} for each in _containers(status)))
+    ended = (each["terminated"] for each in states if "terminated" in each)
     worst: Mapping[str, Any] = next((each for each in ended if each.get("exitCode") != 0), {})
     reason = status.get("reason") or worst.get("reason") or "Failed"
     code = f"exit code {worst['exitCode']}" if "exitCode" in worst else ""
@@ -75,16 +75,16 @@ def _gate(status: Mapping[str, Any]) -> Ailment | None:
     return Ailment("StartGate", "its upstreams are not there yet") if closed else None
 
 
-def _crashed(pod: Manifest, status: Mapping[str, Any]) -> Ailment | None:
-    """Its main container has failed, and its node has not said yet what it does about that."""
-    ended = _main(pod, status).get("terminated") or {}
+def _crashed(pod: Manifest) -> Ailment | None:
+    """Its main container has failed: for good, or its node has not said yet what it does about that."""
+    ended = outcomes.main_state(pod).get("terminated") or {}
     return Ailment(ended.get("reason") or "Error", f"exit code {ended['exitCode']}") if ended.get("exitCode") else None
 
 
-def _on_its_way(pod: Manifest, status: Mapping[str, Any]) -> Ailment:
+def _on_its_way(pod: Manifest) -> Ailment:
     if not pod["spec"].get("nodeName"):
         return Ailment("Pending", "not bound to a node yet")
-    waits = _main(pod, status).get("waiting") or {}
+    waits = outcomes.main_state(pod).get("waiting") or {}
     return Ailment(waits.get("reason") or "Pending", _short(waits.get("message")))
 
 
@@ -95,16 +95,8 @@ def is_up(pod: Manifest) -> bool:
     A pod's phase stays Running while a container that crashed waits to be started again, or for its image, and while
     another one runs: that is no training. A sidecar that crashes is none of ours.
     """
-    status = pod.get("status") or {}
-    state = _main(pod, status)
-    return status.get("phase") == "Running" and "waiting" not in state and not _crashed(pod, status)
-
-
-def _main(pod: Manifest, status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The state of its main container; empty if nobody has said it yet."""
-    main = containers.main(pod["spec"])["name"]
-    found = (each.get("state") or {} for each in status.get("containerStatuses") or () if each["name"] == main)
-    return next(found, {})
+    phase = (pod.get("status") or {}).get("phase")
+    return phase == "Running" and "waiting" not in outcomes.main_state(pod) and not _crashed(pod)
 
 
 def _containers(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -42,7 +42,8 @@ from reconcilers.pod_view import PodView
 
 NEVER_BEGAN = frozenset({"ContainerCannotRun", "NotSupported", "StartError"})
 """Reasons of containers that could not be started, and of pods that the embedded node cannot run."""
-PREEMPTED = frozenset({"Preempting", "PreemptionByScheduler"})
+PREEMPTED = frozenset({"Preempting", "PreemptionByScheduler", "Evict", "EvictionByEvictionAPI"})
+"""Reasons that say nothing against the node: others wanted the room, or somebody empties it."""
 NOT_THE_JOBS_FAULT = PREEMPTED | {
     "ContainerStatusUnknown",
     "Evicted",
@@ -145,7 +146,7 @@ def _fault(policy: str, pod: PodView, lost: bool, restarting: bool) -> Fault | N
     if lost and not pod.finished:
         return Fault(pod, "Disruption", f"pod {pod.name} is lost with node {pod.node}")
     if pod.deleting:
-        return Fault(pod, "Disruption", f"pod {pod.name} was deleted{' by its node' if pod.disrupted else ''}")
+        return Fault(pod, "Disruption", f"pod {pod.name} was deleted{_by(pod)}")
     again = _restarted_by_node(pod) and policy != "Always" and not restarting
     if pod.phase == "Failed" or again:
         return Fault(pod, kind(policy, pod), describe(pod))
@@ -169,7 +170,7 @@ def kind(policy: str, pod: PodView) -> Kind:
 
 
 def _disrupted(pod: PodView) -> bool:
-    if pod.disrupted or pod.reason in NOT_THE_JOBS_FAULT or pod.reason.startswith("OutOf"):
+    if pod.disruption or pod.reason in NOT_THE_JOBS_FAULT or pod.reason.startswith("OutOf"):
         return True
     return pod.exit_code is None and pod.reason not in NEVER_BEGAN | OWN_LIMITS
 
@@ -243,7 +244,7 @@ def is_whole(job: TorchJob, pod: PodView) -> bool:
 def _blames_node(root: Fault) -> bool:
     pod = root.pod
     if root.kind == "Disruption":
-        return not pod.deleting and pod.reason not in PREEMPTED
+        return not pod.deleting and PREEMPTED.isdisjoint((pod.reason, _disrupted_by(pod)))
     return not pod.lost_peer
 
 
@@ -253,5 +254,16 @@ def describe(pod: PodView) -> str:
     through = pod.cause if pod.exit_code == 1 and pod.cause not in (None, 1) else None
     if through is not None:
         how += f" of torchrun, whose process ended with {torchrun.name(through) or through}"
-    why = f" ({pod.reason})" if pod.reason else ""
+    reasons = ", ".join(dict.fromkeys(filter(None, (pod.reason, _disrupted_by(pod)))))
+    why = f" ({reasons})" if reasons else ""
     return f"pod {pod.name} failed {how}{why}" + (f": {pod.message}" if pod.message else "")
+
+
+def _disrupted_by(pod: PodView) -> str:
+    return pod.disruption.partition(": ")[0]
+
+
+def _by(pod: PodView) -> str:
+    """Why it was deleted, in the words of who did it, if anybody says."""
+    reason, _, message = pod.disruption.partition(": ")
+    return (f" ({reason})" if reason else "") + (f": {message}" if message else "")

@@ -9,7 +9,7 @@ from datetime import datetime
 from crds import conditions
 from crds.status import Admission, TorchJobStatus
 from crds.torchjob import TorchJob
-from reconcilers import gangs, lifecycle, progress, status, tasks
+from reconcilers import gangs, lifecycle, pod_view, progress, status, tasks
 from reconcilers.advance import Advance
 from reconcilers.deadline import Deadline
 from reconcilers.departures import Departures
@@ -133,7 +133,11 @@ def _run(
     # 4. Missing pods, and what the pods that are there amount to.
     stuck = bool(leaving.stuck(run.pods))
     advance = Advance(run=run, observation=observation, settings=settings, now=now, stuck=stuck)
-    actions = _write(job, advance.status(), run.pods) + recovery.actions + advance.actions()
+    # Pods of tasks that are done with take room from those that come after them, which wait until they are gone.
+    passed = {each.lower() for each in advance.progress.passed}
+    over = tuple(pod for pod in run.pods if pod.task in passed and pod_view.occupies(pod))
+    steps = leaving.away(over) if over else advance.actions()
+    actions = _write(job, advance.status(), run.pods) + recovery.actions + steps
     return Plan(actions, least((again, advance.groups.again)))
 
 
@@ -211,7 +215,7 @@ def _leftovers(policy: str, after: TorchJobStatus, found: Pods) -> Pods:
     if policy == "All":
         return found
     if policy == "Running" or after.phase == "Failed":
-        return tuple(pod for pod in found if not pod.finished)
+        return tuple(pod for pod in found if pod_view.occupies(pod))
     return ()
 
 

@@ -10,12 +10,14 @@ from typing import Any
 
 from cluster.api import Manifest
 from crds import labels, owners
-from reconcilers import ailments, containers, moments, torchrun
+from reconcilers import ailments, containers, moments, outcomes, torchrun
+from reconcilers.outcomes import FINISHED
 
-FINISHED = ("Succeeded", "Failed")
 LONGEST_MESSAGE = 180
 _BY_ITSELF = frozenset({"phase", "qosClass"})
 """What the status of a pod says before anybody has seen it: so do a thousand pods that were just made."""
+EVICTED_BY_VOLCANO = "Evict"
+"""The reason that a pod is not ready when Volcano preempts it, or reclaims what it holds."""
 SAYS_NOTHING = ("traceback : To enable traceback", "error_file: <N/A>")
 
 
@@ -35,6 +37,9 @@ class PodView:
     restart: int
     """The job's restart generation that it belongs to."""
     phase: str = "Pending"
+    """Of its main container, once that has ended for good; else the pod's own."""
+    lingers: bool = False
+    """Whether others of its containers may run although its main one has ended for good."""
     reason: str = ""
     """Why it is in this phase: the pod's reason, else its failed container's."""
     message: str = ""
@@ -48,8 +53,8 @@ class PodView:
     """Whether its last words blame another process, or the way to it."""
     ended: float | None = None
     """When that was, in seconds since the epoch."""
-    disrupted: bool = False
-    """Whether somebody took it off its node (condition DisruptionTarget)."""
+    disruption: str = ""
+    """Why somebody took it off its node: a word, and perhaps a sentence; empty: nobody did."""
     ailment: str = ""
     """What keeps it from running, by its node or its scheduler, also where its phase is Running; empty: nothing."""
     deleting: bool = False
@@ -59,7 +64,6 @@ class PodView:
     """Whether finalizers keep it from being gone."""
     gated: bool = False
     """Whether it has a start gate that nobody has opened yet."""
-    ready: bool = False
     node: str = ""
     since: float | None = None
     """When it was started on its node, or made, in seconds since the epoch."""
@@ -94,19 +98,21 @@ class PodView:
 
     @property
     def finished(self) -> bool:
-        """Whether its containers have ended for good."""
+        """Whether it has ended for good, as far as its job is concerned."""
         return self.phase in FINISHED
 
 
 def occupies(pod: PodView) -> bool:
-    """Whether a pod takes room: until it is Succeeded, Failed or gone. A terminating pod occupies."""
-    return not pod.finished
+    """Whether a pod takes room: until Kubernetes calls it Succeeded or Failed, or it is gone. A terminating pod
+    occupies, and one of which any container runs."""
+    return pod.lingers or not pod.finished
 
 
 def trim(manifest: Manifest) -> PodView:
     """What matters of a pod that carries our labels."""
     metadata, spec, status = manifest["metadata"], manifest["spec"], manifest.get("status") or {}
     marks: Mapping[str, str] = metadata.get("labels") or {}
+    phase = outcomes.of(manifest)
     return PodView(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -116,7 +122,8 @@ def trim(manifest: Manifest) -> PodView:
         index=_number(marks, labels.TASK_INDEX),
         attempt=_number(marks, labels.ATTEMPT),
         restart=_number(marks, labels.RESTART),
-        phase=status.get("phase") or "Pending",
+        phase=phase,
+        lingers=phase in FINISHED and status.get("phase") not in FINISHED,
         deleting="deletionTimestamp" in metadata,
         gated=_is_gated(metadata, spec),
         deadline=moments.seconds(metadata.get("deletionTimestamp")),
@@ -126,19 +133,19 @@ def trim(manifest: Manifest) -> PodView:
         version=version(manifest),
         service=metadata["name"] if spec.get("subdomain") == metadata["name"] else "",
         **_restarts(metadata, spec, status),
-        **(_told(manifest, spec, status) if status.keys() - _BY_ITSELF else {}),
+        **(_told(manifest, phase) if status.keys() - _BY_ITSELF else {}),
     )
 
 
-def _told(manifest: Manifest, spec: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
+def _told(manifest: Manifest, phase: str) -> dict[str, Any]:
     """What its node, the scheduler, or who takes it away says of it."""
-    return {"ailment": _ailment(manifest), **_conditions(status), **_end(spec, status)}
+    spec, status = manifest["spec"], manifest["status"]
+    return {"ailment": _ailment(manifest, phase), **_conditions(status), **_end(spec, status, phase)}
 
 
-def _ailment(manifest: Manifest) -> str:
+def _ailment(manifest: Manifest, phase: str) -> str:
     """What there is to say against a pod that does not run, but is to. Many of a job say the same: it is kept once."""
-    status = manifest.get("status") or {}
-    phase, told = status.get("phase"), status.keys() & ("conditions", "initContainerStatuses", "containerStatuses")
+    told = (manifest.get("status") or {}).keys() & ("conditions", "initContainerStatuses", "containerStatuses")
     if not told or phase in FINISHED or "deletionTimestamp" in manifest["metadata"] or ailments.is_up(manifest):
         return ""
     return sys.intern(str(ailments.of(manifest) or "Waiting")[:LONGEST_MESSAGE])
@@ -146,10 +153,18 @@ def _ailment(manifest: Manifest) -> str:
 
 def _conditions(status: Mapping[str, Any]) -> dict[str, Any]:
     found = {each["type"]: each for each in status.get("conditions") or ()}
-    true = {kind for kind, each in found.items() if each["status"] == "True"}
-    return {"ready": "Ready" in true, "disrupted": "DisruptionTarget" in true} | _in_place(
-        found.get(labels.RESTARTED, {})
-    )
+    disruption = _disruption(found.get("DisruptionTarget", {}), found.get("Ready", {}))
+    return {"disruption": disruption} | _in_place(found.get(labels.RESTARTED, {}))
+
+
+def _disruption(target: Mapping[str, Any], ready: Mapping[str, Any]) -> str:
+    """Who takes a pod off its node says so with a condition; Volcano does with the one that it is not ready."""
+    evicted = ready.get("status") == "False" and ready.get("reason") == EVICTED_BY_VOLCANO
+    said = target if target.get("status") == "True" else ready if evicted else None
+    if said is None:
+        return ""
+    reason, message = said.get("reason") or "DisruptionTarget", _last_line(said.get("message") or "")
+    return sys.intern(f"{reason}: {message}" if message else reason)
 
 
 def _in_place(condition: Mapping[str, Any]) -> dict[str, str]:
@@ -175,9 +190,9 @@ def _restarts(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapp
     }
 
 
-def _end(spec: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
+def _end(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> dict[str, Any]:
     """How its containers ended, and the last thing they said."""
-    ended = _ended(spec, status)
+    ended = _ended(spec, status, phase)
     said = ended.get("message") or ""
     code = ended.get("exitCode")
     return {
@@ -207,12 +222,14 @@ def _number(marks: Mapping[str, str], name: str) -> int:
     return int(text) if text.isascii() and text.isdigit() else -1
 
 
-def _ended(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """How the pod's containers ended: the main one's failure, else another one's, else the main one's success; while
+def _ended(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> Mapping[str, Any]:
+    """How the pod ended: with its main container's failure, else with another one's, unless that one succeeded; while
     the pod goes on: the main one's end before."""
     main = containers.main(spec)["name"]
-    if status.get("phase") not in FINISHED:
+    if phase not in FINISHED:
         return (_of(main, status).get("lastState") or {}).get("terminated") or {}
+    if phase == "Succeeded":
+        return (_of(main, status).get("state") or {}).get("terminated") or {}
     found = sorted(_terminations(status), key=lambda each: each[0] != main)
     failed = (how for _, how in found if how.get("exitCode"))
     return next(failed, next((how for name, how in found if name == main), {}))

@@ -42,6 +42,11 @@ def written(job: TorchJob) -> tuple[Stage, ...]:
     return tuple(each for each in job.spec.stages if not each.awaits or str(each.index) in job.status.stages)
 
 
+def behind(job: TorchJob) -> frozenset[str]:
+    """The tasks, in lower case, whose success the status knows: nothing that becomes of their pods matters any more."""
+    return frozenset(each.lower() for each in _awaited(written(job)))
+
+
 def of(job: TorchJob, pods: Iterable[PodView]) -> Progress:
     """How far a job has come by the pods of its admission, since its last restart."""
     current = [pod for pod in pods if not outdated(job, pod)]

@@ -102,8 +102,9 @@ class Scene:
         return (Tell("NotRestartedInPlace", message, warning=True),)
 
     def _faults(self) -> list[Fault]:
-        dead = self.departures.dead
-        seen = failures.faults(self.job, self.pods, dead, self._restarts.restarting())
+        dead, behind = self.departures.dead, progress.behind(self.job)
+        needed = (pod for pod in self.pods if pod.task not in behind)
+        seen = failures.faults(self.job, needed, dead, self._restarts.restarting())
         return [*seen, *self._vanished()]
 
     def _vanished(self) -> list[Fault]:

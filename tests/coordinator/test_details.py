@@ -25,7 +25,8 @@ def pod(task_type: str = "worker", index: int = 0, node: str = "n", **status: An
     """A pod as the API server shows it."""
     marks = {labels.TASK_TYPE: task_type, labels.TASK_INDEX: str(index)}
     metadata = {"name": f"train-{task_type}-{index}", "labels": marks}
-    spec = {"containers": [{"name": "torch"}], **({"nodeName": node} if node else {})}
+    spec = {"restartPolicy": "Never", "containers": [{"name": "log"}, {"name": "torch"}]}
+    spec |= {"nodeName": node} if node else {}
     return {"metadata": metadata, "spec": spec, "status": {"phase": "Pending", **status}}
 
 
@@ -38,6 +39,9 @@ def unscheduled(message: str) -> list[dict[str, Any]]:
 
 
 ENDED = [{"name": "torch", "state": {"terminated": {"exitCode": 3, "reason": "Error"}}}]
+DONE = [{"name": "torch", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}]
+LOGS_ENDED = {"name": "log", "state": {"terminated": {"exitCode": 9, "reason": "Other"}}}
+LOGS_WAIT = waiting("CrashLoopBackOff", name="log")[0]
 
 
 @pytest.mark.parametrize(
@@ -70,6 +74,8 @@ ENDED = [{"name": "torch", "state": {"terminated": {"exitCode": 3, "reason": "Er
         ({"phase": "Failed", "containerStatuses": ENDED}, "n", "Error: exit code 3"),
         ({"phase": "Failed", "reason": "Evicted", "message": "low on disk"}, "n", "Evicted: low on disk"),
         ({"phase": "Failed"}, "n", "Failed"),
+        ({"phase": "Failed", "containerStatuses": [LOGS_ENDED, *ENDED]}, "n", "Error: exit code 3"),
+        ({"phase": "Running", "containerStatuses": [LOGS_WAIT, *ENDED]}, "n", "Error: exit code 3"),
     ],
 )
 def test_what_keeps_a_pod_from_running(status: dict[str, Any], node: str, expected: str | None) -> None:
@@ -126,9 +132,26 @@ def test_who_crashes_again_and_again_does_not_run() -> None:
     assert (found["running"], found["short"], found["why"][0]["reason"]) == (0, True, "CrashLoopBackOff")
 
 
+def test_a_pod_has_ended_with_its_main_container() -> None:
+    done = pod(index=0, phase="Running", containerStatuses=DONE)
+    found = of_worker(item(), done, pod(index=1, phase="Running", containerStatuses=ENDED), pod(index=2))
+    assert [found[each] for each in ("running", "succeeded", "failed")] == [0, 1, 1]
+    assert [each["reason"] for each in found["why"]] == ["Error", "Pending", "NotMade"]
+
+
 @pytest.mark.parametrize("status", [{"phase": "Queued"}, {"phase": "Succeeded", "admission": ADMISSION}])
 def test_a_job_that_holds_nothing_is_short_of_nothing(status: dict[str, Any]) -> None:
     assert not of_worker({**item(), "status": status})["short"]
+
+
+def test_a_group_that_is_going_is_not_ready() -> None:
+    group = GroupView(resource=POD_GROUPS, namespace="b", name="train-0", uid="g", job_uid="u", attempt=1,
+                      phase="Ready", deleting=True)  # fmt: skip
+    (shown,) = details.of(item(), Around(groups=(group,)))["groups"]
+    assert (shown["phase"], shown["message"]) == ("Terminating", details.GOING)
+    assert of_worker(item(), groups=(group,))["why"] == [
+        {"reason": "PodGroupTerminating", "message": f"PodGroup train-0: {details.GOING}", "pod": "", "pods": 4}
+    ]
 
 
 def test_pods_that_wait_for_their_group_say_so() -> None:

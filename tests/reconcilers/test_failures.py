@@ -54,7 +54,7 @@ def test_reasons_under_never_exit_code_on_failure_always(exit_code: int | None, 
         failures.kind(policy, failed(exit_code, reason)) for policy in ("Never", "ExitCode", "OnFailure", "Always")
     ]
     assert "".join(each[0] for each in found) == kinds
-    assert failures.kind("ExitCode", failed(exit_code, reason, disrupted=True)) == "Disruption"
+    assert failures.kind("ExitCode", failed(exit_code, reason, disruption="TerminationByKubelet")) == "Disruption"
 
 
 @pytest.mark.parametrize(
@@ -121,6 +121,8 @@ class TestBlame:
         assert blamed(phase="Failed", reason="UnexpectedAdmissionError") == "n1"
         assert blamed(phase="Failed", exit_code=1, lost_peer=True) == ""
         assert blamed(phase="Failed", reason="Preempting") == ""
+        assert blamed(phase="Failed", reason="Evicted", disruption="TerminationByKubelet: low on disk") == "n1"
+        assert blamed(phase="Failed", exit_code=143, disruption="PreemptionByScheduler: room") == ""
         assert blamed(deleting=True) == ""
 
     def test_the_word_of_one_of_several_waits_for_a_better_explanation(self) -> None:
@@ -206,6 +208,10 @@ class TestWhatCounts:
         ({"reason": "Evicted"}, "pod digits-master-0 failed without an exit code (Evicted)"),
         ({"exit_code": 137, "reason": ""}, "pod digits-master-0 failed with exit code 137"),
         (
+            {"exit_code": 143, "disruption": "PreemptionByScheduler: room"},
+            "pod digits-master-0 failed with exit code 143 (Error, PreemptionByScheduler)",
+        ),
+        (
             {"exit_code": 1, "cause": 137},
             "pod digits-master-0 failed with exit code 1 of torchrun, whose process ended with SIGKILL (Error)",
         ),
@@ -214,3 +220,18 @@ class TestWhatCounts:
 )
 def test_the_sentence(fields: dict[str, Any], sentence: str) -> None:
     assert failures.describe(pod(phase="Failed", **{"reason": "Error", **fields})) == sentence
+
+
+@pytest.mark.parametrize(
+    ("disruption", "sentence"),
+    [
+        ("", "pod digits-worker-0 was deleted"),
+        ("DeletionByPodGC", "pod digits-worker-0 was deleted (DeletionByPodGC)"),
+        ("Evict: Pod is evicted, because of preempt",
+         "pod digits-worker-0 was deleted (Evict): Pod is evicted, because of preempt"),
+    ],
+)  # fmt: skip
+def test_who_deleted_it_is_told_in_its_own_words(disruption: str, sentence: str) -> None:
+    found = verdict(replace(WORKER, deleting=True, disruption=disruption))
+    assert found is not None
+    assert (found.message, found.kind) == (sentence, "Disruption")

@@ -58,8 +58,7 @@ def test_a_label_makes_no_pod_a_jobs(owners: Any) -> None:
 
 
 def test_what_is_kept() -> None:
-    ready = [{"type": "Ready", "status": "True"}]
-    assert trim(conditions=ready) == PodView(
+    assert trim() == PodView(
         namespace="team",
         name="digits-worker-3",
         uid="u",
@@ -69,7 +68,6 @@ def test_what_is_kept() -> None:
         attempt=2,
         restart=1,
         phase="Running",
-        ready=True,
         node="n1",
         since=1767323045.0,
     )
@@ -135,7 +133,8 @@ def test_what_it_waits_for() -> None:
     [
         ([], [ended("log", 0), ended("torch", 1, "Error")], 1, "Error"),
         ([], [ended("log", 3, "Error"), ended("torch", 137, "OOMKilled")], 137, "OOMKilled"),
-        ([], [ended("log", 3, "Error"), ended("torch", 0, "Completed")], 3, "Error"),
+        ([], [ended("log", 3, "Error"), ended("torch", 0, "Completed")], 0, "Completed"),
+        ([], [ended("log", 3, "Error")], 3, "Error"),
         ([ended("fetch", 7, "Error")], [], 7, "Error"),
         ([], [], None, ""),
     ],
@@ -206,7 +205,65 @@ def test_what_became_of_it_in_place() -> None:
     assert (view.exit_code, view.reason, view.message) == (1, "Error", "no data")
     assert (view.self_healing, view.restarts, view.settled) == (True, 2, 1)
     assert (view.asked, view.asked_at, view.restarted, view.not_restarted) == ("4", 1767323045.0, "3", "")
-    assert (view.disrupted, view.deadline, view.held) == (True, 1767323045.0, True)
+    assert (view.disruption, view.deadline, view.held) == ("DisruptionTarget", 1767323045.0, True)
+
+
+RESTARTS = {"exitCodes": {"operator": "NotIn", "values": [0, 3]}, "action": "RestartAllContainers"}
+EVICTED = [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]
+
+
+@pytest.mark.parametrize(
+    ("policy", "main", "code", "status", "phase"),
+    [
+        ("Never", {}, 0, {}, "Succeeded"),
+        ("Never", {}, 1, {}, "Failed"),
+        ("OnFailure", {}, 0, {}, "Succeeded"),
+        ("OnFailure", {}, 1, {}, "Running"),
+        ("Always", {}, 0, {}, "Running"),
+        ("Always", {"restartPolicy": "Never"}, 1, {}, "Failed"),
+        ("Never", {"restartPolicy": "OnFailure"}, 1, {}, "Running"),
+        ("Never", {"restartPolicyRules": [RESTARTS]}, 1, {}, "Running"),
+        ("Never", {"restartPolicyRules": [RESTARTS]}, 3, {}, "Failed"),
+        ("Never", {}, 0, {"phase": "Unknown"}, "Unknown"),
+        ("Never", {}, 0, {"phase": "Pending"}, "Pending"),
+        ("Never", {}, 0, {"phase": "Failed"}, "Succeeded"),  # by another container
+        ("Never", {}, 0, {"phase": "Failed", "reason": "Evicted"}, "Failed"),
+        ("Never", {}, 0, {"phase": "Failed", "conditions": EVICTED}, "Failed"),
+        ("Never", {}, None, {}, "Running"),
+    ],
+)
+def test_its_main_containers_end_is_its_own(
+    policy: str, main: dict[str, Any], code: int | None, status: dict[str, Any], phase: str
+) -> None:
+    state = UP if code is None else ended("torch", code)["state"]
+    described = manifest(containerStatuses=[{"name": "torch", "state": state}, {"name": "log", "state": UP}])
+    described["spec"] |= {"restartPolicy": policy, "containers": [{"name": "log"}, {"name": "torch", **main}]}
+    described["status"] |= status
+    view = pod_view.trim(described)
+    lingers = phase in ("Succeeded", "Failed") and "phase" not in status
+    assert (view.phase, view.lingers, view.ailment if lingers else "") == (phase, lingers, "")
+    if lingers:
+        assert view.exit_code == code
+    by_kubernetes = described["status"]["phase"] in ("Succeeded", "Failed")
+    assert pod_view.occupies(view) is views.pod_view(described).occupies is not by_kubernetes, "room is held until then"
+    described["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+    assert pod_view.trim(described).phase == described["status"]["phase"], "who is told to end says nothing by it"
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "reason", "message", "expected"),
+    [
+        ("DisruptionTarget", "True", "PreemptionByScheduler", "preempting\n", "PreemptionByScheduler: preempting"),
+        ("DisruptionTarget", "True", "DeletionByPodGC", "", "DeletionByPodGC"),
+        ("DisruptionTarget", "False", "DeletionByPodGC", "", ""),
+        ("Ready", "False", "Evict", "because of reclaim", "Evict: because of reclaim"),  # Volcano
+        ("Ready", "False", "PodFailed", "", ""),
+        ("Ready", "True", "Evict", "", ""),
+    ],
+)
+def test_why_it_was_taken_off_its_node(kind: str, status: str, reason: str, message: str, expected: str) -> None:
+    condition = {"type": kind, "status": status, "reason": reason, "message": message}
+    assert trim(conditions=[condition]).disruption == expected
 
 
 def test_a_restart_that_could_not_be_done() -> None:

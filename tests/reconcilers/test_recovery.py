@@ -14,7 +14,7 @@ from reconcilers.plan import plan
 from reconcilers.pod_view import PodView
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import CreatePods, DeletePods, Hindrance, MarkPods, Plan, Tell, WriteStatus
-from tests.reconcilers.builders import NOW, all_pods, job, observe, pod, status
+from tests.reconcilers.builders import NOW, all_pods, job, observe, pod, status, task
 
 T = NOW.timestamp()
 MASTER, WORKER, OTHER = all_pods()
@@ -57,6 +57,31 @@ def test_who_was_replaced_excuses_nobody_who_vanishes_later() -> None:
     assert (kinds(found), written(found)) == (["WriteStatus"], {"replacing": []})
     assert decide(job(status=before | {"replacing": []}), *all_pods()) == Plan()
     assert written(decide(job(status=before | {"replacing": []}), MASTER, OTHER))["disruptions"] == 1
+
+
+class TestOthersBesideTheMainContainer:
+    """They run on, and the main one has ended for good."""
+
+    def test_a_success_is_one_and_the_pod_goes_with_the_end(self) -> None:
+        done = replace(MASTER, phase="Succeeded", lingers=True)
+        found = decide(RUNNING, done, WORKER, OTHER)
+        assert written(found)["phase"] == "Succeeded"
+        assert deleted(found) == ["digits-master-0", "digits-worker-0", "digits-worker-1"]
+
+    def test_a_failure_is_one_and_the_pod_is_replaced(self) -> None:
+        lost = replace(WORKER, phase="Failed", exit_code=137, lingers=True)
+        found = decide(RUNNING, MASTER, lost, OTHER)
+        assert (written(found)["restartCount"], deleted(found)) == (1, ["digits-worker-0"])
+
+    def test_they_make_room_before_a_later_stage_takes_it(self) -> None:
+        tasks = {"Prepare": task(), "Worker": task(dependsOn=[{"taskType": "Prepare", "phase": "Succeeded"}])}
+        prepared = pod("Prepare", phase="Succeeded", lingers=True)
+        found = decide(job(tasks, status("Running")), prepared)
+        assert (kinds(found), deleted(found)) == (["WriteStatus", "DeletePods"], ["digits-prepare-0"])
+        begun = job(tasks, status("Running", stages=written(found)["stages"]))
+        assert kinds(decide(begun, replace(prepared, phase="Running", lingers=False, deleting=True))) == []
+        assert kinds(decide(begun)) == kinds(decide(begun, replace(prepared, lingers=False)))
+        assert "CreatePods" in kinds(decide(begun))
 
 
 class TestByTheirNodes:

@@ -1,0 +1,53 @@
+"""What has become of a pod: how its main container ended is how the pod ended, whatever its other containers do.
+
+One rule: pure, over a pod as the API server shows it. Kubernetes takes a pod for running as long as any container of
+it runs, and for failed if any has failed: a job that goes by that waits for its log shipper for ever, or dies with it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from cluster.api import Manifest
+from reconcilers import containers
+
+FINISHED = ("Succeeded", "Failed")
+
+
+def of(pod: Manifest) -> str:
+    """Its phase. One that is being deleted is told to end: how its containers do so says nothing but by the node."""
+    status: Mapping[str, Any] = pod.get("status") or {}
+    phase: str = status.get("phase") or "Pending"
+    if phase not in ("Running", "Failed") or "deletionTimestamp" in pod["metadata"]:
+        return phase
+    code = (main_state(pod).get("terminated") or {}).get("exitCode")
+    if phase == "Failed":
+        return "Succeeded" if code == 0 and not _is_blamed(status) else phase
+    if code is None or _comes_back(pod["spec"], code):
+        return phase
+    return "Failed" if code else "Succeeded"
+
+
+def main_state(pod: Manifest) -> Mapping[str, Any]:
+    """The state of its main container; empty if nobody has said it yet."""
+    main = containers.main(pod["spec"])["name"]
+    found = (pod.get("status") or {}).get("containerStatuses") or ()
+    return next((each.get("state") or {} for each in found if each["name"] == main), {})
+
+
+def _is_blamed(status: Mapping[str, Any]) -> bool:
+    """Whether the pod failed as a whole: its node, or somebody, has ended it."""
+    targets = (each for each in status.get("conditions") or () if each["type"] == "DisruptionTarget")
+    return bool(status.get("reason")) or any(each["status"] == "True" for each in targets)
+
+
+def _comes_back(spec: Mapping[str, Any], code: int) -> bool:
+    """Whether the node restarts the main container after such an exit."""
+    main = containers.main(spec)
+    if any(_applies(rule.get("exitCodes") or {}, code) for rule in main.get("restartPolicyRules") or ()):
+        return True
+    policy = main.get("restartPolicy") or spec.get("restartPolicy") or "Always"
+    return bool(policy == "Always" or (policy == "OnFailure" and code))
+
+
+def _applies(codes: Mapping[str, Any], code: int) -> bool:
+    return (code in (codes.get("values") or ())) == (codes.get("operator") == "In")
