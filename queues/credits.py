@@ -64,13 +64,13 @@ class Credits(Ledger):
         weight, cost, _ = member.bid
         return 0, -2 * member.base - 2 * weight * (self._turns + cost) + self._weights * cost, name
 
-    def refund(self, name: str, cost: int, weight: int) -> None:
+    def refund(self, name: str, cost: int, _weight: int, /) -> None:
         """All contending queues lose what they gained by the pick, and it gets back what it paid."""
         member = self._members.get(name)
         self._turns -= cost
         self._touched.add(name)
         if member is None:
-            self._outside[name] += (self._weights + weight) * cost
+            self._outside[name] += self._weights * cost
         else:
             self._rebase(member, member.base + self._weights * cost)
 

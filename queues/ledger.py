@@ -124,7 +124,7 @@ class Ledger(ABC):
         self._touched.add(name)
 
     @abstractmethod
-    def refund(self, name: str, cost: int, weight: int) -> None:
+    def refund(self, name: str, cost: int, weight: int, /) -> None:
         """The inverse pick: a job of that cost came back before it had run. `weight` is its queue's."""
 
     def changes(self) -> dict[str, Account]:

@@ -49,7 +49,7 @@ class VirtualTime(Ledger):
         (ahead, _), rank = self._place(self._members[name])
         return ahead, rank, name
 
-    def refund(self, name: str, cost: int, weight: int) -> None:
+    def refund(self, name: str, cost: int, weight: int, /) -> None:
         """Its next job starts as much earlier as that one took."""
         self._touched.add(name)
         member = self._members.get(name)

@@ -210,6 +210,29 @@ def test_a_refund_is_the_inverse_pick(picker: Picker) -> None:
     assert sorted(queues) == sorted(pick.waiting.entry.queue for pick in untouched.picks)
 
 
+@pytest.mark.parametrize("weights", [{"a": 2, "b": 1}, {"a": 1, "b": 5, "c": 2}])
+def test_a_refund_to_a_queue_without_another_job_is_the_inverse_pick(weights: dict[str, int]) -> None:
+    rules = Rules(cost=GPU)
+    waiting = [each for name in weights for each in entries(name, 1 if name == "a" else 9, gpu=4)]
+    store = opened(specs(**weights), waiting)
+    race = Race(store.snapshot(EVERYTHING), rules)
+    while order(store.commit(race.picks(START, 1)).reservations) != "a":
+        pass
+    picked = lags(store)
+    store.remove([waiting[0].key])
+    store.put(waiting[:1])
+    race.refund("a", 4)
+    race.update(store.snapshot(EVERYTHING, since=race.change))
+    assert order(store.commit(race.picks(START, 1)).reservations) == "a"
+    assert lags(store) == picked
+
+
+def lags(store: MemoryStore) -> list[float]:
+    """How far each queue is behind its share."""
+    snapshot = store.snapshot(0)
+    return [lag(view.account, snapshot.clock) for view in snapshot.queues]
+
+
 # Strict order, passing, and its end
 
 
