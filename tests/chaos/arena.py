@@ -26,6 +26,7 @@ from cluster.settings import ConnectionSettings, RetrySettings
 from coordinator import local
 from coordinator.leader import LEASE
 from crds.resources import LEASES, NODES, TENANT_QUEUES
+from tests import ports
 from tests.acceptance.stack import clean_environment, torchq_command
 from tests.chaos.parts import Part, Parts
 from tests.chaos.proxy import Network
@@ -73,6 +74,7 @@ class Arena:
 
     def __post_init__(self) -> None:
         self.parts = Parts()
+        self._kept = contextlib.ExitStack()
         self.layout = Layout(self.folder / "data")
         self.layout.root.mkdir(parents=True, mode=0o700)
         self.layout.logs("any").parent.mkdir()
@@ -84,7 +86,7 @@ class Arena:
 
     def start(self) -> None:
         """Bring everything up, each part when what it needs answers."""
-        port = _free_port()
+        port = self._kept.enter_context(ports.held())  # the API server is killed, and comes back to it
         self._python("apiserver", "cluster.local.apiserver", "--data", str(self.layout.root), "--port", str(port))
         self.until(lambda: self.layout.kubeconfig.exists() and _accepts(port), "the API server")
         local.install(self.api())
@@ -174,6 +176,7 @@ class Arena:
         wrong = self.parts.stop()
         if self.network is not None:
             self.network.close()
+        self._kept.close()
         return wrong
 
     def _desk(self, name: str) -> dict[str, str]:
@@ -198,12 +201,6 @@ class Arena:
 
     def _add(self, name: str, command: list[str], environment: dict[str, str] | None = None) -> None:
         self.parts.add(Part(name, command, environment or clean_environment(), self.layout.logs(name)))
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def _accepts(port: int) -> bool:

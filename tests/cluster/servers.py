@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 import shutil
-import socket
+import signal
 import ssl
 import subprocess
 import time
@@ -21,7 +21,9 @@ from cluster.api import Manifest
 from cluster.local import certificates
 from cluster.local.apiserver import running
 from cluster.local.layout import Layout
+from coordinator import leash
 from crds.resources import CRDS
+from tests import ports
 from tests.waiting import until
 
 ASSETS = "KUBEBUILDER_ASSETS"
@@ -81,12 +83,16 @@ def trusting(layout: Layout) -> ssl.SSLContext:
 @contextlib.contextmanager
 def real(folder: Path) -> Iterator[Server]:
     """kube-apiserver on a throwaway etcd, both on loopback. Skips where the binaries are not named or not complete."""
+    with ports.held() as peer, ports.held() as client, ports.held() as secure:
+        yield from _real(folder, peer, client, secure)
+
+
+def _real(folder: Path, peer: int, client: int, secure: int) -> Iterator[Server]:
     assets = Path(os.environ.get(ASSETS) or "/nonexistent")
     if not (assets / "kube-apiserver").exists() or not (assets / "etcd").exists():
         pytest.skip(f"{ASSETS} names no folder with kube-apiserver and etcd")
     if not shutil.which("openssl"):
         pytest.skip("openssl is needed to make kube-apiserver's service account key")
-    peer, client, secure = _free_port(), _free_port(), _free_port()
     key, token = folder / "service-account.key", "contract-suite"
     subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
     (folder / "tokens.csv").write_text(f'{token},admin,admin,"system:masters"\n')
@@ -132,19 +138,13 @@ def _wait_ready(server: Server, log: Path) -> None:
 @contextlib.contextmanager
 def _process(command: list[Any], log: Path) -> Iterator[None]:
     with open(log, "wb") as output:
-        process = subprocess.Popen([str(part) for part in command], stdout=output, stderr=subprocess.STDOUT)
+        held = leash.held(map(str, command), signal.SIGKILL)  # they end by nothing less without each other
+        process = subprocess.Popen(held, stdout=output, stderr=subprocess.STDOUT)
         try:
             yield
         finally:
             process.terminate()
             process.wait(20)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _unverified() -> ssl.SSLContext:

@@ -29,16 +29,8 @@ def coordinator(embedded_cluster: KubernetesCluster, namespace: str) -> Coordina
 
 @pytest.fixture
 def port(coordinator: Coordinator) -> Iterator[int]:
-    port = free_port()
-    with health.serving(coordinator, port):
+    with health.serving(coordinator, health.ANY_PORT) as port:
         yield port
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        found: int = probe.getsockname()[1]
-    return found
 
 
 def ask(port: int, path: str) -> tuple[int, str]:

@@ -1,10 +1,9 @@
 """A coordinator's read-only API, and commands that find it by the Lease, by URL, or find nobody."""
 
 import json
-import socket
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +24,7 @@ from queues.memory_work import MemoryWork
 from queues.rules import Rules
 from queues.values import Entry
 from queues.vitals import Vitals
+from tests import ports
 from tests.coordinator.command import Torchq, table
 from tests.coordinator.desk import manifest
 from tests.queues.builders import entries, key, spec
@@ -224,11 +224,10 @@ def test_a_port_of_somebody_elses_is_not_taken_for_the_leader(
 ) -> None:
     embedded_cluster.patch(LEASES, LEASE, {"spec": {"holderIdentity": "another"}}, namespace)
     assert "is not the coordinator that leads" in asked("next", code=1).stderr
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    embedded_cluster.patch(LEASES, LEASE, {"metadata": {"annotations": {API: url}}}, namespace)
-    assert f"the coordinator at {url} does not answer" in asked("next", code=1).stderr
+    with ports.held() as port:
+        url = f"http://127.0.0.1:{port}"
+        embedded_cluster.patch(LEASES, LEASE, {"metadata": {"annotations": {API: url}}}, namespace)
+        assert f"the coordinator at {url} does not answer" in asked("next", code=1).stderr
 
 
 def test_redis_that_was_named_is_read_without_any_coordinator(torchq: Torchq) -> None:

@@ -18,9 +18,9 @@ from crds.resources import LEASES, TENANT_QUEUES
 from queues import connection, schema
 from queues.redis_store import RedisStore
 from queues.redis_work import RedisWork
+from tests import ports
 from tests.cluster.servers import Server
 from tests.coordinator import desk as desks
-from tests.coordinator.test_health import free_port
 from tests.coordinator.test_serve import QUICK
 from tests.queues.conftest import redis_url
 from tests.waiting import until
@@ -254,8 +254,9 @@ def test_a_leader_that_has_died_is_waited_for_as_long_as_a_lease(
 
 
 def test_a_server_that_is_not_there_is_named(torchq: Torchq) -> None:
-    away = f"127.0.0.1:{free_port()}"
-    result = torchq(code=2, TORCHQ_REDIS_URL=f"redis://:s3cret@{away}/0")
+    with ports.held() as port:
+        away = f"127.0.0.1:{port}"
+        result = torchq(code=2, TORCHQ_REDIS_URL=f"redis://:s3cret@{away}/0")
     assert f"Redis at redis://{away}/0 does not answer" in result.stderr
     assert "s3cret" not in result.output
     assert "/nowhere/kubeconfig" in torchq(code=2, TORCHQ_KUBECONFIG="/nowhere/kubeconfig").stderr

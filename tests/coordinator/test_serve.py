@@ -22,9 +22,9 @@ from queues import errors
 from queues.memory_content import Content
 from queues.memory_store import MemoryStore
 from queues.memory_work import MemoryWork
+from tests import ports
 from tests.coordinator import desk as desks
 from tests.coordinator.desk import Desk
-from tests.coordinator.test_health import free_port
 from tests.waiting import SECONDS, until
 
 AWAY = "Redis at redis://127.0.0.1:6379/0 does not answer: Connection refused"
@@ -55,6 +55,13 @@ class Place:
             return getattr(self._store, verb)(*args)
 
         return asked
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """The address of an API server that is not there."""
+    with ports.held() as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @contextmanager
@@ -195,16 +202,15 @@ def test_a_store_of_another_time_is_overtaken_in_one_step(embedded_cluster: Kube
 
 
 def test_an_api_server_that_is_away_is_named_once_and_does_not_delay_the_stop(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, nobody: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    server = f"http://127.0.0.1:{free_port()}"
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(
         json.dumps(
             {
                 "current-context": "away",
-                "clusters": [{"name": "away", "cluster": {"server": server}}],
+                "clusters": [{"name": "away", "cluster": {"server": nobody}}],
                 "users": [{"name": "away", "user": {}}],
                 "contexts": [{"name": "away", "context": {"cluster": "away", "user": "away"}}],
             }
@@ -214,7 +220,7 @@ def test_an_api_server_that_is_away_is_named_once_and_does_not_delay_the_stop(
     away = client.connect(ConnectionSettings(kubeconfig=str(kubeconfig), retries=retries))
     with running(away, Place(), "default") as coordinator:
         until(lambda: coordinator.failing)
-        assert server in coordinator.failing
+        assert nobody in coordinator.failing
     assert told(caplog) == [coordinator.failing]
     assert len(caplog.records) <= 1 + len(coordinator.watches.informers)
     away.close()

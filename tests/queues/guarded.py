@@ -2,7 +2,6 @@
 
 import datetime
 import ipaddress
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from queues import accounts
+from tests import ports
 from tests.waiting import until
 
 WRITES, READS, RULES = "wr1te-s3cret", "re4d-s3cret", "adm1n-s3cret"
@@ -58,39 +58,31 @@ def guarded(folder: Path) -> Iterator[Guarded]:
     certify(folder)
     admin = f"user admin on >{RULES} ~* &* +@all\n"
     (folder / "users.acl").write_text(accounts.acl(WRITES, READS) + admin)
-    process, found = _started(folder)
-    try:
-        yield found
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _started(folder: Path) -> tuple[subprocess.Popen[bytes], Guarded]:
-    """Another port is tried if somebody was faster."""
-    for _ in range(20):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = int(free.getsockname()[1])
+    with ports.held() as port:
         found = Guarded(folder, port)
-        options = {
-            "port": "0",
-            "tls-port": str(port),
-            "bind": "127.0.0.1",
-            "unixsocket": str(found.socket),
-            "aclfile": str(folder / "users.acl"),
-            "tls-ca-cert-file": str(folder / "ca.crt"),
-            "tls-cert-file": str(folder / "server.crt"),
-            "tls-key-file": str(folder / "server.key"),
-            "tls-auth-clients": "yes",
-            "save": "",
-        }
-        words = [word for name, value in options.items() for word in (f"--{name}", value)]
-        process = subprocess.Popen(["redis-server", *words], cwd=folder, stdout=subprocess.DEVNULL)
-        until(lambda: process.poll() is not None or _answers(found))  # noqa: B023
-        if process.poll() is None:
-            return process, found
-    raise AssertionError("no redis-server would start")
+        process = subprocess.Popen(["redis-server", *_options(found)], cwd=folder, stdout=subprocess.DEVNULL)
+        try:
+            until(lambda: _answers(found))
+            yield found
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _options(found: Guarded) -> list[str]:
+    options = {
+        "port": "0",
+        "tls-port": str(found.port),
+        "bind": "127.0.0.1",
+        "unixsocket": str(found.socket),
+        "aclfile": str(found.folder / "users.acl"),
+        "tls-ca-cert-file": str(found.folder / "ca.crt"),
+        "tls-cert-file": str(found.folder / "server.crt"),
+        "tls-key-file": str(found.folder / "server.key"),
+        "tls-auth-clients": "yes",
+        "save": "",
+    }
+    return [word for name, value in options.items() for word in (f"--{name}", value)]
 
 
 def _answers(found: Guarded) -> bool:

@@ -4,7 +4,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from queues import connection, schema
 from queues.redis_work import RedisWork
 from queues.values import Offer
 from queues.work import WorkSettings
+from tests import ports
 from tests.waiting import SECONDS, until
 from tests.work.conftest import answers, running_redis
 
@@ -211,10 +211,9 @@ def test_a_second_signal_ends_at_once(stage: Stage) -> None:
 
 
 @pytest.fixture
-def port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+def port() -> Iterator[int]:
+    with ports.held() as port:
+        yield port
 
 
 @pytest.mark.skipif(shutil.which("redis-server") is None, reason="needs a redis-server on PATH")
