@@ -16,8 +16,10 @@ from queues.values import Pick, Snapshot
 
 FIRST = 2
 """Jobs of each queue that are looked at before anybody asks for more."""
-DEEP = 32
-"""The same where a queue shows only jobs that can never run."""
+DEEP = 128
+"""The same where none of the known jobs of a queue can go: what a coordinator looks at, as it comes."""
+DEEP_IN_ALL = 32_768
+"""The same of all queues together."""
 FRESH_SECONDS = 1.0
 
 
@@ -51,18 +53,20 @@ class Following:
 
     def foretold(self, rules: Rules, count: int, *, roomy: bool = False) -> tuple[Snapshot, tuple[Pick, ...]]:
         """The next picks by the picker itself, and what they are made from; `roomy`: with nothing scarce but quotas.
-        Reads more of the queues whose known jobs are used up."""
+        Reads more of the queues whose known jobs are used up, or cannot go."""
         snapshot, heads = self.look(), FIRST
+        deep = max(FIRST, min(DEEP, DEEP_IN_ALL // max(1, len(snapshot.queues))))
         while True:
             race = Race(endless(snapshot) if roomy else snapshot, rules)
+            stuck = race.stuck(deep).keys()
             picks = race.picks(self.clock(), count).picks
             short = starved(snapshot, picks) if len(picks) < count else frozenset()
-            if short and heads < 4 * count:
+            stuck |= race.stuck(deep).keys()
+            if stuck and lacking(snapshot, deep, stuck):
+                snapshot = self.look(deep, stuck)
+            elif short and heads < 4 * count:
                 heads *= 4
                 snapshot = self.look(heads, short)
-            elif race.blind and heads < DEEP:
-                heads = DEEP
-                snapshot = self.look(heads, [view.spec.name for view in snapshot.queues])
             else:
                 return snapshot, picks
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from coordinator import board
 from coordinator.board import Document
 from coordinator.errors import CoordinatorError
-from coordinator.following import Following, endless
+from coordinator.following import Following
 from crds.keys import JobKey
 from queues import explain
 from queues.race import Race
@@ -19,7 +19,7 @@ from queues.store import QueueStore
 from queues.values import Place
 from queues.vitals import Vitals
 
-HEADS = 32
+HEADS = 128
 """Jobs of its own queue that an answer about one job looks at."""
 FORETOLD = 100
 """Picks that an answer about one job looks ahead."""
@@ -103,22 +103,21 @@ class StoreReading:
 
     def _waiting(self, place: Place) -> Document:
         snapshot, now = self._following.look(HEADS, [place.entry.queue]), self._clock()
-        race = Race(snapshot, self._rules)
-        told = explain.why(race, place, now)
-        turn = _turn(race, place, now)
-        order = turn or _turn(Race(endless(snapshot), self._rules), place, now)
+        told = explain.why(Race(snapshot, self._rules), place, now)
+        turn = self._turn(place)
+        order = turn or self._turn(place, roomy=True)
         said = {"code": told.code, "message": told.sentence, "numbers": told.numbers}
         return board.waiting(place, turn, order) | said
+
+    def _turn(self, place: Place, *, roomy: bool = False) -> int | None:
+        """Which of the next picks the job is, if it is one of them."""
+        picks = self._following.foretold(self._rules, FORETOLD, roomy=roomy)[1]
+        keys = [pick.waiting.entry.key for pick in picks]
+        return keys.index(place.entry.key) + 1 if place.entry.key in keys else None
 
     def status(self) -> Document:
         """See Reading."""
         return board.vitals(self._vitals())
-
-
-def _turn(race: Race, place: Place, now: float) -> int | None:
-    """Which of the next picks the job is, if it is one of them."""
-    keys = [pick.waiting.entry.key for pick in race.picks(now, FORETOLD).picks]
-    return keys.index(place.entry.key) + 1 if place.entry.key in keys else None
 
 
 def document(value: Any) -> Document:

@@ -157,6 +157,11 @@ class Lane:
         return self.beyond > 0 and self.first is None and 0 < self.left == self._shown
 
     @property
+    def shallow(self) -> bool:
+        """Whether others wait behind the known jobs: if none of the known ones can go, one of those might."""
+        return self.beyond > 0 and self.spec.open
+
+    @property
     def low(self) -> bool:
         """Whether it is time to learn of more jobs: half of those that were known are gone, or none of them can go."""
         if not self.beyond:

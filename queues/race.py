@@ -99,6 +99,17 @@ class Race:
         self._look()
         return bool(self._blind)
 
+    def stuck(self, most: int) -> Mapping[str, int]:
+        """Queues of which fewer than `most` jobs are known and none of these can go now, though more wait behind, which
+        may pass them; and how many are known."""
+        self._look()
+        self._reserve()
+        self._shallow = {name for name in self._shallow if self._lanes[name].left < most}
+        return {name: self._lanes[name].left for name in self._shallow if self._is_stuck(self._lanes[name])}
+
+    def _is_stuck(self, lane: Lane) -> bool:
+        return lane.left > 0 and self.passes(lane) and not (self._with_room(lane) if self._scarce else lane.offers)
+
     # What a reason is made of
 
     def lane(self, name: str, now: float) -> Lane | None:
@@ -331,6 +342,7 @@ class Race:
         self._hungry: set[str] = set()
         self._dry: set[str] = set()
         self._blind: set[str] = set()
+        self._shallow: set[str] = set()
         self._delayed: set[str] = set()
         for view in snapshot.queues:
             self._show(view)
@@ -356,6 +368,7 @@ class Race:
         self._dirty.add(spec.name)
         for names in (self._hungry, self._dry, self._blind, self._delayed):
             names.discard(spec.name)
+        _put(self._shallow, spec.name, lane.shallow)
 
     def _look(self) -> None:
         """Take in what was shown or picked since the last look."""

@@ -134,7 +134,7 @@ class Rounds:
         race.learn(pending.batch.hungry, {each.queue: each for each in shown if each.queue not in self._others})
 
     def _look(self, race: Race | None, most: int) -> Race:
-        """The race as it stands now. All that may be looked at, where the first few can never run."""
+        """The race as it stands now. All that may be looked at, where none of the first few can go."""
         heads = min(most, self._reach)
         if race is None:
             snapshot = self._store.snapshot(heads)
@@ -142,7 +142,7 @@ class Rounds:
         else:
             snapshot = self._store.snapshot(heads, self._change, self._others, _hungry(race, most))
             race.update(snapshot)
-        while race.starved and (hungry := _hungry(race, most)):
+        while hungry := (race.starved and _hungry(race, most)) or race.stuck(most):
             snapshot = self._store.snapshot(most, snapshot.change, (), hungry)
             race.update(snapshot)
         self._change, self._others = snapshot.change, frozenset()

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from coordinator.following import FIRST, Following, lacking, starved
 from queues.choose import choose
 from queues.memory_store import MemoryStore
+from queues.rounds import Rounds
 from queues.rules import Rules
 from queues.values import Pick
-from tests.queues.builders import START, entries, entry, key, spec
+from tests.queues.builders import START, entries, entry, key, reservation, spec
 
 RULES = Rules()
 QUEUES = ("a", "b", "c")
@@ -73,6 +74,19 @@ def test_a_queue_that_shows_only_impossible_jobs_is_looked_into() -> None:
     )
     store.configure([spec("a", 1, cpu=4)], None)
     assert jobs(Following(store, lambda: START).foretold(RULES, 3)[1]) == ["fits"]
+
+
+@pytest.mark.parametrize(("quota", "pool"), [({"cpu": 4}, None), ({}, {"cpu": 4})])
+def test_a_queue_whose_first_jobs_find_no_room_is_looked_into(
+    quota: dict[str, int], pool: dict[str, int] | None
+) -> None:
+    store = Seen()
+    waiting = [*entries("a", 40, cpu=4), entry("fits", "a", START + 99, cpu=1)]
+    store.rebuild(1, [reservation("runs", "a", cpu=1)], waiting)
+    store.configure([spec("a", 1, **quota), spec("b")], pool)
+    assert jobs(Following(store, lambda: START).foretold(RULES, 3)[1]) == ["fits"]
+    told = Rounds(store, RULES).round(START, 3, 128)
+    assert [each.key.name for each in told.reservations] == ["fits"]
 
 
 @settings(deadline=None, max_examples=60)
