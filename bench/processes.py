@@ -5,6 +5,7 @@ One rule: whatever happens, they end before the block does, or with this process
 
 import contextlib
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -28,13 +29,23 @@ class Bench:
         self._supervisor = supervisor
 
     def start(
-        self, name: str, arguments: Sequence[str], stage: int = 0, environment: Mapping[str, str] | None = None
+        self,
+        name: str,
+        arguments: Sequence[str],
+        stage: int = 0,
+        environment: Mapping[str, str] | None = None,
+        at_death: signal.Signals = signal.SIGINT,
     ) -> None:
-        """Start a program; its output goes to NAME.log in the folder. Higher stages are stopped first."""
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})}
-        output = self.folder / f"{name}.log"
+        """Start a program; its output goes to NAME.log in the folder. Higher stages are stopped first; if we die, it
+        gets the signal."""
         command = Command(
-            name=name, arguments=arguments, environment=environment, output=output, stage=stage, foreign=True
+            name=name,
+            arguments=arguments,
+            environment={**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})},
+            output=self.folder / f"{name}.log",
+            stage=stage,
+            foreign=True,
+            at_death=at_death,
         )
         self._supervisor.start(command)
 

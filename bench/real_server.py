@@ -3,6 +3,7 @@
 One rule: loopback only, in the benchmark's folder; RBAC decides, so that what runs needs no more than deploy/rbac has.
 """
 
+import signal
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,7 +84,8 @@ def _start_etcd(bench: Bench, assets: Path, client_port: int, peer_port: int) ->
         "listen-peer-urls": peer_port,
     }
     listen = [f"--{name}=http://127.0.0.1:{port}" for name, port in urls.items()]
-    bench.start("etcd", [str(assets / "etcd"), "--data-dir", str(bench.folder / "etcd"), "--unsafe-no-fsync", *listen])
+    command = [str(assets / "etcd"), "--data-dir", str(bench.folder / "etcd"), "--unsafe-no-fsync", *listen]
+    bench.start("etcd", command, at_death=signal.SIGKILL)
 
 
 def _start_apiserver(bench: Bench, assets: Path, etcd_port: int, port: int) -> None:
@@ -113,7 +115,8 @@ def _start_apiserver(bench: Bench, assets: Path, etcd_port: int, port: int) -> N
         "profiling": "false",
     }
     arguments = [f"--{name}={value}" for name, value in flags.items()]
-    bench.start("kube-apiserver", [str(assets / "kube-apiserver"), *arguments], stage=1)
+    # It ends by no other signal once its etcd is gone.
+    bench.start("kube-apiserver", [str(assets / "kube-apiserver"), *arguments], stage=1, at_death=signal.SIGKILL)
 
 
 def _kubeconfig(folder: Path, url: str, name: str, token: str) -> Path:

@@ -8,7 +8,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -45,6 +44,8 @@ class Command:
     """Higher stages are stopped first, each one before the next: a worker drains while its Redis still answers."""
     foreign: bool = False
     """A program that cannot call `end_with_parent`."""
+    at_death: signal.Signals = signal.SIGINT
+    """What it gets, if it is foreign, when its supervisor dies."""
 
 
 @dataclass(slots=True)
@@ -113,11 +114,11 @@ class Supervisor:
     def _spawn(self, child: _Child) -> None:
         command = child.command
         environment = {**(os.environ if command.environment is None else command.environment), PIPE: self._pipe}
-        holder = [sys.executable, "-P", leash.__file__, str(os.getpid())] if command.foreign else []
+        arguments = leash.held(command.arguments, command.at_death) if command.foreign else [*command.arguments]
         output = open(command.output, "ab") if command.output else None  # noqa: SIM115 - handed to the child
         try:
             child.process = subprocess.Popen(
-                [*holder, *command.arguments],
+                arguments,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

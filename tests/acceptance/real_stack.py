@@ -20,7 +20,7 @@ from cluster import client, errors
 from cluster.client import KubernetesCluster
 from cluster.local import embedded_redis
 from cluster.settings import ConnectionSettings
-from coordinator import local, rbac
+from coordinator import leash, local, rbac
 from coordinator.permissions import COORDINATOR, QUEUE_ADMIN, ROLES, USER, WORKER, Role
 from coordinator.rbac import Tenant
 from crds.resources import LEASES, NODES, PODS, TORCHJOBS
@@ -82,7 +82,11 @@ class RealStack(Stack):
         """Start a process that `close` ends; its output is its log."""
         with self.log(name).open("ab") as log:
             started = subprocess.Popen(
-                command, env=environment or clean_environment(), stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                leash.held(command),
+                env=environment or clean_environment(),
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
             )
         self.running[name] = started
         return started

@@ -7,7 +7,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,10 +41,9 @@ class Part:
 
     def start(self) -> None:
         """On a leash: it ends with this process."""
-        holder = [sys.executable, "-P", leash.__file__, str(os.getpid())]
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                [*holder, *self.command],
+                leash.held(self.command),
                 env=dict(self.environment),
                 stdin=subprocess.DEVNULL,
                 stdout=output,

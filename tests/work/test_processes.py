@@ -111,6 +111,7 @@ def test_a_child_that_does_not_end_is_killed(supervisor: Supervisor, tmp_path: P
 
 
 SUPERVISE = """
+import signal
 import sys
 from pathlib import Path
 from coordinator import processes
@@ -120,19 +121,21 @@ commands = [
     for n in range(2)
 ]
 foreign = processes.Command(name="foreign", arguments=["sleep", "60"], foreign=True)
-sys.exit(processes.supervise([*commands, foreign], drain_seconds=5))
+deaf = ["env", "--ignore-signal=INT", "sleep", "61"]
+deaf = processes.Command(name="deaf", arguments=deaf, foreign=True, at_death=signal.SIGKILL)
+sys.exit(processes.supervise([*commands, foreign, deaf], drain_seconds=5))
 """
 
 
 @pytest.fixture
 def supervised(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[int], Path]]:
-    """A supervisor with two children of ours and a foreign one; the pids of the children; their output."""
+    """A supervisor with two children of ours and two foreign ones; the pids of the children; their output."""
     output = tmp_path / "output"
     parent = subprocess.Popen([sys.executable, "-c", SUPERVISE, CHILD, str(output)])
     try:
         until(lambda: len(lines(output)) == 2)
         children = children_of(parent.pid)
-        until(lambda: "sleep" in map(program, children))
+        until(lambda: [*map(program, children)].count("sleep") == 2)
         yield parent, children, output
     finally:
         if parent.poll() is None:
@@ -145,7 +148,7 @@ def test_a_stop_signal_is_forwarded(
     supervised: tuple[subprocess.Popen[bytes], list[int], Path], number: signal.Signals
 ) -> None:
     parent, children, output = supervised
-    assert len(children) == 3
+    assert len(children) == 4
     parent.send_signal(number)
     assert parent.wait(SECONDS) == 0
     assert all(map(gone, children))
