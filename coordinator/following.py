@@ -58,10 +58,10 @@ class Following:
         deep = max(FIRST, min(DEEP, DEEP_IN_ALL // max(1, len(snapshot.queues))))
         while True:
             race = Race(endless(snapshot) if roomy else snapshot, rules)
-            stuck = race.stuck(deep).keys()
+            stuck = set(race.stuck(deep))
             picks = race.picks(self.clock(), count).picks
             short = starved(snapshot, picks) if len(picks) < count else frozenset()
-            stuck |= race.stuck(deep).keys()
+            stuck |= set(race.stuck(deep))
             if stuck and lacking(snapshot, deep, stuck):
                 snapshot = self.look(deep, stuck)
             elif short and heads < 4 * count:

@@ -104,7 +104,7 @@ class Race:
         may pass them; and how many are known."""
         self._look()
         self._reserve()
-        self._shallow = {name for name in self._shallow if self._lanes[name].left < most}
+        self._shallow.difference_update([name for name in self._shallow if self._lanes[name].left >= most])
         return {name: self._lanes[name].left for name in self._shallow if self._is_stuck(self._lanes[name])}
 
     def _is_stuck(self, lane: Lane) -> bool:
