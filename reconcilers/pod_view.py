@@ -78,7 +78,7 @@ class PodView:
     settled: int = 0
     """As many of them have been seen to."""
     asked: str = ""
-    """For what its node was last asked to restart its containers."""
+    """For what its containers were last restarted in place, or are to be."""
     asked_at: float | None = None
     """When, in seconds since the epoch."""
     restarted: str = ""

@@ -112,7 +112,7 @@ class Restarts:
             actions=(
                 *self.departures.away(ill + tuple(pod for pod, _ in failed)),
                 *self.ask(tuple(pod for pod, _ in found["NotAsked"]), ""),
-                *self._settle(through),
+                *self._settle(through, str(self.generation)),
             ),
             blocked=bool(outdated),
             done=bool(through) and len(through) == len(outdated),
@@ -226,17 +226,21 @@ class Restarts:
             return Progress("Failed", f"not done within {self.settings.in_place_timeout:g} s")
         return Progress("InProgress", left=left)
 
-    def _settle(self, pods: tuple[PodView, ...]) -> tuple[Action, ...]:
-        """Mark pods as brought to the generation; what their main containers were restarted for is seen to."""
+    def _settle(self, pods: tuple[PodView, ...], purpose: str = "") -> tuple[Action, ...]:
+        """Mark pods as brought to the generation; what their main containers were restarted for is seen to. A request
+        of its own goes after a while: what it was for, the pod says from then on."""
         by_restarts: dict[int, tuple[PodView, ...]] = {}
         for pod in pods:
             count = pod.restarts if pod.self_healing or self.settings.in_place == "kruise" else 0
             by_restarts[count] = (*by_restarts.get(count, ()), pod)
-        return tuple(MarkPods(each, self._marks(count)) for count, each in sorted(by_restarts.items()))
+        return tuple(MarkPods(each, self._marks(count, purpose)) for count, each in sorted(by_restarts.items()))
 
-    def _marks(self, restarts: int) -> dict[str, Any]:
+    def _marks(self, restarts: int, purpose: str) -> dict[str, Any]:
+        notes = {labels.RESTARTS_SETTLED: str(restarts)} if restarts else {}
+        if purpose and self.settings.in_place == "kruise":
+            notes[labels.RESTART_CONTAINERS] = purpose
         found: dict[str, Any] = {"labels": {labels.RESTART: str(self.generation)}}
-        return found | ({"annotations": {labels.RESTARTS_SETTLED: str(restarts)}} if restarts else {})
+        return found | ({"annotations": notes} if notes else {})
 
     def _request(self, pod: PodView, request: str) -> Manifest:
         """A ContainerRecreateRequest: all containers of exactly this pod, once."""
