@@ -176,7 +176,6 @@ class TestKruise:
             "labels": {labels.RESTART: "1"},
             "annotations": {labels.RESTARTS_SETTLED: "1", labels.RESTART_CONTAINERS: "1"},
         }, "and so that it is no proof that its upstreams are there"
-        assert not scene(replace(again, asked="1"), driver="local").single().failed  # of a request nobody is waiting for
         assert self.judge(MASTER, verdict="Done").actions == ()
         assert self.judge(MASTER, verdict="Done", created=T - 61).failed
 
