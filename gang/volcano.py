@@ -27,7 +27,7 @@ TASK = "volcano.sh/task-spec"
 DEFAULT_QUEUE = "default"
 SIZE = ("minMember", "minTaskMember", "minResources")
 WAITS_FOR = {
-    "NotEnoughResources": "there is not enough room for the gang",
+    "NotEnoughResources": "it has no room for the gang",
     "NotEnoughTasks": "not all pods of the gang are there",
     "NotEnoughPodsOfTask": "not all pods of one of its tasks are there",
 }
@@ -101,4 +101,5 @@ def _message(status: Mapping[str, Any]) -> str:
     conditions = status.get("conditions") or ()
     against = (each for each in conditions if each.get("type") == "Unschedulable" and each.get("status") == "True")
     reason = next((str(each.get("reason") or "") for each in against), "")
-    return WAITS_FOR.get(reason, reason) or "Volcano has not let it in yet"
+    why = WAITS_FOR.get(reason, reason)
+    return "Volcano has not let it in yet" + (f": {why}" if why else "")
