@@ -61,6 +61,8 @@ class Timed:
     commits: float = 0.0
     longest: float = 0.0
     """The longest commit: so long Redis may have served nobody else."""
+    answered: float = 0.0
+    """When the last one was done; until then the next had to wait."""
 
     def snapshot(
         self, heads: int, since: int | None = None, more: Collection[str] = (), known: Mapping[str, int] | None = None
@@ -85,6 +87,10 @@ class TimedCommit:
     commit: PendingCommit
     begun: float = 0.0
 
+    @property
+    def name(self) -> str:
+        return self.commit.name
+
     def begin(self, change: int) -> None:
         self.begun = time.perf_counter()
         self.commit.begin(change)
@@ -94,7 +100,8 @@ class TimedCommit:
         committed = self.commit.outcome()
         now = time.perf_counter()
         self.timed.commits += now - begun
-        self.timed.longest = max(self.timed.longest, now - self.begun)
+        self.timed.longest = max(self.timed.longest, now - max(self.begun, self.timed.answered))
+        self.timed.answered = now
         return committed
 
     def reservations(self) -> tuple[Reservation, ...]:

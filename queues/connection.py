@@ -5,6 +5,8 @@ One rule: nothing else imports `redis`, and neither its exceptions nor a passwor
 
 import contextlib
 import itertools
+import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -143,42 +145,78 @@ def evaluate(
             return connection.eval(source, len(keys), *keys, *arguments)
 
 
-def evaluate_later(
-    connection: Connection, source: str, sha: str, arguments: Sequence[str | bytes | int | float]
-) -> Callable[[], Any]:
-    """Send the script, and give what waits for its answer; it must be called, and once. If anything goes wrong on the
-    way, the script is run again from the start: scripts are idempotent."""
-    with translated(connection):
-        line = connection.connection_pool.get_connection()
-    try:
-        line.send_command("EVALSHA", sha, 0, *arguments)  # type: ignore[no-untyped-call]
-    except RedisError:
-        _drop(connection, line)
-        return lambda: evaluate(connection, source, sha, (), arguments)
+class _Sent:
+    """A script that was sent; it has no answer as long as none was read."""
 
-    def answer() -> Any:
-        try:
-            found = line.read_response()
-        except ResponseError as error:
-            connection.connection_pool.release(line)
-            if isinstance(error, NoScriptError):
-                return evaluate(connection, source, sha, (), arguments)
-            raise _translate(error, address(connection)) from error
-        except BaseException as error:
-            _drop(connection, line)
-            if isinstance(error, RedisError):
-                return evaluate(connection, source, sha, (), arguments)
-            raise
-        connection.connection_pool.release(line)
+    def __init__(self, source: str, sha: str, arguments: Sequence[str | bytes | int | float]) -> None:
+        self.script = source, sha
+        self.arguments = arguments
+        self.answers: list[Any] = []
+
+
+class Line:
+    """A socket on which scripts are sent one after the other without waiting: the server works them off in that order.
+    Safe to share between threads.
+
+    If anything goes wrong on the way, each script is run again from the start when its answer is asked for: scripts are
+    idempotent.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        """It takes a socket of the connection's while answers are due."""
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._socket: Any = None
+        self._due: deque[_Sent] = deque()
+
+    def send(self, source: str, sha: str, arguments: Sequence[str | bytes | int | float]) -> Callable[[], Any]:
+        """Send a script, and give what waits for its answer."""
+        sent = _Sent(source, sha, arguments)
+        with self._lock:
+            # The first one brings its source: if the server did not know it, those sent next would come too early.
+            script = ("EVALSHA", sha) if self._due else ("EVAL", source)
+            if not self._due:
+                with translated(self._connection):
+                    self._socket = self._connection.connection_pool.get_connection()
+            self._due.append(sent)
+            try:
+                self._socket.send_command(*script, 0, *arguments)
+            except RedisError:
+                self._drop()
+        return lambda: self._answer(sent)
+
+    def _answer(self, sent: _Sent) -> Any:
+        with self._lock:
+            while sent in self._due:
+                self._read()
+        found = sent.answers[0] if sent.answers else NoScriptError()
+        if isinstance(found, NoScriptError):
+            return evaluate(self._connection, *sent.script, (), sent.arguments)
+        if isinstance(found, ResponseError):
+            raise _translate(found, address(self._connection)) from found
         return found
 
-    return answer
+    def _read(self) -> None:
+        """The next answer is the first one's that is due."""
+        try:
+            found = self._socket.read_response()
+        except ResponseError as error:
+            found = error
+        except RedisError:
+            self._drop()
+            return
+        except BaseException:
+            self._drop()
+            raise
+        self._due.popleft().answers.append(found)
+        if not self._due:
+            self._connection.connection_pool.release(self._socket)
 
-
-def _drop(connection: Connection, line: Any) -> None:
-    """A line on which an answer may still come is of no use any more."""
-    line.disconnect()
-    connection.connection_pool.release(line)
+    def _drop(self) -> None:
+        """A socket on which an answer may still come is of no use any more."""
+        self._due.clear()
+        self._socket.disconnect()
+        self._connection.connection_pool.release(self._socket)
 
 
 def at_once(connection: Connection, commands: Sequence[Sequence[str]]) -> list[Any]:

@@ -6,6 +6,7 @@ One rule: values only; `queues.memory_store` says what may happen to them.
 import threading
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from crds.amounts import Amounts
 from crds.keys import JobKey
@@ -21,6 +22,15 @@ from queues.values import (
     Reservation,
     Waiting,
 )
+
+
+class Last(NamedTuple):
+    """The last commit."""
+
+    name: str = ""
+    whole: bool = False
+    """Whether all of it stands."""
+    change: int = 0
 
 
 @dataclass(slots=True)
@@ -48,6 +58,7 @@ class Content:
     """Queue -> its last change."""
     settled: int = 0
     """The last change that a difference cannot tell."""
+    last: Last = field(default_factory=Last)
 
     def places(self) -> dict[str, dict[JobKey, float]]:
         """Every queue's order, also of queues that are not configured."""

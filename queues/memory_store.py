@@ -3,6 +3,7 @@
 One rule: it skips nothing that Redis does (JSON, versions, epochs, ports), so what holds here holds there.
 """
 
+import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ from crds import amounts
 from crds.amounts import Amounts
 from crds.keys import JobKey
 from queues import codec, errors, limits, order
-from queues.memory_content import Content
+from queues.memory_content import Content, Last
 from queues.pending import AtOnce
 from queues.picture import StorePicture
 from queues.store import PendingCommit, StoreSettings
@@ -77,7 +78,7 @@ class MemoryStore:
                 self._put(entry)
             content.epoch = self._epoch = epoch
             content.change = content.settled = epoch * CHANGES_PER_EPOCH
-            content.changed, self._touched = {}, set()
+            content.changed, self._touched, content.last = {}, set(), Last()
             content.last_port = max([content.last_port, *(reservation.port for reservation in held)])
 
     def configure(self, queues: Collection[QueueSpec], pool: Amounts | None) -> None:
@@ -144,22 +145,28 @@ class MemoryStore:
 
     def commit(self, batch: Batch) -> Committed:
         """See QueueStore."""
+        return self._commit(batch, uuid.uuid4().hex)
+
+    def _commit(self, batch: Batch, name: str) -> Committed:
         content = self._content
         with content.lock:
             self._guard(batch.epoch)
-            before = content.change
-            others = [name for name, number in content.changed.items() if number > batch.change >= content.settled]
+            before, last = content.change, content.last
+            if batch.follows and (last.name != batch.follows or not last.whole):
+                return Committed((), "predecessor", before)
+            known = last.change if batch.follows else batch.change
+            others = [queue for queue, number in content.changed.items() if number > known >= content.settled]
             taken, refused = self._take_all(batch)
             self._tell_changes()
             change, shown = content.change, () if refused else content.behind(batch)
+            content.last = Last(name, not refused, change)
         for reservation in taken:
             self._mark(reservation.key, reservation.queue)
-        alone = before == batch.change
-        return Committed(tuple(taken), refused, change, alone, tuple(sorted(others)), shown, len(taken))
+        return Committed(tuple(taken), refused, change, before == known, tuple(sorted(others)), shown, len(taken))
 
     def pending_commit(self, batch: Batch) -> PendingCommit:
         """See QueueStore."""
-        return AtOnce(self.commit, batch)
+        return AtOnce(self._commit, batch)
 
     def _take_all(self, batch: Batch) -> tuple[list[Reservation], Refusal]:
         taken: list[Reservation] = []

@@ -4,6 +4,7 @@ One rule: what takes time is done while nobody waits for it: a batch is encoded 
 of it is spelled out after the next one has begun.
 """
 
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,14 +15,16 @@ from queues.values import Batch, Behind, Committed, Reservation
 class AtOnce:
     """A commit that is done as soon as it begins."""
 
-    def __init__(self, commit: Callable[[Batch], Committed], batch: Batch) -> None:
+    def __init__(self, commit: Callable[[Batch, str], Committed], batch: Batch) -> None:
+        """`commit` does it under a name."""
+        self.name = uuid.uuid4().hex
         self._commit = commit
         self._batch = batch
         self._committed = Committed(())
 
     def begin(self, change: int) -> None:
         """See PendingCommit."""
-        self._committed = self._commit(replace(self._batch, change=change))
+        self._committed = self._commit(replace(self._batch, change=change), self.name)
 
     def outcome(self) -> Committed:
         """See PendingCommit."""
@@ -41,12 +44,13 @@ class Sent:
 
     def __init__(
         self,
-        send: Callable[[Batch, commit_codec.Encoded], Callable[[], list[bytes]]],
+        send: Callable[[Batch, str, commit_codec.Encoded], Callable[[], list[bytes]]],
         show: Callable[[list[bytes]], tuple[Behind, ...]],
         batch: Batch,
     ) -> None:
-        """`send` begins the commit of a batch that is encoded; what it returns waits for the answer, of which `show`
-        reads what is shown."""
+        """`send` begins the commit of a batch that is encoded, under a name; what it returns waits for the answer, of
+        which `show` reads what is shown."""
+        self.name = uuid.uuid4().hex
         self._send = send
         self._show = show
         self._batch = batch
@@ -56,7 +60,7 @@ class Sent:
 
     def begin(self, change: int) -> None:
         """See PendingCommit."""
-        self._wait = self._send(replace(self._batch, change=change), self._picks)
+        self._wait = self._send(replace(self._batch, change=change), self.name, self._picks)
 
     def outcome(self) -> Committed:
         """See PendingCommit."""

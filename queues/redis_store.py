@@ -12,7 +12,7 @@ from itertools import islice
 from crds.amounts import Amounts
 from crds.keys import JobKey
 from queues import codec, commit_codec, forget, redis_picture, schema, snapshot_codec
-from queues.connection import Connection, at_once, incarnation, understood
+from queues.connection import Connection, Line, at_once, incarnation, understood
 from queues.pending import Sent
 from queues.picture import StorePicture
 from queues.scripts import Script
@@ -47,6 +47,7 @@ class RedisStore:
     ) -> None:
         """`clock` replaces the server's time in what is marked as work; for tests."""
         self._connection = connection
+        self._line = Line(connection)
         self._settings = settings or StoreSettings()
         self._clock = clock
         self._epoch = 0
@@ -114,7 +115,8 @@ class RedisStore:
 
     def commit(self, batch: Batch) -> Committed:
         """See QueueStore."""
-        answer = _COMMIT(self._connection, arguments=self._arguments(batch, commit_codec.encode(batch)))
+        arguments = self._arguments(batch, uuid.uuid4().hex, commit_codec.encode(batch))
+        answer = _COMMIT(self._connection, arguments=arguments)
         taken = commit_codec.reservations(batch, answer)
         return replace(commit_codec.outcome(answer), reservations=taken, shown=self._shown(answer))
 
@@ -122,18 +124,18 @@ class RedisStore:
         """See QueueStore."""
         return Sent(self._send, self._shown, batch)
 
-    def _send(self, batch: Batch, picks: commit_codec.Encoded) -> Callable[[], list[bytes]]:
-        return _COMMIT.later(self._connection, self._arguments(batch, picks))
+    def _send(self, batch: Batch, name: str, picks: commit_codec.Encoded) -> Callable[[], list[bytes]]:
+        return _COMMIT.later(self._line, self._arguments(batch, name, picks))
 
     def _shown(self, answer: list[bytes]) -> tuple[Behind, ...]:
         with self._reading, understood(self._connection):
             return self._reader.read_behind(answer[commit_codec.SHOWN :])
 
-    def _arguments(self, batch: Batch, picks: commit_codec.Encoded) -> list[str | bytes | int | float]:
+    def _arguments(self, batch: Batch, name: str, picks: commit_codec.Encoded) -> list[str | bytes | int | float]:
         """What the commit script is told."""
         first, last = self._settings.ports or (0, 0)
         now = "" if self._clock is None else repr(self._clock())
-        head: list[str | int] = [batch.epoch, batch.revision, uuid.uuid4().hex, now, first, last, batch.change]
+        head: list[str | int] = [batch.epoch, batch.revision, name, batch.follows, now, first, last, batch.change]
         return [*head, *picks, batch.heads, *(each for pair in batch.hungry.items() for each in pair)]
 
     def place(self, key: JobKey) -> Place | None:

@@ -4,7 +4,7 @@ One rule: what is remembered saves time and is never the truth. Whatever goes wr
 """
 
 import contextlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -20,6 +20,8 @@ FEW = 8
 """Jobs of each queue that are looked at ahead, at least; more where more than half of them go in one round."""
 BURST = 9
 """Batches of one look, at most: as long as nobody looks, what others changed is not seen."""
+ON_THE_WAY = 3
+"""Batches that the store has been given and not yet answered, at most: it need not wait for us between two of them."""
 EDGE = 4
 """The first and the last batch are so many times smaller: while one is chosen the store has nothing to do yet, and
 while the other is committed there is nothing left to choose."""
@@ -79,8 +81,9 @@ class Rounds:
 
         `now` is in seconds since 1970. Raises what the store raises.
 
-        While more could go than a batch holds, the next batch is chosen before the store has answered to the last one,
-        as if it were sure to stand. If it does not, what was chosen after it is forgotten.
+        While more could go than a batch holds, the next ones are chosen and sent before the store has answered to the
+        last one, as if it were sure to stand. If it does not, the store refuses what follows it, and what was chosen
+        after it is forgotten.
         """
         race, self._race = self._race, None
         race = self._look(race, most)
@@ -89,40 +92,46 @@ class Rounds:
         made = [*self._batches(race, now, limit, min(most, self._reach))]
         picks = chain.from_iterable(each.pending.batch.picks for each in made)
         self._reach = max(FEW, 2 * max(Counter(pick.waiting.queue for pick in picks).values(), default=0))
-        refused = made[-1].committed.refused if made else ""
+        refused: Refusal = next((each.committed.refused for each in made if each.committed.refused), "")
         self._race = None if refused else race
         return Round(sum(each.committed.picked for each in made), refused, tuple(each.pending.commit for each in made))
 
     def _batches(self, race: Race, now: float, limit: int, heads: int) -> Iterator[_Made]:
-        pending: _Pending | None = None
+        """Each batch follows the one before, of which nothing may be known yet."""
+        begun: deque[_Pending] = deque()
+        last = ""
         for number in range(BURST):
             most = max(1, limit // EDGE) if number in (0, BURST - 1) else limit
-            following = None
-            try:
-                following = self._chosen(race, now, most, heads)
-            finally:
-                committed = self._told(pending.commit.outcome()) if pending is not None else Committed(())
-            if following is not None and not committed.refused:
+            following = self._chosen(race, now, most, heads, last)
+            if following is not None:
                 following.commit.begin(self._change)
-            if pending is not None:
-                self._learn(race, pending, committed)
-                yield _Made(pending, committed)
-            if committed.refused or (following is None and pending is None):
-                return
-            pending = following
-        if pending is not None:
-            committed = self._told(pending.commit.outcome())
-            self._learn(race, pending, committed)
-            yield _Made(pending, committed)
+                begun.append(following)
+                last = following.commit.name
+            if following is None or len(begun) == ON_THE_WAY:
+                if not begun:
+                    return
+                made = self._made(race, begun)
+                yield made
+                if made.committed.refused:
+                    break
+        while begun:
+            yield self._made(race, begun)
 
-    def _chosen(self, race: Race, now: float, limit: int, heads: int) -> _Pending | None:
+    def _made(self, race: Race, begun: deque[_Pending]) -> _Made:
+        """What became of the first one that is on its way. If it was refused, those behind it are, too."""
+        pending = begun.popleft()
+        committed = self._told(pending.commit.outcome())
+        self._learn(race, pending, committed)
+        return _Made(pending, committed)
+
+    def _chosen(self, race: Race, now: float, limit: int, heads: int, follows: str) -> _Pending | None:
         """A batch that only has to be sent, and asks for the jobs that will be wanted soon; None if nobody can go."""
         if race.blind and not self._blind:
             return None  # of one more queue only jobs are known that can never run: more of it must be looked at first
         batch = race.picks(now, limit)
         if not batch.picks:
             return None
-        batch = replace(batch, heads=heads, hungry=race.ask(heads))
+        batch = replace(batch, heads=heads, hungry=race.ask(heads), follows=follows)
         return _Pending(self._store.pending_commit(batch), batch)
 
     def _learn(self, race: Race, pending: _Pending, committed: Committed) -> None:

@@ -28,9 +28,9 @@ class Script:
         """Run it; the answer is as redis-py gives it (bytes, integers, lists). Raises `queues.errors.QueueError`."""
         return connection.evaluate(client, self.source, self.sha, keys, arguments)
 
-    def later(self, client: connection.Connection, arguments: Sequence[str | bytes | int | float]) -> Callable[[], Any]:
-        """Begin to run it; what is returned waits for the answer, and must be called once."""
-        return connection.evaluate_later(client, self.source, self.sha, arguments)
+    def later(self, line: connection.Line, arguments: Sequence[str | bytes | int | float]) -> Callable[[], Any]:
+        """Begin to run it; what is returned waits for the answer. What begins later on the line is done later."""
+        return line.send(self.source, self.sha, arguments)
 
     def each(self, client: connection.Connection, calls: Iterable[Sequence[str | int | float]]) -> None:
         """Run it for each list of arguments, without waiting for one answer before the next call."""

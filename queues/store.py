@@ -28,10 +28,18 @@ class StoreSettings:
 
 
 class PendingCommit(Protocol):
-    """A commit in steps, each done once and in this order. What a commit raises may be raised by any of them."""
+    """A commit in steps, each done once and in this order. What a commit raises may be raised by any of them.
+
+    Another one may begin before this one is done, if its batch `follows` this one's name: they are done in that order,
+    and if this one does not stand whole, nothing of the other is.
+    """
+
+    @property
+    def name(self) -> str:
+        """What nobody else is called."""
 
     def begin(self, change: int) -> None:
-        """Begin it. `change` counts for the batch's own: what the chooser knows by now."""
+        """Begin it. `change` counts for the batch's own: what the chooser knows by now, unless it follows another."""
 
     def outcome(self) -> Committed:
         """Wait until it is done. Says everything but the reservations and what is shown."""
@@ -107,7 +115,8 @@ class QueueStore(Protocol):
     def commit(self, batch: Batch) -> Committed:
         """Per pick and in order: check epoch, revision, entry version, quota, pool and port; then charge, reserve, and
         mark the key as work. The first pick that fails ends the batch; the earlier ones stand. If none fails, the
-        queues that the batch is hungry for are shown as they are then."""
+        queues that the batch is hungry for are shown as they are then. Nothing is taken of a batch that follows
+        another commit than the last one, or one that did not stand whole."""
 
     def pending_commit(self, batch: Batch) -> PendingCommit:
         """The same in steps, between which others can be done."""

@@ -16,9 +16,10 @@ from crds.keys import JobKey
 Kind = Literal["admit", "grow"]
 """What an entry asks for: a whole job's admission, or more room for an admitted one (elastic)."""
 
-Refusal = Literal["", "revision", "entry", "reservation", "quota", "cohort", "pool", "port"]
-"""Why a commit stopped: nothing did; the settings or the entry changed since the snapshot; the job holds a reservation
-already (or, to grow, none); its queue's quota, the queue's cohort or the pool has no room left; no port is free."""
+Refusal = Literal["", "predecessor", "revision", "entry", "reservation", "quota", "cohort", "pool", "port"]
+"""Why a commit stopped: nothing did; the commit that it follows was not the last one, or did not stand whole; the
+settings or the entry changed since the snapshot; the job holds a reservation already (or, to grow, none); its queue's
+quota, the queue's cohort or the pool has no room left; no port is free."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +219,9 @@ class Batch:
     revision: int
     picks: tuple[Pick, ...]
     change: int = 0
-    """The last change that the chooser knew of."""
+    """The last change that the chooser knew of. If it follows another commit, the change that this one was counts."""
+    follows: str = ""
+    """The name of the commit that must have been the last one, and must stand whole; empty: whatever was before."""
     heads: int = 0
     """How many entries to show of each queue in `hungry`."""
     hungry: Mapping[str, int] = field(default_factory=lambda: NOTHING)

@@ -29,10 +29,11 @@
 --                                     twice
 --   torchq:changed            zset    queue -> number of its last change; every queue that may have an order key
 --   torchq:settled            string  number of the last change that a difference cannot tell: of settings, or a rebuild
---   torchq:commit             hash    id, answer: the last commit and what it answered
+--   torchq:commit             hash    ids: those of the last few commits, the last one first; under each id what it answered; of the
+--                                     last one whole: "1" if all its picks stand, and change: the number of the last change then
 -- Numbers, sums too, are whole and below 2^53, which Lua holds exactly; they are written with whole(), never with tostring.
 
-local LAYOUT = '4'
+local LAYOUT = '5'
 local BOOST_LIMIT = 604800
 local RETURNING = 4 * BOOST_LIMIT
 local DEFAULT_AGING = 600

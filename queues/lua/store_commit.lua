@@ -1,9 +1,10 @@
 -- Take picks, one by one and in order, until one is refused. What is needed is read for all picks at once, and what they
 -- change is written for all at once.
 --
--- ARGV: 1 epoch   2 revision   3 id of this commit   4 now (seconds since 1970; empty: the server's time)
---       5 first port   6 last port (both 0: no ports)   7 the last change the chooser knew of
---       8 JSON of the picks, column by column:
+-- ARGV: 1 epoch   2 revision   3 id of this commit   4 id of the commit that must have been the last one and stand whole (empty:
+--         any)   5 now (seconds since 1970; empty: the server's time)   6 first port   7 last port (both 0: no ports)
+--       8 the last change the chooser knew of; if it follows another commit, the one that this was counts
+--       9 JSON of the picks, column by column:
 --           keys, places                       of each pick: the job key, and the same with "!" for "/"
 --           versions                           of each pick: the version of its entry, and a comma
 --           queues, queue                      names, and which of them (from 1) each pick's is
@@ -12,10 +13,10 @@
 --           ports                              picks for which a port is to be held
 --           clock                              after all picks
 --           accounts, overtaken                flat lists of queue, text: what all picks together change
---       9 JSON of what is needed only if one is refused:
+--       10 JSON of what is needed only if one is refused:
 --           clocks                             after each pick
 --           accounts, overtaken                lists of {pick, queue, text}: what each changes, in their order
---       10 how many entries to show of queues that follow, each with the number of its first entries to leave out once all
+--       11 how many entries to show of queues that follow, each with the number of its first entries to leave out once all
 --          picks are taken
 -- Keys and preludes: store.lua, store_heads.lua, store_usage.lua, records.lua, mark.lua, mark_many.lua, clock.lua
 -- Returns: a list of: what refused the first refused pick ("" if none was), number of picks taken, number given to the first
@@ -24,21 +25,32 @@
 -- its JSON reservation. Names and what is said of picks are joined by line feeds. If no pick was refused and there are queues
 -- to show there follow, as JSON joined by commas, lists: the queue's name, how many entries are left out, how many wait, flat
 -- list of version and entry.
--- The same id again returns the first answer, but for the queues to show: the client repeats a commit whose answer was lost.
+-- The same id again returns the first answer, but for the queues to show: the client repeats a commit whose answer was lost,
+-- even if others that follow it were done since; so many answers are kept.
 -- Errors STORELOST, STALEEPOCH.
 
-local EPOCH, REVISION, ID, NOW = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local FIRST_PORT, LAST_PORT, KNOWN = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local EPOCH, REVISION, ID, FOLLOWS, NOW = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local FIRST_PORT, LAST_PORT = tonumber(ARGV[6]), tonumber(ARGV[7])
+local KEPT_ANSWERS = 8 -- at least as many as may be on their way (rounds.py)
 
 local refused = refusal(EPOCH)
 if refused then
   return refused
 end
-if redis.call('HGET', 'torchq:commit', 'id') == ID then
-  return cjson.decode(redis.call('HGET', 'torchq:commit', 'answer'))
+local last = redis.call('HMGET', 'torchq:commit', ID, 'ids', 'whole', 'change')
+if last[1] then
+  return cjson.decode(last[1])
 end
+local ids = {}
+for id in string.gmatch(last[2] or '', '%S+') do
+  ids[#ids + 1] = id
+end
+if FOLLOWS ~= '' and not (ids[1] == FOLLOWS and last[3] == '1') then
+  return { 'predecessor', '0', '0', redis.call('GET', 'torchq:change'), '0', '', '' }
+end
+local KNOWN = FOLLOWS == '' and ARGV[8] or last[4]
 
-local picks = cjson.decode(ARGV[8])
+local picks = cjson.decode(ARGV[9])
 local keys, where, queue_of, demand_of = picks.keys, picks.places, picks.queue, picks.demand
 local entries, held = values('torchq:entries', where), values('torchq:reservations', keys)
 
@@ -251,7 +263,7 @@ end
 local function keep_turns(count)
   local clock, accounts, overtaken = picks.clock, picks.accounts, picks.overtaken
   if count < #keys then
-    local each = cjson.decode(ARGV[9])
+    local each = cjson.decode(ARGV[10])
     clock = each.clocks[count]
     accounts, overtaken = last_words(each.accounts, count), last_words(each.overtaken, count)
   end
@@ -287,10 +299,10 @@ end
 
 -- Who else has changed something since the chooser looked: nil if nobody knows any more.
 local function others()
-  if KNOWN < tonumber(redis.call('GET', 'torchq:settled')) then
+  if tonumber(KNOWN) < tonumber(redis.call('GET', 'torchq:settled')) then
     return nil
   end
-  return redis.call('ZRANGEBYSCORE', 'torchq:changed', '(' .. ARGV[7], '+inf')
+  return redis.call('ZRANGEBYSCORE', 'torchq:changed', '(' .. KNOWN, '+inf')
 end
 
 -- What is said of the picks that stand, if there is anything to say.
@@ -307,11 +319,11 @@ end
 -- The queues to show, as parts of the answer.
 local function show(answer)
   local named, skipped, parts = {}, {}, {}
-  for at = 11, #ARGV, 2 do
+  for at = 12, #ARGV, 2 do
     named[#named + 1] = ARGV[at]
     skipped[ARGV[at]] = tonumber(ARGV[at + 1])
   end
-  local line, count = line_up(named, skipped, tonumber(ARGV[10])), 0
+  local line, count = line_up(named, skipped, tonumber(ARGV[11])), 0
   for at, queue in ipairs(named) do
     parts[count + 1], parts[count + 2], parts[count + 3] = count == 0 and '[' or ',[', quoted(queue), ','
     parts[count + 4], parts[count + 5], parts[count + 6] = skipped[queue], ',', line.waiting[at]
@@ -320,6 +332,15 @@ local function show(answer)
     parts[count] = ']]'
     count = joined(answer, parts, count, at == #named and 1 or TOGETHER)
   end
+end
+
+local function remember(answer)
+  if #ids == KEPT_ANSWERS then
+    redis.call('HDEL', 'torchq:commit', table.remove(ids))
+  end
+  table.insert(ids, 1, ID)
+  redis.call('HSET', 'torchq:commit', ID, cjson.encode(answer), 'ids', table.concat(ids, ' '), 'whole',
+    answer[1] == '' and '1' or '', 'change', answer[4])
 end
 
 local function commit()
@@ -332,7 +353,7 @@ local function commit()
 end
 
 local change = redis.call('GET', 'torchq:change')
-local alone, changed = tonumber(change) == KNOWN, others() or {}
+local alone, changed = tonumber(change) == tonumber(KNOWN), others() or {}
 local why, count = commit()
 if count > 0 then
   keep_turns(count)
@@ -342,7 +363,7 @@ end
 local answer = {
   why, whole(count), whole(first_number or 0), change, alone and '1' or '0', table.concat(changed, '\n'), decided(count),
 }
-redis.call('HSET', 'torchq:commit', 'id', ID, 'answer', cjson.encode(answer))
+remember(answer)
 if why == '' then
   show(answer)
 end

@@ -1,6 +1,6 @@
 """Differences between snapshots add up to the whole; a commit says what else has changed; places and cohorts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -232,6 +232,82 @@ def test_where_a_job_stands(store: QueueStore, known: Snapshot) -> None:
     assert store.place(first.key) is None
 
 
+# Commits that follow each other: begun before it is known what became of the one before
+
+
+def chain(store: QueueStore, *sizes: int) -> list[PendingCommit]:
+    """One look's picks in batches, each of which follows the one before."""
+    whole = choose(store.snapshot(99), START, sum(sizes), "jobs")
+    picks, follows = list(whole.picks), ""
+    commits: list[PendingCommit] = []
+    for size in sizes:
+        batch = replace(whole, picks=tuple(picks[:size]), follows=follows, change=whole.change if not follows else 0)
+        commits.append(store.pending_commit(batch))
+        picks, follows = picks[size:], commits[-1].name
+    return commits
+
+
+def begun(commits: Iterable[PendingCommit], change: int = 0) -> None:
+    for commit in commits:
+        commit.begin(change)
+
+
+def test_commits_follow_each_other_before_they_are_answered(store: QueueStore, known: Snapshot) -> None:
+    commits = chain(store, 2, 3, 1)
+    begun(commits, known.change)
+    outcomes = [commit.outcome() for commit in commits]
+    assert [(each.picked, each.refused, each.alone, each.others) for each in outcomes] == [
+        (2, "", True, ()),
+        (3, "", True, ()),
+        (1, "", True, ()),
+    ]
+    assert [each.pick for commit in commits for each in commit.reservations()] == [1, 2, 3, 4, 5, 6]
+    assert outcomes[-1].change == store.snapshot(9).change
+
+
+def test_what_follows_a_commit_that_was_cut_short_is_refused_whole(place: conftest.Place, store: QueueStore) -> None:
+    store.configure(specs(a=1), None)
+    store.put(entries("a", 6))
+    commits = chain(store, 1, 2, 2, 1)
+    store.remove([key("a-0002")])
+    begun(commits)
+    outcomes = [commit.outcome() for commit in commits]
+    assert [(each.picked, each.refused) for each in outcomes] == [
+        (1, ""),
+        (1, "entry"),
+        (0, "predecessor"),
+        (0, "predecessor"),
+    ]
+    assert [key.name for key in sorted(store.reservations())] == ["a-0000", "a-0001"]
+    assert [key.name for key, _ in place.marked()] == ["a-0000", "a-0001"]
+    assert [commit.reservations() for commit in commits[2:]] == [(), ()]
+    assert store.commit(picked(store, 9)).refused == "", "who looks again may go on"
+
+
+def test_what_follows_another_commit_than_the_last_one_is_refused(place: conftest.Place, store: QueueStore) -> None:
+    store.configure(specs(a=1), None)
+    store.put(entries("a", 4))
+    first, second = chain(store, 1, 1)
+    begun([first])
+    other = replace(picked(place.open()), epoch=1)
+    assert place.open().commit(other).picked == 1
+    begun([second])
+    assert (first.outcome().refused, second.outcome().refused) == ("", "predecessor")
+    assert store.commit(replace(picked(store), follows="nobody")).refused == "predecessor"
+    assert [key.name for key in sorted(store.reservations())] == ["a-0000", "a-0001"]
+
+
+def test_a_commit_that_follows_names_what_others_changed_since(store: QueueStore, known: Snapshot) -> None:
+    first, second, third = chain(store, 1, 1, 1)
+    store.put([entry("new", "c")])
+    begun([first], known.change)
+    begun([second])
+    store.put([entry("newer", "b")])
+    begun([third])
+    outcomes = [each.outcome() for each in (first, second, third)]
+    assert [(each.alone, each.others) for each in outcomes] == [(False, ("c",)), (True, ()), (False, ("b",))]
+
+
 # Cohorts: the second job of each case is refused, the first one stands.
 
 
@@ -447,6 +523,13 @@ def test_a_commit_that_was_begun_is_answered_whatever_happens_on_the_way(client:
     client.client_kill_filter(_type="normal", skipme=True)
     assert not pending.outcome().refused
     assert [each.pick for each in pending.reservations()] == [3, 4]
+    store.put(entries("a", 9))
+    commits = chain(store, 1, 1, 1)
+    begun(commits)
+    done = [each.outcome() for each in commits]
+    begun(commits)  # as after answers that were lost
+    assert [each.outcome() for each in commits] == done
+    assert [each.pick for commit in commits for each in commit.reservations()] == [5, 6, 7]
     stale = store.pending_commit(picked(store, 2))
     RedisStore(client).rebuild(2, [], entries("a", 1))
     stale.begin(0)
