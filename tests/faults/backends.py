@@ -5,22 +5,20 @@ One rule: what is started here is ended here.
 
 import contextlib
 import shutil
-import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import fakeredis
 
-from queues import connection, errors
+from queues import connection
+from tests import redis_server
 from tests.faults.places import MemoryPlace, RedisPlace
 from tests.faults.schedules import Backend
 from tests.faults.world import PlaceMaker
 
 REDIS_SERVER = "redis-server"
-_SECONDS = 60.0
 
 
 @contextlib.contextmanager
@@ -42,29 +40,7 @@ def places(backend: Backend) -> Iterator[PlaceMaker]:
 
 @contextlib.contextmanager
 def _server() -> Iterator[str]:
-    if shutil.which(REDIS_SERVER) is None:
+    if not shutil.which(REDIS_SERVER):
         raise SystemExit(f"schedules on redis need a {REDIS_SERVER} on PATH")
-    with tempfile.TemporaryDirectory() as folder:
-        socket = Path(folder) / "socket"
-        command = [REDIS_SERVER, "--port", "0", "--unixsocket", str(socket), "--save", ""]
-        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
-        try:
-            _wait(f"unix://{socket}")
-            yield f"unix://{socket}"
-        finally:
-            process.kill()
-            process.wait()
-
-
-def _wait(url: str) -> None:
-    client = connection.connect(url, client_name="faults")
-    deadline = time.monotonic() + _SECONDS
-    while True:
-        try:
-            with connection.translated(client):
-                client.ping()
-            client.close()
-            return
-        except errors.QueueError:
-            if time.monotonic() > deadline:
-                raise
+    with tempfile.TemporaryDirectory() as folder, redis_server.running(Path(folder) / "socket") as url:
+        yield url

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -7,7 +9,8 @@ from cluster.local import apiserver
 from cluster.local.layout import Layout
 from cluster.local.node import running_node
 from cluster.settings import ConnectionSettings
-from tests.local_node.stage import SETTINGS, Stage
+from tests.local_node.stage import SETTINGS, Stage, StartNode
+from tests.waiting import SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -27,3 +30,21 @@ def stage(bare: Stage) -> Iterator[Stage]:
     """A cluster with a node in this process."""
     with running_node(bare.cluster, bare.layout, SETTINGS):
         yield bare
+
+
+@pytest.fixture
+def start(bare: Stage) -> Iterator[StartNode]:
+    """Starts node processes; those that are left are ended, with their pods."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin() -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "cluster.local.node", "--data", str(bare.layout.root)]
+        command += ["--kubeconfig", str(bare.kubeconfig), "--cpus", "8", "--gpus", "2", "--stop-pods"]
+        with (bare.layout.root / "node.log").open("ab") as log:
+            started.append(subprocess.Popen(command, stdout=log, stderr=log))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.terminate()
+        process.wait(SECONDS)

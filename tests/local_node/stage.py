@@ -1,6 +1,7 @@
 """A whole embedded cluster for the tests of its node: API server, client, and a way to make pods and wait for them."""
 
 import itertools
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ SETTINGS = NodeSettings(
     Machine(cpu=8000, memory=8 * GIB, gpus=("0", "1", "2", "3"), storage=GIB), backoff=Backoff(0.2, 1.0), stop_pods=True
 )
 _NUMBERS = itertools.count(1)
+StartNode = Callable[[], "subprocess.Popen[bytes]"]
+"""Starts a node as a process."""
 
 
 @dataclass(frozen=True)

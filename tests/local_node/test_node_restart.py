@@ -5,34 +5,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from cluster.local import processes
-from tests.local_node.stage import Stage, terminated
+from tests.local_node.stage import Stage, StartNode, terminated
 from tests.waiting import SECONDS, until
-
-Start = Callable[..., subprocess.Popen[bytes]]
-
-
-@pytest.fixture
-def start(bare: Stage) -> Iterator[Start]:
-    """Starts node processes; those that are left are ended, with their pods."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def begin(*options: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "cluster.local.node", "--data", str(bare.layout.root)]
-        command += ["--kubeconfig", str(bare.kubeconfig), "--cpus", "8", "--gpus", "2", "--stop-pods", *options]
-        with (bare.layout.root / "node.log").open("ab") as log:
-            started.append(subprocess.Popen(command, stdout=log, stderr=log))
-        return started[-1]
-
-    yield begin
-    for process in started:
-        process.terminate()
-        process.wait(30)
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
@@ -48,7 +27,7 @@ def shims(stage: Stage, name: str) -> list[int]:
     return sorted(parents - members)
 
 
-def test_a_pod_outlives_the_node_and_its_end_is_seen(bare: Stage, start: Start) -> None:
+def test_a_pod_outlives_the_node_and_its_end_is_seen(bare: Stage, start: StartNode) -> None:
     node = start()
     script = 'echo start; while [ ! -e "$TORCHQ_VOLUME_V/go" ]; do sleep 0.02; done; echo end; exit 5'
     name = bare.run("sh", "-c", script, volumes=[{"name": "v", "emptyDir": {}}])
@@ -62,7 +41,7 @@ def test_a_pod_outlives_the_node_and_its_end_is_seen(bare: Stage, start: Start) 
     assert bare.log(name) == "start\nend\n"
 
 
-def test_a_running_pod_is_taken_over(bare: Stage, start: Start) -> None:
+def test_a_running_pod_is_taken_over(bare: Stage, start: StartNode) -> None:
     node = start()
     wants = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
     script = 'trap "exit 0" TERM; echo "$CUDA_VISIBLE_DEVICES"; while :; do sleep 0.02; done'
@@ -100,7 +79,7 @@ def test_sigterm_ends_the_node_and_not_the_pods(bare: Stage) -> None:
         node.terminate()
 
 
-def test_a_killed_shim_is_an_unknown_end_and_never_a_success(bare: Stage, start: Start) -> None:
+def test_a_killed_shim_is_an_unknown_end_and_never_a_success(bare: Stage, start: StartNode) -> None:
     start()
     name = bare.run("sh", "-c", "setsid sleep 600 & sleep 600")
     bare.phase(name, "Running")
@@ -112,7 +91,7 @@ def test_a_killed_shim_is_an_unknown_end_and_never_a_success(bare: Stage, start:
     assert not processes.members(mark)
 
 
-def test_nothing_starts_twice_and_nothing_is_lost_under_kills(bare: Stage, start: Start) -> None:
+def test_nothing_starts_twice_and_nothing_is_lost_under_kills(bare: Stage, start: StartNode) -> None:
     node = start()
     names = [bare.run("sh", "-c", "echo started; sleep 0.1; echo over") for _ in range(40)]
     for round_ in range(8):

@@ -5,8 +5,6 @@ import itertools
 import json
 import math
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from cluster.local.podstatus import View
 from cluster.local.runs import Run
 from crds import labels
 from crds.resources import PODS
-from tests.local_node.stage import Stage, terminated
+from tests.local_node.stage import Stage, StartNode, terminated
 from tests.local_node.test_lifecycle import NOW, beginning, ended, running
 from tests.waiting import until
 
@@ -353,24 +351,6 @@ def test_a_pod_that_waits_to_be_initialized_needs_no_restart(stage: Stage) -> No
     stage.gone(name)
 
 
-@pytest.fixture
-def start(bare: Stage) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
-    """Starts node processes; those that are left are ended, with their pods."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def begin() -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "cluster.local.node", "--data", str(bare.layout.root)]
-        command += ["--kubeconfig", str(bare.kubeconfig), "--cpus", "8", "--gpus", "2", "--stop-pods"]
-        with (bare.layout.root / "node.log").open("ab") as log:
-            started.append(subprocess.Popen(command, stdout=log, stderr=log))
-        return started[-1]
-
-    yield begin
-    for process in started:
-        process.terminate()
-        process.wait(30)
-
-
 def _steps(stage: Stage, name: str) -> Iterator[Callable[[], bool]]:
     """Moments of a restart, as the pod's folder shows them."""
     folder = stage.folder(name)
@@ -383,9 +363,7 @@ def _steps(stage: Stage, name: str) -> Iterator[Callable[[], bool]]:
 
 
 @pytest.mark.parametrize("moment", range(5))
-def test_it_is_done_once_wherever_the_node_is_killed(
-    bare: Stage, start: Callable[[], subprocess.Popen[bytes]], moment: int
-) -> None:
+def test_it_is_done_once_wherever_the_node_is_killed(bare: Stage, start: StartNode, moment: int) -> None:
     node = start()
     name = bare.make([recording(1)], metadata={"annotations": {"round": "one"}})
     bare.phase(name, "Running")

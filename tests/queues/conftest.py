@@ -1,22 +1,19 @@
 """Queue stores for the contract suite: in memory, on fakeredis, on a private redis-server; a clock only tests move."""
 
-import shutil
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import fakeredis
 import pytest
 from hypothesis import settings
 
 from crds.keys import JobKey
-from queues import connection, errors
+from queues import connection
 from queues.memory_content import Content
 from queues.memory_store import MemoryStore
 from queues.redis_store import RedisStore
 from queues.store import QueueStore, StoreSettings
+from tests import redis_server
 from tests.clock import Clock
-from tests.waiting import until
 
 settings.register_profile("queues", deadline=None, max_examples=60)
 settings.load_profile("queues")
@@ -78,23 +75,8 @@ class RedisPlace(Place):
 @pytest.fixture(scope="session")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A private redis-server without persistence, for the whole session."""
-    if shutil.which("redis-server") is None:
-        pytest.skip("needs a redis-server on PATH")
-    socket = tmp_path_factory.mktemp("redis") / "socket"
-    process = start_redis(socket)
-    yield f"unix://{socket}"
-    process.kill()
-    process.wait()
-
-
-def start_redis(socket: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """A redis-server that listens on a unix socket alone, once it answers."""
-    command = ["redis-server", "--port", "0", "--unixsocket", str(socket), "--save", "", *arguments]
-    process = subprocess.Popen(command, cwd=socket.parent, stdout=subprocess.DEVNULL)
-    client = connection.connect(f"unix://{socket}", client_name="test")
-    until(lambda: answers(client))
-    client.close()
-    return process
+    with redis_server.running(tmp_path_factory.mktemp("redis") / "socket") as url:
+        yield url
 
 
 @pytest.fixture
@@ -132,12 +114,3 @@ def store(place: Place) -> QueueStore:
     store = place.open()
     store.rebuild(1, [], [])
     return store
-
-
-def answers(client: connection.Connection) -> bool:
-    """Whether Redis is there, if only to refuse us."""
-    try:
-        with connection.translated(client):
-            return bool(client.ping())
-    except errors.QueueError as error:
-        return "credentials" in str(error)

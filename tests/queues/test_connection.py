@@ -1,6 +1,5 @@
 """The door to Redis: addresses, what its errors become, and scripts the server does not know."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +9,10 @@ from queues import connection, errors
 from queues import redis_url as urls
 from queues.redis_store import RedisStore
 from queues.scripts import Script
+from tests import redis_server
 from tests.cluster import resets
 from tests.queues.guarded import certify
 from tests.waiting import until
-
-from .conftest import start_redis
 
 SECRET = "s3cret"
 
@@ -52,40 +50,31 @@ def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def guarded(redis_url: str, tmp_path: Path) -> Iterator[Path]:  # redis_url: skips without a server
+def guarded(tmp_path: Path) -> Iterator[Path]:
     """A redis-server that asks for a password."""
     socket = tmp_path / "socket"
-    process = start_redis(socket, "--requirepass", SECRET)
-    yield socket
-    process.kill()
-    process.wait()
+    with redis_server.running(socket, "--requirepass", SECRET):
+        yield socket
 
 
 @pytest.mark.parametrize("password", ["", ":wrong@"])
 def test_refused_credentials_are_told_apart_and_not_shown(guarded: Path, password: str) -> None:
-    store = RedisStore(connection.connect(f"unix://{password}{guarded}", client_name="test"))
+    store = RedisStore(connection.connect(f"unix://{password}{guarded}", client_name="test", retries=0))
     with pytest.raises(errors.StoreUnreachable, match="credentials") as raised:
         store.epoch()
     assert "wrong" not in str(raised.value)
 
 
-def test_a_server_that_comes_back_is_used_again(redis_url: str, tmp_path: Path) -> None:
+def test_a_server_that_comes_back_is_used_again(tmp_path: Path) -> None:
     socket = tmp_path / "socket"
-    first = start_redis(socket)
     store = RedisStore(connection.connect(f"unix://{socket}", client_name="test"))
-    store.rebuild(1, [], [])
-    stop(first)
+    with redis_server.running(socket):
+        store.rebuild(1, [], [])
     with pytest.raises(errors.StoreUnreachable):
         store.snapshot(1)
-    second = start_redis(socket)
-    assert store.epoch() == 0
-    store.rebuild(2, [], [])
-    stop(second)
-
-
-def stop(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
+    with redis_server.running(socket):
+        assert store.epoch() == 0
+        store.rebuild(2, [], [])
 
 
 def test_a_script_the_server_forgot_is_sent_again(client: connection.Connection) -> None:

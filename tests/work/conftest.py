@@ -1,8 +1,6 @@
 """Work queues for the contract suite: in memory, on fakeredis, on a private redis-server; a clock only tests move."""
 
 import json
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
@@ -11,13 +9,14 @@ import fakeredis
 import pytest
 
 from crds.keys import JobKey
-from queues import codec, connection, errors, schema
+from queues import codec, connection, schema
 from queues.memory_work import MemoryWork
 from queues.redis_work import RedisWork
 from queues.values import Reservation, Task
 from queues.work import Lease, WorkSink, WorkSource
+from tests import redis_server
 from tests.clock import Clock
-from tests.waiting import until
+from tests.work.stage import Stage
 
 
 class Work(WorkSource, WorkSink, Protocol):
@@ -107,32 +106,8 @@ class RedisStand(Stand):
 @pytest.fixture(scope="session")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A private redis-server without persistence, for the whole session."""
-    if shutil.which("redis-server") is None:
-        pytest.skip("needs a redis-server on PATH")
-    folder = tmp_path_factory.mktemp("redis")
-    with running_redis(folder / "socket") as url:
+    with redis_server.running(tmp_path_factory.mktemp("redis") / "socket") as url:
         yield url
-
-
-class running_redis:  # noqa: N801 - a context manager, read like a function
-    """A redis-server on a unix socket, until the block ends."""
-
-    def __init__(self, socket: Path, *arguments: str, url: str = "") -> None:
-        self.socket = socket
-        self.url = url or f"unix://{socket}"
-        command = ["redis-server", "--port", "0", "--unixsocket", str(socket), "--save", "", "--daemonize", "no"]
-        self.command = [*command, *arguments]
-
-    def __enter__(self) -> str:
-        self.process = subprocess.Popen(self.command, cwd=self.socket.parent, stdout=subprocess.DEVNULL)
-        client = connection.connect(self.url, client_name="test")
-        until(lambda: answers(client))
-        client.close()
-        return self.url
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait()
 
 
 @pytest.fixture
@@ -158,10 +133,10 @@ def stand(request: pytest.FixtureRequest) -> Iterator[Stand]:
             yield RedisStand(request.getfixturevalue("client"), Clock())
 
 
-def answers(client: connection.Connection) -> bool:
-    """Whether Redis is there."""
-    try:
-        with connection.translated(client):
-            return bool(client.ping())
-    except errors.QueueError:
-        return False
+@pytest.fixture
+def stage(redis_url: str, tmp_path: Path) -> Iterator[Stage]:
+    """Redis is empty."""
+    stage = Stage(redis_url, tmp_path)
+    stage.reset()
+    yield stage
+    stage.close()

@@ -4,7 +4,6 @@ import json
 import pickle
 import re
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +15,11 @@ from rq.serializers import DefaultSerializer, JSONSerializer
 from queues import connection, rq_record, schema
 from queues.rq_record import FUNCTION, Refused
 from tests.waiting import until
-from tests.work.test_rq_worker import Stage
+from tests.work.stage import Stage
 
 SECRET = "s3cret-argument"
 MEGABYTES = 20
 TOKEN = "1-0123456789abcdef-1-1"
-
-
-@pytest.fixture
-def stage(redis_url: str, tmp_path: Path) -> Iterator[Stage]:
-    stage = Stage(redis_url, tmp_path)
-    stage.reset()
-    yield stage
-    stage.close()
 
 
 def peak_megabytes(pid: int) -> float:

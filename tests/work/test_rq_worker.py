@@ -7,81 +7,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from crds.keys import JobKey
 from queues import connection, schema
 from queues.redis_work import RedisWork
-from queues.values import Offer
-from queues.work import WorkSettings
-from tests import ports
+from tests import ports, redis_server
 from tests.waiting import SECONDS, until
-from tests.work.conftest import answers, running_redis
+from tests.work.stage import SETTINGS, Stage
 
-SETTINGS = WorkSettings(running_lease=1.0, dispatched_lease=20.0)
 PROMPT = replace(SETTINGS, dispatched_lease=2.0)
 """A worker that is killed between taking a batch and beginning on it costs its keys the longer of these."""
-
-
-class Stage:
-    """A Redis, a dispatching coordinator, and worker processes."""
-
-    def __init__(self, url: str, folder: Path) -> None:
-        self.url = url
-        self.folder = folder
-        self.client = connection.connect(url, client_name="test")
-        self.work = RedisWork(self.client, SETTINGS)
-        self.workers: list[subprocess.Popen[bytes]] = []
-
-    def reset(self) -> None:
-        self.client.flushall()
-        self.client.set(schema.EPOCH, 1)
-
-    def start(self, threads: int = 16, slow: float = 1.0, drain: float = SECONDS) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "tests.work.sample_worker", self.url, *map(str, (threads, slow, drain))]
-        with open(self.folder / f"log-{len(self.workers)}", "wb") as log:
-            self.workers.append(subprocess.Popen(command, stdout=log, stderr=log))
-        return self.workers[-1]
-
-    def started(self, count: int = 1) -> None:
-        until(lambda: self.client.zcard("torchq:work:workers") >= count and self.client.scard("rq:workers") >= count)
-
-    def log(self, worker: int = 0) -> list[str]:
-        return (self.folder / f"log-{worker}").read_text().splitlines()
-
-    def offer(self, *names: str) -> None:
-        self.work.offer([Offer(key=JobKey("team", name, "uid"), tenant="a") for name in names])
-
-    def runs(self, word: str) -> list[str]:
-        """Names of keys, as they began or ended."""
-        lines = [line.decode().split() for line in self.client.lrange("runs", 0, -1)]
-        return [name for what, name, *_ in lines if what == word]
-
-    def until(self, condition: Callable[[], object]) -> None:
-        """Dispatch until the condition holds."""
-        until(lambda: (self.work.dispatch(), condition())[1])
-
-    def settled(self) -> bool:
-        """Nothing is waiting or running."""
-        return not self.client.exists("torchq:work:records")
-
-    def close(self) -> None:
-        for worker in self.workers:
-            worker.kill()
-            worker.wait()
-        self.client.close()
-
-
-@pytest.fixture
-def stage(redis_url: str, tmp_path: Path) -> Iterator[Stage]:
-    stage = Stage(redis_url, tmp_path)
-    stage.reset()
-    yield stage
-    stage.close()
 
 
 def test_every_key_runs_once_on_two_workers_and_rq_shows_them(stage: Stage) -> None:
@@ -225,12 +164,12 @@ def test_redis_may_go_and_come_back(tmp_path: Path, port: int) -> None:
     try:
         until(lambda: any("does not answer" in line for line in stage.log()))
         for name in ("key-1", "key-2"):
-            with running_redis(tmp_path / "socket", *arguments, url=stage.url):
+            with redis_server.running(tmp_path / "socket", *arguments, url=stage.url):
                 stage.client.set(schema.EPOCH, 1)
                 stage.started()
                 stage.offer(name)
                 stage.until(lambda name=name: name in stage.runs("end"))  # type: ignore[misc]
-            assert not answers(stage.client)
+            assert not connection.answers(stage.url)
             os.kill(worker.pid, 0)
     finally:
         stage.close()
