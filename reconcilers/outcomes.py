@@ -8,16 +8,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from cluster.api import Manifest
-from reconcilers import containers
+from reconcilers import containers, moments
 
 FINISHED = ("Succeeded", "Failed")
 
 
 def of(pod: Manifest) -> str:
-    """Its phase. One that is being deleted is told to end: how its containers do so says nothing but by the node."""
+    """Its phase. Of one that is being deleted it is the node's word; but who ends well because it was told to stop has
+    not done what it is for."""
     status: Mapping[str, Any] = pod.get("status") or {}
     phase: str = status.get("phase") or "Pending"
-    if phase not in ("Running", "Failed") or "deletionTimestamp" in pod["metadata"]:
+    if "deletionTimestamp" in pod["metadata"]:
+        return "Failed" if phase == "Succeeded" and _was_stopped(pod) else phase
+    if phase not in ("Running", "Failed"):
         return phase
     code = (main_state(pod).get("terminated") or {}).get("exitCode")
     if phase == "Failed":
@@ -32,6 +35,15 @@ def main_state(pod: Manifest) -> Mapping[str, Any]:
     main = containers.main(pod["spec"])["name"]
     found = (pod.get("status") or {}).get("containerStatuses") or ()
     return next((each.get("state") or {} for each in found if each["name"] == main), {})
+
+
+def _was_stopped(pod: Manifest) -> bool:
+    """Whether the main container ended when the pod was asked to go, or later; times are whole seconds."""
+    metadata, ended = pod["metadata"], (main_state(pod).get("terminated") or {}).get("finishedAt")
+    due, when = moments.seconds(metadata["deletionTimestamp"]), moments.seconds(ended)
+    if due is None or when is None:
+        return False
+    return when >= due - metadata.get("deletionGracePeriodSeconds", 0)
 
 
 def _is_blamed(status: Mapping[str, Any]) -> bool:

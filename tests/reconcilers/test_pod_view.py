@@ -251,6 +251,24 @@ def test_its_main_containers_end_is_its_own(
 
 
 @pytest.mark.parametrize(
+    ("finished", "phase"),
+    [
+        ("2026-01-02T03:03:34Z", "Succeeded"),
+        ("2026-01-02T03:03:35Z", "Failed"),
+        ("2026-01-02T03:04:00Z", "Failed"),
+        (None, "Succeeded"),
+    ],
+)
+def test_who_ends_well_because_it_was_told_to_stop_has_not_succeeded(finished: str | None, phase: str) -> None:
+    done = ended("torch", 0, "Completed")
+    done["state"]["terminated"]["finishedAt"] = finished
+    described = manifest("Succeeded", containerStatuses=[done])
+    described["metadata"] |= {"deletionTimestamp": "2026-01-02T03:04:05Z", "deletionGracePeriodSeconds": 30}
+    view = pod_view.trim(described)
+    assert (view.phase, pod_view.occupies(view)) == (phase, False)
+
+
+@pytest.mark.parametrize(
     ("kind", "status", "reason", "message", "expected"),
     [
         ("DisruptionTarget", "True", "PreemptionByScheduler", "preempting\n", "PreemptionByScheduler: preempting"),
