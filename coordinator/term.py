@@ -265,7 +265,7 @@ class Term:
         return max(2, min(self.settings.heads, KNOWN // max(1, self._queues)))
 
     def _of(self, marked: Marked) -> route.Route:
-        """The route of a key; if it is all that its job has changed, no worker looks at what one has done itself."""
+        """The route of a key; if all is that job or pods have changed, no worker looks at what one has seen and done."""
         found = self._route(marked.key, marked.seen)
         job = self.watches.job(marked.key) if marked.changed else None
         if job is None or found.offer is None or found.offer.delay or not job.version.isdecimal():
@@ -309,7 +309,8 @@ class Term:
         if gone:
             self._free(gone, seen)
         freed = [key for key in gone if key not in self._kept]
-        self.watches.mark(freed)  # one that waits again has yet to be put
+        waiting = [key for key in freed if (job := self.watches.job(key)) is not None and _waits(job)]
+        self.watches.mark(waiting)  # they have yet to be put
         self.unsettled |= bool(freed)
         return len(freed)
 

@@ -30,7 +30,7 @@ class Marked(NamedTuple):
     seen: int
     """The newest resourceVersion seen for its pods; 0 if nobody said."""
     changed: bool
-    """Whether that the job has changed is the only reason."""
+    """Whether that the job or its pods have changed is the only reason."""
 
 
 PATIENCE = 8
@@ -61,7 +61,7 @@ class Watches:
         self._lock = threading.Lock()
         self._marks = Marks(clock)
         self._must: set[JobKey] = set()
-        """Of the marked ones those that are so not merely because the job has changed."""
+        """Of the marked ones those that are so not merely because the job or its pods have changed."""
         self._settings_changed: Changed | None = None
         self._demanded: set[str] = set()
         self._named: set[str] = set()
@@ -211,11 +211,17 @@ class Watches:
         if pod.job is not None:
             # Not the pod's own version: that of a deletion is only in the event, and a worker must have seen that too.
             # The first list tells nothing new, and its version may be one that a worker reaches only much later.
-            self._must.add(pod.job)
-            if self._marks.add_for_pods(pod.job, self.pods.resource_version if self.pods.synced else 0):
+            seen = self.pods.resource_version if self.pods.synced else 0
+            if before is not None and before.occupies and self._is_empty(pod.job):
+                self._marks.add([pod.job], seen)  # the room it holds may be free
+                self.wake.set()
+            elif self._marks.add_for_pods(pod.job, seen):
                 self.wake.set()
         elif before != after:  # of a foreign pod only the room it takes matters
             self.touch_settings()
+
+    def _is_empty(self, key: JobKey) -> bool:
+        return not any(pod.occupies for pod in self.pods.indexed(key.uid))
 
     def _kind_found(self) -> None:
         """Whoever holds room may wait for it."""

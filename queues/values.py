@@ -282,8 +282,8 @@ class Offer:
     delay: float = 0.0
     """Seconds to wait first; an offer without delay overtakes it."""
     version: int = 0
-    """The job's resourceVersion, if that the job has changed is all there is to look at: then no run is needed that a
-    run of just now has settled (`WorkSink.finish`). 0: there is another reason."""
+    """The job's resourceVersion, if that the job or its pods have changed is all there is to look at: then no run is
+    needed that a run of just now has settled (`WorkSink.finish`). 0: there is another reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

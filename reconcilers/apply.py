@@ -56,9 +56,11 @@ class Outcome:
     hindered: "_Hindered | None" = None
     """Something of the job cannot be made there now: a permission, a quota, a policy, a kind that is not installed."""
     quiet: bool = False
-    """Whether all of it was done, and it was nothing but to write the job's status."""
+    """Whether all of it was done, and it was nothing but to write the job's status and to make a single pod."""
     written: Manifest | None = None
     """The job after that."""
+    pod: Manifest | None = None
+    """The pod."""
 
 
 class _ObserveAgain(Exception):
@@ -105,6 +107,8 @@ class Application:
     """Whether a pod that was to be deleted was gone: nothing that was planned to follow may."""
     written: Manifest | None = None
     """The job after its status was written."""
+    pod: Manifest | None = None
+    """The last pod that was made."""
 
     def __post_init__(self) -> None:
         self.began = self.clock()
@@ -126,8 +130,8 @@ class Application:
         except _Lost:
             log.info("%s: lost to another worker, nothing made", self.key)
             return Outcome(plan.requeue_after)
-        quiet = all(isinstance(each, WriteStatus | Tell) for each in plan.actions)
-        return Outcome(plan.requeue_after, quiet=quiet, written=self.written)
+        quiet = all(map(_is_quiet, plan.actions))
+        return Outcome(plan.requeue_after, quiet=quiet, written=self.written, pod=self.pod)
 
     def _do(self, action: Action) -> None:
         match action:
@@ -211,6 +215,7 @@ class Application:
             raise _Refused(_words(manifest, error)) from error
         except errors.Forbidden as error:
             raise _Hindered(PODS_FORBIDDEN, error) from error
+        self.pod = made
         self._wrote(made)
 
     def _wrote(self, pod: Manifest) -> None:
@@ -323,6 +328,16 @@ class Application:
             log.debug("%s: %s %s was gone already", self.key, resource.kind, name)
             return False
         return True
+
+
+def _is_quiet(action: Action) -> bool:
+    """A plan makes pods in one action, if at all."""
+    match action:
+        case WriteStatus() | Tell():
+            return True
+        case CreatePods(manifests):
+            return len(manifests) == 1
+    return False
 
 
 def _whose(resource: Resource, metadata: Manifest) -> str:

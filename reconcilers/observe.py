@@ -128,17 +128,23 @@ class Observer:
         queue = self.queues.get("", paying.queue) if self.queues and paying else None
         return queue is not None and queue.draining
 
-    def after(self, observation: Observation, written: Manifest) -> Observation | None:
-        """The same with the job as a write of ours has left it; None if more than the job would have to be looked at
-        again."""
-        job, before = self._parsed(observation.key, written), observation.job
+    def after(self, observation: Observation, written: Manifest | None, pod: Manifest | None) -> Observation | None:
+        """The same with the job as a write of ours has left it, and with the one pod that was made; None if more would
+        have to be looked at again."""
+        if written is None and pod is None:
+            return observation
+        before = observation.job
+        job = before if written is None else self._parsed(observation.key, written)
         if not isinstance(job, TorchJob) or not isinstance(before, TorchJob):
             return None
         if any(each is not None and each.gang_scheduler != "none" for each in (job.admission, before.admission)):
             return None  # of a job that is over, groups are asked for
+        if pod is not None and observation.pods:
+            return None  # others may have changed before this one was made, and nobody would look at that
         return replace(
             observation,
             job=job,
+            pods=observation.pods if pod is None else (pod_view.trim(pod),),
             draining=self._draining(job, observation.reservation),
             other_nodes=self._elsewhere(job, observation.dead_nodes),
         )

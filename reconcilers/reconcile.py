@@ -78,10 +78,10 @@ class Reconciler:
 
     def _settle(self, observation: Observation, outcome: Outcome) -> float | None:
         """Plan once more with what was written: mostly nothing is left, and nobody need look at the job for that."""
-        after = observation if outcome.written is None else self._observer.after(observation, outcome.written)
+        after = self._observer.after(observation, outcome.written, outcome.pod)
         if after is None or not isinstance(after.job, TorchJob):
             return outcome.requeue_after
-        left = plan(after, self._settings, self._now()) if outcome.written is not None else None
+        left = None if after is observation else plan(after, self._settings, self._now())
         if left is not None and left.actions:
             return outcome.requeue_after
         version = after.job.metadata.resource_version

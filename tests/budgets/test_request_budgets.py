@@ -106,9 +106,9 @@ def test_many_jobs_cost_as_much_as_each_and_nobody_lists(line: Metered, namespac
     line.until(lambda: not line.held() and all(line.phase(key) == "Succeeded" for key in keys))
     line.settle()
     assert line.coordinator == {}
+    # Picked; its pod ended. That it was admitted, and that its pod is there, is news to nobody.
+    assert line.reconciles == 2 * JOBS
     assert line.worker == {"GET torchjobs": line.reconciles, STATUS: 2 * JOBS, "CREATE pods": JOBS}
-    # Picked, admitted, its pod made, its pod ended: the most that any event can cause.
-    assert line.reconciles <= 4 * JOBS
 
 
 def test_a_job_without_pods_costs_one_look_and_one_write(

@@ -1,6 +1,14 @@
 """How often a key is looked at, however often it is marked."""
 
-from coordinator.marks import PODS_SECONDS, Marks
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cluster.api import WatchEvent
+from coordinator.marks import LONGEST_SECONDS, MANY, PODS_SECONDS, Marks
+from coordinator.watch import Watches
+from crds import labels
 from crds.keys import JobKey
 from tests.coordinator.desk import Clock
 
@@ -38,7 +46,7 @@ def test_what_others_have_to_have_seen_is_looked_at_after_a_rest() -> None:
     assert marks.take(9) == [(TWO, 4)]
     marks.add_soon(TWO)
     assert marks.take(9) == []
-    clock.step(PODS_SECONDS)
+    clock.step(2 * PODS_SECONDS)
     assert marks.take(9) == [(TWO, 0)]
     clock.step(2 * PODS_SECONDS)
     assert len(marks) == 0
@@ -74,7 +82,48 @@ def test_nothing_of_a_key_is_remembered_after_its_rest() -> None:
     assert len(marks.take(9)) == 2
     for key in (ONE, TWO):
         assert not marks.add_for_pods(key, 2)
-    clock.step(PODS_SECONDS)
+    clock.step(2 * PODS_SECONDS)
     assert len(marks.take(9)) == 2
-    clock.step(PODS_SECONDS)
+    clock.step(2 * PODS_SECONDS)
     assert len(marks) == 0
+
+
+@pytest.mark.parametrize(
+    ("others", "seconds"),
+    [(0, PODS_SECONDS), (MANY, 2 * PODS_SECONDS), (2 * MANY, 3 * PODS_SECONDS), (100 * MANY, LONGEST_SECONDS)],
+)
+def test_where_many_jobs_change_each_rests_longer(others: int, seconds: float) -> None:
+    clock = Clock()
+    marks = Marks(clock)
+    for key in (*(JobKey("a", "other", str(number)) for number in range(others)), ONE):
+        assert marks.add_for_pods(key, 1)
+    assert len(marks.take(others + 9)) == others + 1
+    assert not marks.add_for_pods(ONE, 2)
+    clock.step(0.99 * seconds)
+    assert marks.take(9) == []
+    clock.step(0.02 * seconds)
+    assert marks.take(9) == [(ONE, 2)]
+
+
+def test_that_no_pod_of_a_job_takes_room_any_more_is_looked_at_at_once() -> None:
+    server: Any = SimpleNamespace(serves=bool)
+    watches = Watches(server, nodes=False, clock=Clock())
+    watches.pods._synced.set()
+
+    def change(name: str, version: int, phase: str) -> None:
+        key = {labels.JOB_NAME: "one", labels.JOB_UID: "1"}
+        owner = {"controller": True, "uid": "1"}
+        known = {"namespace": "a", "uid": name, "resourceVersion": str(version), "ownerReferences": [owner]}
+        pod = {"metadata": {"name": name, "labels": key, **known}, "spec": {}, "status": {"phase": phase}}
+        watches.pods._take(WatchEvent("MODIFIED", pod))
+
+    change("zero", 1, "Pending")
+    assert watches.take(9) == [(ONE, 1, True)]
+    change("one", 2, "Pending")
+    change("zero", 3, "Running")
+    change("zero", 4, "Succeeded")
+    assert watches.take(9) == []
+    change("one", 5, "Failed")
+    assert watches.take(9) == [(ONE, 5, True)]
+    change("one", 6, "Failed")
+    assert watches.take(9) == []
