@@ -23,7 +23,7 @@ name = "@".join((pod, attempt, restarts))
 job, task, _ = pod.rsplit("-", 2)
 world = {"master", "worker"} if task in ("master", "worker") else {task}
 def peers():
-    noted = [each.split("@") for each in os.listdir(folder)]
+    noted = [each.split("@") for each in os.listdir(folder) if os.path.getsize(os.path.join(folder, each))]
     mine = [[job, each] for each in world]
     return {each[0] for each in noted if each[0].rsplit("-", 2)[:2] in mine and each[1] == attempt}
 def say(word):

@@ -156,5 +156,4 @@ def test_a_failed_job_keeps_no_pod(stack: Stack, tmp_path: Path) -> None:
     training.kill(1)
     stack.reach(training.name, "Failed")
     until(lambda: [each["metadata"]["name"] for each in stack.pods(training.name)], lambda names: len(names) == 1)
-    events = stack.api.list(EVENTS, "default").items
-    assert any(each["reason"] == "BackoffLimitExceeded" for each in events)
+    until(lambda: "BackoffLimitExceeded" in {each["reason"] for each in stack.api.list(EVENTS, "default").items})

@@ -40,8 +40,8 @@ def test_a_full_pool_is_explained_and_the_order_foretold(stack: Stack, records: 
     assert shown(stack, "next")["items"] == []
     order = [f"default/{first}", f"default/{second}"]
     until(lambda: [each["job"] for each in shown(stack, "next", "--roomy")["items"]], lambda found: found == order)
-    status = figures(stack, queue)
-    assert (status["pending"], status["admitted"], status["usage"]["cpu"]) == (2, 1, "3")
+    wanted = {"pending": 2, "admitted": 1, "usage": {"cpu": "3", "jobs": "1"}}
+    until(lambda: figures(stack, queue), lambda status: {name: status.get(name) for name in wanted} == wanted)
     (tmp_path / "gate").touch()
     for name in (large, first, second):
         stack.reach(name, "Succeeded")
@@ -99,6 +99,7 @@ def test_a_held_job_waits_outside_the_order(stack: Stack) -> None:
     stack.torchq("queue", "create", queue, "--hold")
     stack.submit(job(held, python("pass"), queue=queue), job(other, python("pass"), queue=queue))
     stack.torchq("job", "hold", held)
+    until(lambda: "Held" in stack.torchq("job", "why", held))  # jobs and queues are watched apart
     stack.torchq("queue", "resume", queue)
     stack.reach(other, "Succeeded")
     assert "Held" in stack.torchq("job", "why", held)

@@ -17,9 +17,9 @@ from tests.acceptance.stack import Stack, fresh, until
 
 pytestmark = pytest.mark.acceptance
 
-MOST_REQUESTS = 10
+MOST_REQUESTS = 7
 """Of workers, about everything, in `BEATS` renewals of the leader's lease: some seconds."""
-BEATS = 3
+BEATS = 2
 FINALIZER = "example.com/not-yet"
 
 
