@@ -265,7 +265,7 @@ class Term:
         return max(2, min(self.settings.heads, KNOWN // max(1, self._queues)))
 
     def _of(self, marked: Marked) -> route.Route:
-        """The route of a key; if all is that job or pods have changed, no worker looks at what one has seen and done."""
+        """The route of a key; if all is that job or pods have changed, no worker looks at what one has settled."""
         found = self._route(marked.key, marked.seen)
         job = self.watches.job(marked.key) if marked.changed else None
         if job is None or found.offer is None or found.offer.delay or not job.version.isdecimal():
