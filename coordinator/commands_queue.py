@@ -49,8 +49,9 @@ def _figured(session: Session, names: tuple[str, ...]) -> list[Manifest]:
     except remote.NoneKnown:
         return _objects(session, names, ())  # whose status has what a coordinator wrote there last
     except SHOWN as error:
+        found = _objects(session, names, ())
         click.echo(f"note: figures are what the queues said last: {error}", err=True)
-        return _objects(session, names, ())
+        return found
     try:
         objects = _objects(session, names, board)
     except (errors.Forbidden, errors.Unreachable, errors.Misconfigured) as error:

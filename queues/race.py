@@ -100,15 +100,17 @@ class Race:
         return bool(self._blind)
 
     def stuck(self, most: int) -> Mapping[str, int]:
-        """Queues of which fewer than `most` jobs are known and none of these can go now, though more wait behind, which
-        may pass them; and how many are known."""
+        """Queues of which fewer than `most` jobs are known, and none of these can go now, though more wait behind that
+        may go before them; and how many are known."""
         self._look()
         self._reserve()
         self._shallow.difference_update([name for name in self._shallow if self._lanes[name].left >= most])
         return {name: self._lanes[name].left for name in self._shallow if self._is_stuck(self._lanes[name])}
 
     def _is_stuck(self, lane: Lane) -> bool:
-        return lane.left > 0 and self.passes(lane) and not (self._with_room(lane) if self._scarce else lane.offers)
+        if not lane.left or not (lane.first is None or self.passes(lane)):
+            return False
+        return not (self._with_room(lane) if self._scarce else lane.offers)
 
     # What a reason is made of
 

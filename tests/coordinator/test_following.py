@@ -1,5 +1,7 @@
 """A snapshot kept by differences foretells what the store's own picker will do."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -74,6 +76,13 @@ def test_a_queue_that_shows_only_impossible_jobs_is_looked_into() -> None:
     )
     store.configure([spec("a", 1, cpu=4)], None)
     assert jobs(Following(store, lambda: START).foretold(RULES, 3)[1]) == ["fits"]
+
+
+def test_a_strict_queue_s_impossible_jobs_hide_nobody() -> None:
+    store = Seen()
+    store.rebuild(1, [], [entry(f"{cpu}-{at}", "a", START + at, cpu=cpu) for at, cpu in enumerate((1, 9, 1, 9, 1))])
+    store.configure([replace(spec("a", 1, cpu=4), strict=True)], None)
+    assert jobs(Following(store, lambda: START).foretold(RULES, 9)[1]) == ["1-0", "1-2", "1-4"]
 
 
 @pytest.mark.parametrize(("quota", "pool"), [({"cpu": 4}, None), ({}, {"cpu": 4})])
