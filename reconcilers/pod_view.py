@@ -192,12 +192,13 @@ def _restarts(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapp
 
 def _end(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> dict[str, Any]:
     """How its containers ended, and the last thing they said."""
-    ended = _ended(spec, status, phase)
+    other, ended = _ended(spec, status, phase)
     said = ended.get("message") or ""
     code = ended.get("exitCode")
+    words = (f"container {other}" if other else "", _last_line(torchrun.said(said) or status.get("message") or ""))
     return {
         "reason": status.get("reason") or ended.get("reason") or "",
-        "message": _last_line(torchrun.said(said) or status.get("message") or ""),
+        "message": ": ".join(filter(None, words)),
         "exit_code": code,
         "cause": torchrun.cause(said) if code else None,
         "lost_peer": bool(code) and torchrun.lost_peer(said),
@@ -222,17 +223,16 @@ def _number(marks: Mapping[str, str], name: str) -> int:
     return int(text) if text.isascii() and text.isdigit() else -1
 
 
-def _ended(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> Mapping[str, Any]:
-    """How the pod ended: with its main container's failure, else with another one's, unless that one succeeded; while
-    the pod goes on: the main one's end before."""
+def _ended(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> tuple[str, Mapping[str, Any]]:
+    """How the pod ended: with its main container's failure, else with another one's, which is named, unless that one
+    succeeded; while the pod goes on: the main one's end before."""
     main = containers.main(spec)["name"]
-    if phase not in FINISHED:
-        return (_of(main, status).get("lastState") or {}).get("terminated") or {}
-    if phase == "Succeeded":
-        return (_of(main, status).get("state") or {}).get("terminated") or {}
-    found = sorted(_terminations(status), key=lambda each: each[0] != main)
-    failed = (how for _, how in found if how.get("exitCode"))
-    return next(failed, next((how for name, how in found if name == main), {}))
+    state = _of(main, status).get("state" if phase in FINISHED else "lastState") or {}
+    ended: Mapping[str, Any] = state.get("terminated") or {}
+    if phase != "Failed" or ended.get("exitCode"):
+        return "", ended
+    others = (each for each in _terminations(status) if each[0] != main and each[1].get("exitCode"))
+    return next(others, ("", ended))
 
 
 def _terminations(status: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

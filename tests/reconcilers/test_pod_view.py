@@ -135,13 +135,14 @@ def test_what_it_waits_for() -> None:
         ([], [ended("log", 3, "Error"), ended("torch", 137, "OOMKilled")], 137, "OOMKilled"),
         ([], [ended("log", 3, "Error"), ended("torch", 0, "Completed")], 0, "Completed"),
         ([], [ended("log", 3, "Error")], 3, "Error"),
-        ([ended("fetch", 7, "Error")], [], 7, "Error"),
+        ([ended("fetch", 7, "Error", "no such bucket")], [], 7, "Error"),
         ([], [], None, ""),
     ],
 )
 def test_whose_exit_code_it_is(inits: list[Any], containers: list[Any], code: int | None, reason: str) -> None:
     view = trim("Failed", initContainerStatuses=inits, containerStatuses=containers)
     assert (view.exit_code, view.reason) == (code, reason)
+    assert view.message == {7: "container fetch: no such bucket", 3: "container log"}.get(code or 0, "")
 
 
 def test_success_has_the_main_containers_code() -> None:
