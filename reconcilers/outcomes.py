@@ -43,7 +43,7 @@ def _was_stopped(pod: Manifest) -> bool:
     due, when = moments.seconds(metadata["deletionTimestamp"]), moments.seconds(ended)
     if due is None or when is None:
         return False
-    return when >= due - metadata.get("deletionGracePeriodSeconds", 0)
+    return when >= due - float(metadata.get("deletionGracePeriodSeconds") or 0)
 
 
 def _is_blamed(status: Mapping[str, Any]) -> bool:
