@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from crds import conditions
 from crds.status import StageStatus, TorchJobStatus
 from crds.torchjob import TorchJob
 from gang import backends
@@ -80,8 +79,7 @@ class Advance:
         pods that are gone."""
         if self._says_stuck():
             return True
-        said = conditions.find(self.run.job.status.conditions, "Admitted")
-        about_groups = said is not None and said.reason.startswith(("Gang", "PodGroup"))
+        about_groups = status.is_about_groups(self.run.job.status)
         return about_groups and not any(isinstance(each, Make) for each in self.groups.actions)
 
     def _stages(self) -> dict[str, StageStatus]:

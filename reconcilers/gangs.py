@@ -193,4 +193,7 @@ def _resources(job: TorchJob, least: Mapping[str, int]) -> Amounts:
 
 
 def _remedy(backend: Backend) -> str:
-    return f"install {backend.name}, or set spec.schedulingPolicy.gangScheduler to another one or to none"
+    install = (
+        "have the API server serve it (GenericWorkload)" if backend.name == "kubernetes" else f"install {backend.name}"
+    )
+    return f"{install}, or set spec.schedulingPolicy.gangScheduler to another one or to none"

@@ -107,7 +107,7 @@ def decide(observation: Observation, deadline: Deadline) -> Course:
         case None:
             return Gone()
         case InvalidJob():
-            return Broken(job) if not job.status.finished else Vacate(pods)
+            return Broken(job)
     if job.finished:
         return Ended(job)
     if job.spec.suspend:

@@ -198,7 +198,13 @@ def _invalid(manifest: Manifest, error: InvalidObject) -> InvalidJob:
         unreadable=tuple(known.keys() - readable.keys()),
         generation=metadata.get("generation", 0),
         resource_version=metadata["resourceVersion"],
+        time_to_live=_time_to_live(manifest.get("spec")),
     )
+
+
+def _time_to_live(spec: Any) -> int | None:
+    found = spec.get("ttlSecondsAfterFinished") if isinstance(spec, dict) else None
+    return found if isinstance(found, int) else None
 
 
 def _status(found: Any) -> TorchJobStatus | None:

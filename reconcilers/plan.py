@@ -21,6 +21,7 @@ from reconcilers.values import (
     Action,
     DeleteJob,
     DeleteService,
+    Hindrance,
     InvalidJob,
     Observation,
     Plan,
@@ -71,8 +72,7 @@ def _by_course(observation: Observation, settings: ReconcileSettings, leaving: D
             away = leaving.away(observation.pods) + _stuck(observation, leaving, now)
             return Plan(_services(observation.pods) + away + groups)
         case Broken(invalid):
-            away = leaving.away(observation.pods) + _stuck(observation, leaving, now)
-            return Plan(_broken(invalid, now) + away + groups)
+            return _no_job(invalid, observation, leaving, now)
         case Ended(ended):
             return _after_the_end(ended, observation, leaving, now)
         case Vacate(in_the_way, said):
@@ -108,7 +108,7 @@ def _run(
     job, now = run.job, deadline.now
     # 0. Something cannot be made now: its owner is told.
     if observation.hindrance is not None and not is_about_requests(observation.hindrance):
-        return Plan(_write(job, status.hindered(job, observation.hindrance, now), run.pods))
+        return Plan(_write(job, _hindered(job, observation.hindrance, now), run.pods))
     # 1. The fence: nobody makes pods before the admission is in the cluster.
     if job.admission != run.admission:
         admission = _bound(run, settings)
@@ -139,6 +139,15 @@ def _run(
     steps = leaving.away(over) if over else advance.actions()
     actions = _write(job, advance.status(), run.pods) + recovery.actions + steps
     return Plan(actions, least((again, advance.groups.again)))
+
+
+def _hindered(job: TorchJob, hindrance: Hindrance, now: datetime) -> TorchJobStatus:
+    """Of groups that are not let in and pods beside them that may not be made the groups are told of: each look meets
+    both, and would tell of one and the other in turn."""
+    about_pods = hindrance.reason in (status.PODS_FORBIDDEN, status.NAME_TAKEN)
+    return (
+        status.seen(job) if about_pods and status.is_about_groups(job.status) else status.hindered(job, hindrance, now)
+    )
 
 
 def _bound(run: Run, settings: ReconcileSettings) -> Admission:
@@ -224,6 +233,17 @@ def _idle(idle: Idle, now: datetime) -> tuple[Action, ...]:
     if job.status.phase == idle.phase and job.admission is None:
         return _write(job, status.seen(job), ())
     return _write(job, status.idle(job, idle.phase, idle.reason, idle.message, now), ())
+
+
+def _no_job(job: InvalidJob, observation: Observation, leaving: Departures, now: datetime) -> Plan:
+    """It says so, keeps nothing, and goes when its time has come as any other that failed."""
+    ended = job.status.completion_time if job.status.finished else None
+    left = _seconds_left(ended, job.time_to_live, now)
+    if left is not None and left <= 0:
+        return Plan((DeleteJob(),))
+    said = () if job.status.finished else _broken(job, now)
+    away = leaving.away(observation.pods) + _stuck(observation, leaving, now)
+    return Plan(said + away + gangs.removed(observation.groups), left)
 
 
 def _broken(job: InvalidJob, now: datetime) -> tuple[Action, ...]:

@@ -181,6 +181,11 @@ def is_hindered(status: TorchJobStatus) -> bool:
     return found is not None and found.reason not in UNHINDERED
 
 
+def is_about_groups(status: TorchJobStatus) -> bool:
+    """Whether what hinders it is a matter of its groups: before they are let in there are no pods."""
+    return reason(status).startswith(("Gang", "PodGroup"))
+
+
 def finished(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
     """The end."""
     return enter(job, phase, reason, message, now).model_copy(update={"completion_time": now})

@@ -30,6 +30,8 @@ class InvalidJob:
     resource_version: str
     unreadable: tuple[str, ...] = ()
     """Fields of the status that say nothing; they are taken away, or nobody could say anything in it."""
+    time_to_live: int | None = None
+    """Its spec.ttlSecondsAfterFinished, if that can be read."""
 
 
 @dataclass(frozen=True, slots=True)

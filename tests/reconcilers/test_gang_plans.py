@@ -15,7 +15,7 @@ from reconcilers.deadline import Deadline
 from reconcilers.plan import plan
 from reconcilers.pod_view import PodView
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Action, Change, CreatePods, Make, MarkPods, Plan, Remove, WriteStatus
+from reconcilers.values import Action, Change, CreatePods, Hindrance, Make, MarkPods, Plan, Remove, WriteStatus
 from tests.reconcilers.builders import (
     ADMISSION,
     KEY,
@@ -189,6 +189,14 @@ class TestHindrances:
         assert decide(said, groups=(self.closed(),)) == Plan(requeue_after=30), "nobody tells when it opens"
         after = decide(said, groups=(group(),))
         assert (admitted_because(after), len(made(after))) == ("Admitted", 3)
+
+    def test_pods_beside_it_that_may_not_be_made_are_not_told_of_in_turn_with_it(self) -> None:
+        said = admitted(conditions=change(decide(admitted(), groups=(self.closed(),)))["conditions"])
+        forbidden = Hindrance("PodsForbidden", "exceeded quota")
+        found = plan(replace(observe(said), groups=(self.closed(),), hindrance=forbidden), VOLCANO, NOW)
+        assert not found.actions
+        alone = plan(replace(observe(admitted()), hindrance=forbidden), VOLCANO, NOW)
+        assert admitted_because(alone) == "PodsForbidden"
 
     def test_a_job_that_is_sent_back_for_it_says_so(self) -> None:
         said = admitted(conditions=change(decide(admitted(), groups=(self.closed(),)))["conditions"])

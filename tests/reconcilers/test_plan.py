@@ -421,6 +421,10 @@ class TestRefusals:
         assert (condition["reason"], condition["message"]) == ("InvalidSpec", str(problem))
         said = replace(broken, status=TorchJobStatus.model_validate(change))
         assert not decide(observe(said, reservation=None)).actions
+        # Whatever was cut short is done all the same; and it goes when its time has come.
+        assert deleted(decide(observe(said, pod(), reservation=None))) == ["digits-master-0"]
+        assert decide(observe(replace(said, time_to_live=9), reservation=None)).requeue_after == 9
+        assert decide(observe(replace(said, time_to_live=0), reservation=None)).actions == (DeleteJob(),)
 
     def test_a_template_the_server_does_not_take_fails_the_job(self) -> None:
         refused = "pod digits-worker-0: spec.containers[0].image: Required value"
