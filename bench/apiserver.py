@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from bench import report
+from bench import report, stack
 from bench.processes import Bench, room
 from bench.report import Figures
 from cluster import client
@@ -125,12 +125,7 @@ class _Rates:
 
 
 def _start(bench: Bench) -> client.KubernetesCluster:
-    data = bench.folder / "data"
-    bench.start_python("apiserver", "cluster.local.apiserver", "--data", str(data))
-    log = bench.folder / "apiserver.log"
-    bench.wait(lambda: log.exists() and "ready at" in log.read_text(), "the API server")
-    kubeconfig = log.read_text().rpartition("kubeconfig ")[2].splitlines()[0]
-    return client.connect(ConnectionSettings(kubeconfig=kubeconfig))
+    return client.connect(ConnectionSettings(kubeconfig=stack.start_apiserver(bench)))
 
 
 def _one_by_one(follower: Follower, count: int) -> list[tuple[float, float]]:

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
-from bench import report, stack
+from bench import crowd, report, stack
+from bench.crowd import Crowd
 from bench.errors import BenchError
-from bench.processes import Bench, room
+from bench.processes import room
 from bench.report import Figures
 from bench.stack import Size, Stack
 from cluster.api import Manifest
@@ -52,11 +51,18 @@ SHORT = Options(jobs=100)
 
 def run(options: Options) -> Figures:
     """Start, burst, wait, tell. BenchError if a job failed, or not all ended in time."""
+    submitters = Crowd(
+        clients=options.clients,
+        threads=options.threads,
+        jobs=options.jobs,
+        pods=options.pods,
+        queues=options.queues,
+    )
     with room(stack.STOP_SECONDS) as bench:
         running = stack.start(bench, Size(cpus=options.cpus, workers=options.workers))
         with Observer(running, options.jobs * options.pods) as observer:
             before = _counts(running)
-            started = _submit(bench, running, options)
+            started = crowd.begin(bench, running.kubeconfig, submitters)
             bench.wait(lambda: observer.over(options.jobs), "all jobs to end", options.seconds, observer.progress)
             wall = time.monotonic() - started
             return {
@@ -64,7 +70,7 @@ def run(options: Options) -> Figures:
                 "jobs_per_s": round(options.jobs / wall, 1),
                 **observer.figures(started),
                 **_costs(running, before, options.jobs),
-                "submit_troubles": _troubles(bench, options),
+                "submit_troubles": crowd.troubles(bench, submitters),
             }
 
 
@@ -150,28 +156,6 @@ class Observer:
     def _held(self) -> int:
         with connection.translated(self._running.redis):
             return int(self._running.redis.hlen("torchq:reservations"))
-
-
-def _submit(bench: Bench, running: Stack, options: Options) -> float:
-    """Let all clients begin at once; when that was."""
-    gate, share = bench.folder / "gate", -(-options.jobs // options.clients)
-    for number in range(options.clients):
-        first = number * share
-        count = min(share, options.jobs - first)
-        arguments = map(str, (first, count, options.threads, options.pods, options.queues))
-        bench.start_python(f"submitter-{number}", "bench.submitter", running.kubeconfig, str(gate), *arguments)
-    logs = [bench.folder / f"submitter-{number}.log" for number in range(options.clients)]
-    bench.wait(lambda: all(log.exists() and "ready" in log.read_text() for log in logs), "the clients")
-    gate.touch()
-    return time.monotonic()
-
-
-def _troubles(bench: Bench, options: Options) -> dict[str, int]:
-    found: Counter[str] = Counter()
-    for number in range(options.clients):
-        last = (bench.folder / f"submitter-{number}.log").read_text().splitlines()[-1]
-        found.update(orjson.loads(last)["troubles"])
-    return dict(found)
 
 
 @dataclass(frozen=True, slots=True)

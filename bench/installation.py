@@ -6,7 +6,6 @@ kube-apiserver on etcd, or one that a kubeconfig names.
 
 import contextlib
 import os
-import socket
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -25,7 +24,7 @@ from queues import connection
 from queues.redis_store import RedisStore
 
 AGENT = "bench"
-DESK_STAGE, CLUSTER_STAGE = 3, 0
+DESK_STAGE = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,13 +118,7 @@ def _real(bench: Bench) -> Server:
 
 
 def _embedded(bench: Bench) -> Server:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])  # the same after a restart
-    data, log = bench.folder / "data", bench.folder / "apiserver.log"
-    bench.start_python("apiserver", "cluster.local.apiserver", "--data", str(data), "--port", port, stage=CLUSTER_STAGE)
-    bench.wait(lambda: log.exists() and "ready at" in log.read_text(), "the API server")
-    kubeconfig = log.read_text().rpartition("kubeconfig ")[2].splitlines()[0]
+    kubeconfig = stack.start_apiserver(bench, "--port", str(bench.port()))  # the same after a restart
     admin = client.connect(ConnectionSettings(kubeconfig=kubeconfig, user_agent=AGENT))
     local.install(admin)
     return Server("embedded", admin, kubeconfig, (kubeconfig, kubeconfig))

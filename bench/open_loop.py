@@ -87,8 +87,7 @@ def prepare(
     for number in range(clients):
         arguments = (kubeconfig, str(table.gate), str(table.plan), str(number), str(clients), str(threads))
         bench.start_python(f"submitter-{number}", "bench.open_loop", *arguments, stage=2)
-    logs = [bench.folder / f"submitter-{number}.log" for number in range(clients)]
-    bench.wait(lambda: all(log.exists() and "ready" in log.read_text() for log in logs), "the submitters")
+    bench.wait_said([f"submitter-{number}" for number in range(clients)], "ready")
     return table
 
 

@@ -161,8 +161,7 @@ class Course:
             where = (admin.accounts[1], str(gate), self.torchq.namespace, str(file), name)
             threads = str(Settings().parallel_writes)
             self.bench.start_python(name, "bench.pod_maker", *where, str(count), threads, stage=2)
-        logs = [self.bench.folder / f"{name}.log" for name in names]
-        self.bench.wait(lambda: all(log.exists() and "ready" in log.read_text() for log in logs), "the clients")
+        self.bench.wait_said(names, "ready")
         return self._measured(part, gate.touch, count * self.options.workers)
 
     def through(self, part: str, jobs: int) -> Part:

@@ -6,6 +6,7 @@ One rule: whatever happens, they end before the block does, or with this process
 import contextlib
 import os
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -24,9 +25,10 @@ _POLL_SECONDS = 0.01
 class Bench:
     """A folder and the processes started in it."""
 
-    def __init__(self, folder: Path, supervisor: Supervisor) -> None:
+    def __init__(self, folder: Path, supervisor: Supervisor, ports: contextlib.ExitStack) -> None:
         self.folder = folder
         self._supervisor = supervisor
+        self._ports = ports
 
     def start(
         self,
@@ -42,7 +44,7 @@ class Bench:
             name=name,
             arguments=arguments,
             environment={**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})},
-            output=self.folder / f"{name}.log",
+            output=self.log(name),
             stage=stage,
             foreign=True,
             at_death=at_death,
@@ -74,9 +76,27 @@ class Bench:
                 raise BenchError(f"waited {seconds:.0f} s in vain for {what} {progress()}{self.logs()}")
             time.sleep(_POLL_SECONDS)
 
+    def wait_said(self, names: Sequence[str], word: str) -> None:
+        """Return once each of these processes has said a word."""
+        logs = [self.log(name) for name in names]
+        said = f"{', '.join(names)} to say {word}"
+        self.wait(lambda: all(log.exists() and word in log.read_text() for log in logs), said)
+
+    def log(self, name: str) -> Path:
+        """Where a process says what it says."""
+        return self.folder / f"{name}.log"
+
     def keep_alive(self) -> None:
         """Start again what has died, after a pause."""
         self._supervisor.step()
+
+    def port(self) -> int:
+        """A port that is nobody else's while the block lasts: a socket holds it that never listens, which keeps no
+        server away that asks to reuse addresses."""
+        holder = self._ports.enter_context(socket.socket())
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        return int(holder.getsockname()[1])
 
     def pids(self) -> dict[str, int]:
         """The processes that run, by name."""
@@ -91,9 +111,9 @@ class Bench:
 @contextlib.contextmanager
 def room(drain_seconds: float = 5.0) -> Iterator[Bench]:
     """A folder of our own for as long as the block lasts; each process has so long to end by itself."""
-    with tempfile.TemporaryDirectory(prefix="torchq-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="torchq-bench-") as folder, contextlib.ExitStack() as ports:
         supervisor = Supervisor(drain_seconds=drain_seconds)
         try:
-            yield Bench(Path(folder), supervisor)
+            yield Bench(Path(folder), supervisor, ports)
         finally:
             supervisor.stop()

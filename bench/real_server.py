@@ -4,7 +4,6 @@ One rule: loopback only, in the benchmark's folder; RBAC decides, so that what r
 """
 
 import signal
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,7 +61,7 @@ def start(bench: Bench, assets: Path) -> RealServer:
     for name in ("etcd", "kube-apiserver"):
         if not (assets / name).exists():
             raise BenchError(f"no {name} in {assets}; set KUBEBUILDER_ASSETS to a folder with kube-apiserver and etcd")
-    client_port, peer_port, port = (_free_port() for _ in range(3))
+    client_port, peer_port, port = (bench.port() for _ in range(3))
     _start_etcd(bench, assets, client_port, peer_port)
     _start_apiserver(bench, assets, client_port, port)
     url = f"https://127.0.0.1:{port}"
@@ -147,9 +146,3 @@ def _apply(admin: KubernetesCluster, document: dict[str, Any]) -> None:
         admin.create(_KINDS[document["kind"]], document, document["metadata"].get("namespace", ""))
     except errors.AlreadyExists:
         return  # each role brings the namespace it needs
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -15,9 +15,7 @@ from queues import connection, errors
 NEEDED = "is not on PATH; install the Redis server's package (on Debian: redis-server, redis-tools)"
 _COMMANDS = 100_000
 _CLIENTS = 50
-
-
-SHORT_LISTS = ("--hash-max-listpack-entries", "64")
+_SHORT_LISTS = ("--hash-max-listpack-entries", "64")
 """As `torchq local` runs it, too: up to 512 fields of a hash would be looked through one by one."""
 
 
@@ -25,7 +23,7 @@ def start(bench: Bench) -> str:
     """Start it; the URL once it answers. Synced to disk every second, as `torchq local` runs it."""
     path = bench.folder / "redis.sock"
     arguments = [_program("redis-server"), "--port", "0", "--unixsocket", str(path), "--dir", str(bench.folder)]
-    bench.start("redis", [*arguments, "--save", "", "--appendonly", "yes", "--appendfsync", "everysec", *SHORT_LISTS])
+    bench.start("redis", [*arguments, "--save", "", "--appendonly", "yes", "--appendfsync", "everysec", *_SHORT_LISTS])
     client = connection.connect(f"unix://{path}", client_name="torchq-bench")
     bench.wait(lambda: path.exists() and _answers(client), "redis-server")
     client.close()

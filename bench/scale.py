@@ -9,9 +9,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
-from bench import api_counts, installation, stack
+from bench import api_counts, crowd, installation, stack
+from bench.crowd import Crowd
 from bench.errors import BenchError
 from bench.installation import Installation, Wanted
 from bench.processes import Bench, room
@@ -44,12 +43,13 @@ class Options:
 def run(options: Options) -> Figures:
     """Start everything, submit, wait for the end, tell. BenchError if it does not come, or not well."""
     wanted = Wanted(real=True, workers=options.workers, settings={"TORCHQ_POOL": f"cpu={options.cpus}"})
+    submitters = Crowd(clients=options.clients, threads=options.threads, jobs=options.jobs, queues=options.queues)
     with room(stack.STOP_SECONDS) as bench, installation.running(bench, wanted) as torchq:
         _prepare(bench, torchq, options)
         tally = Tally()
         with Informer(torchq.admin, TORCHJOBS, trim=_phase, on_change=tally.changed):
             requests, cpu = torchq.requests(), installation.cpu(bench)
-            started = _submit(bench, torchq, options)
+            started = crowd.begin(bench, torchq.server.kubeconfig, submitters)
             _wait(bench, torchq, tally, options)
             wall = time.monotonic() - started
             requests = torchq.requests() - requests
@@ -60,7 +60,7 @@ def run(options: Options) -> Figures:
             "phases": {phase: count for phase, count in tally.phases.items() if count},
             "attempts": dict(tally.admissions),
             **installation.costs(bench, cpu),
-            "submit_troubles": _troubles(bench, options),
+            "submit_troubles": crowd.troubles(bench, submitters),
             "log_troubles": stack.troubles(bench.folder),
             "requests_per_job": api_counts.per_job(requests, options.jobs),
             "refused": api_counts.refused(requests),
@@ -104,20 +104,6 @@ def _prepare(bench: Bench, torchq: Installation, options: Options) -> None:
         torchq.admin.create(TENANT_QUEUES, {**body, "metadata": {"name": f"team-{number}"}, "spec": {"weight": 1}})
 
 
-def _submit(bench: Bench, torchq: Installation, options: Options) -> float:
-    """Let all clients begin at once; when that was."""
-    gate, share = bench.folder / "gate", -(-options.jobs // options.clients)
-    for number in range(options.clients):
-        first = number * share
-        numbers = (first, min(share, options.jobs - first), options.threads, 1, options.queues)
-        arguments = (torchq.server.kubeconfig, str(gate), *map(str, numbers))
-        bench.start_python(f"submitter-{number}", "bench.submitter", *arguments, stage=2)
-    logs = [bench.folder / f"submitter-{number}.log" for number in range(options.clients)]
-    bench.wait(lambda: all(log.exists() and "ready" in log.read_text() for log in logs), "the clients")
-    gate.touch()
-    return time.monotonic()
-
-
 def _wait(bench: Bench, torchq: Installation, tally: Tally, options: Options) -> None:
     """Until all have ended and nothing is charged."""
     deadline = time.monotonic() + options.seconds
@@ -127,12 +113,6 @@ def _wait(bench: Bench, torchq: Installation, tally: Tally, options: Options) ->
         if time.monotonic() > deadline:
             raise BenchError(f"not all jobs ended in {options.seconds:.0f} s: {tally.text()}{bench.logs()}")
         pause.wait(_POLL_SECONDS)
-
-
-def _troubles(bench: Bench, options: Options) -> list[dict[str, int]]:
-    """Of each client."""
-    logs = [bench.folder / f"submitter-{number}.log" for number in range(options.clients)]
-    return [orjson.loads(log.read_text().splitlines()[-1])["troubles"] for log in logs]
 
 
 def _phase(manifest: Manifest) -> tuple[str, int]:

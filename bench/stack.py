@@ -101,6 +101,14 @@ def start(bench: Bench, size: Size, settings: Mapping[str, str] | None = None) -
     return Stack(data, cluster, redis, kubeconfig)
 
 
+def start_apiserver(bench: Bench, *arguments: str) -> str:
+    """Start the embedded API server alone, with empty storage; its kubeconfig once it answers."""
+    data = bench.folder / "data"
+    bench.start_python("apiserver", "cluster.local.apiserver", "--data", str(data), *arguments)
+    bench.wait_said(["apiserver"], "ready at")
+    return bench.log("apiserver").read_text().rpartition("kubeconfig ")[2].splitlines()[0]
+
+
 def troubles(folder: Path) -> dict[str, int]:
     """Warnings and errors in the logs of a folder, what moves in them left out, by how often they were written."""
     return dict(Counter(_troubles(folder)).most_common(20))
