@@ -96,6 +96,27 @@ def test_a_finished_job_frees_its_room_once_no_pod_occupies(desk: Desk, namespac
     desk.until(lambda: desk.held() == set(), worker=False)
 
 
+def test_a_charge_that_is_freed_after_the_workers_run_is_no_reason_for_another(
+    desk: Desk, namespace: str, clock: Clock
+) -> None:
+    desk.queue("a")
+    desk.begin()
+    key = desk.submit("train", namespace, "a")
+    desk.until(lambda: desk.term.counts.dispatched, worker=False)
+    (task,) = desk.work.begin(desk.work.pop())
+    admit(desk, key)
+    status = {"phase": "Succeeded", "conditions": [ended()]}
+    made = desk.cluster.patch(TORCHJOBS, key.name, {"status": status}, namespace, subresource="status")
+    desk.until(lambda: (job := desk.watches.job(key)) and job.finished, worker=False)
+    desk.until(lambda: not desk.watches.take(0) and desk.term.flush() == 0, worker=False)
+    assert desk.held() == {key}  # somebody is at it
+    desk.work.finish(key, task.token, settled=int(made["metadata"]["resourceVersion"]))
+    clock.step(2 * desk.settings.dispatch_seconds)
+    desk.until(lambda: desk.held() == set(), worker=False, seconds=5)
+    desk.term.step()
+    assert not desk.work.inspect().records
+
+
 def ended() -> dict[str, str]:
     when = "2026-01-01T00:00:00Z"
     return {"type": "Succeeded", "status": "True", "reason": "Succeeded", "message": "", "lastTransitionTime": when}
