@@ -12,6 +12,7 @@ from typing import Any
 
 from crds import labels
 from crds.torchjob import TorchJob
+from reconcilers import pod_view
 from reconcilers.plan import plan
 from reconcilers.pod_view import PodView
 from reconcilers.values import Action, Change, Make, Observation, Plan, Remove
@@ -134,14 +135,18 @@ class Anywhere(GangSimulation):
     def coordinator(self) -> None:
         """It picks what waits, and frees what is over."""
         job = self.job
-        occupied = any(not pod.finished for pod in self.pods.values())
+        occupied = any(pod_view.occupies(pod) for pod in self.pods.values())
         if job is None or job.finished or job.spec.suspend:
             self.reservation = self.reservation if occupied else None
             return
         if job.admission is None:
-            newest = max(job.status.attempt, self.reservation.attempt if self.reservation else 0)
-            stands = self.reservation is not None and self.reservation.attempt > job.status.attempt
-            self.reservation = self.reservation if stands else replace(RESERVATION, attempt=newest + 1)
+            found, newest = (
+                self.reservation,
+                max(job.status.attempt, self.reservation.attempt if self.reservation else 0),
+            )
+            serves = found is not None and found.serves(job.queue, job.spec.charge, port=job.spec.wants_port)
+            if found is None or not serves or found.attempt <= job.status.attempt:
+                self.reservation = replace(RESERVATION, attempt=newest + 1, charge=job.spec.charge)
         elif self.reservation is None or self.reservation.attempt < job.admission.attempt:
             self.reservation = replace(RESERVATION, attempt=job.admission.attempt)
 

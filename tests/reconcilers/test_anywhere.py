@@ -116,6 +116,7 @@ def pods_of(draw: st.DrawFn, names: list[str]) -> dict[str, PodView]:
             restart=draw(st.integers(0, 2)),
             deleting=draw(st.sampled_from([False, False, True])),
             gated=phase == "Pending" and draw(st.booleans()),
+            lingers=phase in ("Succeeded", "Failed") and draw(st.booleans()),
             node=draw(st.sampled_from(["n1", "n2"])) if phase != "Pending" else "",
             exit_code=exit_code if phase == "Failed" else None,
             reason=reason if phase == "Failed" else "",

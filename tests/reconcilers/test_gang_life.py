@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crds import torchjob
 from reconcilers.settings import ReconcileSettings
 from tests.reconcilers.builders import RESERVATION, manifest, task
 from tests.reconcilers.gang_simulation import GangSimulation
@@ -49,7 +50,8 @@ def worlds(draw: st.DrawFn) -> GangSimulation:
         in_place=draw(st.sampled_from(["recreate", "local"])),
         admission_timeout=0.0,
     )
-    return GangSimulation(described, reservation=RESERVATION, settings=chosen)
+    picked = replace(RESERVATION, charge=torchjob.parse(described).spec.charge)
+    return GangSimulation(described, reservation=picked, settings=chosen)
 
 
 def step(world: GangSimulation, most: int = 100) -> None:
