@@ -156,7 +156,9 @@ def _become(order: Order, ready: int) -> str:
     try:
         os.execvpe(command[0], command, environment)
     except OSError as e:
-        return f"cannot execute {command[0]!r}: {e.strerror}; is it on the PATH of the machine?"
+        where = "this machine, which runs no images" if "/" in command[0] else "the PATH of this machine"
+        hint = f"; is it on {where}?" if isinstance(e, FileNotFoundError) else ""
+        return f"cannot execute {command[0]!r}: {e.strerror}{hint}"
     except ValueError as e:
         return f"cannot execute {command[0]!r}: {e}"
 

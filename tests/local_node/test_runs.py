@@ -223,6 +223,21 @@ def test_a_run_whose_output_cannot_be_written_says_why(runs: Runs, layout: Layou
     assert "output" in run.ending.message
 
 
+@pytest.mark.parametrize(
+    ("program", "hint"),
+    [
+        ("no-such-program", "No such file or directory; is it on the PATH of this machine?"),
+        ("/no/such/program", "No such file or directory; is it on this machine, which runs no images?"),
+        ("/etc/passwd", "Permission denied"),
+    ],
+)
+def test_a_program_that_cannot_be_executed_says_why(runs: Runs, layout: Layout, program: str, hint: str) -> None:
+    assert runs.start(KEY, Order((program,), {}, "/"))
+    run = finished(runs)
+    assert run.ending is not None
+    assert run.ending.message == f"cannot execute {program!r}: {hint}"
+
+
 def test_signals_have_their_usual_meaning_for_the_command(runs: Runs, layout: Layout) -> None:
     assert runs.start(KEY, order(layout, "sh", "-c", "grep -E 'SigIgn|SigBlk' /proc/self/status"))
     finished(runs)
