@@ -14,8 +14,8 @@ come off in time, or ends badly, is done by replacing the pod; nothing but its n
 pod that fails restarts itself (`restarted_by_node`), but there is no way to have another one restarted from outside.
 So all other pods are replaced, and a restart of the whole job replaces all of them.
 
-A restart of the whole job: pods that are not well are replaced, the others restarted in place, every rank 0 before
-those who look for it. A pod that is through is marked with the job's generation. As long as one of an earlier
+A restart of the whole job: pods that are not well, or whose node would not start again what Kruise ends, are replaced,
+the others restarted in place, every rank 0 before those who look for it. A pod that is through is marked with the job's generation. As long as one of an earlier
 generation is there no new pod is made.
 """
 
