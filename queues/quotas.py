@@ -4,16 +4,16 @@ One rule: only the names that a quota mentions are limited, and a demand of none
 
 Queues of one cohort lend each other what they do not use: a queue may hold its quota and up to `borrowing` more, as
 long as all members together hold no more than the sum of their quotas. A member whose first job fits its own quota has
-a claim to the room: nobody borrows what that job needs, so that a lender gets back what is freed before anybody borrows
-again. Preemption, once there is any, would begin here: it would name the jobs that hold what is claimed.
+a claim to the room: nobody borrows what all such jobs need together, so that lenders get back what is freed before
+anybody borrows again. Preemption, once there is any, would begin here: it would name the jobs that hold what is
+claimed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from crds import amounts
 from crds.amounts import NOTHING, Amounts
-from queues import limits
 from queues.lanes import Lane
 from queues.values import QueueSpec
 
@@ -21,19 +21,38 @@ from queues.values import QueueSpec
 class Cohort:
     """Queues that lend to each other, while picks are made."""
 
-    __slots__ = ("_asked", "_claimed", "_twice", "lanes", "roomy", "total", "used")
+    __slots__ = (
+        "_asked",
+        "_claimed",
+        "_claims",
+        "_largest",
+        "_members",
+        "_most",
+        "_room",
+        "lanes",
+        "roomy",
+        "total",
+        "used",
+    )
 
-    def __init__(self, total: Amounts) -> None:
-        """`total`: the sum of the members' quotas."""
-        self.total = total
+    def __init__(self, members: Sequence[QueueSpec]) -> None:
+        """Of these queues, all of one cohort."""
+        self._members = len(members)
+        self._largest = {name: max(each.quota.get(name, 0) for each in members) for name in _limited(members)}
+        """The largest quota of any member, by name: what is more is nobody's claim."""
+        self.total = {name: sum(each.quota.get(name, 0) for each in members) for name in self._largest}
+        """The sum of the members' quotas."""
         self.lanes: dict[str, Lane] = {}
         self.used: dict[str, int] = {}
         self.roomy = True
-        """Whether it stands in nobody's way: there is room for the most that was ever asked, and as large a claim."""
+        """Whether it stands in nobody's way: there is room for the most that was ever asked, beside the largest claim
+        that was, if every member had it."""
         self._claimed: dict[str, int] | None = None
         self._asked = NOTHING
-        self._twice: dict[str, int] = {}
-        """Twice the most that was ever asked, by name."""
+        self._most = NOTHING
+        self._claims = NOTHING
+        self._room: dict[str, int] = {}
+        """The room for all that, by name."""
 
     def count(self) -> None:
         """Sum up anew what the members use of what is limited to them."""
@@ -55,36 +74,40 @@ class Cohort:
     def charge(self, spec: QueueSpec, demand: Amounts) -> None:
         """A member uses more."""
         self._claimed = None
-        used, total, twice = self.used, self.total, self._twice
+        used, total, room = self.used, self.total, self._room
         for name in spec.quota:
             if name in demand:
                 sum_of_all = used[name] = used.get(name, 0) + demand[name]
-                if sum_of_all + twice.get(name, 0) > total[name]:
+                if sum_of_all + room.get(name, 0) > total[name]:
                     self.roomy = False
 
     def ask(self, demand: Amounts) -> None:
         """A member's first job is that large, or it might take one that is."""
         if demand is self._asked:
             return
-        self._asked, twice = demand, self._twice
-        more = [name for name in self.total if 2 * demand.get(name, 0) > twice.get(name, 0)]
-        if more:
-            twice.update((name, 2 * demand[name]) for name in more)
-            self.roomy = self.roomy and self._is_roomy()
+        self._asked = demand
+        if _more(demand, self._most, self.total):
+            self._most = amounts.peak(self._most, demand)
+        elif not _more(demand, self._claims, self.total):
+            return
+        if amounts.fits(demand, NOTHING, self._largest):
+            self._claims = amounts.peak(self._claims, demand)
+        self._room = {name: self._most.get(name, 0) + self._members * self._claims.get(name, 0) for name in self.total}
+        self.roomy = self.roomy and self._is_roomy()
 
     def _is_roomy(self) -> bool:
-        return amounts.fits(self._twice, self.used, self.total)
+        return amounts.fits(self._room, self.used, self.total)
 
     @property
     def claimed(self) -> Amounts:
-        """The most that any member's first job claims, by name."""
+        """What the members' first jobs claim together, by name."""
         if self._claimed is None:
             self._claimed = {}
             for lane in self.lanes.values():
                 first = lane.first if lane.spec.open else None
                 if first is not None and not beyond(lane.spec.quota, lane.used, first.demand):
                     for name in lane.spec.quota.keys() & first.demand.keys():
-                        self._claimed[name] = max(self._claimed.get(name, 0), first.demand[name])
+                        self._claimed[name] = self._claimed.get(name, 0) + first.demand[name]
         return self._claimed
 
     def fits(self, spec: QueueSpec, demand: Amounts, excess: Amounts) -> bool:
@@ -124,7 +147,19 @@ def beyond(quota: Amounts, used: Amounts, demand: Amounts) -> Mapping[str, int]:
 
 def cohorts(specs: Iterable[QueueSpec]) -> dict[str, Cohort]:
     """All cohorts by name."""
-    return {name: Cohort(total) for name, total in limits.totals(specs).items()}
+    members: dict[str, list[QueueSpec]] = {}
+    for spec in specs:
+        if spec.cohort:
+            members.setdefault(spec.cohort, []).append(spec)
+    return {name: Cohort(each) for name, each in members.items()}
+
+
+def _more(demand: Amounts, known: Amounts, names: Iterable[str]) -> bool:
+    return any(demand.get(name, 0) > known.get(name, 0) for name in names)
+
+
+def _limited(specs: Iterable[QueueSpec]) -> set[str]:
+    return {name for spec in specs for name in spec.quota}
 
 
 def ceiling(spec: QueueSpec, cohort: Cohort | None, pool: Amounts) -> Amounts:

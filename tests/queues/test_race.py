@@ -311,6 +311,14 @@ def test_a_lender_gets_its_quota_back_before_anybody_borrows_again() -> None:
         assert names(store) == expected
 
 
+def test_all_lenders_get_their_quota_back_before_anybody_borrows_again() -> None:
+    waiting = [*entries("a", 9, gpu=1), entry("own-b", "b", gpu=3), entry("own-c", "c", gpu=3)]
+    store = opened([replace(member("a", 1), weight=9), member("b", 3), member("c", 3)], waiting)
+    assert sorted(names(store)) == ["a-0000", "own-b", "own-c"]
+    store.rebuild(2, [reservation("runs", "a", gpu=1)], waiting)
+    assert names(store) == ["own-b", "own-c"]
+
+
 @pytest.mark.parametrize("kept", ["closed", "impossible", "beyond"])
 def test_who_cannot_run_in_its_own_quota_claims_nothing(kept: str) -> None:
     gpus = {"closed": 3, "impossible": 99, "beyond": 4}[kept]
