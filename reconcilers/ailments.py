@@ -85,7 +85,14 @@ def _on_its_way(pod: Manifest) -> Ailment:
     if not pod["spec"].get("nodeName"):
         return Ailment("Pending", "not bound to a node yet")
     waits = outcomes.main_state(pod).get("waiting") or {}
-    return Ailment(waits.get("reason") or "Pending", _short(waits.get("message")))
+    return Ailment(waits.get("reason") or "Pending", _short(waits.get("message")) or _initializing(pod))
+
+
+def _initializing(pod: Manifest) -> str:
+    """Which of its init containers is at work: the last one that runs, since sidecars run on."""
+    states = (pod.get("status") or {}).get("initContainerStatuses") or ()
+    running = [each["name"] for each in states if "running" in (each.get("state") or {})]
+    return f"its init container {running[-1]} runs" if running else ""
 
 
 def is_up(pod: Manifest) -> bool:

@@ -67,6 +67,14 @@ LOGS_WAIT = waiting("CrashLoopBackOff", name="log")[0]
             "ErrImagePull: denied",
         ),
         (
+            {
+                "initContainerStatuses": [{"name": each, "state": {"running": {}}} for each in ("sidecar", "fetch")],
+                "containerStatuses": waiting("PodInitializing"),
+            },
+            "n",
+            "PodInitializing: its init container fetch runs",
+        ),
+        (
             {"initContainerStatuses": [{"name": containers.GATE, "state": {"running": {}}}]},
             "n",
             "StartGate: its upstreams are not there yet",
