@@ -15,8 +15,8 @@ pod that fails restarts itself (`restarted_by_node`), but there is no way to hav
 So all other pods are replaced, and a restart of the whole job replaces all of them.
 
 A restart of the whole job: pods that are not well, or whose node would not start again what Kruise ends, are replaced,
-the others restarted in place, every rank 0 before those who look for it. A pod that is through is marked with the job's generation. As long as one of an earlier
-generation is there no new pod is made.
+the others restarted in place, every rank 0 before those who look for it. A pod that is through is marked with the job's
+generation. As long as one of an earlier generation is there no new pod is made.
 """
 
 import hashlib
