@@ -126,7 +126,9 @@ class TestGroups:
     def test_minimum_and_priority_and_queue(self) -> None:
         policy = {"gangQueue": "research", "priorityClassName": "high"}
         elastic = {"numMinReplicas": 2, "numMaxReplicas": 9}
-        (make,) = of(Make, decide(job({"Worker": task(5)}, schedulingPolicy=policy, torchElasticPolicy=elastic)))
+        described = job({"Worker": task(5)}, schedulingPolicy=policy, torchElasticPolicy=elastic)
+        picked = replace(RESERVATION, charge=described.spec.charge)
+        (make,) = of(Make, plan(observe(described, reservation=picked), VOLCANO, NOW))
         spec = make.manifest["spec"]
         assert (spec["minMember"], spec["minResources"]) == (2, {"cpu": "2"})
         assert (spec["queue"], spec["priorityClassName"]) == ("research", "high")
@@ -379,7 +381,8 @@ class TestStages:
 
     def test_a_new_admission_begins_at_the_beginning(self) -> None:
         waiting = job(STEPS, status("Queued", stages=BEGAN, attempt=1))
-        found = plan(observe(waiting, reservation=replace(RESERVATION, attempt=2)), ReconcileSettings(), NOW)
+        picked = replace(RESERVATION, attempt=2, charge=waiting.spec.charge)
+        found = plan(observe(waiting, reservation=picked), ReconcileSettings(), NOW)
         assert change(found)["stages"] == {"1": None}
 
 
