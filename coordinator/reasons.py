@@ -4,8 +4,8 @@ One rule: people read it, nothing depends on it. Written from one budget, oldest
 changes; never on the way of a pick.
 
 What keeps a job out of its order, or will for ever keep it waiting, is told at once (`coordinator.standing`). Of the
-others, the first job of each queue is told once it has waited for a while (`queues.explain`). Of those behind
-nothing is stored.
+others, the first job of each queue that can ever run is told once it has waited for a while (`queues.explain`). Of
+those behind nothing is stored.
 """
 
 import heapq
@@ -20,6 +20,7 @@ from typing import Any
 from cluster import errors
 from cluster.api import Cluster
 from coordinator import standing
+from coordinator.following import merged
 from coordinator.standing import Standing
 from coordinator.views import JobView
 from coordinator.watch import Watches
@@ -31,7 +32,7 @@ from queues.outage import Outage
 from queues.race import Race
 from queues.rules import Rules
 from queues.store import QueueStore
-from queues.values import Place
+from queues.values import Entry, Place, QueueView, Snapshot
 
 PER_SECOND = 20.0
 AT_ONCE = 5
@@ -40,6 +41,8 @@ EVERY = 0.25
 """Seconds between two rounds of writes."""
 LOOK_SECONDS = 5.0
 """Seconds between two looks at the first jobs of the queues."""
+BEHIND = 16
+"""Jobs of a queue that are looked at where its first one can never run."""
 CHANGE_SECONDS = 30.0
 """How long what a first job is told stays, though it would be another code by now: room comes and goes all the time."""
 REFUSED_SECONDS = 30.0
@@ -116,14 +119,14 @@ class Reasons:
         """At the first job of every queue."""
         now = self.clock()
         try:
-            snapshot = self.store.snapshot(1)
+            snapshot = self._shown()
         except queue_errors.QueueError as error:
             log.debug("reasons: %s", error)
             return
         waiting = [
-            (job, Place(entry=view.heads[0].entry, rank=0, waiting=view.waiting))
+            (job, Place(entry=first, rank=0, waiting=view.waiting))
             for view in snapshot.queues
-            if view.heads and (job := self._waits(view.heads[0].entry.key, now)) is not None
+            if (first := self._first(view)) is not None and (job := self._waits(first.key, now)) is not None
         ]
         race = Race(snapshot, self.rules) if waiting else None
         self._told = {key: (code, at) for key, (code, at) in self._told.items() if now - at < CHANGE_SECONDS}
@@ -135,6 +138,20 @@ class Reasons:
                 self._told[job.key] = (code, now)
                 with self._lock:
                     self._ask(job, code, sentence)
+
+    def _shown(self) -> Snapshot:
+        """The first job of every queue; of those whose first one can never run, a few."""
+        snapshot = self.store.snapshot(1)
+        hidden = [view.spec.name for view in snapshot.queues if view.waiting > 1 and self._first(view) is None]
+        if not hidden:
+            return snapshot
+        found = self.store.snapshot(BEHIND, snapshot.change, hidden)
+        return found if found.whole else merged(snapshot, found)
+
+    def _first(self, view: QueueView) -> Entry | None:
+        """The first job that has not been told that it can never run."""
+        jobs = ((each.entry, self.watches.job(each.entry.key)) for each in view.heads)
+        return next((entry for entry, job in jobs if job is None or job.told != "ExceedsQuota"), None)
 
     def _waits(self, key: JobKey, now: float) -> JobView | None:
         """The job, if it has waited long enough."""

@@ -83,6 +83,11 @@ def test_a_job_that_never_fits_is_told_at_once(desk: Desk, namespace: str, clock
         return said(desk, large) == "ExceedsQuota"
 
     desk.until(told)
+    behind = desk.submit("behind", namespace, "a", tasks={"Master": desks.task()})
+    desk.until(lambda: desk.waiting() == {large, behind})
+    clock.now = desk.job(behind).submitted + desk.settings.reason_after + 1
+    tell(desk, clock)
+    assert said(desk, behind) == "WaitingForQuota"
 
 
 def test_reasons_have_a_budget_and_the_oldest_comes_first(desk: Desk, namespace: str, clock: Clock) -> None:
