@@ -83,7 +83,7 @@ def test_a_job_that_never_fits_is_told_at_once(desk: Desk, namespace: str, clock
         return said(desk, large) == "ExceedsQuota"
 
     desk.until(told)
-    behind = desk.submit("behind", namespace, "a", tasks={"Master": desks.task()})
+    behind = desk.submit("to-wait", namespace, "a", tasks={"Master": desks.task()})
     desk.until(lambda: desk.waiting() == {large, behind})
     clock.now = desk.job(behind).submitted + desk.settings.reason_after + 1
     tell(desk, clock)
