@@ -28,7 +28,9 @@ from tests.coordinator.desk import Desk
 from tests.waiting import SECONDS, until
 
 AWAY = "Redis at redis://127.0.0.1:6379/0 does not answer: Connection refused"
-QUICK = {"pool": "none", "lease_seconds": 0.6, "renew_seconds": 0.1, "settle_seconds": 0.01}
+QUICK = {"pool": "none", "lease_seconds": 60.0, "renew_seconds": 0.1, "settle_seconds": 0.01}
+SHORT = 0.6
+"""Seconds of a lease whose end is part of the story. Who is kept from renewing it for so long loses it."""
 
 
 class Place:
@@ -104,9 +106,9 @@ def test_a_second_one_takes_over_at_once_when_the_first_stops(
     embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     place = Place()
-    with running(embedded_cluster, place, namespace, lease_seconds=60, renew_seconds=0.1) as first:
+    with running(embedded_cluster, place, namespace) as first:
         until(lambda: first.leadership.leading)
-        with running(embedded_cluster, place, namespace, lease_seconds=60, renew_seconds=0.1) as second:
+        with running(embedded_cluster, place, namespace) as second:
             until(lambda: second.leadership.holder == first.leadership.holder)
             assert not second.leadership.leading
             first.stop.set()
@@ -123,7 +125,7 @@ def test_a_redis_that_is_away_is_named_once_and_waited_for(
     monkeypatch.setattr(serve, "RETRY_SECONDS", 0.01)
     caplog.set_level(logging.INFO)
     place = Place()
-    with running(embedded_cluster, place, namespace, lease_seconds=60) as coordinator:
+    with running(embedded_cluster, place, namespace) as coordinator:
         until(lambda: coordinator.counts.rebuilds == 1)
         place.away = AWAY
         until(lambda: coordinator.failing == place.away)
@@ -155,9 +157,9 @@ def test_a_leader_that_cannot_reach_its_redis_makes_room_for_one_that_can(
 ) -> None:
     here = Place()
     there = Place(here.content)
-    with running(embedded_cluster, here, namespace) as first:
+    with running(embedded_cluster, here, namespace, lease_seconds=SHORT) as first:
         until(lambda: first.counts.rebuilds == 1)
-        with running(embedded_cluster, there, namespace) as second:
+        with running(embedded_cluster, there, namespace, lease_seconds=SHORT) as second:
             here.away = AWAY
             until(lambda: second.counts.rebuilds == 1)
             assert here.content.epoch == 2
@@ -172,11 +174,11 @@ def test_a_store_that_was_lost_is_rebuilt_under_a_higher_epoch(
     embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     place = Place()
-    with running(embedded_cluster, place, namespace) as coordinator:
-        until(lambda: coordinator.counts.rebuilds == 1)
+    with running(embedded_cluster, place, namespace, lease_seconds=SHORT) as coordinator:
+        until(lambda: coordinator.counts.rebuilds)
         place.lose()
-        until(lambda: coordinator.counts.rebuilds == 2)
-        assert place.content.epoch == 2
+        until(lambda: coordinator.counts.rebuilds > 1)
+        assert place.content.epoch > 1
 
 
 def test_a_redis_that_was_started_again_may_have_forgotten_something(

@@ -4,7 +4,6 @@ import shutil
 import stat
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -103,7 +102,7 @@ def test_a_blocked_client_wakes(plan: Plan, start: Callable[[Plan], object]) -> 
         got: list[Any] = []
         thread = threading.Thread(target=lambda: got.append(waiting.blpop(["list"], timeout=20)))
         thread.start()
-        until(lambda: [client for client in giving.client_list()], lambda clients: len(clients) >= 1)
+        until(lambda: len(giving.client_list()) == 2)
         giving.rpush("list", "value")
         thread.join(SECONDS)
         assert [list(each) for each in got] == [[b"list", b"value"]]
@@ -114,10 +113,8 @@ def test_rq_works_on_it(plan: Plan, start: Callable[[Plan], object]) -> None:
     with connected(plan) as client:
         queue = Queue(connection=client)
         jobs = [queue.enqueue("operator.add", index, 1) for index in range(20)]
-        begun = time.monotonic()
         assert SimpleWorker([queue], connection=client).work(burst=True, logging_level="ERROR")
         assert [job.return_value(refresh=True) for job in jobs] == list(range(1, 21))
-        assert time.monotonic() - begun < 10
 
 
 def test_a_path_that_is_too_long_for_a_socket(tmp_path: Path) -> None:

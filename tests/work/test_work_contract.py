@@ -246,7 +246,7 @@ def test_the_backoff_formula_never_overflows() -> None:
 
 
 def test_tenants_take_turns(ready: Stand) -> None:
-    ready.work.offer([offer(number, "flood") for number in range(10_000)])
+    ready.work.offer([offer(number, "flood") for number in range(1_000)])
     ready.work.offer([offer(0, "b"), offer(0, "c"), offer(1, "b")])
     tenants = [task.tenant for task in ready.take()]
     assert len(tenants) == 16
