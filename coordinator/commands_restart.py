@@ -68,7 +68,8 @@ def _task(job: TorchJob, wanted: str | None, index: int | None) -> str | None:
     found = types.get(wanted.lower())
     if found is None or (index or 0) >= job.spec.tasks[found].num_tasks:
         sizes = ", ".join(f"{each} 0..{spec.num_tasks - 1}" for each, spec in job.spec.tasks.items())
-        raise click.UsageError(f"job {job.key.name} has no {wanted} {'' if index is None else index}; it has {sizes}")
+        missing = wanted if index is None else f"{wanted} {index}"
+        raise click.UsageError(f"job {job.key.name} has no {missing}; it has {sizes}")
     return found
 
 
