@@ -90,7 +90,7 @@ def serving(coordinator: Coordinator, port: int, reading: Reading | None = None)
         return
     address = coordinator.settings.health_address
     try:
-        server = _Server((address, max(0, port)), _handler(coordinator, reading))
+        server = _Server((address, 0 if port == ANY_PORT else port), _handler(coordinator, reading))
     except OSError as error:
         raise CoordinatorError(
             f"health port {address}:{port}: {error.strerror}; choose another with --health-port"

@@ -133,6 +133,7 @@ USER = Role(
     purpose="people who submit jobs: TorchJobs of their namespace, their pods and logs, their queue to look at",
     rules=(
         Rule(resource=TORCHJOBS, verbs=("get", "list", "create", "patch", "delete"), by_hand=("watch",)),
+        # Whoever may make pods passes by the queues: `submit` tries a dry run of one, and does without.
         Rule(resource=PODS, verbs=("get", "list"), by_hand=("watch",)),
         Rule(resource=PODS, subresource="log", verbs=("get",)),
         Rule(resource=EVENTS, verbs=("list", "create")),
@@ -164,5 +165,3 @@ DOCTOR = Role(
     lease=(Rule(resource=LEASES, name=LEASE, verbs=("get", "patch")),),
 )
 ROLES = {role.name: role for role in (COORDINATOR, WORKER, USER, QUEUE_ADMIN, DOCTOR)}
-TRIED = ((PODS, "", "create"),)
-"""What `torchq submit` asks for in a dry run and does without: whoever may make pods passes by the queues."""
