@@ -18,13 +18,13 @@ from queues.values import Batch, Behind, Committed, Refusal, Reservation
 
 FEW = 8
 """Jobs of each queue that are looked at ahead, at least; more where more than half of them go in one round."""
-BURST = 9
+BURST = 10
 """Batches of one look, at most: as long as nobody looks, what others changed is not seen."""
 ON_THE_WAY = 3
 """Batches that the store has been given and not yet answered, at most: it need not wait for us between two of them."""
-EDGE = 4
-"""The first and the last batch are so many times smaller: while one is chosen the store has nothing to do yet, and
-while the other is committed there is nothing left to choose."""
+STEP = 8
+"""The first batch is two of so many parts of a whole one, and each next one is a part larger: while the first is chosen
+the store has nothing to do yet, and a batch is not to take longer to choose than the one before to commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Rounds:
         begun: deque[_Pending] = deque()
         last = ""
         for number in range(BURST):
-            most = max(1, limit // EDGE) if number in (0, BURST - 1) else limit
+            most = max(1, min(limit, limit * (number + 2) // STEP))
             following = self._chosen(race, now, most, heads, last)
             if following is not None:
                 following.commit.begin(self._change)

@@ -69,8 +69,11 @@ end
 
 -- The values of many fields of a hash, false for those that are missing.
 local function values(hash, fields)
-  local found = {}
-  for from = 1, #fields, MANY do
+  if #fields == 0 then
+    return {}
+  end
+  local found = redis.call('HMGET', hash, unpack(fields, 1, math.min(MANY, #fields)))
+  for from = MANY + 1, #fields, MANY do
     local some = redis.call('HMGET', hash, unpack(fields, from, math.min(from + MANY - 1, #fields)))
     for at = 1, #some do
       found[from + at - 1] = some[at]
@@ -81,6 +84,9 @@ end
 
 -- A writing command with many arguments; none is no call. The answer to the last one.
 local function write(command, key, arguments)
+  if #arguments == 1 then
+    return redis.call(command, key, arguments[1])
+  end
   local answer
   for from = 1, #arguments, MANY do
     answer = redis.call(command, key, unpack(arguments, from, math.min(from + MANY - 1, #arguments)))

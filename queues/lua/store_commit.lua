@@ -192,19 +192,18 @@ local function admit(at, own, demand, port)
     hold_port(at, port)
     return reservation_text(demand.attempt, demand.text, EPOCH, 'admit', whole(number), answers[at], own.queue)
   end
-  return demand.head .. number .. own.tail
+  return demand.head .. number .. ',"port":0,"queue":' .. quoted(own.queue) .. '}'
 end
 
--- The picks of each queue together.
+-- The picks of each queue together, in its book.
 local function take(at, own)
-  local group = own.group
-  if group then
-    local count = #group.keys + 1
-    group.keys[count], group.places[count] = keys[at], where[at]
+  local others = own.keys
+  if others then
+    local count = #others + 1
+    others[count], own.places[count] = keys[at], where[at]
   else
-    group = { queue = own.queue, keys = { keys[at] }, places = { where[at] } }
-    own.group, own.tail = group, ',"port":0,"queue":' .. quoted(own.queue) .. '}'
-    groups[#groups + 1] = group
+    own.keys, own.places = { keys[at] }, { where[at] }
+    groups[#groups + 1] = own
     touched[own.queue] = true
   end
 end

@@ -1,8 +1,9 @@
 -- Prelude: what queues, cohorts and the pool use while a script runs, read once and written once. Needs store.lua.
 --
 -- open_books(queues)                reads many at once
--- book(queue)                       {queue, quota, limited, borrowing, cohort}: limited says whether there is any quota; cohort is
---                                   {quota, used}, or nil outside one. The book of ALL is that of the pool.
+-- book(queue)                       {queue, quota, limited, borrowing, cohort, keys, places}: limited says whether there is any quota;
+--                                   cohort is {quota, used}, or nil outside one; keys and places are left to the script. The book
+--                                   of ALL is that of the pool.
 -- used_of(book)                     its sums
 -- charge(queue, amounts, sign)      moves the sums
 -- charge_alike(book, asked, times)  moves those of one book alone: asked is {number, amounts}, the numbers of two further apart
@@ -50,6 +51,11 @@ local function open_books(queues)
       limited = rules.limited,
       borrowing = rules.borrowing,
       cohort = cohorts[name],
+      asked = false,
+      times = 0,
+      moved = false,
+      keys = false, -- all at once: a table that grows is made anew
+      places = false,
     }
   end
   if #closed > 0 then
@@ -116,7 +122,7 @@ local function charge_alike(own, asked, times)
   if own.used then
     add(own.used, asked.amounts, times)
   end
-  own.asked, own.times, own.moved = asked, (own.times or 0) + times, true
+  own.asked, own.times, own.moved = asked, own.times + times, true
 end
 
 -- Sums as JSON, in whatever order, as nobody compares them. cjson writes numbers to 14 digits.
