@@ -131,6 +131,10 @@ class Lane:
         key = self.first.waiting.entry.key
         return known if known.key is key or known.key == key else None
 
+    def lets_pass(self, times: int) -> bool:
+        """Whether other jobs may pass the first one, if so many may."""
+        return not self.spec.strict and (self.passed.times if self.passed else 0) < times
+
     def overtake(self, now: float) -> Overtaken:
         """Another job goes before the first one, whose turn it is."""
         known = self.passed

@@ -3,10 +3,10 @@
 One rule: only the names that a quota mentions are limited, and a demand of none of a name is not limited by it.
 
 Queues of one cohort lend each other what they do not use: a queue may hold its quota and up to `borrowing` more, as
-long as all members together hold no more than the sum of their quotas. A member whose first job fits its own quota has
-a claim to the room: nobody borrows what all such jobs need together, so that lenders get back what is freed before
-anybody borrows again. Preemption, once there is any, would begin here: it would name the jobs that hold what is
-claimed.
+long as all members together hold no more than the sum of their quotas. If the first job that a member's own limits let
+go fits its quota, it has a claim to the room: nobody borrows what all such jobs need together, so that lenders get back
+what is freed before anybody borrows again. Preemption, once there is any, would begin here: it would name the jobs that
+hold what is claimed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from typing import Literal
 
 from crds import amounts
 from crds.amounts import NOTHING, Amounts
-from queues.lanes import Lane
+from queues.lanes import Candidate, Lane
 from queues.values import QueueSpec
 
 
@@ -23,6 +23,7 @@ class Cohort:
 
     __slots__ = (
         "_asked",
+        "_bypasses",
         "_claimed",
         "_claims",
         "_largest",
@@ -35,8 +36,9 @@ class Cohort:
         "used",
     )
 
-    def __init__(self, members: Sequence[QueueSpec]) -> None:
-        """Of these queues, all of one cohort."""
+    def __init__(self, members: Sequence[QueueSpec], bypasses: int) -> None:
+        """Of these queues, all of one cohort, whose first jobs so many others may pass."""
+        self._bypasses = bypasses
         self._members = len(members)
         self._largest = {name: max(each.quota.get(name, 0) for each in members) for name in _limited(members)}
         """The largest quota of any member, by name: what is more is nobody's claim."""
@@ -100,15 +102,29 @@ class Cohort:
 
     @property
     def claimed(self) -> Amounts:
-        """What the members' first jobs claim together, by name."""
+        """What the members claim together, by name."""
         if self._claimed is None:
             self._claimed = {}
             for lane in self.lanes.values():
-                first = lane.first if lane.spec.open else None
-                if first is not None and not beyond(lane.spec.quota, lane.used, first.demand):
-                    for name in lane.spec.quota.keys() & first.demand.keys():
-                        self._claimed[name] = self._claimed.get(name, 0) + first.demand[name]
+                claimant = self._claimant(lane)
+                if claimant is not None and not beyond(lane.spec.quota, lane.used, claimant.demand):
+                    for name in lane.spec.quota.keys() & claimant.demand.keys():
+                        self._claimed[name] = self._claimed.get(name, 0) + claimant.demand[name]
         return self._claimed
+
+    def _claimant(self, lane: Lane) -> Candidate | None:
+        """The first job of a member that its own limits let go."""
+        first = lane.first if lane.spec.open else None
+        if first is None or not _limited_by_itself(lane, beyond(lane.spec.quota, lane.used, first.demand)):
+            return first
+        if lane.uniform or not lane.lets_pass(self._bypasses):
+            return None
+        free = (
+            each
+            for each in lane.distinct()
+            if not _limited_by_itself(lane, beyond(lane.spec.quota, lane.used, each.demand))
+        )
+        return next(free, None)
 
     def fits(self, spec: QueueSpec, demand: Amounts, excess: Amounts) -> bool:
         """Whether all members together leave enough: for what is above the queue's quota, beside all claims."""
@@ -130,9 +146,14 @@ def obstacle(lane: Lane, demand: Amounts, cohort: Cohort | None) -> Literal["", 
     excess = beyond(lane.spec.quota, lane.used, demand)
     if cohort is None:
         return "quota" if excess else ""
-    if excess and any(over > lane.spec.borrowing.get(name, over) for name, over in excess.items()):
+    if excess and _limited_by_itself(lane, excess):
         return "quota"
     return "" if cohort.fits(lane.spec, demand, excess) else "cohort"
+
+
+def _limited_by_itself(lane: Lane, excess: Amounts) -> bool:
+    """Whether so much above its quota is more than a member may borrow."""
+    return any(over > lane.spec.borrowing.get(name, over) for name, over in excess.items())
 
 
 def beyond(quota: Amounts, used: Amounts, demand: Amounts) -> Mapping[str, int]:
@@ -145,13 +166,13 @@ def beyond(quota: Amounts, used: Amounts, demand: Amounts) -> Mapping[str, int]:
     return excess
 
 
-def cohorts(specs: Iterable[QueueSpec]) -> dict[str, Cohort]:
-    """All cohorts by name."""
+def cohorts(specs: Iterable[QueueSpec], bypasses: int = 0) -> dict[str, Cohort]:
+    """All cohorts by name; `bypasses`: how many jobs may pass a queue's first one."""
     members: dict[str, list[QueueSpec]] = {}
     for spec in specs:
         if spec.cohort:
             members.setdefault(spec.cohort, []).append(spec)
-    return {name: Cohort(each) for name, each in members.items()}
+    return {name: Cohort(each, bypasses) for name, each in members.items()}
 
 
 def _more(demand: Amounts, known: Amounts, names: Iterable[str]) -> bool:

@@ -132,7 +132,7 @@ class Race:
 
     def passes(self, lane: Lane) -> bool:
         """Whether a queue's jobs may pass its first one."""
-        return not lane.spec.strict and (lane.passed.times if lane.passed else 0) < self._rules.queue_bypasses
+        return lane.lets_pass(self._rules.queue_bypasses)
 
     # The pick
 
@@ -333,7 +333,7 @@ class Race:
         self._shown = snapshot
         self.pool = Pool(NOTHING if snapshot.pool is None else snapshot.pool, snapshot.pool_usage)
         self._scarce = bool(self.pool.capacity)
-        self._cohorts = quotas.cohorts(view.spec for view in snapshot.queues)
+        self._cohorts = quotas.cohorts((view.spec for view in snapshot.queues), self._rules.queue_bypasses)
         accounts = {view.spec.name: view.account for view in snapshot.queues}
         self._ledger: Ledger = PICKERS[self._rules.picker](snapshot.clock, accounts)
         self._lanes: dict[str, Lane] = {}

@@ -319,6 +319,18 @@ def test_all_lenders_get_their_quota_back_before_anybody_borrows_again() -> None
     assert names(store) == ["own-b", "own-c"]
 
 
+@pytest.mark.parametrize(("strict", "expected"), [(False, []), (True, ["a-0000"])])
+def test_a_job_that_may_pass_one_beyond_its_quota_claims_in_its_place(strict: bool, expected: list[str]) -> None:
+    lender = replace(member("b", 4, gpu=0), strict=strict)
+    waiting = [*entries("a", 9, gpu=1), entry("large", "b", gpu=4), entry("own", "b", START + 1, gpu=2)]
+    store = opened([member("a", 4), lender], waiting)
+    held = [reservation("mine", "b", gpu=2), *(reservation(f"runs-{number}", "a", gpu=1) for number in range(5))]
+    store.rebuild(2, held, waiting)
+    assert names(store) == expected
+    store.remove([key("runs-0")])
+    assert "own" in names(store) or strict
+
+
 @pytest.mark.parametrize("kept", ["closed", "impossible", "beyond"])
 def test_who_cannot_run_in_its_own_quota_claims_nothing(kept: str) -> None:
     gpus = {"closed": 3, "impossible": 99, "beyond": 4}[kept]
