@@ -10,6 +10,7 @@ from crds.resources import CRDS, PODS
 from tests.cluster import widgets
 from tests.cluster.servers import Server
 from tests.cluster.widgets import WIDGETS, pod, widget
+from tests.waiting import until
 
 
 def _refusal(cluster: KubernetesCluster, namespace: str, body: dict[str, Any]) -> errors.Invalid:
@@ -181,17 +182,11 @@ def test_a_definition_is_served_and_can_change(cluster: KubernetesCluster, serve
 
 
 def _until(server: Server, path: str, code: int) -> None:
-    for _ in range(2000):
-        if server.send("GET", path)[0] == code:
-            return
-    raise AssertionError(f"{path} never answered {code}")
+    until(lambda: server.send("GET", path)[0], lambda answer: answer == code)
 
 
 def _until_refused(server: Server, path: str, body: dict[str, Any]) -> None:
-    for _ in range(2000):
-        if server.send("POST", path + "?dryRun=All", body)[0] == 422:
-            return
-    raise AssertionError("the new schema was never used")
+    until(lambda: server.send("POST", path + "?dryRun=All", body)[0], lambda answer: answer == 422)
 
 
 @pytest.mark.parametrize(

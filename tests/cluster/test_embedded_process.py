@@ -10,7 +10,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from crds.resources import CRDS, NAMESPACES, Resource
 from tests.cluster import servers, widgets
 from tests.cluster.servers import Server
 from tests.cluster.widgets import WIDGETS, widget
-from tests.waiting import SECONDS
+from tests.waiting import SECONDS, until
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 
@@ -70,8 +69,7 @@ def test_nothing_answered_is_lost_by_a_kill(tmp_path: Path) -> None:
         writers = [threading.Thread(target=write, args=(number,)) for number in range(4)]
         for writer in writers:
             writer.start()
-        while len(answered) < 200:
-            time.sleep(0.01)
+        until(lambda: len(answered) >= 200)
         process.send_signal(signal.SIGKILL)
         for writer in writers:
             writer.join()

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -84,5 +85,6 @@ def test_a_port_in_use_is_named(coordinator: Coordinator) -> None:
 
 
 def test_port_0_listens_nowhere(coordinator: Coordinator) -> None:
-    with health.serving(coordinator, 0):
-        pass
+    with health.serving(coordinator, 0) as port:
+        assert port == 0
+        assert "health" not in {thread.name for thread in threading.enumerate()}
