@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -94,8 +93,9 @@ def test_a_killed_shim_is_an_unknown_end_and_never_a_success(bare: Stage, start:
 def test_nothing_starts_twice_and_nothing_is_lost_under_kills(bare: Stage, start: StartNode) -> None:
     node = start()
     names = [bare.run("sh", "-c", "echo started; sleep 0.1; echo over") for _ in range(40)]
-    for round_ in range(8):
-        time.sleep(0.05 * round_)  # a kill at another moment each time
+    started = [bare.folder(name) / "containers" / "c0" / "0" / "started" for name in names]
+    for count in (0, 1, 20):
+        until(lambda count=count: sum(map(Path.exists, started)) >= count)  # a kill in the middle of its work
         kill(node)
         node = start()
     for name in names:
