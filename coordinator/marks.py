@@ -1,8 +1,7 @@
 """Which keys to look at, each once however often it was marked.
 
 One rule: a change of a job is looked at at once; changes of its pods at most every PODS_SECONDS, the first of them at
-once. A job of a thousand pods changes a thousand times in a second, and costs a few looks. Where many jobs change, each
-is looked at less often: many of the shortest ones have ended by then, and nobody need write that they run.
+once. A job of a thousand pods changes a thousand times in a second, and costs a few looks.
 """
 
 import threading
@@ -12,9 +11,6 @@ from itertools import islice
 from crds.keys import JobKey
 
 PODS_SECONDS = 0.2
-LONGEST_SECONDS = 1.0
-MANY = 10
-"""Every so many other jobs whose pods have changed just now make it longer by PODS_SECONDS, up to LONGEST_SECONDS."""
 
 
 class Marks:
@@ -26,7 +22,7 @@ class Marks:
         self._due: dict[JobKey, int] = {}
         self._later: dict[JobKey, int] = {}
         self._resting: dict[JobKey, float] = {}
-        """Since when; the earliest first. All rest equally long."""
+        """Until when; the earliest first, since all rest equally long."""
 
     def add(self, keys: Iterable[JobKey], seen: int) -> None:
         """To be looked at at once. `seen` is the newest resourceVersion known of the pods; the largest one is kept."""
@@ -38,7 +34,7 @@ class Marks:
         """To be looked at as soon as its rest is over; whether that is now."""
         with self._lock:
             now = self._clock()
-            if key not in self._due and self._rests(key, now):
+            if key not in self._due and self._resting.get(key, now) > now:
                 self._later[key] = max(seen, self._later.get(key, 0))
                 return False
             self._rest(key, now)
@@ -71,20 +67,13 @@ class Marks:
 
     def _rest(self, key: JobKey, now: float) -> None:
         self._resting.pop(key, None)
-        self._resting[key] = now
-
-    def _rests(self, key: JobKey, now: float) -> bool:
-        return key in self._resting and self._resting[key] + self._seconds > now
-
-    @property
-    def _seconds(self) -> float:
-        return min(LONGEST_SECONDS, PODS_SECONDS * (1 + max(0, len(self._resting) - 1) / MANY))
+        self._resting[key] = now + PODS_SECONDS
 
     def _wake(self, now: float) -> None:
         """Those whose rest is over are due if they were marked meanwhile, and rest again."""
-        rested, seconds = [], self._seconds
-        for key, since in self._resting.items():
-            if since + seconds > now:
+        rested = []
+        for key, until in self._resting.items():
+            if until > now:
                 break
             rested.append(key)
         for key in rested:

@@ -3,10 +3,8 @@
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from cluster.api import WatchEvent
-from coordinator.marks import LONGEST_SECONDS, MANY, PODS_SECONDS, Marks
+from coordinator.marks import PODS_SECONDS, Marks
 from coordinator.watch import Watches
 from crds import labels
 from crds.keys import JobKey
@@ -46,7 +44,7 @@ def test_what_others_have_to_have_seen_is_looked_at_after_a_rest() -> None:
     assert marks.take(9) == [(TWO, 4)]
     marks.add_soon(TWO)
     assert marks.take(9) == []
-    clock.step(2 * PODS_SECONDS)
+    clock.step(PODS_SECONDS)
     assert marks.take(9) == [(TWO, 0)]
     clock.step(2 * PODS_SECONDS)
     assert len(marks) == 0
@@ -82,27 +80,10 @@ def test_nothing_of_a_key_is_remembered_after_its_rest() -> None:
     assert len(marks.take(9)) == 2
     for key in (ONE, TWO):
         assert not marks.add_for_pods(key, 2)
-    clock.step(2 * PODS_SECONDS)
+    clock.step(PODS_SECONDS)
     assert len(marks.take(9)) == 2
-    clock.step(2 * PODS_SECONDS)
+    clock.step(PODS_SECONDS)
     assert len(marks) == 0
-
-
-@pytest.mark.parametrize(
-    ("others", "seconds"),
-    [(0, PODS_SECONDS), (MANY, 2 * PODS_SECONDS), (2 * MANY, 3 * PODS_SECONDS), (100 * MANY, LONGEST_SECONDS)],
-)
-def test_where_many_jobs_change_each_rests_longer(others: int, seconds: float) -> None:
-    clock = Clock()
-    marks = Marks(clock)
-    for key in (*(JobKey("a", "other", str(number)) for number in range(others)), ONE):
-        assert marks.add_for_pods(key, 1)
-    assert len(marks.take(others + 9)) == others + 1
-    assert not marks.add_for_pods(ONE, 2)
-    clock.step(0.99 * seconds)
-    assert marks.take(9) == []
-    clock.step(0.02 * seconds)
-    assert marks.take(9) == [(ONE, 2)]
 
 
 def test_that_no_pod_of_a_job_takes_room_any_more_is_looked_at_at_once() -> None:

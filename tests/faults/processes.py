@@ -220,7 +220,7 @@ class CoordinatorProcess(Process):
     def due(self) -> float:
         resting = [max(self.retry_at, self.host.clock() + 0.25)] if self.retry_at else []
         marks = self.watches._marks
-        rested = [since + marks._seconds for key, since in marks._resting.items() if key in marks._later]
+        rested = [until for key, until in marks._resting.items() if key in marks._later]
         return min([super().due(), *resting, *rested])
 
     def _lead(self) -> bool:
