@@ -133,6 +133,9 @@ USER = Role(
     purpose="people who submit jobs: TorchJobs of their namespace, their pods and logs, their queue to look at",
     rules=(
         Rule(resource=TORCHJOBS, verbs=("get", "list", "create", "patch", "delete"), by_hand=("watch",)),
+        # `kubectl scale` patches; with --current-replicas it reads first and updates. It changes nothing that a patch
+        # of the TorchJob could not change.
+        Rule(resource=TORCHJOBS, subresource="scale", verbs=(), by_hand=("get", "patch", "update")),
         # Whoever may make pods passes by the queues: `submit` tries a dry run of one, and does without.
         Rule(resource=PODS, verbs=("get", "list"), by_hand=("watch",)),
         Rule(resource=PODS, subresource="log", verbs=("get",)),

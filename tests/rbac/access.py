@@ -21,6 +21,7 @@ from coordinator.permissions import ROLES, USER, Role, Rule
 from crds.resources import NAMESPACES, Resource
 from tests.acceptance.stack import until
 from tests.cluster.servers import Server
+from tests.rbac import door
 from tests.rbac.gatekeeper import Gatekeeper, of_rule
 
 FILES = Path(rbac.__file__).parent.parent / "deploy" / "rbac"
@@ -51,6 +52,9 @@ class Access(Protocol):
     def cluster(self, role: Role) -> Cluster:
         """The API as an account of this role has it."""
 
+    def config(self, role: Role, folder: Path) -> contextlib.AbstractContextManager[Path]:
+        """A kubeconfig of an account of this role, for other programs, as long as the block lasts."""
+
     def without(self, role: Role, rule: Rule, verb: str) -> contextlib.AbstractContextManager[None]:
         """One permission less for a while."""
 
@@ -70,6 +74,16 @@ class Gated:
 
     def cluster(self, role: Role) -> Gatekeeper:
         return Gatekeeper(self.admin, role, without=self._taken.get(role.name))
+
+    @contextlib.contextmanager
+    def config(self, role: Role, folder: Path) -> Iterator[Path]:
+        with door.standing(self.server, role, TENANT, self._taken.get(role.name)) as url:
+            cluster = {"name": "door", "cluster": {"server": url}}
+            context = {"name": "door", "context": {"cluster": "door", "user": "", "namespace": TENANT}}
+            config = {"apiVersion": "v1", "kind": "Config", "clusters": [cluster], "contexts": [context], "users": []}
+            path = folder / "door.kubeconfig"
+            path.write_text(json.dumps(config | {"current-context": "door"}))
+            yield path
 
     @contextlib.contextmanager
     def without(self, role: Role, rule: Rule, verb: str) -> Iterator[None]:
@@ -102,6 +116,10 @@ class Granted:
             settings = ConnectionSettings(kubeconfig=str(self.kubeconfig(role)), permission_hint=role.remedy)
             self._clusters[role.name] = client.connect(settings)
         return self._clusters[role.name]
+
+    @contextlib.contextmanager
+    def config(self, role: Role, folder: Path) -> Iterator[Path]:  # noqa: ARG002
+        yield self.kubeconfig(role)
 
     def close(self) -> None:
         for each in self._clusters.values():

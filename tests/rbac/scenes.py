@@ -6,6 +6,7 @@ One rule: a scene returns the words that somebody would read: of a command, of t
 import contextlib
 import json
 import logging
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -59,6 +60,7 @@ from reconcilers.settings import ReconcileSettings
 from reconcilers.values import Action, Change, Make, MarkPods, Plan, Remove, Tell
 from tests.acceptance.stack import until
 from tests.coordinator.desk import manifest, task
+from tests.kubectl.command import Kubectl
 from tests.rbac.access import TENANT, Access, Gated
 from tests.rbac.gatekeeper import named
 
@@ -125,6 +127,16 @@ class Stage:
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         assert code is None or result.exit_code == code, result.output
         return result.output if result.exit_code == 1 or code is not None else ""
+
+    def kubectl(self, role: Role, *arguments: str) -> str:
+        """kubectl under an account, with an elastic job in the tenant's namespace; why it fails, empty if it works."""
+        if not shutil.which("kubectl"):
+            pytest.skip("kubectl is not on PATH")
+        body = manifest("train", TENANT, torchElasticPolicy={}, suspend=True)
+        self.admin.create(TORCHJOBS, body, TENANT)
+        with self.access.config(role, self.folder) as kubeconfig:
+            said = Kubectl(kubeconfig, self.folder, TENANT).tried(*arguments)
+        return "" if said.code == 0 else said.err
 
     def follow(self, role: Role, resource: Resource, namespace: str = "") -> str:
         """An informer of this account; why it does not follow, empty if it does."""
@@ -558,6 +570,16 @@ def _hold(stage: Stage) -> str:
 @scene(USER, "services/proxy", "get")
 def _ask_for_the_next_picks(stage: Stage) -> str:
     return only_forbidden(stage.run(USER, "next"))
+
+
+@scene(USER, "torchjobs/scale", "patch")
+def _kubectl_scale(stage: Stage) -> str:
+    return stage.kubectl(USER, "scale", "torchjob/train", "--replicas", "2")
+
+
+@scene(USER, "torchjobs/scale", "get", "update")
+def _kubectl_scale_from_a_known_number(stage: Stage) -> str:
+    return stage.kubectl(USER, "scale", "torchjob/train", "--current-replicas", "1", "--replicas", "2")
 
 
 # Queue admins.

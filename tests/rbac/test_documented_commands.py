@@ -1,0 +1,122 @@
+"""The kubectl and torchq commands that README and docs give to the users of a namespace, under a tenant's role.
+
+One rule: a command that the documents name is run here; RBAC forbids none of it.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from coordinator import cli
+from coordinator.permissions import USER
+from crds.resources import PODS, TENANT_QUEUES, TORCHJOBS
+from tests.coordinator.desk import clear, manifest, task
+from tests.kubectl.command import Kubectl, needs_kubectl
+from tests.rbac.access import TENANT, Access, Gated
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+KUBECTL = {
+    "get": [("get", "torchjobs"), ("get", "torchjobs", "--watch", "--request-timeout=1s")],
+    "describe": [("describe", "pod", "digits-worker-0"), ("describe", "torchjob", "digits")],
+    "explain": [("explain", "torchjob.spec")],
+    "logs": [("logs", "-f", "digits-worker-0")],
+    "scale": [
+        ("scale", "torchjob/digits", "--replicas", "4"),
+        ("scale", "torchjob/digits", "--current-replicas", "4", "--replicas", "3"),
+    ],
+    "wait": [("wait", "torchjob/digits", "--for=condition=Running", "--timeout=30s")],
+    "delete": [("delete", "torchjob", "digits")],
+    "apply": [("apply", "-f", "-")],
+}
+"""By kubectl's verb: what a tenant runs, in this order."""
+NOT_FOR_TENANTS = {
+    "kubectl get nodes": "an administrator's",
+    "kubectl patch": "needs the right that put the finalizer there",
+}
+
+
+@pytest.fixture
+def access_with_job(access: Access) -> Iterator[Access]:
+    body = manifest("digits", TENANT, {"Master": task(), "Worker": task(2)}, torchElasticPolicy={}, suspend=True)
+    access.admin.create(TORCHJOBS, body, TENANT)
+    running = {"type": "Running", "status": "True", "reason": "Running", "message": "", "observedGeneration": 1}
+    conditions = [running | {"lastTransitionTime": "2026-01-01T00:00:00Z"}]
+    access.admin.patch(TORCHJOBS, "digits", {"status": {"conditions": conditions}}, TENANT, subresource="status")
+    pod = {"metadata": {"name": "digits-worker-0"}, "spec": {"containers": [{"name": "torch", "image": "none"}]}}
+    access.admin.create(PODS, {"apiVersion": "v1", "kind": "Pod"} | pod, TENANT)
+    queue = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": TENANT}}
+    access.admin.create(TENANT_QUEUES, queue | {"spec": {"weight": 1}})
+    yield access
+    clear(access.admin)
+
+
+@pytest.fixture
+def tenant(access_with_job: Access, tmp_path: Path) -> Iterator[Kubectl]:
+    """kubectl as a tenant's account has it."""
+    with access_with_job.config(USER, tmp_path) as kubeconfig:
+        yield Kubectl(kubeconfig, tmp_path, TENANT, isinstance(access_with_job, Gated))
+
+
+@needs_kubectl
+@pytest.mark.parametrize("verb", KUBECTL)
+def test_kubectl_commands_are_not_forbidden(tenant: Kubectl, verb: str) -> None:
+    body = manifest("another", TENANT)
+    for command in KUBECTL[verb]:
+        said = tenant.tried(*command, body=body if verb == "apply" else None)
+        # No node runs the pod here, so that it has no log; and a watch ends by its time.
+        assert said.code == 0 or verb in ("logs", "get"), said
+        assert not re.search(r"forbidden|Unauthorized|cannot \w+ resource", said.err), said
+
+
+@needs_kubectl
+def test_what_tenants_may_not_do_is_forbidden_at_the_same_door(tenant: Kubectl) -> None:
+    for command in (("delete", "pod", "digits-worker-0"), ("get", "torchjobs", "-A"), ("get", "nodes"),
+                    ("patch", "torchjob", "digits", "--subresource=status", "--type=merge", "-p", "{}"),
+                    ("scale", "torchjob/digits", "-n", "default", "--replicas", "4")):  # fmt: skip
+        assert "cannot" in tenant.refused(*command), command
+
+
+def test_every_kubectl_verb_of_the_documents_is_run() -> None:
+    """A verb that a document begins to name is refused here until it is run above."""
+    found: set[str] = set()
+    for document in DOCUMENTS:
+        for line in document.read_text().splitlines():
+            mine = line
+            for others in (*NOT_FOR_TENANTS, "kubectl apply -f -"):
+                mine = mine.replace(others, "")
+            found |= set(re.findall(r"(?:^|[`;] ?)kubectl ([a-z]+)\b", mine))
+    assert {"scale", "wait", "describe"} <= found
+    assert found - {"exec"} <= KUBECTL.keys(), "exec is refused on purpose"
+
+
+def commands() -> list[tuple[str, ...]]:
+    """The torchq commands of people who submit jobs."""
+    looks: list[Any] = [("job", verb, "digits") for verb in ("show", "why", "position", "logs")]
+    steps: list[Any] = [("job", verb, "digits") for verb in ("hold", "resume", "suspend", "bump", "restart", "cancel")]
+    return [("job", "list"), ("job", "list", "--queue", TENANT), *looks, ("job", "move", "digits", TENANT), *steps,
+            ("queue", "list", TENANT), ("queue", "show", TENANT), ("next", "-n", "20"), ("status",)]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_torchq_commands_are_not_forbidden(tenant: Kubectl, command: tuple[str, ...]) -> None:
+    assert "not allowed" not in said(tenant, *command)
+
+
+@pytest.mark.parametrize("command", [("job", "list", "-A"), ("queue", "list")], ids=" ".join)
+def test_a_look_beyond_the_namespace_is_refused_in_words(tenant: Kubectl, command: tuple[str, ...]) -> None:
+    text = said(tenant, *command)
+    assert "not allowed" in text
+    assert "Traceback" not in text
+
+
+def said(tenant: Kubectl, *command: str) -> str:
+    """What a torchq command prints under the tenant's account."""
+    environment = {"TORCHQ_KUBECONFIG": str(tenant.kubeconfig), "TORCHQ_NAMESPACE": TENANT}
+    result = CliRunner().invoke(cli.main, command, env=environment, prog_name="torchq")
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.output
