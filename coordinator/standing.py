@@ -7,6 +7,7 @@ blocks nobody.
     Held                    no             its owner holds it
     QueueNotFound           no             nobody has created the queue it names
     NotAllowed              no             the queue is not for its namespace
+    ClaimsNotCounted        no             it has resource claims, and the queue's quota names a device
     PriorityClassNotFound   no             nobody has created the PriorityClass it names
     Parked                  no             it did not get to run too often, and nobody has asked for another try since
     BackingOff              no             it did not get to run, and status.queue.notBefore is to come
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from coordinator.views import JobView
-from crds import amounts
+from crds import amounts, claims
 from crds.amounts import NOTHING, Amounts
 from crds.tenantqueue import TenantQueueSpec
 from queues import explain
@@ -28,6 +29,7 @@ Code = Literal[
     "Held",
     "QueueNotFound",
     "NotAllowed",
+    "ClaimsNotCounted",
     "PriorityClassNotFound",
     "Parked",
     "BackingOff",
@@ -99,6 +101,8 @@ def _barred(job: JobView, rules: Rules) -> Standing | None:
     if spec is not None and not spec.allows(namespace, rules.namespaces.get(namespace, {})):
         sentence = f"queue {queue} is not for namespace {namespace} (its spec.namespaces and namespaceSelector)"
         return Standing("NotAllowed", sentence, ordered=False)
+    if job.claims and spec is not None and (refusal := claims.refusal(queue, spec.quota_amounts)):
+        return Standing("ClaimsNotCounted", f"{job.claims}: {refusal}", ordered=False)
     if job.priority_class and job.priority_class not in rules.priorities:
         sentence = f"there is no PriorityClass {job.priority_class}: it waits until there is one"
         return Standing("PriorityClassNotFound", sentence, ordered=False)

@@ -18,10 +18,10 @@ import yaml
 from cluster import errors
 from cluster.api import Cluster, Manifest
 from coordinator.errors import CoordinatorError
-from crds import labels, torchjob, yamltext
+from crds import claims, labels, tenantqueue, torchjob, yamltext
 from crds.errors import InvalidObject
 from crds.keys import JobKey
-from crds.resources import PODS, TORCHJOBS
+from crds.resources import PODS, TENANT_QUEUES, TORCHJOBS
 
 LARGEST_FILE = 32 * 1024 * 1024
 """Bytes of one file: room for ten thousand jobs."""
@@ -113,6 +113,7 @@ def _check(cluster: Cluster, document: Submitted) -> None:
     try:
         stored = cluster.create(TORCHJOBS, document.body, document.namespace, dry_run=True)
         job = torchjob.parse(stored)
+        _check_claims(cluster, job)
         for task_type, task in job.spec.tasks.items():
             _check_template(cluster, job, task_type, task.template)
     except InvalidObject as error:
@@ -123,6 +124,19 @@ def _check(cluster: Cluster, document: Submitted) -> None:
         raise errors.Invalid(f"{document.source}: {error}", error.causes) from error
     except errors.AlreadyExists as error:
         raise errors.AlreadyExists(f"{document.source}: {error}") from error
+
+
+def _check_claims(cluster: Cluster, job: torchjob.TorchJob) -> None:
+    """A job with resource claims would wait out of the order of a queue whose quota names a device: refused at once.
+    Where the queue cannot be read, the status of the job says it later."""
+    if not job.spec.claims:
+        return
+    with contextlib.suppress(errors.NotFound, errors.Forbidden, InvalidObject):
+        queue = tenantqueue.parse(cluster.get(TENANT_QUEUES, job.queue))
+        if refusal := claims.refusal(job.queue, queue.spec.quota_amounts):
+            raise errors.Invalid(
+                f'TorchJob "{job.metadata.name}" is invalid', (errors.FieldCause(job.spec.claims, refusal),)
+            )
 
 
 def _check_template(cluster: Cluster, job: torchjob.TorchJob, task_type: str, template: dict[str, Any]) -> None:

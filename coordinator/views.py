@@ -69,6 +69,8 @@ class JobView:
     """A port of a node has to be held for it while it is admitted."""
     invalid: bool = False
     """The object cannot be run as it is; a worker says why in its status."""
+    claims: str = ""
+    """The field that claims resources, which the charge does not count; empty if none does."""
     waits: Waits | None = None
     told: str = ""
     """The code of the reason to wait that its status gives."""
@@ -146,6 +148,7 @@ def job_view(manifest: Manifest) -> JobView:
         suspended=job.spec.suspend,
         held=job.spec.scheduling_policy.hold,
         wants_port=job.spec.wants_port,
+        claims=sys.intern(job.spec.claims),
         finished=job.finished,
         expires=job.spec.ttl_seconds_after_finished is not None,
         deleting=job.deleting,

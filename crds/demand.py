@@ -20,6 +20,8 @@ PodSpec = Mapping[str, Any]
 
 LARGEST = 2**53 - 1
 """The largest amount that is exact wherever charges are added up: Lua counts in floats."""
+WHOLE_POD = ("cpu", "memory")
+"""What a pod itself may ask for, besides huge pages."""
 MOST_NAMES = 64
 """Resource names a charge may have, as in the status that keeps it."""
 
@@ -60,9 +62,17 @@ def pod_demand(pod_spec: PodSpec) -> dict[str, int]:
 
 
 def _pod_level(pod_spec: PodSpec, summed: dict[str, int]) -> dict[str, int]:
-    """Requests of the pod itself win over its containers'; its limits stand in where no container asks."""
+    """Requests of the pod itself win over its containers'; its limits stand in where no container asks. Of any other
+    resource than cpu, memory and huge pages a pod itself cannot ask for anything."""
     resources = pod_spec.get("resources") or {}
-    return amounts(resources.get("limits")) | summed | amounts(resources.get("requests"))
+    limits, requested = amounts(resources.get("limits")), amounts(resources.get("requests"))
+    return _of_a_pod(limits) | summed | _of_a_pod(requested)
+
+
+def _of_a_pod(found: Amounts) -> dict[str, int]:
+    """The resources that Kubernetes supports for a whole pod (k8s.io/component-helpers/resource,
+    IsSupportedPodLevelResource)."""
+    return {name: amount for name, amount in found.items() if name in WHOLE_POD or name.startswith("hugepages-")}
 
 
 class Staged(Protocol):
@@ -86,8 +96,19 @@ class Charged(Protocol):
 
 
 def pod_charge(task: TaskSpec) -> dict[str, int]:
-    """One pod's share of its job's charge. The job itself costs `jobs`: 1 besides."""
-    return pod_demand(task.template["spec"])
+    """One pod's share of its job's charge. The job itself costs `jobs`: 1 besides.
+
+    An API server that does not support resources of a whole pod drops that field and says nothing. So the charge is the
+    larger of what the pod itself and what its containers ask for, name by name: with `requests` cpu 1 and GPUs 0 of the
+    pod, and cpu 4 and GPUs 8 of its container, it is cpu 4 and GPUs 8.
+    """
+    pod_spec = task.template["spec"]
+    without = pod_demand({**pod_spec, "resources": None})
+    resources = pod_spec.get("resources")
+    if not resources:
+        return without
+    itself = add(requests(pod_spec), amounts(pod_spec.get("overhead")))
+    return {name: amount for name, amount in peak(without, itself).items() if amount}
 
 
 def job_charge(spec: Staged) -> dict[str, int]:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from crds import demand, stages
+from crds import claims, demand, stages
 from crds.amounts import Amounts
 from crds.model import ClassName, Name, Written
 from crds.stages import Stage
@@ -85,6 +85,11 @@ class TorchJobSpec(Written):
         """What the job takes from its queue's quota and the pool while admitted (`demand.job_charge`). ValueError for
         what is not a quantity; none in a TorchJob that was parsed."""
         return demand.job_charge(self)
+
+    @cached_property
+    def claims(self) -> str:
+        """The first field that claims resources, which the charge does not count; empty if none does."""
+        return claims.field(self)
 
     @property
     def scope(self) -> Literal["Task", "Job"]:

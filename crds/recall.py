@@ -89,6 +89,6 @@ def _shared(text: bytes) -> _Shared | None:
     if any(checks.check(Metadata(), spec)) or any(demand.countable(spec)):
         return None
     # All that is worked out of it is worked out once: copies have it too.
-    _ = spec.charge, spec.wants_port
+    _ = spec.charge, spec.wants_port, spec.claims
     longest = max(len(checks.pod_name("", name, task.num_tasks - 1)) for name, task in spec.tasks.items())
     return _Shared(spec, checks.MAX_POD_NAME - longest)

@@ -14,6 +14,7 @@ from crds.tenantqueue import NamespaceSelector, TenantQueueSpec
 from tests.coordinator.builders import KEY, admission, job
 
 NOW = 1000.0
+CLAIMS = "spec.torchTaskSpecs.Master.template.spec.resourceClaims"
 SELECTED = {"namespace_selector": NamespaceSelector(match_labels={"tier": "gold"})}
 
 
@@ -34,6 +35,10 @@ TABLE = [
     (job(), rules(queue=SELECTED, namespaces={"team": {"tier": "iron"}}), "NotAllowed", False),
     (job(), rules(queue=SELECTED), "NotAllowed", False),
     (job(), rules(queue={**SELECTED, "namespaces": ("team",)}), "", True),
+    (job(claims=CLAIMS), rules(queue={"quota": {"requests.nvidia.com/gpu": 8}}), "ClaimsNotCounted", False),
+    (job(claims=CLAIMS), rules(queue={"quota": {"cpu": 8, "memory": "1Gi", "pods": 4, "jobs": 2}}), "", True),
+    (job(claims=CLAIMS), rules(queues={}, implicit=True), "", True),
+    (job(), rules(queue={"quota": {"nvidia.com/gpu": 8}}), "", True),
     (job(priority_class="urgent"), rules(), "", True),
     (job(priority_class="lazy"), rules(), "PriorityClassNotFound", False),
     (job(waits=Waits(parked=True)), rules(), "Parked", False),

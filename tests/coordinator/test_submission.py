@@ -11,7 +11,7 @@ from cluster.client import KubernetesCluster
 from coordinator import submission
 from coordinator.submission import BadManifest, PartlySubmitted
 from crds import labels
-from crds.resources import PODS, TORCHJOBS
+from crds.resources import PODS, TENANT_QUEUES, TORCHJOBS
 from tests.coordinator.desk import manifest, task
 
 
@@ -112,6 +112,26 @@ def test_a_job_that_is_wrong_is_told_the_field_and_none_is_created(
     assert any(cause.field.startswith(field) and words in cause.message for cause in caught.value.causes), (
         caught.value.causes
     )
+    assert names(cluster, namespace) == []
+
+
+def test_resource_claims_are_refused_where_the_quota_of_the_queue_names_a_device(
+    cluster: KubernetesCluster, namespace: str, tmp_path: Path
+) -> None:
+    """Nothing counts them: a job could hold all devices of the cluster for a charge of none."""
+    claim = {"resources": {"claims": [{"name": "gpus"}]}}
+    spec = {"containers": [{"name": "a", "image": "x", **claim}], "resourceClaims": [{"name": "gpus"}]}
+    path = file(tmp_path, manifest("right"), wrong(template={"spec": spec}))
+    queue = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": namespace}}
+    cluster.create(TENANT_QUEUES, {**queue, "spec": {"quota": {"requests.nvidia.com/gpu": 8}}})
+    try:
+        with pytest.raises(errors.Invalid, match="document 2: ") as caught:
+            submit(cluster, [path], namespace)
+    finally:
+        cluster.delete(TENANT_QUEUES, namespace)
+    (cause,) = caught.value.causes
+    assert cause.field == "spec.torchTaskSpecs.Worker.template.spec.resourceClaims"
+    assert f"queue {namespace} names nvidia.com/gpu" in cause.message
     assert names(cluster, namespace) == []
 
 

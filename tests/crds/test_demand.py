@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crds import demand, torchjob
 from crds.demand import HostPort
@@ -21,6 +23,9 @@ def sidecar(**requests: Any) -> dict[str, Any]:
     return container(requests, restartPolicy="Always")
 
 
+GPUS: dict[str, Any] = {"nvidia.com/gpu": 8}
+AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "hugepages-2Mi", "nvidia.com/gpu"]), st.integers(0, 9))
+POD_RESOURCES = st.fixed_dictionaries({}, optional={"requests": AMOUNTS, "limits": AMOUNTS})
 POD_TABLE: list[tuple[str, dict[str, Any], dict[str, int]]] = [
     ("nothing asked", {"containers": [{"name": "c"}]}, {}),
     ("sum of containers", {"containers": [container({"cpu": "1"}), container({"cpu": "500m"})]}, {"cpu": 1500}),
@@ -81,6 +86,11 @@ POD_TABLE: list[tuple[str, dict[str, Any], dict[str, int]]] = [
         {"resources": {"limits": {"cpu": "4", "memory": "8"}}, "containers": [container({"cpu": "3"})]},
         {"cpu": 3000, "memory": 8},
     ),
+    (
+        "devices of the pod itself count nowhere: no API server knows them there",
+        {"resources": {"requests": {"nvidia.com/gpu": 0, "hugepages-2Mi": "2Mi"}}, "containers": [container(GPUS)]},
+        {"nvidia.com/gpu": 8, "hugepages-2Mi": 2**21},
+    ),
     ("nulls", {"containers": [{"name": "c", "resources": None}], "initContainers": None, "overhead": None}, {}),
 ]
 
@@ -88,6 +98,46 @@ POD_TABLE: list[tuple[str, dict[str, Any], dict[str, int]]] = [
 @pytest.mark.parametrize(("spec", "expected"), [row[1:] for row in POD_TABLE], ids=[row[0] for row in POD_TABLE])
 def test_pod_demand(spec: dict[str, Any], expected: dict[str, int]) -> None:
     assert demand.pod_demand(spec) == expected
+
+
+def charged(pod_spec: dict[str, Any]) -> dict[str, int]:
+    """The charge of a job of one such pod."""
+    template = {"spec": {"containers": [], **pod_spec}}
+    charge = dict(torchjob.parse(builders.job(torchTaskSpecs={"Master": builders.task(template=template)})).spec.charge)
+    assert charge.pop("jobs") == 1
+    return charge
+
+
+@pytest.mark.parametrize(
+    ("resources", "charge"),
+    [
+        ({"requests": {"nvidia.com/gpu": 0, "cpu": "1m"}}, {"cpu": 4000, "nvidia.com/gpu": 8}),
+        ({"limits": {"nvidia.com/gpu": 0, "cpu": "1m"}}, {"cpu": 4000, "nvidia.com/gpu": 8}),
+        ({"requests": {"cpu": "6"}}, {"cpu": 6000, "nvidia.com/gpu": 8}),
+        ({"limits": {"memory": "1Ki"}, "requests": {"memory": "2Ki"}}, {"cpu": 4000, "memory": 2048, **GPUS}),
+        ({"requests": {"nvidia.com/gpu": 9}, "limits": {"cpu": "5"}}, {"cpu": 5000, "nvidia.com/gpu": 9}),
+        ({}, {"cpu": 4000, "nvidia.com/gpu": 8}),
+        (None, {"cpu": 4000, "nvidia.com/gpu": 8}),
+    ],
+)
+def test_a_job_is_charged_the_larger_of_what_its_pod_and_its_containers_ask_for(
+    resources: dict[str, Any] | None, charge: dict[str, int]
+) -> None:
+    """An API server that does not know resources of the pod drops them, and runs what the containers ask for."""
+    asked = container({"cpu": "4"}, GPUS)
+    assert charged({"resources": resources, "containers": [asked]}) == charge
+    overhead = {**charge, "cpu": charge["cpu"] + 500}
+    assert charged({"resources": resources, "containers": [asked], "overhead": {"cpu": "500m"}}) == overhead
+
+
+@given(resources=POD_RESOURCES, asked=POD_RESOURCES)
+def test_a_pod_never_takes_more_than_its_charge_whatever_the_api_server_drops(
+    resources: dict[str, Any], asked: dict[str, Any]
+) -> None:
+    spec = {"containers": [{"name": "c", "image": "i", "resources": asked}], "resources": resources}
+    charge = charged(spec)
+    for taken in (demand.pod_demand(spec), demand.pod_demand({**spec, "resources": None})):
+        assert all(charge.get(name, 0) >= amount for name, amount in taken.items())
 
 
 def test_a_job_is_charged_for_all_its_pods_and_one_job() -> None:
