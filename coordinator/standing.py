@@ -92,13 +92,24 @@ def draining(queue: str, rules: Rules) -> bool:
     return spec is not None and spec.stop_policy == "HoldAndDrain"
 
 
+def allowed(queue: str, namespace: str, rules: Rules) -> bool:
+    """Whether there is a TenantQueue of this name and the jobs of the namespace may use it."""
+    spec = rules.queues.get(queue)
+    return spec is not None and spec.allows(namespace, rules.namespaces.get(namespace, {}))
+
+
+def withdrawn(queue: str, namespace: str, rules: Rules) -> bool:
+    """Whether an admin has taken the queue from the jobs of the namespace: it is drained, deleted or closed to them."""
+    usable = allowed(queue, namespace, rules) or (queue not in rules.queues and rules.implicit)
+    return draining(queue, rules) or not usable
+
+
 def _barred(job: JobView, rules: Rules) -> Standing | None:
     """What others would have to change."""
-    queue, spec = job.queue, rules.queues.get(job.queue)
+    queue, namespace, spec = job.queue, job.key.namespace, rules.queues.get(job.queue)
     if spec is None and not rules.implicit:
         return Standing("QueueNotFound", f"there is no TenantQueue {queue}: it waits until there is one", ordered=False)
-    namespace = job.key.namespace
-    if spec is not None and not spec.allows(namespace, rules.namespaces.get(namespace, {})):
+    if spec is not None and not allowed(queue, namespace, rules):
         sentence = f"queue {queue} is not for namespace {namespace} (its spec.namespaces and namespaceSelector)"
         return Standing("NotAllowed", sentence, ordered=False)
     if job.claims and spec is not None and (refusal := claims.refusal(queue, spec.quota_amounts)):

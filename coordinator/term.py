@@ -282,23 +282,29 @@ class Term:
         After as long as a resync takes to heal anything, what there is to see is believed: whoever was at work has lost
         its key by then, and an API server that came back from a backup never reaches the versions of before.
         """
-        now, returned = self.clock(), self._returned(keys)
+        now, refunded = self.clock(), self._refunded(keys)
         since = {key: self._kept.pop(key).since if key in self._kept else now for key in keys}
         late = [key for key in keys if now - since[key] >= self.settings.resync_seconds]
         kept = self.store.remove([key for key in keys if key not in late], seen)
         if late:
             self.store.remove(late)
         self._kept |= {key: Kept(since[key], now) for key in kept}
-        for each in returned:
+        for each in refunded:
             if each.key not in kept:
                 self._rounds.refund(each.queue, lanes.price(each.charge, self.settings.cost))
 
-    def _returned(self, keys: list[JobKey]) -> list[Reservation]:
-        """What is held for jobs that wait again and never ran with it: no worker has written it, or they were sent back
-        because they did not run in time."""
+    def _refunded(self, keys: list[JobKey]) -> list[Reservation]:
+        """The picks among them that their queues get back: those that were never granted, because an admin took the
+        queue from the job first.
+
+        A pick that was granted is never refunded, whether the job ran or not: it held room. Nor is one whose job was
+        suspended, held, edited or deleted before the grant: the room was kept idle for it, and its owner would get the
+        next turn at once, again and again, for nothing.
+        """
         jobs = {key: job for key in keys if (job := self.watches.job(key)) is not None and _waits(job)}
         held = self.store.reservations(list(jobs)) if jobs else {}
-        return [each for key, each in held.items() if each.attempt > jobs[key].attempt or jobs[key].late]
+        ungranted = [each for key, each in held.items() if each.attempt > jobs[key].attempt]
+        return [each for each in ungranted if standing.withdrawn(each.queue, each.key.namespace, self.rules())]
 
     def _free_again(self) -> int:
         """The same for what was kept; nobody need look at those jobs for that. How many were freed."""

@@ -84,11 +84,6 @@ class JobView:
         return self.admission is not None and self.admission.gang_scheduler == "none" and not self.expires
 
     @property
-    def late(self) -> bool:
-        """Whether it waits because it did not run in time."""
-        return self.waits is not None and (self.waits.parked or self.waits.until > 0)
-
-    @property
     def returning(self) -> bool:
         """Whether it held room in its queue when that was drained, or when it was resized."""
         return self.waits is not None and self.waits.drained and self.waits.queue == self.queue
