@@ -18,6 +18,7 @@ from cluster.api import Cluster, Manifest, Watch, WatchEvent
 from cluster.cache import Cache, Change, Entry, Key
 from cluster.pace import Round, failures_after
 from cluster.settings import InformerSettings
+from crds import integers
 from crds.resources import Resource
 
 logger = logging.getLogger(__name__)
@@ -269,4 +270,4 @@ def _key(manifest: Manifest) -> Key:
 
 
 def _number(version: str) -> int:
-    return int(version) if version.isdecimal() else 0
+    return integers.bounded(version, 0)

@@ -23,6 +23,7 @@ from cluster import errors
 from cluster.api import Cluster, Manifest
 from coordinator import repair
 from coordinator.errors import LeadershipLost
+from crds import integers
 from crds.labels import GROUP
 from crds.resources import LEASES
 
@@ -251,7 +252,7 @@ def _spec(lease: Manifest) -> dict[str, Any]:
 def _epoch(lease: Manifest) -> int:
     """0 for what is no number: the rebuild asks for one above all that it knows of."""
     text = str((lease["metadata"].get("annotations") or {}).get(EPOCH, ""))
-    return int(text) if text.isdecimal() else 0
+    return integers.bounded(text, 0)
 
 
 def _micro_time() -> str:

@@ -14,7 +14,7 @@ from coordinator import repair, term, views
 from coordinator.doctor import ClusterPicture, LeaseView, Look
 from coordinator.leader import EPOCH, LEASE
 from coordinator.standing import Rules
-from crds import labels, tenantqueue
+from crds import integers, labels, tenantqueue
 from crds.resources import LEASES, NAMESPACES, PODS, PRIORITY_CLASSES, TENANT_QUEUES, TORCHJOBS
 from queues.store import QueueStore
 from queues.work import WorkSource
@@ -66,7 +66,7 @@ class Looker:
         epoch = str((lease["metadata"].get("annotations") or {}).get(EPOCH, ""))
         return LeaseView(
             holder=str(spec.get("holderIdentity") or ""),
-            epoch=int(epoch) if epoch.isdecimal() else 0,
+            epoch=integers.bounded(epoch, 0),
             renewed=str(spec.get("renewTime") or ""),
             seconds=float(spec.get("leaseDurationSeconds") or 0),
         )

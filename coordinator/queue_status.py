@@ -18,7 +18,7 @@ from cluster.api import Cluster
 from coordinator import board
 from coordinator.views import JobView
 from coordinator.watch import Watches
-from crds import amounts
+from crds import amounts, integers
 from crds.amounts import JOBS, Amounts
 from crds.resources import TENANT_QUEUES
 from crds.tenantqueue import TenantQueue
@@ -142,7 +142,7 @@ class QueueStatusWriter:
         name = queue.metadata.name
         stored = self.cluster.patch(TENANT_QUEUES, name, patch, subresource="status")
         version = stored["metadata"]["resourceVersion"]
-        self._written[name] = Written(wanted, int(version) if version.isdecimal() else 0)
+        self._written[name] = Written(wanted, integers.bounded(version, 0))
 
 
 def _said(queue: TenantQueue) -> Status:

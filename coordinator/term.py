@@ -20,6 +20,7 @@ from coordinator.timers import Timers
 from coordinator.turns import Turns
 from coordinator.views import JobView
 from coordinator.watch import Marked, Watches
+from crds import integers
 from crds.amounts import Amounts
 from crds.keys import JobKey
 from crds.tenantqueue import TenantQueue
@@ -268,9 +269,10 @@ class Term:
         """The route of a key; if all is that job or pods have changed, no worker looks at what one has settled."""
         found = self._route(marked.key, marked.seen)
         job = self.watches.job(marked.key) if marked.changed else None
-        if job is None or found.offer is None or found.offer.delay or not job.version.isdecimal():
+        version = integers.bounded(job.version, 0) if job is not None else 0
+        if found.offer is None or found.offer.delay or not version:
             return found
-        return replace(found, offer=replace(found.offer, version=int(job.version)))
+        return replace(found, offer=replace(found.offer, version=version))
 
     def _route(self, key: JobKey, seen: int) -> route.Route:
         pods = self.watches.pods_of(key, seen)

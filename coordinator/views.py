@@ -16,7 +16,7 @@ import orjson
 import pydantic
 
 from cluster.api import Manifest
-from crds import demand, labels, owners, recall, tenantqueue
+from crds import demand, integers, labels, owners, recall, tenantqueue
 from crds.amounts import NOTHING, Amounts
 from crds.conditions import FINISHED
 from crds.errors import InvalidObject
@@ -192,14 +192,13 @@ def pod_view(manifest: Manifest) -> PodView:
     """Trim a pod, ours or foreign."""
     metadata = manifest["metadata"]
     found = metadata.get("labels") or {}
-    attempt = str(found.get(labels.ATTEMPT, ""))
     job = _owner(metadata["namespace"], found) if owners.job_uid(metadata) else None
     return PodView(
         namespace=metadata["namespace"],
         name=metadata["name"],
         job=job,
         queue=found.get(labels.QUEUE, ""),
-        attempt=int(attempt) if attempt.isascii() and attempt.isdigit() else 0,
+        attempt=integers.bounded(found.get(labels.ATTEMPT), 0),
         occupies=(manifest.get("status") or {}).get("phase") not in FINISHED_PODS,
         version=_version(metadata) if job else 0,
         demand=_demand(manifest, ours=job is not None),
@@ -216,8 +215,7 @@ def foreign_view(manifest: Manifest) -> ForeignView:
 
 
 def _version(metadata: Manifest) -> int:
-    version = metadata.get("resourceVersion", "")
-    return int(version) if version.isascii() and version.isdigit() else 0
+    return integers.bounded(metadata.get("resourceVersion"), 0)
 
 
 def _owner(namespace: str, found: dict[str, str]) -> JobKey | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cluster.api import Manifest
-from crds import labels, owners, quantities
+from crds import integers, labels, owners, quantities
 from crds.resources import Resource
 from gang.values import Binding, Gang, GroupView
 
@@ -133,7 +133,7 @@ def _amount(name: str, quantity: Any) -> Any:
 
 def _number(text: str) -> int:
     """A label is not ours to trust: -1 matches nothing."""
-    return int(text) if text.isascii() and text.isdigit() else -1
+    return integers.bounded(text, -1)
 
 
 def difference(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from cluster import errors
 from cluster.api import Cluster, Manifest
-from crds import labels, owners
+from crds import integers, labels, owners
 from crds.keys import JobKey
 from crds.resources import EVENTS, PODS, RECREATE_REQUESTS, SERVICES, TORCHJOBS, Resource
 from reconcilers import events, recreate_view
@@ -220,7 +220,7 @@ class Application:
 
     def _wrote(self, pod: Manifest) -> None:
         version = pod["metadata"]["resourceVersion"]
-        self.made.append(int(version) if version.isdigit() else 0)
+        self.made.append(integers.bounded(version, 0))
 
     def _same_pod(self, manifest: Manifest) -> Manifest:
         """The pod that has the name already, if it is the one we wanted to make."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.api import Manifest
-from crds import labels, owners
+from crds import integers, labels, owners
 from reconcilers import ailments, containers, moments, outcomes, torchrun
 from reconcilers.outcomes import FINISHED
 
@@ -214,13 +214,12 @@ def _is_gated(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
 def version(manifest: Manifest) -> int:
     """An object's resourceVersion; 0 if the server's are not numbers."""
     text = manifest["metadata"].get("resourceVersion", "")
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return integers.bounded(text, 0)
 
 
 def _number(marks: Mapping[str, str], name: str) -> int:
     """A label that is not ours to trust: -1 matches nothing."""
-    text = marks.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() else -1
+    return integers.bounded(marks.get(name), -1)
 
 
 def _ended(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> tuple[str, Mapping[str, Any]]:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 
 from cluster.api import Cluster
+from crds import integers
 from crds.keys import JobKey
 from crds.torchjob import TorchJob
 from queues.values import Task
@@ -85,7 +86,7 @@ class Reconciler:
         if left is not None and left.actions:
             return outcome.requeue_after
         version = after.job.metadata.resource_version
-        self._settled[observation.key] = int(version) if version.isdecimal() else 0
+        self._settled[observation.key] = integers.bounded(version, 0)
         return outcome.requeue_after if left is None else left.requeue_after
 
     def _now(self) -> datetime:

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 from cluster.api import Cluster, Manifest
 from cluster.informer import Informer
-from crds import labels
+from crds import integers, labels
 from crds.resources import RECREATE_REQUESTS
 from reconcilers import moments
 
@@ -89,7 +89,7 @@ def recreations_informer(
 
 def _number(text: str) -> int:
     """-1 for what is none."""
-    return int(text) if text.isascii() and text.isdigit() else -1
+    return integers.bounded(text, -1)
 
 
 def _judged(status: Mapping[str, Any]) -> tuple[Literal["InProgress", "Done", "Failed"], str]:

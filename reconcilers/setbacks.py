@@ -7,6 +7,7 @@ touched.
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
+from crds import integers
 from crds.restarts import RestartRequest
 from crds.status import MOST_AT_ONCE, TorchJobStatus
 from crds.torchjob import TorchJob
@@ -58,7 +59,7 @@ def current(job: TorchJob, pods: Iterable[PodView]) -> tuple[str, ...]:
     return tuple(
         uid + slash + number
         for uid, slash, number in found
-        if uid in there and not (slash and there[uid].settled >= int(number))
+        if uid in there and not (slash and there[uid].settled >= integers.bounded(number, integers.LARGEST))
     )
 
 

@@ -15,11 +15,11 @@ import re
 import signal
 
 _ROOT = re.compile(r"Root Cause.*", re.DOTALL)
-_EXIT_CODE = re.compile(r"\bexit_?code\s*:\s*(-?\d+)")
-_RECEIVED = re.compile(r"\bSignal (\d+) \(SIG\w+\) received\b")
-_TOLD = re.compile(r"\bSignalException: Process \d+ got signal: (\d+)")
-_DEATH = re.compile(r"\bReceived (\d+) death signal, shutting down workers")
-_ERROR_CODE = re.compile(r'"error_?[cC]ode"\s*:\s*"?(-?\d+)')
+_EXIT_CODE = re.compile(r"\bexit_?code\s*:\s*(-?[0-9]{1,9})(?![0-9])")
+_RECEIVED = re.compile(r"\bSignal ([0-9]{1,9}) \(SIG\w+\) received\b")
+_TOLD = re.compile(r"\bSignalException: Process \d+ got signal: ([0-9]{1,9})(?![0-9])")
+_DEATH = re.compile(r"\bReceived ([0-9]{1,9}) death signal, shutting down workers")
+_ERROR_CODE = re.compile(r'"error_?[cC]ode"\s*:\s*"?(-?[0-9]{1,9})(?![0-9])')
 
 _SAID = re.compile(r'^\{"message": ?(?:\{"message": ?)?"((?:[^"\\]|\\.)*)')
 _CALLSTACK = re.compile(r'((?:[^"\\]|\\.)*)", ?"timestamp": ?"\d+"\}')

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from cluster.api import Manifest
-from crds import labels
+from crds import integers, labels
 from crds.amounts import Amounts
 from crds.demand import HostPort, host_ports, pod_demand
 
@@ -162,5 +162,4 @@ def _group(metadata: Mapping[str, Any], *, owned: bool) -> str:
 
 
 def _group_size(metadata: Mapping[str, Any]) -> int:
-    size = str((metadata.get("annotations") or {}).get(labels.GANG_SIZE, ""))
-    return int(size) if size.isdecimal() else 0
+    return integers.bounded((metadata.get("annotations") or {}).get(labels.GANG_SIZE), 0)

@@ -10,7 +10,7 @@ from typing import Any
 from cluster.api import Manifest
 from cluster.local.gang_nouns import DEFAULT_QUEUE, OPEN
 from cluster.local.localpod import NONSENSE
-from crds import demand
+from crds import demand, integers
 from crds.amounts import Amounts
 
 
@@ -60,13 +60,12 @@ NO_GANGS = Gangs()
 def read(manifest: Manifest) -> PodGroup:
     """A PodGroup from its manifest. LookupError if it has no name."""
     metadata, spec = manifest["metadata"], manifest.get("spec") or {}
-    version = str(metadata.get("resourceVersion", ""))
     resources, problem = _resources(spec)
     return PodGroup(
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],
-        version=int(version) if version.isdecimal() else 0,
+        version=integers.bounded(metadata.get("resourceVersion"), 0),
         minimum=spec.get("minMember") or 0,
         tasks=spec.get("minTaskMember") or {},
         resources=resources,

@@ -56,7 +56,7 @@ class Writer:
         _judge(kind, manifest, None, set(manifest))
         own = manifest["metadata"]
         version = own.get("resourceVersion", "")
-        if version.isdigit() and int(version) and not upsert:
+        if version.isdigit() and version.strip("0") and not upsert:
             raise Refusal(500, "", "resourceVersion should not be set on objects to be created")
         if not upsert:
             own.pop("resourceVersion", None)

@@ -299,3 +299,15 @@ def test_torchruns_words_are_looked_through() -> None:
     assert hinted.message == "exitcode  : -9"
     assert trim("Failed", containerStatuses=[ended("torch", 1, "Error", "Broken pipe")]).lost_peer
     assert not trim("Succeeded", containerStatuses=[ended("torch", 0, "Completed", "Broken pipe")]).lost_peer
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "9" * 60, "-1", "٣", "1e3", ""])
+def test_no_number_that_a_user_wrote_stops_the_pod_from_being_seen(text: str) -> None:
+    body = manifest()
+    found = {name: text for name in LABELS if not name.endswith("uid")}
+    body["metadata"]["labels"] |= found
+    body["metadata"]["annotations"] = {"train.distributed.io/restarts-settled": text}
+    body["metadata"]["resourceVersion"] = text
+    view = pod_view.trim(body)
+    assert (view.index, view.attempt, view.restart, view.settled, view.version) == (-1, -1, -1, 0, 0)
+    assert views.pod_view(body).attempt == 0

@@ -88,3 +88,11 @@ def test_exit_codes_of_python(code: int, shell: int | None) -> None:
 @pytest.mark.parametrize(("code", "name"), [(137, "SIGKILL"), (1, ""), (128, ""), (255, "")])
 def test_names(code: int, name: str) -> None:
     assert torchrun.name(code) == name
+
+
+@pytest.mark.parametrize(
+    "said", ["Root Cause\n exitcode : {}", '"errorCode": {}', "SignalException: Process 1 got signal: {}"]
+)
+@pytest.mark.parametrize("number", ["9" * 5000, "-" + "9" * 60, "9" * 10, "٣"])
+def test_a_number_of_any_length_is_no_exit_code(said: str, number: str) -> None:
+    assert torchrun.cause(said.format(number)) is None
