@@ -17,7 +17,7 @@ import pydantic
 
 from cluster.api import Manifest
 from crds import demand, integers, labels, owners, recall, tenantqueue
-from crds.amounts import NOTHING, Amounts
+from crds.amounts import NOTHING, PODS, Amounts
 from crds.conditions import FINISHED
 from crds.errors import InvalidObject
 from crds.keys import JobKey
@@ -235,7 +235,7 @@ def _demand(manifest: Manifest, *, ours: bool) -> Amounts:
     try:
         return demand.pod_demand(manifest["spec"])
     except (ValueError, TypeError, AttributeError):  # no API server takes it today
-        return NOTHING
+        return {PODS: 1}
 
 
 def _charge(text: str) -> Amounts | None:
@@ -247,7 +247,7 @@ def _charge(text: str) -> Amounts | None:
     if not isinstance(found, dict) or len(found) > demand.MOST_NAMES:
         return None
     right = all(type(amount) is int and 0 <= amount <= demand.LARGEST for amount in found.values())
-    return found if right else None
+    return {**found, PODS: 1} if right else None  # versions that did not count pods wrote none
 
 
 def queue_view(manifest: Manifest) -> TenantQueue:

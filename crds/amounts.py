@@ -1,7 +1,7 @@
 """Amounts of resources: exact integers by canonical resource name.
 
-One rule: canonical names only (`cpu`, `memory`, `nvidia.com/gpu`, `jobs`; a ResourceQuota's `requests.` prefix is
-dropped at the door) and canonical units only: cpu in thousandths of a core, everything else in whole units (bytes,
+One rule: canonical names only (`cpu`, `memory`, `nvidia.com/gpu`, `pods`, `jobs`; a ResourceQuota's `requests.` prefix
+is dropped at the door) and canonical units only: cpu in thousandths of a core, everything else in whole units (bytes,
 devices, jobs) rounded up. Milli-units for memory would pass 2**53 at 8 TiB and lose exactness in Lua; a scheduler
 counts the same way.
 """
@@ -13,6 +13,9 @@ Amounts = Mapping[str, int]
 
 JOBS = "jobs"
 """The name under which a queue's limit on admitted jobs is counted: every job costs one."""
+
+PODS = "pods"
+"""The name under which pods are counted: every pod asks for one, and a node offers as many as it may run."""
 
 NOTHING: Amounts = MappingProxyType({})
 

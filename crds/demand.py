@@ -11,7 +11,7 @@ from functools import reduce
 from typing import Any, Protocol
 
 from crds import quantities
-from crds.amounts import JOBS, NOTHING, Amounts, add, peak, scale
+from crds.amounts import JOBS, NOTHING, PODS, Amounts, add, peak, scale
 from crds.errors import Problem
 from crds.stages import Stage
 from crds.tasks import TaskSpec
@@ -22,8 +22,10 @@ LARGEST = 2**53 - 1
 """The largest amount that is exact wherever charges are added up: Lua counts in floats."""
 WHOLE_POD = ("cpu", "memory")
 """What a pod itself may ask for, besides huge pages."""
-MOST_NAMES = 64
-"""Resource names a charge may have, as in the status that keeps it."""
+MOST_RESOURCES = 63
+"""Different resources that all pods of a job together may ask for."""
+MOST_NAMES = MOST_RESOURCES + 2
+"""Names a charge may have, as in the status that keeps it: the resources, `jobs` and `pods`."""
 
 
 def amounts(resources: Mapping[str, Any] | None) -> dict[str, int]:
@@ -42,7 +44,7 @@ def requests(container: Mapping[str, Any]) -> dict[str, int]:
 
 
 def pod_demand(pod_spec: PodSpec) -> dict[str, int]:
-    """What the scheduler reserves for one pod.
+    """What the scheduler reserves for one pod, and the pod itself: a node runs a limited number of pods.
 
     Containers and sidecars (init containers with restartPolicy Always) run together; an init container runs beside the
     sidecars before it. The pod needs the larger of both, name by name; requests of the pod itself replace that sum; its
@@ -58,7 +60,8 @@ def pod_demand(pod_spec: PodSpec) -> dict[str, int]:
             starting = peak(starting, add(sidecars, wanted))
     running = reduce(add, map(requests, pod_spec.get("containers") or ()), sidecars)
     together = _pod_level(pod_spec, peak(running, starting))
-    return {name: amount for name, amount in add(together, amounts(pod_spec.get("overhead"))).items() if amount}
+    found = {name: amount for name, amount in add(together, amounts(pod_spec.get("overhead"))).items() if amount}
+    return found | {PODS: 1}
 
 
 def _pod_level(pod_spec: PodSpec, summed: dict[str, int]) -> dict[str, int]:
@@ -140,9 +143,10 @@ def countable(spec: Charged) -> Iterator[Problem]:
     except ValueError as error:
         yield Problem("spec.torchTaskSpecs", f"Invalid value: {error}")
         return
-    if len(charge) > MOST_NAMES:
-        most = f"all pods together may ask for {MOST_NAMES - 1} different resources at most"
-        yield Problem("spec.torchTaskSpecs", f"Invalid value: {len(charge) - 1}: {most}")
+    resources = len(charge.keys() - {JOBS, PODS})
+    if resources > MOST_RESOURCES:
+        most = f"all pods together may ask for {MOST_RESOURCES} different resources at most"
+        yield Problem("spec.torchTaskSpecs", f"Invalid value: {resources}: {most}")
     for name, amount in charge.items():
         if amount > LARGEST:
             much = f"too large: all pods together ask for too much {name}"

@@ -7,6 +7,7 @@ beyond the standard functions is used, so that any evaluator of CEL can run them
 from dataclasses import dataclass
 
 from crds import checks, structural, tenantqueue
+from crds.amounts import PODS
 from crds.structural import Schema
 from crds.tasks import AI_MASTER, LONGEST_TASK_TYPE, MASTER, MOST_TASKS, WORKER
 
@@ -129,10 +130,12 @@ def torchjob() -> list[Rule]:
 
 def quota() -> list[Rule]:
     """Rules at a map of quantities."""
-    uncounted = "name == 'pods' || name.startsWith('limits.') || name.startsWith('count/')"
+    uncounted = "name.startsWith('limits.') || (name.startsWith('count/') && name != 'count/pods')"
+    names = [PODS, *tenantqueue.ALIASES]
     return [
         rule(f"self.all(name, !({uncounted}))", tenantqueue.UNCOUNTED),
         rule("self.all(name, !('requests.' + name in self))", tenantqueue.TWICE),
+        rule(f"{names}.filter(name, name in self).size() <= 1", tenantqueue.TWICE),
     ]
 
 

@@ -46,7 +46,7 @@ class Admission(Observed):
     queue: ResourceName
     attempt: Tally
     epoch: Tally
-    charge: Annotated[dict[ResourceName, int], Field(max_length=64)] = Field(default_factory=dict)
+    charge: Annotated[dict[ResourceName, int], Field(max_length=65)] = Field(default_factory=dict)
     """What is counted against queue and pool, in canonical names and units."""
     port: Annotated[int, Field(ge=0, le=65535)] = 0
     """The port held for the job where its pods share one address; 0 where they do not."""

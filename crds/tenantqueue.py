@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, WithJsonSchema
 
 from crds import demand, problems, quantities
-from crds.amounts import Amounts
+from crds.amounts import PODS, Amounts
 from crds.errors import InvalidObject, Problem
 from crds.metadata import Metadata, Named
 from crds.model import Name, Observed, Written
@@ -25,10 +25,12 @@ ResourceName = Annotated[str, Field(max_length=253)]
 LabelName = Annotated[str, Field(max_length=317)]
 LabelValue = Annotated[str, Field(max_length=63, pattern=LABEL_VALUE)]
 Quota = Annotated[dict[ResourceName, Quantity], Field(max_length=64)]
-TWICE = "a resource must not be limited twice, as cpu and requests.cpu"
+TWICE = "a resource must not be limited twice, as cpu and requests.cpu, or pods and count/pods"
+ALIASES = ("count/pods", "requests.pods")
+"""Other names of `pods`; the first one is that of a ResourceQuota."""
 NO_QUOTA = "a queue of a cohort needs a quota: it is what the others may borrow"
 NO_COHORT = "only a queue of a cohort can borrow: set spec.cohort"
-UNCOUNTED = "a quota counts requests and jobs: limits.*, count/* and pods cannot be used"
+UNCOUNTED = "a quota counts requests, pods and jobs: limits.* and count/* other than count/pods cannot be used"
 
 
 class NamespaceSelector(Written):
@@ -44,7 +46,8 @@ class TenantQueueSpec(Written):
     weight: int = Field(default=1, ge=1, le=MAX_WEIGHT)
     """The queue's share of what is scarce, against the weights of the others."""
     quota: Quota = Field(default_factory=dict)
-    """The most its admitted jobs may ask for together: resources as in a ResourceQuota, and `jobs`."""
+    """The most its admitted jobs may ask for together: resources as in a ResourceQuota, `pods`, and
+    `jobs`."""
     ordering: Literal["BestEffortFIFO", "StrictFIFO"] = "BestEffortFIFO"
     stop_policy: Literal["None", "Hold", "HoldAndDrain"] = "None"
     namespaces: tuple[Name, ...] = Field(default=(), max_length=1024, strict=False)
@@ -142,17 +145,22 @@ def _cohort(spec: TenantQueueSpec) -> Iterator[Problem]:
 
 def _quota(at: str, quota: dict[str, str | int | float]) -> Iterator[Problem]:
     for name, quantity in quota.items():
-        if name == "pods" or name.startswith(("limits.", "count/")):
+        if name.startswith(("limits.", "count/")) and name not in ALIASES:
             yield Problem(at, f"Invalid value: {problems.shown(name)}: {UNCOUNTED}")
-        if f"requests.{name}" in quota:
+        if any(_canonical(other) == _canonical(name) for other in quota if other < name):
             yield Problem(at, f"Invalid value: {problems.shown(name)}: {TWICE}")
         try:
             if isinstance(quantity, float) and not quantity.is_integer():
                 raise ValueError("must be a whole number or a string, as in 500m")
-            quantities.capped(quantities.canonical(name), quantity)
+            quantities.capped(_canonical(name), quantity)
         except ValueError as error:
             yield Problem(f"{at}.{name}", f"Invalid value: {problems.shown(quantity)}: {error}")
 
 
 def _capped(quota: dict[str, str | int | float]) -> Amounts:
-    return {name: min(amount, demand.LARGEST) for name, amount in demand.amounts(quota).items()}
+    found = demand.amounts({_canonical(name): quantity for name, quantity in quota.items()})
+    return {name: min(amount, demand.LARGEST) for name, amount in found.items()}
+
+
+def _canonical(name: str) -> str:
+    return PODS if name in ALIASES else quantities.canonical(name)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from crds import checks, demand, labels, problems
+from crds.amounts import PODS
 from crds.errors import InvalidObject
 from crds.jobspec import TorchJobSpec
 from crds.keys import JobKey
@@ -53,8 +54,11 @@ class TorchJob(Written):
 
     @property
     def admission(self) -> Admission | None:
-        """The room it holds."""
-        return self.status.admission
+        """The room it holds. Versions that did not count pods wrote none: its pods count as many as it asks for now."""
+        written = self.status.admission
+        if written is None or PODS in written.charge:
+            return written
+        return written.model_copy(update={"charge": {**written.charge, PODS: self.spec.charge[PODS]}})
 
     @property
     def finished(self) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from crds import demand, labels
-from crds.amounts import NOTHING, Amounts, add, scale
+from crds.amounts import NOTHING, PODS, Amounts, add, scale
 from crds.stages import Stage
 from crds.status import Admission
 from crds.torchjob import TorchJob
@@ -188,8 +188,10 @@ def _in_part(gang: Gang, group: GroupView, pods: Iterable[PodView]) -> bool:
 
 
 def _resources(job: TorchJob, least: Mapping[str, int]) -> Amounts:
+    """What so many pods of each task ask for together; gang schedulers count pods by themselves."""
     each = (scale(demand.pod_charge(job.spec.tasks[name]), count) for name, count in least.items())
-    return reduce(add, each, NOTHING)
+    together = reduce(add, each, dict(NOTHING))
+    return {name: amount for name, amount in together.items() if name != PODS}
 
 
 def _remedy(backend: Backend) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from cluster.api import Manifest
 from crds import integers, labels
-from crds.amounts import Amounts
+from crds.amounts import PODS, Amounts
 from crds.demand import HostPort, host_ports, pod_demand
 
 SUCCEEDED, FAILED = "Succeeded", "Failed"
@@ -141,7 +141,7 @@ def _needs(spec: Mapping[str, Any]) -> _Needs:
     try:
         return _Needs(pod_demand(spec), host_ports(spec))
     except NONSENSE as error:
-        return _Needs(problem=f"what the pod asks for cannot be read: {error}")
+        return _Needs({PODS: 1}, problem=f"what the pod asks for cannot be read: {error}")
 
 
 def seconds(timestamp: str) -> float:

@@ -35,7 +35,7 @@ def node(name: str, machine: Machine) -> Node:
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": architecture,
     }
-    return Node(name, amounts, labels, amounts["pods"])
+    return Node(name, amounts, labels)
 
 
 def register(cluster: Cluster, node: Node, now: float) -> None:

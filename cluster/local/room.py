@@ -26,8 +26,6 @@ class Node:
     name: str
     allocatable: Amounts
     labels: Mapping[str, str]
-    pods: int
-    """How many pods it runs at once at most."""
 
     def lacks(self, demand: Amounts) -> list[str]:
         """The resources of which the whole node has less than asked."""
@@ -41,7 +39,6 @@ class Room:
     node: Node
     used: Amounts = field(default_factory=dict)
     ports: tuple[HostPort, ...] = ()
-    pods: int = 0
 
     def with_pods(self, pods: Iterable[LocalPod]) -> "Room":
         """What is taken with these pods as well."""
@@ -64,7 +61,7 @@ class Room:
         return (UNSCHEDULABLE, problem) if problem else None
 
     def _with(self, pod: LocalPod) -> "Room":
-        return Room(self.node, add(self.used, pod.demand), (*self.ports, *pod.ports), self.pods + 1)
+        return Room(self.node, add(self.used, pod.demand), (*self.ports, *pod.ports))
 
     def _mismatch(self, pod: LocalPod) -> str:
         """A wish of the pod that this node does not meet, or that is not known here."""
@@ -80,8 +77,6 @@ class Room:
         short = sorted(name for name in demand if total[name] > self.node.allocatable.get(name, 0))
         if short:
             return f"insufficient {', '.join(short)}{together}"
-        if self.pods + len(members) > self.node.pods:
-            return f"too many pods{together}"
         return self._port_conflict(members)
 
     def _port_conflict(self, members: Sequence[LocalPod]) -> str:

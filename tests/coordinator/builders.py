@@ -50,5 +50,9 @@ def pod(**changes: Any) -> PodView:
 
 def node(**changes: Any) -> NodeView:
     """A ready node of eight CPUs."""
-    fields: dict[str, Any] = {"name": "one", "ready": True, "allocatable": {"cpu": 8000, "memory": 1 << 30}}
+    fields: dict[str, Any] = {
+        "name": "one",
+        "ready": True,
+        "allocatable": {"cpu": 8000, "memory": 1 << 30, "pods": 110},
+    }
     return NodeView(**{**fields, **changes})

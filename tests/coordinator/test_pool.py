@@ -7,28 +7,40 @@ from coordinator.views import NodeView, PodView
 from crds.amounts import Amounts
 from tests.coordinator.builders import node, pod
 
-FOREIGN = pod(job=None, demand={"cpu": 3000})
+FOREIGN = pod(job=None, demand={"cpu": 3000, "pods": 1})
+ONE = {"cpu": 8000, "memory": 1 << 30, "pods": 110}
+TWO = {"cpu": 16_000, "memory": 2 << 30, "pods": 220}
 
 
 @pytest.mark.parametrize(
     ("nodes", "pods", "demanded", "expected"),
     [
         pytest.param([], [], ["cpu"], None, id="no nodes to see: nothing is known to be scarce"),
-        pytest.param([node()], [], [], {"cpu": 8000, "memory": 1 << 30}, id="one node"),
-        pytest.param([node(), node()], [], [], {"cpu": 16_000, "memory": 2 << 30}, id="two nodes"),
-        pytest.param([node()], [FOREIGN], [], {"cpu": 5000, "memory": 1 << 30}, id="foreign pods take room"),
-        pytest.param([node()], [pod()], [], {"cpu": 8000, "memory": 1 << 30}, id="ours are charged, not subtracted"),
+        pytest.param([node()], [], [], ONE, id="one node"),
+        pytest.param([node(), node()], [], [], TWO, id="two nodes"),
         pytest.param(
-            [node()], [FOREIGN, FOREIGN, FOREIGN], [], {"cpu": 0, "memory": 1 << 30}, id="never below nothing"
+            [node()], [FOREIGN], [], {"cpu": 5000, "memory": 1 << 30, "pods": 109}, id="foreign pods take room"
+        ),
+        pytest.param([node()], [pod()], [], ONE, id="ours are charged, not subtracted"),
+        pytest.param(
+            [node()],
+            [FOREIGN, FOREIGN, FOREIGN],
+            [],
+            {"cpu": 0, "memory": 1 << 30, "pods": 107},
+            id="never below nothing",
         ),
         pytest.param(
-            [node(ready=False)], [], [], {"cpu": 0, "memory": 0}, id="a node that is not ready has room for nobody"
+            [node(ready=False)],
+            [],
+            [],
+            {"cpu": 0, "memory": 0, "pods": 0},
+            id="a node that is not ready has room for nobody",
         ),
         pytest.param(
             [node()],
             [],
             ["jobs", "nvidia.com/gpu"],
-            {"cpu": 8000, "memory": 1 << 30, "nvidia.com/gpu": 0},
+            {**ONE, "nvidia.com/gpu": 0},
             id="no such resource",
         ),
     ],
@@ -47,7 +59,7 @@ def test_an_admins_amounts_are_taken_as_they_are() -> None:
 def test_what_the_pool_can_ever_be_does_not_depend_on_what_is_on_it_or_down() -> None:
     nodes = [node(), node(name="two", ready=False)]
     foreign = [pod(job=None)]
-    assert pool.capacity("nodes", nodes, foreign, ["gpu"]) == {"cpu": 7000, "memory": 1 << 30, "gpu": 0}
-    assert pool.largest("nodes", nodes, ["gpu"]) == {"cpu": 16_000, "memory": 2 << 30, "gpu": 0}
+    assert pool.capacity("nodes", nodes, foreign, ["gpu"]) == {**ONE, "cpu": 7000, "gpu": 0}
+    assert pool.largest("nodes", nodes, ["gpu"]) == {**TWO, "gpu": 0}
     assert pool.largest({"cpu": 1}, nodes, ["gpu"]) == {"cpu": 1}
     assert pool.largest(None, nodes, ["gpu"]) is None

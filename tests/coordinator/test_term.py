@@ -17,7 +17,7 @@ from tests.coordinator import desk as desks
 from tests.coordinator.desk import LEASE_SECONDS, Clock, Desk
 from tests.waiting import SECONDS, until
 
-CHARGE = {"jobs": 1, "cpu": 2000}
+CHARGE = {"jobs": 1, "pods": 2, "cpu": 2000}
 
 
 def admit(desk: Desk, key: JobKey, epoch: int = 1, **changes: Any) -> None:
@@ -185,7 +185,7 @@ def test_a_pick_of_a_job_that_was_edited_since_is_given_back_and_made_anew(desk:
     desk.until(lambda: desk.held() == {key}, worker=False)
     bigger = {"torchTaskSpecs": {"Worker": {"numTasks": 4}}}
     desk.cluster.patch(TORCHJOBS, key.name, {"spec": bigger}, namespace)
-    room = {"jobs": 1, "cpu": 5000}
+    room = {"jobs": 1, "pods": 5, "cpu": 5000}
     desk.until(lambda: (held := desk.content.reservations.get(key)) is not None and held.charge == room, worker=False)
     desk.until(lambda: len(desk.pods_of(key)) == 5)
     assert desk.content.usage == {"a": room}
@@ -289,7 +289,7 @@ def test_pods_of_a_vanished_job_are_charged_after_a_loss_until_they_are_gone(des
     key = JobKey(namespace, "train", "8d1f4d7e-2f53-4b73-9a41-6f3f4b2a0c11")
     make_pod(desk, key, finalizers=["example.org/keep"])  # whoever collects garbage does not get it
     desk.begin(epoch=2)
-    assert desk.content.reservations[key].charge == {"jobs": 1, "cpu": 1000}
+    assert desk.content.reservations[key].charge == {"jobs": 1, "pods": 1, "cpu": 1000}
     desk.cluster.patch(PODS, "train-master-0", {"metadata": {"finalizers": None}}, namespace)
     desk.until(lambda: not desk.pods_of(key) and not desk.held())
 

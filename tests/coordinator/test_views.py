@@ -27,7 +27,7 @@ def requests(**amounts: Any) -> dict[str, Any]:
 def test_a_job_is_kept_with_its_charge() -> None:
     view = views.job_view(stored(requests(cpu="500m", memory="1Gi")))
     assert (view.key, view.queue, view.invalid) == (JobKey("team", "train", "u1"), "a", False)
-    assert view.charge == {"jobs": 1, "cpu": 1500, "memory": 3 << 30}
+    assert view.charge == {"jobs": 1, "pods": 3, "cpu": 1500, "memory": 3 << 30}
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_foreign_pod_takes_room_once_it_is_on_a_node() -> None:
     body = {"metadata": {"namespace": "x", "name": "p"}, "spec": requests(cpu="2")["spec"]}
     assert views.pod_view(body).demand == {}
     placed = {**body, "spec": {**body["spec"], "nodeName": "one"}}
-    assert views.pod_view(placed).demand == {"cpu": 2000}
+    assert views.pod_view(placed).demand == {"cpu": 2000, "pods": 1}
     assert views.pod_view(placed | {"status": {"phase": "Failed"}}).occupies is False
 
 

@@ -97,7 +97,7 @@ POD_TABLE: list[tuple[str, dict[str, Any], dict[str, int]]] = [
 
 @pytest.mark.parametrize(("spec", "expected"), [row[1:] for row in POD_TABLE], ids=[row[0] for row in POD_TABLE])
 def test_pod_demand(spec: dict[str, Any], expected: dict[str, int]) -> None:
-    assert demand.pod_demand(spec) == expected
+    assert demand.pod_demand(spec) == expected | {"pods": 1}
 
 
 def charged(pod_spec: dict[str, Any]) -> dict[str, int]:
@@ -125,8 +125,8 @@ def test_a_job_is_charged_the_larger_of_what_its_pod_and_its_containers_ask_for(
 ) -> None:
     """An API server that does not know resources of the pod drops them, and runs what the containers ask for."""
     asked = container({"cpu": "4"}, GPUS)
-    assert charged({"resources": resources, "containers": [asked]}) == charge
-    overhead = {**charge, "cpu": charge["cpu"] + 500}
+    assert charged({"resources": resources, "containers": [asked]}) == charge | {"pods": 1}
+    overhead = {**charge, "cpu": charge["cpu"] + 500, "pods": 1}
     assert charged({"resources": resources, "containers": [asked], "overhead": {"cpu": "500m"}}) == overhead
 
 
@@ -146,8 +146,8 @@ def test_a_job_is_charged_for_all_its_pods_and_one_job() -> None:
         "Worker": builders.task(numTasks=3, template=builders.template(cpu="500m", **{builders.GPU: 2})),
     }
     spec = torchjob.parse(builders.job(torchTaskSpecs=tasks)).spec
-    assert demand.job_charge(spec) == {"cpu": 2500, builders.GPU: 6, "jobs": 1}
-    assert demand.pod_charge(spec.tasks["Worker"]) == {"cpu": 500, builders.GPU: 2}
+    assert demand.job_charge(spec) == {"cpu": 2500, builders.GPU: 6, "pods": 4, "jobs": 1}
+    assert demand.pod_charge(spec.tasks["Worker"]) == {"cpu": 500, builders.GPU: 2, "pods": 1}
 
 
 def steps(**waits: str) -> dict[str, Any]:
@@ -175,7 +175,7 @@ CHARGES = [
 @pytest.mark.parametrize(("tasks", "cores"), [row[1:] for row in CHARGES], ids=[row[0] for row in CHARGES])
 def test_the_charge_is_what_can_exist_at_once(tasks: dict[str, str], cores: int) -> None:
     spec = torchjob.parse(builders.job(torchTaskSpecs=steps(**tasks))).spec
-    assert demand.job_charge(spec) == {"cpu": cores * 1000, "jobs": 1}
+    assert demand.job_charge(spec) | {"pods": 0} == {"cpu": cores * 1000, "pods": 0, "jobs": 1}
 
 
 def test_names_are_charged_each_by_its_own_stage() -> None:
@@ -187,7 +187,26 @@ def test_names_are_charged_each_by_its_own_stage() -> None:
         ),
     }
     spec = torchjob.parse(builders.job(torchTaskSpecs=tasks)).spec
-    assert demand.job_charge(spec) == {"cpu": 8000, "memory": 2**30, builders.GPU: 2, "jobs": 1}
+    assert demand.job_charge(spec) == {"cpu": 8000, "memory": 2**30, builders.GPU: 2, "pods": 1, "jobs": 1}
+
+
+def test_pods_that_ask_for_nothing_are_counted() -> None:
+    tasks = {
+        "Prepare": builders.task(numTasks=7, template=builders.template()),
+        "Worker": builders.task(
+            numTasks=5,
+            spotTaskSpec={"numSpotTasks": 2},
+            template=builders.template(),
+            dependsOn=[{"taskType": "Prepare", "phase": "Succeeded"}],
+        ),
+    }
+    spec = torchjob.parse(builders.job(torchTaskSpecs=tasks)).spec
+    assert demand.job_charge(spec) == {"jobs": 1, "pods": 7}
+
+
+def test_a_pod_is_one_pod_whatever_it_asks_for() -> None:
+    asks = {"containers": [container({"pods": 0, "count/pods": 7})], "overhead": {"pods": 9}}
+    assert demand.pod_demand(asks) == {"pods": 1, "count/pods": 7}
 
 
 def test_spot_tasks_are_charged_too() -> None:

@@ -69,7 +69,7 @@ def test_what_is_long_or_no_json_is_read_and_not_kept() -> None:
     known = recall._shared.cache_info().currsize
     kept = template()
     kept["metadata"] = {"annotations": {"note": "x" * recall.LONGEST}}
-    assert recall.parse(job(torchTaskSpecs={"Worker": task(template=kept)})).spec.charge == {"jobs": 1}
+    assert recall.parse(job(torchTaskSpecs={"Worker": task(template=kept)})).spec.charge == {"jobs": 1, "pods": 1}
     with pytest.raises(InvalidObject):
         recall.parse(job(torchTaskSpecs={"Worker": {7: 7}}))
     assert recall._shared.cache_info().currsize == known

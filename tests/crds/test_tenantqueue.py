@@ -20,6 +20,11 @@ def test_a_quota_is_read_in_canonical_names_and_units() -> None:
     assert spec.quota_amounts == {"cpu": 1500, "memory": 1 << 30, "jobs": 3}
 
 
+@pytest.mark.parametrize("name", ["pods", "count/pods", "requests.pods"])
+def test_a_quota_of_pods_has_the_names_of_a_resource_quota(name: str) -> None:
+    assert tenantqueue.parse(queue(quota={name: "10"})).spec.quota_amounts == {"pods": 10}
+
+
 @pytest.mark.parametrize(("policy", "is_open"), [("None", True), ("Hold", False), ("HoldAndDrain", False)])
 def test_a_stopped_queue_is_not_open(policy: str, is_open: bool) -> None:
     assert tenantqueue.parse(queue(stopPolicy=policy)).spec.open is is_open
@@ -38,7 +43,8 @@ def test_a_stopped_queue_is_not_open(policy: str, is_open: bool) -> None:
         (queue(quota={"cpu": -1}), "spec.quota.cpu"),
         (queue(quota={"cpu": "-1"}), "spec.quota.cpu"),
         (queue(quota={"limits.cpu": 1}), "spec.quota"),
-        (queue(quota={"pods": 1}), "spec.quota"),
+        (queue(quota={"count/jobs": 1}), "spec.quota"),
+        (queue(quota={"pods": 1, "count/pods": 1}), "spec.quota"),
         (queue(quota={"cpu": 1, "requests.cpu": 1}), "spec.quota"),
         (queue(borrowingLimit={"cpu": "lots"}, cohort="c", quota={"cpu": 1}), "spec.borrowingLimit.cpu"),
         (queue(cohort="c"), "spec.cohort"),

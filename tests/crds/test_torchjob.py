@@ -53,17 +53,32 @@ def test_a_job_as_other_rooms_see_it() -> None:
 def test_status_is_read_leniently() -> None:
     status = {
         "phase": "Running",
-        "admission": {"queue": "q", "attempt": 2, "epoch": 7, "charge": {"cpu": 1000}, "port": 20001, "new": 1},
+        "admission": {
+            "queue": "q",
+            "attempt": 2,
+            "epoch": 7,
+            "charge": {"cpu": 1000, "pods": 2},
+            "port": 20001,
+            "new": 1,
+        },
         "queue": {"parked": True, "notBefore": "2026-01-01T00:00:00Z"},
         "taskStatuses": {"Worker": {"active": 2}},
         "ofAnotherVersion": {},
     }
     found = torchjob.parse(job(status=status))
     assert found.admission is not None
-    assert (found.admission.queue, found.admission.epoch, found.admission.charge) == ("q", 7, {"cpu": 1000})
+    assert (found.admission.queue, found.admission.epoch, found.admission.charge) == ("q", 7, {"cpu": 1000, "pods": 2})
     assert found.status.queue is not None
     assert found.status.queue.parked
     assert found.status.task_statuses["Worker"].active == 2
+
+
+def test_an_admission_of_a_version_that_counted_no_pods_counts_those_of_the_job() -> None:
+    admission = {"queue": "q", "attempt": 2, "epoch": 7, "charge": {"jobs": 1, "cpu": 1000}}
+    found = torchjob.parse(job(status={"phase": "Running", "admission": admission}))
+    assert found.admission is not None
+    assert found.admission.charge == {"jobs": 1, "cpu": 1000, "pods": found.spec.charge["pods"]}
+    assert found.admission.attempt == 2
 
 
 WORKERS = "spec.torchTaskSpecs.Worker"

@@ -16,7 +16,7 @@ from cluster.local.room import Node
 from crds import labels
 from crds.amounts import add, fits
 
-NODE = Node("local", {"cpu": 8000, "nvidia.com/gpu": 4}, {}, pods=20)
+NODE = Node("local", {"cpu": 8000, "nvidia.com/gpu": 4, "pods": 20}, {})
 NOW = 1_800_000_000.0
 
 

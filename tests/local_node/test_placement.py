@@ -14,7 +14,8 @@ from cluster.local.room import Node
 from crds import labels
 from crds.amounts import add, fits
 
-NODE = Node("local", {"cpu": 8000, "memory": 1000, "nvidia.com/gpu": 4}, {"kubernetes.io/os": "linux"}, pods=10)
+ALLOCATABLE = {"cpu": 8000, "memory": 1000, "nvidia.com/gpu": 4, "pods": 10}
+NODE = Node("local", ALLOCATABLE, {"kubernetes.io/os": "linux"})
 
 
 def pod(name: str, age: int = 0, **given: Any) -> LocalPod:

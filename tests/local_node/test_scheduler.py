@@ -7,7 +7,7 @@ from cluster.local.scheduler import Scheduler
 from crds.resources import PODS
 from tests.local_node.stage import Stage
 
-NODE = Node("local", {"cpu": 8000}, {}, pods=10)
+NODE = Node("local", {"cpu": 8000, "pods": 10}, {})
 NOW = 1_800_000_000.0
 HALF = {"resources": {"requests": {"cpu": "5"}}}
 
@@ -22,7 +22,7 @@ def where(stage: Stage, name: str) -> str:
 
 def bind(stage: Stage, name: str, node: str) -> None:
     only = [pod for pod in seen(stage) if pod.name == name]
-    Scheduler(stage.cluster, Node(node, {"cpu": 1}, {}, pods=10), lambda: only, lambda: NOW).cycle()
+    Scheduler(stage.cluster, Node(node, {"cpu": 1, "pods": 10}, {}), lambda: only, lambda: NOW).cycle()
 
 
 def test_a_pod_it_bound_counts_before_the_api_server_shows_it(bare: Stage) -> None:
@@ -53,8 +53,8 @@ def test_a_reason_is_written_once_and_again_when_it_changes(bare: Stage) -> None
     assert condition["message"] == "the whole node has less cpu than asked"
     scheduler.cycle()
     assert bare.get(name)["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
-    Scheduler(bare.cluster, Node("local", {"cpu": 9000}, {}, pods=0), lambda: seen(bare), lambda: NOW).cycle()
-    assert bare.status(name)["conditions"][0]["message"] == "too many pods"
+    Scheduler(bare.cluster, Node("local", {"cpu": 9000}, {}), lambda: seen(bare), lambda: NOW).cycle()
+    assert bare.status(name)["conditions"][0]["message"] == "the whole node has less pods than asked"
     bare.delete(name)
 
 

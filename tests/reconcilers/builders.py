@@ -17,14 +17,14 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 UID = "0c5e8f0a-7a4e-4b0e-9d0a-3f3a54c1d001"
 KEY = JobKey("team", "digits", UID)
 RESERVATION = Reservation(
-    key=KEY, queue="team", attempt=1, epoch=7, pick=9, charge={"jobs": 1, "cpu": 3000}, port=20_001
+    key=KEY, queue="team", attempt=1, epoch=7, pick=9, charge={"jobs": 1, "pods": 3, "cpu": 3000}, port=20_001
 )
 ADMISSION = {
     "queue": "team",
     "attempt": 1,
     "epoch": 7,
     "pick": 9,
-    "charge": {"jobs": 1, "cpu": 3000},
+    "charge": {"jobs": 1, "pods": 3, "cpu": 3000},
     "port": 20_001,
     "admittedAt": "2026-01-02T03:00:00Z",
     "gangScheduler": "none",

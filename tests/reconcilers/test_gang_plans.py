@@ -261,7 +261,7 @@ class TestGates:
         (item,) = volume["downwardAPI"]["items"]
         assert item == {"path": "open", "fieldRef": {"fieldPath": f"metadata.annotations['{labels.START}']"}}
         assert labels.START not in worker["metadata"]["annotations"]
-        assert worker["metadata"]["annotations"][labels.CHARGE] == '{"cpu":1000}'
+        assert worker["metadata"]["annotations"][labels.CHARGE] == '{"cpu":1000,"pods":1}'
 
     def test_it_opens_when_its_upstream_runs_and_once(self) -> None:
         waiting = (pod("Worker", 0, "Pending", gated=True), pod("Worker", 1, "Pending", gated=True))

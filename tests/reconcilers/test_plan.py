@@ -132,7 +132,7 @@ class TestWaiting:
 
     @pytest.mark.parametrize(
         ("edited", "host_network"),
-        [({"charge": {"jobs": 1, "cpu": 2000}}, False), ({"queue": "other"}, False), ({"port": 0}, True)],
+        [({"charge": {"jobs": 1, "pods": 3, "cpu": 2000}}, False), ({"queue": "other"}, False), ({"port": 0}, True)],
     )
     def test_nor_does_one_of_a_job_that_its_owner_has_edited_since(
         self, edited: dict[str, Any], host_network: bool
@@ -370,7 +370,7 @@ class TestResizing:
         assert "restartCount" not in change
         back = self.elastic(workers, "Queued", attempt=1)
         assert not decide(observe(back)).actions  # the room of before is not what it asks for
-        charge = {"jobs": 1, "cpu": 1000 * (1 + workers)}
+        charge = {"jobs": 1, "pods": 1 + workers, "cpu": 1000 * (1 + workers)}
         found = decide(observe(back, reservation=replace(RESERVATION, attempt=2, charge=charge)))
         assert len(made(found)) == 1 + workers
 
@@ -543,7 +543,7 @@ class TestDependencies:
         assert names == ["digits-prepare-0"]
 
     def test_a_job_of_one_pod_gets_none(self) -> None:
-        held = replace(RESERVATION, charge={"jobs": 1, "cpu": 1000})
+        held = replace(RESERVATION, charge={"jobs": 1, "pods": 1, "cpu": 1000})
         found = decide(observe(job({"Master": task()}), reservation=held))
         assert (made(found), [each for each in found.actions if isinstance(each, CreateService)]) == (
             ["digits-master-0"],

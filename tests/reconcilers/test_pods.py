@@ -47,7 +47,7 @@ def test_labels_and_annotations() -> None:
         f"{PREFIX}/queue": "team",
     }
     assert worker["annotations"] == {
-        f"{PREFIX}/charge": '{"cpu":1000}',
+        f"{PREFIX}/charge": '{"cpu":1000,"pods":1}',
         f"{PREFIX}/gang": f"{KEY.uid}-1-0",
         f"{PREFIX}/gang-size": "3",
         f"{PREFIX}/submit-directory": "/home/ann/digits",

@@ -33,7 +33,7 @@ def test_a_life(bench: Bench) -> None:
     assert bench.reconcile() is None
     assert bench.job.status.phase == "Admitted"
     assert bench.job.admission is not None
-    assert (bench.job.admission.attempt, bench.job.admission.charge) == (1, {"jobs": 1, "cpu": 3000})
+    assert (bench.job.admission.attempt, bench.job.admission.charge) == (1, {"jobs": 1, "pods": 3, "cpu": 3000})
     assert (bench.names(), bench.services()) == (ALL, ["digits-master-0"])
 
     bench.move("Running", "digits-master-0", "digits-worker-0")

@@ -378,11 +378,11 @@ class TestSight:
     def test_whether_the_whole_job_would_fit_on_others(
         self, nodes: list[tuple[str, int]], avoided: list[str], room: bool
     ) -> None:
-        each = (NodeView(name, True, T - 1000, True, {"cpu": cpu, "memory": 1}) for name, cpu in nodes)
+        each = (NodeView(name, True, T - 1000, True, {"cpu": cpu, "memory": 1, "pods": 3}) for name, cpu in nodes)
         assert node_view.elsewhere(Nodes(*each), avoided, job().spec) == room  # three pods of 1 cpu
 
     def test_closed_and_silent_nodes_take_nobody(self) -> None:
-        much = {"cpu": 99_000}
+        much = {"cpu": 99_000, "pods": 110}
         closed, silent = NodeView("closed", True, T, False, much), NodeView("silent", False, T, True, much)
         assert not node_view.elsewhere(Nodes(closed, silent), [], job().spec)
         assert not node_view.elsewhere(None, [], job().spec)

@@ -34,7 +34,7 @@ def test_an_old_charge_does_not_stay_beside_the_new_one() -> None:
     assert admitted.admission is not None
     other = admitted.admission.model_copy(update={"charge": {"jobs": 1, "memory": 5}})
     change = status.change(admitted.status, status.admitted(admitted, other, NOW))
-    assert change["admission"]["charge"] == {"memory": 5, "cpu": None}
+    assert change["admission"]["charge"] == {"memory": 5, "cpu": None, "pods": None}
 
 
 def test_counts() -> None:
