@@ -35,6 +35,7 @@ from cluster.local import (
     intake,
     metrics,
     openapi_protobuf,
+    options,
     pod_logs,
     protobuf,
     refusals,
@@ -169,7 +170,7 @@ class ApiServer:
             return _json(refusals.internal("see the API server's log").status(), 500)
 
     async def _route(self, request: web.BaseRequest) -> web.StreamResponse:
-        path = request.path
+        path = callers.readable(request)
         if path in _HEALTH:
             return web.Response(text="ok")
         if not access.admits(request.headers.get("Authorization", ""), self.token):
@@ -188,8 +189,8 @@ class ApiServer:
         if request.method == "GET" and target.subresource == "log":
             return await self._serve_log(request, target)
         include = request.query.get("includeObject") or "Metadata"
-        shown = Shown(target.kind, representations.choose(request.headers.get("Accept", ""), include))
-        if request.method == "GET" and not target.name and requests.flag(request.query, "watch"):
+        shown = Shown(target.kind, representations.choose(callers.header(request, "Accept"), include))
+        if request.method == "GET" and not target.name and options.flag(request.query, "watch"):
             wanted = watches.wish(target.kind, target.namespace, request.query)
             if shown.chosen.yaml:
                 raise representations.not_acceptable()  # YAML has no end of an event
@@ -198,10 +199,10 @@ class ApiServer:
 
     async def _answer(self, request: web.BaseRequest, target: requests.Target, shown: Shown) -> web.Response:
         body = await callers.body(request)
-        content_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
+        content_type = callers.header(request, "Content-Type").partition(";")[0].strip()
         if content_type == protobuf.MEDIA_TYPE:
             body, content_type = orjson.dumps(protobuf.read(body)), "application/json"
-        agent = request.headers.get("User-Agent", "")
+        agent = callers.header(request, "User-Agent")
         answer = self._handlers.answer(Question(request.method, target, request.query, content_type, body, agent))
         await self._store.durable()
         if request.method == "GET" and target.subresource in {"", "status"}:
@@ -209,16 +210,16 @@ class ApiServer:
         return _packed(request, _response(answer))
 
     def _documented(self, request: web.BaseRequest) -> web.Response:
-        accept = request.headers.get("Accept", "")
+        accept = callers.header(request, "Accept")
         if request.path == SECOND and accept.partition(";")[0].strip() == openapi_protobuf.MEDIA_TYPE:
             return web.Response(body=self._openapi.packed(), content_type=openapi_protobuf.ANSWERED)
         representations.choose(accept)
         return _bytes(self._openapi.answer(request.path))
 
     def _count(self, request: web.BaseRequest, target: requests.Target) -> None:
-        watching = "watch" in request.query and requests.flag(request.query, "watch")
+        watching = "watch" in request.query and options.flag(request.query, "watch")
         verb = metrics.verb(request.method, bool(target.name), watching)
-        agent = request.headers.get("User-Agent", "")
+        agent = callers.header(request, "User-Agent")
         self._metrics.asked(agent, verb, target.kind.storage, target.subresource)
 
     def _measured(self) -> str:
@@ -261,7 +262,7 @@ def _refused(request: web.BaseRequest, refusal: Refusal) -> web.StreamResponse:
 
 def _written(request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:
     """An answer in YAML, where that is what the client likes best."""
-    if not representations.likes_yaml(request.headers.get("Accept", "")) or not isinstance(response, web.Response):
+    if not representations.likes_yaml(callers.header(request, "Accept")) or not isinstance(response, web.Response):
         return response
     if isinstance(response.body, bytes) and response.content_type == "application/json":
         response.body = representations.as_yaml(response.body)

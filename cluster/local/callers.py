@@ -73,6 +73,20 @@ def trust(request: web.BaseRequest) -> None:
         request.protocol.trusted = True
 
 
+def readable(request: web.BaseRequest) -> str:
+    """A request's path. BadRequest where the URL has bytes that are no UTF-8."""
+    try:
+        f"{request.path}?{request.query_string}".encode()
+    except UnicodeEncodeError:
+        raise refusals.bad_request("the URL has bytes that are not UTF-8") from None
+    return request.path
+
+
+def header(request: web.BaseRequest, name: str) -> str:
+    """The text of a header, empty without one; bytes that are no UTF-8 are replaced."""
+    return request.headers.get(name, "").encode(errors="replace").decode()
+
+
 def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
     loop = asyncio.get_running_loop()
     return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=_LARGEST_BODY)

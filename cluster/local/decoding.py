@@ -62,7 +62,7 @@ def parse(body: bytes, content_type: str = "") -> Any:
     """The body's value. BadRequest if it is no JSON (or YAML, where it says so)."""
     try:
         return _yaml(body) if content_type == YAML else orjson.loads(body)
-    except (ValueError, yaml.YAMLError, RecursionError) as error:
+    except (ValueError, TypeError, yaml.YAMLError, RecursionError) as error:
         raise bad_request(f"couldn't get version/kind; json parse error: {str(error)[:500]}") from None
 
 
@@ -103,7 +103,7 @@ def applied(kind: Kind, body: bytes) -> dict[str, Any]:
     """What is applied: an object of the kind, in JSON or YAML. BadRequest."""
     try:
         value = _yaml(body) if body[:1] not in b"{" else orjson.loads(body)
-    except (ValueError, yaml.YAMLError, RecursionError) as error:
+    except (ValueError, TypeError, yaml.YAMLError, RecursionError) as error:
         raise bad_request(f"error decoding YAML: {str(error)[:500]}") from None
     if not isinstance(value, dict) or not isinstance(value.get("metadata") or {}, dict):
         raise bad_request("error decoding YAML: error unmarshaling JSON: it is no object")

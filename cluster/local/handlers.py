@@ -19,6 +19,7 @@ from cluster.local import (
     decoding,
     intake,
     metadata,
+    numbers,
     objects,
     options,
     patches,
@@ -84,9 +85,7 @@ class Handlers:
         method = "GET" if question.method == "HEAD" else question.method
         match method, bool(where.name), where.subresource:
             case "GET", True, "" | "status":
-                version = question.query.get("resourceVersion", "0")
-                if version and not version.isdigit():
-                    raise refusals.odd_version(version)
+                numbers.version(question.query.get("resourceVersion") or "0")
                 return Answer(self.find(where).raw)
             case "GET", False, "":
                 return Answer(self._lister.list(where.kind, where.namespace, question.query))

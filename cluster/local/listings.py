@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from cluster.local import objects, options, refusals, requests
+from cluster.local import numbers, objects, options, refusals, requests
 from cluster.local.catalog import Kind
 from cluster.local.objects import Stored
 from cluster.local.options import ListOptions
@@ -56,7 +56,7 @@ class Lister:
         chosen = requests.selector(query, kind)
         self._check_version(asked)
         if asked.match == "Exact":
-            return self._past(kind, namespace, chosen, int(asked.version))
+            return self._past(kind, namespace, chosen, numbers.version(asked.version))
         found = self._store.items(kind.storage, namespace)
         items = [item for item in found if chosen.matches(item)] if chosen else found
         return _Rest(items, 0, self._store.revision)
@@ -65,10 +65,11 @@ class Lister:
         """Refuse a version that is none, is yet to come, or is past: what was then is not kept."""
         if not asked.version:
             return
-        if not asked.version.isdigit():
-            raise bad_request(f"invalid resource version: {asked.version[:40]!r}")
-        if int(asked.version) > self._store.revision:
-            raise refusals.too_large(int(asked.version), self._store.revision)
+        version = numbers.unsigned(asked.version)
+        if version is None:
+            raise bad_request(f"invalid resource version: {refusals.shown(asked.version[:40])}")
+        if version > self._store.revision:
+            raise refusals.too_large(version, self._store.revision)
 
     def _past(self, kind: Kind, namespace: str, chosen: Selector, version: int) -> _Rest:
         """The list as it was at a version: the changes since then, undone. Expired."""

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 
 from cluster.local import label_selectors, refusals
 from cluster.local.deletions import DeleteOptions
+from cluster.local.numbers import integer
 from cluster.local.refusals import Cause, bad_request, unsupported
 from cluster.local.writes import WriteOptions
 from crds.resources import Resource
@@ -17,8 +18,6 @@ from crds.resources import Resource
 _VALIDATIONS = ("", "Ignore", "Strict", "Warn")
 _PROPAGATIONS = ("Foreground", "Background", "Orphan")
 _LONGEST_MANAGER = 128
-_SHOWN = 40
-"""Characters of a wrong value that a message repeats."""
 _BOTH_SET = "orphanDependents and deletionPropagation cannot be both set"
 _NO_FORCE = "may not be specified for non-apply patch"
 
@@ -38,20 +37,6 @@ class ListOptions:
     seconds: int | None
 
 
-def integer(value: Any) -> int:
-    """A number of 64 bits. BadRequest if it is none."""
-    text = str(value)
-    try:
-        found = int(text) if text.strip() == text and "_" not in text else None
-    except ValueError:
-        found = None
-    if found is None:
-        raise bad_request(f'strconv.ParseInt: parsing "{text[:_SHOWN]}": invalid syntax')
-    if not -(2**63) <= found < 2**63:
-        raise bad_request(f'strconv.ParseInt: parsing "{text[:_SHOWN]}": value out of range')
-    return found
-
-
 def flag(query: Mapping[str, str], name: str) -> bool:
     """A boolean of the query: there, and not `false` or `0`."""
     return name in query and query[name].lower() not in {"false", "0"}
@@ -64,11 +49,11 @@ def listing(query: Mapping[str, str], *, watching: bool = False) -> ListOptions:
         watch=flag(query, "watch"),
         version=query.get("resourceVersion", ""),
         match=query.get("resourceVersionMatch", ""),
-        limit=integer(query.get("limit", "0")),
+        limit=integer("limit", query.get("limit", "0")),
         token=query.get("continue", ""),
         initial=flag(query, "sendInitialEvents") if "sendInitialEvents" in query else None,
         bookmarks=flag(query, "allowWatchBookmarks"),
-        seconds=integer(query["timeoutSeconds"]) if "timeoutSeconds" in query else None,
+        seconds=integer("timeoutSeconds", query["timeoutSeconds"]) if "timeoutSeconds" in query else None,
     )
     watching = watching or read.watch
     _refuse("ListOptions", _watch_problems(read) if watching else _list_problems(read))
@@ -162,7 +147,7 @@ def deletion(query: Mapping[str, str], body: Any) -> DeleteOptions:
 def _queried(query: Mapping[str, str]) -> dict[str, Any]:
     asked: dict[str, Any] = {"dryRun": _all(query, "dryRun")}
     if "gracePeriodSeconds" in query:
-        asked["gracePeriodSeconds"] = integer(query["gracePeriodSeconds"])
+        asked["gracePeriodSeconds"] = integer("gracePeriodSeconds", query["gracePeriodSeconds"])
     if "orphanDependents" in query:
         asked["orphanDependents"] = flag(query, "orphanDependents")
     if "propagationPolicy" in query:

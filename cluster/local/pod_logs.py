@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 from aiohttp import web
 
 from cluster.api import Manifest
-from cluster.local import requests
+from cluster.local import numbers, options
 from cluster.local.layout import Layout
 from cluster.local.log_times import Stamper, Times
 from cluster.local.refusals import bad_request
@@ -44,12 +44,12 @@ def wish(pod: Manifest, layout: Layout, query: Mapping[str, str]) -> LogWish:
     """Read a log request. BadRequest if there is no such container, or it has not started."""
     container = _container(pod, query.get("container", ""))
     return LogWish(
-        folder=_run(pod, container, layout, previous=requests.flag(query, "previous")),
-        follow=requests.flag(query, "follow"),
+        folder=_run(pod, container, layout, previous=options.flag(query, "previous")),
+        follow=options.flag(query, "follow"),
         tail=_number(query, "tailLines"),
         most=_number(query, "limitBytes"),
         since=_since(query),
-        stamped=requests.flag(query, "timestamps"),
+        stamped=options.flag(query, "timestamps"),
     )
 
 
@@ -65,14 +65,14 @@ def _since(query: Mapping[str, str]) -> float | None:
         return None
     try:
         return datetime.fromisoformat(query["sinceTime"]).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):  # a time before the year 1 or after the year 9999 in UTC
         raise bad_request(f"sinceTime: {query['sinceTime']!r} is no time in RFC 3339") from None
 
 
 def _number(query: Mapping[str, str], name: str) -> int | None:
     if name not in query:
         return None
-    value = requests.integer(name, query[name])
+    value = numbers.integer(name, query[name])
     if value < 0:
         raise bad_request(f"{name}: must not be negative")
     return value

@@ -125,13 +125,6 @@ def expired(message: str) -> Refusal:
     return Refusal(410, "Expired", message)
 
 
-def odd_version(version: str) -> Refusal:
-    """500, as a Kubernetes API server has it: the resourceVersion of a get or a watch is no number."""
-    shown_version = shown(version[:40])
-    why = f"strconv.ParseUint: parsing {shown_version}: invalid syntax"
-    return Refusal(500, "", f"resourceVersion: Invalid value: {shown_version}: {why}")
-
-
 def too_large(version: int, current: int) -> Refusal:
     """504: the resourceVersion is yet to come."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}

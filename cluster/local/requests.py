@@ -5,17 +5,14 @@ One rule: parsed once, at the door; a parameter that would change the meaning an
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from cluster.local import selectors
 from cluster.local.catalog import Catalog, Kind
-from cluster.local.refusals import Refusal, bad_request, no_such_page, no_such_path, not_found, not_offered
+from cluster.local.refusals import Refusal, no_such_page, no_such_path, not_found, not_offered
 from cluster.local.selectors import Selector
 
 _NOT_OFFERED = {"attach", "ephemeralcontainers", "exec", "portforward", "proxy"}
 _INSTEAD = "containers are processes of this machine: their ports are 127.0.0.1's, their folders are on its disk"
-_SHOWN = 40
-"""Characters of a wrong value that a message repeats."""
 _KUBERNETES = (
     *("apps", "autoscaling", "batch", "policy", "admissionregistration.k8s.io", "authentication.k8s.io"),
     *("authorization.k8s.io", "certificates.k8s.io", "discovery.k8s.io", "events.k8s.io", "networking.k8s.io"),
@@ -81,19 +78,3 @@ def selector(query: Mapping[str, str], kind: Kind) -> Selector:
     return selectors.parse(
         query.get("labelSelector", ""), query.get("fieldSelector", ""), kind.selectable, custom=kind.custom
     )
-
-
-def integer(name: str, value: Any) -> int:
-    """A number of 64 bits. BadRequest if it is none."""
-    try:
-        found = int(value)
-    except (TypeError, ValueError, OverflowError):
-        found = 2**63
-    if not -(2**63) <= found < 2**63:
-        raise bad_request(f"{name}: {str(value)[:_SHOWN]!r} is not an integer")
-    return found
-
-
-def flag(query: Mapping[str, str], name: str) -> bool:
-    """A boolean of the query."""
-    return name in query and query[name].lower() not in {"false", "0"}

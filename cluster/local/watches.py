@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import orjson
 from aiohttp import web
 
-from cluster.local import options, requests
+from cluster.local import numbers, options, requests
 from cluster.local.catalog import Kind
 from cluster.local.journal import Change, Journal
 from cluster.local.objects import Stored, seal
-from cluster.local.refusals import Refusal, odd_version
+from cluster.local.refusals import Refusal
 from cluster.local.representations import Shown
 from cluster.local.selectors import Selector
 from cluster.local.store import Store
@@ -40,8 +40,8 @@ class Wish:
     kind: Kind
     namespace: str
     selector: Selector
-    since: str
-    """A resourceVersion; empty: begin with what is there."""
+    since: int
+    """A resourceVersion; 0: begin with what is there."""
     initial: bool | None
     """Whether what is there is told first, and its end by a bookmark; None: as the resourceVersion says."""
     bookmarks: bool
@@ -52,13 +52,12 @@ def wish(kind: Kind, namespace: str, query: Mapping[str, str]) -> Wish:
     """Read a watch request."""
     asked = options.listing(query, watching=True)
     chosen = requests.selector(query, kind)
-    if asked.version and not asked.version.isdigit():
-        raise odd_version(asked.version)
+    since = numbers.version(asked.version or "0")
     return Wish(
         kind=kind,
         namespace=namespace,
         selector=chosen,
-        since="" if asked.version == "0" or asked.initial else asked.version,
+        since=0 if asked.initial else since,
         initial=asked.initial,
         bookmarks=asked.bookmarks,
         seconds=max(1, min(asked.seconds or _LONGEST_SECONDS, _LONGEST_SECONDS)),
@@ -127,7 +126,7 @@ class Watch:
         """Replay what the reader has missed and listen from here. Expired if too much is forgotten."""
         wanted = self._wanted
         if wanted.since:
-            changes = self._journal.since(int(wanted.since), self._store.revision)
+            changes = self._journal.since(wanted.since, self._store.revision)
             self._waiting.extend(filter(None, (translate(change, wanted) for change in changes)))
         elif wanted.initial is not False:
             present = self._store.items(wanted.kind.storage, wanted.namespace)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from cluster.api import Manifest
-from cluster.local import applying, deletions, metadata, preconditions, refusals, rules, validation
+from cluster.local import applying, deletions, metadata, numbers, preconditions, refusals, rules, validation
 from cluster.local.catalog import Kind
 from cluster.local.objects import Stored, encode
 from cluster.local.refusals import Cause, Refusal
@@ -55,8 +55,7 @@ class Writer:
         kind.admit(manifest, self._look)
         _judge(kind, manifest, None, set(manifest))
         own = manifest["metadata"]
-        version = own.get("resourceVersion", "")
-        if version.isdigit() and version.strip("0") and not upsert:
+        if numbers.unsigned(own.get("resourceVersion", "")) and not upsert:
             raise Refusal(500, "", "resourceVersion should not be set on objects to be created")
         if not upsert:
             own.pop("resourceVersion", None)
@@ -173,8 +172,8 @@ def check_upsert(kind: Kind, place: tuple[str, str], own: dict[str, Any], option
 
 
 def _check_number(version: str) -> None:
-    if version and not version.isdigit():
-        raise Refusal(500, "", f"strconv.ParseUint: parsing {refusals.shown(version[:40])}: invalid syntax")
+    if version:
+        numbers.version(version)
 
 
 def _check_version(kind: Kind, current: Stored, candidate: Manifest, options: WriteOptions) -> None:

@@ -66,7 +66,7 @@ def differences(call: Call, pair: tuple[Reply, Reply], seen: tuple[Seen, Seen]) 
 
 
 def _told(call: Call, reply: Reply, seen: Seen) -> dict[str, Any]:
-    told: dict[str, Any] = {"code": reply.code, "headers": _headers(reply)}
+    told: dict[str, Any] = {"code": _code(reply), "headers": _headers(reply)}
     if call.watches and reply.code == 200 and (not reply.text or reply.text.startswith('{"type"')):
         return {**told, "events": [_event(line, seen) for line in reply.lines() if line["type"] != "BOOKMARK"]}
     body = reply.parsed()
@@ -87,7 +87,19 @@ def _event(line: dict[str, Any], seen: Seen) -> Any:
     return {"type": line["type"], "object": _object(shown, seen)}
 
 
+def _code(reply: Reply) -> int:
+    body = reply.parsed()
+    return 400 if isinstance(body, dict) and _no_version(body) else reply.code
+
+
+def _no_version(body: dict[str, Any]) -> bool:
+    """Whether an answer refuses a resourceVersion that is no number: 400 here, 500 from kube-apiserver."""
+    return body.get("kind") == "Status" and "strconv.ParseUint: parsing" in str(body.get("message"))
+
+
 def _status(body: dict[str, Any]) -> dict[str, Any]:
+    if _no_version(body):
+        body = body | {"code": 400, "reason": "BadRequest"}
     details = dict(body.get("details") or {})
     causes = [
         (c.get("field", ""), c.get("reason", ""), _worded(c.get("message", ""))) for c in details.pop("causes", ())
@@ -113,6 +125,7 @@ _TAILS = (
     (re.compile(r"(continue key is not valid|error decoding patch|invalid resource version): .*", re.DOTALL), r"\1"),
     (re.compile(r"(Object 'Kind' is missing) in .*", re.DOTALL), r"\1"),
     (re.compile(r"^invalid continue token: "), ""),
+    (re.compile(r'^\w+: (Invalid value: "[^"]*": )?(strconv\.Parse)'), r"\2"),  # the name of the parameter
     (re.compile(r'(patch: Invalid value: |^Invalid value: )("\{.*\}"|map\[.*\]): ', re.DOTALL), r"\1"),
     (re.compile(r"(it was previously negative\)).*", re.DOTALL), r"\1"),  # followed by a diff of two Go structs
     (re.compile(r"gen-(a{0,60}\.?)[a-z0-9]{5}"), r"gen-\1<5>"),
