@@ -1,14 +1,13 @@
 """What the status of a waiting job says about why it waits.
 
-One rule: people read it, nothing depends on it. Written from one budget, oldest job first, and only when the code
-changes; never on the way of a pick.
+One rule: people read it, nothing depends on it. Written from one budget, of which tenants take turns, each tenant's
+oldest job first, and only when the code changes; never on the way of a pick.
 
 What keeps a job out of its order, or will for ever keep it waiting, is told at once (`coordinator.standing`). Of the
 others, the first job of each queue that can ever run is told once it has waited for a while (`queues.explain`). Of
 those behind nothing is stored.
 """
 
-import heapq
 import logging
 import threading
 import time
@@ -19,8 +18,9 @@ from typing import Any
 
 from cluster import errors
 from cluster.api import Cluster
-from coordinator import standing
+from coordinator import route, standing
 from coordinator.following import merged
+from coordinator.round_robin import RoundRobin
 from coordinator.standing import Standing
 from coordinator.views import JobView
 from coordinator.watch import Watches
@@ -70,7 +70,7 @@ class Reasons:
     elapsed: Callable[[], float] = time.monotonic
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _pending: dict[JobKey, tuple[str, str]] = field(default_factory=dict)
-    _oldest: list[tuple[float, JobKey]] = field(default_factory=list)
+    _turns: RoundRobin = field(default_factory=RoundRobin)
     _told: dict[JobKey, tuple[str, float]] = field(default_factory=dict)
     """What first jobs were told, and when."""
     _looked: float = -LOOK_SECONDS
@@ -83,6 +83,7 @@ class Reasons:
             if told is None:
                 if self._pending.get(job.key, ("Next", ""))[0] in standing.CODES | {""}:
                     del self._pending[job.key]
+                    self._turns.discard(job.key)
             else:
                 self._ask(job, told.code, told.sentence)
 
@@ -108,11 +109,11 @@ class Reasons:
     def __len__(self) -> int:
         """Everything that is remembered."""
         with self._lock:
-            return len(self._pending) + len(self._told)
+            return len(self._pending) + len(self._turns) + len(self._told)
 
     def _ask(self, job: JobView, code: str, sentence: str) -> None:
-        if job.key not in self._pending:
-            heapq.heappush(self._oldest, (job.submitted, job.key))
+        tenant = route.tenant(job.queue, job.key.namespace, self.watches.rules())
+        self._turns.add(tenant, job.submitted, job.key)
         self._pending[job.key] = (code, sentence)
 
     def _look(self) -> None:
@@ -163,10 +164,9 @@ class Reasons:
         return job.told in standing.CODES or (job.key in self._told and now - self._told[job.key][1] < CHANGE_SECONDS)
 
     def _next(self) -> tuple[JobView, str, str] | None:
-        """The oldest job that has something to be told still; forgotten here."""
+        """The next job that has something to be told still; forgotten here."""
         with self._lock:
-            while self._oldest:
-                _, key = heapq.heappop(self._oldest)
+            while (key := self._turns.pop()) is not None:
                 found, job = self._pending.pop(key, None), self.watches.job(key)
                 idle = job is not None and job.admission is None and not (job.finished or job.deleting)
                 if found is not None and job is not None and idle and found[0] != job.told:

@@ -66,7 +66,7 @@ class Pods:
 
 def route(key: JobKey, job: JobView | None, pods: Pods, rules: Rules, now: float) -> Route:
     """Decide about one key; `job` is None when it is gone."""
-    look = Offer(key=key, tenant=job.queue if job else pods.queue, seen=pods.seen)
+    look = Offer(key=key, tenant=tenant(_queue(job, pods), key.namespace, rules), seen=pods.seen)
     if job is None:
         return Route(offer=look) if pods.occupy else Route(remove=True)
     if job.finished and job.bare and not (job.deleting or pods.there):
@@ -82,6 +82,28 @@ def route(key: JobKey, job: JobView | None, pods: Pods, rules: Rules, now: float
     if pods.occupy:
         return Route(offer=look)
     return _waiting(job, look, rules, now)
+
+
+def tenant(queue: str, namespace: str, rules: Rules) -> str:
+    """The tenant whose turns the jobs of a namespace use that name a queue.
+
+    Users write the names of queues. So a name makes a tenant only if it is that of a TenantQueue that the namespace may
+    use: an invented name makes none, and no job uses up the turns of a queue that is not for it.
+
+        the queue is a TenantQueue that is for some namespaces, this one among them    its name, "team-a"
+        it is one for every namespace: its users are many tenants                      "shared/team-a"
+        anything else: the jobs of the namespace take turns together                   "/team-a"
+    """
+    if not standing.allowed(queue, namespace, rules):
+        return f"/{namespace}"
+    return f"{queue}/{namespace}" if rules.queues[queue].public else queue
+
+
+def _queue(job: JobView | None, pods: Pods) -> str:
+    """The queue that an admitted job is charged to, else the one that the job names, or its pods if it is gone."""
+    if job is None:
+        return pods.queue
+    return job.admission.queue if job.admission is not None else job.queue
 
 
 def _waiting(job: JobView, look: Offer, rules: Rules, now: float) -> Route:

@@ -118,6 +118,7 @@ class Term:
         self.configure()
         self.watches.mark([reservation.key for reservation in found.reservations])
         self.watches.mark(held)
+        self.watches.mark([job.key for job in self.watches.jobs.values() if job.at_rest])
         self.resync()
 
     def _revoke(self, charged: tuple[Reservation, ...], held: Mapping[JobKey, Reservation]) -> tuple[Reservation, ...]:
@@ -143,8 +144,9 @@ class Term:
         self.pause(max(0.0, began + seconds - self.elapsed()))
 
     def resync(self) -> None:
-        """Look at every unfinished job again."""
-        self.watches.mark([job.key for job in self.watches.jobs.values() if not job.finished])
+        """Look again at every unfinished job, but for those that are suspended and at rest."""
+        jobs = self.watches.jobs.values()
+        self.watches.mark([job.key for job in jobs if not (job.finished or job.at_rest)])
         self.watches.touch_settings()
 
     def audit(self) -> bool:
@@ -159,7 +161,9 @@ class Term:
         self.watches.mark(held)
         jobs = {key: self.watches.job(key) for key in held}
         unwritten = [key for key, job in jobs.items() if job is not None and job.admission is None]
-        self.work.offer([Offer(key=key, tenant=held[key].queue) for key in unwritten])
+        rules = self.rules()
+        tenants = {key: route.tenant(held[key].queue, key.namespace, rules) for key in unwritten}
+        self.work.offer([Offer(key=key, tenant=tenant) for key, tenant in tenants.items()])
         charged = self._census(held).reservations
         return all(each.key in held or self._taken_back(each.key, each.attempt) for each in charged)
 
@@ -183,7 +187,7 @@ class Term:
 
     def step(self) -> bool:
         """Flush, cycle, dispatch; whether anything happened."""
-        flushed = self.flush()
+        flushed = self.flush() + self._take_turns()
         if self.watches.take_settings_changed(self.settings.settle_seconds):
             self.configure()
         picked = self.cycle() if self.unsettled or self._long_ago() else 0
@@ -208,6 +212,24 @@ class Term:
             raise
         self.counts.routed += len(taken)
         return len(taken)
+
+    def _offers(self, keys: list[JobKey], routes: list[route.Route]) -> list[Offer]:
+        """Those that are made at once. The others wait for their turn."""
+        found: list[Offer] = []
+        for key, each in zip(keys, routes, strict=True):
+            if each.offer is None:
+                self._turns.forget(key)
+            elif (offer := self._turns.place(each.offer)) is not None:
+                found.append(offer)
+        return found
+
+    def _take_turns(self) -> int:
+        """Offer the waiting jobs whose turn it is to be written to as Queued; how many. A turn that is lost because the
+        store cannot be reached comes again with the next resync."""
+        due = self._turns.due()
+        if due:
+            self.work.offer(due)
+        return len(due)
 
     def configure(self) -> None:
         """Tell the store what admins want and what the nodes offer."""
@@ -335,7 +357,7 @@ class Term:
         """Queue first, work second: a worker that looks finds the queue as it should be."""
         puts: list[Entry] = [each.put for each in routes if each.put is not None]
         removes = self._to_free(keys, routes)
-        offers: list[Offer] = [self._turns.place(each.offer) for each in routes if each.offer is not None]
+        offers = self._offers(keys, routes)
         gone = [key for key in removes if self.watches.job(key) is None]
         if gone:  # before its charge is freed: until then every rebuild looks at it again
             self.work.drop(gone)

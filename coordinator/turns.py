@@ -1,56 +1,78 @@
 """When a job that merely waits is written to as Queued.
 
-One rule: such jobs take turns, so many a second. What they cost the workers then never stands before what admitted
-jobs need, however many jobs come at once; a job that is picked meanwhile is looked at at once and never written to as
-Queued.
+One rule: such jobs take turns, so many a second, and tenants take turns at that. What they cost the workers then never
+stands before what admitted jobs need, however many jobs come at once, and no tenant's jobs stand before another's. A
+job that is picked meanwhile is looked at at once; it is never written to as Queued and takes no turn.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count, takewhile
 
-from cluster.limiter import Limiter
+from coordinator.round_robin import RoundRobin
 from crds.keys import JobKey
 from queues.values import Offer
 
 PER_SECOND = 20.0
 AT_ONCE = 100
 """So many jobs that come together need not take turns."""
-FEW = 1024
-"""Below this many there is no need to look for turns that have passed."""
 
 
 class Turns:
-    """The turns given, each job's once: to offer a job again does not cost a second turn."""
+    """The jobs that have yet to be written to. Each waits for its offer's delay first, then for its turn."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._now = clock()
-        self._begin()
-
-    def place(self, offer: Offer) -> Offer:
-        """The offer as it should be made now: at once if it is not for a waiting job, else when its turn comes."""
-        if not offer.delay:
-            return offer
-        now = self._clock()
-        if now < self._now:  # somebody has set the clock back
-            self._begin()
-        self._now = now
-        due = self._due.get(offer.key, now)
-        if due <= now:
-            due = self._due[offer.key] = now + offer.delay + self._limiter.reserve()
-            self._forget_passed(now)
-        return replace(offer, delay=due - now)
+        self._offers: dict[JobKey, Offer] = {}
+        self._delayed: dict[JobKey, float] = {}
+        """When each job's delay is over; the earliest first, since all are delayed equally long."""
+        self._ready = RoundRobin()
+        self._numbers = count()
+        self._next = 0.0
+        """When the next offer would be made if all of them were evenly spaced."""
 
     def __len__(self) -> int:
         """Everything that is remembered."""
-        return len(self._due)
+        return len(self._offers) + len(self._delayed) + len(self._ready)
 
-    def _begin(self) -> None:
-        self._limiter = Limiter(PER_SECOND, AT_ONCE, self._clock)
-        self._due: dict[JobKey, float] = {}
-        self._many = FEW
+    def place(self, offer: Offer) -> Offer | None:
+        """The offer as it should be made now; None if the job waits for its turn, in the place it had if it had one."""
+        if not offer.delay:
+            self.forget(offer.key)
+            return offer
+        if offer.key not in self._offers:
+            self._delayed[offer.key] = self._time() + offer.delay
+        self._offers[offer.key] = offer
+        return None
 
-    def _forget_passed(self, now: float) -> None:
-        if len(self._due) > self._many:
-            self._due = {key: due for key, due in self._due.items() if due > now}
-            self._many = max(FEW, 2 * len(self._due))
+    def forget(self, key: JobKey) -> None:
+        """The job needs no turn any more: it was picked, written to or is gone."""
+        if self._offers.pop(key, None) is not None and self._delayed.pop(key, None) is None:
+            self._ready.discard(key)
+
+    def due(self) -> list[Offer]:
+        """The offers whose turn has come, to be made at once; forgotten here."""
+        now = self._time()
+        self._wake(now)
+        offers: list[Offer] = []
+        self._next = max(self._next, now - (AT_ONCE - 1) / PER_SECOND)
+        while self._next <= now and (key := self._ready.pop()) is not None:
+            offers.append(replace(self._offers.pop(key), delay=0.0))
+            self._next += 1 / PER_SECOND
+        return offers
+
+    def _wake(self, now: float) -> None:
+        """The jobs whose delay is over wait for their turn from now on."""
+        for key in [key for key, _ in takewhile(lambda each: each[1] <= now, self._delayed.items())]:
+            del self._delayed[key]
+            self._ready.add(self._offers[key].tenant, next(self._numbers), key)
+
+    def _time(self) -> float:
+        """The time now. After the clock was set back every moment that is remembered is moved by as much."""
+        now, before = self._clock(), self._now
+        if now < before:
+            self._delayed = {key: at + now - before for key, at in self._delayed.items()}
+            self._next += now - before
+        self._now = now
+        return now

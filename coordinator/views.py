@@ -76,6 +76,14 @@ class JobView:
     """The code of the reason to wait that its status gives."""
     version: str = ""
     """Its resourceVersion."""
+    observed: bool = True
+    """Whether its status holds of its newest spec."""
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether it is suspended, holds nothing, and its status says so: no worker need look at it."""
+        idle = self.suspended and self.admission is None and not (self.deleting or self.invalid)
+        return idle and self.phase == "Suspended" and self.observed
 
     @property
     def bare(self) -> bool:
@@ -150,6 +158,7 @@ def job_view(manifest: Manifest) -> JobView:
         waits=_waits(job),
         told=job.status.queue.reason if job.status.queue else "",
         version=job.metadata.resource_version,
+        observed=job.status.observed_generation == job.metadata.generation,
     )
 
 

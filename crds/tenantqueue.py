@@ -79,6 +79,11 @@ class TenantQueueSpec(Written):
         return namespace in self.namespaces or selector.match_labels.items() <= labels.items()
 
     @property
+    def public(self) -> bool:
+        """Whether it is for every namespace."""
+        return not self.namespaces and self.namespace_selector is None
+
+    @property
     def open(self) -> bool:
         """Whether jobs may be picked from it."""
         return self.stop_policy == "None"

@@ -276,7 +276,8 @@ class Offer:
 
     key: JobKey
     tenant: str
-    """Whose turn it uses in the work queue: the tenant queue's name."""
+    """Whose turn it uses in the work queue: a queue or a namespace that an admin has made (`coordinator.route.tenant`),
+    never a name that users invent."""
     seen: int = 0
     """The newest resourceVersion the coordinator saw for the key's pods; a worker's cache must have reached it."""
     delay: float = 0.0

@@ -3,7 +3,7 @@
 --
 -- mark(key, tenant, seen, now): whatever the key's state, it will be run at least once after this call.
 --   key     namespace/name/uid of the job
---   tenant  whose turn it uses: the tenant queue's name
+--   tenant  whose turn it uses: the queue that the job was picked from, or what the offer says
 --   seen    newest resourceVersion known for the key's pods, as text or number; "0" if none. The larger one is kept.
 --   now     seconds since 1970, as text or number
 --

@@ -102,6 +102,19 @@ def test_reasons_have_a_budget_and_the_oldest_comes_first(desk: Desk, namespace:
     assert [said(desk, key) for key in keys[:5]] == ["QueueNotFound"] * 5
 
 
+def test_tenants_take_turns_at_being_told(desk: Desk, namespace: str, clock: Clock) -> None:
+    """A tenant that has many old jobs, and names a queue of its own for each, does not keep another one waiting."""
+    desk.queue("ours", namespaces=[namespace])
+    desk.begin()
+    held = {"schedulingPolicy": {"hold": True}}
+    flood = [desk.submit(f"job-{number:02}", namespace, f"invented-{number}", **held) for number in range(20)]
+    ours = [desk.submit(f"ours-{number}", namespace, "ours", **held) for number in range(3)]
+    desk.until(lambda: desk.term.counts.routed >= 23)
+    assert desk.reasons.step() == 5
+    assert [said(desk, key) for key in flood[:4]] == ["Held"] * 3 + [""]
+    assert [said(desk, key) for key in ours] == ["Held", "Held", ""]
+
+
 def test_a_job_that_has_changed_meanwhile_is_left_alone(desk: Desk, namespace: str, clock: Clock) -> None:
     desk.begin()
     key = desk.submit("train", namespace, "nowhere")

@@ -3,12 +3,18 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coordinator import route
 from coordinator.route import Pods
 from coordinator.standing import Rules
 from coordinator.views import JobView
+from crds.keys import JobKey
+from crds.tenantqueue import NamespaceSelector, TenantQueueSpec
+from queues.memory_work import MemoryWork
 from queues.values import Entry, Offer
+from tests.clock import Clock
 from tests.coordinator.builders import KEY, admission, job
 
 NOW = 1000.0
@@ -56,7 +62,7 @@ def test_a_new_job_waits_with_its_age_and_its_next_attempt() -> None:
     assert found.put == Entry(
         key=KEY, queue="a", submitted=100.0, priority=5, attempt=3, demand={"cpu": 2000, "jobs": 1}
     )
-    assert found.offer == Offer(key=KEY, tenant="a", seen=7, delay=1.5)
+    assert found.offer == Offer(key=KEY, tenant="/team", seen=7, delay=1.5)
 
 
 def test_a_resumed_job_is_written_to_at_once() -> None:
@@ -65,6 +71,61 @@ def test_a_resumed_job_is_written_to_at_once() -> None:
     assert found.offer.delay == 0
 
 
-def test_pods_of_a_vanished_job_are_looked_at_on_their_queues_account() -> None:
-    found = route.route(KEY, None, OCCUPIED, Rules(queued_after=1.0), NOW)
-    assert found.offer == Offer(key=KEY, tenant="a", seen=7)
+OWNED, OTHERS = TenantQueueSpec(namespaces=("team",)), TenantQueueSpec(namespaces=("others",))
+SELECTED = TenantQueueSpec(namespace_selector=NamespaceSelector(match_labels={"tier": "gold"}))
+QUEUES = Rules(
+    queues={"owned": OWNED, "public": TenantQueueSpec(), "victim": OTHERS, "gold": SELECTED},
+    namespaces={"rich": {"tier": "gold"}},
+)
+
+
+@pytest.mark.parametrize(
+    ("queue", "namespace", "tenant"),
+    [
+        ("owned", "team", "owned"),
+        ("public", "team", "public/team"),
+        ("victim", "team", "/team"),
+        ("gold", "team", "/team"),
+        ("gold", "rich", "gold"),
+        ("invented", "team", "/team"),
+        ("team", "team", "/team"),
+        ("", "team", "/team"),
+    ],
+)
+def test_turns_go_by_a_queue_that_is_for_the_namespace_else_by_the_namespace(
+    queue: str, namespace: str, tenant: str
+) -> None:
+    key = JobKey(namespace, "train", "u1")
+    states = [
+        job(key=key, queue=queue, phase=""),
+        job(key=key, queue=queue, suspended=True),
+        job(key=key, queue="owned", admission=admission(queue=queue)),
+        None,
+    ]
+    for state in states:
+        found = route.route(key, state, Pods(occupy=True, queue=queue), QUEUES, NOW)
+        assert found.offer is not None
+        assert found.offer.tenant == tenant
+
+
+@given(st.lists(st.tuples(st.text(), st.booleans()), min_size=1))
+def test_the_names_that_a_namespace_invents_make_no_tenants(names: list[tuple[str, bool]]) -> None:
+    tenants = {
+        found.offer.tenant
+        for name, suspended in names
+        if name not in QUEUES.queues
+        and (found := route.route(KEY, job(queue=name, suspended=suspended, phase=""), EMPTY, QUEUES, NOW)).offer
+    }
+    assert tenants <= {"/team"}
+
+
+def test_a_tenants_look_comes_next_after_4_000_suspended_jobs_that_name_4_000_queues() -> None:
+    work = MemoryWork(Clock(), lambda: 1, lambda _: None)
+    flood = [JobKey("evil", f"job-{number}", f"u{number}") for number in range(4_000)]
+    states = [job(key=key, queue=key.name, suspended=True, phase="") for key in flood]
+    found = [route.route(state.key, state, EMPTY, QUEUES, NOW).offer for state in states]
+    found.append(route.route(KEY, job(queue="owned", admission=admission(queue="owned")), EMPTY, QUEUES, NOW).offer)
+    work.offer(each for each in found if each is not None)
+    work.register("worker", 2)
+    work.dispatch()
+    assert KEY in [key for key, _ in work.pop() + work.pop()]

@@ -337,6 +337,35 @@ def test_an_audit_sees_an_admission_that_the_store_has_forgotten(desk: Desk, nam
     assert desk.term.audit()
 
 
+def test_a_suspended_job_at_rest_is_looked_at_by_a_new_leader_and_by_no_resync(desk: Desk, namespace: str) -> None:
+    desk.queue("a")
+    desk.begin()
+    key = desk.submit("train", namespace, "a", suspend=True)
+    desk.until(lambda: desk.phase(key) == "Suspended" and not desk.work.inspect().records)
+    until(lambda: (job := desk.watches.job(key)) is not None and job.at_rest)
+    desk.until(lambda: not desk.term.flush() and not desk.work.inspect().records)
+    desk.term.resync()
+    assert not desk.term.flush()
+    desk.change(key, backoffLimit=3)
+    desk.until(lambda: desk.job(key).status.observed_generation == 2)
+    desk.until(lambda: not desk.term.flush() and not desk.work.inspect().records)
+    desk.begin(epoch=2)
+    assert desk.term.flush()
+    assert desk.work.inspect().records.keys() == {key}
+
+
+def test_an_audit_looks_at_picks_in_the_turns_of_their_queues(desk: Desk, namespace: str) -> None:
+    desk.queue("a", namespaces=[namespace])
+    desk.begin()
+    key = desk.submit("train", namespace, "a")
+    desk.until(lambda: desk.held() == {key} and desk.watches.job(key) is not None, worker=False)
+    for epoch, queue, tenant in ((2, "a", "a"), (3, "invented", f"/{namespace}")):
+        desk.store.rebuild(epoch, [Reservation(key=key, queue=queue, attempt=1, epoch=epoch, charge=CHARGE)], [])
+        desk.work.clear()
+        desk.term.audit()
+        assert desk.work.inspect().ready.keys() == {tenant}
+
+
 def test_an_audit_has_leftovers_of_jobs_that_are_gone_looked_at(desk: Desk, namespace: str) -> None:
     desk.begin()
     gone = Reservation(key=JobKey(namespace, "gone", "u0"), queue="a", attempt=1, epoch=1, charge=CHARGE)

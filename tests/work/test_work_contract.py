@@ -1,6 +1,7 @@
 """What the work queue promises, clause by clause, over memory, fakeredis and Redis."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -251,6 +252,14 @@ def test_tenants_take_turns(ready: Stand) -> None:
     tenants = [task.tenant for task in ready.take()]
     assert len(tenants) == 16
     assert tenants[:5] == ["flood", "b", "c", "flood", "b"]
+
+
+def test_a_tenant_that_comes_after_thousands_of_keys_of_another_has_the_next_turn(ready: Stand) -> None:
+    ready.work.offer([replace(offer(number), tenant="/flood") for number in range(4_000)])
+    ready.take()
+    ready.work.register("w2", 2)
+    ready.work.offer([replace(offer(0, "b"), tenant="team/ours")])
+    assert [task.tenant for task in ready.take()] == ["/flood", "team/ours"]
 
 
 def test_a_tenant_is_served_in_order(ready: Stand) -> None:
