@@ -10,7 +10,7 @@ from typing import Any
 
 from cluster import errors
 from cluster.api import Cluster
-from coordinator import repair, term, views
+from coordinator import queue_specs, repair, views
 from coordinator.doctor import ClusterPicture, LeaseView, Look
 from coordinator.leader import EPOCH, LEASE
 from coordinator.standing import Rules
@@ -46,7 +46,7 @@ class Looker:
         return ClusterPicture(
             jobs={job.key: job for job in jobs},
             pods=tuple(pods),
-            specs={queue.metadata.name: term.spec(queue) for queue in queues},
+            specs={queue.metadata.name: queue_specs.spec(queue) for queue in queues},
             rules=Rules(
                 queues={queue.metadata.name: queue.spec for queue in queues},
                 priorities={each.name: each.value for each in classes},

@@ -9,10 +9,10 @@ One rule: one thread, in this order, each step safe to repeat. Whatever fails is
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from coordinator import census, pool, revoke, route, standing
+from coordinator import census, pool, queue_specs, revoke, route, standing
 from coordinator.errors import CoordinatorError
 from coordinator.settings import Settings, parse_pool
 from coordinator.standing import Rules, Standing
@@ -23,8 +23,7 @@ from coordinator.watch import Marked, Watches
 from crds import integers
 from crds.amounts import Amounts
 from crds.keys import JobKey
-from crds.tenantqueue import TenantQueue
-from queues import lanes, quotas
+from queues import lanes
 from queues.rounds import Rounds
 from queues.store import QueueStore
 from queues.values import Entry, Offer, QueueSpec, Reservation
@@ -236,8 +235,8 @@ class Term:
         queues, nodes = self._specs(), self.watches.nodes.values() if self.watches.nodes else []
         self.store.configure(list(queues.values()), self._room())
         most = pool.largest(parse_pool(self.settings.pool), nodes, self.watches.demanded())
-        self._ceilings, self._watched = _ceilings(queues.values(), most), None
-        self._look_at_limited(_ceilings(queues.values(), None))
+        self._ceilings, self._watched = queue_specs.ceilings(queues.values(), most), None
+        self._look_at_limited(queue_specs.ceilings(queues.values(), None))
         self._queues = len(queues)
         self.unsettled = True
         draining = frozenset(name for name in queues if standing.draining(name, self.rules()))
@@ -253,7 +252,7 @@ class Term:
                 self.watches.mark_queue(name)
 
     def _specs(self) -> dict[str, QueueSpec]:
-        queues = {queue.metadata.name: spec(queue) for queue in self.watches.queues.values()}
+        queues = {queue.metadata.name: queue_specs.spec(queue) for queue in self.watches.queues.values()}
         if self.settings.implicit_queues:
             for name in self.watches.named():
                 queues.setdefault(name, QueueSpec(name=name))
@@ -379,24 +378,3 @@ class Term:
 
 def _waits(job: JobView) -> bool:
     return job.admission is None and not (job.finished or job.deleting or job.suspended or job.invalid)
-
-
-def _ceilings(queues: Collection[QueueSpec], room: Amounts | None) -> dict[str, Amounts]:
-    """The most that a job of each queue can ever have, where that is limited."""
-    cohorts = quotas.cohorts(queues)
-    found = {each.name: quotas.ceiling(each, cohorts.get(each.cohort), room or {}) for each in queues}
-    return {name: ceiling for name, ceiling in found.items() if ceiling}
-
-
-def spec(queue: TenantQueue) -> QueueSpec:
-    """A TenantQueue as the queue room wants it."""
-    return QueueSpec(
-        name=queue.metadata.name,
-        weight=queue.spec.weight,
-        open=queue.spec.open,
-        quota=queue.spec.quota_amounts,
-        cohort=queue.spec.cohort or "",
-        borrowing=queue.spec.borrowing_amounts,
-        strict=queue.spec.ordering == "StrictFIFO",
-        aging_seconds=queue.spec.aging_seconds,
-    )

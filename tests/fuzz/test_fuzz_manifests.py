@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cluster.local import pruning
-from coordinator import census, pool, route, term, views
+from coordinator import census, pool, queue_specs, route, views
 from coordinator.route import Pods
 from coordinator.standing import Rules
 from crds import demand, problems, tenantqueue, torchjob
@@ -223,7 +223,7 @@ def test_a_foreign_pod_cannot_make_room_with_a_charge() -> None:
 @given(strategies.conforming_objects("TenantQueue") | strategies.spoilt("TenantQueue"))
 def test_a_queue_that_cannot_be_read_is_closed_and_one_that_can_is_believed(manifest: dict[str, Any]) -> None:
     view = views.queue_view(stored(manifest))
-    spec = term.spec(view)
+    spec = queue_specs.spec(view)
     assert all(0 <= amount <= demand.LARGEST for amount in spec.quota.values())
     if found(stored(manifest), "TenantQueue"):
         assert not spec.open
