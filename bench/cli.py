@@ -15,6 +15,7 @@ from bench import (
     burst,
     churn,
     fairness,
+    hostile,
     ingest,
     kueue_baseline,
     latency,
@@ -47,6 +48,7 @@ SHORT: Mapping[str, Callable[[], dict[str, Any]]] = {
     "churn": lambda: measured("churn", churn.SHORT, churn.run),
     "kueue-baseline": lambda: measured("kueue-baseline", kueue_baseline.SHORT, kueue_baseline.run),
     "latency": lambda: measured("latency", latency.SHORT, latency.run),
+    "hostile": lambda: measured("hostile", hostile.SHORT, hostile.run),
 }
 _JSON = click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 _PLOT = click.option("--plot", type=click.Path(dir_okay=False), default="", help="a PNG of its curves, to be written")
@@ -272,6 +274,26 @@ def kueue_baseline_command(as_json: bool, plot: str, **given: Any) -> None:
 def latency_command(as_json: bool, plot: str, **given: Any) -> None:
     """From a job's intended arrival to its admission and its pod, at a fixed rate of arrivals."""
     _show(measured("latency", latency.Options(**_one_server(given)), latency.run), as_json, plot)
+
+
+@main.command("hostile")
+@click.option("--attack", type=click.Choice(list(hostile.ATTACKS)), default=hostile.Options().attack, show_default=True)
+@click.option("--jobs", type=_COUNT, default=hostile.Options().jobs, show_default=True, help="of the attacker")
+@click.option(
+    "--attack-rate",
+    type=click.FloatRange(min=0),
+    default=hostile.Options().attack_rate,
+    show_default=True,
+    help="jobs per second of the attacker; 0: all are there before the measurement",
+)
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), default=hostile.Options().rate, show_default=True)
+@click.option("--seconds", type=click.FloatRange(min=1), default=hostile.Options().seconds, show_default=True)
+@click.option("--patience", type=click.FloatRange(min=1), default=hostile.Options().patience, show_default=True)
+@click.option("--workers", type=_COUNT, default=hostile.Options().workers, show_default=True)
+@_JSON
+def hostile_command(as_json: bool, **given: Any) -> None:
+    """A tenant's times from submission to admission, without and with another tenant's attack."""
+    _show(measured("hostile", hostile.Options(**given), hostile.run), as_json)
 
 
 @main.command("pods", epilog=_SERVER_NOTE)

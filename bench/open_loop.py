@@ -79,15 +79,21 @@ class Timetable:
 
 
 def prepare(
-    bench: Bench, kubeconfig: str, namespace: str, jobs: Iterable[Planned], clients: int, threads: int
+    bench: Bench,
+    kubeconfig: str,
+    namespace: str,
+    jobs: Iterable[Planned],
+    clients: int,
+    threads: int,
+    name: str = "submitter",
 ) -> Timetable:
-    """Start the processes; they are ready, and wait for the gate."""
-    table = Timetable(bench.folder / "plan", bench.folder / "gate", clients)
+    """Start the processes, called NAME-0 and so on; they are ready, and wait for the gate."""
+    table = Timetable(bench.folder / f"{name}.plan", bench.folder / f"{name}.gate", clients)
     table.plan.write_bytes(lines(jobs, namespace))
     for number in range(clients):
         arguments = (kubeconfig, str(table.gate), str(table.plan), str(number), str(clients), str(threads))
-        bench.start_python(f"submitter-{number}", "bench.open_loop", *arguments, stage=2)
-    bench.wait_said([f"submitter-{number}" for number in range(clients)], "ready")
+        bench.start_python(f"{name}-{number}", "bench.open_loop", *arguments, stage=2)
+    bench.wait_said([f"{name}-{number}" for number in range(clients)], "ready")
     return table
 
 

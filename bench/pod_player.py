@@ -1,7 +1,7 @@
 """A process that plays the nodes of a cluster that has none: `pod_player KUBECONFIG THREADS`.
 
-One rule: each pod of a job is said to run as soon as it is seen, and to have succeeded when it has been seen to run for
-as long as its label says; at once without one.
+One rule: each pod of a job is said to run as soon as it is seen, and to have succeeded, or failed if its label says so,
+when it has been seen to run for as long as its label says; at once without one.
 """
 
 import sys
@@ -17,12 +17,15 @@ from crds import labels
 from crds.resources import PODS
 
 RUN_LABEL = "bench/run-ms"
+FAILS_LABEL = "bench/fails"
+"""On pods that end with exit code 1."""
 _NEXT = {"Pending": "Running", "Running": "Succeeded"}
+_CRASHED = [{"name": "torch", "state": {"terminated": {"exitCode": 1}}, "restartCount": 0, "ready": False}]
 _RETRY_SECONDS = 0.5
 _LATE_SECONDS = 1.0
 
-Pod = tuple[str, str, str, float]
-"""Namespace, name, phase, and the seconds it is to run."""
+Pod = tuple[str, str, str, float, bool]
+"""Namespace, name, phase, the seconds it is to run, and whether it fails then."""
 
 
 def main() -> None:
@@ -46,15 +49,18 @@ def main() -> None:
 def _trim(manifest: Manifest) -> Pod:
     metadata = manifest["metadata"]
     phase = (manifest.get("status") or {}).get("phase", "Pending")
-    return metadata["namespace"], metadata["name"], phase, int(metadata["labels"].get(RUN_LABEL, 0)) / 1000
+    found = metadata["labels"]
+    return metadata["namespace"], metadata["name"], phase, int(found.get(RUN_LABEL, 0)) / 1000, FAILS_LABEL in found
 
 
 def _move(cluster: client.KubernetesCluster, pod: Pod, due: float, later: Later) -> None:
-    namespace, name, phase, _ = pod
+    namespace, name, phase, _, fails = pod
     if (late := time.monotonic() - due) > _LATE_SECONDS:
         print(f"WARNING a pod's end is {late:.1f} s late", flush=True)
     try:
-        cluster.patch(PODS, name, {"status": {"phase": _NEXT[phase]}}, namespace, subresource="status")
+        crashes = fails and phase == "Running"
+        status = {"phase": "Failed", "containerStatuses": _CRASHED} if crashes else {"phase": _NEXT[phase]}
+        cluster.patch(PODS, name, {"status": status}, namespace, subresource="status")
     except (errors.NotFound, errors.Invalid):
         return  # deleted meanwhile, or it has ended already
     except errors.ClusterError as error:
