@@ -58,8 +58,9 @@ def _placed(session: Session, name: str) -> Document:
     item = handles.find(session, name)
     if not telling.waits(item):
         short = handles.admitted(item) and item["status"].get("phase") != "Running"
-        around = surroundings.of(session.cluster, item) if short else Around()
-        return telling.settled(item, details.of(item, around)["tasks"])
+        around = surroundings.of(session.cluster, item) if short else Around(now=output.now())
+        found = details.of(item, around)
+        return telling.settled(item, found["tasks"], found["restarts"].get("notBefore", ""))
     return telling.waiting(item, remote.find(session).job(handles.key(item)))
 
 

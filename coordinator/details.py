@@ -6,6 +6,7 @@ One rule: pure, over objects as the API server shows them; the same document is 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from cluster.api import Manifest
 from coordinator import tables
@@ -15,7 +16,7 @@ from crds.conditions import FINISHED
 from crds.errors import InvalidObject
 from crds.torchjob import TorchJob
 from gang.values import GroupView
-from reconcilers import ailments, outcomes
+from reconcilers import ailments, moments, outcomes
 
 MOST_EVENTS = 10
 GOING = "it is being deleted"
@@ -28,6 +29,8 @@ class Around:
     pods: tuple[Manifest, ...] = ()
     groups: tuple[GroupView, ...] = ()
     events: tuple[Manifest, ...] = ()
+    now: datetime | None = None
+    """None: what depends on the time is left out."""
     notes: tuple[str, ...] = field(default=())
     """What could not be looked at, and why."""
 
@@ -43,7 +46,7 @@ def of(item: Manifest, around: Around) -> Document:
         "gangScheduler": (admission or {}).get("gangScheduler") or policy.get("gangScheduler") or None,
         "groups": [_group(each) for each in around.groups],
         "tasks": _tasks(item, around),
-        "restarts": _restarts(item),
+        "restarts": _restarts(item) | _backoff(item, around),
         "excludedNodes": list(status.get("excludedNodes") or ()),
         "events": [_event(each) for each in _newest(around.events)],
         "notes": list(around.notes),
@@ -65,6 +68,15 @@ def _restarts(item: Manifest) -> Document:
         "disruptions": status.get("disruptions", 0),
         "nodeFailures": dict(status.get("nodeFailures") or {}),
     }
+
+
+def _backoff(item: Manifest, around: Around) -> Document:
+    """Until when the job backs off, and which pods wait for that; nothing if it does not."""
+    status = item.get("status") or {}
+    until = moments.seconds(status.get("restartNotBefore"))
+    if until is None or around.now is None or until <= around.now.timestamp() or not status.get("admission"):
+        return {}
+    return {"notBefore": status["restartNotBefore"], "waiting": list(status.get("backingOff") or ())}
 
 
 def _event(event: Manifest) -> Document:
@@ -143,10 +155,23 @@ def _not_made(job: TorchJob, task_type: str, missing: int, around: Around) -> li
     return [{"reason": reason, "message": message, "pod": "", "pods": missing}]
 
 
+def _waits_until(job: TorchJob, task_type: str, around: Around) -> str:
+    """Until when a task's missing pods wait because the job backs off; empty: they do not."""
+    until, names = job.status.restart_not_before, job.status.backing_off
+    if until is None or around.now is None or until <= around.now:
+        return ""
+    count = job.spec.tasks[task_type].num_tasks
+    concerned = not names or any(job.pod_name(task_type, index) in names for index in range(count))
+    return moments.text(until.timestamp()) if concerned else ""
+
+
 def _holding(job: TorchJob, task_type: str, around: Around) -> tuple[str, str]:
     hindered = next((each for each in job.status.conditions if each.type == "Admitted" and each.status == "True"), None)
     if hindered is not None and hindered.reason not in ("Admitted", "Running", "Restarting"):
         return hindered.reason, hindered.message
+    until = _waits_until(job, task_type, around)
+    if until:
+        return "BackOff", f"pods that failed are made again at {until}"
     going = next((each for each in around.groups if each.deleting), None)
     if going is not None:
         return "PodGroupTerminating", f"{going.resource.kind} {going.name}: {GOING}"

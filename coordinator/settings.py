@@ -140,6 +140,12 @@ class Settings(pydantic.BaseModel):
         le=1_000_000,
         description="how many failures that are not its fault (evictions, lost nodes) a job survives",
     )
+    restart_backoff: Annotated[float, Field(ge=0, le=86_400)] = Field(
+        default=10.0,
+        description="how long a job waits before its second restart in a row for a failure of its own; twice as long "
+        "each time, until it has run for 10 minutes; 0: never",
+    )
+    longest_restart_backoff: Seconds = Field(default=360.0, description="how long it waits at most")
     node_failures: int = Field(
         default=3, ge=1, le=1_000, description="after so many failures of its pods on a node a job avoids it"
     )

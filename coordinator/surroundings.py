@@ -6,6 +6,7 @@ One rule: it only looks; what may not be seen, or is not there, is noted, and th
 from cluster import errors
 from cluster.api import Manifest
 from cluster.client import KubernetesCluster
+from coordinator import output
 from coordinator.details import Around
 from crds import labels, owners
 from crds.resources import EVENTS, PODS
@@ -32,7 +33,7 @@ def of(cluster: KubernetesCluster, item: Manifest) -> Around:
         events = cluster.list(EVENTS, namespace, field_selector=f"involvedObject.uid={metadata['uid']}").items
     except errors.Forbidden as error:
         notes.append(f"note: events are not shown: {error}")
-    return Around(pods=tuple(pods), groups=groups, events=tuple(events), notes=tuple(notes))
+    return Around(pods=tuple(pods), groups=groups, events=tuple(events), now=output.now(), notes=tuple(notes))
 
 
 def _groups(cluster: KubernetesCluster, item: Manifest, selector: str) -> tuple[GroupView, ...]:

@@ -21,8 +21,9 @@ def waits(item: Manifest) -> bool:
     return status.get("phase") not in FINISHED and not status.get("admission") and not item["spec"].get("suspend")
 
 
-def settled(item: Manifest, tasks: Iterable[Document] = ()) -> Document:
-    """A job that does not wait, and what it does instead; `tasks` as in `details`, if it should run but may not."""
+def settled(item: Manifest, tasks: Iterable[Document] = (), restart_not_before: str = "") -> Document:
+    """A job that does not wait, and what it does instead; `tasks` as in `details`, if it should run but may not;
+    `restart_not_before` until when it backs off, if it does."""
     status, found = item.get("status") or {}, _job(item)
     phase, admission = found["phase"], status.get("admission") or {}
     if phase in FINISHED:
@@ -37,7 +38,8 @@ def settled(item: Manifest, tasks: Iterable[Document] = ()) -> Document:
     said = _condition(status, "Admitted") or "it holds room"
     message = f"admitted at {since}, attempt {admission.get('attempt')}: {said}"
     code = against[0]["reason"] if against else phase or "Admitted"
-    return found | {"state": "admitted", "code": code, "message": message, "against": against}
+    told = {"restartNotBefore": restart_not_before} if restart_not_before else {}
+    return found | {"state": "admitted", "code": code, "message": message, "against": against, **told}
 
 
 def waiting(item: Manifest, place: Document) -> Document:
@@ -95,9 +97,10 @@ def why(found: Document) -> str:
     if found.get("against"):
         lines = [f"job {found['job']} holds its room, but does not run: {found['code']}", f"  {found['message']}"]
         more = (each for each in found["against"] if not each["message"] or each["message"] not in found["message"])
-        return "\n".join([*lines, *(f"  {short(each['task'], each)}" for each in more)])
+        return "\n".join([*lines, *(f"  {short(each['task'], each)}" for each in more), *_backoff(found)])
     if found["state"] in ("finished", "suspended", "admitted"):
-        return f"job {found['job']} does not wait: {found['code']}\n  {found['message']}"
+        lines = [f"job {found['job']} does not wait: {found['code']}", f"  {found['message']}"]
+        return "\n".join([*lines, *_backoff(found)])
     lines = [f"job {found['job']} waits in queue {found['queue']}: {found['code']}", f"  {found['message']}"]
     if found.get("numbers"):
         lines.append(f"  {found['numbers']}")
@@ -106,6 +109,11 @@ def why(found: Document) -> str:
     lines += [f"  its last try: {found['lastTry']}"] if found.get("lastTry") else []
     lines += [f"  {word} {found[name]}" for name, word in _TIMES if found.get(name)]
     return "\n".join(lines)
+
+
+def _backoff(found: Document) -> list[str]:
+    until = found.get("restartNotBefore")
+    return [f"  back-off until {until}; torchq job restart {found['job']} ends it"] if until else []
 
 
 def short(task: str, against: Document) -> str:

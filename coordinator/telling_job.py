@@ -44,7 +44,8 @@ def _facts(item: Manifest, found: Document) -> Iterator[tuple[str, object]]:
 def _restarts(restarts: Document) -> str:
     counted = f"{restarts['counted']} of {restarts['limit']}"
     more = [f"{restarts['disruptions']} not its fault"] if restarts["disruptions"] else []
-    return ", ".join([counted, *more])
+    waits = [f"the next at {restarts['notBefore']} (back-off)"] if "notBefore" in restarts else []
+    return ", ".join([counted, *more, *waits])
 
 
 def _group(group: Document) -> str:

@@ -78,6 +78,8 @@ def reconcile_settings(settings: Settings, served: Collection[Resource] = ()) ->
         in_place=("kruise" if RECREATE_REQUESTS in served else "recreate") if driver == "auto" else driver,
         in_place_timeout=settings.in_place_timeout,
         most_disruptions=settings.most_disruptions,
+        restart_backoff=settings.restart_backoff,
+        longest_restart_backoff=settings.longest_restart_backoff,
         node_failures=settings.node_failures,
         dead_node_grace=settings.dead_node_grace,
         most_writes=settings.most_writes,

@@ -4,7 +4,7 @@ One rule: every field is bounded, or the CEL rules over it exceed the API server
 """
 
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -18,6 +18,13 @@ MAX_TASK_TYPES = 16
 MAX_PRIORITY = 1_000_000_000
 """As for PriorityClasses of users."""
 Seconds = Annotated[int, Field(ge=0, le=2**31 - 1)]
+MAX_BACKOFF_LIMIT = 1_000
+
+
+def _most_restarts(given: Any) -> Any:
+    """A larger limit, stored before there was a largest one, counts as the largest."""
+    return min(given, MAX_BACKOFF_LIMIT) if type(given) is int else given
+
 
 GangScheduler = Literal["", "none", "volcano", "koordinator", "coscheduling", "kubernetes"]
 """none: the pods are made once the pool has room for all of them, and bound one by one."""
@@ -60,7 +67,7 @@ class TorchJobSpec(Written):
     torch_elastic_policy: TorchElasticPolicy | None = None
     restart_scope: Literal["Task", "Job"] | None = None
     """What a failed pod takes with it: the whole job, or only its replacement follows (`scope`)."""
-    backoff_limit: int = Field(default=6, ge=0, le=2**31 - 1)
+    backoff_limit: Annotated[int, BeforeValidator(_most_restarts)] = Field(default=6, ge=0, le=MAX_BACKOFF_LIMIT)
     """Restarts the job may take before it fails."""
     active_deadline_seconds: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
     """Seconds from its start after which the job fails."""

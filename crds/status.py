@@ -14,6 +14,7 @@ from crds.model import Observed, Text, Time
 
 Tally = Annotated[int, Field(ge=0)]
 ResourceName = Annotated[str, Field(max_length=253)]
+PodName = Annotated[str, Field(max_length=253)]
 NodeName = Annotated[str, Field(max_length=253)]
 Setback = Annotated[str, Field(max_length=64)]
 """A pod's uid; with a slash and a number: that restart of its main container."""
@@ -97,6 +98,13 @@ class TorchJobStatus(Observed):
     since, because the job went on before its pods were gone."""
     restart_count: Tally = 0
     """Restarts for failures of the job's own, against `backoffLimit`."""
+    restart_not_before: Time | None = None
+    """When the pods of the newest counted restart may be made again: until then the job backs off. Removed once the job
+    has run for 10 minutes since."""
+    backing_off: Annotated[tuple[PodName, ...], Field(max_length=MOST_AT_ONCE)] = ()
+    """The pods that are not made before `restartNotBefore`; empty: no pod of the job is."""
+    consecutive_restarts: Tally = 0
+    """How often in a row the job has failed since it last ran for 10 minutes: the back-off doubles with each."""
     restart_generation: Tally = 0
     """How often all pods of the job were restarted together, for whatever reason; its pods carry it as a label."""
     recreate_generation: Tally = 0
@@ -105,6 +113,8 @@ class TorchJobStatus(Observed):
     """What became of single pods and is counted already, until it shows no more: the pods are being replaced."""
     disruptions: Tally = 0
     """Failures that were not the job's fault: evictions, lost nodes."""
+    disruptions_spaced_until: Time | None = None
+    """When the disruptions so far are paid for, at one per 10 seconds: more than 10 ahead of that are spaced."""
     node_failures: Annotated[dict[NodeName, Tally], Field(max_length=64)] = Field(default_factory=dict)
     """How often pods of this admission failed on a node."""
     excluded_nodes: Annotated[tuple[NodeName, ...], Field(max_length=64)] = ()

@@ -11,7 +11,7 @@ from functools import cached_property
 from crds.status import StageStatus, TorchJobStatus
 from crds.torchjob import TorchJob
 from gang import backends
-from reconcilers import gates, pods, progress, status
+from reconcilers import backoff, gates, pods, progress, status
 from reconcilers.gangs import Groups, Scheduling
 from reconcilers.lifecycle import Run
 from reconcilers.progress import Progress
@@ -57,7 +57,7 @@ class Advance:
         """Running once every task of the stages that have begun has its minimum; it stays so until a restart."""
         job = self.run.job
         stages = self._stages()
-        return self._phase(job).model_copy(update={"stages": stages})
+        return backoff.forgotten(self._phase(job).model_copy(update={"stages": stages}), self.now)
 
     def _phase(self, job: TorchJob) -> TorchJobStatus:
         hindrance = self.groups.hindrance
@@ -101,7 +101,7 @@ class Advance:
 
     def _pods(self) -> tuple[Action, ...]:
         there = {pod.name for pod in self.run.pods}
-        absent = [each for name, each in self.run.members.items() if name not in there]
+        absent = [each for name, each in self.run.members.items() if name not in there and not self._waits(name)]
         if not absent:
             return ()
         blueprint = self._blueprint()
@@ -109,6 +109,9 @@ class Advance:
         leads = [each for each in missing if each.name == each.lead and blueprint.named(each.lead)]
         services = tuple(CreateService(pods.service(blueprint, each)) for each in leads)
         return (*services, CreatePods(pods.Pods(blueprint, tuple(missing)))) if missing else ()
+
+    def _waits(self, pod: str) -> bool:
+        return backoff.waits(self.run.job.status, pod, self.settings, self.now)
 
     def _blueprint(self) -> pods.Blueprint:
         together, gone = self.scheduling.together, self.scheduling.gone(self.progress, self.run.pods)

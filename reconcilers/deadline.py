@@ -1,13 +1,13 @@
 """How long a stage of an admitted job may take to run.
 
 One rule: pure. The time of the first stage begins with the admission, that of a later one when the successes it waited
-for are there; and that of all of them again when a job that ran is restarted. How long a success takes, nobody knows,
-and nobody asks.
+for are there; and that of all of them again when a job that ran is restarted, and when one that failed has backed off.
+How long a success takes, nobody knows, and nobody asks.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from crds import conditions
 from crds.stages import Stage
@@ -22,6 +22,8 @@ class Deadline:
 
     seconds: float
     now: datetime
+    pause: float = 0.0
+    """Seconds that the job still backs off: none of its time passes meanwhile."""
 
     def left(self, job: TorchJob, pods: Iterable[PodView]) -> float | None:
         """Seconds until its pods have to run; None if they need not, or do."""
@@ -31,13 +33,21 @@ class Deadline:
         # A pod that is being deleted is none.
         found = progress.of(job, (pod for pod in pods if not pod.deleting))
         late = (each for each in due if not progress.running(job, found, (each,)))
-        began = (moment for each in late if (moment := _began(job, each)) is not None)
+        paused = self._paused(job)
+        began = (max(moment, paused or moment) for each in late if (moment := _began(job, each)) is not None)
         return min((self.seconds - (self.now - each).total_seconds() for each in began), default=None)
 
     def passed(self, job: TorchJob, pods: Iterable[PodView]) -> bool:
         """Whether the time of one of them is over."""
         left = self.left(job, pods)
         return left is not None and left <= 0
+
+    def _paused(self, job: TorchJob) -> datetime | None:
+        """When the newest pause is over, or was."""
+        if self.pause > 0:
+            return self.now + timedelta(seconds=self.pause)
+        known = job.status.restart_not_before
+        return known if known is not None and known <= self.now else None
 
 
 def _has_to(job: TorchJob, stage: Stage) -> bool:

@@ -26,7 +26,8 @@ whole job, its pod is of an earlier generation.
       241 247 250  is retried but for what a launcher in Python makes of a child's -15, -9 and -6
 
 An exit code of 1 is looked through: what torchrun says its process died of is judged in its place, and who says that
-a peer was lost did not fail by itself. OOMKilled is the job's own, and retried.
+a peer was lost did not fail by itself. OOMKilled is the job's own, and retried; so is an eviction because the pod used
+more local storage than its own limits allow. `backoff` says how long a job waits before its pods are made again.
 
 Of several that failed, the one that failed first is to blame; it alone is judged. A disruption explains the others.
 """
@@ -37,7 +38,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from crds.torchjob import TorchJob
-from reconcilers import torchrun
+from reconcilers import pod_view, torchrun
 from reconcilers.pod_view import PodView
 
 NEVER_BEGAN = frozenset({"ContainerCannotRun", "NotSupported", "StartError"})
@@ -101,6 +102,8 @@ class Verdict:
     whole: bool = False
     """Whether all of the job is restarted; else only these pods."""
     marks: tuple[str, ...] = ()
+    pods: tuple[str, ...] = ()
+    """The names of these pods; without those that were disrupted, if the job itself failed."""
     node: str = ""
     """The node to blame."""
     wait: float = 0.0
@@ -169,7 +172,14 @@ def kind(policy: str, pod: PodView) -> Kind:
     return "Retryable" if policy == "OnFailure" or retried(pod) else "Permanent"
 
 
+def _is_over_its_limit(pod: PodView) -> bool:
+    """Whether its node has evicted a pod because of the pod's own limits."""
+    return pod.reason == "Evicted" and not pod.disruption and pod_view.over_its_limit(pod.message)
+
+
 def _disrupted(pod: PodView) -> bool:
+    if _is_over_its_limit(pod):
+        return False
     if pod.disruption or pod.reason in NOT_THE_JOBS_FAULT or pod.reason.startswith("OutOf"):
         return True
     return pod.exit_code is None and pod.reason not in NEVER_BEGAN | OWN_LIMITS
@@ -177,7 +187,7 @@ def _disrupted(pod: PodView) -> bool:
 
 def retried(pod: PodView) -> bool:
     """Whether the way a pod failed may be another one next time."""
-    if pod.reason == "OOMKilled":
+    if pod.reason == "OOMKilled" or _is_over_its_limit(pod):
         return True
     code = pod.exit_code or 0
     if code != 1:
@@ -222,6 +232,7 @@ def judge(job: TorchJob, found: Sequence[Fault], most_disruptions: int, now: flo
         kind=root.kind,
         whole=any(is_whole(job, each.pod) for each in found),
         marks=tuple(each.mark for each in found),
+        pods=tuple(each.pod.name for each in found if root.kind == "Disruption" or each.kind != "Disruption"),
         node=root.pod.node if _blames_node(root) else "",
     )
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from crds import conditions
 from crds.status import Admission, TorchJobStatus
 from crds.torchjob import TorchJob
-from reconcilers import gangs, lifecycle, pod_view, progress, status, tasks
+from reconcilers import backoff, gangs, lifecycle, pod_view, progress, status, tasks
 from reconcilers.advance import Advance
 from reconcilers.deadline import Deadline
 from reconcilers.departures import Departures
@@ -65,7 +65,7 @@ def _stuck(observation: Observation, leaving: Departures, now: datetime) -> tupl
 
 
 def _by_course(observation: Observation, settings: ReconcileSettings, leaving: Departures, now: datetime) -> Plan:
-    deadline = Deadline(settings.admission_timeout if settings.make_pods else 0.0, now)
+    deadline = _deadline(observation, settings, now)
     groups = gangs.removed(observation.groups)
     match lifecycle.decide(observation, deadline):
         case Gone():
@@ -87,6 +87,12 @@ def _by_course(observation: Observation, settings: ReconcileSettings, leaving: D
             return Plan(_write(back.job, after, ()) + groups + _why_back(after))
         case Run() as run:
             return _run(run, observation, settings, leaving, deadline)
+
+
+def _deadline(observation: Observation, settings: ReconcileSettings, now: datetime) -> Deadline:
+    job = observation.job
+    pause = backoff.left(job.status, settings, now) if isinstance(job, TorchJob) else 0.0
+    return Deadline(settings.admission_timeout if settings.make_pods else 0.0, now, pause)
 
 
 def _why_back(after: TorchJobStatus) -> tuple[Action, ...]:
@@ -125,7 +131,8 @@ def _run(
     recovery = _scene(run, observation, settings, leaving, now).recover()
     if recovery.after is not None and recovery.ended:
         return _finish(job, observation, recovery.after, leaving)
-    again = least((left, deadline.left(job, run.pods), recovery.again, observation.next_dead))
+    pauses = backoff.next(job.status if recovery.after is None else recovery.after, settings, now)
+    again = least((left, deadline.left(job, run.pods), recovery.again, observation.next_dead, pauses))
     if recovery.after is not None:
         return Plan(recovery.before + _write(job, recovery.after, run.pods) + recovery.actions, again)
     if recovery.blocked:

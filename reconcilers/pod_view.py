@@ -18,6 +18,13 @@ _BY_ITSELF = frozenset({"phase", "qosClass"})
 """What the status of a pod says before anybody has seen it: so do a thousand pods that were just made."""
 EVICTED_BY_VOLCANO = "Evict"
 """The reason that a pod is not ready when Volcano preempts it, or reclaims what it holds."""
+OVER_ITS_LIMIT = (
+    "exceeds the limit",
+    "exceeds the total limit of containers",
+    "exceeded its local ephemeral storage limit",
+)
+"""What a kubelet says of a pod that it evicts because of the pod's own limits (pkg/kubelet/eviction): a template can
+cause that at will. An eviction because the node is short has other words, and a DisruptionTarget condition."""
 SAYS_NOTHING = ("traceback : To enable traceback", "error_file: <N/A>")
 
 
@@ -195,15 +202,23 @@ def _end(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> dict
     other, ended = _ended(spec, status, phase)
     said = ended.get("message") or ""
     code = ended.get("exitCode")
-    words = (f"container {other}" if other else "", _last_line(torchrun.said(said) or status.get("message") or ""))
+    of_pod = status.get("message") or ""
+    # That a pod has gone beyond its limits nothing hides that its containers say.
+    words = of_pod if over_its_limit(of_pod) else torchrun.said(said) or of_pod
+    parts = (f"container {other}" if other else "", _last_line(words))
     return {
         "reason": status.get("reason") or ended.get("reason") or "",
-        "message": ": ".join(filter(None, words)),
+        "message": ": ".join(filter(None, parts)),
         "exit_code": code,
         "cause": torchrun.cause(said) if code else None,
         "lost_peer": bool(code) and torchrun.lost_peer(said),
         "ended": moments.seconds(ended.get("finishedAt")),
     }
+
+
+def over_its_limit(message: str) -> bool:
+    """Whether a kubelet says of an evicted pod that it went beyond limits of its own."""
+    return any(each in message for each in OVER_ITS_LIMIT)
 
 
 def _is_gated(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:

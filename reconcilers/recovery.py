@@ -14,7 +14,7 @@ from crds.resources import RECREATE_REQUESTS
 from crds.restarts import RestartRequest
 from crds.status import StageStatus, TorchJobStatus
 from crds.torchjob import TorchJob
-from reconcilers import failures, progress, restarts, setbacks, status
+from reconcilers import backoff, failures, progress, restarts, setbacks, status
 from reconcilers.departures import Departures
 from reconcilers.failures import Fault
 from reconcilers.pod_view import PodView
@@ -83,6 +83,7 @@ class Scene:
             leads=frozenset(each.lead for each in self.members.values()) if outdated else frozenset(),
             departures=self.departures,
             settings=self._able,
+            waits=backoff.waits_whole(self.job.status, self.settings, self.now),
         )
 
     @property
@@ -104,8 +105,15 @@ class Scene:
     def _faults(self) -> list[Fault]:
         dead, behind = self.departures.dead, progress.behind(self.job)
         needed = (pod for pod in self.pods if pod.task not in behind)
-        seen = failures.faults(self.job, needed, dead, self._restarts.restarting())
+        seen = failures.faults(self.job, needed, dead, self._restarts.restarting() | self._seen_later())
         return [*seen, *self._vanished()]
+
+    def _seen_later(self) -> frozenset[str]:
+        """The uids of pods that their nodes restart, while the job backs off: their restarts are counted together when
+        that is over. A node may restart containers as often as it likes, each would be a write."""
+        if backoff.left(self.job.status, self.settings, self.now) <= 0:
+            return frozenset()
+        return frozenset(pod.uid for pod in self.pods if pod.self_healing)
 
     def _vanished(self) -> list[Fault]:
         """Pods that were all there, as the job ran, and of which somebody took one away at once.
@@ -139,7 +147,7 @@ class Scene:
             return Recovery(blocked=True, again=verdict.wait)
         if verdict.permanent:
             return Recovery(status.finished(job, "Failed", verdict.reason, verdict.message, now), ended=True)
-        after = setbacks.restarted(job, verdict, self.pods, now, self.settings.node_failures)
+        after = setbacks.restarted(job, verdict, self.pods, now, self.settings)
         return Recovery(after, actions=self._told(after, verdict.message) + self._first_step(after))
 
     def _stay(self) -> Recovery | None:
@@ -158,7 +166,8 @@ class Scene:
             number = f"disruption {after.disruptions}"
         else:
             number = f"restart {after.restart_count} of {self.job.spec.backoff_limit}"
-        found = [Tell("Restarting", f"{number}: {message}", warning=True)]
+        when = backoff.said(after, self.settings, self.now)
+        found = [Tell("Restarting", f"{number}: {message}{when}", warning=True)]
         for node in setbacks.newly_excluded(self.job.status, after):
             times = after.node_failures[node]
             found.append(Tell("NodeExcluded", f"node {node} is avoided: pods failed there {times} times", warning=True))
@@ -178,7 +187,8 @@ class Scene:
         in_place = tuple(pod for pod in meant if request.how != "Recreate" and self._restarts.able(pod))
         staying = {pod.uid for pod in in_place}
         marks = [pod.uid for pod in meant if pod.uid not in staying]
-        after = setbacks.given_up(self.job, marks, self.pods).model_copy(update={"restart_request": request.id})
+        asked_for = {"restart_request": request.id, **backoff.at_once(self.job.status, self.now)}
+        after = setbacks.given_up(self.job, marks, self.pods).model_copy(update=asked_for)
         names = ", ".join(pod.name for pod in meant[:10])
         said = _asked_for(request, names or "no pod: there is none of that task and index")
         # First what is asked of nodes, which may be asked again, then the word that it was.

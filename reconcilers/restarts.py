@@ -86,6 +86,8 @@ class Restarts:
     """Names of the pods that others look for."""
     departures: Departures
     settings: ReconcileSettings
+    waits: bool = False
+    """Whether the job backs off: pods that are well are not restarted yet."""
 
     @property
     def generation(self) -> int:
@@ -111,7 +113,7 @@ class Restarts:
         return Step(
             actions=(
                 *self.departures.away(ill + tuple(pod for pod, _ in failed)),
-                *self.ask(tuple(pod for pod, _ in found["NotAsked"]), ""),
+                *self.ask(() if self.waits else tuple(pod for pod, _ in found["NotAsked"]), ""),
                 *self._settle(through, str(self.generation)),
             ),
             blocked=bool(outdated),

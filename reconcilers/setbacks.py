@@ -6,38 +6,54 @@ touched.
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import Any
 
 from crds import integers
 from crds.restarts import RestartRequest
 from crds.status import MOST_AT_ONCE, TorchJobStatus
 from crds.torchjob import TorchJob
-from reconcilers import status
+from reconcilers import backoff, status
 from reconcilers.failures import Verdict
 from reconcilers.pod_view import PodView
+from reconcilers.settings import ReconcileSettings
 
 MOST_NODES = 64
 
 
-def restarted(job: TorchJob, verdict: Verdict, pods: Iterable[PodView], now: datetime, most: int) -> TorchJobStatus:
+def restarted(
+    job: TorchJob, verdict: Verdict, pods: Iterable[PodView], now: datetime, settings: ReconcileSettings
+) -> TorchJobStatus:
     """One restart more, or one disruption; the room stays. A job of which single pods are replaced keeps running.
 
-    A node that has failed `most` times is avoided from then on.
+    When its pods may be made again is in the same status (`backoff`). A node that has failed `node_failures` times is
+    avoided from then on.
     """
-    after = _whole(job, verdict.message, now) if verdict.whole else _single(job, verdict.marks, pods)
+    paused = job.status.model_copy(update=_paused(job, verdict, settings, now))
+    known = job.model_copy(update={"status": paused})
+    message = verdict.message + backoff.said(paused, settings, now)
+    after = _whole(known, message, now) if verdict.whole else _single(known, verdict.marks, pods)
     field = "disruptions" if verdict.kind == "Disruption" else "restart_count"
     failures = _blamed(after.node_failures, verdict.node)
+    avoided = (node for node, times in failures.items() if times >= settings.node_failures)
     return after.model_copy(
         update={
             field: getattr(after, field) + 1,
             "node_failures": failures,
-            "excluded_nodes": tuple(sorted(node for node, times in failures.items() if times >= most)),
+            "excluded_nodes": tuple(sorted(avoided)),
         }
     )
 
 
+def _paused(job: TorchJob, verdict: Verdict, settings: ReconcileSettings, now: datetime) -> dict[str, Any]:
+    waiting = () if verdict.whole else verdict.pods
+    if verdict.kind == "Disruption":
+        return backoff.disrupted(job.status, waiting, settings, now)
+    return backoff.counted(job.key, job.status, waiting, settings, now)
+
+
 def obeyed(job: TorchJob, request: RestartRequest, now: datetime) -> TorchJobStatus:
     """The restart of the whole job that its owner asked for: it costs nothing."""
-    after = _whole(job, "its owner asked for a restart", now)
+    after = _whole(job, "its owner asked for a restart", now).model_copy(update=backoff.at_once(job.status, now))
     recreate = {"recreate_generation": after.restart_generation} if request.how == "Recreate" else {}
     return after.model_copy(update={"restart_request": request.id, **recreate})
 

@@ -35,6 +35,10 @@ class ReconcileSettings:
     """How long that may take before the pod is replaced after all."""
     most_disruptions: int = 100
     """Failures that are not the job's fault, before it fails nevertheless."""
+    restart_backoff: float = 10.0
+    """How long a job waits before its second counted restart in a row; twice as long each time; 0: no job waits."""
+    longest_restart_backoff: float = 360.0
+    """How long it waits at most."""
     node_failures: int = 3
     """After so many failures of a job's pods on a node the job avoids it."""
     dead_node_grace: float = 60.0

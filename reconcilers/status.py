@@ -15,6 +15,7 @@ from crds.conditions import Phase
 from crds.status import Admission, QueueStatus, TaskStatus, TorchJobStatus
 from crds.tasks import WORKER
 from crds.torchjob import TorchJob
+from reconcilers import backoff
 from reconcilers.pod_view import PodView
 from reconcilers.values import Hindrance
 
@@ -57,6 +58,7 @@ def entered(
 def idle(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
     """Waiting or suspended: it holds nothing."""
     empty: dict[str, Any] = {"admission": None, "start_time": None, "stages": {}, "task_statuses": count(job, ())}
+    empty |= backoff.over()
     if phase == "Suspended" and job.status.queue is not None:  # it waits for its owner alone
         empty["queue"] = job.status.queue.model_copy(update={"reason": "", "message": ""})
     return enter(job, phase, reason, message, now).model_copy(update=empty)
@@ -75,6 +77,7 @@ def admitted(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStat
         "node_failures": {},
         "excluded_nodes": (),
         "replacing": (),
+        **backoff.over(),
     }
     request = restarts.requested(job)
     if request is not None:
@@ -155,7 +158,7 @@ def leaving(job: TorchJob, reason: str, message: str, now: datetime) -> TorchJob
     after = enter(job, "Admitted", reason, message, now)
     number = after.restart_generation + 1
     update = {"restart_generation": number, "recreate_generation": number, "replacing": (), "start_time": None}
-    return after.model_copy(update=update)
+    return after.model_copy(update=update | backoff.over())
 
 
 def stuck(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
@@ -188,7 +191,7 @@ def is_about_groups(status: TorchJobStatus) -> bool:
 
 def finished(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
     """The end."""
-    return enter(job, phase, reason, message, now).model_copy(update={"completion_time": now})
+    return enter(job, phase, reason, message, now).model_copy(update={"completion_time": now} | backoff.over())
 
 
 def seen(job: TorchJob) -> TorchJobStatus:

@@ -1,13 +1,14 @@
 """What `job show` says of a job: which task is short, and why, in the words of whoever knows."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from cluster.client import KubernetesCluster
 from cluster.local import gang_nouns
-from coordinator import details, telling
+from coordinator import details, telling, telling_job
 from coordinator.details import Around
 from crds import labels
 from crds.keys import JobKey
@@ -263,3 +264,41 @@ def test_who_waits_again_says_what_its_last_try_waited_for() -> None:
     assert "  its last try: ErrImagePull\n" in telling.why(telling.waiting(found, {"state": "absent"}))
     found["status"]["conditions"][0]["status"] = "False"
     assert "last try" not in telling.why(telling.waiting(found, {"state": "absent"}))
+
+
+def backing_off(*pods: str, **status: Any) -> dict[str, Any]:
+    until = {"restartNotBefore": "2026-01-01T00:01:00Z", "restartCount": 3}
+    return item(**until, **({"backingOff": list(pods)} if pods else {}), **status)
+
+
+def shown(found: dict[str, Any], now: datetime) -> tuple[str, str]:
+    document = details.of(found, Around(now=now))
+    until = document["restarts"].get("notBefore", "")
+    settled = telling.settled(found, document["tasks"], until)
+    return telling_job.show(found, document, ()), telling.why(settled)
+
+
+def test_a_job_that_backs_off_says_when_it_goes_on() -> None:
+    early, late = datetime(2026, 1, 1, 0, 0, 30, tzinfo=UTC), datetime(2026, 1, 1, 0, 2, tzinfo=UTC)
+    show, why = shown(backing_off(), early)
+    assert "3 of 6, the next at 2026-01-01T00:01:00Z (back-off)" in show
+    assert "Worker: 4 BackOff: pods that failed are made again at 2026-01-01T00:01:00Z" in show
+    assert "does not run: BackOff" in why
+    assert "  back-off until 2026-01-01T00:01:00Z; torchq job restart b/train ends it" in why
+    for text in shown(backing_off(), late):
+        assert "back-off" not in text.lower()
+
+
+def test_only_the_task_that_failed_backs_off() -> None:
+    early = datetime(2026, 1, 1, 0, 0, 30, tzinfo=UTC)
+    found = of_worker(backing_off("train-worker-1"), now=early)
+    assert [each["reason"] for each in found["why"]] == ["BackOff"]
+    assert [each["reason"] for each in of_worker(backing_off("train-master-0"), now=early)["why"]] == ["NotMade"]
+    _, why = shown(backing_off("train-worker-1", phase="Running"), early)
+    assert "does not wait: Running" in why
+    assert "back-off until 2026-01-01T00:01:00Z" in why
+
+
+def test_the_pod_that_backs_off_is_named_for_programs() -> None:
+    found = details.of(backing_off("train-worker-1"), Around(now=datetime(2026, 1, 1, tzinfo=UTC)))["restarts"]
+    assert (found["notBefore"], found["waiting"]) == ("2026-01-01T00:01:00Z", ["train-worker-1"])

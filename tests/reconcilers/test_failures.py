@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from reconcilers import failures
+from reconcilers import failures, pod_view
 from reconcilers.failures import Verdict
 from reconcilers.pod_view import PodView
-from tests.reconcilers.builders import NOW, job, pod, status, task
+from tests.reconcilers.builders import NOW, job, pod, status, task, template
 
 RETRIED = {129, 130, 131, 134, 135, 137, 138, *range(140, 152), *range(154, 159), *range(160, 193), 241, 247, 250}
 
@@ -55,6 +55,34 @@ def test_reasons_under_never_exit_code_on_failure_always(exit_code: int | None, 
     ]
     assert "".join(each[0] for each in found) == kinds
     assert failures.kind("ExitCode", failed(exit_code, reason, disruption="TerminationByKubelet")) == "Disruption"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'Usage of EmptyDir volume "scratch" exceeds the limit "1Ki". ',
+        "Pod ephemeral local storage usage exceeds the total limit of containers 1Ki. ",
+        'Container torch exceeded its local ephemeral storage limit "1Ki". ',
+    ],
+)
+def test_a_pod_that_goes_beyond_its_own_limits_counts_as_one_that_is_out_of_memory(said: str) -> None:
+    status = {"phase": "Failed", "reason": "Evicted", "message": said}
+    words = {"exitCode": 137, "message": "The node was low on resource: memory."}
+    container = {"name": "torch", "restartCount": 0, "state": {"terminated": words}}
+    for statuses in ([], [container]):
+        found = trimmed(status | {"containerStatuses": statuses})
+        assert [failures.kind(policy, found)[0] for policy in ("Never", "ExitCode", "OnFailure", "Always")] == list(
+            "PRRR"
+        )
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+    assert failures.kind("ExitCode", trimmed(status | {"conditions": [target]})) == "Disruption"
+    short = status | {"message": "The node was low on resource: ephemeral-storage."}
+    assert failures.kind("ExitCode", trimmed(short)) == "Disruption"
+
+
+def trimmed(status: dict[str, Any]) -> PodView:
+    made = {"name": "digits-master-0", "namespace": "team", "uid": "u", "labels": {}}
+    return pod_view.trim({"metadata": made, "spec": template()["spec"], "status": status})
 
 
 @pytest.mark.parametrize(
