@@ -124,12 +124,14 @@ def _sent_back(job: JobView, now: float) -> Standing | None:
     waits = job.waits
     if waits is None:
         return None
+    if waits.retry and waits.retry <= now:
+        return None
     if waits.parked:
         sentence = "it was admitted again and again but never ran in time: it waits for its owner (torchq job resume)"
-        return Standing("Parked", sentence, ordered=False)
+        return Standing("Parked", sentence, ordered=False, until=waits.retry)
     if waits.until > now:
         sentence = "it was admitted but did not run in time: it is tried again at status.queue.notBefore"
-        return Standing("BackingOff", sentence, ordered=False, until=waits.until)
+        return Standing("BackingOff", sentence, ordered=False, until=min(waits.until, waits.retry or waits.until))
     return None
 
 

@@ -24,7 +24,7 @@ from crds.keys import JobKey
 from crds.metadata import Metadata
 from crds.status import Admission
 from crds.tenantqueue import TenantQueue, TenantQueueSpec, TenantQueueStatus
-from crds.torchjob import TorchJob
+from crds.torchjob import CLOCK_SKEW, TorchJob
 
 FINISHED_PODS = ("Succeeded", "Failed")
 log = logging.getLogger(__name__)
@@ -32,13 +32,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
-    """How a job waits that was sent back, as far as nobody has asked for another try since."""
+    """How a job waits that was sent back."""
 
     queue: str = ""
     """Where it waited when that was written."""
     until: float = 0.0
     """It backs off until then, in seconds since 1970."""
     parked: bool = False
+    retry: float = 0.0
+    """From then on it need not wait any more, because another try was asked for, in seconds since 1970; 0: it was not.
+    """
     drained: bool = False
     dated: bool = False
     """Whether its status says since when it waits."""
@@ -178,9 +181,14 @@ def _waits(job: TorchJob) -> Waits | None:
     told = job.status.queue
     if told is None:
         return None
-    until = told.not_before.timestamp() if told.not_before and not job.retried else 0.0
-    parked = told.parked and not job.retried
-    return Waits(queue=told.name, until=until, parked=parked, drained=told.drained, dated=told.since is not None)
+    return Waits(
+        queue=told.name,
+        until=told.not_before.timestamp() if told.not_before else 0.0,
+        parked=told.parked,
+        retry=max(job.retry_at.timestamp() - CLOCK_SKEW, 1.0) if job.retry_at else 0.0,
+        drained=told.drained,
+        dated=told.since is not None,
+    )
 
 
 def _invalid(manifest: Manifest) -> JobView:

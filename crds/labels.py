@@ -26,8 +26,8 @@ GANG_SIZE = f"{GROUP}/gang-size"
 SUBMIT_DIRECTORY = f"{GROUP}/submit-directory"
 """Annotation on a TorchJob and its pods: the folder of submission, the working directory on the embedded node."""
 RETRY_AT = f"{GROUP}/retry-at"
-"""Annotation on a TorchJob: a moment (RFC 3339); a job that was set back before it, by backing off or parking, waits in
-its queue again."""
+"""Annotation on a TorchJob: a time (RFC 3339). A job that was sent back before it, by backing off or parking, waits in
+its queue again from then on."""
 START = f"{GROUP}/start"
 """Annotation on a pod: its start gate is open; any text. It never closes again."""
 RESTART_CONTAINERS = f"{GROUP}/restart-containers"

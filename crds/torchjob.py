@@ -18,6 +18,8 @@ from crds.metadata import Metadata, Named
 from crds.model import Written
 from crds.status import Admission, TorchJobStatus
 
+CLOCK_SKEW = 60.0
+"""Seconds by which the clock of a user's machine may be ahead."""
 DNS_1035 = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
 
 
@@ -66,14 +68,20 @@ class TorchJob(Written):
         return self.status.finished
 
     @property
-    def retried(self) -> bool:
-        """Whether somebody has asked for another try since it was sent back: it need not wait for that any longer."""
+    def retry_at(self) -> datetime | None:
+        """When another try was asked for since it was sent back; None if it was not. It counts once that time has come
+        (`retried`): a time in the future would ask for every try to come."""
         since = self.status.queue.since if self.status.queue else None
         try:
             asked = datetime.fromisoformat(self.metadata.annotations.get(labels.RETRY_AT, ""))
         except ValueError:
-            return False
-        return since is not None and asked.tzinfo is not None and asked > since
+            return None
+        return asked if since is not None and asked.tzinfo is not None and asked > since else None
+
+    def retried(self, now: datetime) -> bool:
+        """Whether another try was asked for since it was sent back: it need not wait for that any longer."""
+        asked = self.retry_at
+        return asked is not None and (asked - now).total_seconds() <= CLOCK_SKEW
 
     @property
     def deleting(self) -> bool:

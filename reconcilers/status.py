@@ -71,7 +71,7 @@ def admitted(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStat
         "attempt": admission.attempt,
         "selector": f"{labels.JOB_UID}={job.metadata.uid},{labels.TASK_TYPE}={WORKER.lower()}",
         "start_time": now,
-        "queue": QueueStatus(tries=tries) if (tries := tried(job)) else None,
+        "queue": QueueStatus(tries=tries) if (tries := tried(job, now)) else None,
         "stages": {},
         "task_statuses": {},
         "node_failures": {},
@@ -92,15 +92,15 @@ def running(job: TorchJob, now: datetime) -> TorchJobStatus:
     return after.model_copy(update={"queue": None})
 
 
-def tried(job: TorchJob) -> int:
+def tried(job: TorchJob, now: datetime) -> int:
     """How often in a row it has been admitted and did not run, as far as nobody has asked for another try since."""
-    return 0 if job.status.queue is None or job.retried else job.status.queue.tries
+    return 0 if job.status.queue is None or job.retried(now) else job.status.queue.tries
 
 
 def late(job: TorchJob, backoff: float, most: int, now: datetime, why: str = "") -> TorchJobStatus:
     """Sent back because it did not run in time: it backs off, or is parked after too many tries in a row. What kept it
     from running is what the condition Admitted says, else `why`."""
-    tries = tried(job) + 1
+    tries = tried(job, now) + 1
     parked = tries >= most
     seconds = min(LONGEST_BACKOFF, backoff * 2.0 ** min(tries - 1, 64)) * (1.0 - _jitter(job, tries))
     queue = QueueStatus(
@@ -129,7 +129,7 @@ def returning(job: TorchJob, why: Literal["QueueDrained", "Resized"], now: datet
     """Sent back because others wanted it so: it comes first in its queue, when that goes on."""
     admission = job.admission
     name = admission.queue if admission else job.queue
-    queue = QueueStatus(name=name, since=now, tries=tried(job), drained=True)
+    queue = QueueStatus(name=name, since=now, tries=tried(job, now), drained=True)
     messages = {
         "QueueDrained": f"queue {name} was drained (stopPolicy HoldAndDrain)",
         "Resized": "it has given its room back, and asks for that of its new size",

@@ -125,6 +125,34 @@ def test_a_job_that_never_runs_in_time_is_parked_until_somebody_asks_for_another
         assert desk.phase(stuck) == "Running"
 
 
+def test_a_try_that_is_asked_for_in_the_future_changes_nothing_before(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    with Desk(embedded_cluster, clock, admission_timeout=100, admission_backoff=60, admission_tries=2) as desk:
+        desk.queue("a")
+        desk.begin()
+        stuck = desk.submit("stuck", namespace, "a")
+        notes = {"metadata": {"annotations": {labels.RETRY_AT: "9999-12-31T23:59:59Z"}}}
+        embedded_cluster.patch(TORCHJOBS, "stuck", notes, namespace)
+        desk.until(lambda: len(desk.pods_of(stuck)) == 2)
+        clock.step(101)
+        desk.until(lambda: desk.phase(stuck) == "Queued" and desk.held() == set())
+        tries, parked, until = tried(desk, stuck)
+        assert (tries, parked, 45 < until - clock() <= 61) == (1, False, True)
+        assert desk.waiting() | desk.held() == set()
+        clock.step(61)
+        desk.until(lambda: len(desk.pods_of(stuck)) == 2)
+        clock.step(101)
+        desk.until(lambda: desk.phase(stuck) == "Queued" and desk.held() == set())
+        assert tried(desk, stuck) == (2, True, 0.0)
+        asked = datetime.fromtimestamp(clock() + 1000, UTC).isoformat()
+        embedded_cluster.patch(TORCHJOBS, "stuck", {"metadata": {"annotations": {labels.RETRY_AT: asked}}}, namespace)
+        desk.until(lambda: desk.watches.take(0) == [])
+        assert desk.waiting() | desk.held() == set()
+        clock.step(1000)  # then it counts, without anybody's doing
+        desk.until(lambda: len(desk.pods_of(stuck)) == 2)
+
+
 def test_a_queue_that_drains_gets_its_room_back_and_its_jobs_come_first_when_it_goes_on(
     desk: Desk, namespace: str, clock: Clock
 ) -> None:

@@ -628,9 +628,26 @@ class TestDeadline:
     def test_whoever_asks_for_another_try_begins_to_count_anew(self, asked: str, expected: int) -> None:
         waits = {"tries": 3, "parked": True, "since": "2026-01-02T03:00:00Z"}
         found = job(status=status("Queued", queue=waits), annotations={labels.RETRY_AT: asked})
-        assert tried(found) == expected
+        assert tried(found, NOW) == expected
         for wrong in ("soon", "2026-01-02T03:00:01", ""):
-            assert tried(job(status=status("Queued", queue=waits), annotations={labels.RETRY_AT: wrong})) == 3
+            assert tried(job(status=status("Queued", queue=waits), annotations={labels.RETRY_AT: wrong}), NOW) == 3
+
+    @pytest.mark.parametrize("asked", ["9999-12-31T23:59:59Z", "2026-01-02T03:05:06Z", "9999-12-31T23:59:59-23:59"])
+    def test_a_try_that_is_asked_for_in_the_future_does_not_count_yet(self, asked: str) -> None:
+        waits = {"tries": 3, "parked": True, "since": "2026-01-02T03:00:00Z"}
+        found = job(status=status("Queued", queue=waits), annotations={labels.RETRY_AT: asked})
+        assert found.retry_at is not None
+        assert tried(found, NOW) == 3
+        parked = late_status(
+            job(status=status("Admitted", queue=waits), annotations={labels.RETRY_AT: asked}), 60.0, 4, NOW
+        )
+        assert parked.queue is not None
+        assert (parked.queue.tries, parked.queue.parked) == (4, True)
+
+    def test_the_clock_of_a_users_machine_may_be_a_minute_ahead(self) -> None:
+        waits = {"tries": 3, "parked": True, "since": "2026-01-02T03:00:00Z"}
+        found = job(status=status("Queued", queue=waits), annotations={labels.RETRY_AT: "2026-01-02T03:05:05Z"})
+        assert (tried(found, NOW), tried(found, NOW - timedelta(seconds=1))) == (0, 3)
 
     def test_a_queue_that_drains_takes_its_room_back(self) -> None:
         running = job(status=status("Running"))
