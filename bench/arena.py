@@ -5,7 +5,7 @@ One rule: pure. What happens follows from the jobs and the times that are handed
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from crds import amounts
@@ -92,7 +92,7 @@ class Production(Arena):
         """See Arena."""
         super().__init__(specs, pool)
         self._accounts: dict[str, Account] = {}
-        self._overtaken: dict[str, Overtaken] = {}
+        self._overtaken: dict[str, Overtaken | None] = {}
         self._clock = Clock()
         self._race = Race(self._show(self.lines, whole=True), rules)
 
@@ -106,12 +106,20 @@ class Production(Arena):
         shown = self._changed.union(self._race.hungry)
         self._changed = set()
         self._race.update(self._show(shown, whole=False))
-        picks = self._race.picks(now, limit).picks
-        for pick in picks:
-            self._accounts.update(pick.accounts)
-            self._overtaken.update(pick.overtaken)
-            self._clock = pick.clock
-        return [pick.waiting.entry for pick in picks]
+        batch = self._race.picks(now, limit)
+        for pick in batch.picks:
+            self._keep(pick.clock, pick.accounts, pick.overtaken)
+        if batch.settlement is not None:
+            self._keep(*batch.settlement)
+        return [pick.waiting.entry for pick in batch.picks]
+
+    def _keep(
+        self, clock: Clock | None, accounts: Mapping[str, Account], overtaken: Mapping[str, Overtaken | None]
+    ) -> None:
+        """What a store would write."""
+        self._accounts.update(accounts)
+        self._overtaken.update(overtaken)
+        self._clock = clock or self._clock
 
     def _show(self, names: Iterable[str], *, whole: bool) -> Snapshot:
         return Snapshot(

@@ -16,6 +16,7 @@ from queues.values import Account, Clock, Entry, Overtaken, QueueSpec, Reservati
 
 Text = bytes | str
 NO_ACCOUNT = Account()
+NOTHING_RECORDED = "null"
 
 
 def encode_entry(entry: Entry) -> str:
@@ -147,19 +148,22 @@ def decode_clock(text: Text) -> Clock:
     return Clock(turns=int(turns), shift=int(shift), total=int(total), picker=picker)
 
 
-def encode_overtaken(overtaken: Overtaken) -> str:
-    """Who was overtaken, how often and since when."""
-    return dump({"key": str(overtaken.key), "times": overtaken.times, "since": float(overtaken.since)})
+def encode_overtaken(overtaken: Overtaken | None) -> str:
+    """Which job was overtaken, how often and since when, and what room was kept for it, if any was."""
+    if overtaken is None:
+        return NOTHING_RECORDED
+    fields = {"key": str(overtaken.key), "times": overtaken.times, "since": float(overtaken.since)}
+    return dump(fields if overtaken.kept is None else fields | {"kept": dict(overtaken.kept)})
 
 
-def decode_overtaken(text: Text) -> Overtaken:
+def decode_overtaken(text: Text) -> Overtaken | None:
     """An overtaken job's text."""
     return overtaken_of(orjson.loads(text))
 
 
-def overtaken_of(fields: dict[str, Any]) -> Overtaken:
-    """An overtaken job whose text has been parsed."""
-    return Overtaken(**{**fields, "key": JobKey.parse(fields["key"])})
+def overtaken_of(fields: dict[str, Any] | None) -> Overtaken | None:
+    """An overtaken job whose text has been parsed; None: nothing is recorded."""
+    return None if fields is None else Overtaken(**{**fields, "key": JobKey.parse(fields["key"])})
 
 
 def dump(fields: dict[str, Any]) -> str:

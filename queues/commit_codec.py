@@ -76,13 +76,24 @@ def encode(batch: Batch) -> Encoded:
         "demand": [demands.number(each.demand, ticket[1]) for each, ticket in zip(waiting, tickets, strict=True)],
         "grows": [number for number, (_, _, kind) in enumerate(tickets, 1) if kind == "grow"],
         "ports": [number for number, each in enumerate(waiting, 1) if each.port],
-        "clock": clocks[-1] if clocks else "",
-        "accounts": _together(accounts),
-        "overtaken": _together(overtaken),
+        **_after_all(batch, clocks, accounts, overtaken),
     }
     named = {"queues": list(queues), "demands": demands.texts, "attempts": demands.attempts}
     each_one = {"clocks": clocks, "accounts": accounts, "overtaken": overtaken}
     return orjson.dumps(columns | named), orjson.dumps(each_one)
+
+
+def _after_all(
+    batch: Batch, clocks: list[str], accounts: list[tuple[int, str, str]], overtaken: list[tuple[int, str, str]]
+) -> dict[str, str | list[str]]:
+    """What holds after all picks, with what changes without a pick."""
+    clock = clocks[-1] if clocks else ""
+    if batch.settlement is not None:
+        paid, last = batch.settlement, len(clocks) + 1
+        clock = clock if paid.clock is None else codec.encode_clock(paid.clock)
+        accounts = [*accounts, *((last, queue, codec.encode_account(each)) for queue, each in paid.accounts.items())]
+        overtaken = [*overtaken, *((last, name, codec.encode_overtaken(each)) for name, each in paid.overtaken.items())]
+    return {"clock": clock, "accounts": _together(accounts), "overtaken": _together(overtaken)}
 
 
 def outcome(answer: list[bytes]) -> Committed:

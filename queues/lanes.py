@@ -6,7 +6,8 @@ passed over and counted nowhere.
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from crds import amounts
 from crds.amounts import NOTHING, Amounts
@@ -15,6 +16,10 @@ from queues.values import Behind, Overtaken, QueueView, Waiting
 
 Shape = frozenset[tuple[str, int]]
 """A demand as a value: equal demands have equal shapes."""
+
+Fate = Literal["waits", "impossible", "unknown", "withdrawn"]
+"""Of a job for which the pool's room was kept: it is its queue's first job and asks for the same; it is larger than
+what there can ever be; too few of the queue's jobs are known; it has left its place, or asks for something else."""
 
 
 @dataclass(slots=True)
@@ -141,8 +146,31 @@ class Lane:
         if self.first is None:
             raise ValueError(f"queue {self.spec.name} has no job that could be overtaken")
         key = self.first.waiting.entry.key
-        self.overtaken = Overtaken(key=key, times=known.times + 1 if known else 1, since=known.since if known else now)
+        if known is None:
+            self.overtaken = Overtaken(key=key, times=1, since=now)
+        else:
+            self.overtaken = Overtaken(key=key, times=known.times + 1, since=known.since, kept=known.kept)
         return self.overtaken
+
+    def keep(self) -> Overtaken:
+        """Room is kept for the first job, which was overtaken, from now on."""
+        known = self.passed
+        if self.first is None or known is None:
+            raise ValueError(f"queue {self.spec.name} has no job that was overtaken")
+        self.overtaken = replace(known, kept=self.first.demand)
+        return self.overtaken
+
+    @property
+    def fate(self) -> Fate:
+        """What has become of the job for which room is kept, while nothing else is picked."""
+        known, first = self.overtaken, self.first
+        if known is None or known.kept is None:
+            return "withdrawn"
+        if first is not None and first.waiting.entry.key == known.key:
+            return "waits" if first.demand == known.kept else "withdrawn"
+        if any(job.entry.key == known.key and job.demand == known.kept for job in self._hopeless):
+            return "impossible"
+        return "unknown" if first is None and self.beyond else "withdrawn"
 
     def waits_since(self, now: float, patience: Patience) -> float | None:
         """Since when the first job was overtaken, once its patience for the pool has ended; None before, and while it

@@ -99,7 +99,8 @@ class Ledger(ABC):
     def settle(self) -> None:
         """A turn comes: joining, leaving and changes of weight since the last one count from now on."""
         self._touched |= self._joined_or_left
-        self._settle(self._joined_or_left & self._members.keys())
+        if self._members:
+            self._settle(self._joined_or_left & self._members.keys())
         self._joined_or_left = set()
         self._vanished = False
 
@@ -122,6 +123,17 @@ class Ledger(ABC):
         self._bases += member.base - before
         self._stand_again(member)
         self._touched.add(name)
+
+    def charge(self, name: str, cost: int, weight: int) -> None:
+        """A queue pays as for a pick of that cost, whether it contends or not: room was kept for a job of its that was
+        withdrawn. `weight` is its own."""
+        if self.unsettled:
+            self.settle()
+        if name in self._members:
+            self.pay(name, cost)
+        else:
+            self._last[name] = max(self._last[name], cost)
+            self.refund(name, -cost, weight)
 
     @abstractmethod
     def refund(self, name: str, cost: int, weight: int, /) -> None:

@@ -46,7 +46,7 @@ class Content:
     pool: Amounts | None = None
     clock: Clock = field(default_factory=Clock)
     accounts: dict[str, Account] = field(default_factory=dict)
-    overtaken: dict[str, Overtaken] = field(default_factory=dict)
+    overtaken: dict[str, Overtaken | None] = field(default_factory=dict)
     entries: dict[JobKey, Waiting] = field(default_factory=dict)
     reservations: dict[JobKey, Reservation] = field(default_factory=dict)
     usage: dict[str, dict[str, int]] = field(default_factory=dict)

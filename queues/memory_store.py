@@ -24,6 +24,7 @@ from queues.values import (
     QueueSpec,
     Refusal,
     Reservation,
+    Settlement,
     Snapshot,
     Waiting,
 )
@@ -157,6 +158,8 @@ class MemoryStore:
             known = last.change if batch.follows else batch.change
             others = [queue for queue, number in content.changed.items() if number > known >= content.settled]
             taken, refused = self._take_all(batch)
+            if batch.settlement is not None and not refused:
+                self._settle(batch.settlement)
             self._tell_changes()
             change, shown = content.change, () if refused else content.behind(batch)
             content.last = Last(name, not refused, change)
@@ -279,10 +282,7 @@ class MemoryStore:
     def _take(self, epoch: int, pick: Pick) -> Reservation:
         content, entry = self._content, pick.waiting.entry
         self._forget_entry(entry.key)
-        self._touched |= pick.accounts.keys() | pick.overtaken.keys()
-        content.clock = codec.decode_clock(codec.encode_clock(pick.clock))
-        content.accounts |= pick.accounts
-        content.overtaken |= pick.overtaken
+        self._settle(Settlement(pick.clock, pick.accounts, pick.overtaken))
         if entry.kind == "grow":
             return self._grow(entry)
         port = self._next_port(entry) or 0
@@ -298,6 +298,15 @@ class MemoryStore:
             port=port,
         )
         return self._reserve(reservation)
+
+    def _settle(self, changed: Settlement) -> None:
+        content = self._content
+        self._touched |= changed.accounts.keys() | changed.overtaken.keys()
+        if changed.clock is not None:
+            content.clock = codec.decode_clock(codec.encode_clock(changed.clock))
+        content.accounts |= changed.accounts
+        for queue, each in changed.overtaken.items():
+            content.overtaken[queue] = codec.decode_overtaken(codec.encode_overtaken(each))
 
     def _grow(self, entry: Entry) -> Reservation:
         held = self._content.reservations[entry.key]

@@ -9,7 +9,8 @@ queue keeps its turn while others go first, and each time that is counted, for t
 the job holds the pool's one reservation: nothing is admitted into the room it needs until it runs or leaves. Without
 this a stream of small jobs would starve a large one for ever. So from the moment it is the first whose turn it is, a
 job is overtaken at most `patience.times` times (and for at most `patience.seconds`) before room is kept for it, unless
-it is kept for one that was overtaken earlier.
+it is kept for one that was overtaken earlier. A queue pays for kept room whether the job starts or is withdrawn
+(`queues.kept_room`).
 
 Inside a queue, jobs that fit may pass a first one that does not (unless the queue is StrictFIFO): the first of each
 distinct demand, in order. That is counted, too, and after `queue_bypasses` nothing passes it any more, so that its
@@ -22,12 +23,13 @@ from dataclasses import replace
 from crds.amounts import NOTHING, Amounts
 from queues import lanes, quotas
 from queues.credits import Credits
+from queues.kept_room import KeptRoom, Records
 from queues.lanes import Candidate, Lane
 from queues.ledger import Bid, Ledger, Turn
 from queues.pool import Pool
 from queues.quotas import Cohort
 from queues.rules import Picker, Rules
-from queues.values import NOBODY, Batch, Behind, Committed, Overtaken, Pick, QueueSpec, QueueView, Snapshot
+from queues.values import NOBODY, Batch, Behind, Committed, Pick, QueueSpec, QueueView, Snapshot
 from queues.virtual_time import VirtualTime
 
 PICKERS: Mapping[Picker, type[Ledger]] = {"swrr": Credits, "wf2q": VirtualTime}
@@ -44,7 +46,6 @@ class Race:
         """Begin with a whole snapshot."""
         self._rules = rules
         self._now = 0.0
-        self._holder: tuple[float, str] | None = None
         self._dirty: set[str] = set()
         self._stirred: set[str] = set()
         """Cohorts of which all members must be looked at again."""
@@ -128,7 +129,8 @@ class Race:
     @property
     def holder(self) -> str:
         """The queue whose first job holds the pool's reservation; empty if none does."""
-        return self._holder[1] if self._holder else ""
+        lane = self._kept.holder
+        return "" if lane is None else lane.spec.name
 
     def passes(self, lane: Lane) -> bool:
         """Whether a queue's jobs may pass its first one."""
@@ -143,20 +145,26 @@ class Race:
         """
         self._now = now
         self._look()
+        if self._kept.bound:
+            self._dirty.update(self._kept.collect(self._ledger, self._rules.cost))
+            self._bid_anew()
         self._reserve()
+        self._kept.bind()
         picks: list[Pick] = []
         while len(picks) < limit and (chosen := self._next()):
             picks.append(self._take(*chosen))
         self._promised = len(picks)
-        shown = self._shown
-        return Batch(epoch=shown.epoch, revision=shown.revision, picks=tuple(picks), change=shown.change)
+        epoch, revision, change = self._shown.epoch, self._shown.revision, self._shown.change
+        settlement = self._kept.settlement(self._ledger) if self._kept.unsaved else None
+        return Batch(epoch=epoch, revision=revision, picks=tuple(picks), settlement=settlement, change=change)
 
     def _next(self) -> Chosen | None:
         """The first queue in the order of turns that has a job for which there is room."""
         if self._dirty or self._stirred:
             self._bid_anew()
-        if self._ask_again:
+        if self._kept.outdated:
             self._reserve()
+            self._kept.bind()
         if self._dry or (self._scarce and self.pool.exhausted()) or not (chosen := self._first_with_room()):
             return None
         if self._ledger.unsettled:
@@ -173,7 +181,7 @@ class Race:
                 self._ledger.move(self.pool.group(lane), "waiting" if lane.leads else "aside")
             else:
                 chosen = lane, candidate, turn
-        held = self._reserved() if self._holder else None
+        held = self._reserved() if self._kept.holder is not None else None
         return held if held and (chosen is None or held[-1] <= chosen[-1]) else chosen
 
     def _with_room(self, lane: Lane) -> Candidate | None:
@@ -185,7 +193,7 @@ class Race:
 
     def _reserved(self) -> Chosen | None:
         """The job that holds the reservation, if there is room for it by now."""
-        lane = self._lanes[self._holder[1]] if self._holder else None
+        lane = self._kept.holder
         if lane is None or lane.first is None or not self.pool.fits_reserved(lane.first.demand):
             return None
         return lane, lane.first, self._ledger.turn(lane.spec.name)
@@ -197,6 +205,8 @@ class Race:
         overtaken = NOBODY
         if candidate is not lane.first or ledger.blocked:
             overtaken = self._overtake(lane, candidate, turn)
+        if self._kept.unsaved or spec.name in self._kept.bound:
+            overtaken = self._kept.with_pick(lane, candidate, overtaken)
         ledger.pay(spec.name, cost)
         pick = Pick._make((candidate.waiting, cost, ledger.clock, ledger.changes(), overtaken))
         lane.take(candidate)
@@ -207,7 +217,7 @@ class Race:
         self._bid(lane)
         return pick
 
-    def _overtake(self, lane: Lane, candidate: Candidate, turn: Turn) -> Mapping[str, Overtaken]:
+    def _overtake(self, lane: Lane, candidate: Candidate, turn: Turn) -> Records:
         """Whose turn it was before but for want of room: the first one only, so that a pick's work does not grow with
         their number; and the queue's own first job, if it is passed."""
         blocked = self._ledger.first("waiting") if self._ledger.blocked else None
@@ -251,8 +261,7 @@ class Race:
             _put(self._dry, spec.name, lane.dry and spec.open)
             _put(self._blind, spec.name, lane.blind and spec.open)
         if self._scarce and lane.overtaken is not None:
-            _put(self._delayed, spec.name, lane.passed is not None)
-            self._consider(lane)
+            self._kept.consider(lane, self._now)
 
     def _offers(self, lane: Lane) -> tuple[Candidate, ...]:
         """The jobs that quota and cohort let go now, in order. The first one alone where nothing may pass it, or where
@@ -274,29 +283,15 @@ class Race:
             self._stirred.add(lane.spec.cohort)
         return lets
 
-    # Who holds the pool's reservation
-
-    def _consider(self, lane: Lane) -> None:
-        """Whether somebody else should hold the reservation, now that a queue's first job or its luck has changed."""
-        since = lane.waits_since(self._now, self._rules.patience)
-        claim = None if since is None else (since, lane.spec.name)
-        if self._holder is not None and self._holder[1] == lane.spec.name:
-            self._ask_again |= claim != self._holder
-        else:
-            self._ask_again |= claim is not None and (self._holder is None or claim < self._holder)
+    # The pool's reservation (`queues.kept_room`)
 
     def _reserve(self) -> None:
-        """Where room is scarce: of the jobs whose patience has ended, the one that was overtaken first has its room
-        kept."""
-        self._ask_again = False
-        if not self._scarce:
-            return
-        since = ((self._lanes[name].waits_since(self._now, self._rules.patience), name) for name in self._delayed)
-        self._holder = min(((start, name) for start, name in since if start is not None), default=None)
-        first = self._lanes[self._holder[1]].first if self._holder else None
-        self.pool.reserve(NOTHING if first is None else first.demand)
-        for group in list(self._ledger.blocked):
-            self._ledger.move(group, "open")
+        """Where room is scarce, keep it for the job that holds the reservation now."""
+        holder = self._kept.choose(self._now)
+        if self._scarce:
+            self.pool.reserve(NOTHING if holder is None or holder.first is None else holder.first.demand)
+            for group in list(self._ledger.blocked):
+                self._ledger.move(group, "open")
 
     # What the store shows
 
@@ -337,15 +332,13 @@ class Race:
         accounts = {view.spec.name: view.account for view in snapshot.queues}
         self._ledger: Ledger = PICKERS[self._rules.picker](snapshot.clock, accounts)
         self._lanes: dict[str, Lane] = {}
-        self._holder = None
-        self._ask_again = True
+        self._kept = KeptRoom(self._lanes, self._rules.patience)
         self._promised = 0
         self._dirty, self._stirred, self._shown_of = set(), set(), set()
         self._hungry: set[str] = set()
         self._dry: set[str] = set()
         self._blind: set[str] = set()
         self._shallow: set[str] = set()
-        self._delayed: set[str] = set()
         for view in snapshot.queues:
             self._show(view)
 
@@ -368,8 +361,9 @@ class Race:
         """Other jobs of a queue are known than before."""
         spec = lane.spec
         self._dirty.add(spec.name)
-        for names in (self._hungry, self._dry, self._blind, self._delayed):
+        for names in (self._hungry, self._dry, self._blind):
             names.discard(spec.name)
+        self._kept.show(lane)
         _put(self._shallow, spec.name, lane.shallow)
 
     def _look(self) -> None:

@@ -125,11 +125,12 @@ class Rounds:
         return _Made(pending, committed)
 
     def _chosen(self, race: Race, now: float, limit: int, heads: int, follows: str) -> _Pending | None:
-        """A batch that only has to be sent, and asks for the jobs that will be wanted soon; None if nobody can go."""
+        """A batch that only has to be sent, and asks for the jobs that will be wanted soon; None if there is nothing to
+        commit."""
         if race.blind and not self._blind:
             return None  # of one more queue only jobs are known that can never run: more of it must be looked at first
         batch = race.picks(now, limit)
-        if not batch.picks:
+        if not batch.picks and batch.settlement is None:
             return None
         batch = replace(batch, heads=heads, hungry=race.ask(heads), follows=follows)
         return _Pending(self._store.pending_commit(batch), batch)

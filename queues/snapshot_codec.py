@@ -100,7 +100,7 @@ class Reader:
                 waiting=waiting,
                 heads=self._heads(heads),
                 account=codec.decode_account(account or ""),
-                overtaken=codec.overtaken_of(overtaken) if overtaken else None,
+                overtaken=codec.overtaken_of(overtaken),
                 after=after,
             )
 

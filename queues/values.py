@@ -155,6 +155,9 @@ class Overtaken:
     key: JobKey
     times: int
     since: float
+    kept: Amounts | None = None
+    """What the job asked for when the pool's room was first kept for it, which its queue pays for if the job is
+    withdrawn; None: no room was kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +197,7 @@ class Snapshot:
     """Whether it shows every queue. A difference shows no other settings than the snapshot it follows."""
 
 
-NOBODY: Mapping[str, Overtaken] = MappingProxyType({})
+NOBODY: Mapping[str, Overtaken | None] = MappingProxyType({})
 
 
 class Pick(NamedTuple):
@@ -207,8 +210,19 @@ class Pick(NamedTuple):
     """The clock after this pick."""
     accounts: Mapping[str, Account]
     """Accounts after this pick of every queue whose account changed with it."""
-    overtaken: Mapping[str, Overtaken] = NOBODY
-    """Queues whose head had its turn before this pick but found no room in the pool."""
+    overtaken: Mapping[str, Overtaken | None] = NOBODY
+    """Queues whose head had its turn before this pick but found no room in the pool; None: the queue's record ends."""
+
+
+class Settlement(NamedTuple):
+    """What changes without a pick: room is kept for a job, or a queue pays for room that was kept in vain."""
+
+    clock: Clock | None
+    """The clock afterwards; None if no queue pays."""
+    accounts: Mapping[str, Account]
+    """Accounts of the queues that pay, and of those that have come or gone since the last pick."""
+    overtaken: Mapping[str, Overtaken | None]
+    """What is recorded of these queues' first jobs; None: nothing any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +232,8 @@ class Batch:
     epoch: int
     revision: int
     picks: tuple[Pick, ...]
+    settlement: Settlement | None = None
+    """What changes after the last pick, if all of them stand."""
     change: int = 0
     """The last change that the chooser knew of. If it follows another commit, the change that this one was counts."""
     follows: str = ""

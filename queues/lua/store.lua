@@ -24,7 +24,8 @@
 --   torchq:pick               string  number of the pick taken last
 --   torchq:accounts           hash    queue -> account, as codec.py writes it; never read by scripts
 --   torchq:clock              string  clock, as codec.py writes it; never read by scripts
---   torchq:overtaken          hash    queue -> JSON {key, since, times}; never read by scripts
+--   torchq:overtaken          hash    queue -> JSON {kept, key, since, times} or null, kept: {resource: amount} or missing; never
+--                                     read by scripts
 --   torchq:change             string  number of the last change; a rebuild begins with its epoch * 2^32, so that no number comes
 --                                     twice
 --   torchq:changed            zset    queue -> number of its last change; every queue that may have an order key
@@ -33,7 +34,7 @@
 --                                     last one whole: "1" if all its picks stand, and change: the number of the last change then
 -- Numbers, sums too, are whole and below 2^53, which Lua holds exactly; they are written with whole(), never with tostring.
 
-local LAYOUT = '5'
+local LAYOUT = '6'
 local BOOST_LIMIT = 604800
 local RETURNING = 4 * BOOST_LIMIT
 local DEFAULT_AGING = 600

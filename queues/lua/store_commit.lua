@@ -11,8 +11,9 @@
 --           demands, attempts, demand          JSON texts of amounts, each with a number of attempt; and which of them each pick's are
 --           grows                              picks (from 1) whose kind is "grow"; all others' is "admit"
 --           ports                              picks for which a port is to be held
---           clock                              after all picks
---           accounts, overtaken                flat lists of queue, text: what all picks together change
+--           clock                              after all picks; empty: there is no pick, and the clock does not change
+--           accounts, overtaken                flat lists of queue, text: what all picks together change, and what changes
+--                                              without a pick; written if no pick is refused, also where there is none
 --       10 JSON of what is needed only if one is refused:
 --           clocks                             after each pick
 --           accounts, overtaken                lists of {pick, queue, text}: what each changes, in their order
@@ -266,7 +267,9 @@ local function keep_turns(count)
     clock = each.clocks[count]
     accounts, overtaken = last_words(each.accounts, count), last_words(each.overtaken, count)
   end
-  redis.call('SET', 'torchq:clock', clock)
+  if clock ~= '' then
+    redis.call('SET', 'torchq:clock', clock)
+  end
   keep('torchq:accounts', accounts)
   keep('torchq:overtaken', overtaken)
 end
@@ -354,11 +357,14 @@ end
 local change = redis.call('GET', 'torchq:change')
 local alone, changed = tonumber(change) == tonumber(KNOWN), others() or {}
 local why, count = commit()
-if count > 0 then
+if count > 0 or why == '' then
   keep_turns(count)
-  save(count)
-  change = whole(tell_changes())
 end
+if count > 0 then
+  save(count)
+end
+local number_of_change = tell_changes()
+change = number_of_change and whole(number_of_change) or change
 local answer = {
   why, whole(count), whole(first_number or 0), change, alone and '1' or '0', table.concat(changed, '\n'), decided(count),
 }

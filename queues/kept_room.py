@@ -1,0 +1,130 @@
+"""The pool's one reservation: for which waiting job room is kept, and what its queue owes if that job is withdrawn.
+
+One rule: whatever is owed follows from what the store holds, so that a race that begins anew collects it as well.
+
+While room is kept for a job it is idle, and other queues wait. If the job is admitted, its queue pays for the pick. If
+the job leaves its place instead (it is deleted, suspended, held or moved to another queue, its demand is edited, or
+another job of the queue is put before it), its queue pays the same, once, and the job begins its patience anew if it
+comes back. So keeping a queue's room costs what using it does. A job is bound from the moment when room is first kept
+for it, also while its quota does not let it go and the reservation serves another queue.
+
+Nothing is owed for what tenants do not do: a job that is larger than its queue or the pool can give any more, and a job
+that leaves a queue which its admin has closed.
+"""
+
+from collections.abc import Collection, Mapping
+
+from queues import lanes
+from queues.lanes import Candidate, Lane
+from queues.ledger import Ledger
+from queues.rules import Patience
+from queues.values import Overtaken, Settlement
+
+Records = Mapping[str, Overtaken | None]
+"""What is recorded of queues' overtaken jobs; None: nothing any more."""
+Claim = tuple[float, str]
+"""Since when a queue's first job has been overtaken, and the queue; the least has the reservation."""
+
+
+class KeptRoom:
+    """Who holds the reservation and who is bound by one, while picks are made."""
+
+    def __init__(self, lanes: Mapping[str, Lane], patience: Patience) -> None:
+        """`lanes` belongs to the caller, who says when one of them is shown anew or bids."""
+        self._lanes = lanes
+        self._patience = patience
+        self.holder: Lane | None = None
+        """The queue whose first job holds the reservation, as it was chosen last."""
+        self._claim: Claim | None = None
+        self._delayed: set[str] = set()
+        self._bound: set[str] = set()
+        self._unsaved: dict[str, Overtaken | None] = {}
+        self._paid = False
+        self.outdated = True
+        """Whether another job should hold the reservation, perhaps."""
+
+    def show(self, lane: Lane) -> None:
+        """Other jobs of a queue are known than before."""
+        name = lane.spec.name
+        self._delayed.discard(name)
+        if lane.overtaken is not None and lane.overtaken.kept is not None:
+            self._bound.add(name)
+        elif self._bound:
+            self._bound.discard(name)
+
+    def consider(self, lane: Lane, now: float) -> None:
+        """Whether another job should hold the reservation, now that a queue's first job or its luck has changed."""
+        name = lane.spec.name
+        if lane.passed is None:
+            self._delayed.discard(name)
+        else:
+            self._delayed.add(name)
+        since = lane.waits_since(now, self._patience)
+        claim = None if since is None else (since, name)
+        if self._claim is not None and self._claim[1] == name:
+            self.outdated |= claim != self._claim
+        else:
+            self.outdated |= claim is not None and (self._claim is None or claim < self._claim)
+
+    def choose(self, now: float) -> Lane | None:
+        """Of the jobs whose patience has ended, the one that was overtaken first: it holds the reservation."""
+        self.outdated = False
+        since = ((self._lanes[name].waits_since(now, self._patience), name) for name in self._delayed)
+        self._claim = min(((start, name) for start, name in since if start is not None), default=None)
+        self.holder = self._lanes[self._claim[1]] if self._claim else None
+        return self.holder
+
+    def bind(self) -> None:
+        """From now on the queue of the job that holds the reservation owes for it."""
+        lane = self.holder
+        if lane is not None and lane.spec.name not in self._bound:
+            name = lane.spec.name
+            self._unsaved[name] = lane.keep()
+            self._bound.add(name)
+
+    @property
+    def bound(self) -> Collection[str]:
+        """The queues that owe for a job for which room is or was kept, and which still waits."""
+        return self._bound
+
+    def collect(self, ledger: Ledger, cost: str) -> list[str]:
+        """Let the queues pay of which a job was withdrawn for which room was kept; their names. `cost` is what a pick
+        costs (`queues.rules`)."""
+        paid = []
+        for name in sorted(self._bound):
+            lane = self._lanes[name]
+            fate, kept = lane.fate, lane.overtaken
+            if fate in ("waits", "unknown"):
+                continue
+            self._release(lane)
+            if fate == "withdrawn" and lane.spec.open and kept is not None and kept.kept is not None:
+                ledger.charge(name, lanes.price(kept.kept, cost), lane.spec.weight)
+                paid.append(name)
+        self._paid = self._paid or bool(paid)
+        return paid
+
+    def with_pick(self, lane: Lane, candidate: Candidate, records: Records) -> Records:
+        """What a pick changes in the records, with what has changed before it. If the job is the one for which room was
+        kept, the pick is all that its queue pays."""
+        if lane.spec.name in self._bound and lane.first is not None and candidate.at == lane.first.at:
+            self._release(lane)
+        changes, self._unsaved, self._paid = {**self._unsaved, **records}, {}, False
+        return changes
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether something has changed that no pick carries."""
+        return bool(self._unsaved)
+
+    def settlement(self, ledger: Ledger) -> Settlement:
+        """What has changed that no pick carries; it counts as stored from now on."""
+        records, self._unsaved = self._unsaved, {}
+        paid, self._paid = self._paid, False
+        return Settlement(ledger.clock, ledger.changes(), records) if paid else Settlement(None, {}, records)
+
+    def _release(self, lane: Lane) -> None:
+        name = lane.spec.name
+        lane.overtaken = self._unsaved[name] = None
+        self._bound.discard(name)
+        self._delayed.discard(name)
+        self.outdated = True

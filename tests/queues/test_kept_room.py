@@ -1,0 +1,384 @@
+"""The pool's room is kept for one job at a time, and a queue pays for it whether that job starts or is withdrawn."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+import pytest
+
+from crds.keys import JobKey
+from queues.choose import choose
+from queues.memory_store import MemoryStore
+from queues.race import Race
+from queues.rounds import Rounds
+from queues.rules import Picker, Rules
+from queues.store import QueueStore
+from queues.values import Account, Batch, Clock, Overtaken, QueueSpec, Settlement
+
+from .builders import GPU, START, entry, key, reservation, spec, specs
+
+PICKERS: tuple[Picker, ...] = ("swrr", "wf2q")
+OTHERS = "abcde"
+POOL = 64
+SECONDS = 100
+"""How long a job of the others runs."""
+
+
+@dataclass
+class Cluster:
+    """A pool of GPUs, on which every job of the other queues takes one GPU and as long as the next."""
+
+    queues: list[QueueSpec]
+    rules: Rules
+    others: str
+    now: float = START
+    idle: int = 0
+    used: Counter[str] = field(default_factory=Counter)
+    ends: dict[JobKey, float] = field(default_factory=dict)
+    _made: int = 0
+
+    def __post_init__(self) -> None:
+        self.store = MemoryStore(lambda *_: None)
+        self.store.rebuild(1, [], [])
+        self.store.configure(self.queues, {GPU: POOL})
+        self.rounds = Rounds(self.store, self.rules)
+
+    @property
+    def free(self) -> int:
+        return POOL - self.store.snapshot(0).pool_usage.get(GPU, 0)
+
+    def second(self) -> None:
+        """Jobs end, others arrive, and whoever can starts; the second is counted."""
+        self.now += 1
+        ended = [each for each, end in self.ends.items() if end <= self.now]
+        self.store.remove(ended)
+        for each in ended:
+            del self.ends[each]
+        self._fill()
+        while self.rounds.round(self.now, 512, 512).picked:
+            self._fill()
+        for each, held in self.store.reservations().items():
+            # The ends are spread, as those of jobs that began at many moments are.
+            length = SECONDS if held.charge[GPU] > 1 else SECONDS // 2 + self._number(each) * 37 % SECONDS
+            self.ends.setdefault(each, self.now + length)
+            self.used[held.queue] += held.charge[GPU]
+        self.idle += self.free
+
+    def _fill(self) -> None:
+        """The other queues always have more jobs."""
+        for view in self.store.snapshot(0).queues:
+            if view.spec.name in self.others:
+                for _ in range(view.waiting, POOL // 2):
+                    self._made += 1
+                    name = f"{view.spec.name}-{self._made:06}"
+                    self.store.put([entry(name, view.spec.name, self.now + self._made / 1e6, gpu=1)])
+
+    def _number(self, job: JobKey) -> int:
+        return int(job.name.rpartition("-")[2])
+
+
+Attack = Callable[[Cluster], Iterator[None]]
+"""What an attacker does, one step in each second."""
+
+
+def withdraw(cluster: Cluster) -> Iterator[None]:
+    """Submit a job as large as the pool, wait until it is about to start, take it away, and again."""
+    for number in count(1):
+        job = entry(f"large-{number}", "x", cluster.now, gpu=POOL)
+        cluster.store.put([job])
+        while cluster.free < POOL - 4 and job.key not in cluster.store.reservations():
+            yield
+        cluster.store.remove([job.key])
+        yield
+
+
+def alternate(cluster: Cluster) -> Iterator[None]:
+    """The same, from two queues in turn."""
+    for number in count(1):
+        job = entry(f"large-{number}", "xy"[number % 2], cluster.now, gpu=POOL)
+        cluster.store.put([job])
+        while cluster.free < POOL - 4 and job.key not in cluster.store.reservations():
+            yield
+        cluster.store.remove([job.key])
+        yield
+
+
+def shrink(cluster: Cluster) -> Iterator[None]:
+    """One job that asks for a little more or less whenever it is about to start."""
+    size = POOL
+    while True:
+        size = POOL - 1 if size == POOL else POOL
+        cluster.store.put([entry("large-1", "x", START, gpu=size)])
+        while cluster.free < POOL - 4:
+            yield
+        yield
+
+
+def displace(cluster: Cluster) -> Iterator[None]:
+    """Two jobs as large as the pool, of which now one and then the other has the higher priority."""
+    for turn in count(1):
+        for number in (1, 2):
+            priority = turn if turn % 2 == number % 2 else 0
+            cluster.store.put([entry(f"large-{number}", "x", START, priority, gpu=POOL)])
+        while cluster.free < POOL - 4:
+            yield
+        yield
+
+
+def close_in(cluster: Cluster) -> Iterator[None]:
+    """Ask for so little at the end that the small job starts in the room that was kept for the large one."""
+    for number in count(1):
+        job = entry(f"large-{number}", "x", cluster.now, gpu=POOL)
+        cluster.store.put([job])
+        while cluster.free < POOL - 4:
+            yield
+        cluster.store.put([replace(job, demand=job.demand | {GPU: 1})])
+        yield
+
+
+def play(attack: Attack | None, attackers: str, picker: Picker, seconds: int = 1500) -> Cluster:
+    """A cluster after so long; all queues are of weight 1."""
+    cluster = Cluster([spec(name) for name in (*attackers, *OTHERS)], Rules(cost=GPU, picker=picker), OTHERS)
+    moves = attack(cluster) if attack else None
+    for _ in range(seconds):
+        if moves is not None:
+            next(moves)
+        cluster.second()
+    return cluster
+
+
+@pytest.mark.parametrize("picker", PICKERS)
+@pytest.mark.parametrize(
+    ("attack", "attackers"), [(withdraw, "x"), (alternate, "xy"), (shrink, "x"), (displace, "x"), (close_in, "x")]
+)
+def test_room_that_is_kept_in_vain_counts_as_the_attacker_s_share(
+    attack: Attack, attackers: str, picker: Picker
+) -> None:
+    cluster = play(attack, attackers, picker)
+    total = POOL * (cluster.now - START)
+    share = len(attackers) / (len(attackers) + len(OTHERS))
+    assert (cluster.idle + sum(cluster.used[name] for name in attackers)) / total <= share + 0.02
+    used = [cluster.used[name] for name in OTHERS]
+    assert max(used) - min(used) < 0.02 * total
+
+
+# What is owed, and when
+
+RULES = Rules(cost=GPU)
+STRICT = QueueSpec(name="x", strict=True)
+LARGE = entry("large", "x", START - 9, gpu=8)
+NEXT = entry("next", "x", START - 8, gpu=2)
+
+
+def waiting_for_room(pool: int = 8, picker: Picker = "swrr", *, patient: bool = False) -> tuple[MemoryStore, Rules]:
+    """A pool of 8 GPUs of which 4 are used, and of which all is kept for a job of queue x, unless it is patient yet."""
+    rules = Rules(cost=GPU, picker=picker)
+    store = MemoryStore(lambda *_: None)
+    small = [entry(f"small-{number}", "a", START + number, gpu=1) for number in range(40)]
+    store.rebuild(1, [reservation("runs", "a", gpu=4)], [LARGE, NEXT, *small])
+    store.configure([STRICT, spec("a")], {GPU: pool})
+    if patient:
+        assert pick(store, rules, limit=2) == ["small-0", "small-1"]
+    else:
+        assert pick(store, rules) == ["small-0", "small-1", "small-2"]
+    return store, rules
+
+
+def pick(store: QueueStore, rules: Rules, now: float = START, limit: int = 99) -> list[str]:
+    """Who goes now; what nobody goes for is committed all the same."""
+    committed = store.commit(choose(store.snapshot(99), now, limit, rules))
+    assert not committed.refused
+    return [each.key.name for each in committed.reservations]
+
+
+def accounts(store: QueueStore) -> tuple[Clock, dict[str, Account]]:
+    snapshot = store.snapshot(0)
+    return snapshot.clock, {view.spec.name: view.account for view in snapshot.queues}
+
+
+def close(store: MemoryStore) -> None:
+    store.configure([replace(STRICT, open=False), spec("a")], {GPU: 8})
+
+
+def smaller_pool(store: MemoryStore) -> None:
+    store.configure([STRICT, spec("a")], {GPU: 7})
+
+
+WITHDRAWALS: dict[str, Callable[[MemoryStore], object]] = {
+    "it is deleted, suspended or held": lambda store: store.remove([LARGE.key]),
+    "it asks for less": lambda store: store.put([replace(LARGE, demand=LARGE.demand | {GPU: 7})]),
+    "it asks for something else": lambda store: store.put([replace(LARGE, demand=LARGE.demand | {"cpu": 1})]),
+    "it asks for more than there can be": lambda store: store.put([replace(LARGE, demand=LARGE.demand | {GPU: 9})]),
+    "it is moved": lambda store: store.put([replace(LARGE, queue="a")]),
+    "its priority is lowered": lambda store: store.put([replace(LARGE, priority=-9)]),
+    "another one's is raised": lambda store: store.put([replace(NEXT, priority=9)]),
+    "another one comes": lambda store: store.put([entry("urgent", "x", START, 9, gpu=8)]),
+}
+
+
+@pytest.mark.parametrize("picker", PICKERS)
+@pytest.mark.parametrize("withdrawal", WITHDRAWALS.values(), ids=WITHDRAWALS)
+def test_a_job_that_is_withdrawn_from_kept_room_is_paid_for_like_a_pick(
+    withdrawal: Callable[[MemoryStore], object], picker: Picker
+) -> None:
+    started, rules = waiting_for_room(picker=picker)
+    started.remove([key("runs"), *(key(f"small-{number}") for number in range(3))])
+    assert pick(started, rules, limit=1) == ["large"]
+    store, _ = waiting_for_room(picker=picker)
+    withdrawal(store)
+    assert pick(store, rules, limit=0) == []
+    assert accounts(store) == accounts(started)
+    again, _ = waiting_for_room(picker=picker)
+    withdrawal(again)
+    assert pick(again, rules, limit=1) == pick(store, rules, limit=1), "it makes no difference when the store is told"
+    assert accounts(again) == accounts(store)
+
+
+def test_the_last_job_of_a_queue_is_paid_for_though_the_queue_contends_no_longer() -> None:
+    store, rules = waiting_for_room()
+    store.remove([LARGE.key, NEXT.key])
+    pick(store, rules)
+    store.put([LARGE, NEXT])
+    store.remove([key("runs"), *(key(f"small-{number}") for number in range(3))])
+    assert "large" not in pick(store, rules)
+
+
+def test_room_that_was_kept_is_paid_for_once() -> None:
+    store, rules = waiting_for_room()
+    store.remove([LARGE.key])
+    pick(store, rules, limit=0)
+    paid = accounts(store)
+    for _ in range(3):
+        store.put([LARGE])
+        pick(store, rules, limit=0)
+        store.remove([LARGE.key])
+        pick(store, rules, limit=0)
+    assert accounts(store) == paid
+
+
+def test_a_job_that_comes_back_begins_its_patience_anew() -> None:
+    store, rules = waiting_for_room()
+    store.remove([LARGE.key])
+    pick(store, rules, START + 99, limit=0)
+    store.put([replace(LARGE, attempt=2)])
+    store.remove([key("small-0"), key("small-1")])
+    assert pick(store, rules, START + 99) == ["small-3", "small-4", "small-5"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda store: store.remove([key("runs")]),  # it starts soon
+        close,
+        smaller_pool,
+        lambda store: (close(store), store.remove([LARGE.key])),
+        lambda store: (smaller_pool(store), store.configure([STRICT, spec("a")], {GPU: 8})),
+        lambda store: store.configure([spec("a")], {GPU: 8}),
+        lambda store: store.put([replace(LARGE, priority=3), replace(NEXT, demand=NEXT.demand | {GPU: 1})]),
+        lambda store: store.rebuild(2, store.held().values(), [LARGE, NEXT]),
+    ],
+)
+def test_nothing_is_paid_for_what_the_owner_did_not_do(change: Callable[[MemoryStore], object]) -> None:
+    store, rules = waiting_for_room()
+    before = accounts(store)
+    change(store)
+    pick(store, rules, limit=0)
+    assert accounts(store) == before or "x" not in accounts(store)[1]
+
+
+def test_a_job_is_withdrawn_for_nothing_before_room_is_kept_for_it() -> None:
+    store, rules = waiting_for_room(patient=True)
+    before = accounts(store)
+    store.remove([LARGE.key])
+    pick(store, rules, limit=0)
+    assert accounts(store) == before
+
+
+def test_a_job_stays_bound_while_its_quota_does_not_let_it_go() -> None:
+    store, rules = waiting_for_room()
+    store.configure([replace(STRICT, quota={GPU: 8}), spec("a")], {GPU: 8})
+    store.put([entry("grown", "x", gpu=1)])
+    before = accounts(store)
+    store.rebuild(2, [*store.held().values(), reservation("own", "x", gpu=1)], [LARGE, NEXT])
+    pick(store, rules, limit=0)
+    store.remove([LARGE.key])
+    pick(store, rules, limit=0)
+    assert accounts(store) != before
+
+
+def test_a_leader_that_begins_anew_collects_what_is_owed() -> None:
+    store, rules = waiting_for_room()
+    lost, _ = waiting_for_room()
+    lost.remove([LARGE.key])
+    pick(lost, rules, limit=0)
+    waiting = [each.entry for view in store.snapshot(99).queues for each in view.heads]
+    store.rebuild(2, store.held().values(), [each for each in waiting if each != LARGE])
+    pick(store, rules, limit=0)
+    assert accounts(store) == accounts(lost)
+
+
+def test_a_batch_that_is_refused_collects_nothing_and_the_next_one_all() -> None:
+    store, rules = waiting_for_room()
+    race = Race(store.snapshot(99), rules)
+    before = accounts(store)
+    store.remove([LARGE.key])
+    race.update(store.snapshot(99, race.change))
+    batch = race.picks(START, 9)
+    assert [each.waiting.entry.key.name for each in batch.picks][:1] == ["small-3"]
+    store.remove([key("small-3")])
+    assert store.commit(batch).refused == "entry"
+    assert accounts(store) == before
+    pick(store, rules, limit=0)
+    expected, _ = waiting_for_room()
+    expected.remove([LARGE.key])
+    pick(expected, rules, limit=0)
+    assert accounts(store) == accounts(expected)
+
+
+def test_rounds_tell_the_store_of_what_is_owed_though_nobody_goes() -> None:
+    store, rules = waiting_for_room()
+    rounds = Rounds(store, rules)
+    before = accounts(store)
+    store.remove([LARGE.key, *(key(f"small-{number}") for number in range(3, 40))])
+    assert rounds.round(START, 0, 9).picked == 0
+    assert accounts(store) != before
+    assert all(view.overtaken is None for view in store.snapshot(0).queues)
+
+
+def test_every_store_takes_what_changes_without_a_pick(store: QueueStore) -> None:
+    store.configure(specs(a=1, b=1), None)
+    store.put([entry("one", "a"), entry("two", "b")])
+    before = store.snapshot(9)
+    kept = Overtaken(key=key("one"), times=2, since=START, kept={GPU: 8, "jobs": 1})
+    paid = Account(base=-7, weight=1, last=8)
+    clock = before.clock._replace(turns=5)
+    batch = Batch(epoch=1, revision=before.revision, picks=(), change=before.change)
+    committed = store.commit(replace(batch, settlement=Settlement(None, {}, {"a": kept})))
+    assert (committed.refused, committed.picked, committed.alone) == ("", 0, True)
+    shown = store.snapshot(9, before.change)
+    assert [(view.spec.name, view.overtaken) for view in shown.queues] == [("a", kept)]
+    assert shown.clock == before.clock
+    settlement = Settlement(clock, {"b": paid}, {"a": None})
+    assert store.commit(replace(batch, revision=9, settlement=settlement)).refused == "revision"
+    assert store.snapshot(9).queues[0].overtaken == kept
+    assert not store.commit(replace(batch, settlement=settlement)).refused
+    last = store.snapshot(9)
+    assert (last.clock, last.queues[0].overtaken, last.queues[1].account) == (clock, None, paid)
+    assert store.inspect().faults == ()
+
+
+def test_every_store_takes_it_after_the_last_pick_only_if_all_stand(store: QueueStore) -> None:
+    store.configure(specs(a=1, b=1), None)
+    store.put([entry("one", "a"), entry("two", "b")])
+    batch = choose(store.snapshot(9), START, 9, RULES)
+    paid = Account(base=-7, weight=1, last=8)
+    settlement = Settlement(batch.picks[-1].clock._replace(turns=99), {"a": paid}, {})
+    cut_short = batch.picks[1]._replace(waiting=batch.picks[0].waiting)
+    assert store.commit(replace(batch, picks=(batch.picks[0], cut_short), settlement=settlement)).refused == "entry"
+    assert accounts(store) == (batch.picks[0].clock, batch.picks[0].accounts)
+    store.rebuild(2, [], [entry("one", "a"), entry("two", "b")])
+    batch = choose(store.snapshot(9), START, 9, RULES)
+    assert not store.commit(replace(batch, settlement=settlement)).refused
+    assert accounts(store)[0].turns == 99
+    assert accounts(store)[1]["a"] == paid
