@@ -50,6 +50,7 @@ from cluster.local.garbage import Collector
 from cluster.local.handlers import Answer, Handlers, Question
 from cluster.local.journal import Change
 from cluster.local.layout import Layout
+from cluster.local.listener import Listener, raise_limit
 from cluster.local.openapi import SECOND, OpenApi
 from cluster.local.refusals import Refusal
 from cluster.local.representations import Shown
@@ -118,21 +119,21 @@ class ApiServer:
         await self._runner.setup()
         try:
             secure = certificates.context(self._layout)
-            site = web.TCPSite(self._runner, self._host, self._port, backlog=1024, ssl_context=secure)
-            await site.start()
+            self._listener = Listener(secure, self._connections.answer)
+            host, port = self._listener.start(self._host, self._port)[:2]
         except OSError as error:
             await self._runner.cleanup()
             if error.errno == errno.EADDRINUSE:
                 message = f"port {self._port} on {self._host} is in use: stop its process or choose another port"
                 raise PortInUse(message) from error
             raise
-        host, port = self._runner.addresses[0][:2]
         self.url = f"https://{f'[{host}]' if ':' in host else host}:{port}"
 
     async def stop(self) -> None:
         """Finish what is under way and close the database."""
         for watch in tuple(self._under_way):
             watch.end()
+        await self._listener.stop()
         await self._runner.cleanup()
         await self._connections.hang_up()
         self._store.flush()
@@ -154,6 +155,9 @@ class ApiServer:
             self._catalog.unregister(definition["metadata"]["name"])
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        return callers.ended(request, await self._answered(request))
+
+    async def _answered(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             return _written(request, await self._route(request))
         except Refusal as refusal:
@@ -316,6 +320,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; 0 takes a free one")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    raise_limit()
     try:
         asyncio.run(_serve(Layout(arguments.data), arguments.port))
     except (PortInUse, DiskFailed, OSError) as error:

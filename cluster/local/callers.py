@@ -7,31 +7,61 @@ with a Status object, and is no news for the log.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import orjson
 from aiohttp import web
 
 from cluster.local import refusals
 from cluster.local.connections import Connections
+from cluster.local.listener import Connection, Listener
 from cluster.local.refusals import Refusal
 
 _LOG = logging.getLogger(__name__)
-_PATIENCE_SECONDS = 30.0
-"""How long a caller may stay without the token."""
 _BODY_SECONDS = 60.0
 """How long a body may take to come."""
 _LONGEST_LINE = 64 * 1024
 """Bytes of a request's first line, or of one header: a selector may be long."""
 _LARGEST_BODY = 3 * 1024 * 1024
+_ANONYMOUS_BYTES = 1024 * 1024
+"""What is read of a connection before it shows the token: headers, and what of a body comes with them."""
 _SHOWN = 200
 
 
 class Caller(web.RequestHandler):
     """One connection."""
 
-    trusted = False
-    """Whether the token was shown on it."""
+    def __init__(self, *arguments: Any, listener: Listener, connection: Connection, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._listener, self._connection = listener, connection
+        self._anonymous_bytes = 0
+        self.trusted = False
+        """Whether the token was shown on it."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The TLS handshake is done."""
+        self._connection.transport = cast(asyncio.Transport, transport)
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The connection has ended."""
+        self._listener.closed(self._connection)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, unless there is too much of it without a token."""
+        if not self.trusted:
+            self._anonymous_bytes += len(data)
+            if self._anonymous_bytes > _ANONYMOUS_BYTES:
+                self._connection.abort()
+                return
+        super().data_received(data)
+
+    def trust(self) -> None:
+        """The token was shown: the connection stays."""
+        if not self.trusted:
+            self.trusted = True
+            self._listener.trust(self._connection)
 
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
@@ -46,11 +76,6 @@ class Caller(web.RequestHandler):
         response.force_close()
         return response
 
-    def give_up(self) -> None:
-        """Hang up, unless the token was shown."""
-        if not self.trusted and self.transport is not None:
-            self.transport.abort()
-
 
 class Callers(Connections):
     """Takes the calls."""
@@ -59,18 +84,23 @@ class Callers(Connections):
         lines: dict[str, Any] = {"max_line_size": _LONGEST_LINE, "max_field_size": _LONGEST_LINE}
         super().__init__(handler, request_factory=_request, access_log=None, **lines)
 
-    def __call__(self) -> Caller:
-        """The next one."""
+    def answer(self, listener: Listener, connection: Connection) -> Caller:
+        """What serves a connection."""
         loop = asyncio.get_running_loop()
-        made = Caller(self, loop=loop, **self._kwargs)
-        loop.call_later(_PATIENCE_SECONDS, made.give_up)
-        return made
+        return Caller(self, loop=loop, listener=listener, connection=connection, **self._kwargs)
 
 
 def trust(request: web.BaseRequest) -> None:
     """The token was shown: the caller may stay."""
     if isinstance(request.protocol, Caller):
-        request.protocol.trusted = True
+        request.protocol.trust()
+
+
+def ended(request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:
+    """The response, after which the connection is closed unless the token was shown on it."""
+    if isinstance(request.protocol, Caller) and not request.protocol.trusted:
+        response.force_close()
+    return response
 
 
 def readable(request: web.BaseRequest) -> str:

@@ -54,6 +54,7 @@ def context(layout: Layout) -> ssl.SSLContext:
     """How the server speaks TLS, with the certificate that `prepare` has made."""
     found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     found.minimum_version = ssl.TLSVersion.TLSv1_2
+    found.options |= ssl.OP_NO_RENEGOTIATION
     found.set_alpn_protocols(["http/1.1"])
     found.load_cert_chain(layout.certificate("server"), layout.key("server"))
     return found

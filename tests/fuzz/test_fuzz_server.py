@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cluster.local import apiserver, callers, journal, watches
+from cluster.local import apiserver, journal, listener, watches
 from cluster.local.journal import Change, Journal
 from cluster.local.layout import Layout
 from cluster.local.objects import seal
@@ -344,7 +344,7 @@ def test_what_is_no_http_is_answered_in_status_form(server: Server, sent: bytes)
 
 
 def test_who_shows_no_token_is_let_go(folder: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callers, "_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(listener, "ANONYMOUS_SECONDS", 0.2)
     with raw(server) as silent, raw(server) as slow, raw(server) as known:
         known.sendall(
             b"GET /version HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + server.token.encode() + b"\r\n\r\n"
