@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from crds import quantities
-from crds.amounts import JOBS, Amounts
+from crds.amounts import JOBS, OTHERS, Amounts
 from crds.keys import JobKey
 from crds.resources import TENANT_QUEUES
 from queues import order
@@ -127,9 +127,13 @@ def vitals(found: Vitals) -> Document:
 def room(snapshot: Snapshot) -> Document:
     """The pool and what is taken of it; no capacity: nothing is scarce."""
     return {
-        "capacity": None if snapshot.pool is None else shown(snapshot.pool),
+        "capacity": None if snapshot.pool is None else shown(_named(snapshot.pool)),
         "used": shown({name: amount for name, amount in snapshot.pool_usage.items() if amount}),
     }
+
+
+def _named(limit: Amounts) -> Amounts:
+    return {name: amount for name, amount in limit.items() if name != OTHERS}
 
 
 def waiting(place: Place, next_pick: int | None, in_order: int | None) -> Document:

@@ -1,39 +1,41 @@
 """What the queues compete for.
 
-One rule: pure. The pool is what our jobs may occupy together; a resource that no node offers has room for nobody.
+One rule: pure. The pool is what our jobs may occupy together. Of a resource that no node offers there is none, and the
+pool does not name it: its size follows from the nodes, not from what jobs ask for.
 """
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import reduce
 from typing import Literal
 
 from coordinator.views import NodeView, PodView
 from crds import amounts
-from crds.amounts import JOBS, Amounts
+from crds.amounts import OTHERS, Amounts
 
 PoolSetting = Amounts | Literal["nodes"] | None
 
 
-def capacity(
-    setting: PoolSetting, nodes: Iterable[NodeView], pods: Iterable[PodView], demanded: Iterable[str]
-) -> Amounts | None:
+def capacity(setting: PoolSetting, nodes: Iterable[NodeView], pods: Iterable[PodView]) -> Amounts | None:
     """The pool, or None where nothing is scarce (by setting, or because the cluster shows no nodes at all).
 
-    From nodes: what the ready ones offer minus what pods that are not ours occupy. `demanded` are the resource names
-    that jobs ask for: one that no node has counts as 0, else such a job would be admitted and never run.
+    From nodes: what the ready ones offer minus what pods that are not ours occupy, and nothing of any other
+    resource: a job that asks for one would be admitted and never run.
     """
     if setting != "nodes":
         return setting
     nodes = list(nodes)
     if not nodes:
         return None
-    offered: Amounts = reduce(amounts.add, (node.allocatable for node in nodes if node.ready), {})
-    foreign: Amounts = reduce(amounts.add, (pod.demand for pod in pods if pod.job is None and pod.occupies), {})
-    names = {name for node in nodes for name in node.allocatable} | (set(demanded) - {JOBS})
-    return {name: max(0, offered.get(name, 0) - foreign.get(name, 0)) for name in names}
+    room = dict.fromkeys((name for node in nodes for name in node.allocatable), 0)
+    for node in nodes:
+        if node.ready:
+            amounts.increase(room, node.allocatable)
+    for pod in pods:
+        if pod.job is None and pod.occupies:
+            amounts.increase(room, {name: -amount for name, amount in pod.demand.items() if name in room})
+    return {**{name: max(0, amount) for name, amount in room.items()}, OTHERS: 0}
 
 
-def largest(setting: PoolSetting, nodes: Iterable[NodeView], demanded: Iterable[str]) -> Amounts | None:
+def largest(setting: PoolSetting, nodes: Iterable[NodeView]) -> Amounts | None:
     """What the pool can ever be, with the nodes there are: all of them ready, and nobody else on them."""
-    return capacity(setting, (replace(node, ready=True) for node in nodes), (), demanded)
+    return capacity(setting, (replace(node, ready=True) for node in nodes), ())

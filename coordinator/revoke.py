@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from crds import amounts
 from crds.amounts import NOTHING, Amounts
 from crds.keys import JobKey
 from queues import limits
@@ -24,7 +25,8 @@ class _Room:
 
     def short(self, charge: Amounts) -> bool:
         """Whether there is less of anything in this charge than is taken."""
-        return any(charge.get(name, 0) > 0 and self.used[name] > most for name, most in self.limit.items())
+        limits = ((name, amounts.most(self.limit, name)) for name, amount in charge.items() if amount > 0)
+        return any(most is not None and self.used[name] > most for name, most in limits)
 
 
 def excess(

@@ -234,7 +234,7 @@ class Term:
         """Tell the store what admins want and what the nodes offer."""
         queues, nodes = self._specs(), self.watches.nodes.values() if self.watches.nodes else []
         self.store.configure(list(queues.values()), self._room())
-        most = pool.largest(parse_pool(self.settings.pool), nodes, self.watches.demanded())
+        most = pool.largest(parse_pool(self.settings.pool), nodes)
         self._ceilings, self._watched = queue_specs.ceilings(queues.values(), most), None
         self._look_at_limited(queue_specs.ceilings(queues.values(), None))
         self._queues = len(queues)
@@ -261,7 +261,7 @@ class Term:
     def _room(self) -> Amounts | None:
         nodes = self.watches.nodes.values() if self.watches.nodes else []
         setting = parse_pool(self.settings.pool)
-        return pool.capacity(setting, nodes, self.watches.pods.values(), self.watches.demanded())
+        return pool.capacity(setting, nodes, self.watches.pods.values())
 
     def cycle(self) -> int:
         """Pick what can be picked; the number of jobs admitted."""

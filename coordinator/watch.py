@@ -63,7 +63,6 @@ class Watches:
         self._must: set[JobKey] = set()
         """Of the marked ones those that are so not merely because the job or its pods have changed."""
         self._settings_changed: Changed | None = None
-        self._demanded: set[str] = set()
         self._named: set[str] = set()
         self._rules: Rules | None = None
         self.wake = threading.Event()
@@ -126,16 +125,9 @@ class Watches:
             seen=max([seen, *(pod.version for pod in pods)]),
         )
 
-    def demanded(self) -> frozenset[str]:
-        """Every resource name that jobs ask for now. The first job that asks for another one changes the settings."""
-        names = {name for job in self.jobs.values() for name in job.charge}
-        with self._lock:
-            self._demanded = names
-        return frozenset(names)
-
     def named(self) -> frozenset[str]:
-        """The queues that jobs name now. The first job that names another one changes the settings."""
-        names = {job.queue for job in self.jobs.values()}
+        """The queues named by jobs that compete now. The first such job that names another one changes the settings."""
+        names = {job.queue for job in self.jobs.values() if _competes(job)}
         with self._lock:
             self._named = names
         return frozenset(names)
@@ -196,11 +188,10 @@ class Watches:
         job = after or before
         assert job is not None
         with self._lock:
-            known = len(self._demanded) + len(self._named)
-            self._demanded.update(job.charge)
-            self._named.add(job.queue)
-            grown = len(self._demanded) + len(self._named) > known
-        if grown:  # a resource that no node may have, or a queue that nobody may have created
+            grown = job.queue not in self._named and _competes(job)
+            if grown:
+                self._named.add(job.queue)
+        if grown:  # a queue that may not have been created
             self.touch_settings()
         self._marks.add([job.key], 0)
         self.wake.set()
@@ -275,6 +266,13 @@ class Watches:
     def _node_changed(self, before: NodeView | None, after: NodeView | None) -> None:
         if before != after:  # heartbeats change nothing that matters
             self.touch_settings()
+
+
+def _competes(job: JobView) -> bool:
+    """Whether a job holds room, or may have its place in the order of a queue without an edit by its owner."""
+    if job.finished or job.deleting or job.invalid:
+        return False
+    return job.admission is not None or not (job.held or job.suspended or (job.waits and job.waits.parked))
 
 
 def _barring(queue: TenantQueue) -> object:

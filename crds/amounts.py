@@ -6,6 +6,7 @@ devices, jobs) rounded up. Milli-units for memory would pass 2**53 at 8 TiB and 
 counts the same way.
 """
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -17,12 +18,23 @@ JOBS = "jobs"
 PODS = "pods"
 """The name under which pods are counted: every pod asks for one, and a node offers as many as it may run."""
 
+OTHERS = "*"
+"""In a limit: how much there is of every resource that it does not name, `jobs` apart. Without it those are free."""
+
+_FREE = math.inf
+
 NOTHING: Amounts = MappingProxyType({})
 
 
 def add(left: Amounts, right: Amounts) -> dict[str, int]:
     """The sum, name by name."""
     return {name: left.get(name, 0) + right.get(name, 0) for name in left.keys() | right.keys()}
+
+
+def increase(total: dict[str, int], amounts: Amounts, times: int = 1) -> None:
+    """Add amounts, so many times, to a total in place: the work is that of the amounts, however many names it has."""
+    for name, amount in amounts.items():
+        total[name] = total.get(name, 0) + times * amount
 
 
 def subtract(left: Amounts, right: Amounts) -> dict[str, int]:
@@ -41,9 +53,24 @@ def peak(left: Amounts, right: Amounts) -> dict[str, int]:
 
 
 def fits(demand: Amounts, used: Amounts, limit: Amounts) -> bool:
-    """Whether demand on top of what is used stays within a limit; names the limit does not mention are free."""
-    for name, most in limit.items():
-        asked = demand.get(name, 0)
-        if asked > 0 and used.get(name, 0) + asked > most:
-            return False
+    """Whether demand on top of what is used stays within a limit; names the limit does not mention are free, but for
+    OTHERS. The work is that of the shorter one of demand and limit."""
+    if len(limit) <= len(demand) and OTHERS not in limit:
+        for name, most in limit.items():
+            asked = demand.get(name, 0)
+            if asked > 0 and used.get(name, 0) + asked > most:
+                return False
+        return True
+    others = limit.get(OTHERS, _FREE)
+    for name, asked in demand.items():
+        if asked > 0:
+            allowed = limit.get(name, _FREE if name == JOBS else others)
+            if used.get(name, 0) + asked > allowed:
+                return False
     return True
+
+
+def most(limit: Amounts, name: str) -> int | None:
+    """How much of a name a limit allows; None if it does not limit it."""
+    found = limit.get(name)
+    return limit.get(OTHERS) if found is None and name != JOBS else found

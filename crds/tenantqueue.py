@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, WithJsonSchema
 
 from crds import demand, problems, quantities
-from crds.amounts import PODS, Amounts
+from crds.amounts import OTHERS, PODS, Amounts
 from crds.errors import InvalidObject, Problem
 from crds.metadata import Metadata, Named
 from crds.model import Name, Observed, Written
@@ -164,7 +164,7 @@ def _quota(at: str, quota: dict[str, str | int | float]) -> Iterator[Problem]:
 
 def _capped(quota: dict[str, str | int | float]) -> Amounts:
     found = demand.amounts({_canonical(name): quantity for name, quantity in quota.items()})
-    return {name: min(amount, demand.LARGEST) for name, amount in found.items()}
+    return {name: min(amount, demand.LARGEST) for name, amount in found.items() if name != OTHERS}
 
 
 def _canonical(name: str) -> str:

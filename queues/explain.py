@@ -57,7 +57,7 @@ def why(race: Race, place: Place, now: float) -> Explanation:
 
 def too_large(queue: str, demand: Amounts, ceiling: Amounts) -> str:
     """What is said of a job that asks for more than the ceiling."""
-    names = _named(name for name in ceiling if not amounts.fits(demand, NOTHING, {name: ceiling[name]}))
+    names = _named(name for name, asked in demand.items() if not amounts.fits({name: asked}, NOTHING, ceiling))
     return f"the job asks for more {names} than queue {queue} or the pool can ever give"
 
 
@@ -114,8 +114,8 @@ def _limits(race: Race, lane: Lane, demand: Amounts) -> str:
 def _free(where: str, demand: Amounts, used: Amounts, limits: Amounts) -> str:
     free = [
         f"{quantities.text(name, max(0, most - used.get(name, 0)))} of {quantities.text(name, most)} {name}"
-        for name, most in sorted(limits.items())
-        if demand.get(name, 0) > 0
+        for name, asked in sorted(demand.items())
+        if asked > 0 and (most := amounts.most(limits, name)) is not None
     ]
     return f"{where}: {', '.join(free)} free" if free else ""
 

@@ -191,5 +191,6 @@ def ceiling(spec: QueueSpec, cohort: Cohort | None, pool: Amounts) -> Amounts:
     for name, amount in spec.quota.items():
         total = amount if cohort is None else cohort.total[name]
         most = min(total, amount + spec.borrowing.get(name, total))
-        ceilings[name] = min(most, ceilings.get(name, most))
+        in_pool = amounts.most(pool, name)
+        ceilings[name] = most if in_pool is None else min(most, in_pool)
     return ceilings

@@ -8,7 +8,8 @@
 --   torchq:queues             hash    queue -> JSON settings {name, weight, open, quota, cohort, borrowing, strict, aging_seconds}
 --   torchq:rules              hash    queue -> its cohort, a space, and JSON of what else scripts go by {quota, borrowing,
 --                                     aging_seconds}; queues that are alike have one JSON text, which is read once
---   torchq:pool               string  JSON {resource: amount}; missing: nothing is scarce
+--   torchq:pool               string  JSON {resource: amount}, under "*" that of every other resource but jobs; missing: nothing is
+--                                     scarce
 --   torchq:entries            hash    place -> version of the entry, a comma, JSON entry {key, queue, kind, submitted, priority,
 --                                     attempt, demand, returning, port}. The place is the job key with "!" for "/"
 --   torchq:version            string  version given last

@@ -89,6 +89,7 @@ local function read_demands()
 end
 
 local owns, pool = {}, nil
+local JOBS, OTHERS = 'jobs', '*' -- as in crds/amounts.py
 local function read_books()
   table.insert(picks.queues, ALL)
   open_books(picks.queues)
@@ -141,10 +142,11 @@ local function over_limits(own, demand)
 end
 
 local function over_pool(demand)
-  local used = used_of(books[ALL])
+  local used, others = used_of(books[ALL]), pool[OTHERS]
   for at = 1, #demand.names do
     local name = demand.names[at]
-    if pool[name] and demand.sizes[at] > 0 and (used[name] or 0) + demand.sizes[at] > pool[name] then
+    local most = pool[name] or name ~= JOBS and others
+    if most and demand.sizes[at] > 0 and (used[name] or 0) + demand.sizes[at] > most then
       return 'pool'
     end
   end

@@ -64,7 +64,7 @@ class TestScenario:
             kind = next(
                 each for each in baseline_scenario.CLASSES if each.name == manifest["metadata"]["labels"]["bench/class"]
             )
-            assert demand.job_charge(job.spec) == {"jobs": 1, "cpu": kind.cpu * 1000}
+            assert demand.job_charge(job.spec) == {"jobs": 1, "pods": 1, "cpu": kind.cpu * 1000}
             assert job.spec.scheduling_policy.priority == kind.priority
         for queue in Scenario("bench-4194304").queues():
             assert tenantqueue.parse(queue).spec.cohort

@@ -24,7 +24,7 @@ def test_a_job_has_all_its_pods_at_once() -> None:
     job = torchjob.parse(manifest)
     assert [task.num_tasks for task in job.spec.tasks.values()] == [1, 4]
     assert all(not task.depends_on for task in job.spec.tasks.values())
-    assert demand.job_charge(job.spec) == {"jobs": 1, "cpu": 5000}
+    assert demand.job_charge(job.spec) == {"jobs": 1, "pods": 5, "cpu": 5000}
 
 
 def test_the_client_makes_the_same_pod_of_no_job() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from coordinator import pool
 from coordinator.views import NodeView, PodView
+from crds import amounts
 from crds.amounts import Amounts
 from tests.coordinator.builders import node, pod
 
@@ -13,53 +14,48 @@ TWO = {"cpu": 16_000, "memory": 2 << 30, "pods": 220}
 
 
 @pytest.mark.parametrize(
-    ("nodes", "pods", "demanded", "expected"),
+    ("nodes", "pods", "expected"),
     [
-        pytest.param([], [], ["cpu"], None, id="no nodes to see: nothing is known to be scarce"),
-        pytest.param([node()], [], [], ONE, id="one node"),
-        pytest.param([node(), node()], [], [], TWO, id="two nodes"),
-        pytest.param(
-            [node()], [FOREIGN], [], {"cpu": 5000, "memory": 1 << 30, "pods": 109}, id="foreign pods take room"
-        ),
-        pytest.param([node()], [pod()], [], ONE, id="ours are charged, not subtracted"),
+        pytest.param([], [], None, id="no nodes to see: nothing is known to be scarce"),
+        pytest.param([node()], [], ONE, id="one node"),
+        pytest.param([node(), node()], [], TWO, id="two nodes"),
+        pytest.param([node()], [FOREIGN], {"cpu": 5000, "memory": 1 << 30, "pods": 109}, id="foreign pods take room"),
+        pytest.param([node()], [pod()], ONE, id="ours are charged, not subtracted"),
         pytest.param(
             [node()],
             [FOREIGN, FOREIGN, FOREIGN],
-            [],
             {"cpu": 0, "memory": 1 << 30, "pods": 107},
             id="never below nothing",
         ),
         pytest.param(
             [node(ready=False)],
             [],
-            [],
             {"cpu": 0, "memory": 0, "pods": 0},
             id="a node that is not ready has room for nobody",
         ),
-        pytest.param(
-            [node()],
-            [],
-            ["jobs", "nvidia.com/gpu"],
-            {**ONE, "nvidia.com/gpu": 0},
-            id="no such resource",
-        ),
     ],
 )
-def test_capacity_from_nodes(
-    nodes: list[NodeView], pods: list[PodView], demanded: list[str], expected: Amounts | None
-) -> None:
-    assert pool.capacity("nodes", nodes, pods, demanded) == expected
+def test_capacity_from_nodes(nodes: list[NodeView], pods: list[PodView], expected: Amounts | None) -> None:
+    assert pool.capacity("nodes", nodes, pods) == (None if expected is None else {**expected, "*": 0})
 
 
 def test_an_admins_amounts_are_taken_as_they_are() -> None:
-    assert pool.capacity({"cpu": 64_000}, [node()], [FOREIGN], ["nvidia.com/gpu"]) == {"cpu": 64_000}
-    assert pool.capacity(None, [node()], [], []) is None
+    assert pool.capacity({"cpu": 64_000}, [node()], [FOREIGN]) == {"cpu": 64_000}
+    assert pool.capacity(None, [node()], []) is None
 
 
 def test_what_the_pool_can_ever_be_does_not_depend_on_what_is_on_it_or_down() -> None:
     nodes = [node(), node(name="two", ready=False)]
-    foreign = [pod(job=None)]
-    assert pool.capacity("nodes", nodes, foreign, ["gpu"]) == {**ONE, "cpu": 7000, "gpu": 0}
-    assert pool.largest("nodes", nodes, ["gpu"]) == {**TWO, "gpu": 0}
-    assert pool.largest({"cpu": 1}, nodes, ["gpu"]) == {"cpu": 1}
-    assert pool.largest(None, nodes, ["gpu"]) is None
+    foreign = [pod(job=None, demand={"cpu": 1000, "pods": 1, "example.org/made-up": 5})]
+    assert pool.capacity("nodes", nodes, foreign) == {**ONE, "cpu": 7000, "pods": 109, "*": 0}
+    assert pool.largest("nodes", nodes) == {**TWO, "*": 0}
+    assert pool.largest({"cpu": 1}, nodes) == {"cpu": 1}
+    assert pool.largest(None, nodes) is None
+
+
+def test_there_is_nothing_of_a_resource_that_no_node_offers_from_the_first_moment() -> None:
+    room = pool.capacity("nodes", [node()], [])
+    assert room is not None
+    assert amounts.fits({"jobs": 1, "cpu": 8000}, {}, room)
+    assert not amounts.fits({"jobs": 1, "nvidia.com/gpu": 1}, {}, room)
+    assert amounts.fits({"jobs": 1, "nvidia.com/gpu": 0}, {}, room)

@@ -188,7 +188,7 @@ def _pod(made: dict[str, Any]) -> None:
     assert trimmed.job_uid
     view = views.pod_view(pod)
     assert view.demand == demand.pod_demand(pod["spec"])
-    pool.capacity("nodes", [], [view], [])
+    pool.capacity("nodes", [], [view])
 
 
 @settings(max_examples=60, deadline=None)
@@ -210,13 +210,13 @@ def test_a_charge_that_is_none_is_counted_from_the_pod(charge: str) -> None:
     spec = {"nodeName": "one", "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}
     own = {"namespace": "x", "name": "p", "uid": "u", "annotations": {"train.distributed.io/charge": charge}}
     for labels in ({}, {"train.distributed.io/job-uid": "u"}):
-        assert views.pod_view({"metadata": {**own, "labels": labels}, "spec": spec}).demand == {"cpu": 2000}
+        assert views.pod_view({"metadata": {**own, "labels": labels}, "spec": spec}).demand == {"cpu": 2000, "pods": 1}
 
 
 def test_a_foreign_pod_cannot_make_room_with_a_charge() -> None:
     own = {"namespace": "x", "name": "p", "uid": "u", "annotations": {"train.distributed.io/charge": '{"cpu": 0}'}}
     spec = {"nodeName": "one", "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}
-    assert views.pod_view({"metadata": own, "spec": spec}).demand == {"cpu": 2000}
+    assert views.pod_view({"metadata": own, "spec": spec}).demand == {"cpu": 2000, "pods": 1}
 
 
 @thorough

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crds.amounts import Amounts
+from crds.amounts import OTHERS, Amounts
 from crds.keys import JobKey
 from queues.choose import blind, choose
 from queues.credits import credit
@@ -319,7 +319,9 @@ def situations(draw: st.DrawFn) -> MemoryStore:
         for name in names
         for number in range(draw(st.integers(0, 12)))
     ]
-    pool = draw(st.none() | st.fixed_dictionaries({GPU: st.integers(0, 40), "cpu": st.integers(0, 40)}))
+    room = st.integers(0, 40)
+    closed = st.fixed_dictionaries({"cpu": room, OTHERS: st.just(0)})
+    pool = draw(st.none() | st.fixed_dictionaries({GPU: room, "cpu": room}) | closed)
     store = MemoryStore(unmarked)
     store.rebuild(1, [reservation(f"runs-{name}", name, gpu=draw(sizes)) for name in names], waiting)
     store.configure(queues, pool)

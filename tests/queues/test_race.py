@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crds.amounts import Amounts
+from crds.amounts import OTHERS, Amounts
 from queues import quotas
 from queues.choose import choose
 from queues.lag import lag
@@ -74,7 +74,12 @@ def jobs(draw: st.DrawFn) -> Entry:
     return replace(made, demand=demand, returning=draw(st.booleans()))
 
 
-POOLS = st.none() | st.fixed_dictionaries({GPU: st.integers(0, 12), "cpu": st.integers(0, 12)})
+AMOUNT = st.integers(0, 12)
+POOLS = (
+    st.none()
+    | st.fixed_dictionaries({GPU: AMOUNT, "cpu": AMOUNT})
+    | st.fixed_dictionaries({"cpu": AMOUNT, OTHERS: st.just(0)})
+)
 
 
 def step(store: MemoryStore, data: st.DataObject) -> None:

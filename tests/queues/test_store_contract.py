@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from crds.amounts import OTHERS
 from queues import errors
 from queues.choose import choose
 from queues.store import QueueStore, StoreSettings
@@ -375,6 +376,17 @@ def test_a_commit_checks_quota_and_pool_itself(
     committed = store.commit(both)
     assert committed.refused == refused
     assert [each.key for each in committed.reservations] == [waiting.entry.key]
+
+
+def test_a_commit_takes_nothing_that_a_closed_pool_does_not_name(store: QueueStore) -> None:
+    store.configure([spec("a")], {"cpu": 9, OTHERS: 0})
+    store.put([entry("plain", submitted=START, cpu=9), entry("made-up", submitted=START + 1, gpu=1)])
+    (plain, odd) = store.snapshot(2).queues[0].heads
+    (pick,) = batch(store).picks
+    both = Batch(epoch=1, revision=store.snapshot(0).revision, picks=(pick, pick._replace(waiting=odd)))
+    committed = store.commit(both)
+    assert (committed.refused, [each.key for each in committed.reservations]) == ("pool", [plain.entry.key])
+    assert store.snapshot(0).pool == {"cpu": 9, OTHERS: 0}
 
 
 def test_a_job_grows_by_a_second_entry(place: Place, store: QueueStore) -> None:

@@ -1,0 +1,78 @@
+"""Names that jobs make up: of resources that no node offers, and of queues. What they cost stays with their jobs."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cluster.api import WatchEvent
+from cluster.client import KubernetesCluster
+from coordinator.watch import Watches
+from crds.resources import NODES, TORCHJOBS
+from tests.clock import Clock
+from tests.coordinator import desk as desks
+from tests.coordinator.desk import Desk
+
+
+def watches() -> Watches:
+    server: Any = SimpleNamespace(serves=bool)
+    return Watches(server, nodes=False, clock=Clock())
+
+
+def job(number: int, queue: str, resource: str, **policy: Any) -> dict[str, Any]:
+    container = {"name": "torch", "image": "torch:1", "resources": {"requests": {resource: 1}}}
+    tasks = {"Master": {"numTasks": 1, "template": {"spec": {"containers": [container]}}}}
+    found = desks.manifest(f"job-{number}", queue, tasks, schedulingPolicy=policy)
+    identity = {
+        "uid": str(number),
+        "resourceVersion": str(number + 1),
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+    }
+    return found | {"metadata": found["metadata"] | identity}
+
+
+def show(seen: Watches, manifest: dict[str, Any]) -> None:
+    seen.jobs._take(WatchEvent("MODIFIED", manifest | {"metadata": manifest["metadata"] | {"namespace": "team"}}))
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_made_up_resources_change_no_settings(held: bool) -> None:
+    seen = watches()
+    show(seen, job(0, "a", "cpu"))
+    assert seen.take_settings_changed(0.0)
+    for number in range(1, 50):
+        show(seen, job(number, "a", f"example.org/made-up-{number}", hold=held))
+    assert not seen.take_settings_changed(0.0)
+
+
+def test_a_queue_counts_as_named_only_by_jobs_that_compete() -> None:
+    seen = watches()
+    for number in range(50):
+        show(seen, job(number, f"queue-{number}", "cpu", hold=True))
+    assert not seen.take_settings_changed(0.0)
+    assert seen.named() == frozenset()
+    show(seen, job(7, "queue-7", "cpu"))
+    assert seen.take_settings_changed(0.0)
+    assert seen.named() == {"queue-7"}
+    show(seen, job(7, "queue-7", "cpu", hold=True))
+    assert seen.named() == frozenset()
+
+
+def test_a_job_that_asks_for_what_no_node_offers_waits_and_the_others_go(
+    embedded_cluster: KubernetesCluster, clock: Clock, namespace: str
+) -> None:
+    status = {"allocatable": {"cpu": "8", "pods": "9"}, "conditions": [{"type": "Ready", "status": "True"}]}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "small"}, "status": status}
+    embedded_cluster.create(NODES, node)
+    try:
+        with Desk(embedded_cluster, clock, pool="nodes") as desk:
+            desk.queue("a", quota={"jobs": 9})
+            desk.begin()
+            made_up = job(1, "a", "example.org/made-up")["spec"]["torchTaskSpecs"]
+            odd = desk.cluster.create(TORCHJOBS, desks.manifest("odd", "a", made_up), namespace)["metadata"]
+            plain = desk.submit("plain", namespace, "a")
+            desk.until(lambda: desk.held() == {plain})
+            assert {key.uid for key in desk.waiting()} == {odd["uid"]}
+            assert desk.store.snapshot(0).pool == {"cpu": 8000, "pods": 9, "*": 0}
+    finally:
+        embedded_cluster.delete(NODES, "small")
