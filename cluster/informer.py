@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 from cluster import errors, retries
 from cluster.api import Cluster, Manifest, Watch, WatchEvent
 from cluster.cache import Cache, Change, Entry, Key
+from cluster.object_errors import ObjectErrors
 from cluster.pace import Round, failures_after
 from cluster.settings import InformerSettings
 from crds import integers
@@ -58,6 +59,8 @@ class Informer(Generic[T]):
     """Called with all values every `settings.resync_seconds`, in the informer's thread."""
     settings: InformerSettings = field(default_factory=InformerSettings)
     clock: Callable[[], float] = time.monotonic
+    errors: ObjectErrors = field(default_factory=ObjectErrors)
+    """Objects that `trim` or `index` cannot read, and callbacks that failed."""
     failing: str = field(default="", init=False)
     """Why the cache may be behind, in a sentence; empty while all is well."""
 
@@ -222,7 +225,9 @@ class Informer(Generic[T]):
 
     def _apply(self, event: WatchEvent, version: int) -> list[Change[T]]:
         if event.kind == "DELETED":
-            return self._cache.remove(_key(event.object), version)
+            key = _key(event.object)
+            self.errors.over(self._subject(key))
+            return self._cache.remove(key, version)
         kept = self._keep(event.object)
         if kept is None:
             self._cache.advance(version)
@@ -235,10 +240,15 @@ class Informer(Generic[T]):
         try:
             value = self.trim(manifest)
             group = self.index(value) if self.index else None
-        except Exception:
-            logger.exception("ignoring %s %s/%s, which cannot be read", self.resource.kind, *key)
+        except Exception as error:
+            self.errors.met(self._subject(key), error)
             return None
+        self.errors.over(self._subject(key))
         return key, Entry(manifest["metadata"].get("uid", ""), value, group)
+
+    def _subject(self, key: Key) -> str:
+        """An object's name for people."""
+        return f"{self.resource.kind} {'/'.join(filter(None, key))}"
 
     def _tell(self, changes: list[Change[T]]) -> None:
         for before, after in changes:
@@ -249,8 +259,8 @@ class Informer(Generic[T]):
             return
         try:
             callback(*arguments)
-        except Exception:
-            logger.exception("a callback of the informer of %s failed", self.resource.plural)
+        except Exception as error:
+            self.errors.met(f"a change of the {self.resource.plural}", error)
 
     def _watch_seconds(self) -> int:
         """How long to watch: until the next resync at most, since a silent watch returns for nothing else."""

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import click
 
+from cluster import threads
 from cluster.stop import Stop
 from coordinator import garbage, health, preflight, processes, worker_process
 from coordinator.permissions import COORDINATOR, WORKER
@@ -39,6 +40,7 @@ def coordinator(session: Session, health_port: int | None) -> None:
     settings = session.settings
     start_log(settings.log_level)
     garbage.look_seldom()
+    threads.end_process_with_any()
     processes.end_with_parent()
     redis = connection.connect(settings.redis_url, client_name="torchq-coordinator")
     preflight.check(session.cluster, COORDINATOR, settings)
@@ -73,11 +75,11 @@ def _serve(desk: Coordinator, writer: QueueStatusWriter, close: Callable[[], Non
     handler may interrupt it anywhere, and must not meet a lock of those who work."""
     stop = Stop()
     stop.listen()
-    with ThreadPoolExecutor(3, thread_name_prefix="desk") as threads:
+    with ThreadPoolExecutor(3, thread_name_prefix="desk") as pool:
         works = [
-            threads.submit(desk.run),
-            threads.submit(writer.run, desk.stop, lambda: desk.leadership.leading),
-            threads.submit(desk.reasons.run, desk.stop, lambda: desk.leadership.leading),
+            pool.submit(desk.run),
+            pool.submit(writer.run, desk.stop, lambda: desk.leadership.leading),
+            pool.submit(desk.reasons.run, desk.stop, lambda: desk.leadership.leading),
         ]
         try:
             while not (stop() or any(each.done() for each in works)):
@@ -99,6 +101,7 @@ def worker(session: Session, count: int | None, single: bool) -> None:
     start_log(session.settings.log_level)
     if single:
         garbage.look_seldom()
+        threads.end_process_with_any()
         processes.end_with_parent()
         worker_process.run(session.cluster, session.settings)
         return

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 REPAIR = "torchq doctor --fix (the leader builds the queues anew from the cluster)"
 LEADER = "start a coordinator, or see its log; /readyz says what is failing"
 WORKERS = "start workers (torchq worker), or see their logs"
+OBJECTS = "correct or delete the object; the log of the process that skips it says more, and it skips nothing else"
 CLEANING = "torchq doctor --fix, or RQ's own cleaning in time; its keys come back when their leases end"
 
 MENDS = {
@@ -45,6 +46,9 @@ MENDS = {
     # pods
     "foreign-attempt-pod": f"{REPAIR}; a worker deletes the pod then",
     "orphan-pod": f"{REPAIR}; a worker deletes the pod then",
+    # objects
+    "skipped-object": OBJECTS,
+    "unreadable-object": OBJECTS,
     # RQ and Redis
     "foreign-rq-job": "torchq doctor --fix removes it; find out who may write to Redis",
     "failed-batch": CLEANING,
@@ -60,7 +64,7 @@ HARMLESS = frozenset(("failed-batch", "orphan-batch", "foreign-keys"))
 
 LEADERLESS = frozenset(("no-lease", "no-leader", "lease-silent"))
 """Nobody is there who could mend anything."""
-NOT_MENDED = LEADERLESS | {"no-workers", "foreign-keys"}
+NOT_MENDED = LEADERLESS | {"no-workers", "foreign-keys", "skipped-object", "unreadable-object"}
 """What a rebuild of the queues does not change."""
 
 

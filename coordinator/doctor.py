@@ -52,6 +52,10 @@ class ClusterPicture:
     rules: Rules = field(default_factory=Rules)
     """What queues and PriorityClasses say of who waits in order."""
     lease: LeaseView | None = None
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """Processes that have skipped objects after unforeseen errors, and what they say of these objects."""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Objects that cannot be read, and why."""
     now: float = 0.0
     """The looker's own time, seconds since 1970."""
 
@@ -72,7 +76,7 @@ def confirmed(first: Iterable[Disagreement], second: Iterable[Disagreement]) -> 
 
 def compare(look: Look) -> tuple[Disagreement, ...]:
     """Everything on which this look does not agree with itself."""
-    checks: list[Callable[[Look], Found]] = [_leadership, _keys, _rq, _work_lists, _work_records]
+    checks: list[Callable[[Look], Found]] = [_leadership, _objects, _keys, _rq, _work_lists, _work_records]
     if look.store.epoch:
         checks += [_epochs, _reservations, _usage, _ports, _entries, _places, _settings, _pods]
     else:
@@ -92,6 +96,13 @@ def _leadership(look: Look) -> Found:
         )
     if not any(ends > look.work.now for ends in look.work.workers.values()):
         yield Disagreement("no-workers", "workers", "no worker is registered, so nothing is reconciled")
+
+
+def _objects(look: Look) -> Found:
+    for process, said in look.cluster.skipped.items():
+        yield Disagreement("skipped-object", process, f"skips {said}")
+    for subject, why in look.cluster.unreadable.items():
+        yield Disagreement("unreadable-object", subject, why)
 
 
 def _lost(look: Look) -> Found:

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from cluster import errors
 from cluster.informer import Informer
+from cluster.object_errors import ObjectErrors
 from crds.resources import RECREATE_REQUESTS, Resource
 from gang import backends
 
@@ -38,8 +39,10 @@ class Foreign(Generic[T]):
         kinds: Iterable[Resource],
         informer: Callable[[Resource], Informer[T]],
         on_found: Callable[[], None] = lambda: None,
+        errors: ObjectErrors | None = None,
     ) -> None:
         self._serves = serves
+        self._errors = errors or ObjectErrors()
         self.on_found = on_found
         """Called when a kind has come that was not there at first."""
         self._missing = list(kinds)
@@ -97,6 +100,8 @@ class Foreign(Generic[T]):
                 self.look()
             except errors.ClusterError as error:
                 log.debug("cannot ask which kinds there are: %s", error)
+            except Exception as error:
+                self._errors.met("the question which kinds there are", error)
             self._stopping.wait(LOOK_SECONDS if self._asked.is_set() else RETRY_SECONDS)
         self._asked.set()
 

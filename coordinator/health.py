@@ -52,6 +52,9 @@ def status(coordinator: Coordinator) -> dict[str, Any]:
         "picked": counts.picked,
         "dispatched": counts.dispatched,
         "rebuilds": counts.rebuilds,
+        "skippedObjects": coordinator.watches.errors.objects,
+        "skips": coordinator.watches.errors.times,
+        "skipped": coordinator.watches.errors.shown,
     }
 
 

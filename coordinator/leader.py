@@ -31,6 +31,9 @@ LEASE = "torchq-coordinator"
 EPOCH = f"{GROUP}/epoch"
 API = f"{GROUP}/api"
 """Annotation of the Lease: the URL at which the leader answers questions about the queues, if it does."""
+ERRORS = f"{GROUP}/object-errors"
+"""Annotation of the Lease: the objects that the leader has skipped after unforeseen errors, as `torchq doctor` shows
+them."""
 MARGIN = 16
 """A leader stops this fraction of a lease before anybody else may start: what it has begun by then is over."""
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -63,7 +66,8 @@ def may_take(observed: Observed, identity: str, lease_seconds: float, now: float
 class Leadership:
     """Competes for the Lease in a thread of its own until stopped.
 
-    `cluster` must give up on a request well within a lease; `unfit` says why this process could not do a leader's work
+    `cluster` must give up on a request well within a lease; `skipped` names the objects that this process has skipped
+    after errors; `unfit` says why this process could not do a leader's work
     now (empty: it could), and must not take long either.
     """
 
@@ -76,6 +80,7 @@ class Leadership:
         lease_seconds: float,
         renew_seconds: float,
         unfit: Callable[[], str] = str,
+        skipped: Callable[[], str] = str,
         clock: Callable[[], float] = elapsed,
     ) -> None:
         self._cluster = cluster
@@ -84,6 +89,7 @@ class Leadership:
         self._lease_seconds = lease_seconds
         self._renew_seconds = renew_seconds
         self._unfit = unfit
+        self._skipped = skipped
         self._clock = clock
         self._fit_at = clock()
         self._observed = Observed("", "", clock())
@@ -228,7 +234,8 @@ class Leadership:
         if spec.get("holderIdentity") != self._identity:
             changes["acquireTime"] = changes["renewTime"]
             changes["leaseTransitions"] = spec.get("leaseTransitions", 0) + 1
-        patch = {"metadata": {"annotations": {EPOCH: str(epoch), API: self.address or None}}, "spec": changes}
+        notes = {EPOCH: str(epoch), API: self.address or None, ERRORS: self._skipped() or None}
+        patch = {"metadata": {"annotations": notes}, "spec": changes}
         version = lease["metadata"]["resourceVersion"]
         self._cluster.patch(LEASES, LEASE, patch, self._namespace, resource_version=version)
         self._observed = Observed(self._identity, changes["renewTime"], self._clock())

@@ -4,20 +4,26 @@ One rule: it only reads; an account that can list and get, and a read-only one o
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from cluster import errors
-from cluster.api import Cluster
+from cluster.api import Cluster, Manifest
 from coordinator import queue_specs, repair, views
 from coordinator.doctor import ClusterPicture, LeaseView, Look
-from coordinator.leader import EPOCH, LEASE
+from coordinator.leader import EPOCH, ERRORS, LEASE
 from coordinator.standing import Rules
 from crds import integers, labels, tenantqueue
-from crds.resources import LEASES, NAMESPACES, PODS, PRIORITY_CLASSES, TENANT_QUEUES, TORCHJOBS
+from crds.errors import InvalidObject
+from crds.resources import LEASES, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, TENANT_QUEUES, TORCHJOBS, Resource
+from crds.tenantqueue import TenantQueue
 from queues.store import QueueStore
 from queues.work import WorkSource
+
+T = TypeVar("T")
+LONGEST = 1000
+"""Characters of what is said about an object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +40,14 @@ class Looker:
         return Look(self._cluster(), self.store.inspect(), self.work.inspect())
 
     def _cluster(self) -> ClusterPicture:
-        pods = [
-            views.pod_view(item)
-            for page in self.cluster.pages(PODS, label_selector=labels.JOB_UID)
-            for item in page.items
-        ]
-        jobs = [views.job_view(item) for page in self.cluster.pages(TORCHJOBS) for item in page.items]
-        queues = [tenantqueue.parse(item) for item in self.cluster.list(TENANT_QUEUES).items]
-        namespaces = [views.namespace_view(item) for item in self.cluster.list(NAMESPACES).items]
-        classes = [views.priority_class_view(item) for item in self.cluster.list(PRIORITY_CLASSES).items]
+        wrong: dict[str, str] = {}
+        # The jobs last: what pods say of attempts is judged by jobs that are at least as new.
+        pods = self._read(PODS, views.pod_view, wrong, label_selector=labels.JOB_UID)
+        jobs = self._read(TORCHJOBS, views.job_view, wrong)
+        queues = self._read(TENANT_QUEUES, _queue(wrong), wrong)
+        namespaces = self._read(NAMESPACES, views.namespace_view, wrong)
+        classes = self._read(PRIORITY_CLASSES, views.priority_class_view, wrong)
+        lease = self._lease()
         return ClusterPicture(
             jobs={job.key: job for job in jobs},
             pods=tuple(pods),
@@ -53,24 +58,71 @@ class Looker:
                 namespaces={each.name: each.labels for each in namespaces},
                 implicit=False,
             ),
-            lease=self._lease(),
+            lease=None if lease is None else _lease_view(lease),
+            skipped=self._skipped(lease),
+            unreadable=wrong,
             now=time.time(),
         )
 
-    def _lease(self) -> LeaseView | None:
+    def _read(
+        self, resource: Resource, trim: Callable[[Manifest], T], wrong: dict[str, str], *, label_selector: str = ""
+    ) -> list[T]:
+        """The objects of a kind that can be read; the others are added to `wrong`."""
+        found = []
+        for item in (
+            each for page in self.cluster.pages(resource, label_selector=label_selector) for each in page.items
+        ):
+            try:
+                found.append(trim(item))
+            except Exception as error:
+                wrong[_subject(resource, item)] = f"cannot be read: {type(error).__name__}: {error}"[:LONGEST]
+        return found
+
+    def _skipped(self, lease: Manifest | None) -> dict[str, str]:
+        """What the leader says in its Lease, and embedded nodes in their status."""
+        said = str(((lease or {}).get("metadata") or {}).get("annotations", {}).get(ERRORS, ""))
+        found = {"coordinator": said[:LONGEST]} if said else {}
+        for node in self.cluster.list(NODES).items:
+            for each in (node.get("status") or {}).get("conditions") or ():
+                if each.get("type") == labels.OBJECT_ERRORS and each.get("status") == "True":
+                    found[f"node {node['metadata']['name']}"] = str(each.get("message"))[:LONGEST]
+        return found
+
+    def _lease(self) -> Manifest | None:
         try:
-            lease = self.cluster.get(LEASES, LEASE, self.lease_namespace)
+            return self.cluster.get(LEASES, LEASE, self.lease_namespace)
         except errors.NotFound:
             return None
-        spec: Mapping[str, Any] = lease.get("spec") or {}
-        epoch = str((lease["metadata"].get("annotations") or {}).get(EPOCH, ""))
-        return LeaseView(
-            holder=str(spec.get("holderIdentity") or ""),
-            epoch=integers.bounded(epoch, 0),
-            renewed=str(spec.get("renewTime") or ""),
-            seconds=float(spec.get("leaseDurationSeconds") or 0),
-        )
 
     def repair(self, seconds: float) -> None:
         """Have the leader build the queues anew. `repair.NoRepair` if it does not."""
         repair.ask(self.cluster, LEASE, self.lease_namespace, seconds=seconds)
+
+
+def _lease_view(lease: Manifest) -> LeaseView:
+    spec: Mapping[str, Any] = lease.get("spec") or {}
+    epoch = str((lease["metadata"].get("annotations") or {}).get(EPOCH, ""))
+    return LeaseView(
+        holder=str(spec.get("holderIdentity") or ""),
+        epoch=integers.bounded(epoch, 0),
+        renewed=str(spec.get("renewTime") or ""),
+        seconds=float(spec.get("leaseDurationSeconds") or 0),
+    )
+
+
+def _queue(wrong: dict[str, str]) -> Callable[[Manifest], TenantQueue]:
+    """Reads a queue as the coordinator does: one that is invalid admits nothing."""
+
+    def read(manifest: Manifest) -> TenantQueue:
+        try:
+            return tenantqueue.parse(manifest)
+        except InvalidObject as error:
+            wrong[_subject(TENANT_QUEUES, manifest)] = f"admits nothing until it is mended: {error}"[:LONGEST]
+            return views.queue_view(manifest)
+
+    return read
+
+
+def _subject(resource: Resource, manifest: Manifest) -> str:
+    metadata = manifest.get("metadata") or {}
+    return f"{resource.kind} {'/'.join(filter(None, (metadata.get('namespace'), metadata.get('name'))))}"

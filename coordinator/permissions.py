@@ -164,6 +164,7 @@ DOCTOR = Role(
         Rule(resource=PRIORITY_CLASSES, verbs=("list",)),
         Rule(resource=NAMESPACES, verbs=("list",)),
         Rule(resource=PODS, verbs=("list",)),
+        Rule(resource=NODES, verbs=("list",)),
     ),
     lease=(Rule(resource=LEASES, name=LEASE, verbs=("get", "patch")),),
 )

@@ -15,6 +15,7 @@ from typing import Any
 
 from cluster import errors
 from cluster.api import Cluster
+from cluster.object_errors import ObjectErrors
 from coordinator import board
 from coordinator.views import JobView
 from coordinator.watch import Watches
@@ -30,6 +31,7 @@ AT_MOST = 5
 """Writes per look; queues take turns, so that many whose figures never rest do not cost more than the jobs in them."""
 NEVER = 2**63
 """A version that no watch reaches."""
+ALL = "the status of the queues"
 log = logging.getLogger(__name__)
 
 Status = dict[str, Any]
@@ -47,16 +49,23 @@ class Written:
     version: int
 
 
-def statuses(queues: Iterable[TenantQueue], jobs: Iterable[JobView], cost: str = JOBS) -> dict[str, Status]:
+def statuses(
+    queues: Iterable[TenantQueue], jobs: Iterable[JobView], cost: str = JOBS, errors: ObjectErrors | None = None
+) -> dict[str, Status]:
     """Each queue's status by name. `share` is what the queue has of all that is admitted, counted as picks are (`jobs`
-    or a resource); `target` its weight among the queues with work."""
+    or a resource); `target` its weight among the queues with work. A job that cannot be counted is noted in `errors`.
+    """
     pending: Counter[str] = Counter()
     admitted: Counter[str] = Counter()
     usage: dict[str, Amounts] = {}
     for job in jobs:
         if job.admission is not None and not job.finished:
-            admitted[job.admission.queue] += 1
-            usage[job.admission.queue] = amounts.add(usage.get(job.admission.queue, {}), job.admission.charge)
+            try:
+                usage[job.admission.queue] = amounts.add(usage.get(job.admission.queue, {}), job.admission.charge)
+                admitted[job.admission.queue] += 1
+            except Exception as error:
+                if errors is not None:
+                    errors.met(f"the charge of TorchJob {job.key.namespace}/{job.key.name}", error)
         elif not (job.finished or job.suspended or job.invalid):
             pending[job.queue] += 1
     weights = {queue.metadata.name: queue.spec.weight for queue in queues}
@@ -95,14 +104,19 @@ class QueueStatusWriter:
         """Write while leading, until stopped."""
         while not stop.wait(EVERY):
             if leading() and self.watches.synced:
-                self.write(stop)
+                try:
+                    self.write(stop)
+                except Exception as error:
+                    self.watches.errors.met(ALL, error)
+                else:
+                    self.watches.errors.over(ALL)
 
     def write(self, stop: threading.Event | None = None) -> None:
         """One look at every queue. What the API server does not take now is written at one of the next looks."""
         if self.clock() < self._silent_until:
             return
         queues = {queue.metadata.name: queue for queue in self.watches.queues.values()}
-        found = statuses(queues.values(), self.watches.jobs.values(), self.cost)
+        found = statuses(queues.values(), self.watches.jobs.values(), self.cost, self.watches.errors)
         self._tried = {name: number for name, number in self._tried.items() if name in found}
         untold = [
             name for name in found if found[name] != _said(queues[name]) and not self._under_way(name, found[name])
@@ -127,6 +141,8 @@ class QueueStatusWriter:
                 self._written[name] = Written(wanted, NEVER)  # not this one again
             except errors.ClusterError as error:
                 log.debug("status of queue %s: %s", name, error)
+            except Exception as error:
+                self.watches.errors.met(f"the status of TenantQueue {name}", error)
 
     def _under_way(self, name: str, wanted: Status) -> bool:
         """Whether it is written and only the watch has not shown it yet."""

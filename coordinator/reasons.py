@@ -53,6 +53,7 @@ NOW_TOO_LARGE = ("WaitingForPool", "the pool has no room for the job")
 """What is said of a job that is larger than the pool is now: whether it can ever fit, routing says."""
 ABSENT = (errors.Unreachable, errors.ServerError, errors.TooManyRequests)
 """Errors after which the next job would fare no better."""
+ALL = "the reasons that jobs wait"
 log = logging.getLogger(__name__)
 
 
@@ -91,7 +92,12 @@ class Reasons:
         """Look and write while leading, until stopped."""
         while not stop.wait(EVERY):
             if leading() and self.watches.synced:
-                self.step()
+                try:
+                    self.step()
+                except Exception as error:
+                    self.watches.errors.met(ALL, error)
+                else:
+                    self.watches.errors.over(ALL)
 
     def step(self) -> int:
         """One round; how many were written."""
@@ -133,12 +139,19 @@ class Reasons:
         self._told = {key: (code, at) for key, (code, at) in self._told.items() if now - at < CHANGE_SECONDS}
         for job, place in waiting:
             assert race is not None
-            found = explain.why(race, place, now)
-            code, sentence = NOW_TOO_LARGE if found.code == "ExceedsQuota" else (found.code, found.sentence)
-            if code not in PASSING and code != job.told and not self._stays(job, now):
-                self._told[job.key] = (code, now)
-                with self._lock:
-                    self._ask(job, code, sentence)
+            try:
+                self._explain(job, explain.why(race, place, now), now)
+            except Exception as error:
+                self.watches.errors.met(_subject(job.key), error)
+            else:
+                self.watches.errors.over(_subject(job.key))
+
+    def _explain(self, job: JobView, found: explain.Explanation, now: float) -> None:
+        code, sentence = NOW_TOO_LARGE if found.code == "ExceedsQuota" else (found.code, found.sentence)
+        if code not in PASSING and code != job.told and not self._stays(job, now):
+            self._told[job.key] = (code, now)
+            with self._lock:
+                self._ask(job, code, sentence)
 
     def _shown(self) -> Snapshot:
         """The first job of every queue; of those whose first one can never run, a few."""
@@ -176,8 +189,9 @@ class Reasons:
     def _write(self, job: JobView, code: str, sentence: str) -> bool:
         """Whether the next one may be written."""
         self._free_at = max(self._free_at, self.elapsed() - (AT_ONCE - 1) / PER_SECOND) + 1 / PER_SECOND
-        key, patch = job.key, {"status": {"queue": _told(job, code, sentence)}}
+        key = job.key
         try:
+            patch = {"status": {"queue": _told(job, code, sentence)}}
             self.cluster.patch(
                 TORCHJOBS, key.name, patch, key.namespace, subresource="status", resource_version=job.version
             )
@@ -193,7 +207,13 @@ class Reasons:
             return False
         except errors.ClusterError as error:  # it has changed, and is routed again for that
             log.debug("reason of %s: %s", key, error)
+        except Exception as error:
+            self.watches.errors.met(_subject(key), error)
         return True
+
+
+def _subject(key: JobKey) -> str:
+    return f"the reason that TorchJob {key.namespace}/{key.name} waits"
 
 
 def _told(job: JobView, code: str, sentence: str) -> dict[str, Any]:

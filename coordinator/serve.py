@@ -79,6 +79,7 @@ class Coordinator:
             lease_seconds=self.settings.lease_seconds,
             renew_seconds=self.settings.renew_seconds,
             unfit=self._store_trouble,
+            skipped=lambda: self.watches.errors.shown,
         )
 
     def run(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from cluster.api import Cluster
 from cluster.informer import Informer
+from cluster.object_errors import ObjectErrors
 from coordinator import views
 from coordinator.foreign import Foreign
 from coordinator.marks import Marks
@@ -55,8 +56,11 @@ class Watches:
         nodes: bool,
         clock: Callable[[], float] = time.monotonic,
         foreign: Iterable[Resource] = (),
+        errors: ObjectErrors | None = None,
     ) -> None:
         self._cluster = cluster
+        self.errors = errors or ObjectErrors()
+        """Objects that this process has skipped after unforeseen errors."""
         self._clock = clock
         self._lock = threading.Lock()
         self._marks = Marks(clock)
@@ -67,7 +71,12 @@ class Watches:
         self._rules: Rules | None = None
         self.wake = threading.Event()
         self.jobs: Informer[JobView] = Informer(
-            cluster, TORCHJOBS, trim=views.job_view, on_change=self._job_changed, index=lambda job: job.queue
+            cluster,
+            TORCHJOBS,
+            trim=views.job_view,
+            on_change=self._job_changed,
+            index=lambda job: job.queue,
+            errors=self.errors,
         )
         self.pods: Informer[PodView] = Informer(
             cluster,
@@ -75,20 +84,25 @@ class Watches:
             trim=views.pod_view,
             on_change=self._pod_changed,
             index=lambda pod: pod.job.uid if pod.job else None,
+            errors=self.errors,
         )
         self.queues: Informer[TenantQueue] = Informer(
-            cluster, TENANT_QUEUES, trim=views.queue_view, on_change=self._queue_changed
+            cluster, TENANT_QUEUES, trim=views.queue_view, on_change=self._queue_changed, errors=self.errors
         )
         self.classes: Informer[PriorityClassView] = Informer(
-            cluster, PRIORITY_CLASSES, trim=views.priority_class_view, on_change=self._class_changed
+            cluster, PRIORITY_CLASSES, trim=views.priority_class_view, on_change=self._class_changed, errors=self.errors
         )
         self.namespaces: Informer[NamespaceView] = Informer(
-            cluster, NAMESPACES, trim=views.namespace_view, on_change=self._namespace_changed
+            cluster, NAMESPACES, trim=views.namespace_view, on_change=self._namespace_changed, errors=self.errors
         )
         self.nodes: Informer[NodeView] | None = None
         if nodes:
-            self.nodes = Informer(cluster, NODES, trim=views.node_view, on_change=self._node_changed)
-        self.foreign: Foreign[ForeignView] = Foreign(cluster.serves, foreign, self._foreign_informer, self._kind_found)
+            self.nodes = Informer(
+                cluster, NODES, trim=views.node_view, on_change=self._node_changed, errors=self.errors
+            )
+        self.foreign: Foreign[ForeignView] = Foreign(
+            cluster.serves, foreign, self._foreign_informer, self._kind_found, self.errors
+        )
         """Not among the others: whoever takes such a kind away again stops no coordinator."""
 
     @property
@@ -225,6 +239,7 @@ class Watches:
             trim=views.foreign_view,
             on_change=self._foreign_changed,
             label_selector=labels.JOB_UID,
+            errors=self.errors,
         )
 
     def _foreign_changed(self, before: ForeignView | None, after: ForeignView | None) -> None:

@@ -37,6 +37,8 @@ RESTART_ASKED = f"{GROUP}/restart-asked"
 """Annotation on a pod: when that was asked of its node (RFC 3339)."""
 RESTARTS_SETTLED = f"{GROUP}/restarts-settled"
 """Annotation on a pod that its node restarts in place: how many restarts of its main container have been seen to."""
+OBJECT_ERRORS = f"{GROUP}/ObjectErrors"
+"""Type of a node's condition: its embedded node has skipped pods after unforeseen errors; the message names them."""
 RESTARTED = f"{GROUP}/ContainersRestarted"
 """Type of a pod's condition: its containers were restarted in place; the message is the generation they were restarted
 for. False, with a reason, where that could not be done."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
+from cluster.object_errors import ObjectErrors
 from crds.keys import JobKey
 from queues import errors
 from queues.outage import Complaints, Outage
@@ -48,6 +49,7 @@ class Runs:
         self._outage = outage
         self._expected: tuple[type[Exception], ...] = (errors.QueueError, *expected)
         self._complaints = Complaints(log)
+        self._errors = ObjectErrors()
         self._tasks: SimpleQueue[Task] = SimpleQueue()
         self._changed = threading.Condition()
         self._left = left
@@ -141,6 +143,10 @@ class Runs:
         except errors.QueueError as error:
             # Nobody renews the lease from here on, so the key comes back by itself.
             self._outage.met(error)
+        except Exception as error:
+            self._errors.met(f"TorchJob {task.key}", error)
+        else:
+            self._errors.over(f"TorchJob {task.key}")
 
     def _outcome(self, task: Task) -> tuple[float | None, bool]:
         try:

@@ -25,6 +25,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from cluster import threads
 from cluster.local import (
     access,
     builtins,
@@ -321,6 +322,7 @@ def main() -> None:
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     raise_limit()
+    threads.end_process_with_any()
     try:
         asyncio.run(_serve(Layout(arguments.data), arguments.port))
     except (PortInUse, DiskFailed, OSError) as error:

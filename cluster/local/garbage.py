@@ -8,7 +8,8 @@ the finalizers `orphan` and `foregroundDeletion` are served.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from cluster.api import Manifest
 from cluster.local.catalog import Catalog, storage
@@ -17,7 +18,10 @@ from cluster.local.journal import Change
 from cluster.local.objects import Stored
 from cluster.local.store import Place, Store
 from cluster.local.writes import is_released
+from cluster.object_errors import ObjectErrors
 from crds.resources import CRDS, NAMESPACES
+
+T = TypeVar("T")
 
 _AT_ONCE = 100
 """Objects handled before requests get their turn."""
@@ -35,6 +39,7 @@ class Collector:
         self._gone: dict[str, None] = {}
         self._held: dict[Place, None] = {}
         self._awake = False
+        self._errors = ObjectErrors()
 
     def start(self) -> None:
         """Find what was left undone, then follow every change."""
@@ -76,13 +81,21 @@ class Collector:
         self._awake = False
         if self._gone:
             uid = next(iter(self._gone))
-            if self._collect(uid):
+            if self._dealt_with(f"what {uid} owned", self._collect, uid):
                 del self._gone[uid]
         elif self._held:
             place = next(iter(self._held))
-            if self._release(place):
+            if self._dealt_with(f"{place.resource} {place.namespace}/{place.name}", self._release, place):
                 del self._held[place]
         self._wake()
+
+    def _dealt_with(self, subject: str, deal: Callable[[T], bool], what: T) -> bool:
+        """Whether nothing is left to do now. What fails is left until it changes: the others wait behind it."""
+        try:
+            return deal(what)
+        except Exception as error:
+            self._errors.met(subject, error)
+            return True
 
     def _collect(self, uid: str) -> bool:
         """Delete the dependents of an owner that is gone; whether all are dealt with."""

@@ -17,6 +17,7 @@ from cluster.local import processes
 from cluster.local.localpod import NONSENSE, LocalPod
 from cluster.local.log_times import NOTE_SECONDS
 from cluster.local.podwork import Ground, PodWork
+from cluster.object_errors import ObjectErrors
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +26,8 @@ _TICK_SECONDS = 0.05
 _IDLE_SECONDS = 0.5
 """How long to wait for news while nothing runs."""
 _RETRY_SECONDS = 1.0
+_MOST_DOUBLINGS = 4
+"""Of the pause after an error: a disk that has room again is noticed within 16 s."""
 _LAST_GRACE_SECONDS = 5.0
 """How long pods have to end when the node is told to stop them."""
 
@@ -32,7 +35,13 @@ _LAST_GRACE_SECONDS = 5.0
 class Kubelet:
     """The thread that runs pods."""
 
-    def __init__(self, node: str, ground: Ground, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        node: str,
+        ground: Ground,
+        clock: Callable[[], float] = time.time,
+        errors: ObjectErrors | None = None,
+    ) -> None:
         self._node = node
         self._ground = ground
         self._clock = clock
@@ -41,7 +50,11 @@ class Kubelet:
         self._astir: dict[str, PodWork] = {}
         """Those of which something may change without news: pods that have ended stay long, and many."""
         self._vanished: set[str] = set()
+        self._unread: dict[str, LocalPod] = {}
+        """Pods whose record on disk could not be read: they are begun as soon as it can."""
+        self._read_at = 0.0
         self._note_at = 0.0
+        self._errors = errors or ObjectErrors()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kubelet")
 
@@ -71,14 +84,14 @@ class Kubelet:
             now = self._clock()
             noting = now >= self._note_at
             self._note_at = now + NOTE_SECONDS if noting else self._note_at
+            self._begin_unread(now)
             for uid, work in tuple(self._astir.items()):
-                if work.due(now):
-                    self._sync(work, now)
+                self._sync(work, now)
                 if noting:
-                    work.note(now)
+                    self._note(work, now)
                 if work.at_rest:
                     del self._astir[uid]
-            self._vanished = {uid for uid in self._vanished if not self._clear(uid)}
+            self._vanished = {uid for uid in self._vanished if not self._cleared(uid)}
 
     def _hear(self) -> None:
         """Take the news there is; wait a tick for some."""
@@ -93,29 +106,78 @@ class Kubelet:
 
     def _take(self, before: LocalPod | None, after: LocalPod | None) -> None:
         if after is None:
-            if before is not None and before.uid in self._work:
-                del self._work[before.uid]
-                self._astir.pop(before.uid, None)
-                self._vanished.add(before.uid)
+            if before is not None:
+                self._forget(before)
         elif after.node == self._node:
             known = self._work.get(after.uid)
             if known is not None:
                 known.update(after)
                 self._astir[after.uid] = known
                 return
-            try:
-                self._astir[after.uid] = self._work[after.uid] = PodWork(after, self._ground)
-            except NONSENSE as e:  # no API server takes it today
-                logger.error("pod %s is not run: its spec cannot be read: %s", after, e)
+            self._begin(after)
+
+    def _forget(self, pod: LocalPod) -> None:
+        """The pod is no more."""
+        self._errors.over(_subject(pod))
+        self._errors.over(f"the log of {_subject(pod)}")
+        self._unread.pop(pod.uid, None)
+        if pod.uid in self._work:
+            del self._work[pod.uid]
+            self._astir.pop(pod.uid, None)
+            self._vanished.add(pod.uid)
+
+    def _begin(self, pod: LocalPod) -> None:
+        self._unread.pop(pod.uid, None)
+        try:
+            self._astir[pod.uid] = self._work[pod.uid] = PodWork(pod, self._ground)
+        except NONSENSE as e:  # no API server takes it today
+            logger.error("pod %s is not run: its spec cannot be read: %s", pod, e)
+        except Exception as e:
+            self._errors.met(_subject(pod), e)
+            self._unread[pod.uid] = pod
+        else:
+            self._errors.over(_subject(pod))
+
+    def _begin_unread(self, now: float) -> None:
+        if self._unread and now >= self._read_at:
+            self._read_at = now + _RETRY_SECONDS
+            for pod in tuple(self._unread.values()):
+                self._begin(pod)
 
     def _sync(self, work: PodWork, now: float) -> None:
+        """Bring one pod further. What fails there, because the disk is full for example, must not stop the others."""
         try:
+            if not work.due(now):
+                return
             work.sync(now)
-            work.failures = 0
-        except Exception:  # one pod must not stop the others
-            logger.exception("pod %s is looked at again after an unforeseen error", work.pod)
-            work.wake_at = now + _RETRY_SECONDS * 2.0 ** min(work.failures, 6)
+        except Exception as e:
+            self._errors.met(_subject(work.pod), e)
+            work.wake_at = now + _RETRY_SECONDS * 2.0 ** min(work.failures, _MOST_DOUBLINGS)
             work.failures += 1
+            return
+        if work.failures:
+            work.failures = 0
+            self._errors.over(_subject(work.pod))
+
+    def _note(self, work: PodWork, now: float) -> None:
+        subject = f"the log of {_subject(work.pod)}"
+        try:
+            work.note(now)
+        except Exception as e:
+            self._errors.met(subject, e)
+        else:
+            self._errors.over(subject)
+
+    def _cleared(self, uid: str) -> bool:
+        """As `_clear`; what fails is tried again."""
+        try:
+            done = self._clear(uid)
+        except Exception as e:
+            self._errors.met(f"the folder of pod {uid}", e)
+            return False
+        if done:
+            self._errors.over(f"the folder of pod {uid}")
+        return done
 
     def _clear(self, uid: str) -> bool:
         """End what is left of a pod that is no more, and remove its folder; whether that is done."""
@@ -135,3 +197,7 @@ class Kubelet:
                 for mark in marks:
                     processes.kill_marked(mark)
             time.sleep(_TICK_SECONDS)
+
+
+def _subject(pod: LocalPod) -> str:
+    return f"Pod {pod}"

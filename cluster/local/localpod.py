@@ -44,7 +44,8 @@ class LocalPod:
     demand: Amounts
     ports: frozenset[HostPort]
     group: str
-    """What it is bound with if it names no PodGroup: its gang, else its owner (not Volcano's pods), else itself."""
+    """What it is bound with if it names no PodGroup: its namespace, and its gang, else its owner (not Volcano's pods),
+    else itself."""
     group_size: int
     """How many pods the group has when it is complete; 0 if nobody said."""
     manifest: Manifest
@@ -158,7 +159,8 @@ def _group(metadata: Mapping[str, Any], *, owned: bool) -> str:
     named: str | None = (metadata.get("annotations") or {}).get(labels.GANG)
     owners = (metadata.get("ownerReferences") or ()) if owned else ()
     owner = next((owner["uid"] for owner in owners if owner.get("controller")), None)
-    return named or owner or str(metadata["uid"])
+    # Of its own namespace only: who may make pods in one must not be able to join the groups of another.
+    return f"{metadata['namespace']}/{named or owner or metadata['uid']}"
 
 
 def _group_size(metadata: Mapping[str, Any]) -> int:

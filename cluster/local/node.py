@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cluster import client, errors
+from cluster import client, errors, threads
 from cluster.api import Cluster, Manifest
 from cluster.informer import Informer
 from cluster.local import capacity, environment, gang_nouns, localpod, registration
@@ -34,6 +34,7 @@ from cluster.local.registration import Heartbeat
 from cluster.local.reporter import Reporter
 from cluster.local.runs import Runs
 from cluster.local.scheduler import NodeView, Scheduler
+from cluster.object_errors import ObjectErrors
 from cluster.settings import ConnectionSettings
 from cluster.stop import Stop
 from crds.resources import NODES, PODS
@@ -68,7 +69,9 @@ class LocalNode:
         self._cluster = cluster
         self._stop_pods = settings.stop_pods
         self._node = registration.node(settings.name, settings.machine)
-        self._reporter = Reporter(cluster)
+        self.errors = ObjectErrors()
+        """Pods that were skipped."""
+        self._reporter = Reporter(cluster, self.errors)
         ground = Ground(
             layout=layout,
             runs=Runs(layout),
@@ -78,12 +81,14 @@ class LocalNode:
             allocatable=self._node.allocatable,
             backoff=settings.backoff,
         )
-        self._kubelet = Kubelet(settings.name, ground)
-        self._pods: Informer[LocalPod] = Informer(cluster, PODS, trim=localpod.read, on_change=self._changed)
+        self._kubelet = Kubelet(settings.name, ground, errors=self.errors)
+        self._pods: Informer[LocalPod] = Informer(
+            cluster, PODS, trim=localpod.read, on_change=self._changed, errors=self.errors
+        )
         self._nodes: Informer[NodeView] = Informer(cluster, NODES, trim=_view, on_change=self._node_changed)
-        self._scheduler = Scheduler(cluster, self._node, self._pods.values, time.time, self._view)
+        self._scheduler = Scheduler(cluster, self._node, self._pods.values, time.time, self._view, self.errors)
         self._caches: tuple[Informer[Any], ...] = (self._pods, self._nodes, *self._scheduler.book.caches)
-        self._heartbeat = Heartbeat(cluster, self._node)
+        self._heartbeat = Heartbeat(cluster, self._node, self.errors)
 
     def start(self) -> None:
         """Register and begin. ClusterError if the API server does not answer or refuses, NodeFailed if it is slow."""
@@ -154,6 +159,7 @@ def main(arguments: list[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    threads.end_process_with_any()
     stop = Stop()
     stop.listen()
     try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from cluster.local import gang_placement
 from cluster.local.decisions import Bind, Decision, Wait
 from cluster.local.gang_placement import Gang
-from cluster.local.localpod import FAILED, SUCCEEDED, LocalPod
+from cluster.local.localpod import FAILED, NONSENSE, SUCCEEDED, LocalPod
 from cluster.local.podgroups import NO_GANGS, Gangs
 from cluster.local.room import UNSCHEDULABLE, Node, Room
 
@@ -39,10 +39,18 @@ def place(pods: Iterable[LocalPod], node: Node, gangs: Gangs = NO_GANGS) -> list
     decisions: list[Decision] = []
     units: list[_Team | Gang] = [*_teams(everyone), *_gangs(everyone, gangs)]
     for unit in sorted(units, key=_turn):
-        found = gang_placement.seat(unit, room, gangs) if isinstance(unit, Gang) else _together(unit, room)
+        found = _seated(unit, room, gangs)
         room = room.with_pods(each.pod for each in found if isinstance(each, Bind))
         decisions += found
     return decisions
+
+
+def _seated(unit: _Team | Gang, room: Room, gangs: Gangs) -> Sequence[Decision]:
+    """The decisions about one group; one that makes no sense waits, and nobody else waits for it."""
+    try:
+        return gang_placement.seat(unit, room, gangs) if isinstance(unit, Gang) else _together(unit, room)
+    except NONSENSE as error:
+        return [Wait(pod, UNSCHEDULABLE, f"what the pod asks for cannot be read: {error}") for pod in unit.waiting]
 
 
 def _turn(unit: _Team | Gang) -> tuple[bool, tuple[str, str, str]]:

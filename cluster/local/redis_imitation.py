@@ -16,6 +16,7 @@ from pathlib import Path
 
 from fakeredis._clients._tcp_server import TCPFakeRequestHandler, TcpFakeServer
 
+from cluster import threads
 from cluster.local.embedded_redis import answers
 from cluster.stop import Stop
 
@@ -109,6 +110,7 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as e:
         print(f"redis: cannot listen on {path}: {e}", file=sys.stderr)
         return 1
+    threads.end_process_with_any()
     thread = threading.Thread(target=server.serve_forever, name="redis", daemon=True)
     thread.start()
     print(f"Redis imitation ready at unix://{path}", flush=True)

@@ -16,13 +16,15 @@ from cluster.api import Cluster, Manifest
 from cluster.local import podstatus
 from cluster.local.capacity import Machine
 from cluster.local.room import Node
+from cluster.object_errors import ObjectErrors
 from crds import quantities
+from crds.labels import OBJECT_ERRORS
 from crds.resources import LEASES, NAMESPACES, NODES
 
 logger = logging.getLogger(__name__)
 
 LEASE_NAMESPACE = "kube-node-lease"
-_RENEW_SECONDS = 10.0
+RENEW_SECONDS = 10.0
 _LEASE_SECONDS = 40
 
 
@@ -64,9 +66,11 @@ def register(cluster: Cluster, node: Node, now: float) -> None:
 class Heartbeat:
     """A thread that renews the node's lease."""
 
-    def __init__(self, cluster: Cluster, node: Node) -> None:
+    def __init__(self, cluster: Cluster, node: Node, errors: ObjectErrors | None = None) -> None:
         self._cluster = cluster
         self._node = node
+        self._errors = errors or ObjectErrors()
+        self._told = ""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="node-lease")
 
@@ -83,9 +87,25 @@ class Heartbeat:
         while not self._stopping.is_set():
             try:
                 self._renew(time.time())
+                self._tell_errors(time.time())
             except errors.ClusterError as e:
                 logger.warning("the lease of node %s is not renewed: %s", self._node.name, e)
-            self._stopping.wait(_RENEW_SECONDS)
+            except Exception as e:
+                self._errors.met(f"the lease of Node {self._node.name}", e)
+            else:
+                self._errors.over(f"the lease of Node {self._node.name}")
+            self._stopping.wait(RENEW_SECONDS)
+
+    def _tell_errors(self, now: float) -> None:
+        """Say in the node's status which pods it could not handle, where that has changed: `torchq doctor` shows it."""
+        shown = self._errors.shown
+        if shown == self._told:
+            return
+        before = (self._cluster.get(NODES, self._node.name).get("status") or {}).get("conditions") or ()
+        told = podstatus.condition(OBJECT_ERRORS, bool(shown), "Skipped" if shown else "None", shown)
+        conditions = podstatus.merge_conditions(before, [told], now)
+        self._cluster.patch(NODES, self._node.name, {"status": {"conditions": conditions}}, subresource="status")
+        self._told = shown
 
     def _renew(self, now: float) -> None:
         spec = {
@@ -103,11 +123,12 @@ class Heartbeat:
 
 def _status(node: Node, before: dict[str, Any], now: float) -> dict[str, Any]:
     amounts = {name: quantities.text(name, amount) for name, amount in sorted(node.allocatable.items())}
+    others = [each for each in podstatus.sound(before.get("conditions")) if each["type"] != OBJECT_ERRORS]
     ready = podstatus.condition("Ready", True, "NodeReady", "the embedded node runs pods")
     return {
         "capacity": amounts,
         "allocatable": amounts,
-        "conditions": podstatus.merge_conditions(before.get("conditions") or (), [ready], now),
+        "conditions": podstatus.merge_conditions(others, [ready], now),
         "addresses": [
             {"type": "InternalIP", "address": podstatus.ADDRESS},
             {"type": "Hostname", "address": node.name},

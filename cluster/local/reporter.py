@@ -12,6 +12,7 @@ from cluster import errors
 from cluster.api import Cluster
 from cluster.local.localpod import LocalPod
 from cluster.local.podstatus import Status
+from cluster.object_errors import ObjectErrors
 from crds.resources import PODS
 
 logger = logging.getLogger(__name__)
@@ -32,8 +33,9 @@ class Report:
 class Reporter:
     """A thread that writes statuses, each pod's in order."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, errors: ObjectErrors | None = None) -> None:
         self._cluster = cluster
+        self._errors = errors or ObjectErrors()
         self._reports: dict[str, Report] = {}
         self._changed = threading.Condition()
         self._stopping = False
@@ -97,4 +99,8 @@ class Reporter:
         except errors.ClusterError as e:
             logger.warning("the status of pod %s is not written yet: %s", pod, e)
             return False
+        except Exception as e:
+            self._errors.met(f"the status of Pod {pod}", e)
+            return True
+        self._errors.over(f"the status of Pod {pod}")
         return True

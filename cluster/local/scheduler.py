@@ -7,8 +7,9 @@ shows it bound.
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from cluster import errors
 from cluster.api import Cluster, Manifest
@@ -16,8 +17,9 @@ from cluster.local import localpod, placement, podgroup_status, podstatus
 from cluster.local.decisions import Bind, Hold, Wait
 from cluster.local.gangbook import GangBook
 from cluster.local.localpod import LocalPod
-from cluster.local.podgroups import Gangs
+from cluster.local.podgroups import Gangs, PodGroup
 from cluster.local.room import Node
+from cluster.object_errors import ObjectErrors
 from crds.resources import PODS, Resource
 
 logger = logging.getLogger(__name__)
@@ -28,6 +30,8 @@ _RETRY_SECONDS = 1.0
 _PASSING_SECONDS = 2.0
 """How old a pod is before it is told that it waits for others: a group of a thousand takes a moment to be made, and to
 write that into each of them would take longer."""
+ABSENT = (errors.Unreachable, errors.ServerError, errors.TooManyRequests, errors.Unauthorized)
+"""Errors after which the next pod would fare no better."""
 _CORDONED = "0/1 nodes are available: 1 node(s) were unschedulable."
 
 
@@ -50,12 +54,14 @@ class Scheduler:
         pods: Callable[[], Iterable[LocalPod]],
         clock: Callable[[], float],
         view: Callable[[], NodeView] = NodeView,
+        errors: ObjectErrors | None = None,
     ) -> None:
         self._cluster = cluster
         self._node = node
         self._pods = pods
         self._clock = clock
         self._view = view
+        self._errors = errors or ObjectErrors()
         self.book = GangBook(cluster, self.changed)
         self._bound: set[str] = set()
         """Uids of pods bound by us that the API server has not shown bound yet."""
@@ -92,9 +98,11 @@ class Scheduler:
             except errors.ClusterError as e:
                 logger.warning("pods are placed again in a second: %s", e)
                 self._later()
-            except Exception:  # the pods of others must not wait for one that cannot be read
-                logger.exception("pods are placed again in a second after an unforeseen error")
+            except Exception as e:
+                self._errors.met("the placing of pods", e)
                 self._later()
+            else:
+                self._errors.over("the placing of pods")
 
     def _later(self) -> None:
         self._stopping.wait(_RETRY_SECONDS)
@@ -109,19 +117,34 @@ class Scheduler:
         for decision in placement.place(self._overlaid(), node, gangs):
             if self._stopping.is_set():
                 return
-            match decision:
-                case Bind(pod) if view.cordoned:
-                    self._explain(pod, "Unschedulable", _CORDONED)
-                case Bind(pod):
-                    self._bind(pod)
-                case Wait(pod, passing=True) if self._clock() - localpod.seconds(pod.created) < _PASSING_SECONDS:
-                    self._look_again = True
-                case Wait(pod, reason, message):
-                    self._explain(pod, reason, message)
-                case Hold():
-                    holds.append(decision)
+            if isinstance(decision, Hold):
+                holds.append(decision)
+            else:
+                self._single(f"Pod {decision.pod}", partial(self._obey, decision, cordoned=view.cordoned))
         if gangs.groups:
             self._tell_groups(gangs, {hold.group.key: hold for hold in holds})
+
+    def _obey(self, decision: Bind | Wait, *, cordoned: bool) -> None:
+        match decision:
+            case Bind(pod) if cordoned:
+                self._explain(pod, "Unschedulable", _CORDONED)
+            case Bind(pod):
+                self._bind(pod)
+            case Wait(pod, passing=True) if self._clock() - localpod.seconds(pod.created) < _PASSING_SECONDS:
+                self._look_again = True
+            case Wait(pod, reason, message):
+                self._explain(pod, reason, message)
+
+    def _single(self, subject: str, act: Callable[[], object]) -> None:
+        """Do something about one object. What only that object has caused does not keep the others waiting."""
+        try:
+            act()
+        except ABSENT:
+            raise
+        except Exception as e:
+            self._errors.met(subject, e)
+        else:
+            self._errors.over(subject)
 
     def _tell_groups(self, gangs: Gangs, holds: Mapping[tuple[str, str], Hold]) -> None:
         """Say in each PodGroup what has become of it, unless it says so."""
@@ -130,9 +153,13 @@ class Scheduler:
             if pod.pod_group:
                 members[pod.namespace, pod.pod_group].append(pod)
         for key, group in gangs.groups.items():
-            status = podgroup_status.status(group, members[key], holds.get(key), self._clock())
-            if podgroup_status.differs(status, group.status):
-                self.book.write(group, status)
+            subject = f"PodGroup {group.namespace}/{group.name}"
+            self._single(subject, partial(self._tell_group, group, members[key], holds.get(key)))
+
+    def _tell_group(self, group: PodGroup, members: Sequence[LocalPod], hold: Hold | None) -> None:
+        status = podgroup_status.status(group, members, hold, self._clock())
+        if podgroup_status.differs(status, group.status):
+            self.book.write(group, status)
 
     def _overlaid(self) -> list[LocalPod]:
         """The pods as the API server shows them, with our bindings it has not shown yet."""

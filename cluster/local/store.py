@@ -157,9 +157,9 @@ class Store:
         self._pending, self._batch = [], None
         try:
             self._disk.commit(_rows(pending), self.revision)
-        except DiskFailed as error:
+        except Exception as error:  # also one of which nobody thought: what is pending must neither stay nor be lost
             self._undo(pending)
-            _fail(batch, error)
+            _fail(batch, error if isinstance(error, DiskFailed) else DiskFailed(f"cannot keep the changes: {error}"))
             return
         batch.set_result(None)
         for resource, change in pending:

@@ -30,7 +30,7 @@ def pod(name: str, age: int = 0, **given: Any) -> LocalPod:
         "ports": [{"containerPort": port, "hostPort": port}] if port else [],
     }
     metadata = {
-        "namespace": "ns",
+        "namespace": given.pop("namespace", "ns"),
         "name": name,
         "uid": f"uid-{name}",
         "creationTimestamp": f"2026-01-01T00:00:{age:02}Z",
@@ -61,6 +61,18 @@ TABLE = {
     "masters of two jobs that fill the node do not deadlock": (
         [pod(f"{job}{i}", i, owner=job, cpu=4) for i in range(2) for job in "ab"],
         ["a0", "a1"],
+    ),
+    "a pod of another namespace joins no group": (
+        [pod("a1", 1, gang="a", cpu=5), pod("b", 2, gang="a", size=9, cpu=5, namespace="other")],
+        ["a1"],
+    ),
+    "nor one that names the same owner": (
+        [pod("a1", 1, owner="u", cpu=5), pod("b", 2, owner="u", cpu=5, namespace="other")],
+        ["a1"],
+    ),
+    "a pod that makes no sense keeps nobody waiting": (
+        [pod("a", 1, affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": 7}}), pod("b", 2)],
+        ["b"],
     ),
     "an incomplete group waits": ([pod("a1", 1, gang="a", size=2), pod("b", 2)], ["b"]),
     "a complete one does not": ([pod("a1", 1, gang="a", size=2), pod("a2", 9, gang="a", size=2)], ["a1", "a2"]),
