@@ -7,9 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from cluster.api import Cluster
+from cluster.api import Cluster, Manifest
 from cluster.informer import Informer
 from cluster.object_errors import ObjectErrors
 from coordinator import views
@@ -22,6 +22,8 @@ from crds import labels
 from crds.keys import JobKey
 from crds.resources import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, TENANT_QUEUES, TORCHJOBS, Resource
 from crds.tenantqueue import TenantQueue
+
+T = TypeVar("T")
 
 
 class Marked(NamedTuple):
@@ -56,10 +58,9 @@ class Watches:
         nodes: bool,
         clock: Callable[[], float] = time.monotonic,
         foreign: Iterable[Resource] = (),
-        errors: ObjectErrors | None = None,
     ) -> None:
         self._cluster = cluster
-        self.errors = errors or ObjectErrors()
+        self.errors = ObjectErrors()
         """Objects that this process has skipped after unforeseen errors."""
         self._clock = clock
         self._lock = threading.Lock()
@@ -70,40 +71,27 @@ class Watches:
         self._named: set[str] = set()
         self._rules: Rules | None = None
         self.wake = threading.Event()
-        self.jobs: Informer[JobView] = Informer(
-            cluster,
-            TORCHJOBS,
-            trim=views.job_view,
-            on_change=self._job_changed,
-            index=lambda job: job.queue,
-            errors=self.errors,
+        self.jobs = self._informer(TORCHJOBS, views.job_view, self._job_changed, lambda job: job.queue)
+        self.pods = self._informer(
+            PODS, views.pod_view, self._pod_changed, lambda pod: pod.job.uid if pod.job else None
         )
-        self.pods: Informer[PodView] = Informer(
-            cluster,
-            PODS,
-            trim=views.pod_view,
-            on_change=self._pod_changed,
-            index=lambda pod: pod.job.uid if pod.job else None,
-            errors=self.errors,
-        )
-        self.queues: Informer[TenantQueue] = Informer(
-            cluster, TENANT_QUEUES, trim=views.queue_view, on_change=self._queue_changed, errors=self.errors
-        )
-        self.classes: Informer[PriorityClassView] = Informer(
-            cluster, PRIORITY_CLASSES, trim=views.priority_class_view, on_change=self._class_changed, errors=self.errors
-        )
-        self.namespaces: Informer[NamespaceView] = Informer(
-            cluster, NAMESPACES, trim=views.namespace_view, on_change=self._namespace_changed, errors=self.errors
-        )
-        self.nodes: Informer[NodeView] | None = None
-        if nodes:
-            self.nodes = Informer(
-                cluster, NODES, trim=views.node_view, on_change=self._node_changed, errors=self.errors
-            )
+        self.queues = self._informer(TENANT_QUEUES, views.queue_view, self._queue_changed)
+        self.classes = self._informer(PRIORITY_CLASSES, views.priority_class_view, self._class_changed)
+        self.namespaces = self._informer(NAMESPACES, views.namespace_view, self._namespace_changed)
+        self.nodes = self._informer(NODES, views.node_view, self._node_changed) if nodes else None
         self.foreign: Foreign[ForeignView] = Foreign(
             cluster.serves, foreign, self._foreign_informer, self._kind_found, self.errors
         )
         """Not among the others: whoever takes such a kind away again stops no coordinator."""
+
+    def _informer(
+        self,
+        resource: Resource,
+        trim: Callable[[Manifest], T],
+        on_change: Callable[[T | None, T | None], None],
+        index: Callable[[T], str | None] | None = None,
+    ) -> Informer[T]:
+        return Informer(self._cluster, resource, trim=trim, on_change=on_change, index=index, errors=self.errors)
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:

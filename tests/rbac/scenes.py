@@ -644,6 +644,7 @@ class Nothing:
 @scene(DOCTOR, "priorityclasses", "list")
 @scene(DOCTOR, "namespaces", "list")
 @scene(DOCTOR, "pods", "list")
+@scene(DOCTOR, "nodes", "list")
 @scene(DOCTOR, "leases", "get")
 def _look_at_everything(stage: Stage) -> str:
     stage.job()
