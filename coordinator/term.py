@@ -117,7 +117,7 @@ class Term:
         self.configure()
         self.watches.mark([reservation.key for reservation in found.reservations])
         self.watches.mark(held)
-        self.watches.mark([job.key for job in self.watches.jobs.values() if job.at_rest])
+        self.watches.mark_again([job.key for job in self.watches.jobs.values() if job.at_rest])
         self.resync()
 
     def _revoke(self, charged: tuple[Reservation, ...], held: Mapping[JobKey, Reservation]) -> tuple[Reservation, ...]:
@@ -145,7 +145,7 @@ class Term:
     def resync(self) -> None:
         """Look again at every unfinished job, but for those that are suspended and at rest."""
         jobs = self.watches.jobs.values()
-        self.watches.mark([job.key for job in jobs if not (job.finished or job.at_rest)])
+        self.watches.mark_again([job.key for job in jobs if not (job.finished or job.at_rest)])
         self.watches.touch_settings()
 
     def audit(self) -> bool:
@@ -157,7 +157,7 @@ class Term:
         helps.
         """
         held = self.store.reservations()
-        self.watches.mark(held)
+        self.watches.mark_again(held)
         jobs = {key: self.watches.job(key) for key in held}
         unwritten = [key for key, job in jobs.items() if job is not None and job.admission is None]
         rules = self.rules()

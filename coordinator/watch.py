@@ -157,6 +157,14 @@ class Watches:
             self._marks.add(known, seen)
             self.wake.set()
 
+    def mark_again(self, keys: Iterable[JobKey]) -> None:
+        """Look at these keys again, without news: a part of them at a time, behind no more than what has changed."""
+        known = list(keys)
+        if known:
+            self._must.update(known)
+            self._marks.add_again(known)
+            self.wake.set()
+
     def take(self, limit: int) -> list[Marked]:
         """Up to `limit` keys to look at, oldest first; forgotten here."""
         return [Marked(key, seen, self._only_changed(key)) for key, seen in self._marks.take(limit)]

@@ -31,6 +31,30 @@ def test_a_job_is_looked_at_at_once_and_its_pods_after_a_rest() -> None:
     assert marks.add_for_pods(ONE, 9)
 
 
+def test_keys_without_news_take_a_part_of_each_look_and_stand_before_no_news() -> None:
+    marks = Marks(Clock())
+    again = [JobKey("evil", str(number), str(number)) for number in range(1_000)]
+    marks.add_again(again)
+    marks.add([ONE], 3)
+    assert marks.take(8) == [(ONE, 3), (again[0], 0), (again[1], 0)]
+    assert marks.take(8) == [(again[2], 0), (again[3], 0)]
+    news = [JobKey("a", str(number), f"a{number}") for number in range(100)]
+    marks.add(news, 0)
+    assert marks.take(8) == [(key, 0) for key in (*news[:6], *again[4:6])]
+    assert len(marks) == 1_094 - 6
+
+
+def test_a_key_is_taken_once_with_its_news() -> None:
+    marks = Marks(Clock())
+    marks.add_again([ONE, TWO])
+    marks.add([ONE], 5)
+    marks.add_again([ONE])
+    assert marks.take(8) == [(ONE, 5), (TWO, 0)]
+    marks.add_again([ONE])
+    assert marks.take(1) == [(ONE, 0)]
+    assert len(marks) == 0
+
+
 def test_what_others_have_to_have_seen_is_looked_at_after_a_rest() -> None:
     clock = Clock()
     marks = Marks(clock)
