@@ -43,6 +43,8 @@ class Waits:
     """From then on it need not wait any more, because another try was asked for, in seconds since 1970; 0: it was not.
     """
     drained: bool = False
+    held: Amounts | None = None
+    """What it held before it was sent back so that it comes first; None: that is not known."""
     dated: bool = False
     """Whether its status says since when it waits."""
 
@@ -96,8 +98,13 @@ class JobView:
 
     @property
     def returning(self) -> bool:
-        """Whether it held room in its queue when that was drained, or when it was resized."""
-        return self.waits is not None and self.waits.drained and self.waits.queue == self.queue
+        """Whether it held room in its queue when that was drained, or when it was resized, and asks for no more now: a
+        small job that became large meanwhile would overtake the other jobs of its queue with all that it has grown by.
+        """
+        waits = self.waits
+        if waits is None or not waits.drained or waits.queue != self.queue:
+            return False
+        return waits.held is None or all(amount <= waits.held.get(name, 0) for name, amount in self.charge.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +194,7 @@ def _waits(job: TorchJob) -> Waits | None:
         parked=told.parked,
         retry=max(job.retry_at.timestamp() - CLOCK_SKEW, 1.0) if job.retry_at else 0.0,
         drained=told.drained,
+        held=None if told.held is None else _shared(tuple(told.held.items())),
         dated=told.since is not None,
     )
 

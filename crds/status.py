@@ -39,6 +39,8 @@ class QueueStatus(Observed):
     """How often in a row it was admitted and did not run in time."""
     drained: bool = False
     """It has given back room because its queue was drained, or to be resized: it comes first when the queue goes on."""
+    held: Annotated[dict[ResourceName, int], Field(max_length=65)] | None = None
+    """What it held then, in canonical names and units: it comes first only while it asks for no more."""
 
 
 class Admission(Observed):

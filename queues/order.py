@@ -7,12 +7,15 @@ from crds.keys import JobKey
 from queues.values import Entry
 
 BOOST_LIMIT_SECONDS = 7 * 86400.0
-"""The most that a priority can be worth; a job that has waited longer than this is overtaken by nobody new."""
+"""The most that a priority can be worth. Whatever the namespaces of a queue's jobs are, a job of priority 0 is overtaken
+by no job that is submitted more than this after it, and one of the lowest priority by none that is submitted more than
+twice this after it."""
 
 
 RETURNING_SECONDS = 4 * BOOST_LIMIT_SECONDS
 """How far ahead a job goes that was running when its queue was drained. Two boosts lie within 2 limits of each other,
-so it is ahead of all that came after it, and of everything submitted up to 2 limits before it."""
+so it is ahead of all that came after it, and of everything submitted up to 2 limits before it; what was submitted 6
+limits before it stays ahead. It asks for no more than it held (`coordinator.views.JobView.returning`)."""
 
 
 def score(entry: Entry, aging_seconds: float) -> float:

@@ -37,8 +37,8 @@ class Entry:
     demand: Amounts = field(default_factory=lambda: NOTHING)
     """What the job takes from its queue's quota and the pool while admitted; includes `jobs`: 1."""
     returning: bool = False
-    """It held room and gave it back because others wanted it so (its queue was drained, its size was changed): it goes
-    before everything that was never admitted."""
+    """It held room, gave it back because its queue was drained or its size was changed, and asks for no more than it
+    held: it goes before everything that was never admitted and is not far older (`queues.order`)."""
     port: bool = False
     """Whether a port has to be held for it while it is admitted."""
 

@@ -126,10 +126,12 @@ def _jitter(job: TorchJob, tries: int) -> float:
 
 
 def returning(job: TorchJob, why: Literal["QueueDrained", "Resized"], now: datetime) -> TorchJobStatus:
-    """Sent back because others wanted it so: it comes first in its queue, when that goes on."""
+    """Sent back because its queue was drained, or to be resized: it comes first when its queue goes on, as long as it
+    asks for no more than it held."""
     admission = job.admission
     name = admission.queue if admission else job.queue
-    queue = QueueStatus(name=name, since=now, tries=tried(job, now), drained=True)
+    held = admission.charge if admission else None
+    queue = QueueStatus(name=name, since=now, tries=tried(job, now), drained=True, held=held)
     messages = {
         "QueueDrained": f"queue {name} was drained (stopPolicy HoldAndDrain)",
         "Resized": "it has given its room back, and asks for that of its new size",

@@ -95,6 +95,25 @@ def test_what_was_charged_before_a_job_was_sent_back_is_over() -> None:
     assert route.route(KEY, job(attempt=2), Pods(), draining, NOW).over == 3
 
 
+@pytest.mark.parametrize(
+    ("held", "returns"),
+    [
+        (None, True),  # written by a version that did not say what it held
+        ({"jobs": 1, "pods": 1, "cpu": 4000}, True),
+        ({"jobs": 1, "pods": 2, "cpu": 5000, "memory": 1}, True),
+        ({"jobs": 1, "pods": 1, "cpu": 3999}, False),
+        ({"jobs": 1, "pods": 1}, False),
+        ({}, False),
+    ],
+)
+def test_a_job_that_asks_for_more_than_it_held_returns_to_its_place_by_age(
+    held: dict[str, int] | None, returns: bool
+) -> None:
+    drained = Waits(drained=True, queue="a", held=held)
+    asking = job(waits=drained, queue="a", charge={"jobs": 1, "pods": 1, "cpu": 4000})
+    assert route.entry(asking, Rules()).returning is returns
+
+
 def test_a_drained_job_returns_to_its_own_queue_first() -> None:
     drained = Waits(drained=True, queue="a")
     found = [route.entry(job(waits=drained, queue=queue), Rules()).returning for queue in ("a", "b")]

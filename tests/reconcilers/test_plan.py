@@ -367,6 +367,7 @@ class TestResizing:
         assert not decide(observe(held, *all_pods(deleting=True))).actions
         change = written(decide(observe(held)))
         assert (change["phase"], change["admission"], change["queue"]["drained"]) == ("Queued", None, True)
+        assert change["queue"]["held"] == ADMISSION["charge"]
         assert "restartCount" not in change
         back = self.elastic(workers, "Queued", attempt=1)
         assert not decide(observe(back)).actions  # the room of before is not what it asks for
