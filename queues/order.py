@@ -7,9 +7,9 @@ from crds.keys import JobKey
 from queues.values import Entry
 
 BOOST_LIMIT_SECONDS = 7 * 86400.0
-"""The most that a priority can be worth. Whatever the namespaces of a queue's jobs are, a job of priority 0 is overtaken
-by no job that is submitted more than this after it, and one of the lowest priority by none that is submitted more than
-twice this after it."""
+"""The most that a priority can be worth. Whatever the namespaces of a queue's jobs are, a job of priority 0 is
+overtaken by no job that is submitted more than this after it, and one of the lowest priority by none that is submitted
+more than twice this after it."""
 
 
 RETURNING_SECONDS = 4 * BOOST_LIMIT_SECONDS
