@@ -4,6 +4,7 @@ One rule: pure and level-triggered. The same state always gives the same route, 
 
     state                               entry     charge    a worker
     gone or deleting, pods occupy       -         keep      looks (deletes them)
+    gone, pods occupy, queue drains     -         keep      looks (shortens their grace), and again soon
     gone or deleting, no pod occupies   forget    free      looks, unless gone
     finished, pods occupy               -         keep      looks (cleans up)
     finished, no pod occupies           forget    free      looks (cleans up)
@@ -68,7 +69,8 @@ def route(key: JobKey, job: JobView | None, pods: Pods, rules: Rules, now: float
     """Decide about one key; `job` is None when it is gone."""
     look = Offer(key=key, tenant=tenant(_queue(job, pods), key.namespace, rules), seen=pods.seen)
     if job is None:
-        return Route(offer=look) if pods.occupy else Route(remove=True)
+        again = now + DRAINING_SECONDS if standing.draining(pods.queue, rules) else 0.0
+        return Route(offer=look, again=again) if pods.occupy else Route(remove=True)
     if job.finished and job.bare and not (job.deleting or pods.there):
         return Route(remove=True)
     if job.deleting or job.finished or job.invalid:

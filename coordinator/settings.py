@@ -154,6 +154,11 @@ class Settings(pydantic.BaseModel):
         description="how long a node may be silent, and a pod on it outstay its own grace, before the pod is deleted "
         "without the node's word",
     )
+    longest_grace: Seconds = Field(
+        default=3600.0,
+        description="how long a pod that a worker deletes may take to end, whatever its terminationGracePeriodSeconds; "
+        "pods of a job that its owner deletes keep theirs until their queue is drained",
+    )
     parallel_writes: int = Field(
         default=8, ge=1, le=256, description="pods that one worker process makes, marks or deletes at once"
     )

@@ -240,8 +240,11 @@ class Term:
         self._queues = len(queues)
         self.unsettled = True
         draining = frozenset(name for name in queues if standing.draining(name, self.rules()))
-        for name in draining - self._drained:  # nothing is picked from it any more: what was picked just now is freed
-            self.watches.mark_queue(name)
+        if new := draining - self._drained:
+            for name in new:  # nothing is picked from it any more: what was picked just now is freed
+                self.watches.mark_queue(name)
+            # Pods of jobs that have ended, or are gone, may hold room of it still.
+            self.watches.mark(key for key, each in self.store.reservations().items() if each.queue in new)
         self._drained = draining
 
     def _look_at_limited(self, limits: Mapping[str, Amounts]) -> None:

@@ -139,9 +139,9 @@ class Application:
                 self._write(change["status"], resource_version)
             case CreatePods(manifests):
                 self._side_by_side(self._create_pod, manifests, fenced=True)
-            case DeletePods(pods, at_once):
+            case DeletePods(pods, at_once, seconds):
                 # What looked unfinished to somebody who has lost the key may have finished since.
-                self._side_by_side(partial(self._delete_pod, at_once=at_once), pods, fenced=True)
+                self._side_by_side(partial(self._delete_pod, 0 if at_once else seconds), pods, fenced=True)
             case MarkPods(pods, metadata):
                 self._side_by_side(partial(self._mark_pod, metadata), pods, fenced=True)
             case Tell():
@@ -262,8 +262,8 @@ class Application:
         )
         return _Hindered(NAME_TAKEN, NameTaken(f"{self.key}: {message}"), message)
 
-    def _delete_pod(self, pod: PodView, *, at_once: bool) -> None:
-        if not self._delete(PODS, pod.name, pod.uid, grace_period_seconds=0 if at_once else None):
+    def _delete_pod(self, seconds: int | None, pod: PodView) -> None:
+        if not self._delete(PODS, pod.name, pod.uid, grace_period_seconds=seconds):
             self.outdated = True  # whoever deleted a failed pod has counted its failure
 
     def _mark_pod(self, metadata: Mapping[str, Any], pod: PodView) -> None:

@@ -1,16 +1,20 @@
 """How pods go: with their grace, or at once where there is nobody left to grant it.
 
 One rule: pure. A pod on a node that is well is waited for, however long it takes; on a dead one for its own grace and
-the node's.
+the node's. What a template asks for as grace is bounded by an admin, or room that is taken back never comes back.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from reconcilers import pod_view
 from reconcilers.pod_view import PodView
-from reconcilers.values import DeletePods
+from reconcilers.values import Action, DeletePods, Tell
 
 MOST_NAMED = 10
+SHORTENED = "GracePeriodShortened"
+"""Reason of an event: pods ask for more grace than the setting `longest_grace` allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +24,39 @@ class Departures:
     now: float
     grace: float
     dead: frozenset[str] = frozenset()
+    longest: float = math.inf
+    """Seconds of grace that a pod is given at most, whatever its template asks for."""
 
-    def away(self, pods: Iterable[PodView]) -> tuple[DeletePods, ...]:
-        """Delete these pods, as far as they are not on their way already."""
+    def away(self, pods: Iterable[PodView], *, shorten: bool = False) -> tuple[DeletePods, ...]:
+        """Delete these pods, as far as they are not on their way already. With `shorten`, pods that somebody else has
+        deleted with a longer grace than the longest are given the longest, too."""
         found = tuple(pods)
-        graceful = tuple(pod for pod in found if not pod.deleting and (pod.held or not self._lost(pod)))
         at_once = tuple(pod for pod in found if self._lost(pod) and not pod.held and self._overdue(pod) <= 0)
-        return tuple(DeletePods(each, late) for each, late in ((graceful, False), (at_once, True)) if each)
+        late = {pod.uid for pod in at_once}
+        asked = tuple(pod for pod in found if pod.uid not in late and (not pod.deleting or shorten))
+        graceful = tuple(pod for pod in asked if not pod.deleting and not self._is_long(pod))
+        bounded = tuple(pod for pod in asked if self._is_long(pod))
+        steps = (DeletePods(graceful), DeletePods(bounded, seconds=self._most), DeletePods(at_once, at_once=True))
+        return tuple(each for each in steps if each.pods)
+
+    @property
+    def _most(self) -> int | None:
+        return None if math.isinf(self.longest) else math.ceil(self.longest)
+
+    def _is_long(self, pod: PodView) -> bool:
+        return pod.grace is not None and pod.grace > self.longest
+
+    def shortened(self, actions: Iterable[Action]) -> tuple[Tell, ...]:
+        """An event for the pods of these actions that get less grace than they ask for."""
+        deletions = (each for each in actions if isinstance(each, DeletePods) and each.seconds is not None)
+        found = [pod for each in deletions for pod in each.pods if pod_view.occupies(pod)]
+        if not found:
+            return ()
+        more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+        names = ", ".join(pod.name for pod in found[:MOST_NAMED]) + more
+        asked = max(pod.grace or 0 for pod in found)
+        message = f"asked for up to {asked} s of grace, get {self._most} s (setting longest_grace): {names}"
+        return (Tell(SHORTENED, message, warning=True),)
 
     def wait(self, pods: Iterable[PodView]) -> float | None:
         """Seconds until time alone changes anything about pods that are being deleted; None: only an event does."""

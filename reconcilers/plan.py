@@ -3,6 +3,7 @@
 One rule: pure; the plan is empty when nothing is left to do, and every action in it is safe to repeat.
 """
 
+import math
 from dataclasses import replace
 from datetime import datetime
 
@@ -35,7 +36,7 @@ Pods = tuple[PodView, ...]
 def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -> Plan:
     """The next actions for one key, in order."""
     job = observation.job
-    leaving = Departures(now.timestamp(), settings.dead_node_grace, observation.dead_nodes)
+    leaving = Departures(now.timestamp(), settings.dead_node_grace, observation.dead_nodes, settings.longest_grace)
     if isinstance(job, TorchJob) and not job.finished:
         # 1. What was reached stays reached, even if the owner suspends the job or its room was taken back since.
         if succeeded(job, observation.pods):
@@ -47,7 +48,8 @@ def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -
             return _finish(job, observation, after, leaving)
     # 3. Everything else depends on where the job stands.
     found = _by_course(observation, settings, leaving, now)
-    return replace(found, requeue_after=least((found.requeue_after, leaving.wait(observation.pods))))
+    actions = found.actions + leaving.shortened(found.actions)
+    return Plan(actions, least((found.requeue_after, leaving.wait(observation.pods))))
 
 
 def _stuck(observation: Observation, leaving: Departures, now: datetime) -> tuple[Action, ...]:
@@ -69,17 +71,16 @@ def _by_course(observation: Observation, settings: ReconcileSettings, leaving: D
     groups = gangs.removed(observation.groups)
     match lifecycle.decide(observation, deadline):
         case Gone():
-            away = leaving.away(observation.pods) + _stuck(observation, leaving, now)
-            return Plan(_services(observation.pods) + away + groups)
+            return _gone(observation, leaving, now)
         case Broken(invalid):
             return _no_job(invalid, observation, leaving, now)
         case Ended(ended):
             return _after_the_end(ended, observation, leaving, now)
         case Vacate(in_the_way, said):
             if said is None:
-                return Plan(leaving.away(in_the_way) + _stuck(observation, leaving, now))
+                return Plan(leaving.away(in_the_way, shorten=True) + _stuck(observation, leaving, now))
             after = status.leaving(said.job, said.reason, said.message, now)
-            return Plan(_write(said.job, after, in_the_way) + leaving.away(in_the_way))
+            return Plan(_write(said.job, after, in_the_way) + leaving.away(in_the_way, shorten=True))
         case Idle() as idle:
             return Plan(_idle(idle, now) + groups)
         case Back() as back:
@@ -87,6 +88,14 @@ def _by_course(observation: Observation, settings: ReconcileSettings, leaving: D
             return Plan(_write(back.job, after, ()) + groups + _why_back(after))
         case Run() as run:
             return _run(run, observation, settings, leaving, deadline)
+
+
+def _gone(observation: Observation, leaving: Departures, now: datetime) -> Plan:
+    """The pods of a job that its owner has deleted keep their grace, and its queue pays for it; not longer than an
+    admin allows who takes the queue's room back."""
+    granted = leaving if observation.draining else replace(leaving, longest=math.inf)
+    away = granted.away(observation.pods, shorten=True) + _stuck(observation, leaving, now)
+    return Plan(_services(observation.pods) + away + gangs.removed(observation.groups))
 
 
 def _deadline(observation: Observation, settings: ReconcileSettings, now: datetime) -> Deadline:
@@ -194,7 +203,7 @@ def _finish(job: TorchJob, observation: Observation, after: TorchJobStatus, leav
     staying = tuple(pod for pod in found if pod.uid not in gone)
     services = _last_services(job, found) if job.spec.clean_pod_policy != "None" else ()
     groups = gangs.removed(observation.groups)
-    return Plan(services + _write(job, after, staying) + leaving.away(going) + groups + _last_word(after))
+    return Plan(services + _write(job, after, staying) + leaving.away(going, shorten=True) + groups + _last_word(after))
 
 
 def _last_word(after: TorchJobStatus) -> tuple[Action, ...]:
@@ -209,7 +218,7 @@ def _after_the_end(job: TorchJob, observation: Observation, leaving: Departures,
     if left is not None and left <= 0:
         return Plan((DeleteJob(),))
     leftovers = _leftovers(job.spec.clean_pod_policy, job.status, observation.pods)
-    away = leaving.away(leftovers) + _stuck(observation, leaving, now)
+    away = leaving.away(leftovers, shorten=True) + _stuck(observation, leaving, now)
     return Plan(_seen(job) + away + gangs.removed(observation.groups), requeue_after=left)
 
 
@@ -249,7 +258,7 @@ def _no_job(job: InvalidJob, observation: Observation, leaving: Departures, now:
     if left is not None and left <= 0:
         return Plan((DeleteJob(),))
     said = () if job.status.finished else _broken(job, now)
-    away = leaving.away(observation.pods) + _stuck(observation, leaving, now)
+    away = leaving.away(observation.pods, shorten=True) + _stuck(observation, leaving, now)
     return Plan(said + away + gangs.removed(observation.groups), left)
 
 

@@ -13,7 +13,7 @@ from crds import integers, labels, owners
 from reconcilers import ailments, containers, moments, outcomes, torchrun
 from reconcilers.outcomes import FINISHED
 
-LONGEST_MESSAGE = 180
+LONGEST_MESSAGE = 160
 _BY_ITSELF = frozenset({"phase", "qosClass"})
 """What the status of a pod says before anybody has seen it: so do a thousand pods that were just made."""
 EVICTED_BY_VOLCANO = "Evict"
@@ -67,6 +67,9 @@ class PodView:
     deleting: bool = False
     deadline: float | None = None
     """When a pod that is being deleted should be gone, in seconds since the epoch."""
+    grace: int | None = None
+    """Seconds between the request to end and the end by force: those that its deletion grants, else those that it asks
+    for; None: the API server's default."""
     held: bool = False
     """Whether finalizers keep it from being gone."""
     gated: bool = False
@@ -134,6 +137,7 @@ def trim(manifest: Manifest) -> PodView:
         deleting="deletionTimestamp" in metadata,
         gated=_is_gated(metadata, spec),
         deadline=moments.seconds(metadata.get("deletionTimestamp")),
+        grace=_grace(metadata, spec),
         held=bool(metadata.get("finalizers")),
         node=spec.get("nodeName") or "",
         since=moments.seconds(status.get("startTime") or metadata.get("creationTimestamp")),
@@ -142,6 +146,12 @@ def trim(manifest: Manifest) -> PodView:
         **_restarts(metadata, spec, status),
         **(_told(manifest, phase) if status.keys() - _BY_ITSELF else {}),
     )
+
+
+def _grace(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> int | None:
+    granted = metadata.get("deletionGracePeriodSeconds") if "deletionTimestamp" in metadata else None
+    found = spec.get("terminationGracePeriodSeconds") if granted is None else granted
+    return found if isinstance(found, int) else None
 
 
 def _told(manifest: Manifest, phase: str) -> dict[str, Any]:

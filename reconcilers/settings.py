@@ -43,6 +43,8 @@ class ReconcileSettings:
     """After so many failures of a job's pods on a node the job avoids it."""
     dead_node_grace: float = 60.0
     """How long a node may be silent, and a pod stay beyond its own grace, until the pod is deleted without the node."""
+    longest_grace: float = 3600.0
+    """How long a pod that a worker deletes may take to end, whatever its template asks for."""
     most_writes: int = 1_000
     """API writes one reconcile may spend before it makes room for another key: so many that a large job goes on until
     its time is over. Each time it is looked at anew costs as much as dozens of its pods."""

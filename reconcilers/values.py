@@ -107,6 +107,8 @@ class DeletePods:
     pods: tuple[PodView, ...]
     at_once: bool = False
     """Without any grace, whether the node confirms it or not: for pods of a node that is no more."""
+    seconds: int | None = None
+    """The grace they are given; None: their own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from cluster.client import KubernetesCluster
 from coordinator.term import Unaccounted
 from crds import labels
 from crds.keys import JobKey
-from crds.resources import TENANT_QUEUES, TORCHJOBS
-from tests.coordinator.desk import Clock, Desk
+from crds.resources import EVENTS, PODS, TENANT_QUEUES, TORCHJOBS
+from tests.coordinator.desk import Clock, Desk, task
 from tests.coordinator.test_term import admit, make_pod, seen
 from tests.waiting import SECONDS, until
 
@@ -179,6 +179,41 @@ def test_a_queue_that_drains_gets_its_room_back_and_its_jobs_come_first_when_it_
     assert desk.job(first).status.attempt == 2
     assert desk.job(first).status.queue is None
     assert desk.waiting() == {urgent}
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_queue_that_drains_does_not_wait_for_whatever_grace_a_template_asks_for(
+    desk: Desk, namespace: str, clock: Clock, gone: bool
+) -> None:
+    desk.queue("a")
+    desk.begin()
+    endless = task()
+    endless["template"]["spec"] |= {"nodeName": "n1", "terminationGracePeriodSeconds": 2**31}
+    key = desk.submit("train", namespace, "a", tasks={"Master": endless})
+    desk.until(lambda: len(desk.pods_of(key)) == 1)
+    desk.move(key, "Running")
+    desk.until(lambda: desk.phase(key) == "Running")
+
+    def grace() -> int | None:
+        (pod,) = desk.cluster.list(PODS, namespace).items
+        found = pod["metadata"].get("deletionGracePeriodSeconds")
+        return found if found is None else int(found)
+
+    if gone:  # its pod ends as its owner wants, and its queue pays
+        desk.cluster.delete(TORCHJOBS, key.name, namespace)
+        desk.until(lambda: grace() == 2**31)
+        assert desk.held() == {key}
+    desk.cluster.patch(TENANT_QUEUES, "a", {"spec": {"stopPolicy": "HoldAndDrain"}})
+
+    def shortened() -> bool:
+        clock.step(1.0)
+        return grace() == 3600
+
+    desk.until(shortened)
+    told = {each["reason"] for each in desk.cluster.list(EVENTS, namespace).items}
+    assert "GracePeriodShortened" in told
+    desk.cluster.delete(PODS, "train-master-0", namespace, grace_period_seconds=0)
+    desk.until(lambda: desk.held() == set())
 
 
 def test_a_pick_that_a_draining_queue_made_just_before_is_given_back(desk: Desk, namespace: str, clock: Clock) -> None:

@@ -94,12 +94,12 @@ class Anywhere(GangSimulation):
         if there is not None and there.uid == manifest["metadata"]["annotations"][labels.POD_UID]:
             super()._make(manifest)
 
-    def _delete(self, pod: PodView, at_once: bool) -> None:
+    def _delete(self, pod: PodView, at_once: bool, seconds: int | None) -> None:
         there = self.pods.get(pod.name)
         if there is None or there.uid != pod.uid:
             raise _Outdated
         if at_once or not there.deleting:
-            super()._delete(replace(there, deleting=pod.deleting), at_once)
+            super()._delete(replace(there, deleting=pod.deleting), at_once, seconds)
 
     def _mark(self, pod: PodView, metadata: Mapping[str, Any]) -> None:
         there = self.pods.get(pod.name)

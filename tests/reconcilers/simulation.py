@@ -98,9 +98,9 @@ class Simulation:
         match action:
             case WriteStatus(change, resource_version):
                 self._write(change["status"], resource_version)
-            case DeletePods(pods, at_once):
+            case DeletePods(pods, at_once, seconds):
                 for pod in pods:
-                    self._delete(pod, at_once)
+                    self._delete(pod, at_once, seconds)
             case CreatePods(manifests):
                 for manifest in manifests:
                     self._create(manifest)
@@ -123,18 +123,20 @@ class Simulation:
             case Tell():
                 self.told += 1
 
-    def _delete(self, pod: PodView, at_once: bool) -> None:
+    def _delete(self, pod: PodView, at_once: bool, seconds: int | None) -> None:
         there = self.pods.get(pod.name)
         if there is None:
             return
         assert there.uid == pod.uid
-        assert at_once or not pod.deleting, "deleted twice"
+        shorter = seconds is not None and pod.grace is not None and seconds < pod.grace
+        assert at_once or not pod.deleting or shorter, "deleted twice"
         assert not at_once or pod.node in self.dead, "a node that is well is asked"
         assert self._may_go(pod), "nobody knows what became of it"
         if at_once:
             del self.pods[pod.name]
         else:
-            self.pods[pod.name] = replace(pod, deleting=True, deadline=self.now.timestamp() + 30)
+            grace = (30 if pod.grace is None else pod.grace) if seconds is None else seconds
+            self.pods[pod.name] = replace(pod, deleting=True, grace=grace, deadline=self.now.timestamp() + grace)
 
     def _may_go(self, pod: PodView) -> bool:
         """A pod of a job that runs goes only when it is written down why."""

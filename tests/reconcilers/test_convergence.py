@@ -89,6 +89,7 @@ circumstances = st.fixed_dictionaries(
         "node": st.sampled_from(["", "n1", "n2"]),
         "deadline": st.sampled_from([None, NOW.timestamp() - 1000, NOW.timestamp() + 20]),
         "held": st.booleans(),
+        "grace": st.sampled_from([None, 0, 30, 7200, 2**62]),
         "self_healing": st.booleans(),
         "restarts": st.integers(0, 2),
         "settled": st.integers(0, 2),

@@ -412,6 +412,71 @@ class TestGone:
         assert not decide(observe(None, pod(deleting=True, service="digits-master-0"))).actions
 
 
+ENDLESS = 2**31
+
+
+def graces(found: Plan) -> dict[str, int | None]:
+    """The grace that each pod is deleted with; None: its own."""
+    actions = (each for each in found.actions if isinstance(each, DeletePods))
+    return {each.name: action.seconds for action in actions for each in action.pods}
+
+
+def shortened(found: Plan) -> list[str]:
+    return [each.message for each in found.actions if isinstance(each, Tell) and each.reason == "GracePeriodShortened"]
+
+
+class TestGracePeriods:
+    """What a template asks for is bounded wherever a worker deletes pods."""
+
+    MASTER, OTHER = pod(grace=ENDLESS), pod("Worker", 0, grace=30)
+
+    def test_a_drained_queue_waits_for_the_longest_grace_and_an_event_says_so(self) -> None:
+        running = job(status=status("Running"))
+        found = decide(replace(observe(running, self.MASTER, self.OTHER), draining=True))
+        assert graces(found) == {"digits-master-0": 3600, "digits-worker-0": None}
+        (said,) = shortened(found)
+        assert "up to 2147483648 s of grace, get 3600 s (setting longest_grace): digits-master-0" in said
+
+    @pytest.mark.parametrize("phase", ["Running", "Suspended"])
+    def test_a_pod_that_its_owner_has_deleted_with_more_is_given_less_then(self, phase: str) -> None:
+        going = pod(grace=ENDLESS, deleting=True, deadline=NOW.timestamp() + ENDLESS)
+        observed = observe(job(status=status("Running"), suspend=phase == "Suspended"), going, self.OTHER)
+        found = decide(replace(observed, draining=phase == "Running"))
+        assert graces(found) == {"digits-master-0": 3600, "digits-worker-0": None}
+        short = replace(going, grace=3600, deadline=NOW.timestamp() + 3600)
+        again = decide(replace(observed, pods=(short, replace(self.OTHER, deleting=True)), draining=phase == "Running"))
+        assert (graces(again), shortened(again)) == ({}, [])
+
+    def test_so_it_is_where_room_is_lost_for_another_reason(self) -> None:
+        running = job(status=status("Running"))
+        lost = observe(running, self.MASTER, reservation=None)
+        ended = observe(job(status=status("Failed", completionTime="2026-01-02T03:04:00Z")), self.MASTER)
+        late = replace(observe(job(status=status("Admitted")), replace(self.MASTER, phase="Pending")))
+        times = ReconcileSettings(admission_timeout=1.0, longest_grace=60.0)
+        for each in (lost, ended, late):
+            found = plan(each, times, NOW)
+            assert graces(found) == {"digits-master-0": 60}
+            assert len(shortened(found)) == 1
+        over = observe(job(status=status("Running"), activeDeadlineSeconds=1), self.MASTER)
+        assert graces(plan(over, times, NOW)) == {"digits-master-0": 60}
+
+    def test_pods_of_a_job_that_its_owner_deletes_keep_theirs_until_the_queue_is_drained(self) -> None:
+        gone = observe(None, self.MASTER)
+        assert (graces(decide(gone)), shortened(decide(gone))) == ({"digits-master-0": None}, [])
+        going = observe(None, pod(grace=ENDLESS, deleting=True, deadline=NOW.timestamp() + ENDLESS))
+        assert graces(decide(going)) == {}
+        assert graces(decide(replace(going, draining=True))) == {"digits-master-0": 3600}
+
+    def test_a_dead_node_does_not_keep_a_pod_for_as_long_as_it_asked_for(self) -> None:
+        going = pod(grace=ENDLESS, deleting=True, deadline=NOW.timestamp() + ENDLESS, node="n1")
+        observed = replace(observe(job(status=status("Running")), going), dead_nodes=frozenset({"n1"}), draining=True)
+        assert graces(decide(observed)) == {"digits-master-0": 3600}
+
+    def test_a_pod_that_has_ended_is_not_worth_an_event(self) -> None:
+        done = replace(self.MASTER, phase="Failed", exit_code=1)
+        assert shortened(decide(replace(observe(job(status=status("Running")), done), draining=True))) == []
+
+
 class TestRefusals:
     def test_an_invalid_job_says_so_once(self) -> None:
         problem = Problem("spec.torchTaskSpecs", "dependency cycle Master -> Worker -> Master")

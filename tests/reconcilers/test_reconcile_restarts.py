@@ -77,6 +77,9 @@ class Wide(Bench):
     def mark(self, name: str, label: str) -> str:
         return str(self.cluster.get(PODS, name, self.namespace)["metadata"]["labels"][label])
 
+    def grace(self, name: str) -> int:
+        return int(self.cluster.get(PODS, name, self.namespace)["metadata"]["deletionGracePeriodSeconds"])
+
     def restarted(self, name: str) -> None:
         """Play the embedded node."""
         pod = self.cluster.get(PODS, name, self.namespace)
@@ -134,6 +137,11 @@ def kruise(cluster: KubernetesCluster, namespace: str) -> Iterator[Wide]:
 @pytest.fixture
 def cautious(cluster: KubernetesCluster, namespace: str) -> Iterator[Wide]:
     yield from benches(cluster, namespace, node_failures=1, dead_node_grace=5.0)
+
+
+@pytest.fixture
+def brief(cluster: KubernetesCluster, namespace: str) -> Iterator[Wide]:
+    yield from benches(cluster, namespace, longest_grace=45.0)
 
 
 @pytest.fixture
@@ -291,6 +299,34 @@ def test_a_pod_whose_node_is_dead_is_made_again_elsewhere(cautious: Wide, server
     assert {"Restarting", "NodeExcluded"} <= cautious.told()
     if silent:
         cautious.cluster.delete(NODES, name)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_no_grace_is_longer_than_an_admin_allows(brief: Wide, server: Server, own: bool) -> None:
+    name = f"node-{brief.namespace}"
+    brief.cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    endless = task()
+    endless["template"]["spec"]["terminationGracePeriodSeconds"] = 2**31
+    brief.submit({"Master": endless})
+    brief.pick()
+    brief.reconcile()
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": MASTER}, "target": {"name": name}}
+    assert server.send("POST", PODS.path(brief.namespace, MASTER, "binding"), binding)[0] == 201
+    brief.run(MASTER)
+    brief.settle()
+    if own:  # its owner has deleted it before, with all the grace there is
+        brief.cluster.delete(PODS, MASTER, brief.namespace, grace_period_seconds=2**31)
+        brief.settle()
+        assert brief.grace(MASTER) == 2**31
+    brief.change(suspend=True)
+    brief.settle()
+    assert brief.grace(MASTER) == 45
+    assert "GracePeriodShortened" in brief.told()
+    brief.counting.calls.clear()
+    brief.settle()
+    assert brief.counting.calls.keys() == {"get TorchJob"}  # once
+    brief.remove(MASTER)
+    brief.cluster.delete(NODES, name)
 
 
 def say_of_node(bench: Wide, name: str, ready: str) -> None:
