@@ -6,15 +6,16 @@ One rule: read-only: it changes nothing, and what it knows it knows from looking
     /readyz    200 when it has seen the cluster and nothing is failing, else 503 with the reason
     /status    JSON: identity of the leader, epoch, counts, what is failing
     /v1/...    JSON: the queues (coordinator.answers)
+
+What it costs is bounded (coordinator.http_server): beyond that, everything but the first two is answered with 503.
 """
 
 import logging
-import threading
+import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,6 +24,7 @@ import orjson
 from coordinator import standing
 from coordinator.answers import Answerer, waits
 from coordinator.errors import CoordinatorError
+from coordinator.http_server import Answer, HttpServer, Question
 from coordinator.reading import Reading
 from coordinator.remote import IDENTITY
 from coordinator.serve import Coordinator
@@ -31,8 +33,8 @@ from coordinator.views import JobView
 
 ANY_PORT = -1
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-IDLE_SECONDS = 30.0
-"""How long a caller may be silent."""
+PROBES = ("/healthz", "/readyz")
+"""Answered whatever else is asked: a kubelet that gets no answer restarts the leader."""
 WAITS_SECONDS = 5.0
 """How old percentiles of waits may be: they are made from every job there is."""
 log = logging.getLogger(__name__)
@@ -92,29 +94,18 @@ def serving(coordinator: Coordinator, port: int, reading: Reading | None = None)
         yield 0
         return
     address = coordinator.settings.health_address
-    try:
-        server = _Server((address, 0 if port == ANY_PORT else port), _handler(coordinator, reading))
-    except OSError as error:
-        raise CoordinatorError(
-            f"health port {address}:{port}: {error.strerror}; choose another with --health-port"
-        ) from error
-    bound = int(server.server_address[1])
-    if reading is not None and address in LOOPBACK:
-        coordinator.leadership.address = f"http://127.0.0.1:{bound}"
-    thread = threading.Thread(target=server.serve_forever, name="health")
-    thread.start()
-    try:
+    desk = Desk(coordinator, answerer(coordinator, reading) if reading else None)
+    identity = {IDENTITY: coordinator.leadership.identity}
+    server = HttpServer(desk.quick, lambda question: desk.answer(*question), lambda: identity)
+    with ExitStack() as running:
+        try:
+            bound = running.enter_context(server.running(address, 0 if port == ANY_PORT else port))
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno else error
+            raise CoordinatorError(f"health port {address}:{port}: {why}; choose another with --health-port") from error
+        if reading is not None and address in LOOPBACK:
+            coordinator.leadership.address = f"http://127.0.0.1:{bound}"
         yield bound
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-class _Server(ThreadingHTTPServer):
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
-        """A caller that goes away is not worth a line."""
-        log.debug("%s went away", client_address, exc_info=True)
 
 
 def _meant(host: str, address: str) -> bool:
@@ -130,16 +121,17 @@ def _failing(coordinator: Coordinator) -> str:
     return "; ".join(dict.fromkeys(part for part in parts if part))
 
 
-Answer = tuple[int, bytes, str]
-"""Status code, body and its kind."""
-
-
 @dataclass(frozen=True, slots=True)
 class Desk:
     """What answers whoever asks."""
 
     coordinator: Coordinator
     answerer: Answerer | None
+
+    def quick(self, question: Question) -> Answer | None:
+        """The answer to a probe, which waits for nothing; None for any other question."""
+        path, _ = question
+        return self.answer(*question) if path in PROBES else None
 
     def answer(self, path: str, host: str) -> Answer:
         """Whatever goes wrong is an answer as well."""
@@ -181,24 +173,3 @@ def answerer(coordinator: Coordinator, reading: Reading) -> Answerer:
         return standing.of(job, replace(watches.rules(), implicit=implicit), time.time())
 
     return Answerer(reading, watches.jobs.get, About(coordinator), stands)
-
-
-def _handler(coordinator: Coordinator, reading: Reading | None) -> type[BaseHTTPRequestHandler]:
-    desk = Desk(coordinator, answerer(coordinator, reading) if reading else None)
-
-    class Handler(BaseHTTPRequestHandler):
-        timeout = IDLE_SECONDS
-
-        def do_GET(self) -> None:
-            code, body, kind = desk.answer(self.path, self.headers.get("Host", ""))
-            self.send_response(code)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.send_header(IDENTITY, coordinator.leadership.identity)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Probes are not worth a line."""
-
-    return Handler

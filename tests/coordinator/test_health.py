@@ -6,7 +6,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import pytest
 
@@ -88,3 +88,12 @@ def test_port_0_listens_nowhere(coordinator: Coordinator) -> None:
     with health.serving(coordinator, 0) as port:
         assert port == 0
         assert "health" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_flood_of_requests_takes_few_threads_and_no_probe(port: int) -> None:
+    with ExitStack() as stack:
+        for _ in range(200):
+            connection = stack.enter_context(closing(socket.create_connection(("127.0.0.1", port), timeout=5)))
+            connection.sendall(b"GET /status HTTP/1.1\r\nHost: x")  # and never the rest
+        assert ask(port, "/healthz") == (200, "ok\n")
+        assert threading.active_count() < 40

@@ -132,7 +132,7 @@ def test_a_count_that_is_none_is_refused(desk: Coordinator, count: str) -> None:
 
 def test_only_reading_is_offered(desk: Coordinator) -> None:
     request = urllib.request.Request(desk.leadership.address + "/v1/queues", data=b"{}", method="POST")
-    with pytest.raises(urllib.error.HTTPError, match="501") as refused:
+    with pytest.raises(urllib.error.HTTPError, match="405") as refused:
         urllib.request.urlopen(request, timeout=5)
     refused.value.close()
 

@@ -1,5 +1,6 @@
 """deploy/kubernetes fits what it names: accounts, settings, commands, the service that users are let through to."""
 
+import ipaddress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ FILE = FILES.parent / "kubernetes" / "torchq.yaml"
 KINDS = {
     "Service": Resource("", "v1", "services", "Service"),
     "Deployment": Resource("apps", "v1", "deployments", "Deployment"),
+    "NetworkPolicy": Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"),
 }
 MANIFESTS = list(yaml.safe_load_all(FILE.read_text()))
 DEPLOYMENTS = {each["metadata"]["name"]: each["spec"]["template"] for each in MANIFESTS if each["kind"] == "Deployment"}
@@ -57,6 +59,25 @@ def test_users_are_let_through_to_its_service() -> None:
         port["targetPort"],
         next(each["value"] for each in _container(COORDINATOR)["env"] if each["name"] == "TORCHQ_HEALTH_PORT"),
     )
+
+
+def test_the_api_server_alone_reaches_the_coordinators() -> None:
+    [policy] = [each for each in MANIFESTS if each["kind"] == "NetworkPolicy"]
+    [deployment] = [
+        each for each in MANIFESTS if each["metadata"]["name"] == "torchq-coordinator" and "replicas" in each["spec"]
+    ]
+    assert policy["metadata"]["namespace"] == deployment["metadata"]["namespace"]
+    assert policy["spec"]["podSelector"] == deployment["spec"]["selector"], "the coordinators and no other pods"
+    assert policy["spec"]["policyTypes"] == ["Ingress"], "the coordinators connect to the API server and to Redis"
+    [rule] = policy["spec"]["ingress"]
+    [port] = rule["ports"]
+    assert (port["port"], port["protocol"]) in {(each["name"], "TCP") for each in _container(COORDINATOR)["ports"]}
+    peers = {name: peer for each in rule["from"] for name, peer in each.items()}
+    assert peers.keys() == {"ipBlock", "namespaceSelector"}, "one without peers would let in everything"
+    assert ipaddress.ip_network(peers["ipBlock"]["cidr"]) == ipaddress.ip_network("192.0.2.0/24"), (
+        "an example's address"
+    )
+    assert peers["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "kube-system"}
 
 
 @pytest.mark.apiserver
