@@ -21,6 +21,9 @@ One rule: pure and level-triggered. The same state always gives the same route, 
     waiting, its queue drains           put       free      looks in a second (writes Queued), unless written
     waiting, edited since its pick      put       free old  looks in a second (writes Queued), unless written
 
+A look that only writes the status of a job that holds nothing (Queued, Suspended, Failed where it is invalid) waits for
+its tenant's turn (`coordinator.turns`).
+
 What was charged for an attempt that is over is free once the job waits again; a newer attempt is a pick that a worker
 has yet to write.
 """
@@ -44,6 +47,8 @@ class Route:
     put: Entry | None = None
     remove: bool = False
     offer: Offer | None = None
+    in_turn: bool = False
+    """Whether the offer is made when its tenant's turn comes: the job holds nothing, and only its status is written."""
     charged: int = 0
     """The attempt it was admitted with just now, which the store must have charged; 0: none."""
     over: int = 0
@@ -73,10 +78,13 @@ def route(key: JobKey, job: JobView | None, pods: Pods, rules: Rules, now: float
         return Route(offer=look, again=again) if pods.occupy else Route(remove=True)
     if job.finished and job.bare and not (job.deleting or pods.there):
         return Route(remove=True)
-    if job.deleting or job.finished or job.invalid:
+    if job.deleting or job.finished:
         return Route(offer=look, remove=not pods.occupy)
+    if job.invalid:
+        return Route(offer=look, remove=not pods.occupy, in_turn=not pods.there)
     if job.suspended:
-        return Route(offer=look, remove=job.admission is None and not pods.occupy)
+        idle = job.admission is None and not pods.there
+        return Route(offer=look, remove=job.admission is None and not pods.occupy, in_turn=idle)
     if job.admission is not None:
         charged = job.admission.attempt if job.phase == "Admitted" else 0
         again = now + DRAINING_SECONDS if standing.draining(job.admission.queue, rules) else 0.0
@@ -114,6 +122,7 @@ def _waiting(job: JobView, look: Offer, rules: Rules, now: float) -> Route:
         put=entry(job, rules) if stands.ordered else None,
         remove=not stands.ordered,
         offer=_written(job, look, rules.queued_after),
+        in_turn=True,
         over=_over(job, rules) if stands.ordered else 0,
         again=stands.until,
         told=_told(job, stands),

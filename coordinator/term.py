@@ -216,18 +216,24 @@ class Term:
         """Those that are made at once. The others wait for their turn."""
         found: list[Offer] = []
         for key, each in zip(keys, routes, strict=True):
-            if each.offer is None:
-                self._turns.forget(key)
-            elif (offer := self._turns.place(each.offer)) is not None:
-                found.append(offer)
+            if each.offer is not None and each.in_turn:
+                self._turns.place(each.offer)
+                continue
+            self._turns.forget(key)
+            if each.offer is not None:
+                found.append(each.offer)
         return found
 
     def _take_turns(self) -> int:
-        """Offer the waiting jobs whose turn it is to be written to as Queued; how many. A turn that is lost because the
-        store cannot be reached comes again with the next resync."""
+        """Offer the jobs whose turn it is to have their status written; how many. If the store cannot be reached they
+        wait for another turn and the error goes up."""
         due = self._turns.due()
-        if due:
-            self.work.offer(due)
+        try:
+            if due:
+                self.work.offer(due)
+        except BaseException:
+            self.watches.mark_again([each.key for each in due])
+            raise
         return len(due)
 
     def configure(self) -> None:

@@ -1,4 +1,4 @@
-"""When a job that merely waits is written to as Queued.
+"""When a worker looks at a job that holds nothing, only to write in its status that it waits, is suspended or invalid.
 
 One rule: such jobs take turns, so many a second, and tenants take turns at that. What they cost the workers then never
 stands before what admitted jobs need, however many jobs come at once, and no tenant's jobs stand before another's. A
@@ -19,14 +19,14 @@ AT_ONCE = 100
 
 
 class Turns:
-    """The jobs that have yet to be written to. Each waits for its offer's delay first, then for its turn."""
+    """The jobs that have yet to be looked at. Each waits for its offer's delay, if it has one, then for its turn."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._now = clock()
         self._offers: dict[JobKey, Offer] = {}
         self._delayed: dict[JobKey, float] = {}
-        """When each job's delay is over; the earliest first, since all are delayed equally long."""
+        """When each job's delay is over; the earliest first, since all delays are equally long."""
         self._ready = RoundRobin()
         self._numbers = count()
         self._next = 0.0
@@ -36,18 +36,18 @@ class Turns:
         """Everything that is remembered."""
         return len(self._offers) + len(self._delayed) + len(self._ready)
 
-    def place(self, offer: Offer) -> Offer | None:
-        """The offer as it should be made now; None if the job waits for its turn, in the place it had if it had one."""
+    def place(self, offer: Offer) -> None:
+        """Let the offer wait for its turn; the job keeps the place it had if it had one."""
+        key, known = offer.key, offer.key in self._offers
+        self._offers[key] = offer
         if not offer.delay:
-            self.forget(offer.key)
-            return offer
-        if offer.key not in self._offers:
-            self._delayed[offer.key] = self._time() + offer.delay
-        self._offers[offer.key] = offer
-        return None
+            self._delayed.pop(key, None)
+            self._ready.add(offer.tenant, next(self._numbers), key)
+        elif not known:
+            self._delayed[key] = self._time() + offer.delay
 
     def forget(self, key: JobKey) -> None:
-        """The job needs no turn any more: it was picked, written to or is gone."""
+        """The job needs no turn any more: it was picked, its status was written, or it is gone."""
         if self._offers.pop(key, None) is not None and self._delayed.pop(key, None) is None:
             self._ready.discard(key)
 

@@ -65,10 +65,35 @@ def test_a_new_job_waits_with_its_age_and_its_next_attempt() -> None:
     assert found.offer == Offer(key=KEY, tenant="/team", seen=7, delay=1.5)
 
 
-def test_a_resumed_job_is_written_to_at_once() -> None:
+def test_a_resumed_job_is_written_to_without_a_delay() -> None:
     found = route.route(KEY, job(phase="Suspended"), EMPTY, Rules(queued_after=1.5), NOW)
     assert found.offer is not None
     assert found.offer.delay == 0
+
+
+LEFT = Pods(there=True, seen=7)
+
+
+@pytest.mark.parametrize(
+    ("state", "pods", "in_turn"),
+    [
+        (job(phase=""), EMPTY, True),
+        (job(phase="Suspended"), EMPTY, True),
+        (job(suspended=True), EMPTY, True),
+        (job(suspended=True), LEFT, False),
+        (job(suspended=True, admission=admission()), EMPTY, False),
+        (job(invalid=True), EMPTY, True),
+        (job(invalid=True), LEFT, False),
+        (job(invalid=True, deleting=True), EMPTY, False),
+        (job(admission=admission()), EMPTY, False),
+        (job(), OCCUPIED, False),
+        (None, OCCUPIED, False),
+    ],
+)
+def test_a_look_that_only_writes_a_status_takes_its_turn(state: JobView | None, pods: Pods, in_turn: bool) -> None:
+    found = route.route(KEY, state, pods, Rules(queued_after=1.5), NOW)
+    assert found.offer is not None
+    assert found.in_turn == in_turn
 
 
 OWNED, OTHERS = TenantQueueSpec(namespaces=("team",)), TenantQueueSpec(namespaces=("others",))

@@ -350,8 +350,7 @@ def test_a_suspended_job_at_rest_is_looked_at_by_a_new_leader_and_by_no_resync(d
     desk.until(lambda: desk.job(key).status.observed_generation == 2)
     desk.until(lambda: not desk.term.flush() and not desk.work.inspect().records)
     desk.begin(epoch=2)
-    assert desk.term.flush()
-    assert desk.work.inspect().records.keys() == {key}
+    desk.until(lambda: desk.work.inspect().records.keys() == {key}, worker=False)
 
 
 def test_an_audit_looks_at_picks_in_the_turns_of_their_queues(desk: Desk, namespace: str) -> None:
@@ -424,6 +423,19 @@ def test_work_that_cannot_be_offered_is_offered_later(desk: Desk, namespace: str
     desk.begin()
     key = desk.submit("train", namespace, "a", suspend=True)
     seen(desk, key)
+    term = Term(desk.watches, desk.store, Failing(desk.work, "offer"), desk.settings, clock=desk.clock)
+    with pytest.raises(errors.StoreUnreachable):
+        until(lambda: term.step() and False)
+    desk.until(lambda: desk.phase(key) == "Suspended")
+
+
+def test_a_look_that_cannot_wait_and_cannot_be_offered_is_offered_later(desk: Desk, namespace: str) -> None:
+    desk.queue("a")
+    desk.begin()
+    key = desk.submit("train", namespace, "a")
+    desk.until(lambda: desk.phase(key) == "Admitted")
+    desk.change(key, suspend=True)
+    until(lambda: (job := desk.watches.job(key)) is not None and job.suspended)
     term = Term(desk.watches, desk.store, Failing(desk.work, "offer"), desk.settings, clock=desk.clock)
     with pytest.raises(errors.StoreUnreachable):
         flush_all(term)

@@ -34,7 +34,8 @@ def drained(turns: Turns, clock: Clock, seconds: float, step: float = 0.05) -> l
 def test_a_few_jobs_wait_for_their_delay_only() -> None:
     clock = Clock()
     turns = Turns(clock)
-    assert [turns.place(offer(number)) for number in range(AT_ONCE)] == [None] * AT_ONCE
+    for number in range(AT_ONCE):
+        turns.place(offer(number))
     clock.step(DELAY - 0.01)
     assert turns.due() == []
     clock.step(0.01)
@@ -81,11 +82,16 @@ def test_jobs_that_are_picked_or_gone_take_no_turn() -> None:
     assert len(turns) == 0
 
 
-def test_what_is_urgent_takes_no_turn() -> None:
-    turns = Turns(Clock())
+def test_a_job_whose_status_is_wrong_waits_for_its_turn_only() -> None:
+    clock = Clock()
+    turns = Turns(clock)
     turns.place(offer(1))
-    urgent = offer(1, delay=0.0)
-    assert turns.place(urgent) == urgent
+    turns.place(offer(1, delay=0.0))
+    for number in range(2, AT_ONCE + 2):
+        turns.place(offer(number, delay=0.0))
+    assert [each.key for each in turns.due()] == [key(number) for number in range(1, AT_ONCE + 1)]
+    clock.step(1 / PER_SECOND)
+    assert [each.key for each in turns.due()] == [key(AT_ONCE + 1)]
     assert len(turns) == 0
 
 
