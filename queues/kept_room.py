@@ -4,12 +4,13 @@ One rule: whatever is owed follows from what the store holds, so that a race tha
 
 While room is kept for a job it is idle, and other queues wait. If the job is admitted, its queue pays for the pick. If
 the job leaves its place instead (it is deleted, suspended, held or moved to another queue, its demand is edited, or
-another job of the queue is put before it), its queue pays the same, once, and the job begins its patience anew if it
-comes back. So keeping a queue's room costs what using it does. A job is bound from the moment when room is first kept
-for it, also while its quota does not let it go and the reservation serves another queue.
+another job of the queue is put before it), or if its quota or its cohort does not let it go any more, its queue pays
+the same, once, and the job begins its patience anew. So keeping room costs what using it does. A job is bound from the
+moment when room is first kept for it, also while the reservation serves a job of another queue that was overtaken
+earlier. Other jobs of its queue pass it only if they leave the quota that it needs.
 
-Nothing is owed for what tenants do not do: a job that is larger than its queue or the pool can give any more, and a job
-that leaves a queue which its admin has closed.
+Nothing is owed for a job that is larger than its queue or the pool can give any more, nor for one that leaves a queue
+which its admin has closed: that is not its owner's doing.
 """
 
 from collections.abc import Collection, Mapping
@@ -74,13 +75,15 @@ class KeptRoom:
         self.holder = self._lanes[self._claim[1]] if self._claim else None
         return self.holder
 
-    def bind(self) -> None:
-        """From now on the queue of the job that holds the reservation owes for it."""
+    def bind(self) -> bool:
+        """From now on the queue of the job that holds the reservation owes for it. Whether it did not before."""
         lane = self.holder
         if lane is not None and lane.spec.name not in self._bound:
             name = lane.spec.name
             self._unsaved[name] = lane.keep()
             self._bound.add(name)
+            return True
+        return False
 
     @property
     def bound(self) -> Collection[str]:

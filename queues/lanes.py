@@ -18,8 +18,9 @@ Shape = frozenset[tuple[str, int]]
 """A demand as a value: equal demands have equal shapes."""
 
 Fate = Literal["waits", "impossible", "unknown", "withdrawn"]
-"""Of a job for which the pool's room was kept: it is its queue's first job and asks for the same; it is larger than
-what there can ever be; too few of the queue's jobs are known; it has left its place, or asks for something else."""
+"""Of a job for which the pool's room was kept: it is its queue's first job, asks for the same, and quota and cohort let
+it go; it is larger than what there can ever be; too few of the queue's jobs are known; it has left its place, asks for
+something else, or quota or cohort do not let it go any more."""
 
 
 @dataclass(slots=True)
@@ -161,13 +162,20 @@ class Lane:
         return self.overtaken
 
     @property
+    def bound(self) -> bool:
+        """Whether room is or was kept for the first job."""
+        known = self.passed
+        return known is not None and known.kept is not None
+
+    @property
     def fate(self) -> Fate:
         """What has become of the job for which room is kept, while nothing else is picked."""
         known, first = self.overtaken, self.first
         if known is None or known.kept is None:
             return "withdrawn"
         if first is not None and first.waiting.entry.key == known.key:
-            return "waits" if first.demand == known.kept else "withdrawn"
+            waits = first.demand == known.kept and (self.leads or not self.spec.open)
+            return "waits" if waits else "withdrawn"
         if any(job.entry.key == known.key and job.demand == known.kept for job in self._hopeless):
             return "impossible"
         return "unknown" if first is None and self.beyond else "withdrawn"

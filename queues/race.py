@@ -20,6 +20,7 @@ queue's jobs end and make room.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from crds import amounts
 from crds.amounts import NOTHING, Amounts
 from queues import lanes, quotas
 from queues.credits import Credits
@@ -148,8 +149,7 @@ class Race:
         if self._kept.bound:
             self._dirty.update(self._kept.collect(self._ledger, self._rules.cost))
             self._bid_anew()
-        self._reserve()
-        self._kept.bind()
+        self._keep_room()
         picks: list[Pick] = []
         while len(picks) < limit and (chosen := self._next()):
             picks.append(self._take(*chosen))
@@ -163,8 +163,7 @@ class Race:
         if self._dirty or self._stirred:
             self._bid_anew()
         if self._kept.outdated:
-            self._reserve()
-            self._kept.bind()
+            self._keep_room()
         if self._dry or (self._scarce and self.pool.exhausted()) or not (chosen := self._first_with_room()):
             return None
         if self._ledger.unsettled:
@@ -269,16 +268,22 @@ class Race:
         first = lane.first
         if first is None or not lane.spec.open:
             return ()
-        fits = not lane.spec.quota or self._lets(lane, first)
+        fits = not lane.spec.quota or self._lets(lane, first.demand)
         if lane.uniform or (fits and not self._scarce) or not self.passes(lane):
             return (first,) if fits else ()
-        return tuple(each for each in lane.distinct() if self._lets(lane, each))
+        free = (each for each in lane.distinct() if self._lets(lane, each.demand))
+        if not lane.bound:
+            return tuple(free)
+        # What passes the job for which room is kept must leave the quota that it needs: the room would be idle in vain.
+        return tuple(
+            each for each in free if each.at == first.at or self._lets(lane, amounts.add(first.demand, each.demand))
+        )
 
-    def _lets(self, lane: Lane, candidate: Candidate) -> bool:
-        """Whether quota and cohort let a job go. The first one that makes a cohort scarce concerns all its members."""
+    def _lets(self, lane: Lane, demand: Amounts) -> bool:
+        """Whether quota and cohort let it go. The first demand that makes a cohort scarce concerns all its members."""
         cohort = self._cohorts.get(lane.spec.cohort)
         roomy = cohort is not None and cohort.roomy
-        lets = not quotas.obstacle(lane, candidate.demand, cohort)
+        lets = not quotas.obstacle(lane, demand, cohort)
         if cohort is not None and roomy != cohort.roomy:
             self._stirred.add(lane.spec.cohort)
         return lets
@@ -292,6 +297,13 @@ class Race:
             self.pool.reserve(NOTHING if holder is None or holder.first is None else holder.first.demand)
             for group in list(self._ledger.blocked):
                 self._ledger.move(group, "open")
+
+    def _keep_room(self) -> None:
+        """The same, and the queue of that job owes for it from now on."""
+        self._reserve()
+        if self._kept.bind():
+            self._dirty.update(self._kept.bound)
+            self._bid_anew()
 
     # What the store shows
 

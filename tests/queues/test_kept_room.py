@@ -16,7 +16,7 @@ from queues.rules import Picker, Rules
 from queues.store import QueueStore
 from queues.values import Account, Batch, Clock, Overtaken, QueueSpec, Settlement
 
-from .builders import GPU, START, entry, key, reservation, spec, specs
+from .builders import GPU, START, entry, key, reservation, resources, spec, specs
 
 PICKERS: tuple[Picker, ...] = ("swrr", "wf2q")
 OTHERS = "abcde"
@@ -137,9 +137,43 @@ def close_in(cluster: Cluster) -> Iterator[None]:
         yield
 
 
-def play(attack: Attack | None, attackers: str, picker: Picker, seconds: int = 1500) -> Cluster:
+def outgrow(cluster: Cluster) -> Iterator[None]:
+    """Whenever a large job is about to start, a small one of its queue takes some of the quota that it needs."""
+    yield from _hinder(cluster, "x")
+
+
+def borrow(cluster: Cluster) -> Iterator[None]:
+    """Whenever it is about to start, a small one takes some of what it would borrow from another queue."""
+    yield from _hinder(cluster, "y")
+
+
+def _hinder(cluster: Cluster, queue: str) -> Iterator[None]:
+    large = entry("large-0", "x", START, gpu=QUOTA)
+    for number in count(1):
+        if large.key in cluster.store.reservations():
+            large = entry(f"large-{number}", "x", cluster.now, gpu=QUOTA)
+        cluster.store.put([large])
+        while cluster.free < QUOTA - 10:
+            yield
+        small = entry(f"hinder-{number}", queue, cluster.now, gpu=0)
+        cluster.store.put([small])
+        yield
+        cluster.store.remove([small.key])
+        yield
+
+
+QUOTA = POOL - 4
+LIMITED: dict[Attack, list[QueueSpec]] = {
+    outgrow: [spec("x", jobs=1)],
+    borrow: [replace(spec("x", jobs=0), cohort="team"), replace(spec("y", jobs=1), cohort="team")],
+}
+
+
+def play(attack: Attack | None, attackers: str, picker: Picker, seconds: int = 1000) -> Cluster:
     """A cluster after so long; all queues are of weight 1."""
-    cluster = Cluster([spec(name) for name in (*attackers, *OTHERS)], Rules(cost=GPU, picker=picker), OTHERS)
+    queues = {name: spec(name) for name in (*attackers, *OTHERS)}
+    queues |= {each.name: each for each in (LIMITED.get(attack, []) if attack else [])}
+    cluster = Cluster(list(queues.values()), Rules(cost=GPU, picker=picker), OTHERS)
     moves = attack(cluster) if attack else None
     for _ in range(seconds):
         if moves is not None:
@@ -150,7 +184,15 @@ def play(attack: Attack | None, attackers: str, picker: Picker, seconds: int = 1
 
 @pytest.mark.parametrize("picker", PICKERS)
 @pytest.mark.parametrize(
-    ("attack", "attackers"), [(withdraw, "x"), (alternate, "xy"), (shrink, "x"), (displace, "x"), (close_in, "x")]
+    ("attack", "attackers"),
+    [
+        (withdraw, "x"),
+        (alternate, "xy"),
+        (shrink, "x"),
+        (displace, "x"),
+        (close_in, "x"),
+        (borrow, "xy"),
+    ],
 )
 def test_room_that_is_kept_in_vain_counts_as_the_attacker_s_share(
     attack: Attack, attackers: str, picker: Picker
@@ -163,21 +205,38 @@ def test_room_that_is_kept_in_vain_counts_as_the_attacker_s_share(
     assert max(used) - min(used) < 0.02 * total
 
 
+@pytest.mark.parametrize("picker", PICKERS)
+def test_a_job_for_which_room_is_kept_starts_though_small_ones_of_its_queue_could_take_its_quota(
+    picker: Picker,
+) -> None:
+    cluster = play(outgrow, "x", picker)
+    total = POOL * (cluster.now - START)
+    assert cluster.used["x"] / total > 0.1
+    assert cluster.idle / total <= 1 / (1 + len(OTHERS))
+
+
 # What is owed, and when
 
 RULES = Rules(cost=GPU)
 STRICT = QueueSpec(name="x", strict=True)
 LARGE = entry("large", "x", START - 9, gpu=8)
-NEXT = entry("next", "x", START - 8, gpu=2)
+NEXT = entry("next", "x", START - 8, gpu=8)
 
 
-def waiting_for_room(pool: int = 8, picker: Picker = "swrr", *, patient: bool = False) -> tuple[MemoryStore, Rules]:
+def waiting_for_room(
+    pool: int = 8,
+    picker: Picker = "swrr",
+    *,
+    patient: bool = False,
+    strict: bool = True,
+    **quota: int,
+) -> tuple[MemoryStore, Rules]:
     """A pool of 8 GPUs of which 4 are used, and of which all is kept for a job of queue x, unless it is patient yet."""
     rules = Rules(cost=GPU, picker=picker)
     store = MemoryStore(lambda *_: None)
     small = [entry(f"small-{number}", "a", START + number, gpu=1) for number in range(40)]
     store.rebuild(1, [reservation("runs", "a", gpu=4)], [LARGE, NEXT, *small])
-    store.configure([STRICT, spec("a")], {GPU: pool})
+    store.configure([replace(STRICT, strict=strict, quota=resources(**quota)), spec("a")], {GPU: pool})
     if patient:
         assert pick(store, rules, limit=2) == ["small-0", "small-1"]
     else:
@@ -295,16 +354,23 @@ def test_a_job_is_withdrawn_for_nothing_before_room_is_kept_for_it() -> None:
     assert accounts(store) == before
 
 
-def test_a_job_stays_bound_while_its_quota_does_not_let_it_go() -> None:
-    store, rules = waiting_for_room()
-    store.configure([replace(STRICT, quota={GPU: 8}), spec("a")], {GPU: 8})
-    store.put([entry("grown", "x", gpu=1)])
+def test_what_passes_a_job_leaves_the_quota_that_it_needs() -> None:
+    store, rules = waiting_for_room(strict=False, jobs=2)
+    store.put([entry("tiny", "x"), entry("tiny-too", "x", START + 1)])
+    assert pick(store, rules) == ["tiny"]
+    assert pick(store, rules) == []
+    store.remove([key("runs"), *(key(f"small-{number}") for number in range(3))])
+    assert pick(store, rules, limit=1) == ["large"]
+
+
+def test_a_job_that_its_quota_does_not_let_go_any_more_is_paid_for() -> None:
+    store, rules = waiting_for_room(gpu=8)
     before = accounts(store)
-    store.rebuild(2, [*store.held().values(), reservation("own", "x", gpu=1)], [LARGE, NEXT])
-    pick(store, rules, limit=0)
-    store.remove([LARGE.key])
+    waiting = [each.entry for view in store.snapshot(99).queues for each in view.heads]
+    store.rebuild(2, [*store.held().values(), reservation("own", "x", gpu=1)], waiting)
     pick(store, rules, limit=0)
     assert accounts(store) != before
+    assert store.snapshot(0).queues[1].overtaken is None
 
 
 def test_a_leader_that_begins_anew_collects_what_is_owed() -> None:
