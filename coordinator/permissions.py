@@ -4,8 +4,8 @@ One rule: the tables alone say so. `deploy/rbac/` and `torchq rbac` are made fro
 theirs when they start, and a test records what the code really asks and compares both ways.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from coordinator.leader import LEASE
 from crds.resources import (
@@ -36,6 +36,8 @@ class Rule:
     """Only the object of this name; empty: any."""
     by_hand: tuple[str, ...] = ()
     """Verbs that no code of ours uses: for kubectl in the hands of people, or asked for by the API server itself."""
+    everywhere: tuple[str, ...] = ()
+    """Verbs that are needed in every namespace even where an account may write in some namespaces only."""
 
     @property
     def all_verbs(self) -> tuple[str, ...]:
@@ -70,11 +72,30 @@ class Role:
     def remedy(self) -> str:
         """What to do about a permission that is missing, for the end of a message."""
         grants = "torchq rbac --tenant NAMESPACE" if self is USER else f"torchq rbac {self.name}"
-        return f"{self.file} grants what a {self.name} account needs: an admin runs `{grants} | kubectl apply -f -`"
+        found = f"{self.file} grants what a {self.name} account needs: an admin runs `{grants} | kubectl apply -f -`"
+        return found + (" (with --namespaces where workers may make pods in some only)" if self is WORKER else "")
+
+    @property
+    def cluster_wide(self) -> tuple[Rule, ...]:
+        """Of its rules, what is granted in the whole cluster where all else is granted in some namespaces only."""
+        return tuple(_split(self.rules, lambda rule, verb: not rule.resource.namespaced or verb in rule.everywhere))
+
+    @property
+    def by_namespace(self) -> tuple[Rule, ...]:
+        """The rest of its rules."""
+        return tuple(_split(self.rules, lambda rule, verb: rule.resource.namespaced and verb not in rule.everywhere))
 
     def each(self) -> Iterator[Rule]:
         """Its rules, wherever they hold."""
         yield from (*self.rules, *self.lease, *self.queue)
+
+
+def _split(rules: tuple[Rule, ...], wanted: Callable[[Rule, str], bool]) -> Iterator[Rule]:
+    """The rules, each with those of its verbs that are wanted."""
+    for rule in rules:
+        verbs, by_hand = (tuple(v for v in found if wanted(rule, v)) for found in (rule.verbs, rule.by_hand))
+        if verbs or by_hand:
+            yield replace(rule, verbs=verbs, by_hand=by_hand)
 
 
 SERVICE = "http:torchq-coordinator:http"
@@ -112,20 +133,24 @@ WORKER = Role(
     name="worker",
     purpose="`torchq worker`: makes and deletes jobs' pods, services and pod groups, writes what became of jobs",
     rules=(
-        # Delete: ttlSecondsAfterFinished.
-        Rule(resource=TORCHJOBS, verbs=("get", "delete")),
-        Rule(resource=TORCHJOBS, subresource="status", verbs=("patch",)),
+        # Delete: ttlSecondsAfterFinished. A job of a namespace in which no pods may be made is read, and told so.
+        Rule(resource=TORCHJOBS, verbs=("get", "delete"), everywhere=("get",)),
+        Rule(resource=TORCHJOBS, subresource="status", verbs=("patch",), everywhere=("patch",)),
         # Where the API server asks it of whoever makes an object that holds up its owner's deletion.
         Rule(resource=TORCHJOBS, subresource="finalizers", verbs=(), by_hand=("update",)),
         Rule(resource=TENANT_QUEUES, verbs=_FOLLOW),
-        Rule(resource=PODS, verbs=("get", "list", "watch", "create", "patch", "delete")),
+        # A worker's caches hold the pods, groups and restarts of all namespaces: those of jobs, by a label.
+        Rule(resource=PODS, verbs=("get", "list", "watch", "create", "patch", "delete"), everywhere=_FOLLOW),
         Rule(resource=SERVICES, verbs=("get", "create", "delete")),
         Rule(resource=NODES, verbs=_FOLLOW),
         Rule(resource=EVENTS, verbs=("create",)),
         # Where they are installed.
-        *(Rule(resource=each, verbs=("get", "list", "watch", "create", "patch", "delete")) for each in _POD_GROUPS),
+        *(
+            Rule(resource=each, verbs=("get", "list", "watch", "create", "patch", "delete"), everywhere=_FOLLOW)
+            for each in _POD_GROUPS
+        ),
         Rule(resource=GANG_QUEUES, verbs=("get",)),
-        Rule(resource=RECREATE_REQUESTS, verbs=("get", "list", "watch", "create", "delete")),
+        Rule(resource=RECREATE_REQUESTS, verbs=("get", "list", "watch", "create", "delete"), everywhere=_FOLLOW),
     ),
 )
 USER = Role(

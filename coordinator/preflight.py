@@ -5,12 +5,12 @@ or knows no access reviews) stops nobody: then the request itself will tell.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from cluster import errors
 from cluster.api import Cluster
 from coordinator.errors import CoordinatorError
-from coordinator.permissions import COORDINATOR, Role, Rule
+from coordinator.permissions import COORDINATOR, WORKER, Role, Rule
 from coordinator.settings import Settings
 from crds.resources import NODES, Resource
 
@@ -34,8 +34,19 @@ def check(cluster: Cluster, role: Role, settings: Settings) -> None:
     except errors.ClusterError as error:
         log.debug("permissions are not checked beforehand: %s", error)
         return
-    if refused:
+    if refused and _in_some_namespaces(role, refused):
+        log.info(
+            "this account may make pods in some namespaces only: a job elsewhere says PodsForbidden until an admin "
+            "grants its namespace with `torchq rbac worker --namespaces`"
+        )
+    elif refused:
         raise PermissionMissing(f"this account is not allowed to {'; '.join(map(_words, refused))}. {role.remedy}")
+
+
+def _in_some_namespaces(role: Role, refused: Collection[Question]) -> bool:
+    """Whether what is refused in the whole cluster is all that `torchq rbac worker --namespaces` grants elsewhere."""
+    by_namespace = {(rule.resource, rule.target, verb) for rule in role.by_namespace for verb in rule.all_verbs}
+    return role is WORKER and {(rule.resource, rule.target, verb) for rule, verb, _ in refused} == by_namespace
 
 
 def questions(role: Role, settings: Settings) -> Iterator[Question]:

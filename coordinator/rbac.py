@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from coordinator.permissions import ROLES, USER, Role, Rule
+from coordinator.permissions import ROLES, USER, WORKER, Role, Rule
 from crds.labels import GROUP
 
 RBAC = "rbac.authorization.k8s.io"
@@ -42,17 +42,25 @@ class Tenant:
     groups: Sequence[str] = ()
 
 
-def role(wanted: Role, places: Places) -> list[Manifest]:
-    """Everything one role needs. That of users is bound by `tenant`, in each namespace."""
+def role(wanted: Role, places: Places, namespaces: Sequence[str] = ()) -> list[Manifest]:
+    """Everything one role needs. That of users is bound by `tenant`, in each namespace.
+
+    With `namespaces`, workers may write (pods, services, events) in these alone: the ClusterRole holds what they need
+    in the whole cluster, and a second one, bound in each of the namespaces, the rest.
+    """
     if wanted is USER:
         return [_cluster_role(full_name(wanted), wanted.rules)]
     subject = account(wanted, places.accounts)
+    some = namespaces if wanted is WORKER else ()
     made = [
         _object("v1", "Namespace", places.accounts),
         _object("v1", "ServiceAccount", full_name(wanted), places.accounts),
-        _cluster_role(full_name(wanted), wanted.rules),
+        _cluster_role(full_name(wanted), wanted.cluster_wide if some else wanted.rules),
         _binding(full_name(wanted), [subject]),
     ]
+    if some:
+        made.append(_cluster_role(in_namespaces(wanted), wanted.by_namespace))
+        made += [_binding(in_namespaces(wanted), [subject], namespace) for namespace in some]
     if wanted.lease:
         made.append(_role(full_name(wanted), wanted.lease, places.lease))
         made.append(_binding(full_name(wanted), [subject], places.lease, "Role"))
@@ -77,6 +85,11 @@ def tenant(wanted: Tenant) -> list[Manifest]:
 def full_name(wanted: Role) -> str:
     """The name of its account, roles and bindings."""
     return f"torchq-{wanted.name}"
+
+
+def in_namespaces(wanted: Role) -> str:
+    """The name of the role and of the bindings that hold in some namespaces only."""
+    return f"{full_name(wanted)}-namespaced"
 
 
 def account(wanted: Role, namespace: str) -> Manifest:

@@ -17,7 +17,7 @@ from cluster.api import Cluster
 from cluster.client import KubernetesCluster
 from cluster.settings import ConnectionSettings
 from coordinator import rbac
-from coordinator.permissions import ROLES, USER, Role, Rule
+from coordinator.permissions import ROLES, USER, WORKER, Role, Rule
 from crds.resources import NAMESPACES, Resource
 from tests.acceptance.stack import until
 from tests.cluster.servers import Server
@@ -52,6 +52,9 @@ class Access(Protocol):
     def cluster(self, role: Role) -> Cluster:
         """The API as an account of this role has it."""
 
+    def narrowed(self, *namespaces: str) -> contextlib.AbstractContextManager[Cluster]:
+        """The API as a worker has it that may make pods in these namespaces only."""
+
     def config(self, role: Role, folder: Path) -> contextlib.AbstractContextManager[Path]:
         """A kubeconfig of an account of this role, for other programs, as long as the block lasts."""
 
@@ -74,6 +77,10 @@ class Gated:
 
     def cluster(self, role: Role) -> Gatekeeper:
         return Gatekeeper(self.admin, role, without=self._taken.get(role.name))
+
+    @contextlib.contextmanager
+    def narrowed(self, *namespaces: str) -> Iterator[Cluster]:
+        yield Gatekeeper(self.admin, WORKER, namespaces=namespaces)
 
     @contextlib.contextmanager
     def config(self, role: Role, folder: Path) -> Iterator[Path]:
@@ -116,6 +123,22 @@ class Granted:
             settings = ConnectionSettings(kubeconfig=str(self.kubeconfig(role)), permission_hint=role.remedy)
             self._clusters[role.name] = client.connect(settings)
         return self._clusters[role.name]
+
+    @contextlib.contextmanager
+    def narrowed(self, *namespaces: str) -> Iterator[Cluster]:
+        name, pods = rbac.full_name(WORKER), next(rule for rule in WORKER.by_namespace if rule.target == "pods")
+        for document in rbac.role(WORKER, rbac.Places(), namespaces):
+            apply(self.server, document)
+        wide = self.admin.get(CLUSTER_ROLES, name)["rules"]
+        [narrow] = [each for each in rbac.role(WORKER, rbac.Places(), namespaces)
+                    if each["kind"] == "ClusterRole" and each["metadata"]["name"] == name]  # fmt: skip
+        self.admin.patch(CLUSTER_ROLES, name, {"rules": narrow["rules"]})
+        until(lambda: not self._may(WORKER, pods, "create"))
+        try:
+            yield self.cluster(WORKER)
+        finally:
+            self.admin.patch(CLUSTER_ROLES, name, {"rules": wide})
+            until(lambda: self._may(WORKER, pods, "create"))
 
     @contextlib.contextmanager
     def config(self, role: Role, folder: Path) -> Iterator[Path]:  # noqa: ARG002

@@ -3,7 +3,7 @@
 One rule: in front of an embedded API server, which knows one account that may do everything.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from cluster import status
@@ -38,12 +38,23 @@ def granted(role: Role) -> set[Asked]:
 class Gatekeeper:
     """An account in front of a cluster. What it asks is remembered; what is not granted is refused as RBAC refuses."""
 
-    def __init__(self, cluster: Cluster, role: Role, *, without: Asked | None = None, strict: bool = False) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        role: Role,
+        *,
+        without: Asked | None = None,
+        strict: bool = False,
+        namespaces: Collection[str] | None = None,
+    ) -> None:
         self._cluster = cluster
         self._role = role
         self._granted = granted(role) - {without}
         self._strict = strict
         """Whether being refused is a mistake of the table's: tests that are about something else want to know."""
+        self._namespaces = namespaces
+        """Where the role may do what it may do by namespace; None: everywhere."""
+        self._anywhere = {(of_rule(rule), verb) for rule in role.cluster_wide for verb in rule.all_verbs}
         self.asked: set[Asked] = set()
 
     def create(self, resource: Resource, body: Any, namespace: str = "", **options: Any) -> Any:
@@ -51,7 +62,7 @@ class Gatekeeper:
         if resource == REVIEWS:
             wanted = body["spec"]["resourceAttributes"]
             target = named(wanted.get("group", ""), wanted["resource"], wanted.get("subresource", ""))
-            return {"status": {"allowed": (target, wanted["verb"]) in self._granted}}
+            return {"status": {"allowed": self._allowed((target, wanted["verb"]), wanted.get("namespace", ""))}}
         self._pass(resource, "create", namespace)
         return self._cluster.create(resource, body, namespace, **options)
 
@@ -92,10 +103,14 @@ class Gatekeeper:
 
         return asking
 
+    def _allowed(self, asked: Asked, namespace: str) -> bool:
+        somewhere = self._namespaces is None or asked in self._anywhere or namespace in self._namespaces
+        return somewhere and asked in self._granted
+
     def _pass(self, resource: Resource, verb: str, namespace: str, subresource: str = "") -> None:
         asked = named(resource.group, resource.plural, subresource), verb
         self.asked.add(asked)
-        if asked in self._granted:
+        if self._allowed(asked, namespace):
             return
         assert not self._strict, f"coordinator/permissions.py does not grant {verb} {asked[0]} to {self._role.name}"
         target = "/".join(filter(None, [resource.plural, subresource]))

@@ -91,10 +91,12 @@ class Stage:
             self.admin.patch(TORCHJOBS, "train", {"status": status}, TENANT, subresource="status")
         return JobKey(TENANT, "train", made["uid"])
 
-    def reconcile(self, key: JobKey, *, room: bool = True) -> str:
+    def reconcile(self, key: JobKey, *, room: bool = True, worker: Cluster | None = None) -> str:
         """A worker looks at the job once; what the log says of it."""
-        cluster = self.access.cluster(WORKER)
-        held = Reservation(key=key, queue=TENANT, attempt=1, epoch=1, pick=1, charge={"jobs": 1, "cpu": 1000})
+        cluster = worker or self.access.cluster(WORKER)
+        held = Reservation(
+            key=key, queue=TENANT, attempt=1, epoch=1, pick=1, charge={"jobs": 1, "pods": 1, "cpu": 1000}
+        )
         work = Task(key=key, token="t", tenant=TENANT, seen=0, failures=0, reservation=held if room else None)
         # The cache is the admin's: what a worker that has it loses later is what the scene is about.
         with pods_informer(self.admin) as pods, Reconciler(cluster, pods, ReconcileSettings()) as reconciler:

@@ -1,0 +1,118 @@
+"""A worker that may make pods in some namespaces only: it starts, it makes these, and a job elsewhere says why not."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from coordinator import cli, preflight, rbac
+from coordinator.permissions import ROLES, WORKER
+from coordinator.settings import Settings
+from coordinator.worker_caches import Caches
+from crds.keys import JobKey
+from crds.resources import PODS, TORCHJOBS
+from tests.coordinator.desk import clear, manifest, task
+from tests.rbac.access import TENANT, Access
+from tests.rbac.scenes import Stage
+
+SETTINGS = Settings(gang_scheduler="none", in_place="recreate")
+ELSEWHERE = "default"
+
+
+@pytest.fixture
+def stage(
+    access: Access, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> Iterator[Stage]:
+    yield Stage(access, monkeypatch, caplog, tmp_path)
+    clear(access.admin)
+
+
+def printed(*arguments: str, code: int = 0) -> list[dict[str, Any]]:
+    result = CliRunner().invoke(cli.main, ["rbac", *arguments], prog_name="torchq")
+    assert result.exit_code == code, result.output
+    return list(yaml.safe_load_all(result.output)) if code == 0 else []
+
+
+def granted(documents: list[dict[str, Any]], name: str) -> set[tuple[str, str, str]]:
+    [role] = [each for each in documents if each["kind"] == "ClusterRole" and each["metadata"]["name"] == name]
+    return {(rule["apiGroups"][0], rule["resources"][0], verb) for rule in role["rules"] for verb in rule["verbs"]}
+
+
+def test_both_roles_together_grant_what_the_one_grants() -> None:
+    whole, split = printed("worker"), printed("worker", "--namespaces", "a,b")
+    wide, narrow = granted(split, "torchq-worker"), granted(split, "torchq-worker-namespaced")
+    assert wide | narrow == granted(whole, "torchq-worker")
+    assert not wide & narrow
+
+
+def test_of_the_whole_cluster_it_only_reads_and_writes_the_status_of_jobs() -> None:
+    writes = {asked for asked in granted(printed("worker", "--namespaces", "a"), "torchq-worker")
+              if asked[2] not in ("get", "list", "watch")}  # fmt: skip
+    assert writes == {(TORCHJOBS.group, "torchjobs/status", "patch")}
+
+
+def test_each_namespace_has_a_binding_of_the_account() -> None:
+    documents = printed("--namespaces", "a, b,a")
+    bound = [
+        each for each in documents if each["metadata"]["name"] == "torchq-worker-namespaced" and "subjects" in each
+    ]
+    assert [(each["kind"], each["metadata"]["namespace"]) for each in bound] == [
+        ("RoleBinding", "a"),
+        ("RoleBinding", "b"),
+    ]
+    for each in bound:
+        assert each["roleRef"] == {"apiGroup": rbac.RBAC, "kind": "ClusterRole", "name": "torchq-worker-namespaced"}
+        assert each["subjects"] == [{"kind": "ServiceAccount", "name": "torchq-worker", "namespace": "torchq-system"}]
+    others = [name for name in ROLES if name != "worker"]
+    assert [each for each in printed(*others) if each not in documents] == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(("--namespaces", wrong) for wrong in ("", "a,", "a b", "A", "a/b", "x" * 64)),
+        ("coordinator", "--namespaces", "a"),
+        ("--tenant", "a", "--namespaces", "a"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_makes_no_sense_is_a_wrong_command_line(arguments: tuple[str, ...]) -> None:
+    printed(*arguments, code=2)
+
+
+def test_it_starts_and_follows_the_cluster(access: Access, caplog: pytest.LogCaptureFixture) -> None:
+    with access.narrowed(TENANT) as worker, caplog.at_level(logging.INFO):
+        preflight.check(worker, WORKER, SETTINGS)
+        caches = Caches(worker, SETTINGS)
+        caches.start()
+        try:
+            caches.wait()
+            assert not any(informer.failing for informer in caches.informers)
+        finally:
+            caches.stop()
+    assert "torchq rbac worker --namespaces" in caplog.text
+
+
+def test_it_makes_the_pods_of_a_namespace_that_was_granted(stage: Stage) -> None:
+    with stage.access.narrowed(TENANT) as worker:
+        assert stage.reconcile(stage.job(), worker=worker) == ""
+    assert len(stage.admin.list(PODS, TENANT).items) == 1
+
+
+def test_a_job_of_another_namespace_says_that_its_pods_are_forbidden(stage: Stage) -> None:
+    body = manifest("train", TENANT, {"Master": task()})
+    key = JobKey(ELSEWHERE, "train", stage.admin.create(TORCHJOBS, body, ELSEWHERE)["metadata"]["uid"])
+    with stage.access.narrowed(TENANT) as worker:
+        said = stage.reconcile(key, worker=worker)
+    found = stage.admin.get(TORCHJOBS, "train", ELSEWHERE)["status"]["conditions"]
+    [admitted] = [each for each in found if each["type"] == "Admitted"]
+    assert admitted["reason"] == "PodsForbidden"
+    assert 'cannot create resource "pods"' in admitted["message"]
+    assert f'in the namespace "{ELSEWHERE}"' in admitted["message"]
+    assert "--namespaces" in admitted["message"]
+    assert "Traceback" not in said
+    assert stage.admin.list(PODS, ELSEWHERE).items == []
