@@ -182,6 +182,22 @@ class MemoryStore:
             taken.append(self._take(batch.epoch, pick))
         return taken, ""
 
+    def raise_charge(self, key: JobKey, attempt: int, charge: Amounts) -> Refusal:
+        """What `MemoryWork.raise_charge` asks, for a key that is its caller's."""
+        content = self._content
+        with content.lock:
+            self._guard()
+            held = content.reservations.get(key)
+            if held is None or held.attempt != attempt:
+                return "reservation"
+            more = {name: amount for name, amount in amounts.subtract(charge, held.charge).items() if amount > 0}
+            over = self._exceeded(held.queue, more)
+            if more and not over:
+                self._release(key)
+                self._reserve(replace(held, charge=amounts.add(held.charge, more)))
+                self._tell_changes()
+            return over
+
     def place(self, key: JobKey) -> Place | None:
         """See QueueStore."""
         content = self._content
@@ -272,12 +288,19 @@ class MemoryStore:
             return "entry"
         if (entry.kind == "grow") != (entry.key in content.reservations):
             return "reservation"
-        over = limits.exceeded(entry.demand, content.specs[entry.queue], content.specs.values(), content.usage)
+        over = self._exceeded(entry.queue, entry.demand)
         if over:
             return over
-        if content.pool is not None and not amounts.fits(entry.demand, content.pool_usage, content.pool):
-            return "pool"
         return "port" if entry.kind == "admit" and self._next_port(entry) is None else ""
+
+    def _exceeded(self, queue: str, demand: Amounts) -> Refusal:
+        """What has no room for a demand in a queue."""
+        content = self._content
+        spec = content.specs.get(queue, QueueSpec(name=queue))
+        over = limits.exceeded(demand, spec, content.specs.values(), content.usage)
+        if over:
+            return over
+        return "" if content.pool is None or amounts.fits(demand, content.pool_usage, content.pool) else "pool"
 
     def _take(self, epoch: int, pick: Pick) -> Reservation:
         content, entry = self._content, pick.waiting.entry

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from crds.amounts import Amounts
 from crds.keys import JobKey
 from queues import errors
 from queues.picture import RqJob, WorkPicture, WorkRecord
 from queues.rq_record import FUNCTION
-from queues.values import Offer, Reservation, Task
+from queues.values import Offer, Refusal, Reservation, Task
 from queues.work import SETTLED_SECONDS, Lease, WorkSettings, backoff, batch_size
 
 DOUBT = 2**53
@@ -49,12 +50,14 @@ class MemoryWork:
         epoch: Callable[[], int],
         reservation: Callable[[JobKey], Reservation | None],
         settings: WorkSettings | None = None,
+        raise_charge: Callable[[JobKey, int, Amounts], Refusal] = lambda *_: "reservation",
     ) -> None:
-        """`epoch` and `reservation` read the queue store that stands beside it; epoch 0 means that it is lost. They are
-        called without our lock, since the store calls `mark` under its own."""
+        """`epoch` and `reservation` read the queue store that stands beside it; epoch 0 means that it is lost.
+        `raise_charge` is that store's. They are called without our lock, since the store calls `mark` under its own."""
         self._clock = clock
         self._epoch = epoch
         self._reservation = reservation
+        self._raise_charge = raise_charge
         self._settings = settings or WorkSettings()
         self._lock = threading.RLock()
         self._records: dict[JobKey, _Record] = {}
@@ -198,6 +201,11 @@ class MemoryWork:
         with self._lock:
             record = self._held(key, token)
             return record is not None and epoch > 0 and record.epoch == epoch
+
+    def raise_charge(self, key: JobKey, token: str, attempt: int, charge: Amounts) -> Refusal:
+        """See WorkSink."""
+        self._live_epoch()
+        return self._raise_charge(key, attempt, charge) if self.holds(key, token) else "reservation"
 
     def finish(
         self,

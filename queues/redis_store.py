@@ -29,7 +29,8 @@ _REMOVE = Script("store_remove", preludes=("records", "store", "store_usage"))
 _CONFIGURE = Script("store_configure", preludes=("store", "store_usage", "store_cohorts"))
 _SNAPSHOT = Script("store_snapshot", preludes=("store", "store_heads"))
 _COMMIT = Script(
-    "store_commit", preludes=("clock", "records", "mark", "store", "store_heads", "store_usage", "mark_many")
+    "store_commit",
+    preludes=("clock", "records", "mark", "store", "store_heads", "store_usage", "store_limits", "mark_many"),
 )
 _PLACE = Script("store_place", preludes=("store",))
 _RESERVATIONS = Script("store_reservations", preludes=("store",))

@@ -8,13 +8,14 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
+from crds.amounts import Amounts
 from crds.keys import JobKey
 from queues import codec, forget, redis_picture
 from queues.connection import Connection, understood
 from queues.group_commit import GroupCommit
 from queues.picture import WorkPicture
 from queues.scripts import Script
-from queues.values import Offer, Task
+from queues.values import Offer, Refusal, Task
 from queues.work import SETTLED_SECONDS, Lease, WorkSettings
 
 _PRELUDES = ("clock", "records", "mark")
@@ -25,6 +26,7 @@ _BEGIN = Script("work_begin", preludes=_PRELUDES)
 _RENEW = Script("work_renew", preludes=_PRELUDES)
 _HOLDS = Script("work_holds", preludes=("records",))
 _FINISH = Script("work_finish", preludes=_PRELUDES)
+_RAISE = Script("store_raise", preludes=("records", "store", "store_usage", "store_limits"))
 _REGISTER = Script("work_register", preludes=_PRELUDES)
 
 _OFFERS_PER_CALL = 500
@@ -96,6 +98,11 @@ class RedisWork:
     def holds(self, key: JobKey, token: str) -> bool:
         """See WorkSink."""
         return bool(_HOLDS(self._connection, arguments=[str(key), token]))
+
+    def raise_charge(self, key: JobKey, token: str, attempt: int, charge: Amounts) -> Refusal:
+        """See WorkSink."""
+        answer = _RAISE(self._connection, arguments=[str(key), token, attempt, codec.encode_amounts(charge)])
+        return answer.decode()  # type: ignore[no-any-return]
 
     def finish(
         self,

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from crds.amounts import Amounts
 from crds.keys import JobKey
 from queues.picture import WorkPicture
-from queues.values import Offer, Task
+from queues.values import Offer, Refusal, Task
 
 SETTLED_SECONDS = 10
 """How long it is remembered what a run has settled: as long as the news of its own writes may take."""
@@ -105,6 +106,13 @@ class WorkSink(Protocol):
 
     def holds(self, key: JobKey, token: str) -> bool:
         """The fence: whether the token is still the key's and no rebuild has happened since it began."""
+
+    def raise_charge(self, key: JobKey, token: str, attempt: int, charge: Amounts) -> Refusal:
+        """Charge an admitted job for more, because its pods ask for more than was thought: its reservation of this
+        attempt is charged, name by name, the larger of what it has and `charge`. Empty if it has that charge now;
+        "quota", "cohort" or "pool" if that has no room for the difference; "reservation" if there is no such
+        reservation or the token is not the key's any more. Nothing is changed unless the answer is empty. Safe to
+        repeat. StoreLost while the store has no epoch."""
 
     def finish(
         self,

@@ -19,7 +19,7 @@
 --           accounts, overtaken                lists of {pick, queue, text}: what each changes, in their order
 --       11 how many entries to show of queues that follow, each with the number of its first entries to leave out once all
 --          picks are taken
--- Keys and preludes: store.lua, store_heads.lua, store_usage.lua, records.lua, mark.lua, mark_many.lua, clock.lua
+-- Keys and preludes: store.lua, store_heads.lua, store_usage.lua, store_limits.lua, records.lua, mark.lua, mark_many.lua, clock.lua
 -- Returns: a list of: what refused the first refused pick ("" if none was), number of picks taken, number given to the first
 -- pick of kind "admit", number of the last change, "1" if nothing else had changed else "0", the names of queues that others
 -- had changed; then, if there is any port or a pick that grew, per pick taken: its port, "" if it has none, or, if it grew,
@@ -89,7 +89,6 @@ local function read_demands()
 end
 
 local owns, pool = {}, nil
-local JOBS, OTHERS = 'jobs', '*' -- as in crds/amounts.py
 local function read_books()
   table.insert(picks.queues, ALL)
   open_books(picks.queues)
@@ -121,42 +120,6 @@ local function next_port()
     end
   end
   return nil
-end
-
--- Which limit of its queue has no room for a demand.
-local function over_limits(own, demand)
-  local names, sizes, quota, used = demand.names, demand.sizes, own.quota, own.used
-  local shared, over_cohort = own.cohort, false
-  for at = 1, #names do
-    local name, asked = names[at], sizes[at]
-    local most = quota[name]
-    if most and asked > 0 then
-      local borrowed = shared and (own.borrowing[name] or math.huge) or 0
-      if (used[name] or 0) + asked > most + borrowed then
-        return 'quota'
-      end
-      over_cohort = over_cohort or shared and (shared.used[name] or 0) + asked > (shared.quota[name] or 0)
-    end
-  end
-  return over_cohort and 'cohort' or nil
-end
-
-local function over_pool(demand)
-  local used, others = used_of(books[ALL]), pool[OTHERS]
-  for at = 1, #demand.names do
-    local name = demand.names[at]
-    local most = pool[name] or name ~= JOBS and others
-    if most and demand.sizes[at] > 0 and (used[name] or 0) + demand.sizes[at] > most then
-      return 'pool'
-    end
-  end
-  return nil
-end
-
--- As queues/codec.py writes it.
-local function reservation_text(attempt, charge_text, epoch, kind, pick, port, queue)
-  return '{"attempt":' .. attempt .. ',"charge":' .. charge_text .. ',"epoch":' .. epoch .. ',"kind":"' .. kind
-    .. '","pick":' .. pick .. ',"port":' .. port .. ',"queue":' .. quoted(queue) .. '}'
 end
 
 local reservations, ports, answers, groups = {}, {}, {}, {}
@@ -223,7 +186,7 @@ local function take_all()
     if grown ~= (held[at] ~= false) then
       return 'reservation', at - 1
     end
-    local over = own.limited and over_limits(own, demand) or pool and over_pool(demand)
+    local over = own.limited and over_limits(own, demand) or pool and over_pool(pool, demand)
     if over then
       return over, at - 1
     end
