@@ -155,7 +155,7 @@ def job_view(manifest: Manifest) -> JobView:
         priority=job.spec.scheduling_policy.priority,
         priority_class=_priority_class(job),
         attempt=job.status.attempt,
-        charge=_shared(tuple(job.spec.charge.items())),
+        charge=_shared(tuple(job.charge.items())),
         admission=job.admission,
         phase=job.status.phase,
         suspended=job.spec.suspend,

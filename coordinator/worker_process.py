@@ -6,13 +6,15 @@ One rule: wiring only; it decides nothing.
 import logging
 import os
 from collections.abc import Collection
+from functools import partial
 
 from cluster import errors
 from cluster.client import KubernetesCluster
 from coordinator.settings import Settings
 from coordinator.worker_caches import Caches
 from crds.resources import POD_GROUPS, RECREATE_REQUESTS, Resource
-from queues import rq_worker
+from queues import connection, rq_worker
+from queues.redis_work import RedisWork
 from queues.work import WorkSettings
 from reconcilers.errors import ReconcileError
 from reconcilers.reconcile import Reconciler
@@ -31,11 +33,13 @@ def run(cluster: KubernetesCluster, settings: Settings) -> None:
     caches.start()
     try:
         caches.wait()
+        # A connection of its own: the worker's is made when RQ begins, and asks for keys.
+        store = RedisWork(connection.connect(settings.redis_url, client_name=f"torchq-charges-{os.getpid()}"))
         with _reconciler(cluster, settings, caches) as reconciler:
             caches.tell(lambda: reconciler.adopt(reconcile_settings(settings, caches.served)))
             left = rq_worker.run_worker(
                 settings.redis_url,
-                reconciler,
+                partial(reconciler, raise_charge=store.raise_charge),
                 threads=settings.threads,
                 settings=work_settings(settings),
                 drain_seconds=settings.drain_seconds,

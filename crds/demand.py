@@ -8,6 +8,7 @@ Pod specs are opaque JSON; those of a parsed TorchJob were checked (`crds.templa
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from crds import quantities
@@ -26,6 +27,7 @@ MOST_RESOURCES = 63
 """Different resources that all pods of a job together may ask for."""
 MOST_NAMES = MOST_RESOURCES + 2
 """Names a charge may have, as in the status that keeps it: the resources, `jobs` and `pods`."""
+NO_TASKS: Mapping[str, Amounts] = MappingProxyType({})
 
 
 def amounts(resources: Mapping[str, Any] | None) -> dict[str, int]:
@@ -114,13 +116,16 @@ def pod_charge(task: TaskSpec) -> dict[str, int]:
     return {name: amount for name, amount in peak(without, itself).items() if amount}
 
 
-def job_charge(spec: Staged) -> dict[str, int]:
+def job_charge(spec: Staged, measured: Mapping[str, Amounts] = NO_TASKS) -> dict[str, int]:
     """What a job takes from its queue's quota and the pool while admitted: one job, and the most it has at once.
+
+    `measured` is, by task type, what a pod that was made asks for: the larger of that and of what its template asks
+    for counts.
 
     Of each stage and all those that can exist beside it the sum, and of these sums the largest, name by name. That is
     exact where stages follow each other, and never too little: stages that all exist at once are all beside each other.
     """
-    demands = [_together(spec, stage.tasks) for stage in spec.stages]
+    demands = [_together(spec, stage.tasks, measured) for stage in spec.stages]
     beside = (
         [demand for other, demand in zip(spec.stages, demands, strict=True) if stage.overlaps(other)]
         for stage in spec.stages
@@ -128,11 +133,10 @@ def job_charge(spec: Staged) -> dict[str, int]:
     return reduce(peak, (reduce(add, each) for each in beside), {JOBS: 1})
 
 
-def _together(spec: Staged, task_types: Iterable[str]) -> dict[str, int]:
+def _together(spec: Staged, task_types: Iterable[str], measured: Mapping[str, Amounts]) -> dict[str, int]:
     """What all pods of some tasks ask for."""
-    each = (
-        scale(pod_charge(spec.torch_task_specs[name]), spec.torch_task_specs[name].num_tasks) for name in task_types
-    )
+    tasks = ((name, spec.torch_task_specs[name]) for name in task_types)
+    each = (scale(peak(pod_charge(task), measured.get(name, NOTHING)), task.num_tasks) for name, task in tasks)
     return reduce(add, each, dict(NOTHING))
 
 

@@ -3,9 +3,11 @@
 One rule: every field is bounded, or the CEL rules over it exceed the API server's cost budget.
 """
 
+import hashlib
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
+import orjson
 from pydantic import BeforeValidator, Field
 
 from crds import claims, demand, stages
@@ -97,6 +99,12 @@ class TorchJobSpec(Written):
     def claims(self) -> str:
         """The first field that claims resources, which the charge does not count; empty if none does."""
         return claims.field(self)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of its templates: what is remembered of the pods that were made holds as long as they stay the same."""
+        templates = {name: task.template for name, task in self.torch_task_specs.items()}
+        return hashlib.sha256(orjson.dumps(templates, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
     @property
     def scope(self) -> Literal["Task", "Job"]:

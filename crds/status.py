@@ -15,6 +15,7 @@ from crds.model import Observed, Text, Time
 Tally = Annotated[int, Field(ge=0)]
 ResourceName = Annotated[str, Field(max_length=253)]
 PodName = Annotated[str, Field(max_length=253)]
+TaskName = Annotated[str, Field(max_length=63)]
 NodeName = Annotated[str, Field(max_length=253)]
 Setback = Annotated[str, Field(max_length=64)]
 """A pod's uid; with a slash and a number: that restart of its main container."""
@@ -82,6 +83,18 @@ class StageStatus(Observed):
     """When every task of it had its least number of pods for the first time."""
 
 
+class Measured(Observed):
+    """What pods of the job ask for, where an API server has made that more than their templates say: defaults of a
+    LimitRange, the overhead of a RuntimeClass, what a webhook adds."""
+
+    templates: Annotated[str, Field(max_length=64)] = ""
+    """The digest of the templates that it was measured for (`TorchJobSpec.digest`); it says nothing of others."""
+    pods: Annotated[dict[TaskName, Annotated[dict[ResourceName, int], Field(max_length=65)]], Field(max_length=16)] = (
+        Field(default_factory=dict)
+    )
+    """By task type, what one pod asks for, in canonical names and units."""
+
+
 class TorchJobStatus(Observed):
     """The state of a TorchJob."""
 
@@ -92,6 +105,8 @@ class TorchJobStatus(Observed):
     """The tenant queue the job waits in, or that pays for it."""
     queue: QueueStatus | None = None
     admission: Admission | None = None
+    measured: Measured | None = None
+    """What its pods ask for beyond their templates; kept over suspension, so that the job is charged for it again."""
     attempt: Tally = 0
     """The number of the newest attempt ever admitted; kept over suspension."""
     task_statuses: Annotated[dict[str, TaskStatus], Field(max_length=16)] = Field(default_factory=dict)

@@ -3,6 +3,7 @@
 One rule: `parse` is the only way in; whoever holds a TorchJob holds a valid one.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal
@@ -10,7 +11,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from crds import checks, demand, labels, problems
-from crds.amounts import PODS
+from crds.amounts import NOTHING, PODS, Amounts, peak
 from crds.errors import InvalidObject
 from crds.jobspec import TorchJobSpec
 from crds.keys import JobKey
@@ -53,6 +54,27 @@ class TorchJob(Written):
         """When it was created, in seconds since the epoch; 0 before it was."""
         created = self.metadata.creation_timestamp
         return created.timestamp() if created else 0.0
+
+    @property
+    def measured(self) -> Mapping[str, Amounts]:
+        """By task type, what one of its pods was seen to ask for where that was more than its template says; nothing
+        once a template has changed."""
+        found = self.status.measured
+        return found.pods if found is not None and found.templates == self.spec.digest else demand.NO_TASKS
+
+    @property
+    def shares(self) -> Mapping[str, Amounts]:
+        """By task type, what one pod takes of the charge."""
+        measured, tasks = self.measured, self.spec.torch_task_specs.items()
+        return {name: peak(demand.pod_charge(task), measured.get(name, NOTHING)) for name, task in tasks}
+
+    @property
+    def charge(self) -> Amounts:
+        """What it takes from its queue's quota and the pool while admitted (`demand.job_charge`)."""
+        measured = self.measured
+        if not measured:
+            return self.spec.charge
+        return {name: min(amount, demand.LARGEST) for name, amount in demand.job_charge(self.spec, measured).items()}
 
     @property
     def admission(self) -> Admission | None:

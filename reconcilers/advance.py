@@ -106,9 +106,18 @@ class Advance:
             return ()
         blueprint = self._blueprint()
         missing = [each for each in absent if self._may_be_made(blueprint, each)]
+        first = self._first(missing)
         leads = [each for each in missing if each.name == each.lead and blueprint.named(each.lead)]
         services = tuple(CreateService(pods.service(blueprint, each)) for each in leads)
-        return (*services, CreatePods(pods.Pods(blueprint, tuple(missing)))) if missing else ()
+        some = (tuple(each for each in missing if (each.name in first) is before) for before in (True, False))
+        return (*services, *(CreatePods(pods.Pods(blueprint, each)) for each in some if each))
+
+    def _first(self, missing: list[Member]) -> frozenset[str]:
+        """The first pod of each task of which none is there: what the API server makes of it is looked at before any
+        other pod is made. None if nothing would come after them."""
+        there = {pod.task for pod in self.run.pods}
+        first = {each.task_type: each.name for each in reversed(missing) if each.task_type.lower() not in there}
+        return frozenset(first.values() if len(first) < len(missing) else ())
 
     def _waits(self, pod: str) -> bool:
         return backoff.waits(self.run.job.status, pod, self.settings, self.now)

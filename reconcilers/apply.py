@@ -14,9 +14,11 @@ from typing import Any, TypeVar
 from cluster import errors
 from cluster.api import Cluster, Manifest
 from crds import integers, labels, owners
+from crds.amounts import Amounts
 from crds.keys import JobKey
 from crds.resources import EVENTS, PODS, RECREATE_REQUESTS, SERVICES, TORCHJOBS, Resource
-from reconcilers import events, recreate_view
+from queues.values import Refusal
+from reconcilers import events, measure, recreate_view
 from reconcilers.errors import NameTaken
 from reconcilers.pod_view import PodView
 from reconcilers.settings import ReconcileSettings
@@ -32,7 +34,9 @@ from reconcilers.values import (
     DeleteService,
     Make,
     MarkPods,
+    NoRoom,
     Plan,
+    RaiseCharge,
     Remove,
     Tell,
     WriteStatus,
@@ -55,6 +59,8 @@ class Outcome:
     """What the API server said against a pod of the job; the same pod will never be taken."""
     hindered: "_Hindered | None" = None
     """Something of the job cannot be made there now: a permission, a quota, a policy, a kind that is not installed."""
+    no_room: NoRoom | None = None
+    """What had no room for what the job's pods ask for."""
     quiet: bool = False
     """Whether all of it was done, and it was nothing but to write the job's status and to make a single pod."""
     written: Manifest | None = None
@@ -79,6 +85,14 @@ class _Refused(Exception):
     """The API server does not take a pod as it is."""
 
 
+class _NoRoom(Exception):
+    """The job cannot be charged for what its pods ask for."""
+
+    def __init__(self, by: NoRoom) -> None:
+        super().__init__(by)
+        self.by = by
+
+
 class _Hindered(Exception):
     """Something may not be made now."""
 
@@ -99,6 +113,8 @@ class Application:
     key: JobKey
     holds: Callable[[], bool]
     """The fence: whether the key is still ours."""
+    raise_charge: Callable[[int, Amounts], Refusal]
+    """Charges the attempt of that number for more (`queues.work.WorkSink.raise_charge`)."""
     began: float = field(init=False)
     writes: int = 0
     made: list[int] = field(default_factory=list)
@@ -127,6 +143,8 @@ class Application:
             return Outcome(refused=str(refused))
         except _Hindered as hindered:
             return Outcome(hindered=hindered)
+        except _NoRoom as refused:
+            return Outcome(no_room=refused.by)
         except _Lost:
             log.info("%s: lost to another worker, nothing made", self.key)
             return Outcome(plan.requeue_after)
@@ -144,6 +162,8 @@ class Application:
                 self._side_by_side(partial(self._delete_pod, 0 if at_once else seconds), pods, fenced=True)
             case MarkPods(pods, metadata):
                 self._side_by_side(partial(self._mark_pod, metadata), pods, fenced=True)
+            case RaiseCharge(attempt, charge):
+                self._raise_charge(attempt, charge)
             case Tell():
                 self._tell(action)
             case DeleteJob():
@@ -169,6 +189,16 @@ class Application:
         if not self.holds():
             raise _Lost
 
+    def _raise_charge(self, attempt: int, charge: Amounts) -> None:
+        refused = self.raise_charge(attempt, charge)
+        match refused:
+            case "quota" | "cohort" | "pool":
+                raise _NoRoom(refused)
+            case "":
+                log.info("%s: charged for what its pods ask for", self.key)
+            case _:  # the key is lost, or the reservation: the next look says which
+                raise _ObserveAgain(0.0)
+
     def _write(self, change: Manifest, resource_version: str) -> None:
         namespace, name = self.key.namespace, self.key.name
         patch = {"status": change}
@@ -186,11 +216,11 @@ class Application:
         """Do it to all, some at a time; all that was begun is over when this returns or raises. What is `fenced` asks
         before each few whether the key is still ours, and before each that begins long after the last answer: this
         process may have slept between any two requests."""
-        asked, left = 0.0, 0
+        asked, left, before = 0.0, 0, len(self.made)
 
         def may_begin(at: int) -> None:
             nonlocal asked, left
-            if at >= self.settings.parallel and self._spent():
+            if before + at >= self.settings.parallel and self._spent():
                 raise _ObserveAgain(0.0)
             if fenced and not (left and 0 <= self.clock() - asked <= FENCE_SECONDS):
                 asked, left = self.clock(), self.settings.parallel
@@ -217,6 +247,9 @@ class Application:
             raise _Hindered(PODS_FORBIDDEN, error) from error
         self.pod = made
         self._wrote(made)
+        if measure.is_larger(made, manifest):
+            log.info("%s: pod %s asks for more than its template", self.key, made["metadata"]["name"])
+            raise _ObserveAgain(0.0)
 
     def _wrote(self, pod: Manifest) -> None:
         version = pod["metadata"]["resourceVersion"]

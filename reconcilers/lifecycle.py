@@ -52,7 +52,7 @@ class Leaving:
     disrupted it; or it is to be sent back."""
 
     job: TorchJob
-    reason: Literal["Suspending", "Draining", "Resizing", "NotRunningInTime"]
+    reason: Literal["Suspending", "Draining", "Resizing", "NotRunningInTime", "ExceedsQuota"]
     message: str
 
 
@@ -91,7 +91,7 @@ class Back:
     """It gives back the room it holds, and no pod of it is left."""
 
     job: TorchJob
-    why: Literal["QueueDrained", "Resized", "NotRunningInTime"]
+    why: Literal["QueueDrained", "Resized", "NotRunningInTime", "ExceedsQuota"]
     message: str = ""
     """What kept it from running, as far as its status does not say so."""
 
@@ -126,11 +126,21 @@ def decide(observation: Observation, deadline: Deadline) -> Course:
     foreign = tuple(pod for pod in pods if pod.attempt != admission.attempt or pod.name not in expected)
     if foreign:
         return Vacate(foreign)
+    return _given_back(job, observation, deadline) or Run(job, admission, pods, expected)
+
+
+def _given_back(job: TorchJob, observation: Observation, deadline: Deadline) -> Vacate | Back | None:
+    """A job that cannot use the room it holds: there is no room for what its pods ask for, or they do not run in
+    time."""
+    pods = observation.pods
+    if status.reason(job.status) == status.EXCEEDS:
+        why = status.said(job.status)
+        return _emptied(Leaving(job, "ExceedsQuota", why), pods) if pods else Back(job, "ExceedsQuota", why)
     if status.reason(job.status) == status.LATE or deadline.passed(job, pods):
         why = shortfall.of(job, pods, observation.groups)
         leaving = Leaving(job, "NotRunningInTime", why or "not all of it ran in time")
         return _emptied(leaving, pods) if pods else Back(job, "NotRunningInTime", why)
-    return Run(job, admission, pods, expected)
+    return None
 
 
 def _emptied(leaving: Leaving, pods: tuple[PodView, ...]) -> Vacate:
@@ -157,7 +167,7 @@ def granted(job: TorchJob, reservation: Reservation | None) -> Admission | None:
     sent_back = job.status.phase == "Queued" and reservation.attempt == job.status.attempt
     if reservation.attempt < job.status.attempt or sent_back or job.spec.scheduling_policy.hold:
         return None
-    if not reservation.serves(job.queue, job.spec.charge, port=job.spec.wants_port):
+    if not reservation.serves(job.queue, job.charge, port=job.spec.wants_port):
         return None
     return Admission(
         queue=reservation.queue,

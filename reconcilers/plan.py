@@ -10,11 +10,12 @@ from datetime import datetime
 from crds import conditions
 from crds.status import Admission, TorchJobStatus
 from crds.torchjob import TorchJob
-from reconcilers import backoff, gangs, lifecycle, pod_view, progress, status, tasks
+from reconcilers import backoff, gangs, lifecycle, measure, pod_view, progress, status, tasks
 from reconcilers.advance import Advance
 from reconcilers.deadline import Deadline
 from reconcilers.departures import Departures
 from reconcilers.lifecycle import Back, Broken, Ended, Gone, Idle, Run, Vacate
+from reconcilers.measure import Excess
 from reconcilers.pod_view import PodView
 from reconcilers.recovery import Scene, is_about_requests, least
 from reconcilers.settings import ReconcileSettings
@@ -26,6 +27,7 @@ from reconcilers.values import (
     InvalidJob,
     Observation,
     Plan,
+    RaiseCharge,
     Tell,
     WriteStatus,
 )
@@ -62,7 +64,7 @@ def _stuck(observation: Observation, leaving: Departures, now: datetime) -> tupl
     if not isinstance(job, TorchJob) or job.finished or job.admission is None:
         return told
     if status.is_hindered(job.status):
-        return told if status.reason(job.status) == status.LATE else ()
+        return told if status.reason(job.status) in status.SENT_BACK else ()
     return _write(job, status.stuck(job, message, now), observation.pods) + told
 
 
@@ -107,10 +109,12 @@ def _deadline(observation: Observation, settings: ReconcileSettings, now: dateti
 def _why_back(after: TorchJobStatus) -> tuple[Action, ...]:
     """Nobody has done it to the job: it is told where people look."""
     said = conditions.find(after.conditions, "Queued")
-    return (Tell("NotRunningInTime", said.message, warning=True),) if said and said.reason == status.LATE else ()
+    return (Tell(said.reason, said.message, warning=True),) if said and said.reason in status.SENT_BACK else ()
 
 
 def _sent_back(back: Back, settings: ReconcileSettings, now: datetime) -> TorchJobStatus:
+    if back.why == "ExceedsQuota":
+        return status.exceeding(back.job, back.message, now)
     if back.why != "NotRunningInTime":
         return status.returning(back.job, back.why, now)
     return status.late(back.job, settings.admission_backoff, settings.admission_tries, now, back.message)
@@ -131,12 +135,16 @@ def _run(
         begun = replace(run, job=job.model_copy(update={"status": after}), admission=admission)
         advance = Advance(run=begun, observation=observation, settings=settings, now=now)
         return Plan(_write(job, after, run.pods) + advance.actions())
-    # 2. Its time may be over.
+    # 2. Its pods may ask for more than it is charged: that comes before another pod.
+    excess = measure.of(job, run.admission.charge, run.pods)
+    if excess is not None:
+        return _exceeding(run, excess, observation, leaving, now)
+    # 3. Its time may be over.
     left = _seconds_left(job.status.start_time, job.spec.active_deadline_seconds, now)
     if left is not None and left <= 0:
         message = f"ran longer than activeDeadlineSeconds {job.spec.active_deadline_seconds}"
         return _finish(job, observation, status.finished(job, "Failed", "DeadlineExceeded", message, now), leaving)
-    # 3. What happened to its pods ends the job or sets it back; a restart that is under way goes on.
+    # 4. What happened to its pods ends the job or sets it back; a restart that is under way goes on.
     recovery = _scene(run, observation, settings, leaving, now).recover()
     if recovery.after is not None and recovery.ended:
         return _finish(job, observation, recovery.after, leaving)
@@ -146,7 +154,7 @@ def _run(
         return Plan(recovery.before + _write(job, recovery.after, run.pods) + recovery.actions, again)
     if recovery.blocked:
         return Plan(recovery.actions, again)
-    # 4. Missing pods, and what the pods that are there amount to.
+    # 5. Missing pods, and what the pods that are there amount to.
     stuck = bool(leaving.stuck(run.pods))
     advance = Advance(run=run, observation=observation, settings=settings, now=now, stuck=stuck)
     # Pods of tasks that are done with take room from those that come after them, which wait until they are gone.
@@ -155,6 +163,20 @@ def _run(
     steps = leaving.away(over) if over else advance.actions()
     actions = _write(job, advance.status(), run.pods) + recovery.actions + steps
     return Plan(actions, least((again, advance.groups.again)))
+
+
+def _exceeding(run: Run, excess: Excess, observation: Observation, leaving: Departures, now: datetime) -> Plan:
+    """The job is charged for what its pods ask for, or sent back where there is no room for that."""
+    job = run.job
+    if excess.uncountable:
+        message = f"{excess}; that is more than a job can be charged for"
+        return _finish(job, observation, status.finished(job, "Failed", "InvalidTemplate", message, now), leaving)
+    if observation.no_room is None:
+        written = _write(job, status.charged(job, excess.charge, excess.measured), run.pods)
+        return Plan((RaiseCharge(run.admission.attempt, excess.charge), *written), requeue_after=0.0)
+    message = excess.refused(run.admission.queue, observation.no_room)
+    after = status.leaving(job, status.EXCEEDS, message, now).model_copy(update={"measured": excess.measured})
+    return Plan(_write(job, after, run.pods) + leaving.away(run.pods))
 
 
 def _hindered(job: TorchJob, hindrance: Hindrance, now: datetime) -> TorchJobStatus:

@@ -6,14 +6,15 @@ One rule: nothing beyond this module reads a pod's manifest.
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from cluster.api import Manifest
-from crds import integers, labels, owners
+from crds import demand, integers, labels, owners
 from reconcilers import ailments, containers, moments, outcomes, torchrun
 from reconcilers.outcomes import FINISHED
 
-LONGEST_MESSAGE = 160
+LONGEST_MESSAGE = 152
 _BY_ITSELF = frozenset({"phase", "qosClass"})
 """What the status of a pod says before anybody has seen it: so do a thousand pods that were just made."""
 EVICTED_BY_VOLCANO = "Evict"
@@ -25,6 +26,8 @@ OVER_ITS_LIMIT = (
 )
 """What a kubelet says of a pod that it evicts because of the pod's own limits (pkg/kubelet/eviction): a template can
 cause that at will. An eviction because the node is short has other words, and a DisruptionTarget condition."""
+Asked = tuple[tuple[str, int], ...]
+"""Amounts as a value. The pods of a job mostly ask for the same, which is kept once."""
 SAYS_NOTHING = ("traceback : To enable traceback", "error_file: <N/A>")
 
 
@@ -95,6 +98,8 @@ class PodView:
     """For what its node last did so."""
     not_restarted: str = ""
     """For what it could not, and why."""
+    asks: Asked = ()
+    """What it asks for as it was made, by canonical resource name, sorted."""
 
     @property
     def started(self) -> bool:
@@ -143,6 +148,7 @@ def trim(manifest: Manifest) -> PodView:
         since=moments.seconds(status.get("startTime") or metadata.get("creationTimestamp")),
         version=version(manifest),
         service=metadata["name"] if spec.get("subdomain") == metadata["name"] else "",
+        asks=asks(spec),
         **_restarts(metadata, spec, status),
         **(_told(manifest, phase) if status.keys() - _BY_ITSELF else {}),
     )
@@ -152,6 +158,20 @@ def _grace(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> int | None:
     granted = metadata.get("deletionGracePeriodSeconds") if "deletionTimestamp" in metadata else None
     found = spec.get("terminationGracePeriodSeconds") if granted is None else granted
     return found if isinstance(found, int) else None
+
+
+def asks(spec: Mapping[str, Any]) -> Asked:
+    """What a pod asks for (`demand.pod_demand`); of too many resources one more than a job can be charged for."""
+    try:
+        found = demand.pod_demand(spec)
+    except (ValueError, TypeError, AttributeError):  # no API server takes it today
+        return ()
+    return _shared(tuple(sorted(found.items())[: demand.MOST_NAMES + 1]))
+
+
+@lru_cache(4096)
+def _shared(asked: Asked) -> Asked:
+    return asked
 
 
 def _told(manifest: Manifest, phase: str) -> dict[str, Any]:

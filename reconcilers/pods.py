@@ -11,7 +11,7 @@ from typing import Any, overload
 import orjson
 
 from cluster.api import Manifest
-from crds import demand, labels
+from crds import labels
 from crds.resources import PODS, SERVICES
 from crds.status import Admission
 from crds.tasks import TaskSpec
@@ -52,8 +52,7 @@ class Blueprint:
     @cached_property
     def charges(self) -> Mapping[str, str]:
         """What one pod of each task type takes of the job's charge, as JSON."""
-        tasks = self.job.spec.torch_task_specs.items()
-        return {name: orjson.dumps(demand.pod_charge(task), option=_SORTED).decode() for name, task in tasks}
+        return {name: orjson.dumps(share, option=_SORTED).decode() for name, share in self.job.shares.items()}
 
     @property
     def shared_address(self) -> bool:

@@ -8,13 +8,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from types import TracebackType
 
 from cluster.api import Cluster
 from crds import integers
+from crds.amounts import Amounts
 from crds.keys import JobKey
 from crds.torchjob import TorchJob
-from queues.values import Task
+from queues.values import Refusal, Task
 from queues.work import Left
 from reconcilers.apply import Application, Outcome
 from reconcilers.group_view import GroupCache, GroupSight
@@ -25,6 +27,14 @@ from reconcilers.queue_view import QueueCache
 from reconcilers.recreate_view import RecreateCache
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import Hindrance, Observation
+
+RaiseCharge = Callable[[JobKey, str, int, Amounts], Refusal]
+"""`queues.work.WorkSink.raise_charge`."""
+
+
+def no_store(*_: object) -> Refusal:
+    """Where no store can be asked there is room for nothing more."""
+    return "pool"
 
 
 class Reconciler:
@@ -50,20 +60,24 @@ class Reconciler:
         self._executor = ThreadPoolExecutor(self._settings.parallel, thread_name_prefix="apply")
         self._settled: dict[JobKey, int] = {}
 
-    def __call__(self, task: Task, holds: Callable[[], bool]) -> float | None:
+    def __call__(self, task: Task, holds: Callable[[], bool], raise_charge: RaiseCharge = no_store) -> float | None:
         """Bring one job a step nearer to what it should be; seconds after which to come back, None if events will tell.
 
         Raises any ClusterError and ReconcileError: the same again later, with a backoff.
         """
         observation = self._observer.observe(task)
-        outcome = self._carry_out(observation, holds)
+        carry_out = partial(self._carry_out, holds, partial(raise_charge, task.key, task.token))
+        outcome = carry_out(observation)
+        if outcome.no_room is not None:
+            observation = replace(self._observer.observe(task), no_room=outcome.no_room)
+            outcome = carry_out(observation)
         if outcome.refused:
             observation = replace(self._observer.observe(task), refused=outcome.refused)
-            outcome = self._carry_out(observation, holds)
+            outcome = carry_out(observation)
         if outcome.hindered is not None:
             # The owner reads it in the job, the admin in the log; it is tried again with a backoff.
             hindrance = Hindrance(outcome.hindered.reason, str(outcome.hindered))
-            self._carry_out(replace(self._observer.observe(task), hindrance=hindrance), holds)
+            carry_out(replace(self._observer.observe(task), hindrance=hindrance))
             raise outcome.hindered.error
         return self._settle(observation, outcome) if outcome.quiet else outcome.requeue_after
 
@@ -92,9 +106,19 @@ class Reconciler:
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock(), UTC)
 
-    def _carry_out(self, observation: Observation, holds: Callable[[], bool]) -> Outcome:
+    def _carry_out(
+        self, holds: Callable[[], bool], raise_charge: Callable[[int, Amounts], Refusal], observation: Observation
+    ) -> Outcome:
         decided = plan(observation, self._settings, self._now())
-        application = Application(self._cluster, self._settings, self._executor, self._clock, observation.key, holds)
+        application = Application(
+            self._cluster,
+            self._settings,
+            self._executor,
+            self._clock,
+            observation.key,
+            holds,
+            raise_charge,
+        )
         try:
             return application.run(decided)
         finally:

@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from crds import conditions, labels, restarts
+from crds.amounts import Amounts
 from crds.conditions import Phase
-from crds.status import Admission, QueueStatus, TaskStatus, TorchJobStatus
+from crds.status import Admission, Measured, QueueStatus, TaskStatus, TorchJobStatus
 from crds.tasks import WORKER
 from crds.torchjob import TorchJob
 from reconcilers import backoff
@@ -29,6 +30,10 @@ LEAVING = ("Suspending", "Draining", "Resizing")
 """Reasons: all pods are on their way out, and the job may go on all the same."""
 LATE = "NotRunningInTime"
 """Reason: not all of it ran in time; its pods are on their way out, and it gives its room back."""
+EXCEEDS = "ExceedsQuota"
+"""Reason: its pods ask for more than their templates, and queue or pool have no room for that; its pods are on their
+way out, and it gives its room back."""
+SENT_BACK = (LATE, EXCEEDS)
 UNHINDERED = ("Admitted", "Running", "Restarting", *LEAVING)
 """Reasons of the condition Admitted that say nothing against the job."""
 
@@ -139,6 +144,19 @@ def returning(job: TorchJob, why: Literal["QueueDrained", "Resized"], now: datet
     return idle(job, "Queued", why, messages[why], now).model_copy(update={"queue": queue})
 
 
+def exceeding(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
+    """Sent back because there is no room for what its pods really ask for: it is put again with that."""
+    queue = QueueStatus(name=job.queue, since=now, tries=tried(job, now))
+    return idle(job, "Queued", EXCEEDS, message, now).model_copy(update={"queue": queue})
+
+
+def charged(job: TorchJob, charge: Amounts, measured: Measured) -> TorchJobStatus:
+    """It is charged for what its pods really ask for."""
+    assert job.admission is not None
+    admission = job.admission.model_copy(update={"charge": dict(charge)})
+    return seen(job).model_copy(update={"admission": admission, "measured": measured})
+
+
 def hindered(job: TorchJob, hindrance: Hindrance, now: datetime) -> TorchJobStatus:
     """It holds its room, but cannot use it: said with the condition Admitted until its pods run."""
     after = seen(job)
@@ -172,6 +190,12 @@ def reason(status: TorchJobStatus) -> str:
     """Of the condition Admitted, while that is True."""
     found = conditions.find(status.conditions, "Admitted")
     return found.reason if found is not None and found.status == "True" else ""
+
+
+def said(status: TorchJobStatus) -> str:
+    """The sentence of the condition Admitted, while that is True."""
+    found = conditions.find(status.conditions, "Admitted")
+    return found.message if found is not None and found.status == "True" else ""
 
 
 def is_leaving(status: TorchJobStatus) -> bool:

@@ -5,9 +5,10 @@ One rule: all are frozen. An observation holds everything `plan` may know, a pla
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from cluster.api import Manifest
+from crds.amounts import Amounts
 from crds.errors import Problem
 from crds.keys import JobKey
 from crds.resources import Resource
@@ -32,6 +33,10 @@ class InvalidJob:
     """Fields of the status that say nothing; they are taken away, or nobody could say anything in it."""
     time_to_live: int | None = None
     """Its spec.ttlSecondsAfterFinished, if that can be read."""
+
+
+NoRoom = Literal["quota", "cohort", "pool"]
+"""Why a charge cannot be raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,8 @@ class Observation:
     """What the API server said when it refused a pod of this job, just now."""
     hindrance: Hindrance | None = None
     """Why what it needs could not be made, just now."""
+    no_room: NoRoom | None = None
+    """What had no room for what its pods ask for, just now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +155,14 @@ class Remove:
 
 
 @dataclass(frozen=True, slots=True)
+class RaiseCharge:
+    """Have an attempt charged for more; what follows is done only if there is room for that."""
+
+    attempt: int
+    charge: Amounts
+
+
+@dataclass(frozen=True, slots=True)
 class Tell:
     """An event on the job, for what its owner would look for; losing one loses nothing."""
 
@@ -171,6 +186,7 @@ Action = (
     | Make
     | Change
     | Remove
+    | RaiseCharge
     | Tell
     | DeleteJob
 )

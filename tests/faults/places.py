@@ -87,7 +87,12 @@ class MemoryPlace:
         self.content = Content()
         self._settings = StoreSettings(ports)
         reader = MemoryStore(lambda *_: None, content=self.content)
-        self.work = MemoryWork(clock, reader.epoch, lambda key: self.content.reservations.get(key))  # noqa: PLW0108
+        self.work = MemoryWork(
+            clock,
+            reader.epoch,
+            lambda key: self.content.reservations.get(key),  # noqa: PLW0108
+            raise_charge=reader.raise_charge,
+        )
 
     def open(self, gate: Gate) -> tuple[QueueStore, Any]:
         store = MemoryStore(self.work.mark, self._settings, self.content, self.work.may_have_pods)

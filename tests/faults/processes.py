@@ -263,6 +263,7 @@ class WorkerProcess(Process):
     def __init__(self, host: Host, name: str, *, loopback: bool) -> None:
         super().__init__(host, name)
         _, work = host.place.open(self.gate)
+        self._raise_charge = work.raise_charge
         self._finishing = work._finish._sending if isinstance(work, RedisWork) else None
         self.pods = pods_informer(self.cluster)
         self.queues = queues_informer(self.cluster)
@@ -280,7 +281,13 @@ class WorkerProcess(Process):
         )
         cache = Cache(self.feeds[0], lambda: self.hears)
         self.reconciler = Reconciler(
-            self.cluster, cache, settings, host.clock, queues=self.queues, groups=self.groups, nodes=self.nodes
+            self.cluster,
+            cache,
+            settings,
+            host.clock,
+            queues=self.queues,
+            groups=self.groups,
+            nodes=self.nodes,
         )
         self._outage = Outage(log, host.clock)
         self.runs = Runs(
@@ -325,7 +332,7 @@ class WorkerProcess(Process):
 
     def _reconcile(self, task: Task, holds: Callable[[], bool]) -> float | None:
         try:
-            return self.reconciler(task, holds)
+            return self.reconciler(task, holds, self._raise_charge)
         except (*EXPECTED, queue_errors.QueueError):
             raise
         except Exception as error:

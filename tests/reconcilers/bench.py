@@ -15,7 +15,7 @@ from crds.resources import PODS, SERVICES, TORCHJOBS
 from crds.torchjob import TorchJob
 from queues.values import Reservation, Task
 from reconcilers.pod_view import PodView
-from reconcilers.reconcile import Reconciler
+from reconcilers.reconcile import RaiseCharge, Reconciler, no_store
 from tests.reconcilers import builders
 
 
@@ -69,11 +69,13 @@ class Bench:
             key=self.key, queue=self.namespace, attempt=attempt, epoch=7, charge=charge, port=20_001
         )
 
-    def reconcile(self, holds: Callable[[], bool] = lambda: True, times: int = 1) -> float | None:
+    def reconcile(
+        self, holds: Callable[[], bool] = lambda: True, times: int = 1, raise_charge: RaiseCharge = no_store
+    ) -> float | None:
         for _ in range(times):
             self.catch_up()
             task = Task(key=self.key, token="t", tenant="team", seen=0, failures=0, reservation=self.reservation)
-            requeue = self.reconciler(task, holds)
+            requeue = self.reconciler(task, holds, raise_charge)
         return requeue
 
     def catch_up(self) -> None:

@@ -107,7 +107,7 @@ class TestGroups:
 
     def test_pods_are_made_before_it_is_let_in_where_that_is_wanted(self) -> None:
         found = decide(admitted(), pods_at_once=True)
-        assert kinds(found.actions) == ["Make", "CreateService", "CreatePods"]
+        assert kinds(found.actions) == ["Make", "CreateService", "CreatePods", "CreatePods"]
         assert len(made(decide(admitted(), groups=(group(phase="Pending"),), pods_at_once=True))) == 3
 
     def test_a_pod_is_replaced_whatever_its_group_says(self) -> None:

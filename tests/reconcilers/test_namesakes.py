@@ -7,6 +7,7 @@ from crds.keys import JobKey
 from crds.resources import PODS, SERVICES
 from reconcilers import pod_view
 from reconcilers.apply import Application, Outcome
+from reconcilers.reconcile import no_store
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import Change, DeleteService, MarkPods, Plan
 from tests.reconcilers.builders import left_over
@@ -26,7 +27,7 @@ def test_a_namesake_is_left_alone_and_the_job_is_looked_at_again(cluster: Kubern
     with ThreadPoolExecutor(1) as executor:
 
         def applied(*actions: MarkPods | Change) -> Outcome:
-            made = Application(cluster, ReconcileSettings(), executor, lambda: 0.0, key, lambda: True)
+            made = Application(cluster, ReconcileSettings(), executor, lambda: 0.0, key, lambda: True, no_store)
             return made.run(Plan(actions))
 
         marks = MarkPods((old,), MARKED)
@@ -46,7 +47,7 @@ def test_a_service_that_only_carries_the_jobs_label_is_not_deleted(cluster: Kube
         body = {"apiVersion": "v1", "kind": "Service", "metadata": left_over(name, key.uid, owned=owned), "spec": spec}
         cluster.create(SERVICES, body, namespace)
     with ThreadPoolExecutor(1) as executor:
-        made = Application(cluster, ReconcileSettings(), executor, lambda: 0.0, key, lambda: True)
+        made = Application(cluster, ReconcileSettings(), executor, lambda: 0.0, key, lambda: True, no_store)
         made.run(Plan((DeleteService("strange"), DeleteService("ours"))))
     going = [each["metadata"]["name"] for each in cluster.list(SERVICES, namespace).items
              if "deletionTimestamp" in each["metadata"]]  # fmt: skip

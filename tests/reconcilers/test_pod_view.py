@@ -70,6 +70,7 @@ def test_what_is_kept() -> None:
         phase="Running",
         node="n1",
         since=1767323045.0,
+        asks=(("pods", 1),),
     )
 
 
@@ -177,7 +178,8 @@ def test_it_is_small() -> None:
     said = [ended("torch", 1, "Error", "x" * 4096)]
     view = trim("Failed", containerStatuses=said)
     kept = [getattr(view, each.name) for each in fields(view)]
-    shared = ("", None, True, False, *range(-5, 257))
+    assert view.asks is trim("Running").asks, "kept once"
+    shared = ("", view.asks, None, True, False, *range(-5, 257))
     assert sys.getsizeof(view) + sum(sys.getsizeof(each) for each in kept if each not in shared) < 1024
 
 

@@ -231,7 +231,7 @@ class TestNodes:
     def test_pods_are_kept_away(self) -> None:
         avoids = job(status=status("Admitted", nodeFailures={"n1": 3}, excludedNodes=["n1"]))
         for others, field in ((True, "required"), (False, "preferred")):
-            (create,) = (each for each in decide(avoids, other_nodes=others).actions if isinstance(each, CreatePods))
+            create, _ = (each for each in decide(avoids, other_nodes=others).actions if isinstance(each, CreatePods))
             (rule,) = create.manifests[0]["spec"]["affinity"]["nodeAffinity"]
             assert rule == f"{field}DuringSchedulingIgnoredDuringExecution"
 

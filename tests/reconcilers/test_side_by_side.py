@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from crds import labels
 from crds.keys import JobKey
 from reconcilers.apply import FENCE_SECONDS, Application
+from reconcilers.reconcile import no_store
 from reconcilers.settings import ReconcileSettings
 from reconcilers.side_by_side import SideBySide
 from reconcilers.values import CreatePods, Plan
@@ -126,7 +128,7 @@ class Fenced:
     def create(self, *_: Any) -> dict[str, Any]:
         self.written.append(self.now)
         self.now += self.step
-        return {"metadata": {"resourceVersion": "7"}}
+        return {"metadata": {"name": "made", "resourceVersion": "7"}, "spec": {}}
 
     def holds(self) -> bool:
         self.asked.append(self.now)
@@ -142,10 +144,12 @@ def test_the_fence_is_asked_before_each_few_and_when_its_answer_is_old(
 ) -> None:
     server: Any = Fenced(step)
     settings = ReconcileSettings(parallel=parallel, most_seconds=1_000.0)
-    application = Application(server, settings, executor, lambda: server.now, JobKey("n", "j", "u"), server.holds)
+    key = JobKey("n", "j", "u")
+    application = Application(server, settings, executor, lambda: server.now, key, server.holds, no_store)
     over = threading.Event()
     for _ in range(8):  # nobody helps, so that the clock steps in order
         executor.submit(over.wait, PATIENCE)
-    application.run(Plan((CreatePods([{"metadata": {"name": str(each)}} for each in range(32)]),)))
+    metadata = {"annotations": {labels.CHARGE: '{"pods": 1}'}}
+    application.run(Plan((CreatePods([{"metadata": {"name": str(each), **metadata}} for each in range(32)]),)))
     over.set()
     assert (len(server.written), len(server.asked)) == (32, questions)
