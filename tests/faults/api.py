@@ -5,6 +5,7 @@ what the contract suites say of the embedded server is true here.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -27,8 +28,9 @@ from cluster.local.store import Store
 from cluster.local.writes import WriteOptions, Writer
 from cluster.requests import Request
 from crds import definitions as ours
-from crds.resources import GANG_QUEUES, NAMESPACES, POD_GROUPS, Resource
+from crds.resources import GANG_QUEUES, NAMESPACES, POD_GROUPS, PODS, Resource
 
+NOTHING_ADDED: Mapping[str, str] = {}
 VOLCANO = (POD_GROUPS, GANG_QUEUES)
 
 
@@ -61,6 +63,15 @@ def _bare(before: Stored | None, body: bytes) -> tuple[bytes, bytes]:
         return b"", body
     version = b'"resourceVersion":"%d"' % before.version
     return before.raw.replace(version, b""), body.replace(version, b'"resourceVersion":""')
+
+
+def _added(body: bytes, adds: Mapping[str, str]) -> bytes:
+    """A pod of which each container that asks for none of a resource asks for what a LimitRange adds."""
+    pod = orjson.loads(body)
+    for container in pod["spec"]["containers"]:
+        resources = container.setdefault("resources", {})
+        resources["requests"] = {**adds, **resources.get("requests", {})}
+    return orjson.dumps(pod)
 
 
 class _NoDisk:
@@ -115,12 +126,15 @@ class _Writer(Writer):
 class Api:
     """The API server's side."""
 
-    def __init__(self, now: Callable[[], float], missing: Iterable[Resource] = ()) -> None:
+    def __init__(
+        self, now: Callable[[], float], missing: Iterable[Resource] = (), adds: Mapping[str, str] = NOTHING_ADDED
+    ) -> None:
         self.store = _Store(catalog().selectable)
         self._handlers = Handlers(self.store, catalog(), now)
         self._now = now
         self._handlers.writer = self._writer = _Writer(self.store, now)
         self._missing = set(missing)
+        self._adds = dict(adds)
         self._collector = _Collector(self.store, catalog(), self._handlers.deleter)
         self._collector.start()
         for name in ("default", "kube-system"):
@@ -135,6 +149,8 @@ class Api:
             raise status.error(refusal.code, refusal.status(), request.action) from None
         if not self.serves(where.kind.resource):
             raise errors.NotFound(f"cannot {request.action}: the server could not find the requested resource")
+        if self._adds and request.method == "POST" and where.kind.resource == PODS and not where.subresource:
+            request = replace(request, body=_added(request.body or b"", self._adds))
         if request.method == "GET" and where.name and (found := self._find(where)):
             return found.manifest()
         if where.subresource in ("", "status") and request.method in ("POST", "PATCH") and "dryRun" not in query:

@@ -10,9 +10,10 @@ from unittest.mock import patch
 
 from coordinator import census
 from coordinator.watch import Watches
+from crds.torchjob import TorchJob
 from queues.memory_store import MemoryStore
 from queues.memory_work import MemoryWork
-from reconcilers import failures, progress, reconcile
+from reconcilers import failures, measure, progress, reconcile
 from reconcilers.apply import Application
 from reconcilers.group_view import GroupSight
 from reconcilers.observe import Observer
@@ -111,6 +112,10 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "the generation is written after the pods are marked": Mutation(
         reconcile, "plan", _sorted(lambda action: not isinstance(action, WriteStatus)), ("inplace",), ("kill>",)
+    ),
+    "pods count for what their templates ask for": Mutation(measure, "of", lambda *_: None, ("added",), ("yield",)),
+    "what pods ask for is forgotten when their job is sent back": Mutation(
+        TorchJob, "measured", property(lambda _: {}), ("added",), ("yield",)
     ),
     "what was set back is set back again": Mutation(
         failures, "faults", _faults_of_any_time, ("disrupted",), ("kill>",)

@@ -10,12 +10,9 @@ from typing import Any
 from crds.resources import POD_GROUPS, PODS, SERVICES, TORCHJOBS
 from tests.faults.api import Api
 from tests.faults.places import Place
-from tests.faults.readings import Group, Job, Pod
+from tests.faults.readings import UNITS, Group, Job, Pod
 from tests.faults.scenario import NAMESPACE, Scenario
 from tests.faults.story import Story
-
-UNITS = {"cpu": 1000}
-"""A charge counts thousandths of a core."""
 
 
 class Observer:
@@ -49,7 +46,7 @@ class Observer:
         by_job: dict[str, list[Pod]] = {}
         for pod in pods:
             by_job.setdefault(pod.job, []).append(pod)
-        found = [*self._mixed(jobs, by_job), *self._overdrawn(jobs, by_job)]
+        found = [*self._mixed(jobs, by_job), *self._overdrawn(jobs, by_job), *self._hasty(jobs, by_job)]
         found += self._story.problems(jobs, pods, self._groups())
         found += [] if zombies else self._doubled(pods)
         if self._place.epoch():
@@ -145,7 +142,8 @@ class Observer:
             admission = job.admission if job else {}
             share = sum((pod.charge for pod in occupying), Counter({"jobs": 1}))
             if admission and (occupying or (job and not job.finished)):
-                taken = share | Counter(admission["charge"])  # what pods take counts, whatever they were admitted for
+                charge = Counter(admission["charge"])
+                taken = charge if self._unmeasured(share - charge) else share | charge
                 usage.setdefault(admission["queue"], Counter()).update(taken)
                 ports.update([admission.get("port", 0)])
             elif occupying:
@@ -159,6 +157,21 @@ class Observer:
             )
         yield from (f"the pool has less {name} than is used" for name, most in self._pool.items() if total[name] > most)
         yield from (f"two jobs have port {port}" for port, count in ports.items() if port and count > 1)
+
+    def _unmeasured(self, excess: Counter[str]) -> bool:
+        """Whether pods take more than their job is charged because the API server has added to them: nobody can know
+        that before the first pod of a task is there. `_hasty` judges how many there are."""
+        return bool(excess) and excess.keys() <= self._scenario.adds.keys()
+
+    def _hasty(self, jobs: Mapping[str, Job], by_job: Mapping[str, list[Pod]]) -> Iterator[str]:
+        """Jobs of which a second pod of a task was made before they were charged for what the first one asks for."""
+        for uid, job in jobs.items():
+            pods = [pod for pod in by_job.get(uid, ()) if pod.occupies]
+            share = sum((pod.charge for pod in pods), Counter({"jobs": 1}))
+            excess = share - Counter((job.admission or {}).get("charge", {}))
+            made = Counter(pod.task for pod in pods)
+            if job.admission and self._unmeasured(excess) and max(made.values()) > 1:
+                yield f"job {job.name} has made more pods than those that it is charged for"
 
     def _uncharged(self, by_job: Mapping[str, list[Pod]]) -> Iterator[str]:
         """Pods that take room nobody is charged for."""

@@ -13,6 +13,10 @@ from crds import labels
 from tests.faults.node import GROUP_NAME
 from tests.faults.scenario import NAMESPACE
 
+UNITS = {"cpu": 1000}
+"""A charge counts thousandths of a core."""
+SENT_BACK = ("NotRunningInTime", "ExceedsQuota")
+"""Why a job gives its room back that is not its owner's word, nor its queue's."""
 IMPLIED = {"Worker": "Master", "Master": "AIMaster"}
 """Whom a task waits for to run, where there are both and it does not say."""
 
@@ -48,7 +52,7 @@ class Job:
         self.phase: str = self.status.get("phase", "")
         self.admission: Mapping[str, Any] = self.status.get("admission") or {}
         true = (each for each in self.status.get("conditions") or () if each["status"] == "True")
-        self.late = any((each["type"], each["reason"]) == ("Admitted", "NotRunningInTime") for each in true)
+        self.late = any(each["type"] == "Admitted" and each["reason"] in SENT_BACK for each in true)
         self.finished = self.phase in ("Succeeded", "Failed")
         self.generation: int = self.status.get("restartGeneration", 0)
         self.counts = tuple(int(self.status.get(each, 0)) for each in ("restartCount", "disruptions"))
@@ -94,5 +98,13 @@ class Pod:
         self.phase: str = (manifest.get("status") or {}).get("phase") or "Pending"
         self.deleting = "deletionTimestamp" in manifest["metadata"]
         self.occupies = self.phase not in ("Succeeded", "Failed")
-        charge = orjson.loads(manifest["metadata"]["annotations"][labels.CHARGE])
-        self.charge: Counter[str] = Counter(charge)
+        self.charge = _asked(manifest["spec"])
+        """What it asks for, whatever is written on it."""
+
+
+def _asked(spec: Mapping[str, Any]) -> Counter[str]:
+    found = Counter({"pods": 1})
+    for container in spec["containers"]:
+        for name, amount in (container.get("resources") or {}).get("requests", {}).items():
+            found[name] += int(amount) * UNITS.get(name, 1)
+    return found

@@ -1,10 +1,11 @@
 """Scenarios in which jobs wait, are admitted, moved, sent back and deleted."""
 
 from tests.faults import people
-from tests.faults.scenario import NAMESPACE, ONE, Scenario
+from tests.faults.scenario import NAMESPACE, ONE, Scenario, task
 
 BIGGER = {"Worker": {"numTasks": 2}}
 ELASTIC = {"torchElasticPolicy": {"numMaxReplicas": 2}, "cleanPodPolicy": "All"}
+THREE = {"torchTaskSpecs": {"Master": task(), "Worker": task(2, dependsOn=[])}}
 SCENARIOS = (
     Scenario(name="life", queues={"a": {}}, jobs={"one": {}}, ends={"one": "Succeeded"}),
     Scenario(
@@ -18,6 +19,21 @@ SCENARIOS = (
         queues=ONE,
         jobs={"one": {}, "two": {}},
         ends={"one": "Succeeded", "two": "Succeeded"},
+    ),
+    Scenario(
+        name="added",
+        queues={"a": {"quota": {"memory": "5", "jobs": "2"}}},
+        jobs={"one": THREE, "two": THREE},
+        ends={"one": "Succeeded", "two": "Succeeded"},
+        adds={"memory": "1"},
+    ),
+    Scenario(
+        name="added-to-the-pool",
+        queues={"a": {}, "b": {}},
+        jobs={"one": {}, "two": {"queue": "b"}, "three": {"cleanPodPolicy": "All"}},
+        ends=dict.fromkeys(("one", "two", "three"), "Succeeded"),
+        pool="memory=3,cpu=6",
+        adds={"memory": "1"},
     ),
     Scenario(
         name="pool",
