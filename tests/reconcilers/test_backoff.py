@@ -94,7 +94,8 @@ class Trouble(Simulation):
         match action:
             case CreatePods(made):
                 self.done["pods"] += len(made)
-                self.restarts_at.append((self.now - NOW).total_seconds())
+                if MASTER in [each["metadata"]["name"] for each in made]:  # once, also where others are made after it
+                    self.restarts_at.append((self.now - NOW).total_seconds())
             case DeletePods(pods) | MarkPods(pods):
                 self.done["pods"] += len(pods)
             case Tell():
