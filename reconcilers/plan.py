@@ -109,7 +109,11 @@ def _deadline(observation: Observation, settings: ReconcileSettings, now: dateti
 def _why_back(after: TorchJobStatus) -> tuple[Action, ...]:
     """Nobody has done it to the job: it is told where people look."""
     said = conditions.find(after.conditions, "Queued")
-    return (Tell(said.reason, said.message, warning=True),) if said and said.reason in status.SENT_BACK else ()
+    if said is None or said.reason not in status.SENT_BACK:
+        return ()
+    if said.reason == status.EXCEEDS:
+        return (Tell("ExceedsQuota", said.message, warning=True),)
+    return (Tell("NotRunningInTime", said.message, warning=True),)
 
 
 def _sent_back(back: Back, settings: ReconcileSettings, now: datetime) -> TorchJobStatus:
