@@ -19,7 +19,7 @@ Shape = frozenset[tuple[str, int]]
 
 Fate = Literal["waits", "impossible", "unknown", "withdrawn"]
 """Of a job for which the pool's room was kept: it is its queue's first job, asks for the same, and quota and cohort let
-it go; it is larger than what there can ever be; too few of the queue's jobs are known; it has left its place, asks for
+it go; it is larger than what there can ever be; none of the queue's jobs is known; it has left its place, asks for
 something else, or quota or cohort do not let it go any more."""
 
 
@@ -178,7 +178,7 @@ class Lane:
             return "waits" if waits else "withdrawn"
         if any(job.entry.key == known.key and job.demand == known.kept for job in self._hopeless):
             return "impossible"
-        return "unknown" if first is None and self.beyond else "withdrawn"
+        return "unknown" if first is None and self.beyond and not self.left else "withdrawn"
 
     def waits_since(self, now: float, patience: Patience) -> float | None:
         """Since when the first job was overtaken, once its patience for the pool has ended; None before, and while it

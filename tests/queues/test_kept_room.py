@@ -294,6 +294,16 @@ def test_a_job_that_is_withdrawn_from_kept_room_is_paid_for_like_a_pick(
     assert accounts(again) == accounts(store)
 
 
+def test_a_job_that_is_hidden_behind_jobs_that_can_never_run_is_paid_for() -> None:
+    store, rules = waiting_for_room()
+    before = accounts(store)
+    store.put([entry(f"hopeless-{number}", "x", START, 9, gpu=9) for number in range(20)])
+    assert not store.commit(choose(store.snapshot(30), START, 0, rules)).refused
+    assert accounts(store) == before, "the job is still the first one that could run"
+    assert not store.commit(choose(store.snapshot(20), START, 0, rules)).refused
+    assert accounts(store) != before
+
+
 def test_the_last_job_of_a_queue_is_paid_for_though_the_queue_contends_no_longer() -> None:
     store, rules = waiting_for_room()
     store.remove([LARGE.key, NEXT.key])
