@@ -137,7 +137,7 @@ def reconcile_command(as_json: bool, **given: Any) -> None:
 @click.option("--picks", type=_COUNT, default=fairness.Options().picks, show_default=True)
 @click.option("--pool", type=click.IntRange(min=0), default=0, show_default=True, help="shared GPUs; 0: no limit")
 @click.option("--batch", type=_COUNT, default=fairness.Options().batch, show_default=True, help="most picks per commit")
-@click.option("--picker", type=click.Choice(["auto", "swrr", "wf2q"]), default="auto", show_default=True)
+@click.option("--games", is_flag=True, help="queues that show their jobs so as to get more than their share")
 @click.option("--seed", type=int, default=fairness.Options().seed, show_default=True)
 @_PLOT
 @_JSON
@@ -160,7 +160,6 @@ def fairness_command(as_json: bool, plot: str, **given: Any) -> None:
     help="of a trace: the pool as a part of its peak",
 )
 @click.option("--cost", default=simulate.Options().cost, show_default=True, help="jobs or a resource")
-@click.option("--picker", type=click.Choice(["auto", "swrr", "wf2q"]), default="auto", show_default=True)
 @click.option("--against/--alone", default=True, show_default=True, help="FIFO and plain round robin, too")
 @click.option("--seed", type=int, default=simulate.Options().seed, show_default=True)
 @_PLOT

@@ -8,14 +8,14 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Literal
 
+from bench import games
 from bench.arena import Production
 from bench.panels import PANELS, Line, Panel
 from bench.report import Figures
 from crds import amounts
 from crds.keys import JobKey
-from queues.rules import Picker, Rules, from_settings
+from queues.rules import Rules
 from queues.values import Entry, QueueSpec
 
 GPU = "nvidia.com/gpu"
@@ -23,7 +23,6 @@ WEIGHTS: Mapping[str, int] = {"a": 5, "b": 3, "c": 1, "d": 1}
 CHURNED: Mapping[str, int] = {f"q{number:02}": 1 + number * 49 // 19 for number in range(20)}
 SIZES = (1, 2, 4, 8)
 START = 1_700_000_000.0
-PICKERS: tuple[Picker, ...] = ("swrr", "wf2q")
 _BACKLOG = 4
 _CHURN = 0.05
 """How likely a queue empties, returns or changes its weight, at each pick."""
@@ -38,12 +37,13 @@ class Options:
     """GPUs that all queues share; 0: no limit, so that only the weights decide."""
     batch: int = 128
     """Most picks from one snapshot."""
-    picker: Literal["auto", "swrr", "wf2q"] = "auto"
-    """Whose figures are shown first; those of both are in `pickers`."""
+    games: bool = False
+    """Play the games of `bench.games` instead, a twentieth of the picks each."""
     seed: int = 1
 
 
 SHORT = Options(picks=1_000)
+_PART = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,24 +57,21 @@ class Admission:
 
 def run(options: Options) -> Figures:
     """Jobs of 1, 2, 4 and 8 GPUs: queues that always have some waiting, then queues that come, go and change."""
-    panels: list[Panel] = []
-    pickers = {picker: _both(options, picker, panels) for picker in PICKERS}
-    shown = from_settings(GPU, options.picker, 0).picker
+    if options.games:
+        return games.run(max(1, options.picks // _PART), options.seed)
+    steady = list(admissions(options))
+    title = "GPUs admitted beyond the weight's part of all so far"
     return {
         "picked": options.picks,
         "largest_job_gpus": max(SIZES),
-        **pickers[shown],
-        "pickers": pickers,
-        "large_job": {picker: large_job(Rules(cost=GPU, picker=picker)) for picker in PICKERS},
-        PANELS: panels,
+        **_figures(options, steady),
+        "large_job": large_job(Rules(cost=GPU)),
+        PANELS: [Panel(title, "picks", "GPUs", distances([(each.queue, each.cost) for each in steady], WEIGHTS))],
     }
 
 
-def _both(options: Options, picker: Picker, panels: list[Panel]) -> Figures:
-    steady = list(admissions(options, picker))
-    title = f"{picker}: GPUs admitted beyond the weight's part of all so far"
-    panels.append(Panel(title, "picks", "GPUs", distances([(each.queue, each.cost) for each in steady], WEIGHTS)))
-    churned = measure(churn(options, picker))
+def _figures(options: Options, steady: list[Admission]) -> Figures:
+    churned = measure(churn(options))
     shares = share([(each.queue, each.cost) for each in steady], WEIGHTS)
     return {
         "worst_deviation_gpus": measure(steady)["worst_deviation_gpus"],
@@ -187,10 +184,10 @@ class _Observer:
         self.longest_run = max(self.longest_run, self._run)
 
 
-def admissions(options: Options, picker: Picker) -> Iterator[Admission]:
+def admissions(options: Options) -> Iterator[Admission]:
     """The picks, in order, while every queue always has jobs. With a pool, jobs run 1 to 100 s and then give their GPUs
     back."""
-    arena = _arena(WEIGHTS, picker, options.pool)
+    arena = _arena(WEIGHTS, options.pool)
     source = _Source(options.seed)
     lengths = random.Random(options.seed + 1)
     for queue in WEIGHTS:
@@ -210,9 +207,9 @@ def admissions(options: Options, picker: Picker) -> Iterator[Admission]:
             arena.release(entry)
 
 
-def churn(options: Options, picker: Picker) -> Iterator[Admission]:
+def churn(options: Options) -> Iterator[Admission]:
     """The same with 20 queues of weights 1 to 50, of which some empty, return or change their weight at random."""
-    arena = _arena(CHURNED, picker, 0)
+    arena = _arena(CHURNED, 0)
     source, fate = _Source(options.seed), random.Random(options.seed + 2)
     for queue in CHURNED:
         source.fill(arena, queue, _BACKLOG)
@@ -296,6 +293,6 @@ def _overtakers(spec: QueueSpec, small: str, pool: Mapping[str, int] | None, rul
     return overtakers
 
 
-def _arena(weights: Mapping[str, int], picker: Picker, pool: int) -> Production:
+def _arena(weights: Mapping[str, int], pool: int) -> Production:
     specs = [QueueSpec(name=name, weight=weight) for name, weight in weights.items()]
-    return Production(specs, {GPU: pool} if pool else None, Rules(cost=GPU, picker=picker))
+    return Production(specs, {GPU: pool} if pool else None, Rules(cost=GPU))

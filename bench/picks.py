@@ -175,7 +175,7 @@ class Worked:
 def pick(store: QueueStore, options: Options) -> Figures:
     """Rounds until the time is over or nobody can go."""
     timed, beside, now = Timed(store), Beside(store, options), time.perf_counter
-    rounds = Rounds(timed, rules.from_settings(amounts.JOBS, _DEFAULTS.picker, _DEFAULTS.queue_bypasses))
+    rounds = Rounds(timed, rules.from_settings(amounts.JOBS, _DEFAULTS.queue_bypasses))
     most = max(2, min(_DEFAULTS.heads, term.KNOWN // options.queues))
     seconds, picked, refused = [], 0, 0
     begun = now()

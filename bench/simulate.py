@@ -11,7 +11,6 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from bench import panels, scenarios
 from bench.arena import Arena, Fifo, Production, WeightedRoundRobin
@@ -40,7 +39,6 @@ class Options:
     room: float = 0.6
     """Of a trace: the pool as a part of the most that its tasks would ever use at once."""
     cost: str = GPU
-    picker: Literal["auto", "swrr", "wf2q"] = "auto"
     against: bool = True
     """Whether FIFO and plain weighted round robin are simulated, too."""
     seed: int = 1
@@ -50,9 +48,9 @@ SHORT = Options(jobs=2_000)
 
 
 def run(options: Options) -> Figures:
-    """Figures of the production picker, and in `against` of its rivals. BenchError for a file that makes no sense."""
+    """Figures of the production race, and in `against` of its rivals. BenchError for a file that makes no sense."""
     scenario = read(options)
-    rules = from_settings(options.cost, options.picker, 32)
+    rules = from_settings(options.cost, 32)
     pool, queues = scenario.pool, scenario.queues
     rivals: dict[str, Callable[[], Arena]] = {
         "fifo": lambda: Fifo(queues, pool),
@@ -62,7 +60,7 @@ def run(options: Options) -> Figures:
     played = {name: play(make(), scenario, options.cost) for name, make in rivals.items()} if options.against else {}
     against = {name: each.figures() for name, each in played.items()}
     drawn = list(_panels({"torchq": ours, **played}))
-    return {"simulated": len(scenario.jobs), "rules": rules.picker, **ours.figures(), "against": against, PANELS: drawn}
+    return {"simulated": len(scenario.jobs), **ours.figures(), "against": against, PANELS: drawn}
 
 
 def _panels(played: Mapping[str, "Played"]) -> Iterator[Panel]:

@@ -86,7 +86,7 @@ def _status(view: QueueView, now: float) -> Document:
 
 def _lag(view: QueueView, snapshot: Snapshot) -> float | None:
     """How much cost the queue is behind its share (above 0) or ahead of it (below); None before the first pick."""
-    return round(lag(view.account, snapshot.clock), 3) if snapshot.clock.total else None
+    return round(lag(view.account, snapshot.clock), 3) if snapshot.clock.weights else None
 
 
 def upcoming(picks: Iterable[Pick], now: float) -> list[Document]:

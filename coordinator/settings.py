@@ -50,11 +50,6 @@ class Settings(pydantic.BaseModel):
     cost: str = Field(
         default="jobs", description="what a pick costs its queue: jobs (every job 1) or a resource, e.g. nvidia.com/gpu"
     )
-    picker: Literal["auto", "swrr", "wf2q"] = Field(
-        default="auto",
-        description="who goes next: swrr (smooth weighted round robin), wf2q (WF2Q+), or auto: the one that measured "
-        "better for the cost",
-    )
     queue_bypasses: int = Field(
         default=32,
         ge=0,
@@ -207,7 +202,7 @@ class Settings(pydantic.BaseModel):
     def rules(self) -> Rules:
         """How picks are made."""
         patience = Patience(self.pool_bypasses, self.pool_patience)
-        return rules.from_settings(self.cost, self.picker, self.queue_bypasses, patience)
+        return rules.from_settings(self.cost, self.queue_bypasses, patience)
 
     @pydantic.model_validator(mode="after")
     def _ranges(self) -> "Settings":

@@ -12,7 +12,7 @@ import orjson
 
 from crds.amounts import Amounts
 from crds.keys import JobKey
-from queues.values import Account, Clock, Entry, Overtaken, QueueSpec, Reservation
+from queues.values import LAW, Account, Clock, Entry, Overtaken, QueueSpec, Reservation
 
 Text = bytes | str
 NO_ACCOUNT = Account()
@@ -121,31 +121,35 @@ def decode_amounts(text: Text) -> Amounts | None:
 
 
 def encode_account(account: Account) -> str:
-    """A queue's account: base, weight, last."""
-    base, weight, last = account
-    return f"{base} {weight} {last}"
+    """A queue's account: base, weight, largest; the empty text for one without a weight, which need not be kept."""
+    base, weight, largest = account
+    return f"{base} {weight} {largest}" if weight else ""
 
 
 def decode_account(text: Text) -> Account:
-    """An account's text; the empty text is a queue that never contended."""
+    """An account's text; the empty text is a queue that does not count."""
     if not text:
         return NO_ACCOUNT
-    base, weight, last = text.split()
-    return Account(base=int(base), weight=int(weight), last=int(last))
+    base, weight, largest = text.split()
+    return Account(base=int(base), weight=int(weight), largest=int(largest))
 
 
 def encode_clock(clock: Clock) -> str:
-    """The clock: turns, shift, total, picker."""
-    turns, shift, total, picker = clock
-    return f"{turns} {shift} {total} {picker}"
+    """The clock: served, weights, law."""
+    served, weights, law = clock
+    return f"{served} {weights} {law}"
 
 
 def decode_clock(text: Text) -> Clock:
-    """A clock's text; the empty text is the beginning."""
+    """A clock's text; the empty text is the beginning. Earlier versions wrote three numbers before the law."""
     if not text:
         return Clock()
-    turns, shift, total, picker = (text if isinstance(text, str) else text.decode()).split()
-    return Clock(turns=int(turns), shift=int(shift), total=int(total), picker=picker)
+    *numbers, law = (text if isinstance(text, str) else text.decode()).split()
+    if law != LAW:
+        _, _, _ = map(int, numbers)
+        return Clock(law=law)
+    served, weights = numbers
+    return Clock(served=int(served), weights=int(weights), law=law)
 
 
 def encode_overtaken(overtaken: Overtaken | None) -> str:

@@ -1,236 +1,320 @@
-"""Whose turn it is: what the pickers have in common.
+"""Whose turn it is: smooth weighted round robin by cost, in which a queue keeps its place while it is away.
 
-One rule: between two picks any number of queues may come and go; only when the next turn is taken does it count who
-contends then.
+One rule: a queue that is ahead of its share stays in the accounts, whether it contends or not, until the service of the
+other queues has made it even.
 
-A ledger is a working copy of the store's accounts. A picker (`queues.credits`, `queues.virtual_time`) says what a turn
-is worth and who has the first; this is the book in which both keep who contends, with what weight and what cost.
+The members are the queues that contend, and those that do not but are ahead. `base` is what a member was served; B is
+the sum of the bases, W the sum of the weights. A member of weight w should have been served w*B/W, so it is behind its
+share by `w*B/W - base`, its lag. The lags sum to 0, whatever the bases are. A pick of cost k adds k to one base: every
+member gains w*k/W, and the picked queue pays k. Where every cost is 1 this is exactly nginx's algorithm, whose credits
+are W times the lags. For weights a=5, b=1, c=1:
+
+    pick   credits + gains   goes   credits
+    1        5   1   1        a     -2   1   1
+    2        3   2   2        a     -4   2   2
+    3        1   3   3        b      1  -4   3
+    4        6  -3   4        a     -1  -3   4
+    5        4  -2   5        c      4  -2  -2
+    6        9  -1  -1        a      2  -1  -1
+    7        7   0   0        a      0   0   0
+
+The turn goes to the queue that is furthest behind at the middle of its next job: the largest `lag + w*k/W - k/2`, ties
+to the first name. For k = 1 the last term is the same for all.
+
+Between two picks any number of queues may come and go; only when the next turn is taken does it count which contend:
+
+- A queue that comes begins even: with the base that makes its lag 0.
+- A queue that leaves while it is ahead remains a member that cannot be picked, and goes when its lag has reached 0. If
+  it returns before, it goes on where it stands. So leaving never forgives a debt.
+- A queue that leaves while it is behind goes at once. What it was behind is not kept: B/W rises, so that the members
+  that stay get it by weight.
+- A queue whose weight is changed keeps its lag.
+
+No queue is ahead of its fluid share by more than one largest job, whatever any queue does. For members that do not
+contend are ahead, so the lags of those that contend sum to 0 or more; the picked queue has the largest
+`lag + w*k/W - k/2` of all, so it has at least minus half of a largest job; and after the pick its lag is that less k/2.
+
+A contending queue for whose next job there is no room is not picked, and its lag grows without this bound. So a picked
+queue's lag counts as 3/2 of the largest job at most before the pick, and as minus 3/2 at least after it. Where there is
+room for every job the lags do not reach that.
+
+Each pick changes one account. Bases are whole numbers of 1/UNIT, rounded up where a queue joins or its weight is
+changed, so that such a queue gains nothing by it, and exact otherwise.
 """
 
-from abc import ABC, abstractmethod
+import heapq
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from queues.standing import Item, Standing, State
-from queues.values import Account, Clock
+from queues.lines import Bid, Lines
+from queues.standing import Item, State
+from queues.values import LAW, UNTOUCHED, Account, Clock
 
-Turn = tuple[int, int, str]
-"""Where a queue stands in the order of turns, the first the least; valid until the next change. The name is last."""
-Line = tuple[int, int]
-"""Queues whose order among each other does not change as turns pass."""
-
-
-class Bid(NamedTuple):
-    """A contending queue's claim: its weight, the cost of its next job, and the group of queues that ask for the same
-    room."""
-
-    weight: int
-    cost: int
-    group: int = 0
+Turn = tuple[int, str]
+"""A queue's place in the order of turns, the first the least, and its name; valid until the next change."""
+UNIT = 1 << 16
+"""What a cost of 1 is in a base."""
+_FINE = 64
+"""Bits of the order in which debts end. Two different quotients of weights up to 10**6 differ by more than 2**-64."""
 
 
 @dataclass(slots=True)
 class Member:
-    """A queue that contends."""
+    """A queue that contends, or that is ahead of its share."""
 
     name: str
-    bid: Bid
+    weight: int
+    """The weight with which it has counted since the last turn; 0: it joins with the next one."""
     base: int
-    last: int
-    size: int
-    """The largest cost that counts for it: of its last pick or its next."""
-    line: Standing
+    largest: int
+    """The largest job it was picked with since it was last even or behind."""
+    bid: Bid | None = None
+    """None: it does not contend."""
+    size: int = 0
+    """The larger of `largest` and the cost of its next job."""
     item: Item = (0, "", 0)
 
 
-class Ledger(ABC):
-    """The accounts of all queues while picks are made."""
-
-    picker: str
+class Ledger:
+    """A working copy of the accounts of all queues, while picks are made."""
 
     def __init__(self, clock: Clock, accounts: Mapping[str, Account]) -> None:
-        """Begin where the store left off. What another picker wrote counts for nothing."""
+        """Begin where the store left off. What another version of this algorithm wrote does not count."""
         self._stored = dict(accounts)
         self._touched: set[str] = set()
-        if clock.picker != self.picker:
-            self._touched = set(accounts)
-            clock, accounts = Clock(), dict.fromkeys(accounts, Account())
-        self._turns, self._shift, self._weights = clock.turns, clock.shift, 0
-        self._outside = {name: self._frozen(account.base, account.weight) for name, account in accounts.items()}
-        self._last = {name: account.last for name, account in accounts.items()}
-        self._known = {name: account.weight for name, account in accounts.items() if account.weight}
-        self._joined_or_left = set(self._known)
-        self._vanished = sum(self._known.values()) != clock.total
+        if clock.law != LAW:
+            self._touched, accounts = set(accounts), {}
         self._members: dict[str, Member] = {}
-        self._bases = 0
         self._sizes: Counter[int] = Counter()
-        self._states: dict[int, State] = {}
-        self.blocked: set[int] = set()
-        """The groups that are not open."""
-        self._lines: dict[Line, Standing] = {}
-        self._nowhere = Standing(self._states)
+        self._served = self._weights = 0
+        for name, (base, weight, largest) in accounts.items():
+            if weight:
+                self._members[name] = Member(name, weight, base, largest, size=largest)
+                self._sizes[largest] += 1
+                self._served += base
+                self._weights += weight
+        self._moved = set(self._members)
+        """The members that contend now but did not at the last turn, or the reverse, or with another weight."""
+        self._debts: list[tuple[int, str]] = []
+        """A heap of the members that do not contend, by when they are even."""
+        self._even_at: dict[str, int] = {}
+        """The entries of the heap that are valid."""
+        self._lines = Lines()
 
     @property
     def clock(self) -> Clock:
         """The clock as it stands now."""
-        return Clock._make((self._turns, self._shift, self._weights, self.picker))
+        return Clock._make((self._served, self._weights, LAW))
 
     @property
     def unsettled(self) -> bool:
         """Whether other queues contend, or with other weights, than at the last pick."""
-        return bool(self._joined_or_left) or self._vanished
+        return bool(self._moved)
+
+    @property
+    def blocked(self) -> set[int]:
+        """The groups that are not open."""
+        return self._lines.blocked
+
+    def move(self, group: int, state: State) -> None:
+        """Change a group's state."""
+        self._lines.move(group, state)
+
+    def cost(self, name: str) -> int:
+        """What a contending queue's next job costs."""
+        return _claim(self._members[name]).cost
 
     def bid(self, name: str, bid: Bid | None) -> None:
-        """What a queue's next job asks for; None: it does not contend."""
+        """What a queue's next job asks for; None: the queue does not contend."""
         member = self._members.get(name)
         if member is None:
-            if bid is not None:
-                self._join(name, bid)
-        elif bid is None:
-            self._leave(member)
-        elif bid != member.bid:
-            member.line.discard(member.item)
-            member.bid = bid
-            self._resize(member)
-            self._stand(member)
+            if bid is None:
+                return
+            member = self._members[name] = Member(name, 0, self._even(bid.weight), 0)
+            self._sizes[0] += 1
+        if bid == member.bid:
+            return
+        if member.bid is not None:
+            self._lines.discard(member.bid, member.item)
+        member.bid = bid
+        self._resize(member)
+        self._note(member)
+        if bid is not None:
+            member.item = self._lines.add(name, bid, member.base)
+        elif not member.weight:
+            self._forget(member)
+
+    # Turns
 
     def settle(self) -> None:
         """A turn comes: joining, leaving and changes of weight since the last one count from now on."""
-        self._touched |= self._joined_or_left
-        if self._members:
-            self._settle(self._joined_or_left & self._members.keys())
-        self._joined_or_left = set()
-        self._vanished = False
+        members = [self._members[name] for name in self._moved]
+        self._touched |= self._moved
+        self._moved = set()
+        served, weights = self._served, self._weights
+        for member in members:
+            if member.bid is None:
+                self._owe(member)
+            elif member.weight:
+                gain = (member.bid.weight - member.weight) * served
+                self._enter(member, member.bid.weight, member.base - -gain // weights)
+        self._let_go()
+        joined = [(member, bid.weight) for member in members if not member.weight and (bid := member.bid) is not None]
+        for member, weight, base in [(member, weight, self._even(weight)) for member, weight in joined]:
+            self._enter(member, weight, base)
 
-    @abstractmethod
     def first(self, state: State) -> Turn | None:
         """The first turn among the queues whose group is in the state."""
+        best: int | None = None
+        name = ""
+        served, total = 2 * self._served, self._weights
+        for (weight, cost), line in self._lines.of.items():
+            item = line.first[state]
+            if item is not None:
+                amount = cost * UNIT
+                behind = total * (2 * item[0] + amount) - weight * (served + 2 * amount)
+                if best is None or behind < best or (behind == best and item[1] < name):
+                    best, name = behind, item[1]
+        return None if best is None else (best, name)
 
-    @abstractmethod
     def turn(self, name: str) -> Turn:
-        """A contending queue's turn."""
+        """A contending queue's turn: minus twice its `lag + w*k/W - k/2`, times W."""
+        member = self._members[name]
+        bid = _claim(member)
+        cost = bid.cost * UNIT
+        return self._weights * (2 * member.base + cost) - bid.weight * 2 * (self._served + cost), name
 
     def pay(self, name: str, cost: int) -> None:
-        """A job of that cost is picked from a contending queue."""
-        member = self._members[name]
-        if member.last != cost:
-            member.last = cost
-            self._resize(member)
-        before = member.base
-        self._pay(member, cost)
-        self._bases += member.base - before
-        self._stand_again(member)
-        self._touched.add(name)
+        """A job of that cost is picked from a contending queue, all changes before being settled."""
+        member, amount, total = self._members[name], cost * UNIT, self._weights
+        behind = member.weight * self._served - member.base * total
+        self._enlarge(member, cost, behind)
+        near = 3 * UNIT * total * member.size
+        if 2 * behind > near or 2 * (behind + amount * (member.weight - total)) < -near:
+            amount = self._bounded(member, behind, amount)
+        self._serve(member, amount)
 
     def charge(self, name: str, cost: int, weight: int) -> None:
-        """A queue pays as for a pick of that cost, whether it contends or not: room was kept for a job of its that was
-        withdrawn. `weight` is its own."""
-        if self.unsettled:
-            self.settle()
-        if name in self._members:
-            self.pay(name, cost)
+        """A queue of that weight pays as if a job of that cost had been picked, whether the queue contends or not."""
+        member = self._members.get(name)
+        if member is None:
+            member = self._members[name] = Member(name, 0, 0, 0)
+            self._sizes[0] += 1
+        if not member.weight:
+            self._enter(member, weight, self._even(weight))
+            self._note(member)
+        self._enlarge(member, cost, member.weight * self._served - member.base * self._weights)
+        self._serve(member, cost * UNIT)
+
+    def refund(self, name: str, cost: int) -> None:
+        """The inverse pick: a job of that cost came back before it was granted. It leaves no queue behind its share by
+        more than that job, and a queue that is even and does not contend gets nothing."""
+        member = self._members.get(name)
+        if member is None or not member.weight:
+            return
+        behind = (member.weight * self._served - member.base * self._weights) // self._weights
+        self._serve(member, -max(0, min(cost * UNIT, cost * UNIT - behind)))
+
+    def _serve(self, member: Member, amount: int) -> None:
+        """Add to a member's base."""
+        member.base += amount
+        self._served += amount
+        self._touched.add(member.name)
+        if member.bid is None:
+            self._moved.add(member.name)  # it is even at another time
         else:
-            self._last[name] = max(self._last[name], cost)
-            self.refund(name, -cost, weight)
+            member.item = self._lines.replace(member.bid, member.item, member.base)
+            if self._debts:
+                self._let_go()
 
-    @abstractmethod
-    def refund(self, name: str, cost: int, weight: int, /) -> None:
-        """The inverse pick: a job of that cost came back before it had run. `weight` is its queue's."""
+    def _bounded(self, member: Member, behind: int, amount: int) -> int:
+        """What a pick adds to a base whose lag may be beyond its bounds. `behind` is the lag times W."""
+        total = self._weights
+        bound = 3 * UNIT * total * max(self._sizes) // 2
+        excess = max(0, behind - bound) // total
+        return max(0, min(amount + excess, (behind + bound) // (total - member.weight)))
 
-    def changes(self) -> dict[str, Account]:
-        """The accounts that differ from those last stored, which they count as from now on."""
-        changed: dict[str, Account] = {}
-        touched, stored = self._touched, self._stored
-        for name in sorted(touched) if len(touched) > 1 else touched:
-            account = self.account(name)
-            if account != stored[name]:
-                if account.weight != stored[name].weight:
-                    self._know(name, account.weight)
-                changed[name] = stored[name] = account
-        touched.clear()
-        return changed
+    # Members
 
     def account(self, name: str) -> Account:
         """A queue's account now."""
         member = self._members.get(name)
-        if member is None:
-            return Account(base=self._outside[name], last=self._last[name])
-        return Account._make((member.base, member.bid.weight, member.last))
+        if member is None or not member.weight:
+            return UNTOUCHED
+        return Account._make((member.base, member.weight, member.largest))
 
-    def move(self, group: int, state: State) -> None:
-        """Change a group's state."""
-        old = self._states[group]
-        self._states[group] = state
-        if state == "open":
-            self.blocked.discard(group)
-        else:
-            self.blocked.add(group)
-        for line in self._lines.values():
-            line.moved(group, old)
+    def changes(self) -> dict[str, Account]:
+        """The accounts that differ from those last stored, which count as stored from now on."""
+        changed: dict[str, Account] = {}
+        touched, stored = self._touched, self._stored
+        for name in sorted(touched) if len(touched) > 1 else touched:
+            account = self.account(name)
+            if account != stored.get(name, UNTOUCHED):
+                changed[name] = stored[name] = account
+        touched.clear()
+        return changed
 
-    @abstractmethod
-    def _frozen(self, base: int, weight: int, /) -> int:
-        """The base outside the set of an account that contends with a weight, or does not with 0."""
+    def _even(self, weight: int) -> int:
+        """The base with which a queue is even."""
+        return -(-weight * self._served // self._weights) if self._weights else 0
 
-    @abstractmethod
-    def _entering(self, base: int, weight: int, /) -> int:
-        """The base inside the set, of one outside."""
-
-    @abstractmethod
-    def _settle(self, joined: Collection[str], /) -> None:
-        """Bound what members are owed and owe, now that the set or its weights are others."""
-
-    @abstractmethod
-    def _pay(self, member: Member, cost: int) -> None:
-        """Change a member's base, and the clock."""
-
-    @abstractmethod
-    def _place(self, member: Member) -> tuple[Line, int]:
-        """The line in which a member stands, and its rank there."""
-
-    def _rebase(self, member: Member, base: int) -> None:
-        self._bases += base - member.base
-        member.base = base
-        self._stand_again(member)
+    def _enter(self, member: Member, weight: int, base: int) -> None:
+        """Become a member, or have another weight, with that base."""
+        self._weights += weight - member.weight
+        self._served += base - (member.base if member.weight else 0)
+        member.weight, member.base = weight, base
         self._touched.add(member.name)
+        if member.bid is not None:
+            member.item = self._lines.replace(member.bid, member.item, base)
 
-    def _join(self, name: str, bid: Bid) -> None:
-        last = self._last[name]
-        base = self._entering(self._outside[name], bid.weight)
-        member = Member(name, bid, base, last, max(last, bid.cost), self._nowhere)
-        self._members[name] = member
-        self._bases += base
-        self._sizes[member.size] += 1
-        self._weights += bid.weight
-        self._note(name, bid.weight)
-        self._stand(member)
+    def _owe(self, member: Member) -> None:
+        """A member does not contend any more, and goes when it is even."""
+        even_at = (member.base << _FINE) // member.weight
+        if self._even_at.get(member.name) != even_at:
+            self._even_at[member.name] = even_at
+            heapq.heappush(self._debts, (even_at, member.name))
 
-    def _leave(self, member: Member) -> None:
-        name = member.name
-        del self._members[name]
-        self._outside[name], self._last[name] = self._frozen(member.base, member.bid.weight), member.last
-        self._bases -= member.base
+    def _let_go(self) -> None:
+        """The members that do not contend and are not ahead of their share go. Each one that goes may let others go."""
+        debts = self._debts
+        while debts:
+            even_at, name = debts[0]
+            member = self._members.get(name) if self._even_at.get(name) == even_at else None
+            if member is None or member.bid is not None:
+                self._forget_debt()
+            elif member.base * self._weights > member.weight * self._served:
+                return
+            else:
+                self._forget_debt()
+                self._weights -= member.weight
+                self._served -= member.base
+                self._touched.add(name)
+                self._forget(member)
+
+    def _forget_debt(self) -> None:
+        even_at, name = heapq.heappop(self._debts)
+        if self._even_at.get(name) == even_at:
+            del self._even_at[name]
+
+    def _forget(self, member: Member) -> None:
+        del self._members[member.name]
+        self._moved.discard(member.name)
         self._forget_size(member.size)
-        self._weights -= member.bid.weight
-        self._note(name, 0)
-        member.line.discard(member.item)
 
-    def _note(self, name: str, weight: int) -> None:
-        if self._known.get(name, 0) == weight:
-            self._joined_or_left.discard(name)
+    def _note(self, member: Member) -> None:
+        """Whether it contends as it did at the last turn."""
+        if member.weight == (0 if member.bid is None else member.bid.weight):
+            self._moved.discard(member.name)
         else:
-            self._joined_or_left.add(name)
+            self._moved.add(member.name)
 
-    def _know(self, name: str, weight: int) -> None:
-        if weight:
-            self._known[name] = weight
-        else:
-            self._known.pop(name, None)
+    def _enlarge(self, member: Member, cost: int, behind: int) -> None:
+        member.largest = cost if behind >= 0 else max(member.largest, cost)
+        self._resize(member)
 
     def _resize(self, member: Member) -> None:
-        size = max(member.last, member.bid.cost)
+        size = member.largest if member.bid is None else max(member.largest, member.bid.cost)
         if size != member.size:
             self._forget_size(member.size)
             self._sizes[size] += 1
@@ -241,29 +325,8 @@ class Ledger(ABC):
         if not self._sizes[size]:
             del self._sizes[size]
 
-    def _stand(self, member: Member) -> None:
-        line, rank = self._place(member)
-        group = member.bid.group
-        self._states.setdefault(group, "open")
-        standing = self._lines.get(line)
-        if standing is None:
-            self._clear_lines()
-            standing = self._lines[line] = Standing(self._states)
-        member.line, member.item = standing, (rank, member.name, group)
-        standing.add(member.item)
 
-    def _stand_again(self, member: Member) -> None:
-        """The same for one that stands where it stood before."""
-        line, rank = self._place(member)
-        if self._lines.get(line) is member.line:
-            item = rank, member.name, member.bid.group
-            member.line.replace(member.item, item)
-            member.item = item
-        else:
-            member.line.discard(member.item)
-            self._stand(member)
-
-    def _clear_lines(self) -> None:
-        """Forget empty lines, once most are."""
-        if len(self._lines) > 2 * len(self._members) + 16:
-            self._lines = {line: standing for line, standing in self._lines.items() if standing}
+def _claim(member: Member) -> Bid:
+    if member.bid is None:
+        raise ValueError(f"queue {member.name} does not contend")
+    return member.bid

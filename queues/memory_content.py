@@ -91,6 +91,10 @@ class Content:
             after=after,
         )
 
+    def departed(self) -> dict[str, Account]:
+        """The accounts of queues that are not configured any more."""
+        return {name: account for name, account in self.accounts.items() if name not in self.specs}
+
     def behind(self, batch: Batch) -> tuple[Behind, ...]:
         """What a batch that stands is hungry for."""
         after = batch.hungry

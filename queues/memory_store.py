@@ -16,6 +16,7 @@ from queues.pending import AtOnce
 from queues.picture import StorePicture
 from queues.store import PendingCommit, StoreSettings
 from queues.values import (
+    NO_ACCOUNTS,
     Batch,
     Committed,
     Entry,
@@ -92,7 +93,6 @@ class MemoryStore:
             if (specs, pool) == (content.specs, content.pool) and content.revision:
                 return
             content.specs, content.pool = specs, pool
-            content.accounts = {name: account for name, account in content.accounts.items() if name in specs}
             content.overtaken = {name: each for name, each in content.overtaken.items() if name in specs}
             content.revision += 1
             content.change += 1
@@ -142,6 +142,7 @@ class MemoryStore:
                 queues=tuple(content.view(name, lines[name], heads, after.get(name, 0)) for name in sorted(shown)),
                 change=content.change,
                 whole=whole,
+                departed=content.departed() if whole else NO_ACCOUNTS,
             )
 
     def commit(self, batch: Batch) -> Committed:
@@ -327,7 +328,11 @@ class MemoryStore:
         self._touched |= changed.accounts.keys() | changed.overtaken.keys()
         if changed.clock is not None:
             content.clock = codec.decode_clock(codec.encode_clock(changed.clock))
-        content.accounts |= changed.accounts
+        for name, account in changed.accounts.items():
+            if account.weight:
+                content.accounts[name] = account
+            else:
+                content.accounts.pop(name, None)
         for queue, each in changed.overtaken.items():
             content.overtaken[queue] = codec.decode_overtaken(codec.encode_overtaken(each))
 

@@ -3,8 +3,8 @@
 One rule: pure. What is picked depends on what the store showed and on `now`; a race that was told every difference
 picks what one that begins anew would pick.
 
-A queue contends if it is open and has a job that its quota and cohort let go now. Its turn comes by the picker
-(`queues.credits`, `queues.virtual_time`). If the pool has no room for the first job of the queue whose turn it is, the
+A queue contends if it is open and has a job that its quota and cohort let go now. Its turn comes by its lag
+(`queues.ledger`). If the pool has no room for the first job of the queue whose turn it is, the
 queue keeps its turn while others go first, and each time that is counted, for this one queue. When its patience ends
 the job holds the pool's one reservation: nothing is admitted into the room it needs until it runs or leaves. Without
 this a stream of small jobs would starve a large one for ever. So from the moment it is the first whose turn it is, a
@@ -23,18 +23,14 @@ from dataclasses import replace
 from crds import amounts
 from crds.amounts import NOTHING, Amounts
 from queues import lanes, quotas
-from queues.credits import Credits
 from queues.kept_room import KeptRoom, Records
 from queues.lanes import Candidate, Lane
-from queues.ledger import Bid, Ledger, Turn
+from queues.ledger import Ledger, Turn
+from queues.lines import Bid
 from queues.pool import Pool
 from queues.quotas import Cohort
-from queues.rules import Picker, Rules
+from queues.rules import Rules
 from queues.values import NOBODY, Batch, Behind, Committed, Pick, QueueSpec, QueueView, Snapshot
-from queues.virtual_time import VirtualTime
-
-PICKERS: Mapping[Picker, type[Ledger]] = {"swrr": Credits, "wf2q": VirtualTime}
-
 
 Chosen = tuple[Lane, Candidate, Turn]
 """Whose turn it is, with which of its jobs, and where it stands in the order."""
@@ -178,10 +174,21 @@ class Race:
             candidate = self._with_room(lane) if self._scarce else lane.offers[0]
             if candidate is None:
                 self._ledger.move(self.pool.group(lane), "waiting" if lane.leads else "aside")
-            else:
+            elif candidate is lane.offers[0] or not self._costs_more(lane, candidate):
                 chosen = lane, candidate, turn
         held = self._reserved() if self._kept.holder is not None else None
         return held if held and (chosen is None or held[-1] <= chosen[-1]) else chosen
+
+    def _costs_more(self, lane: Lane, candidate: Candidate) -> bool:
+        """Whether a job costs more than the one with which its queue contends. Then the queue contends with this one,
+        until the next pick: a turn that a small job won must not be a large one's."""
+        name, cost = lane.spec.name, lanes.price(candidate.demand, self._rules.cost)
+        if cost <= self._ledger.cost(name):
+            return False
+        self._ledger.bid(name, Bid(lane.spec.weight, cost, self.pool.group(lane)))
+        lane.asks = None
+        self._dirty.add(name)
+        return True
 
     def _with_room(self, lane: Lane) -> Candidate | None:
         """The first of the queue's jobs that fits the pool beside the reservation."""
@@ -333,7 +340,7 @@ class Race:
         """The inverse pick: a job came back before it had run. The account goes out with the next pick, and is lost
         with this race if there is none."""
         if queue in self._lanes:
-            self._ledger.refund(queue, cost, self._lanes[queue].spec.weight)
+            self._ledger.refund(queue, cost)
 
     def _begin(self, snapshot: Snapshot) -> None:
         """Take a whole snapshot as the truth."""
@@ -341,8 +348,8 @@ class Race:
         self.pool = Pool(NOTHING if snapshot.pool is None else snapshot.pool, snapshot.pool_usage)
         self._scarce = bool(self.pool.capacity)
         self._cohorts = quotas.cohorts((view.spec for view in snapshot.queues), self._rules.queue_bypasses)
-        accounts = {view.spec.name: view.account for view in snapshot.queues}
-        self._ledger: Ledger = PICKERS[self._rules.picker](snapshot.clock, accounts)
+        accounts = {**snapshot.departed, **{view.spec.name: view.account for view in snapshot.queues}}
+        self._ledger = Ledger(snapshot.clock, accounts)
         self._lanes: dict[str, Lane] = {}
         self._kept = KeptRoom(self._lanes, self._rules.patience)
         self._promised = 0

@@ -85,6 +85,7 @@ class Reader:
             queues=tuple(sorted(self._views(views, whole), key=lambda view: view.spec.name)),
             change=found["change"],
             whole=whole,
+            departed={name: codec.decode_account(text) for name, text in found["departed"].items()},
         )
 
     def read_behind(self, parts: list[bytes]) -> tuple[Behind, ...]:

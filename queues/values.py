@@ -119,33 +119,36 @@ class Waiting:
 
 
 class Account(NamedTuple):
-    """A queue's credit as the store keeps it, written only when a pick concerns the queue (`queues.credits` reads it).
-
-    While the queue contends, its credit is `base + weight * clock.turns - clock.shift`; outside it is `base`, frozen.
-    """
+    """What a queue was served, as the store keeps it, written only when a pick concerns the queue (`queues.ledger`
+    reads it)."""
 
     base: int = 0
+    """What the queue was served, in 1/`queues.ledger.UNIT` of cost."""
     weight: int = 0
-    """The weight with which it contended after the last pick; 0 if it did not."""
-    last: int = 0
-    """The cost of the queue's last pick, which bounds what it may owe."""
+    """The weight with which the queue counted after the last pick; 0: it neither contended nor was ahead of its
+    share."""
+    largest: int = 0
+    """The largest job it was picked with since it was last even or behind."""
+
+
+LAW = "lag"
+"""The name of what accounts and clock mean by now."""
 
 
 class Clock(NamedTuple):
-    """What moves the credits of all contending queues at once, so that a pick writes one account."""
+    """What moves the lags of all queues at once, so that a pick writes one account."""
 
-    turns: int = 0
-    """The sum of the costs of all picks."""
-    shift: int = 0
-    """What has been taken from every contending queue to keep the sum of credits at 0."""
-    total: int = 0
-    """The sum of the weights that contended after the last pick."""
-    picker: str = "swrr"
-    """The algorithm that wrote it and the accounts; another one begins anew."""
+    served: int = 0
+    """The sum of the bases of all accounts that have a weight."""
+    weights: int = 0
+    """The sum of their weights."""
+    law: str = LAW
+    """What the numbers here and in the accounts mean; accounts under another name count for nothing."""
 
 
 UNTOUCHED = Account()
 BEGINNING = Clock()
+NO_ACCOUNTS: Mapping[str, Account] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +198,8 @@ class Snapshot:
     """The number of the last change that it shows; rises with everything that changes a queue's entries or usage."""
     whole: bool = True
     """Whether it shows every queue. A difference shows no other settings than the snapshot it follows."""
+    departed: Mapping[str, Account] = field(default_factory=lambda: NO_ACCOUNTS)
+    """The accounts with a weight of queues that are not configured any more, if it is whole."""
 
 
 NOBODY: Mapping[str, Overtaken | None] = MappingProxyType({})

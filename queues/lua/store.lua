@@ -23,7 +23,8 @@
 --   torchq:ports              hash    port -> key of the job that holds it
 --   torchq:port               string  port given last
 --   torchq:pick               string  number of the pick taken last
---   torchq:accounts           hash    queue -> account, as codec.py writes it; never read by scripts
+--   torchq:accounts           hash    queue -> account, as codec.py writes it, of queues that count, also of some that are not
+--                                     configured any more; never read by scripts
 --   torchq:clock              string  clock, as codec.py writes it; never read by scripts
 --   torchq:overtaken          hash    queue -> JSON {kept, key, since, times} or null, kept: {resource: amount} or missing; never
 --                                     read by scripts

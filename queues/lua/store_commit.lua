@@ -13,7 +13,8 @@
 --           ports                              picks for which a port is to be held
 --           clock                              after all picks; empty: there is no pick, and the clock does not change
 --           accounts, overtaken                flat lists of queue, text: what all picks together change, and what changes
---                                              without a pick; written if no pick is refused, also where there is none
+--                                              without a pick; written if no pick is refused, also where there is none. An
+--                                              account without a weight is the empty text, and is not kept
 --       10 JSON of what is needed only if one is refused:
 --           clocks                             after each pick
 --           accounts, overtaken                lists of {pick, queue, text}: what each changes, in their order
@@ -218,11 +219,19 @@ local function last_words(changes, count)
   return flat
 end
 
+-- An empty text is not kept.
 local function keep(hash, changes)
+  local kept, lost = {}, {}
   for at = 1, #changes, 2 do
     touched[changes[at]] = true
+    if changes[at + 1] == '' then
+      lost[#lost + 1] = changes[at]
+    else
+      kept[#kept + 1], kept[#kept + 2] = changes[at], changes[at + 1]
+    end
   end
-  write('HSET', hash, changes)
+  write('HSET', hash, kept)
+  write('HDEL', hash, lost)
 end
 
 local function keep_turns(count)

@@ -39,7 +39,7 @@ end
 
 local function forget_queue(queue, old_rules)
   reorder(queue, aging_of(old_rules), DEFAULT_AGING)
-  for _, hash in ipairs({ 'torchq:queues', 'torchq:rules', 'torchq:accounts', 'torchq:overtaken' }) do
+  for _, hash in ipairs({ 'torchq:queues', 'torchq:rules', 'torchq:overtaken' }) do
     redis.call('HDEL', hash, queue)
   end
 end

@@ -6,7 +6,8 @@
 --       5 how many names of queues follow to show in any case; then those; then queues to show if they have not changed,
 --         each with the number of its first entries to leave out
 -- Keys and preludes: store.lua, store_heads.lua
--- Returns: JSON text {epoch, revision, version (given last), change, whole, clock, usage (of the pool), if whole: pool}; then per
+-- Returns: JSON text {epoch, revision, version (given last), change, whole, clock, usage (of the pool), if whole: pool and
+-- departed (queue -> account, of queues that are not configured)}; then per
 -- queue a list, of several queues joined by commas: settings (if not whole: the name), account, overtaken, usage, number of
 -- waiting entries, how many of them are left out, flat list of version and entry of the next ones. What is missing is null, an
 -- entry that is not said 0; clock and accounts are strings.
@@ -66,6 +67,28 @@ local function text(value)
   return value and '"' .. value .. '"' or 'null'
 end
 
+-- The accounts of queues that are not configured, as JSON.
+local function departed()
+  local known, found = 0, {}
+  for at = 1, #queues do
+    known = known + (accounts[at] and 1 or 0)
+  end
+  if not WHOLE or redis.call('HLEN', 'torchq:accounts') == known then
+    return '{}'
+  end
+  local configured = {}
+  for _, queue in ipairs(queues) do
+    configured[queue] = true
+  end
+  local all = redis.call('HGETALL', 'torchq:accounts')
+  for at = 1, #all, 2 do
+    if not configured[all[at]] then
+      found[#found + 1] = quoted(all[at]) .. ':' .. text(all[at + 1])
+    end
+  end
+  return '{' .. table.concat(found, ',') .. '}'
+end
+
 local parts, size = {}, 0
 local function view(at, queue)
   if brief[queue] then
@@ -89,6 +112,7 @@ local answer = { table.concat({
   '"change":' .. numbers[3],
   '"whole":' .. tostring(WHOLE),
   '"clock":' .. text(redis.call('GET', 'torchq:clock')),
+  '"departed":' .. departed(),
   '"usage":' .. (redis.call('HGET', 'torchq:usage', '') or '{}'),
   '"pool":' .. (WHOLE and redis.call('GET', 'torchq:pool') or 'null') .. '}',
 }, ',') }

@@ -1,10 +1,15 @@
-"""Fairness: what is measured of known picks, and the bounds that hold for both pickers."""
+"""Fairness: what is measured of known picks, and the bounds that hold."""
+
+import json
 
 import pytest
+from click.testing import CliRunner
 
 from bench import fairness
+from bench.cli import main
 from bench.fairness import Admission
-from queues.rules import Picker, Rules
+from bench.games import Fluid
+from queues.rules import Rules
 
 
 def test_a_queue_that_joins_begins_with_nothing_owed() -> None:
@@ -14,20 +19,48 @@ def test_a_queue_that_joins_begins_with_nothing_owed() -> None:
     assert measured == {"worst_deviation_gpus": 8.0, "worst_wait_fair_turns": 1.5, "longest_run_after_idle": 2}
 
 
+def test_the_fluid_share_goes_on_until_a_queue_is_even_and_what_is_left_behind_is_shared() -> None:
+    fluid = Fluid()
+    fluid.see({"a": 1, "b": 1}, "a", 8)
+    assert fluid.ahead == {"a": 4, "b": -4}
+    fluid.see({"b": 1}, "b", 4)
+    assert fluid.ahead == {"a": 2, "b": -2}, "a shows nothing and is still ahead"
+    fluid.see({"b": 1}, "b", 6)
+    assert fluid.ahead == {"b": 0}
+    fluid.see({"a": 1, "b": 1, "c": 2}, "a", 8)
+    assert fluid.ahead == {"a": 6, "b": -2, "c": -4}
+    fluid.see({"a": 1, "b": 1}, "b", 4)
+    assert fluid.ahead == {"a": 2, "b": -2}, "what c was behind is not kept for it"
+
+
+def test_no_game_gains_more_than_one_largest_job() -> None:
+    done = CliRunner().invoke(main, ["fairness", "--games", "--picks", "6000", "--json"])
+    assert done.exit_code == 0, done.output
+    result = json.loads(done.stdout)
+    assert 0 < result["worst_gain_largest_jobs"] <= 1
+    assert result["worst_gain_largest_jobs"] == max(
+        figures["worst_gain_largest_jobs"] for figures in result["games"].values()
+    )
+    beyond = [figures.get("worst_beyond_weight_largest_jobs", 0) for figures in result["games"].values()]
+    assert 0 < max(beyond) <= 1
+    part = {"1:1": 1 / 2, "5:1": 5 / 6, "1:5": 1 / 6}
+    for name, figures in result["games"].items():
+        if name.split()[0] in {"large", "one_at_a_time", "sizes"} and name.endswith("honest"):
+            assert figures["shares"]["player"] == pytest.approx(part[name.split()[1]], abs=0.08)
+
+
 @pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("picker", fairness.PICKERS)
-def test_deviation_waits_and_runs_are_bounded(picker: Picker, seed: int) -> None:
+def test_deviation_waits_and_runs_are_bounded(seed: int) -> None:
     options = fairness.Options(picks=500, seed=seed)
-    steady = fairness.measure(fairness.admissions(options, picker))
-    churned = fairness.measure(fairness.churn(options, picker))
+    steady = fairness.measure(fairness.admissions(options))
+    churned = fairness.measure(fairness.churn(options))
     assert steady["worst_deviation_gpus"] <= 8
     assert churned["worst_deviation_gpus"] < 16
     assert max(steady["worst_wait_fair_turns"], churned["worst_wait_fair_turns"]) < 5
     assert churned["longest_run_after_idle"] <= 3
 
 
-@pytest.mark.parametrize("picker", fairness.PICKERS)
-def test_a_large_job_is_admitted_at_last(picker: Picker) -> None:
-    figures = fairness.large_job(Rules(cost=fairness.GPU, picker=picker))
+def test_a_large_job_is_admitted_at_last() -> None:
+    figures = fairness.large_job(Rules(cost=fairness.GPU))
     assert figures["across_queues_overtaken"] <= figures["across_queues_bound"]
     assert figures["within_queue_overtaken"] == figures["within_queue_bound"]

@@ -77,11 +77,9 @@ def test_a_queue_that_was_passed_over_lags_and_one_that_went_is_ahead() -> None:
     assert (lags[picked], lags[other]) == (-0.5, 0.5)
 
 
-@pytest.mark.parametrize("picker", ["swrr", "wf2q"])
-def test_lags_stay_small_and_even_out_though_queues_come_and_go(picker: Any) -> None:
-    rules = Rules(picker=picker)
+def test_lags_stay_small_and_even_out_though_queues_come_and_go() -> None:
+    rules = Rules()
     store = opened(spec("a", 3), spec("b", 1), spec("c", 2), waiting=[*entries("a", 30), *entries("b", 2)])
-    shifted = False
     for round_ in range(12):
         if round_ == 5:
             store.put(entries("c", 30))
@@ -89,8 +87,6 @@ def test_lags_stay_small_and_even_out_though_queues_come_and_go(picker: Any) -> 
         lags = [each["status"]["lag"] for each in StoreReading(store, lambda: VITALS, rules).queues()]
         assert all(abs(lag) <= 1.0 for lag in lags), lags
         assert abs(sum(lags)) < 1.0
-        shifted |= store.snapshot(1).clock.shift != 0
-    assert shifted or picker == "wf2q"
 
 
 @pytest.mark.parametrize(("policies", "state"), [({}, "Hold"), ({"a": "HoldAndDrain"}, "HoldAndDrain")])

@@ -72,8 +72,6 @@ def test_pools(text: str, expected: object) -> None:
 
 
 def test_how_picks_are_made_is_a_matter_of_settings() -> None:
-    found = settings.Settings(
-        cost="nvidia.com/gpu", picker="wf2q", queue_bypasses=5, pool_bypasses=7, pool_patience=9.0
-    ).rules
-    assert found == Rules(cost="nvidia.com/gpu", picker="wf2q", patience=Patience(7, 9.0), queue_bypasses=5)
+    found = settings.Settings(cost="nvidia.com/gpu", queue_bypasses=5, pool_bypasses=7, pool_patience=9.0).rules
+    assert found == Rules(cost="nvidia.com/gpu", patience=Patience(7, 9.0), queue_bypasses=5)
     assert settings.Settings().rules == Rules()

@@ -12,13 +12,12 @@ from queues.choose import choose
 from queues.memory_store import MemoryStore
 from queues.race import Race
 from queues.rounds import Rounds
-from queues.rules import Picker, Rules
+from queues.rules import Rules
 from queues.store import QueueStore
 from queues.values import Account, Batch, Clock, Overtaken, QueueSpec, Settlement
 
 from .builders import GPU, START, entry, key, reservation, resources, spec, specs
 
-PICKERS: tuple[Picker, ...] = ("swrr", "wf2q")
 OTHERS = "abcde"
 POOL = 64
 SECONDS = 100
@@ -169,11 +168,11 @@ LIMITED: dict[Attack, list[QueueSpec]] = {
 }
 
 
-def play(attack: Attack | None, attackers: str, picker: Picker, seconds: int = 1000) -> Cluster:
+def play(attack: Attack | None, attackers: str, seconds: int = 1000) -> Cluster:
     """A cluster after so long; all queues are of weight 1."""
     queues = {name: spec(name) for name in (*attackers, *OTHERS)}
     queues |= {each.name: each for each in (LIMITED.get(attack, []) if attack else [])}
-    cluster = Cluster(list(queues.values()), Rules(cost=GPU, picker=picker), OTHERS)
+    cluster = Cluster(list(queues.values()), Rules(cost=GPU), OTHERS)
     moves = attack(cluster) if attack else None
     for _ in range(seconds):
         if moves is not None:
@@ -182,7 +181,6 @@ def play(attack: Attack | None, attackers: str, picker: Picker, seconds: int = 1
     return cluster
 
 
-@pytest.mark.parametrize("picker", PICKERS)
 @pytest.mark.parametrize(
     ("attack", "attackers"),
     [
@@ -194,10 +192,8 @@ def play(attack: Attack | None, attackers: str, picker: Picker, seconds: int = 1
         (borrow, "xy"),
     ],
 )
-def test_room_that_is_kept_in_vain_counts_as_the_attacker_s_share(
-    attack: Attack, attackers: str, picker: Picker
-) -> None:
-    cluster = play(attack, attackers, picker)
+def test_room_that_is_kept_in_vain_counts_as_the_attacker_s_share(attack: Attack, attackers: str) -> None:
+    cluster = play(attack, attackers)
     total = POOL * (cluster.now - START)
     share = len(attackers) / (len(attackers) + len(OTHERS))
     assert (cluster.idle + sum(cluster.used[name] for name in attackers)) / total <= share + 0.02
@@ -205,11 +201,8 @@ def test_room_that_is_kept_in_vain_counts_as_the_attacker_s_share(
     assert max(used) - min(used) < 0.02 * total
 
 
-@pytest.mark.parametrize("picker", PICKERS)
-def test_a_job_for_which_room_is_kept_starts_though_small_ones_of_its_queue_could_take_its_quota(
-    picker: Picker,
-) -> None:
-    cluster = play(outgrow, "x", picker)
+def test_a_job_for_which_room_is_kept_starts_though_small_ones_of_its_queue_could_take_its_quota() -> None:
+    cluster = play(outgrow, "x")
     total = POOL * (cluster.now - START)
     assert cluster.used["x"] / total > 0.1
     assert cluster.idle / total <= 1 / (1 + len(OTHERS))
@@ -225,14 +218,13 @@ NEXT = entry("next", "x", START - 8, gpu=8)
 
 def waiting_for_room(
     pool: int = 8,
-    picker: Picker = "swrr",
     *,
     patient: bool = False,
     strict: bool = True,
     **quota: int,
 ) -> tuple[MemoryStore, Rules]:
     """A pool of 8 GPUs of which 4 are used, and of which all is kept for a job of queue x, unless it is patient yet."""
-    rules = Rules(cost=GPU, picker=picker)
+    rules = Rules(cost=GPU)
     store = MemoryStore(lambda *_: None)
     small = [entry(f"small-{number}", "a", START + number, gpu=1) for number in range(40)]
     store.rebuild(1, [reservation("runs", "a", gpu=4)], [LARGE, NEXT, *small])
@@ -276,19 +268,18 @@ WITHDRAWALS: dict[str, Callable[[MemoryStore], object]] = {
 }
 
 
-@pytest.mark.parametrize("picker", PICKERS)
 @pytest.mark.parametrize("withdrawal", WITHDRAWALS.values(), ids=WITHDRAWALS)
 def test_a_job_that_is_withdrawn_from_kept_room_is_paid_for_like_a_pick(
-    withdrawal: Callable[[MemoryStore], object], picker: Picker
+    withdrawal: Callable[[MemoryStore], object],
 ) -> None:
-    started, rules = waiting_for_room(picker=picker)
+    started, rules = waiting_for_room()
     started.remove([key("runs"), *(key(f"small-{number}") for number in range(3))])
     assert pick(started, rules, limit=1) == ["large"]
-    store, _ = waiting_for_room(picker=picker)
+    store, _ = waiting_for_room()
     withdrawal(store)
     assert pick(store, rules, limit=0) == []
     assert accounts(store) == accounts(started)
-    again, _ = waiting_for_room(picker=picker)
+    again, _ = waiting_for_room()
     withdrawal(again)
     assert pick(again, rules, limit=1) == pick(store, rules, limit=1), "it makes no difference when the store is told"
     assert accounts(again) == accounts(store)
@@ -427,8 +418,8 @@ def test_every_store_takes_what_changes_without_a_pick(store: QueueStore) -> Non
     store.put([entry("one", "a"), entry("two", "b")])
     before = store.snapshot(9)
     kept = Overtaken(key=key("one"), times=2, since=START, kept={GPU: 8, "jobs": 1})
-    paid = Account(base=-7, weight=1, last=8)
-    clock = before.clock._replace(turns=5)
+    paid = Account(base=-7, weight=1, largest=8)
+    clock = before.clock._replace(served=5)
     batch = Batch(epoch=1, revision=before.revision, picks=(), change=before.change)
     committed = store.commit(replace(batch, settlement=Settlement(None, {}, {"a": kept})))
     assert (committed.refused, committed.picked, committed.alone) == ("", 0, True)
@@ -448,13 +439,13 @@ def test_every_store_takes_it_after_the_last_pick_only_if_all_stand(store: Queue
     store.configure(specs(a=1, b=1), None)
     store.put([entry("one", "a"), entry("two", "b")])
     batch = choose(store.snapshot(9), START, 9, RULES)
-    paid = Account(base=-7, weight=1, last=8)
-    settlement = Settlement(batch.picks[-1].clock._replace(turns=99), {"a": paid}, {})
+    paid = Account(base=-7, weight=1, largest=8)
+    settlement = Settlement(batch.picks[-1].clock._replace(served=99), {"a": paid}, {})
     cut_short = batch.picks[1]._replace(waiting=batch.picks[0].waiting)
     assert store.commit(replace(batch, picks=(batch.picks[0], cut_short), settlement=settlement)).refused == "entry"
     assert accounts(store) == (batch.picks[0].clock, batch.picks[0].accounts)
     store.rebuild(2, [], [entry("one", "a"), entry("two", "b")])
     batch = choose(store.snapshot(9), START, 9, RULES)
     assert not store.commit(replace(batch, settlement=settlement)).refused
-    assert accounts(store)[0].turns == 99
+    assert accounts(store)[0].served == 99
     assert accounts(store)[1]["a"] == paid

@@ -1,4 +1,4 @@
-"""A race that is told differences picks what one that begins anew picks; limits, claims, bypasses; both pickers."""
+"""A race that is told differences picks what one that begins anew picks; limits, claims, bypasses."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,12 +14,11 @@ from queues.choose import choose
 from queues.lag import lag
 from queues.memory_store import MemoryStore
 from queues.race import Race
-from queues.rules import Patience, Picker, Rules, from_settings
+from queues.rules import Patience, Rules, from_settings
 from queues.values import Entry, QueueSpec
 
-from .builders import GPU, START, entries, entry, key, order, reservation, resources, run, spec, specs
+from .builders import GPU, START, entries, entry, key, order, reservation, resources, spec, specs
 
-PICKERS: tuple[Picker, ...] = ("swrr", "wf2q")
 EVERYTHING = 99
 PLAIN = Rules()
 
@@ -96,10 +95,10 @@ def step(store: MemoryStore, data: st.DataObject) -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(data=st.data(), picker=st.sampled_from(PICKERS), cost=st.sampled_from(["jobs", GPU]))
-def test_differences_tell_a_race_all_there_is_to_know(data: st.DataObject, picker: Picker, cost: str) -> None:
+@given(data=st.data(), cost=st.sampled_from(["jobs", GPU]))
+def test_differences_tell_a_race_all_there_is_to_know(data: st.DataObject, cost: str) -> None:
     patience = Patience(times=data.draw(st.integers(1, 2)))
-    rules = Rules(cost=cost, picker=picker, patience=patience, queue_bypasses=data.draw(st.integers(0, 3)))
+    rules = Rules(cost=cost, patience=patience, queue_bypasses=data.draw(st.integers(0, 3)))
     store = opened(data.draw(queue_specs()), data.draw(st.lists(jobs(), max_size=30)), data.draw(POOLS))
     race, now = Race(store.snapshot(EVERYTHING), rules), START
     for _ in range(data.draw(st.integers(1, 8))):
@@ -143,9 +142,9 @@ def test_a_cohort_with_room_for_all_stands_in_nobody_s_way(data: st.DataObject) 
         assert race.committed(store.commit(batch))
 
 
-@given(heads=st.integers(1, 4), limit=st.integers(1, 9), picker=st.sampled_from(PICKERS))
-def test_a_race_that_is_shown_a_few_jobs_asks_for_more_in_time(heads: int, limit: int, picker: Picker) -> None:
-    rules = from_settings("jobs", picker, 32)
+@given(heads=st.integers(1, 4), limit=st.integers(1, 9))
+def test_a_race_that_is_shown_a_few_jobs_asks_for_more_in_time(heads: int, limit: int) -> None:
+    rules = from_settings("jobs", 32)
     queues = {"a": 5, "b": 2, "c": 1}
     waiting = [each for name in queues for each in entries(name, 12)]
     store = opened(specs(**queues), waiting)
@@ -160,11 +159,9 @@ def test_a_race_that_is_shown_a_few_jobs_asks_for_more_in_time(heads: int, limit
     assert chosen == "".join(pick.waiting.entry.queue for pick in whole)
 
 
-@given(data=st.data(), heads=st.integers(1, 6), picker=st.sampled_from(PICKERS))
-def test_a_race_that_is_shown_more_while_it_picks_goes_on_as_if_it_had_known(
-    data: st.DataObject, heads: int, picker: Picker
-) -> None:
-    rules = Rules(picker=picker, queue_bypasses=data.draw(st.integers(0, 3)))
+@given(data=st.data(), heads=st.integers(1, 6))
+def test_a_race_that_is_shown_more_while_it_picks_goes_on_as_if_it_had_known(data: st.DataObject, heads: int) -> None:
+    rules = Rules(queue_bypasses=data.draw(st.integers(0, 3)))
     queues, pool = data.draw(queue_specs()), data.draw(POOLS)
     alike = [{"jobs": 1} | resources(gpu=number % 3, cpu=1) for number in range(len(QUEUES))]
     drawn = data.draw(st.lists(jobs(), max_size=40))
@@ -205,9 +202,8 @@ def test_a_race_is_over_when_a_pick_is_refused() -> None:
     assert not race.committed(store.commit(batch))
 
 
-@pytest.mark.parametrize("picker", PICKERS)
-def test_a_refund_is_the_inverse_pick(picker: Picker) -> None:
-    rules = Rules(cost=GPU, picker=picker)
+def test_a_refund_is_the_inverse_pick() -> None:
+    rules = Rules(cost=GPU)
     waiting = [*entries("a", 9, gpu=4), *entries("b", 9, gpu=4)]
     untouched = choose(opened(specs(a=2, b=1), waiting).snapshot(EVERYTHING), START, 6, rules)
     store = opened(specs(a=2, b=1), waiting)
@@ -348,30 +344,13 @@ def test_who_cannot_run_in_its_own_quota_claims_nothing(kept: str) -> None:
     assert names(store) == ["a-0000"]
 
 
-# WF2Q+
+# Lags
 
 
-def test_virtual_time_gives_the_table_in_its_description() -> None:
-    rules = Rules(cost=GPU, picker="wf2q")
-    waiting = [*entries("a", 9, gpu=6), *entries("b", 9, gpu=6)]
-    assert "".join(each[0] for each in names(opened(specs(a=2, b=1), waiting), rules, 4)) == "abaa"
-
-
-def test_another_picker_begins_anew() -> None:
-    store = opened(specs(a=5, b=1), [*entries("a", 90), *entries("b", 90)])
-    list(run(store, 30, 10, heads=90))
-    for picker in ("wf2q", "swrr"):
-        fresh = opened(specs(a=5, b=1), [*entries("a", 90), *entries("b", 90)])
-        rules = from_settings("jobs", "wf2q" if picker == "wf2q" else "swrr", 32)
-        assert [name[0] for name in admit(store, rules, 12)] == [name[0] for name in admit(fresh, rules, 12)]
-        assert store.snapshot(0).clock.picker == picker
-
-
-@pytest.mark.parametrize("picker", PICKERS)
-def test_the_lag_is_the_distance_from_the_share(picker: Picker) -> None:
+def test_the_lag_is_the_distance_from_the_share() -> None:
     weights = {"a": 5, "b": 3, "c": 1}
     store = opened(specs(**weights), [each for name in weights for each in entries(name, 60, gpu=3)])
-    taken = [each[0] for each in admit(store, Rules(cost=GPU, picker=picker), 40)]
+    taken = [each[0] for each in admit(store, Rules(cost=GPU), 40)]
     snapshot = store.snapshot(0)
     for view in snapshot.queues:
         name = view.spec.name
@@ -383,9 +362,8 @@ def test_the_lag_is_the_distance_from_the_share(picker: Picker) -> None:
 # Room in the pool
 
 
-@pytest.mark.parametrize("picker", PICKERS)
-def test_of_many_jobs_without_room_one_is_overtaken_at_a_time_and_all_are_admitted_at_last(picker: Picker) -> None:
-    rules = Rules(cost=GPU, picker=picker, patience=Patience(times=3, seconds=1e9))
+def test_of_many_jobs_without_room_one_is_overtaken_at_a_time_and_all_are_admitted_at_last() -> None:
+    rules = Rules(cost=GPU, patience=Patience(times=3, seconds=1e9))
     large = [entry(f"large-{name}", name, gpu=8) for name in "abcde"]
     store = opened(specs(a=1, b=2, c=3, d=4, e=5, z=1), entries("z", 300, gpu=1), {GPU: 8})
     running = admit(store, rules)

@@ -8,7 +8,7 @@ from crds.amounts import OTHERS
 from queues import errors
 from queues.choose import choose
 from queues.store import QueueStore, StoreSettings
-from queues.values import Batch, QueueSpec
+from queues.values import Account, Batch, QueueSpec
 
 from .builders import GPU, START, entries, entry, key, order, reservation, run, spec, specs, usage, used
 from .conftest import Place
@@ -208,14 +208,30 @@ def test_jobs_in_an_unknown_queue_wait_until_it_is_there(store: QueueStore) -> N
     assert order(run(store, 5)) == "aa"
 
 
-def test_a_removed_queue_forgets_its_credit(store: QueueStore) -> None:
+def test_a_removed_queue_that_is_ahead_returns_where_it_stood(store: QueueStore) -> None:
     store.configure(specs(a=1, b=1), None)
     store.put([*entries("a", 4), *entries("b", 4)])
     assert order(run(store, 1)) == "a"
+    account = store.snapshot(0).queues[0].account
     store.configure(specs(b=1), None)
+    assert store.snapshot(0).departed == {"a": account}
     store.configure(specs(a=1, b=1), None)
-    first = store.snapshot(0).queues[0]
-    assert (first.account.base, first.account.weight) == (0, 0)
+    assert store.snapshot(0).departed == {}
+    assert store.snapshot(0).queues[0].account == account
+    assert order(run(store, 3)) == "bab"
+
+
+def test_a_removed_queue_is_forgotten_when_the_others_have_caught_up(store: QueueStore) -> None:
+    store.configure(specs(a=1, b=1, c=1), None)
+    store.put([*entries("a", 4), *entries("b", 4), *entries("c", 4)])
+    assert order(run(store, 1)) == "a"
+    store.configure(specs(b=1, c=1), None)
+    assert order(run(store, 1)) == "b"
+    assert set(store.snapshot(0).departed) == {"a"}
+    assert order(run(store, 1)) == "c"
+    assert store.snapshot(0).departed == {}
+    store.configure(specs(a=1, b=1, c=1), None)
+    assert store.snapshot(0).queues[0].account == Account()
 
 
 def test_a_change_of_aging_reorders_what_waits(store: QueueStore) -> None:

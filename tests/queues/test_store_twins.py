@@ -78,7 +78,10 @@ def blind_commit(limit: int, cost: str) -> Step:
         heads = [waiting for view in snapshot.queues for waiting in view.heads]
         picks = [
             Pick(
-                waiting=waiting, cost=1, clock=Clock(turns=number), accounts={waiting.entry.queue: Account(base=number)}
+                waiting=waiting,
+                cost=1,
+                clock=Clock(served=number),
+                accounts={waiting.entry.queue: Account(base=number, weight=1)},
             )
             for number, waiting in enumerate(heads[:limit], 1)
         ]
