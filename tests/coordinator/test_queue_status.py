@@ -130,7 +130,7 @@ def test_amounts_that_are_gone_are_gone_also_for_a_writer_that_never_wrote_them(
     key = desk.submit("train", namespace, "a")
     desk.until(lambda: (seen := desk.watches.job(key)) is not None and seen.admission is not None)
     writer.write()
-    assert told(desk, "a")["usage"] == USED
+    assert told(desk, "a")["usage"] == {**USED, "pods": "2"}
     desk.cluster.delete(desks.TORCHJOBS, "train", namespace)
     until(lambda: desk.watches.job(key) is None)
     caught_up(desk, "a")
