@@ -13,7 +13,7 @@ from coordinator.watch import Watches
 from crds.torchjob import TorchJob
 from queues.memory_store import MemoryStore
 from queues.memory_work import MemoryWork
-from reconcilers import failures, measure, progress, reconcile
+from reconcilers import backoff, failures, measure, progress, reconcile
 from reconcilers.apply import Application
 from reconcilers.group_view import GroupSight
 from reconcilers.observe import Observer
@@ -120,6 +120,7 @@ MUTATIONS: dict[str, Mutation] = {
     "what was set back is set back again": Mutation(
         failures, "faults", _faults_of_any_time, ("disrupted",), ("kill>",)
     ),
+    "nobody backs off": Mutation(backoff, "left", lambda *_: 0.0, ("backoff",), ("kill>",)),
     "a group that the cache does not show is none": Mutation(
         GroupSight, "_asked_for", lambda *_: [], ("staged",), ("lag", "yield"), True
     ),

@@ -48,6 +48,7 @@ class Observer:
             by_job.setdefault(pod.job, []).append(pod)
         found = [*self._mixed(jobs, by_job), *self._overdrawn(jobs, by_job), *self._hasty(jobs, by_job)]
         found += self._story.problems(jobs, pods, self._groups())
+        found += [] if zombies else self._early(jobs, pods)
         found += [] if zombies else self._doubled(pods)
         if self._place.epoch():
             found += self._uncharged(by_job)
@@ -179,6 +180,15 @@ class Observer:
         for uid, pods in by_job.items():
             if uid not in held and any(pod.occupies for pod in pods):
                 yield f"pods of {pods[0].job_name} occupy without a charge"
+
+    def _early(self, jobs: Mapping[str, Job], pods: list[Pod]) -> Iterator[str]:
+        """Pods that are new and whose job backs off. Times are texts of whole seconds, UTC: they sort as they come."""
+        for pod in pods:
+            job = jobs.get(pod.job)
+            if pod.uid in self._seen or job is None or pod.attempt != job.status.get("attempt"):
+                continue
+            if pod.made < job.not_before and (not job.backing_off or pod.name in job.backing_off):
+                yield f"pod {pod.name} was made at {pod.made}, its job backs off until {job.not_before}"
 
     def _doubled(self, pods: list[Pod]) -> Iterator[str]:
         """Pods that do again what one before them did or was doing."""

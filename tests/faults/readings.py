@@ -55,6 +55,8 @@ class Job:
         self.late = any(each["type"] == "Admitted" and each["reason"] in SENT_BACK for each in true)
         self.finished = self.phase in ("Succeeded", "Failed")
         self.generation: int = self.status.get("restartGeneration", 0)
+        self.not_before: str = self.status.get("restartNotBefore", "")
+        self.backing_off: tuple[str, ...] = tuple(self.status.get("backingOff") or ())
         self.counts = tuple(int(self.status.get(each, 0)) for each in ("restartCount", "disruptions"))
 
     def before(self, task: str) -> frozenset[str]:
@@ -86,6 +88,7 @@ class Pod:
         found = manifest["metadata"].get("labels") or {}
         self.name: str = manifest["metadata"]["name"]
         self.uid: str = manifest["metadata"]["uid"]
+        self.made: str = manifest["metadata"]["creationTimestamp"]
         self.job_name: str = found.get(labels.JOB_NAME, "")
         self.job: str = found[labels.JOB_UID]
         self.queue: str = found[labels.QUEUE]
