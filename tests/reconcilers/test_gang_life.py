@@ -1,6 +1,7 @@
 """Any graph of tasks comes to its end, with and without a gang scheduler, whatever happens on the way."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from crds import torchjob
 from reconcilers.settings import ReconcileSettings
-from tests.reconcilers.builders import RESERVATION, manifest, task
+from tests.reconcilers.builders import ADMISSION, RESERVATION, manifest, status, task
 from tests.reconcilers.gang_simulation import GangSimulation
 
 NAMES = ("Master", "Prepare", "Worker", "AIMaster", "Evaluate")
@@ -83,7 +84,7 @@ def state(world: GangSimulation) -> Any:
 
 
 def goes_on(world: GangSimulation) -> None:
-    """Everything works: pods start, and end once nobody else has anything to start."""
+    """Everything works: pods start, and end once nobody else has anything to start; time passes where a job waits."""
     for _ in range(60):
         job = world.job
         assert job is not None
@@ -94,8 +95,12 @@ def goes_on(world: GangSimulation) -> None:
         starts(world)
         if state(world) == before:
             tasks = sorted({pod.task for pod in world.pods.values() if pod.running})
-            assert tasks, f"nothing runs and nothing happens: {world.pods} {world.groups}"
-            ends(world, tasks[0])
+            wait = world.plan().requeue_after
+            assert tasks or wait is not None, f"nothing runs and nothing happens: {world.pods} {world.groups}"
+            if tasks:
+                ends(world, tasks[0])
+            else:  # it backs off
+                world.now += timedelta(seconds=wait or 0.0)
     raise AssertionError(f"no end to it: {world.pods}")
 
 
@@ -166,3 +171,33 @@ def test_a_master_that_is_restarting_stops_no_worker_from_being_replaced(schedul
         step(world)
     assert len(world.pods) == 3
     assert not world.pods["digits-worker-0"].gated
+
+
+def test_a_gang_that_backs_off_keeps_its_groups_and_waits_with_its_pods() -> None:
+    described = manifest(
+        {"Worker": task(2, restartPolicy="OnFailure")},
+        schedulingPolicy={"gangScheduler": "volcano"},
+        status=status("Running", admission=ADMISSION | {"gangScheduler": "volcano"}, consecutiveRestarts=2),
+    )
+    picked = replace(RESERVATION, charge=torchjob.parse(described).spec.charge)
+    world = GangSimulation(described, reservation=picked, settings=ReconcileSettings(admission_timeout=600.0))
+    for _ in range(4):
+        step(world)
+        starts(world)
+    groups = dict(world.groups)
+    assert (len(groups), [pod.phase for pod in world.pods.values()]) == (1, ["Running"] * 2)
+    failed = world.pods["digits-worker-0"]
+    world.pods[failed.name] = replace(failed, phase="Failed", exit_code=1)
+    for _ in range(4):
+        step(world)
+        starts(world)
+    assert (world.groups, world.pods) == (groups, {})
+    planned = world.plan()
+    assert planned.actions == ()
+    assert planned.requeue_after is not None
+    assert 10 < planned.requeue_after <= 20
+    world.now += timedelta(seconds=planned.requeue_after)
+    for _ in range(4):
+        step(world)
+        starts(world)
+    assert (world.groups, [pod.phase for pod in world.pods.values()]) == (groups, ["Running"] * 2)
