@@ -1,18 +1,16 @@
 """What the cluster says of every job, as the store should hold it after a loss or a change of leader.
 
 One rule: pure. The cluster is the truth; what the old store held counts only for a job whose admission no worker has
-written yet.
+written yet, and for pods of which no job says what they are charged for.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import reduce
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 
-from coordinator import route, standing
+from coordinator import pod_claims, route, standing
 from coordinator.standing import Rules
-from coordinator.views import JobView, PodView
-from crds import amounts
-from crds.amounts import JOBS
+from coordinator.views import JobView, NodeView, PodView
 from crds.keys import JobKey
 from queues.values import Entry, Reservation
 
@@ -23,6 +21,10 @@ class Census:
 
     reservations: tuple[Reservation, ...]
     entries: tuple[Entry, ...]
+    leftovers: frozenset[JobKey] = frozenset()
+    """The keys that are charged by the word of pods alone."""
+    errors: Mapping[JobKey, Exception] = field(default_factory=dict)
+    """Jobs about which there was an unforeseen error. They are in no other list."""
 
 
 def take(
@@ -31,31 +33,76 @@ def take(
     held: Mapping[JobKey, Reservation],
     rules: Rules,
     now: float,
+    *,
+    nodes: Iterable[NodeView] | None = None,
+    unread: Collection[JobKey] = (),
 ) -> Census:
-    """Charge every admitted job and every occupying pod; everybody else who may wait, waits."""
+    """Charge every admitted job and every occupying pod; all other jobs that may wait, wait.
+
+    `nodes` bound what pods take; None: they are not known. `unread` are the jobs that may be newer than they are here.
+    """
     by_key = {job.key: job for job in jobs}
-    occupying: dict[JobKey, list[PodView]] = {}
+    room = None if nodes is None else {node.name: dict(node.allocatable) for node in nodes}
+    take_one = partial(_taken, rules=rules, now=now, room=room, unread=unread)
+    found: dict[JobKey, Reservation | Entry] = {}
+    leftovers, errors = set(), {}
+    occupying = _occupying(pods)
+    for key in [*by_key, *sorted(occupying.keys() - by_key.keys())]:
+        try:
+            one, left = take_one(key, by_key.get(key), occupying.get(key, []), held.get(key))
+        except Exception as error:
+            errors[key] = error
+            continue
+        if one is not None:
+            found[key] = one
+        if left:
+            leftovers.add(key)
+    charged = tuple(each for each in found.values() if isinstance(each, Reservation))
+    entries = tuple(each for each in found.values() if isinstance(each, Entry))
+    return Census(charged, entries, frozenset(leftovers), errors)
+
+
+def _occupying(pods: Iterable[PodView]) -> dict[JobKey, list[PodView]]:
+    found: dict[JobKey, list[PodView]] = {}
     for pod in pods:
         if pod.job is not None and pod.occupies:
-            occupying.setdefault(pod.job, []).append(pod)
-    charged = {
-        key: reservation
-        for key in by_key.keys() | occupying.keys()
-        if (reservation := charge(key, by_key.get(key), occupying.get(key, []))) is not None
+            found.setdefault(pod.job, []).append(pod)
+    return found
+
+
+def newer(jobs: Mapping[JobKey, JobView], pods: Iterable[PodView], held: Mapping[JobKey, Reservation]) -> list[JobKey]:
+    """The jobs to be read again before what their pods say is judged."""
+    found = {
+        pod.job: None
+        for pod in pods
+        if pod.job is not None and pod.occupies and pod.job not in held and pod_claims.newer(pod, jobs.get(pod.job))
     }
-    waiting = {key: job for key, job in by_key.items() if key not in charged and waits(job, rules, now)}
-    picked = {key: held[key] for key in held.keys() & waiting.keys() if held[key].attempt == waiting[key].attempt + 1}
-    entries = (route.entry(job, rules) for key, job in waiting.items() if key not in picked)
-    return Census((*charged.values(), *picked.values()), tuple(entries))
+    return list(found)
 
 
-def charge(key: JobKey, job: JobView | None, occupying: list[PodView]) -> Reservation | None:
-    """What one job has to be charged for by what the cluster shows; None if that is nothing."""
+def _taken(
+    key: JobKey,
+    job: JobView | None,
+    occupying: list[PodView],
+    held: Reservation | None,
+    *,
+    rules: Rules,
+    now: float,
+    room: pod_claims.Room | None,
+    unread: Collection[JobKey],
+) -> tuple[Reservation | Entry | None, bool]:
+    """What one job has in the store, and whether pods alone say so."""
     if job is not None and job.admission is not None and (occupying or not (job.finished or job.deleting)):
-        return _admitted(job)
-    if occupying:
-        return _leftover(key, job, occupying)
-    return None
+        return _admitted(job), False
+    if occupying and held is not None:
+        return held, False  # it was charged for the job's own pick, and stays until the last pod has gone
+    left = pod_claims.leftover(key, job, occupying, rules, room, unread=key in unread) if occupying else None
+    if left is not None:
+        return left, True
+    if job is None or occupying or not waits(job, rules, now):
+        return None, False
+    picked = held is not None and held.attempt == job.attempt + 1
+    return (held if picked else route.entry(job, rules)), False
 
 
 def waits(job: JobView, rules: Rules, now: float) -> bool:
@@ -76,10 +123,3 @@ def _admitted(job: JobView) -> Reservation:
         pick=admission.pick,
         port=admission.port,
     )
-
-
-def _leftover(key: JobKey, job: JobView | None, occupying: list[PodView]) -> Reservation:
-    """Pods of a job that has vanished or lost its admission: they take room until they are gone."""
-    share = reduce(amounts.add, (pod.demand for pod in occupying), {JOBS: 1})
-    queue = occupying[0].queue or (job.queue if job else key.namespace)
-    return Reservation(key=key, queue=queue, attempt=max(pod.attempt for pod in occupying), epoch=0, charge=share)

@@ -113,7 +113,8 @@ COORDINATOR = Role(
     name="coordinator",
     purpose="`torchq coordinator`: watches everything, writes how queues do and why jobs wait, and its own Lease",
     rules=(
-        Rule(resource=TORCHJOBS, verbs=_FOLLOW),
+        # Get: a job that is older here than one of its pods.
+        Rule(resource=TORCHJOBS, verbs=("get", *_FOLLOW)),
         Rule(resource=TORCHJOBS, subresource="status", verbs=("patch",)),
         Rule(resource=TENANT_QUEUES, verbs=_FOLLOW),
         Rule(resource=TENANT_QUEUES, subresource="status", verbs=("patch",)),

@@ -18,7 +18,7 @@ PoolSetting = Amounts | Literal["nodes"] | None
 def capacity(setting: PoolSetting, nodes: Iterable[NodeView], pods: Iterable[PodView]) -> Amounts | None:
     """The pool, or None where nothing is scarce (by setting, or because the cluster shows no nodes at all).
 
-    From nodes: what the ready ones offer minus what pods that are not ours occupy, and nothing of any other
+    From nodes: what the ready ones offer minus what pods that are not ours occupy there, and nothing of any other
     resource: a job that asks for one would be admitted and never run.
     """
     if setting != "nodes":
@@ -27,13 +27,19 @@ def capacity(setting: PoolSetting, nodes: Iterable[NodeView], pods: Iterable[Pod
     if not nodes:
         return None
     room = dict.fromkeys((name for node in nodes for name in node.allocatable), 0)
-    for node in nodes:
-        if node.ready:
-            amounts.increase(room, node.allocatable)
+    left = {node.name: dict(node.allocatable) for node in nodes if node.ready}
     for pod in pods:
         if pod.job is None and pod.occupies:
-            amounts.increase(room, {name: -amount for name, amount in pod.demand.items() if name in room})
-    return {**{name: max(0, amount) for name, amount in room.items()}, OTHERS: 0}
+            _take(left.get(pod.node, {}), pod.demand)
+    for each in left.values():
+        amounts.increase(room, each)
+    return {**room, OTHERS: 0}
+
+
+def _take(room: dict[str, int], demand: Amounts) -> None:
+    """Take from the room of one node; a pod whose name for a node is made up, or that asks for more, takes no other."""
+    for name in room.keys() & demand.keys():
+        room[name] = max(0, room[name] - demand[name])
 
 
 def largest(setting: PoolSetting, nodes: Iterable[NodeView]) -> Amounts | None:

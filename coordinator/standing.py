@@ -98,10 +98,14 @@ def allowed(queue: str, namespace: str, rules: Rules) -> bool:
     return spec is not None and spec.allows(namespace, rules.namespaces.get(namespace, {}))
 
 
+def usable(queue: str, namespace: str, rules: Rules) -> bool:
+    """Whether the jobs of the namespace may use a queue of this name, also one that nobody has created."""
+    return allowed(queue, namespace, rules) or (queue not in rules.queues and rules.implicit)
+
+
 def withdrawn(queue: str, namespace: str, rules: Rules) -> bool:
     """Whether an admin has taken the queue from the jobs of the namespace: it is drained, deleted or closed to them."""
-    usable = allowed(queue, namespace, rules) or (queue not in rules.queues and rules.implicit)
-    return draining(queue, rules) or not usable
+    return draining(queue, rules) or not usable(queue, namespace, rules)
 
 
 def _barred(job: JobView, rules: Rules) -> Standing | None:

@@ -9,10 +9,12 @@ One rule: one thread, in this order, each step safe to repeat. Whatever fails is
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-from coordinator import census, pool, queue_specs, revoke, route, standing
+from coordinator import counting, pool, queue_specs, route, skipping, standing
+from coordinator.census import Census
 from coordinator.errors import CoordinatorError
 from coordinator.settings import Settings, parse_pool
 from coordinator.standing import Rules, Standing
@@ -93,6 +95,8 @@ class Term:
     """Queues of which the store knows that they drain."""
     _revoked: dict[JobKey, int] = field(default_factory=dict)
     """Jobs whose admission the rebuild took back, and its attempt: a worker that finds no charge sends them back."""
+    _uncharged: frozenset[JobKey] = frozenset()
+    """Jobs whose charge the store cannot keep."""
 
     def __post_init__(self) -> None:
         self._turns = Turns(self.clock)
@@ -109,11 +113,13 @@ class Term:
         if lost and epoch > 1:
             self._wait_for_workers(epoch)
         held = {} if lost else self.store.held()
-        found = self._census(held)
-        reservations = self._revoke(found.reservations, held)
-        self.store.rebuild(epoch, reservations, found.entries)
+        found = self._census(held, read=True)
+        kept = self._revoke(found.reservations, held)
+        reservations, entries = counting.storable(self.watches, kept), counting.storable(self.watches, found.entries)
+        self._uncharged = frozenset(each.key for each in kept) - {each.key for each in reservations}
+        self.store.rebuild(epoch, reservations, entries)
         self.counts.rebuilds += 1
-        log.info("epoch %d: %d reservations, %d waiting", epoch, len(reservations), len(found.entries))
+        log.info("epoch %d: %d reservations, %d waiting", epoch, len(reservations), len(entries))
         self.configure()
         self.watches.mark([reservation.key for reservation in found.reservations])
         self.watches.mark(held)
@@ -122,23 +128,22 @@ class Term:
 
     def _revoke(self, charged: tuple[Reservation, ...], held: Mapping[JobKey, Reservation]) -> tuple[Reservation, ...]:
         """Without those for which there is no room, of which no pod was made, and which the store did not charge."""
-        firm = {pod.job for pod in self.watches.pods.values() if pod.job is not None}
-        firm |= {each.key for each in charged if each.key in held and held[each.key].attempt == each.attempt}
-        back = revoke.excess(charged, firm, self._specs(), self._room())
+        back = counting.without_room(self.watches, charged, held, self._specs(), self._room())
         self._revoked = {each.key: each.attempt for each in charged if each.key in back}
         for key in back:
             log.warning("%s: its admission is taken back: there is no room for it", key)
         return tuple(each for each in charged if each.key not in back)
 
     def _taken_back(self, key: JobKey, attempt: int) -> bool:
-        """Whether a worker has yet to send the job back, of which there are no pods."""
-        return self._revoked.get(key) == attempt and not self.watches.pods_of(key, 0).occupy
+        """Whether a worker has yet to send the job back, of which there are no pods; or it cannot be charged at all."""
+        back = self._revoked.get(key) == attempt and not self.watches.pods_of(key, 0).occupy
+        return back or key in self._uncharged
 
     def _wait_for_workers(self, epoch: int) -> None:
         """Let a lease pass since now, and meanwhile tell the store what waits: with many jobs that takes its time."""
         began, seconds = self.elapsed(), self.settings.lease_seconds
         log.info("the queue store is empty: rebuilding it from the cluster in %.0f s", seconds)
-        waiting = self._census({}).entries
+        waiting = counting.storable(self.watches, self._census({}).entries)
         self.store.prepare(epoch, waiting)
         self.pause(max(0.0, began + seconds - self.elapsed()))
 
@@ -163,8 +168,9 @@ class Term:
         rules = self.rules()
         tenants = {key: route.tenant(held[key].queue, key.namespace, rules) for key in unwritten}
         self.work.offer([Offer(key=key, tenant=tenant) for key, tenant in tenants.items()])
-        charged = self._census(held).reservations
-        return all(each.key in held or self._taken_back(each.key, each.attempt) for each in charged)
+        found = self._census(held)
+        lost = [each for each in found.reservations if each.key not in held and each.key not in found.leftovers]
+        return all(self._taken_back(each.key, each.attempt) for each in lost)
 
     def rules(self) -> Rules:
         """What routing goes by, as the watches show it now."""
@@ -180,9 +186,8 @@ class Term:
             )
         return self._rules
 
-    def _census(self, held: Mapping[JobKey, Reservation]) -> census.Census:
-        jobs, pods = self.watches.jobs.values(), self.watches.pods.values()
-        return census.take(jobs, pods, held, self.rules(), self.clock())
+    def _census(self, held: Mapping[JobKey, Reservation], *, read: bool = False) -> Census:
+        return counting.take(self.watches, held, self.rules(), self.clock(), read=read)
 
     def step(self) -> bool:
         """Flush, cycle, dispatch; whether anything happened."""
@@ -204,13 +209,17 @@ class Term:
         try:
             # Asked first: what is decided below is decided on pods at least as new.
             newest = self.watches.pods.resource_version
-            self._apply([self._of(each) for each in taken], [each.key for each in taken], newest)
+            skipping.each(taken, partial(self._flush, newest), lambda each, error: self.watches.skip(each.key, error))
         except BaseException:
             for each in taken:
                 self.watches.mark([each.key], each.seen)
             raise
         self.counts.routed += len(taken)
         return len(taken)
+
+    def _flush(self, newest: int, taken: Sequence[Marked]) -> None:
+        self._apply([self._of(each) for each in taken], [each.key for each in taken], newest)
+        self.watches.skip_no_more(each.key for each in taken)
 
     def _offers(self, keys: list[JobKey], routes: list[route.Route]) -> list[Offer]:
         """Those that are made at once. The others wait for their turn."""
@@ -261,16 +270,10 @@ class Term:
                 self.watches.mark_queue(name)
 
     def _specs(self) -> dict[str, QueueSpec]:
-        queues = {queue.metadata.name: queue_specs.spec(queue) for queue in self.watches.queues.values()}
-        if self.settings.implicit_queues:
-            for name in self.watches.named():
-                queues.setdefault(name, QueueSpec(name=name))
-        return queues
+        return counting.specs(self.watches, implicit=self.settings.implicit_queues)
 
     def _room(self) -> Amounts | None:
-        nodes = self.watches.nodes.values() if self.watches.nodes else []
-        setting = parse_pool(self.settings.pool)
-        return pool.capacity(setting, nodes, self.watches.pods.values())
+        return counting.room(self.watches, parse_pool(self.settings.pool), self.rules())
 
     def cycle(self) -> int:
         """Pick what can be picked; the number of jobs admitted."""
@@ -342,15 +345,21 @@ class Term:
         """The same for what was kept; nobody need look at those jobs for that. How many were freed."""
         now, seen = self.clock(), self.watches.pods.resource_version
         due = [key for key, each in self._kept.items() if now - each.asked >= self.settings.dispatch_seconds]
-        gone = self._to_free(due, [self._route(key, 0) for key in due])
-        self._kept = {key: each for key, each in self._kept.items() if key in gone or key not in due}
-        if gone:
-            self._free(gone, seen)
+        gone: list[JobKey] = []
+        skipping.each(due, lambda keys: self._let_go(keys, seen, gone), self.watches.skip)
         freed = [key for key in gone if key not in self._kept]
         waiting = [key for key in freed if (job := self.watches.job(key)) is not None and _waits(job)]
         self.watches.mark(waiting)  # they have yet to be put
         self.unsettled |= bool(freed)
         return len(freed)
+
+    def _let_go(self, due: Sequence[JobKey], seen: int, gone: list[JobKey]) -> None:
+        found = self._to_free(list(due), [self._route(key, 0) for key in due])
+        for key in set(due) - set(found):
+            self._kept.pop(key, None)
+        if found:
+            self._free(found, seen)
+        gone += found
 
     def _to_free(self, keys: list[JobKey], routes: list[route.Route]) -> list[JobKey]:
         """Those that hold nothing any more, and those that hold room for an attempt that is over, or for a job as it

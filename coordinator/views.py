@@ -27,6 +27,8 @@ from crds.tenantqueue import TenantQueue, TenantQueueSpec, TenantQueueStatus
 from crds.torchjob import CLOCK_SKEW, TorchJob
 
 FINISHED_PODS = ("Succeeded", "Failed")
+LONGEST = 4096
+"""Bytes of JSON of what a pod asks for, up to which it is remembered."""
 log = logging.getLogger(__name__)
 
 
@@ -122,7 +124,12 @@ class PodView:
     version: int = 0
     """Its resourceVersion; 0 for a foreign pod, of which nobody needs it."""
     deleting: bool = False
+    node: str = ""
+    """The node that it is on, or is to be."""
+    placed: bool = True
+    """Whether it takes room of a node: it is on one, or runs."""
     demand: Amounts
+    """What it requests; of a foreign pod nothing until it is on a node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,15 +225,18 @@ def pod_view(manifest: Manifest) -> PodView:
     metadata = manifest["metadata"]
     found = metadata.get("labels") or {}
     job = _owner(metadata["namespace"], found) if owners.job_uid(metadata) else None
+    phase, node = (manifest.get("status") or {}).get("phase"), manifest["spec"].get("nodeName") or ""
     return PodView(
         namespace=metadata["namespace"],
         name=metadata["name"],
         job=job,
         queue=found.get(labels.QUEUE, ""),
         attempt=integers.bounded(found.get(labels.ATTEMPT), 0),
-        occupies=(manifest.get("status") or {}).get("phase") not in FINISHED_PODS,
+        occupies=phase not in FINISHED_PODS,
         version=_version(metadata) if job else 0,
-        demand=_demand(manifest, ours=job is not None),
+        node=sys.intern(node),
+        placed=bool(node) or phase == "Running",
+        demand=_demand(manifest) if node or job is not None else NOTHING,
     )
 
 
@@ -248,31 +258,26 @@ def _owner(namespace: str, found: dict[str, str]) -> JobKey | None:
     return JobKey(namespace, found.get(labels.JOB_NAME, ""), uid) if uid else None
 
 
-def _demand(manifest: Manifest, *, ours: bool) -> Amounts:
-    """Our pods carry their share of the charge; a foreign one takes what the scheduler would count, once it is on a
-    node, whatever it says of itself."""
-    charge = (manifest["metadata"].get("annotations") or {}).get(labels.CHARGE) if ours else None
-    found = _charge(charge) if charge else None
-    if found is not None:
-        return found
-    if not (charge or manifest["spec"].get("nodeName")):
-        return NOTHING
+def _demand(manifest: Manifest) -> Amounts:
+    """What the scheduler counts for a pod, whatever the pod says of itself in an annotation."""
+    spec = manifest["spec"]
     try:
-        return demand.pod_demand(manifest["spec"])
+        asked = [[_asked(each) for each in spec.get(name) or ()] for name in ("containers", "initContainers")]
+        text = orjson.dumps([spec.get("resources"), spec.get("overhead"), *asked])
+        return _counted(text) if len(text) <= LONGEST else demand.pod_demand(spec)
     except (ValueError, TypeError, AttributeError):  # no API server takes it today
         return {PODS: 1}
 
 
-def _charge(text: str) -> Amounts | None:
-    """The amounts in an annotation; None if anybody else than us wrote it."""
-    try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
-    if not isinstance(found, dict) or len(found) > demand.MOST_NAMES:
-        return None
-    right = all(type(amount) is int and 0 <= amount <= demand.LARGEST for amount in found.values())
-    return {**found, PODS: 1} if right else None  # versions that did not count pods wrote none
+def _asked(container: Manifest) -> Manifest:
+    return {"resources": container.get("resources"), "restartPolicy": container.get("restartPolicy")}
+
+
+@lru_cache(4096)
+def _counted(text: bytes) -> Amounts:
+    """Pods that ask for the same are counted once, and have one value: the pods of a job are many and alike."""
+    names = ("resources", "overhead", "containers", "initContainers")
+    return demand.pod_demand(dict(zip(names, orjson.loads(text), strict=True)))
 
 
 def queue_view(manifest: Manifest) -> TenantQueue:

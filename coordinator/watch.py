@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+from cluster import errors
 from cluster.api import Cluster, Manifest
 from cluster.informer import Informer
 from cluster.object_errors import ObjectErrors
@@ -114,6 +115,24 @@ class Watches:
         """The job of exactly this uid, None when it is gone."""
         found = self.jobs.get(key.namespace, key.name)
         return found if found is not None and found.key == key else None
+
+    def skip(self, key: JobKey, error: Exception) -> None:
+        """A job is left out because of an unforeseen error about it."""
+        self.errors.met(_subject(key), error)
+
+    def skip_no_more(self, keys: Iterable[JobKey]) -> None:
+        """These jobs were handled."""
+        if self.errors.objects:
+            for key in keys:
+                self.errors.over(_subject(key))
+
+    def read(self, key: JobKey) -> JobView | None:
+        """The job as the API server has it now; None when it is gone. Any ClusterError."""
+        try:
+            found = views.job_view(self._cluster.get(TORCHJOBS, key.name, key.namespace))
+        except errors.NotFound:
+            return None
+        return found if found.key == key else None
 
     def pods_of(self, key: JobKey, seen: int) -> Pods:
         """The pods of a job in one value; `seen` is what `take` gave with the key. A worker must have seen what there
@@ -284,6 +303,10 @@ def _competes(job: JobView) -> bool:
     if job.finished or job.deleting or job.invalid:
         return False
     return job.admission is not None or not (job.held or job.suspended or (job.waits and job.waits.parked))
+
+
+def _subject(key: JobKey) -> str:
+    return f"{TORCHJOBS.kind} {key.namespace}/{key.name}"
 
 
 def _barring(queue: TenantQueue) -> object:

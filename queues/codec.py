@@ -6,12 +6,15 @@ Entries, reservations, settings and amounts hold numbers below 2**53, which Lua 
 grow past that: scripts keep and return them without reading them.
 """
 
+import math
 from typing import Any
 
 import orjson
 
 from crds.amounts import Amounts
+from crds.integers import LARGEST
 from crds.keys import JobKey
+from queues.errors import Unstorable
 from queues.values import LAW, Account, Clock, Entry, Overtaken, QueueSpec, Reservation
 
 Text = bytes | str
@@ -19,8 +22,23 @@ NO_ACCOUNT = Account()
 NOTHING_RECORDED = "null"
 
 
+def check(value: Entry | Reservation) -> None:
+    """Unstorable if JSON or Lua would not keep a number of it exactly, or its key cannot be read back."""
+    if isinstance(value, Entry):
+        numbers = (value.priority, value.attempt, *value.demand.values())
+        if not math.isfinite(value.submitted):
+            raise Unstorable(f"{value.key}: it was submitted at {value.submitted}, which is no time")
+    else:
+        numbers = (value.attempt, value.epoch, value.pick, value.port, *value.charge.values())
+    if any(not -LARGEST <= number <= LARGEST for number in numbers):
+        raise Unstorable(f"{value.key}: it has a number that is too large to be kept")
+    if "/" in value.key.name or "/" in value.key.uid:
+        raise Unstorable(f"{value.key}: its name or its uid has a slash")
+
+
 def encode_entry(entry: Entry) -> str:
-    """All of an entry, its key included."""
+    """All of an entry, its key included. Unstorable."""
+    check(entry)
     return dump(
         {
             "key": str(entry.key),
@@ -58,7 +76,8 @@ def entry_of(fields: dict[str, Any]) -> Entry:
 
 
 def encode_reservation(reservation: Reservation) -> str:
-    """A reservation without its key, under which it is kept."""
+    """A reservation without its key, under which it is kept. Unstorable."""
+    check(reservation)
     return dump(
         {
             "queue": reservation.queue,

@@ -9,7 +9,12 @@ One rule: an error of the Redis library does not pass this room's door.
     ├── Unreadable         Redis holds what no torchq wrote; names `torchq doctor`
     ├── StoreLost          Redis answers but knows no epoch: the content is gone, only a rebuild helps
     └── StaleEpoch         somebody rebuilt under a higher epoch: this process leads no longer
+    Unstorable             (no QueueError) one value is too large to be kept; the others are kept without it
 """
+
+
+class Unstorable(ValueError):
+    """An entry or a reservation that the store cannot keep exactly: nothing is wrong with the store or the others."""
 
 
 class QueueError(Exception):

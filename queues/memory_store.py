@@ -69,6 +69,10 @@ class MemoryStore:
     def rebuild(self, epoch: int, reservations: Iterable[Reservation], entries: Iterable[Entry]) -> None:
         """See QueueStore."""
         held, waiting = list(reservations), list(entries)
+        for reservation in held:
+            codec.check(reservation)
+        for entry in waiting:
+            codec.check(entry)
         content = self._content
         with content.lock:
             if epoch <= content.epoch:
@@ -102,7 +106,10 @@ class MemoryStore:
         """See QueueStore."""
         with self._content.lock:
             self._guard()
-            for entry in _last_words(entries):
+            found = list(_last_words(entries))
+            for entry in found:
+                codec.check(entry)
+            for entry in found:
                 self._put(entry)
             self._tell_changes()
 

@@ -70,6 +70,7 @@ class QueueStore(Protocol):
 
     def rebuild(self, epoch: int, reservations: Iterable[Reservation], entries: Iterable[Entry]) -> None:
         """Replace all entries and reservations by what the cluster says, and open the store under a higher epoch.
+        Unstorable if one of them cannot be kept (`codec.check`).
 
         Charges all reservations, also beyond quota and pool; settings and credits stay. StaleEpoch if the epoch is not
         higher. From now on this object speaks for that epoch: once there is a higher one, what it asks for is refused
@@ -83,7 +84,8 @@ class QueueStore(Protocol):
         """
 
     def put(self, entries: Iterable[Entry]) -> None:
-        """Let jobs wait, or change how they wait (queue, priority, demand).
+        """Let jobs wait, or change how they wait (queue, priority, demand). Unstorable if one of the entries cannot be
+        kept (`codec.check`): then none is put.
 
         A job that holds a reservation is left alone, except by an entry of kind "grow"; one that holds none is left
         alone by that kind. An entry's version rises only when its content changes.

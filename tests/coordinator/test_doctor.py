@@ -166,7 +166,8 @@ def test_an_admission_nobody_charges_is_missing() -> None:
 
 
 def test_a_pod_of_a_job_that_is_not_admitted_is_foreign_and_has_to_be_charged() -> None:
-    assert codes(pods=(pod(), pod(job=WAITS, name="waits-master-0"))) == [
+    jobs = {KEY: job(admission=admission(), attempt=1, phase="Running"), WAITS: job(key=WAITS, attempt=1)}
+    assert codes(jobs=jobs, pods=(pod(), pod(job=WAITS, name="waits-master-0"))) == [
         ("foreign-attempt-pod", "team/waits-master-0"),
         ("missing-reservation", str(WAITS)),
         ("stray-entry", str(WAITS)),

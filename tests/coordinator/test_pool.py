@@ -8,7 +8,7 @@ from crds import amounts
 from crds.amounts import Amounts
 from tests.coordinator.builders import node, pod
 
-FOREIGN = pod(job=None, demand={"cpu": 3000, "pods": 1})
+FOREIGN = pod(job=None, node="one", demand={"cpu": 3000, "pods": 1})
 ONE = {"cpu": 8000, "memory": 1 << 30, "pods": 110}
 TWO = {"cpu": 16_000, "memory": 2 << 30, "pods": 220}
 
@@ -18,7 +18,7 @@ TWO = {"cpu": 16_000, "memory": 2 << 30, "pods": 220}
     [
         pytest.param([], [], None, id="no nodes to see: nothing is known to be scarce"),
         pytest.param([node()], [], ONE, id="one node"),
-        pytest.param([node(), node()], [], TWO, id="two nodes"),
+        pytest.param([node(), node(name="two")], [], TWO, id="two nodes"),
         pytest.param([node()], [FOREIGN], {"cpu": 5000, "memory": 1 << 30, "pods": 109}, id="foreign pods take room"),
         pytest.param([node()], [pod()], ONE, id="ours are charged, not subtracted"),
         pytest.param(
@@ -33,6 +33,22 @@ TWO = {"cpu": 16_000, "memory": 2 << 30, "pods": 220}
             {"cpu": 0, "memory": 0, "pods": 0},
             id="a node that is not ready has room for nobody",
         ),
+        pytest.param(
+            [node(), node(name="two", ready=False)],
+            [
+                pod(job=None, node="nowhere", demand={"cpu": 10**9, "pods": 1}),
+                pod(job=None, node="two", demand={"cpu": 5000, "pods": 1}),
+                pod(job=None, node="", demand={"cpu": 5000, "pods": 1}),
+            ],
+            ONE,
+            id="a pod takes no room of another node than its own",
+        ),
+        pytest.param(
+            [node(), node(name="two")],
+            [pod(job=None, node="one", demand={"cpu": 10**9, "pods": 1})],
+            {"cpu": 8000, "memory": 2 << 30, "pods": 219},
+            id="nor more than its own has",
+        ),
     ],
 )
 def test_capacity_from_nodes(nodes: list[NodeView], pods: list[PodView], expected: Amounts | None) -> None:
@@ -46,7 +62,7 @@ def test_an_admins_amounts_are_taken_as_they_are() -> None:
 
 def test_what_the_pool_can_ever_be_does_not_depend_on_what_is_on_it_or_down() -> None:
     nodes = [node(), node(name="two", ready=False)]
-    foreign = [pod(job=None, demand={"cpu": 1000, "pods": 1, "example.org/made-up": 5})]
+    foreign = [pod(job=None, node="one", demand={"cpu": 1000, "pods": 1, "example.org/made-up": 5})]
     assert pool.capacity("nodes", nodes, foreign) == {**ONE, "cpu": 7000, "pods": 109, "*": 0}
     assert pool.largest("nodes", nodes) == {**TWO, "*": 0}
     assert pool.largest({"cpu": 1}, nodes) == {"cpu": 1}

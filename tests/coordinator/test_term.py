@@ -31,11 +31,11 @@ def admit(desk: Desk, key: JobKey, epoch: int = 1, **changes: Any) -> None:
     until(lambda: (seen := desk.watches.job(key)) is not None and seen.admission is not None)
 
 
-def make_pod(desk: Desk, key: JobKey, name: str = "train-master-0", **metadata: Any) -> None:
+def make_pod(desk: Desk, key: JobKey, name: str = "train-master-0", *, node: str = "", **metadata: Any) -> None:
     """Play the worker that makes a pod."""
     found = {labels.JOB_UID: key.uid, labels.JOB_NAME: key.name, labels.QUEUE: "a", labels.ATTEMPT: "1"}
     notes = {labels.CHARGE: '{"cpu":1000}'}
-    spec = desks.task()["template"]["spec"]
+    spec = desks.task()["template"]["spec"] | ({"nodeName": node} if node else {})
     own = desks.owner(key)
     given = {"name": name, "labels": found, "annotations": notes, "ownerReferences": [own], **metadata}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": given, "spec": spec}
@@ -287,10 +287,11 @@ def test_a_lost_store_is_rebuilt_from_the_cluster_after_one_lease(desk: Desk, na
 def test_pods_of_a_vanished_job_are_charged_after_a_loss_until_they_are_gone(desk: Desk, namespace: str) -> None:
     desk.queue("a")
     key = JobKey(namespace, "train", "8d1f4d7e-2f53-4b73-9a41-6f3f4b2a0c11")
-    make_pod(desk, key, finalizers=["example.org/keep"])  # whoever collects garbage does not get it
+    make_pod(desk, key, node="one", finalizers=["example.org/keep"])  # the garbage collector does not get it
     desk.begin(epoch=2)
     assert desk.content.reservations[key].charge == {"jobs": 1, "pods": 1, "cpu": 1000}
     desk.cluster.patch(PODS, "train-master-0", {"metadata": {"finalizers": None}}, namespace)
+    desks.remove(desk.cluster, PODS, "train-master-0", namespace)
     desk.until(lambda: not desk.pods_of(key) and not desk.held())
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from coordinator import route, views
 from coordinator.standing import Rules
-from crds import recall
+from crds import demand, recall
 from crds.keys import JobKey
 from tests.coordinator import desk
 from tests.crds.test_agreement import spoilt
@@ -89,3 +89,17 @@ def test_a_job_whose_rank_0_listens_at_its_node_asks_for_a_port(hosts: tuple[str
     view = views.job_view({**body, "metadata": {**body["metadata"], **given}})
     assert view.wants_port is expected
     assert route.entry(view, Rules()).port is expected
+
+
+def test_what_a_pod_requests_is_counted_by_its_containers_and_not_by_an_annotation() -> None:
+    def asks(**amounts: str) -> dict[str, Any]:
+        return {"name": "c", "resources": {"requests": amounts}}
+
+    spec = {
+        "containers": [{"name": "none"}, asks(cpu="1"), asks(cpu="2", memory="1Gi")],
+        "initContainers": [{**asks(cpu="1"), "restartPolicy": "Always"}, asks(cpu="9")],
+        "overhead": {"cpu": "250m"},
+        "nodeName": "one",
+    }
+    found = views.pod_view({"metadata": {"namespace": "x", "name": "p"}, "spec": spec})
+    assert found.demand == {**demand.pod_demand(spec)} == {"cpu": 10_250, "memory": 1 << 30, "pods": 1}

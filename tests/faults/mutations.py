@@ -51,8 +51,8 @@ def _any_token(work: MemoryWork, key: Any, token: str) -> bool:
     return True
 
 
-def _census_without_jobs(jobs: Any, *about: Any) -> Any:
-    return _take([replace(job, admission=None) for job in jobs], *about)
+def _census_without_jobs(jobs: Any, *about: Any, **more: Any) -> Any:
+    return _take([replace(job, admission=None) for job in jobs], *about, **more)
 
 
 def _observe_carelessly(observer: Observer, task: Any) -> Any:

@@ -223,6 +223,16 @@ def _jobs_are_followed(stage: Stage) -> str:
     return stage.trouble(Watches(stage.access.cluster(COORDINATOR), nodes=False).jobs)
 
 
+@scene(COORDINATOR, "torchjobs", "get")
+def _jobs_are_read_again(stage: Stage) -> str:
+    key = stage.job()
+    try:
+        Watches(stage.access.cluster(COORDINATOR), nodes=False).read(key)
+    except errors.ClusterError as error:
+        return str(error)
+    return ""
+
+
 @scene(COORDINATOR, "tenantqueues", "list", "watch")
 def _queues_are_followed(stage: Stage) -> str:
     queue(stage)
