@@ -247,6 +247,8 @@ class Term:
 
     def configure(self) -> None:
         """Tell the store what admins want and what the nodes offer."""
+        if not self.settings.implicit_queues:
+            self.watches.ignore_names()
         queues, nodes = self._specs(), self.watches.nodes.values() if self.watches.nodes else []
         self.store.configure(list(queues.values()), self._room())
         most = pool.largest(parse_pool(self.settings.pool), nodes)

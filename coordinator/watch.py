@@ -69,7 +69,8 @@ class Watches:
         self._must: set[JobKey] = set()
         """Of the marked ones those that are so not merely because the job or its pods have changed."""
         self._settings_changed: Changed | None = None
-        self._named: set[str] = set()
+        self._named: set[str] | None = set()
+        """Queues named by jobs that compete; None where the names of jobs make no queues."""
         self._rules: Rules | None = None
         self.wake = threading.Event()
         self.jobs = self._informer(TORCHJOBS, views.job_view, self._job_changed, lambda job: job.queue)
@@ -153,6 +154,11 @@ class Watches:
             self._named = names
         return frozenset(names)
 
+    def ignore_names(self) -> None:
+        """Only TenantQueues are queues here: a name that a job makes up changes no settings and is not remembered."""
+        with self._lock:
+            self._named = None
+
     def rules(self) -> Rules:
         """What queues and PriorityClasses say now; the same object until one of them changes."""
         with self._lock:
@@ -217,8 +223,8 @@ class Watches:
         job = after or before
         assert job is not None
         with self._lock:
-            grown = job.queue not in self._named and _competes(job)
-            if grown:
+            grown = self._named is not None and job.queue not in self._named and _competes(job)
+            if self._named is not None and grown:
                 self._named.add(job.queue)
         if grown:  # a queue that may not have been created
             self.touch_settings()

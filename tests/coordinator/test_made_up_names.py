@@ -58,6 +58,18 @@ def test_a_queue_counts_as_named_only_by_jobs_that_compete() -> None:
     assert seen.named() == frozenset()
 
 
+def test_a_made_up_queue_changes_no_settings_where_only_an_admin_makes_queues(
+    embedded_cluster: KubernetesCluster, clock: Clock, namespace: str
+) -> None:
+    with Desk(embedded_cluster, clock) as desk:
+        desk.begin()
+        desk.until(lambda: not desk.term.step())
+        desk.watches.take_settings_changed(0.0)
+        keys = [desk.submit(f"job-{number}", namespace, f"made-up-{number}") for number in range(5)]
+        desk.until(lambda: all(map(desk.watches.job, keys)), worker=False)
+        assert not desk.watches.take_settings_changed(0.0)
+
+
 def test_a_job_that_asks_for_what_no_node_offers_waits_and_the_others_go(
     embedded_cluster: KubernetesCluster, clock: Clock, namespace: str
 ) -> None:
