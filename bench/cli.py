@@ -27,6 +27,7 @@ from bench import (
     reconcile,
     scale,
     simulate,
+    worst,
 )
 from bench.errors import BenchError
 from bench.panels import PANELS
@@ -40,6 +41,7 @@ SHORT: Mapping[str, Callable[[], dict[str, Any]]] = {
     "simulate": lambda: measured("simulate", simulate.SHORT, simulate.run),
     "picks": lambda: measured("picks", picks.SHORT, picks.run),
     "ingest": lambda: measured("ingest", ingest.SHORT, ingest.run),
+    "ingest --worst": lambda: measured("worst", worst.SHORT, worst.run),
     "memory": lambda: measured("memory", memory.SHORT, memory.run),
     "reconcile": lambda: measured("reconcile", reconcile.SHORT, reconcile.run),
     "pods": lambda: measured("pods", pods.SHORT, pods.run),
@@ -101,9 +103,13 @@ def picks_command(as_json: bool, **given: Any) -> None:
 @main.command("ingest")
 @click.option("--jobs", type=_COUNT, default=ingest.Options().jobs, show_default=True)
 @click.option("--queues", type=_COUNT, default=ingest.Options().queues, show_default=True)
+@click.option("--worst", "is_worst", is_flag=True, help="the objects that cost a reader most, one by one")
 @_JSON
-def ingest_command(as_json: bool, **given: Any) -> None:
+def ingest_command(as_json: bool, is_worst: bool, **given: Any) -> None:
     """Lines of a watch to entries in Redis, per second."""
+    if is_worst:
+        _show(measured("worst", worst.Options(), worst.run), as_json)
+        return
     _show(measured("ingest", ingest.Options(**given), ingest.run), as_json)
 
 

@@ -14,6 +14,7 @@ import orjson
 from cluster import errors, jsontext, status
 from cluster.api import WatchEvent
 from cluster.transport import Response
+from crds.bulk import Long
 
 T = TypeVar("T")
 
@@ -96,11 +97,15 @@ def events(pieces: Iterable[bytes], action: str) -> Iterator[WatchEvent]:
                 "type": "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK" as kind,
                 "object": {"metadata": dict()} as body,
             }:
-                yield WatchEvent(kind, body)
+                yield WatchEvent(kind, _careful(body) if len(line) >= jsontext.LONG else body)
             case {"type": "ERROR", "object": dict() as body}:
                 raise status.error(int(body.get("code") or _UNKNOWN_CODE), body, action)
             case _:
                 raise errors.ServerError(f"could not {action}: the server sent a line that is no event: {line[:80]!r}")
+
+
+def _careful(body: dict[str, Any]) -> dict[str, Any]:
+    return body if isinstance(body, Long) else Long(body)
 
 
 def lines(pieces: Iterable[bytes]) -> Iterator[bytes]:

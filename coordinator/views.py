@@ -18,6 +18,7 @@ import pydantic
 from cluster.api import Manifest
 from crds import demand, integers, labels, owners, recall, tenantqueue
 from crds.amounts import NOTHING, PODS, Amounts
+from crds.bulk import Long
 from crds.conditions import FINISHED
 from crds.errors import InvalidObject
 from crds.keys import JobKey
@@ -29,6 +30,8 @@ from crds.torchjob import CLOCK_SKEW, TorchJob
 FINISHED_PODS = ("Succeeded", "Failed")
 LONGEST = 4096
 """Bytes of JSON of what a pod asks for, up to which it is remembered."""
+MOST_CONDITIONS = 32
+"""Conditions of an object of another kind that are looked at."""
 log = logging.getLogger(__name__)
 
 
@@ -243,7 +246,7 @@ def pod_view(manifest: Manifest) -> PodView:
 def foreign_view(manifest: Manifest) -> ForeignView:
     """Trim a pod group or a request to recreate containers: counts and times that move in it change nothing."""
     metadata, status = manifest["metadata"], manifest.get("status") or {}
-    conditions = [each for each in status.get("conditions") or () if isinstance(each, dict)]
+    conditions = [each for each in (status.get("conditions") or ())[:MOST_CONDITIONS] if isinstance(each, dict)]
     told = tuple((each.get("type"), each.get("status"), each.get("reason")) for each in conditions)
     state = (status.get("phase"), "deletionTimestamp" in metadata, *told)
     return ForeignView(_owner(metadata["namespace"], metadata.get("labels") or {}), state)
@@ -262,6 +265,8 @@ def _demand(manifest: Manifest) -> Amounts:
     """What the scheduler counts for a pod, whatever the pod says of itself in an annotation."""
     spec = manifest["spec"]
     try:
+        if isinstance(manifest, Long):
+            return demand.pod_demand(spec)
         asked = [[_asked(each) for each in spec.get(name) or ()] for name in ("containers", "initContainers")]
         text = orjson.dumps([spec.get("resources"), spec.get("overhead"), *asked])
         return _counted(text) if len(text) <= LONGEST else demand.pod_demand(spec)

@@ -6,7 +6,7 @@ cannot see, and the inside of the opaque pod template.
 
 from collections.abc import Iterator, Mapping
 
-from crds import problems, template
+from crds import problems
 from crds.errors import Problem
 from crds.jobspec import TorchJobSpec
 from crds.metadata import Metadata
@@ -67,9 +67,6 @@ def pod_name(job: str, task_type: str, index: int) -> str:
 
 def _task(task_type: str, task: TaskSpec, spec: TorchJobSpec) -> Iterator[Problem]:
     at = f"{TASKS}.{task_type}"
-    if template.is_deep(task.template):
-        yield Problem(f"{at}.template", f"Invalid value: must not be nested deeper than {template.DEEPEST} levels")
-        return
     yield from problems.find(PodTemplate, task.template, f"{at}.template")
     for index, upstream in enumerate(task.depends_on):
         if upstream.task_type == task_type or upstream.task_type not in spec.torch_task_specs:

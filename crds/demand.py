@@ -8,11 +8,12 @@ Pod specs are opaque JSON; those of a parsed TorchJob were checked (`crds.templa
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Protocol
 
 from crds import quantities
-from crds.amounts import JOBS, NOTHING, PODS, Amounts, add, peak, scale
+from crds.amounts import JOBS, NOTHING, PODS, Amounts, add, increase, peak, scale
 from crds.errors import Problem
 from crds.stages import Stage
 from crds.tasks import TaskSpec
@@ -23,6 +24,14 @@ LARGEST = 2**53 - 1
 """The largest amount that is exact wherever charges are added up: Lua counts in floats."""
 WHOLE_POD = ("cpu", "memory")
 """What a pod itself may ask for, besides huge pages."""
+NATIVE = ("cpu", "memory", "ephemeral-storage")
+"""What every node offers."""
+MOST_LISTED = 256
+"""Names in one list of resources that are looked at, NATIVE ones besides."""
+MOST_CONTAINERS = 500
+"""Containers of a pod that are counted, and as many init containers."""
+MOST_QUANTITIES = 2_000
+"""Quantities of a pod's containers after which only NATIVE names are counted."""
 MOST_RESOURCES = 63
 """Different resources that all pods of a job together may ask for."""
 MOST_NAMES = MOST_RESOURCES + 2
@@ -33,10 +42,17 @@ NO_TASKS: Mapping[str, Amounts] = MappingProxyType({})
 def amounts(resources: Mapping[str, Any] | None) -> dict[str, int]:
     """A Kubernetes resource list in canonical names and units. ValueError names the text that is not a quantity."""
     found: dict[str, int] = {}
-    for key, quantity in (resources or {}).items():
+    if not resources:
+        return found
+    for key, quantity in (resources if len(resources) <= MOST_LISTED else _first(resources)).items():
         name = quantities.canonical(key)
         found[name] = quantities.capped(name, quantity)
     return found
+
+
+def _first(resources: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a list that is longer than any real one the names that every node offers, and as many others."""
+    return dict(islice(resources.items(), MOST_LISTED)) | _native(resources)
 
 
 def requests(container: Mapping[str, Any]) -> dict[str, int]:
@@ -52,18 +68,41 @@ def pod_demand(pod_spec: PodSpec) -> dict[str, int]:
     sidecars before it. The pod needs the larger of both, name by name; requests of the pod itself replace that sum; its
     overhead comes on top (k8s.io/component-helpers/resource.PodRequests).
     """
-    sidecars: Amounts = NOTHING
-    starting: Amounts = NOTHING
-    for container in pod_spec.get("initContainers") or ():
-        wanted = requests(container)
+    starting: dict[str, int] = {}
+    running: dict[str, int] = {}
+    asked = _Asked()
+    for container in islice(pod_spec.get("initContainers") or (), MOST_CONTAINERS):
+        wanted = asked.by(container)
         if container.get("restartPolicy") == "Always":
-            sidecars = add(sidecars, wanted)
-        else:
-            starting = peak(starting, add(sidecars, wanted))
-    running = reduce(add, map(requests, pod_spec.get("containers") or ()), sidecars)
+            increase(running, wanted)
+        else:  # what sidecars before it ask for of other names, they ask for later, too
+            starting |= {name: max(starting.get(name, 0), running.get(name, 0) + wanted[name]) for name in wanted}
+    for container in islice(pod_spec.get("containers") or (), MOST_CONTAINERS):
+        increase(running, asked.by(container))
     together = _pod_level(pod_spec, peak(running, starting))
     found = {name: amount for name, amount in add(together, amounts(pod_spec.get("overhead"))).items() if amount}
     return found | {PODS: 1}
+
+
+class _Asked:
+    """What containers ask for. Of a pod with more quantities than any real one has, the names that every node offers
+    are all counted, the others as long as there are few: whoever writes pods must not keep a reader of them busy."""
+
+    def __init__(self) -> None:
+        self._left = MOST_QUANTITIES
+
+    def by(self, container: Mapping[str, Any]) -> Mapping[str, int]:
+        resources = container.get("resources")
+        if not resources:
+            return NOTHING
+        self._left -= len(resources.get("requests") or ()) + len(resources.get("limits") or ())
+        if self._left >= 0:
+            return requests(container)
+        return requests({"resources": {kind: _native(resources.get(kind)) for kind in ("requests", "limits")}})
+
+
+def _native(asked: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {name: asked[name] for name in NATIVE if name in asked} if asked else {}
 
 
 def _pod_level(pod_spec: PodSpec, summed: dict[str, int]) -> dict[str, int]:

@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import BeforeValidator, Field
 
-from crds import claims, demand, stages
+from crds import bulk, claims, demand, stages
 from crds.amounts import Amounts
 from crds.model import ClassName, Name, Written
 from crds.stages import Stage
 from crds.tasks import MASTER, WORKER, Count, TaskSpec, TaskType, with_defaults
 
-MAX_TASK_TYPES = 16
+MAX_TASK_TYPES = bulk.MOST_TASK_TYPES
 MAX_PRIORITY = 1_000_000_000
 """As for PriorityClasses of users."""
 Seconds = Annotated[int, Field(ge=0, le=2**31 - 1)]

@@ -11,7 +11,9 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from crds import checks, demand, torchjob
+from crds import bulk, checks, demand, torchjob
+from crds.bulk import Long
+from crds.errors import InvalidObject
 from crds.jobspec import SchedulingPolicy, TorchJobSpec
 from crds.metadata import Metadata
 from crds.torchjob import JobName, TorchJob
@@ -36,13 +38,18 @@ class _Shared:
 
 def parse(manifest: Any) -> TorchJob:
     """A manifest of JSON values as a TorchJob, defaults applied. InvalidObject with every problem found."""
-    return _recalled(manifest) or torchjob.parse(manifest)
+    if not isinstance(manifest, Long):
+        return _recalled(manifest) or torchjob.parse(manifest)
+    large, metadata = bulk.problem(manifest), manifest.get("metadata")
+    if large is not None:
+        raise InvalidObject((large,))
+    return torchjob.parse({**manifest, "metadata": bulk.slim(metadata)} if isinstance(metadata, dict) else manifest)
 
 
 def _recalled(manifest: Any) -> TorchJob | None:
     """The job, if it is sound and so is what it shares with others; None if it has to be looked at as a whole."""
     match manifest:
-        case {"metadata": {"name": str(name)}, "spec": dict(spec)}:
+        case {"metadata": {"name": str(name)} as metadata, "spec": dict(spec)} if not bulk.is_long(metadata):
             shared = _of(spec)
         case _:
             return None

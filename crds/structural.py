@@ -29,6 +29,7 @@ _KEPT = (
     "minProperties",
     "maxProperties",
     "required",
+    "nullable",
 )
 
 

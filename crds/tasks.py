@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema
 
+from crds import bulk
 from crds.model import ClassName, Written
 
 MASTER, WORKER, AI_MASTER = "Master", "Worker", "AIMaster"
@@ -21,6 +22,22 @@ RestartPolicy = Literal["Always", "OnFailure", "ExitCode", "Never"]
 TaskPhase = Literal["Running", "Succeeded"]
 
 _STRINGS = {"type": "object", "additionalProperties": {"type": "string"}}
+
+
+def _maybe(kind: str, **bounds: Any) -> dict[str, Any]:
+    """A field that a manifest may set to null, as in a pod; of an object all fields are kept."""
+    kept = {"x-kubernetes-preserve-unknown-fields": True} if kind == "object" else {}
+    return {"type": kind, "nullable": True, **kept, **bounds}
+
+
+_QUANTITIES = _maybe("object", maxProperties=bulk.MOST_RESOURCES)
+_RESOURCES = _maybe("object", properties={"requests": _QUANTITIES, "limits": _QUANTITIES})
+_CONTAINER = {
+    "type": "object",
+    "required": ["name"],
+    "x-kubernetes-preserve-unknown-fields": True,
+    "properties": {"name": {"type": "string", "minLength": 1}, "resources": _RESOURCES},
+}
 _TEMPLATE_SCHEMA = {
     "type": "object",
     "required": ["spec"],
@@ -32,16 +49,10 @@ _TEMPLATE_SCHEMA = {
             "required": ["containers"],
             "x-kubernetes-preserve-unknown-fields": True,
             "properties": {
-                "containers": {
-                    "type": "array",
-                    "minItems": 1,
-                    "items": {
-                        "type": "object",
-                        "required": ["name"],
-                        "x-kubernetes-preserve-unknown-fields": True,
-                        "properties": {"name": {"type": "string", "minLength": 1}},
-                    },
-                }
+                "containers": {"type": "array", "minItems": 1, "maxItems": bulk.MOST_CONTAINERS, "items": _CONTAINER},
+                "initContainers": _maybe("array", maxItems=bulk.MOST_CONTAINERS, items=_CONTAINER),
+                "resources": _RESOURCES,
+                "overhead": _QUANTITIES,
             },
         },
     },

@@ -7,10 +7,10 @@ reads of it has a shape here, so that reading it cannot fail later.
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, FailFast, Field
 from pydantic.alias_generators import to_camel
 
-from crds import quantities
+from crds import bulk, quantities
 
 
 def _quantity(value: Any) -> Any:
@@ -31,10 +31,25 @@ RESOURCE = re.compile(
     r"|(?!requests\.)[a-z0-9]([-.a-z0-9]*[a-z0-9])?/[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?"
 )
 """What a container may ask for, as the API server judges it: one of its own names, or one with a domain."""
-DEEPEST = 100
-"""How deep the maps and lists of a template may be nested: a pod needs less than 20."""
 
-Quantities = dict[Annotated[str, AfterValidator(_resource)], Annotated[Any, AfterValidator(_quantity)]]
+
+def _not_null(value: Any) -> Any:
+    return [] if value is None else value
+
+
+_NOT_NULL = BeforeValidator(_not_null)
+
+
+def _few(value: Any) -> Any:
+    """Before any of them is looked at: each wrong one would be a problem of its own."""
+    if isinstance(value, dict) and len(value) > bulk.MOST_RESOURCES:
+        raise ValueError(f"must have at most {bulk.MOST_RESOURCES} items")
+    return value
+
+
+Quantities = Annotated[
+    dict[Annotated[str, AfterValidator(_resource)], Annotated[Any, AfterValidator(_quantity)]], BeforeValidator(_few)
+]
 
 
 class _Shape(BaseModel):
@@ -68,8 +83,8 @@ class Container(_Shape):
     """A container or an init container."""
 
     name: str = Field(min_length=1)
-    env: list[EnvVar] | None = None
-    ports: list[ContainerPort] | None = None
+    env: Annotated[list[EnvVar], FailFast(), _NOT_NULL] = []
+    ports: Annotated[list[ContainerPort], FailFast(), _NOT_NULL] = []
     resources: Resources | None = None
     restart_policy: str | None = None
 
@@ -77,8 +92,10 @@ class Container(_Shape):
 class PodSpecShape(_Shape):
     """The spec of the pods."""
 
-    containers: list[Container] = Field(min_length=1)
-    init_containers: list[Container] | None = None
+    containers: Annotated[list[Container], FailFast()] = Field(min_length=1, max_length=bulk.MOST_CONTAINERS)
+    init_containers: Annotated[list[Container], FailFast(), _NOT_NULL] = Field(
+        default=[], max_length=bulk.MOST_CONTAINERS
+    )
     resources: Resources | None = None
     overhead: Quantities | None = None
     host_network: bool | None = None
@@ -96,18 +113,3 @@ class PodTemplate(_Shape):
 
     metadata: PodMetadata | None = None
     spec: PodSpecShape
-
-
-def is_deep(value: Any, most: int = DEEPEST) -> bool:
-    """Whether a value is nested deeper than anybody can walk through it without fear."""
-    level = [value]
-    for _ in range(most):
-        level = [
-            inner
-            for each in level
-            for inner in (each.values() if isinstance(each, dict) else each)
-            if isinstance(inner, dict | list)
-        ]
-        if not level:
-            return False
-    return True

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from crds import checks, demand, labels, problems
+from crds import bulk, checks, demand, labels, problems
 from crds.amounts import NOTHING, PODS, Amounts, peak
 from crds.errors import InvalidObject
 from crds.jobspec import TorchJobSpec
@@ -129,6 +129,9 @@ class TorchJob(Written):
 
 def parse(manifest: Any) -> TorchJob:
     """A manifest as a TorchJob, defaults applied. InvalidObject with every problem found."""
+    large = bulk.problem(manifest)
+    if large is not None:
+        raise InvalidObject((large,))
     try:
         job = TorchJob.model_validate(manifest, by_alias=True, by_name=False)
     except ValidationError as error:
