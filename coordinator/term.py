@@ -119,6 +119,7 @@ class Term:
         self._uncharged = frozenset(each.key for each in kept) - {each.key for each in reservations}
         self.store.rebuild(epoch, reservations, entries)
         self.counts.rebuilds += 1
+        self.watches.raised.clear()  # the term before has had them paid for
         log.info("epoch %d: %d reservations, %d waiting", epoch, len(reservations), len(entries))
         self.configure()
         self.watches.mark([reservation.key for reservation in found.reservations])
@@ -194,6 +195,7 @@ class Term:
         flushed = self.flush() + self._take_turns()
         if self.watches.take_settings_changed(self.settings.settle_seconds):
             self.configure()
+        self._rounds.charge(self.watches.raised.take(self.settings.cost))
         picked = self.cycle() if self.unsettled or self._long_ago() else 0
         dispatched = self.work.dispatch()
         self.counts.dispatched += dispatched

@@ -16,6 +16,7 @@ from cluster.object_errors import ObjectErrors
 from coordinator import views
 from coordinator.foreign import Foreign
 from coordinator.marks import Marks
+from coordinator.raised import RaisedCharges
 from coordinator.route import Pods
 from coordinator.standing import Rules
 from coordinator.views import ForeignView, JobView, NamespaceView, NodeView, PodView, PriorityClassView
@@ -71,6 +72,7 @@ class Watches:
         self._settings_changed: Changed | None = None
         self._named: set[str] | None = set()
         """Queues named by jobs that compete; None where the names of jobs make no queues."""
+        self.raised = RaisedCharges()
         self._rules: Rules | None = None
         self.wake = threading.Event()
         self.jobs = self._informer(TORCHJOBS, views.job_view, self._job_changed, lambda job: job.queue)
@@ -228,6 +230,7 @@ class Watches:
                 self._named.add(job.queue)
         if grown:  # a queue that may not have been created
             self.touch_settings()
+        self.raised.note(before, after)
         self._marks.add([job.key], 0)
         self.wake.set()
 

@@ -101,10 +101,15 @@ class KeptRoom:
                 continue
             self._release(lane)
             if fate == "withdrawn" and lane.spec.open and kept is not None and kept.kept is not None:
-                ledger.charge(name, lanes.price(kept.kept, cost), lane.spec.weight)
+                self.charge(ledger, name, lanes.price(kept.kept, cost))
                 paid.append(name)
-        self._paid = self._paid or bool(paid)
         return paid
+
+    def charge(self, ledger: Ledger, name: str, cost: int) -> None:
+        """A queue pays without a pick. One that is not configured any more has no account."""
+        if name in self._lanes:
+            ledger.charge(name, cost, self._lanes[name].spec.weight)
+            self._paid = True
 
     def with_pick(self, lane: Lane, candidate: Candidate, records: Records) -> Records:
         """What a pick changes in the records, with what has changed before it. If the job is the one for which room was
@@ -117,7 +122,7 @@ class KeptRoom:
     @property
     def unsaved(self) -> bool:
         """Whether something has changed that no pick carries."""
-        return bool(self._unsaved)
+        return self._paid or bool(self._unsaved)
 
     def settlement(self, ledger: Ledger) -> Settlement:
         """What has changed that no pick carries; it counts as stored from now on."""

@@ -337,10 +337,13 @@ class Race:
         return True
 
     def refund(self, queue: str, cost: int) -> None:
-        """The inverse pick: a job came back before it had run. The account goes out with the next pick, and is lost
-        with this race if there is none."""
+        """The inverse pick: a job came back before it had run. Without another pick in this race it is forgotten."""
         if queue in self._lanes:
             self._ledger.refund(queue, cost)
+
+    def charge(self, queue: str, cost: int) -> None:
+        """A job of that queue costs so much more than when it was picked."""
+        self._kept.charge(self._ledger, queue, cost)
 
     def _begin(self, snapshot: Snapshot) -> None:
         """Take a whole snapshot as the truth."""

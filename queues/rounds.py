@@ -5,7 +5,7 @@ One rule: what is remembered saves time and is never the truth. Whatever goes wr
 
 import contextlib
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
@@ -71,10 +71,15 @@ class Rounds:
         """Whether more of a queue than may be looked at can never run."""
         self._reach = FEW
         self._refunds: list[tuple[str, int]] = []
+        self._charges: list[tuple[str, int]] = []
 
     def refund(self, queue: str, cost: int) -> None:
         """The inverse pick, with the next round: a job came back before it had run."""
         self._refunds.append((queue, cost))
+
+    def charge(self, charges: Iterable[tuple[str, int]]) -> None:
+        """With the next round these queues pay for jobs that cost so much more than when they were picked."""
+        self._charges += charges
 
     def round(self, now: float, limit: int, most: int) -> Round:
         """What was picked after one look at no more than `most` jobs of each queue, in batches of at most `limit`.
@@ -89,6 +94,8 @@ class Rounds:
         race = self._look(race, most)
         while self._refunds:
             race.refund(*self._refunds.pop())
+        while self._charges:
+            race.charge(*self._charges.pop())
         made = [*self._batches(race, now, limit, min(most, self._reach))]
         picks = chain.from_iterable(each.pending.batch.picks for each in made)
         self._reach = max(FEW, 2 * max(Counter(pick.waiting.queue for pick in picks).values(), default=0))

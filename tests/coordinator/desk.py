@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from cluster import errors
@@ -54,7 +55,12 @@ class Desk:
         """What coordinator and worker ask of the API server: no more than their accounts may."""
         self.content = Content()
         reader = MemoryStore(lambda *_: None, content=self.content)
-        self.work = MemoryWork(clock, reader.epoch, lambda key: reader.reservations([key]).get(key))
+        self.work = MemoryWork(
+            clock,
+            reader.epoch,
+            lambda key: reader.reservations([key]).get(key),
+            raise_charge=reader.raise_charge,
+        )
         self.store: QueueStore = self.open()
         self.settling = Clock()
         """What new settings wait by; `until` lets it run."""
@@ -154,7 +160,8 @@ class Desk:
         while leases := self.work.pop():
             tasks += self.work.begin(leases)
         for task in tasks:
-            after = self.reconciler(task, lambda task=task: self.work.holds(task.key, task.token))
+            holds = partial(self.work.holds, task.key, task.token)
+            after = self.reconciler(task, holds, self.work.raise_charge)
             made, settled = self.reconciler.left(task.key)
             self.work.finish(task.key, task.token, requeue_after=after, made=made, settled=settled)
         return len(tasks)

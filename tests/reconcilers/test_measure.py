@@ -18,6 +18,7 @@ from reconcilers.pod_view import PodView
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import CreatePods, DeletePods, Observation, Plan, RaiseCharge, Tell, WriteStatus
 from tests.reconcilers import builders
+from tests.reconcilers.adding import Adding
 from tests.reconcilers.bench import Bench
 from tests.reconcilers.builders import ADMISSION, NOW, RESERVATION, job, observe, pod, status, task
 
@@ -193,23 +194,6 @@ class TestPlan:
         assert after["phase"] == "Failed"
         assert any(each["reason"] == "InvalidTemplate" for each in after["conditions"])
         assert any(isinstance(each, DeletePods) for each in found.actions)
-
-
-class Adding:
-    """An API server that adds to every pod: as a LimitRange does where a container asks for nothing of a resource."""
-
-    def __init__(self, cluster: Any, **added: Any) -> None:
-        self._cluster, self._added = cluster, added
-
-    def __getattr__(self, verb: str) -> Any:
-        return getattr(self._cluster, verb)
-
-    def create(self, resource: Any, manifest: Any, *args: Any, **named: Any) -> Any:
-        if resource.kind == "Pod":
-            for container in manifest["spec"]["containers"]:
-                requests = container.setdefault("resources", {}).setdefault("requests", {})
-                requests |= {name: amount for name, amount in self._added.items() if name not in requests}
-        return self._cluster.create(resource, manifest, *args, **named)
 
 
 class TestOnAServer:
