@@ -16,6 +16,7 @@ from functools import partial
 from coordinator import counting, pool, queue_specs, route, skipping, standing
 from coordinator.census import Census
 from coordinator.errors import CoordinatorError
+from coordinator.freeing import Freeing
 from coordinator.settings import Settings, parse_pool
 from coordinator.standing import Rules, Standing
 from coordinator.timers import Timers
@@ -25,7 +26,6 @@ from coordinator.watch import Marked, Watches
 from crds import integers
 from crds.amounts import Amounts
 from crds.keys import JobKey
-from queues import lanes
 from queues.rounds import Rounds
 from queues.store import QueueStore
 from queues.values import Entry, Offer, QueueSpec, Reservation
@@ -54,14 +54,6 @@ class Counts:
     rebuilds: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A charge that could not be freed: when that was tried first, and when last."""
-
-    since: float
-    asked: float
-
-
 @dataclass(slots=True)
 class Term:
     """One leader's time in office."""
@@ -82,8 +74,7 @@ class Term:
     _queues: int = 1
     _rounds: Rounds = field(init=False)
     _turns: Turns = field(init=False)
-    _kept: dict[JobKey, Kept] = field(default_factory=dict)
-    """Jobs that hold nothing any more, as far as we see, whose charge could not be freed yet."""
+    _freeing: Freeing = field(init=False)
     _timers: Timers = field(default_factory=Timers)
     """When time alone changes what is to be done about a job."""
     _ceilings: Mapping[str, Amounts] = field(default_factory=dict)
@@ -101,6 +92,15 @@ class Term:
     def __post_init__(self) -> None:
         self._turns = Turns(self.clock)
         self._rounds = Rounds(self.store, self.settings.rules)
+        self._freeing = Freeing(
+            self.watches,
+            self.store,
+            self._rounds,
+            self.settings,
+            self.clock,
+            self.rules,
+            lambda key: self._route(key, 0),
+        )
 
     def rebuild(self, epoch: int) -> None:
         """Bring the store in line with the cluster under a new epoch, and look at every unfinished job.
@@ -204,7 +204,8 @@ class Term:
     def flush(self) -> int:
         """Route what changed. If the store cannot be reached the keys stay marked and the error goes up."""
         self.watches.mark(self._timers.due(self.clock()))
-        freed = self._free_again() if self._kept else 0
+        freed = self._freeing.free_again()
+        self.unsettled |= bool(freed)
         taken = self.watches.take(FLUSH)
         if not taken:
             return freed
@@ -315,75 +316,16 @@ class Term:
         pods = self.watches.pods_of(key, seen)
         return route.route(key, self.watches.job(key), pods, self.rules(), self.clock())
 
-    def _free(self, keys: list[JobKey], seen: int) -> None:
-        """What must be kept for now, since pods may be on their way that are not seen here yet, is asked for again.
-
-        After as long as a resync takes to heal anything, what there is to see is believed: whoever was at work has lost
-        its key by then, and an API server that came back from a backup never reaches the versions of before.
-        """
-        now, refunded = self.clock(), self._refunded(keys)
-        since = {key: self._kept.pop(key).since if key in self._kept else now for key in keys}
-        late = [key for key in keys if now - since[key] >= self.settings.resync_seconds]
-        kept = self.store.remove([key for key in keys if key not in late], seen)
-        if late:
-            self.store.remove(late)
-        self._kept |= {key: Kept(since[key], now) for key in kept}
-        for each in refunded:
-            if each.key not in kept:
-                self._rounds.refund(each.queue, lanes.price(each.charge, self.settings.cost))
-
-    def _refunded(self, keys: list[JobKey]) -> list[Reservation]:
-        """The picks among them that their queues get back: those that were never granted, because an admin took the
-        queue from the job first.
-
-        A pick that was granted is never refunded, whether the job ran or not: it held room. Nor is one whose job was
-        suspended, held, edited or deleted before the grant: the room was kept idle for it, and its owner would get the
-        next turn at once, again and again, for nothing.
-        """
-        jobs = {key: job for key in keys if (job := self.watches.job(key)) is not None and _waits(job)}
-        held = self.store.reservations(list(jobs)) if jobs else {}
-        ungranted = [each for key, each in held.items() if each.attempt > jobs[key].attempt]
-        return [each for each in ungranted if standing.withdrawn(each.queue, each.key.namespace, self.rules())]
-
-    def _free_again(self) -> int:
-        """The same for what was kept; nobody need look at those jobs for that. How many were freed."""
-        now, seen = self.clock(), self.watches.pods.resource_version
-        due = [key for key, each in self._kept.items() if now - each.asked >= self.settings.dispatch_seconds]
-        gone: list[JobKey] = []
-        skipping.each(due, lambda keys: self._let_go(keys, seen, gone), self.watches.skip)
-        freed = [key for key in gone if key not in self._kept]
-        waiting = [key for key in freed if (job := self.watches.job(key)) is not None and _waits(job)]
-        self.watches.mark(waiting)  # they have yet to be put
-        self.unsettled |= bool(freed)
-        return len(freed)
-
-    def _let_go(self, due: Sequence[JobKey], seen: int, gone: list[JobKey]) -> None:
-        found = self._to_free(list(due), [self._route(key, 0) for key in due])
-        for key in set(due) - set(found):
-            self._kept.pop(key, None)
-        if found:
-            self._free(found, seen)
-        gone += found
-
-    def _to_free(self, keys: list[JobKey], routes: list[route.Route]) -> list[JobKey]:
-        """Those that hold nothing any more, and those that hold room for an attempt that is over, or for a job as it
-        was before its owner edited it."""
-        puts = {key: each.put for key, each in zip(keys, routes, strict=True) if each.put is not None}
-        held = self.store.reservations(list(puts)) if puts else {}
-        over = {key: each.over for key, each in zip(keys, routes, strict=True)}
-        late = {key for key, each in held.items() if each.attempt <= over[key] or not route.served(puts[key], each)}
-        return [key for key, each in zip(keys, routes, strict=True) if each.remove or key in late]
-
     def _apply(self, routes: list[route.Route], keys: list[JobKey], seen: int) -> None:
         """Queue first, work second: a worker that looks finds the queue as it should be."""
         puts: list[Entry] = [each.put for each in routes if each.put is not None]
-        removes = self._to_free(keys, routes)
+        removes = self._freeing.find(keys, routes)
         offers = self._offers(keys, routes)
         gone = [key for key in removes if self.watches.job(key) is None]
         if gone:  # before its charge is freed: until then every rebuild looks at it again
             self.work.drop(gone)
         if removes:
-            self._free(removes, seen)
+            self._freeing.free(removes, seen)
         if puts:
             self.store.put(puts)
         if offers:
@@ -396,7 +338,3 @@ class Term:
         charged = [(key, each.charged) for key, each in zip(keys, routes, strict=True) if each.charged]
         self._account([key for key, attempt in charged if not self._taken_back(key, attempt)])
         self.unsettled |= bool(puts or removes)
-
-
-def _waits(job: JobView) -> bool:
-    return job.admission is None and not (job.finished or job.deleting or job.suspended or job.invalid)

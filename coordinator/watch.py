@@ -70,8 +70,9 @@ class Watches:
         self._must: set[JobKey] = set()
         """Of the marked ones those that are so not merely because the job or its pods have changed."""
         self._settings_changed: Changed | None = None
-        self._named: set[str] | None = set()
-        """Queues named by jobs that compete; None where the names of jobs make no queues."""
+        self._named: set[str] = set()
+        self._names_count = True
+        """Whether the names of queues that jobs make up make queues."""
         self.raised = RaisedCharges()
         self._rules: Rules | None = None
         self.wake = threading.Event()
@@ -159,7 +160,8 @@ class Watches:
     def ignore_names(self) -> None:
         """Only TenantQueues are queues here: a name that a job makes up changes no settings and is not remembered."""
         with self._lock:
-            self._named = None
+            self._names_count = False
+            self._named.clear()
 
     def rules(self) -> Rules:
         """What queues and PriorityClasses say now; the same object until one of them changes."""
@@ -225,8 +227,8 @@ class Watches:
         job = after or before
         assert job is not None
         with self._lock:
-            grown = self._named is not None and job.queue not in self._named and _competes(job)
-            if self._named is not None and grown:
+            grown = self._names_count and job.queue not in self._named and _competes(job)
+            if grown:
                 self._named.add(job.queue)
         if grown:  # a queue that may not have been created
             self.touch_settings()
