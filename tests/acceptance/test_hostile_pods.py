@@ -1,0 +1,72 @@
+"""Pods made by hand by users who may make pods: they end no process and fill no other tenant's quota."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from crds import labels
+from crds.resources import NAMESPACES, PODS, TENANT_QUEUES, TORCHJOBS
+from tests.acceptance.jobs import job, python
+from tests.acceptance.stack import Stack, fresh, until
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+
+Make = Callable[..., Stack]
+PROMPT = {"TORCHQ_LEASE_SECONDS": "4", "TORCHQ_RENEW_SECONDS": "1", "TORCHQ_RESYNC_SECONDS": "3"}
+KEEP = "example.org/keep"
+
+
+def pod(owner: dict[str, Any], queue: str, attempt: str) -> dict[str, Any]:
+    """A pod that says that it is a job's. No scheduler ever sees it, and it stays when it is deleted."""
+    name, uid = owner["name"], owner["uid"]
+    marks = {labels.JOB_UID: uid, labels.JOB_NAME: name, labels.QUEUE: queue, labels.ATTEMPT: attempt}
+    metadata = {
+        "name": fresh("hostile"),
+        "labels": marks,
+        "annotations": {labels.CHARGE: '{"cpu":64000}', labels.RESTARTS_SETTLED: "9" * 5000},
+        "ownerReferences": [owner],
+        "finalizers": [KEEP],
+    }
+    container = {"name": "c", "image": "any", "resources": {"requests": {"cpu": "64"}}}
+    spec = {"schedulerName": "nobody", "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def test_pods_by_hand_stop_no_coordinator_and_fill_no_quota(make_stack: Make) -> None:
+    stack = make_stack(**PROMPT)
+    assert stack.up("--cpus", "4").code == 0
+    try:
+        api, victim = stack.api, fresh("victim")
+        spec = {"namespaces": ["default"], "quota": {"cpu": "2"}}
+        body = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": victim}}
+        api.create(TENANT_QUEUES, {**body, "spec": spec})
+        api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "evil"}})
+        mine = job("mine", python("pass"), queue="evil", suspend=True)
+        made = api.create(TORCHJOBS, mine, "evil")["metadata"]
+        owner = {
+            "apiVersion": TORCHJOBS.api_version,
+            "kind": TORCHJOBS.kind,
+            "name": "mine",
+            "uid": made["uid"],
+            "controller": True,
+        }
+        gone = {**owner, "name": "gone", "uid": "8d1f4d7e-2f53-4b73-9a41-6f3f4b2a0c11"}
+        for attempt in ("9" * 60, "1", "2"):
+            for each in (owner, gone):
+                api.create(PODS, pod(each, victim, attempt), "evil")
+        before = stack.kill("coordinator")
+        after = until(lambda: stack.pids().get("coordinator"), lambda pid: pid not in (None, before))
+        with stack.redis() as redis:
+            redis.flushdb()  # so that everything is taken from the cluster
+        name = fresh("honest")
+        stack.submit(job(name, python("pass"), queue=victim))
+        stack.reach(name, "Succeeded")
+        with stack.redis() as redis:
+            assert victim not in redis.hgetall("torchq:usage") or '"cpu":64000' not in redis.hget(
+                "torchq:usage", victim
+            )
+        assert stack.pids()["coordinator"] == after
+    finally:
+        for item in stack.api.list(PODS, "evil").items:
+            stack.api.patch(PODS, item["metadata"]["name"], {"metadata": {"finalizers": None}}, "evil")
