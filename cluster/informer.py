@@ -67,6 +67,8 @@ class Informer(Generic[T]):
     def __post_init__(self) -> None:
         self._cache: Cache[T] = Cache()
         self._version: str | None = None
+        self._unread: set[Key] = set()
+        """Objects that `trim` or `index` could not read."""
         self._synced = threading.Event()
         self._stopping = threading.Event()
         self._changes = 0
@@ -174,12 +176,17 @@ class Informer(Generic[T]):
     def _list(self) -> str:
         """Take the whole list, trimming page by page; return the version to watch from."""
         entries: dict[Key, Entry[T]] = {}
-        version = ""
+        version, before = "", set(self._unread)
         for page in self.cluster.pages(self.resource, self.namespace, label_selector=self.label_selector):
             if self._stopping.is_set():
                 raise _Stopped
             version = version or page.resource_version
-            entries.update(kept for item in page.items if (kept := self._keep(item)) is not None)
+            for item in page.items:
+                before.discard(_key(item))
+                if (kept := self._keep(item)) is not None:
+                    entries[kept[0]] = kept[1]
+        for key in before:
+            self._read(key)
         self._tell(self._cache.replace(entries, _number(version)))
         if not self._synced.is_set():
             self._synced.set()
@@ -226,7 +233,7 @@ class Informer(Generic[T]):
     def _apply(self, event: WatchEvent, version: int) -> list[Change[T]]:
         if event.kind == "DELETED":
             key = _key(event.object)
-            self.errors.over(self._subject(key))
+            self._read(key)
             return self._cache.remove(key, version)
         kept = self._keep(event.object)
         if kept is None:
@@ -242,9 +249,16 @@ class Informer(Generic[T]):
             group = self.index(value) if self.index else None
         except Exception as error:
             self.errors.met(self._subject(key), error)
+            self._unread.add(key)
             return None
-        self.errors.over(self._subject(key))
+        self._read(key)
         return key, Entry(manifest["metadata"].get("uid", ""), value, group)
+
+    def _read(self, key: Key) -> None:
+        """The object can be read now, or is gone."""
+        if key in self._unread:
+            self._unread.discard(key)
+            self.errors.over(self._subject(key))
 
     def _subject(self, key: Key) -> str:
         """An object's name for people."""

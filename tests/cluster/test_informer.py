@@ -234,6 +234,28 @@ def test_an_object_that_cannot_be_read_is_left_out(
     assert informer.wait_for(3, SECONDS)
     assert informer.values() == ["x", "y"]
     assert "Pod a/a" in caplog.text
+    assert informer.errors.objects == 2
+
+
+def test_an_object_that_cannot_be_read_is_logged_once_and_counted_until_it_is_gone(
+    server: ScriptedServer, start: Callable[..., Informer[str]], caplog: pytest.LogCaptureFixture
+) -> None:
+    def trim(manifest: Manifest) -> str:
+        return str(manifest["metadata"]["labels"]["job"])
+
+    changes = [event("MODIFIED", pod("a", number)) for number in range(2, 12)]
+    gone = [event("DELETED", pod("b", 12)), event("MODIFIED", pod("c", 13, job="x"))]
+    server.play(
+        listing(pod("a"), pod("b"), pod("c")),
+        watching(*changes, *gone, event("ERROR", GONE)),
+        listing(pod("d", 14, job="y"), resource_version="14"),
+    )
+    informer = start(trim=trim)
+    assert informer.wait_for(14, SECONDS)
+    assert informer.values() == ["y"]
+    assert (informer.errors.objects, informer.errors.times) == (0, 13)
+    lines = [each.getMessage() for each in caplog.records if "is skipped" in each.getMessage()]
+    assert [each.split(" is ")[0] for each in lines] == ["Pod a/a", "Pod a/b", "Pod a/c"]
 
 
 def test_resync_comes_round_although_the_watch_is_silent(

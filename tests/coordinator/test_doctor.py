@@ -78,6 +78,8 @@ WORKS = {KEY: LEASED}
         ({"lease": LeaseView(holder="me", epoch=3, renewed="never", seconds=8.0)}, "lease-silent", "Lease"),
         ({"workers": {}, "threads": frozenset()}, "no-workers", "workers"),
         ({"workers": {"w": NOW - 1}}, "no-workers", "workers"),
+        ({"skipped": {"coordinator": "TorchJob a/b (ValueError: no)"}}, "skipped-object", "coordinator"),
+        ({"unreadable": {"TenantQueue b": "admits nothing"}}, "unreadable-object", "TenantQueue b"),
         ({"epoch": 0}, "store-lost", "queues"),
         ({"epoch": 0, "rebuilding": 4}, "rebuild-unfinished", "queues"),
         (

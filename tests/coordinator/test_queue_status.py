@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from cluster import errors
+from cluster.object_errors import ObjectErrors
 from coordinator import queue_status
 from coordinator.queue_status import QueueStatusWriter
 from coordinator.views import JobView
@@ -152,7 +153,7 @@ def test_a_queue_made_anew_under_its_name_is_told_about_anew(desk: Desk, writer:
 class Away:
     """An API server that takes nothing."""
 
-    def __init__(self, error: errors.ClusterError) -> None:
+    def __init__(self, error: Exception) -> None:
         self.asked, self._error = 0, error
 
     def patch(self, *_: object, **__: object) -> None:
@@ -160,8 +161,11 @@ class Away:
         raise self._error
 
 
-@pytest.mark.parametrize(("error", "asked"), [(errors.Unreachable("away"), 1), (errors.NotFound("deleted"), 3)])
-def test_what_is_not_taken_is_not_insisted_on(desk: Desk, error: errors.ClusterError, asked: int) -> None:
+@pytest.mark.parametrize(
+    ("error", "asked"),
+    [(errors.Unreachable("away"), 1), (errors.NotFound("deleted"), 3), (TypeError("nobody foresaw it"), 3)],
+)
+def test_what_is_not_taken_is_not_insisted_on(desk: Desk, error: Exception, asked: int) -> None:
     for name in ("a", "b", "c"):
         desk.queue(name)
     caught_up(desk, "c")
@@ -217,3 +221,12 @@ def test_shares_are_of_what_picks_are_counted_by() -> None:
     admitted = [job(admission=admission(queue=name, charge=charge)) for name, charge in charges]
     for cost, share in (("jobs", "50%"), ("gpu", "25%"), ("cpu", "50%"), ("tpu", "0%")):
         assert queue_status.statuses([queue("a"), queue("b")], admitted, cost)["a"]["share"] == share
+
+
+def test_a_job_that_cannot_be_counted_leaves_the_others_counted() -> None:
+    odd = job(admission=admission().model_copy(update={"charge": {"cpu": "much"}}))
+    sound = job(key=JobKey("team", "two", "u2"), admission=admission())
+    skipped = ObjectErrors()
+    found = queue_status.statuses([queue("a")], [sound, odd], errors=skipped)
+    assert (found["a"]["admitted"], found["a"]["usage"]["cpu"]) == (1, "2")
+    assert skipped.shown.startswith("the charge of TorchJob team/train (TypeError")

@@ -1,10 +1,15 @@
 """What the status of a waiting job says about why it waits, and how much that costs."""
 
+import threading
+from typing import Any
+
 from cluster.api import Manifest
+from coordinator import reasons
 from crds.keys import JobKey
 from crds.resources import TENANT_QUEUES, TORCHJOBS
 from tests.coordinator import desk as desks
 from tests.coordinator.desk import Clock, Desk
+from tests.waiting import SECONDS
 
 
 def said(desk: Desk, key: JobKey) -> str:
@@ -125,3 +130,45 @@ def test_a_job_that_has_changed_meanwhile_is_left_alone(desk: Desk, namespace: s
     clock.step(1.0)
     desk.reasons.step()
     assert said(desk, key) == ""
+
+
+class Odd:
+    """An API server, or a client, that fails about one job in a way that nobody foresaw."""
+
+    def __init__(self, cluster: Any, name: str) -> None:
+        self._cluster, self._name = cluster, name
+
+    def patch(self, resource: Any, name: str, *about: Any, **more: Any) -> Any:
+        if name == self._name:
+            raise TypeError("nobody foresaw it")
+        return self._cluster.patch(resource, name, *about, **more)
+
+
+def test_a_job_that_cannot_be_told_keeps_no_other_one_waiting(desk: Desk, namespace: str) -> None:
+    desk.begin()
+    keys = [desk.submit(f"job-{number}", namespace, "nowhere") for number in range(3)]
+    desk.until(lambda: desk.term.counts.routed >= 3)
+    desk.reasons.cluster = Odd(desk.watching, "job-0")
+    assert desk.reasons.step() == 3
+    assert [said(desk, key) for key in keys] == ["", "QueueNotFound", "QueueNotFound"]
+    assert f"TorchJob {namespace}/job-0 waits (TypeError" in desk.watches.errors.shown
+
+
+def test_the_thread_that_tells_reasons_outlives_what_nobody_foresaw(desk: Desk, monkeypatch: Any) -> None:
+    monkeypatch.setattr(reasons, "EVERY", 0.005)
+    stop, failed = threading.Event(), threading.Semaphore(0)
+
+    def clock() -> float:
+        failed.release()
+        raise OverflowError("nobody foresaw it")
+
+    desk.reasons.elapsed = clock
+    thread = threading.Thread(target=desk.reasons.run, args=(stop, lambda: True))
+    thread.start()
+    try:
+        assert all(failed.acquire(timeout=SECONDS) for _ in range(3))
+        assert "the reasons that jobs wait (OverflowError" in desk.watches.errors.shown
+    finally:
+        stop.set()
+        thread.join(SECONDS)
+    assert not thread.is_alive()

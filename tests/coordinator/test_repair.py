@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import fakeredis
 import pytest
@@ -262,3 +263,38 @@ def test_a_server_that_is_not_there_is_named(torchq: Torchq) -> None:
     assert "/nowhere/kubeconfig" in torchq(code=2, TORCHQ_KUBECONFIG="/nowhere/kubeconfig").stderr
     assert "must begin with redis://" in torchq(code=2, TORCHQ_REDIS_URL="http://x").stderr
     assert leader.LEASE not in result.stdout
+
+
+def test_the_doctor_shows_what_the_leader_skips_and_what_cannot_be_read(coordinated: Coordinated) -> None:
+    desk = coordinated.led()
+    desk.watches.errors.met("TorchJob team/odd", ValueError("of a kind that was not foreseen"))
+    until(lambda: coordinated.codes() == ["skipped-object"])
+    (shown,) = doctor.compare(coordinated.looker.look())
+    assert (shown.subject, shown.harmless) == ("coordinator", False)
+    assert shown.message == "skips TorchJob team/odd (ValueError: of a kind that was not foreseen)"
+    desk.watches.errors.over("TorchJob team/odd")
+    until(lambda: coordinated.codes() == [])
+
+
+def test_one_queue_that_cannot_be_read_does_not_blind_the_doctor(coordinated: Coordinated) -> None:
+    coordinated.led()
+    broken = {"name": "a"}, {"weight": "much"}
+    listed = coordinated.cluster.pages
+
+    class Broken:
+        """A cluster whose CustomResourceDefinition let a queue pass that makes no sense."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(coordinated.cluster, name)
+
+        def pages(self, resource: Any, *about: Any, **more: Any) -> Any:
+            for page in listed(resource, *about, **more):
+                for item in page.items if resource is TENANT_QUEUES else ():
+                    item["metadata"].update(broken[0])
+                    item["spec"] = broken[1]
+                yield page
+
+    looker = Looker(Broken(), coordinated.store, coordinated.work, coordinated.namespace)
+    found = {each.code: each for each in doctor.compare(looker.look())}
+    assert found["unreadable-object"].subject == "TenantQueue a"
+    assert "spec.weight" in found["unreadable-object"].message
