@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
-from bench import games
+from bench import games, withdrawals
 from bench.arena import Production
 from bench.panels import PANELS, Line, Panel
 from bench.report import Figures
@@ -38,7 +38,8 @@ class Options:
     batch: int = 128
     """Most picks from one snapshot."""
     games: bool = False
-    """Play the games of `bench.games` instead, a twentieth of the picks each."""
+    """Play the games of `bench.games` instead, a twentieth of the picks each, and those of `bench.withdrawals`, as many
+    seconds each."""
     seed: int = 1
 
 
@@ -58,7 +59,8 @@ class Admission:
 def run(options: Options) -> Figures:
     """Jobs of 1, 2, 4 and 8 GPUs: queues that always have some waiting, then queues that come, go and change."""
     if options.games:
-        return games.run(max(1, options.picks // _PART), options.seed)
+        part = max(1, options.picks // _PART)
+        return games.run(part, options.seed) | withdrawals.run(part, options.seed)
     steady = list(admissions(options))
     title = "GPUs admitted beyond the weight's part of all so far"
     return {

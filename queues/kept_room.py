@@ -15,6 +15,7 @@ which its admin has closed: that is not its owner's doing.
 
 from collections.abc import Collection, Mapping
 
+from crds.amounts import NOTHING, Amounts
 from queues import lanes
 from queues.lanes import Candidate, Lane
 from queues.ledger import Ledger
@@ -67,13 +68,14 @@ class KeptRoom:
         else:
             self.outdated |= claim is not None and (self._claim is None or claim < self._claim)
 
-    def choose(self, now: float) -> Lane | None:
-        """Of the jobs whose patience has ended, the one that was overtaken first: it holds the reservation."""
+    def choose(self, now: float) -> Amounts:
+        """Of the jobs whose patience has ended, the one that was overtaken first: it holds the reservation. What it
+        asks for."""
         self.outdated = False
         since = ((self._lanes[name].waits_since(now, self._patience), name) for name in self._delayed)
         self._claim = min(((start, name) for start, name in since if start is not None), default=None)
         self.holder = self._lanes[self._claim[1]] if self._claim else None
-        return self.holder
+        return NOTHING if self.holder is None or self.holder.first is None else self.holder.first.demand
 
     def bind(self) -> bool:
         """From now on the queue of the job that holds the reservation owes for it. Whether it did not before."""

@@ -126,8 +126,7 @@ class Race:
     @property
     def holder(self) -> str:
         """The queue whose first job holds the pool's reservation; empty if none does."""
-        lane = self._kept.holder
-        return "" if lane is None else lane.spec.name
+        return "" if self._kept.holder is None else self._kept.holder.spec.name
 
     def passes(self, lane: Lane) -> bool:
         """Whether a queue's jobs may pass its first one."""
@@ -145,7 +144,7 @@ class Race:
         if self._kept.bound:
             self._dirty.update(self._kept.collect(self._ledger, self._rules.cost))
             self._bid_anew()
-        self._keep_room()
+        self._reserve(bind=True)
         picks: list[Pick] = []
         while len(picks) < limit and (chosen := self._next()):
             picks.append(self._take(*chosen))
@@ -159,7 +158,7 @@ class Race:
         if self._dirty or self._stirred:
             self._bid_anew()
         if self._kept.outdated:
-            self._keep_room()
+            self._reserve(bind=True)
         if self._dry or (self._scarce and self.pool.exhausted()) or not (chosen := self._first_with_room()):
             return None
         if self._ledger.unsettled:
@@ -297,18 +296,14 @@ class Race:
 
     # The pool's reservation (`queues.kept_room`)
 
-    def _reserve(self) -> None:
-        """Where room is scarce, keep it for the job that holds the reservation now."""
-        holder = self._kept.choose(self._now)
+    def _reserve(self, *, bind: bool = False) -> None:
+        """Where room is scarce, keep it for the job that holds the reservation; with `bind`, its queue owes for it."""
+        demand = self._kept.choose(self._now)
         if self._scarce:
-            self.pool.reserve(NOTHING if holder is None or holder.first is None else holder.first.demand)
+            self.pool.reserve(demand)
             for group in list(self._ledger.blocked):
                 self._ledger.move(group, "open")
-
-    def _keep_room(self) -> None:
-        """The same, and the queue of that job owes for it from now on."""
-        self._reserve()
-        if self._kept.bind():
+        if bind and self._kept.bind():
             self._dirty.update(self._kept.bound)
             self._bid_anew()
 
@@ -401,7 +396,4 @@ class Race:
 
 
 def _put(names: set[str], name: str, belongs: bool) -> None:
-    if belongs:
-        names.add(name)
-    else:
-        names.discard(name)
+    (names.add if belongs else names.discard)(name)

@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from bench import fairness
+from bench import fairness, withdrawals
 from bench.cli import main
 from bench.fairness import Admission
 from bench.games import Fluid
@@ -47,6 +47,17 @@ def test_no_game_gains_more_than_one_largest_job() -> None:
     for name, figures in result["games"].items():
         if name.split()[0] in {"large", "one_at_a_time", "sizes"} and name.endswith("honest"):
             assert figures["shares"]["player"] == pytest.approx(part[name.split()[1]], abs=0.08)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_room_that_is_kept_for_withdrawn_jobs_counts_as_their_queue_s_share(seed: int) -> None:
+    figures = withdrawals.run(1500, seed)
+    assert 0 < figures["worst_kept_and_used_of_share"] <= 1
+    games = figures["withdrawals"]
+    assert games.keys() == {"withdraw", "shrink", "displace", "start"}
+    for each in games.values():
+        assert sum(each.values()) == pytest.approx(1)
+    assert games["start"]["player"] > 0
 
 
 @pytest.mark.parametrize("seed", [1, 2])
