@@ -41,7 +41,6 @@ SHORT: Mapping[str, Callable[[], dict[str, Any]]] = {
     "simulate": lambda: measured("simulate", simulate.SHORT, simulate.run),
     "picks": lambda: measured("picks", picks.SHORT, picks.run),
     "ingest": lambda: measured("ingest", ingest.SHORT, ingest.run),
-    "ingest --worst": lambda: measured("worst", worst.SHORT, worst.run),
     "memory": lambda: measured("memory", memory.SHORT, memory.run),
     "reconcile": lambda: measured("reconcile", reconcile.SHORT, reconcile.run),
     "pods": lambda: measured("pods", pods.SHORT, pods.run),

@@ -19,6 +19,7 @@ from coordinator import views
 from crds import labels
 
 Body = dict[str, Any]
+Make = Callable[[int], Body]
 LARGEST = 1_400_000
 """Bytes of JSON: etcd takes 1.5 MiB with its own additions."""
 MOST_ANNOTATIONS = 30_000
@@ -64,7 +65,8 @@ def _once(line: bytes, number: int, view: Callable[[Body], object]) -> float:
 
 def fitting(make: Callable[[int], Body], size: int) -> Body:
     """The largest object of a shape that is not larger than `size` bytes."""
-    count = max(1, size * 64 // len(text(make(64))))
+    few, more = (len(text(make(count))) for count in (160, 320))
+    count = max(1, 160 + (size - few) * 160 // max(1, more - few))
     while count > 1 and len(text(make(count))) > size:
         count = count * 97 // 100
     return make(count)

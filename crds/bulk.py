@@ -19,7 +19,7 @@ MOST_QUANTITIES = 500
 """Quantities that all containers of a job ask for together."""
 MOST_CONTAINERS = 64
 """Containers of a template, and as many init containers."""
-MOST_RESOURCES = 32
+MOST_RESOURCES = 64
 """Resources in one list of requests or limits."""
 MOST_FIELDS = 64
 """Fields of a spec or of a task, known or not."""

@@ -14,7 +14,7 @@ def test_a_reservation_is_what_a_pick_would_leave() -> None:
     body["metadata"] |= GIVEN
     found = full_reconcile.reservation(body, 3)
     assert (found.queue, found.attempt, found.epoch, found.pick) == ("team", 1, 1, 3)
-    assert found.charge == {"jobs": 1, "cpu": 8000}
+    assert found.charge == {"jobs": 1, "pods": 8, "cpu": 8000}
 
 
 class Recorder:

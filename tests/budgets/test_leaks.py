@@ -180,7 +180,7 @@ def _desk(desk: Whole) -> dict[str, int]:
         "coordinator pods": len(watches.pods.values()),
         "coordinator pods by job": len(watches.pods._cache._groups),
         "marks": len(watches._marks),
-        "names": len(watches._named),
+        "names": len(watches._named or ()),
         "worker pods": len(desk.pods.values()),
         "worker pods by job": len(desk.pods._cache._groups),
         "written": len(observer._written),
