@@ -243,7 +243,11 @@ def _after_the_end(job: TorchJob, observation: Observation, leaving: Departures,
     left = _seconds_left(job.status.completion_time, job.spec.ttl_seconds_after_finished, now)
     if left is not None and left <= 0:
         return Plan((DeleteJob(),))
-    leftovers = _leftovers(job.spec.clean_pod_policy, job.status, observation.pods)
+    # Of a drained queue no pod keeps room, also where the job's owner wants its pods kept.
+    policy = job.spec.clean_pod_policy
+    leftovers = _leftovers(
+        "Running" if observation.draining and policy == "None" else policy, job.status, observation.pods
+    )
     away = leaving.away(leftovers, shorten=True) + _stuck(observation, leaving, now)
     return Plan(_seen(job) + away + gangs.removed(observation.groups), requeue_after=left)
 

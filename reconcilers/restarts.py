@@ -28,7 +28,7 @@ from typing import Any, Literal
 from cluster.api import Manifest
 from crds import labels
 from crds.resources import PODS, RECREATE_REQUESTS
-from crds.torchjob import TorchJob
+from crds.torchjob import CLOCK_SKEW, TorchJob
 from reconcilers import containers, moments
 from reconcilers.departures import Departures
 from reconcilers.pod_view import PodView
@@ -224,7 +224,8 @@ class Restarts:
         left = self.settings.in_place_timeout - (self._now - since) if since is not None else 0.0
         if failed:
             return Progress("Failed", failed)
-        if left <= 0:
+        # The time may be a user's word: one that is far ahead would never be over.
+        if left <= 0 or left > self.settings.in_place_timeout + CLOCK_SKEW:
             return Progress("Failed", f"not done within {self.settings.in_place_timeout:g} s")
         return Progress("InProgress", left=left)
 

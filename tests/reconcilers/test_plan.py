@@ -467,6 +467,13 @@ class TestGracePeriods:
         assert graces(decide(going)) == {}
         assert graces(decide(replace(going, draining=True))) == {"digits-master-0": 3600}
 
+    def test_a_drained_queue_gets_back_what_a_finished_job_leaves_running(self) -> None:
+        lingers = pod(phase="Succeeded", lingers=True)
+        done = job(status=status("Succeeded", admission=ADMISSION, attempt=1), cleanPodPolicy="None")
+        observed = observe(done, lingers, pod("Worker", 0, "Succeeded"))
+        assert deleted(decide(observed)) == []
+        assert deleted(decide(replace(observed, draining=True))) == ["digits-master-0"]
+
     def test_a_dead_node_does_not_keep_a_pod_for_as_long_as_it_asked_for(self) -> None:
         going = pod(grace=ENDLESS, deleting=True, deadline=NOW.timestamp() + ENDLESS, node="n1")
         observed = replace(observe(job(status=status("Running")), going), dead_nodes=frozenset({"n1"}), draining=True)

@@ -98,6 +98,12 @@ class TestTheWholeJob:
         step = scene(MASTER, replace(WORKER, **fields), OTHER).step()
         assert (deleted(step), asked(step)) == (["digits-worker-0"], ["digits-master-0"])
 
+    def test_a_restart_that_was_asked_for_in_the_future_is_not_waited_for(self) -> None:
+        late = scene(replace(MASTER, asked="1", asked_at=T + 10**9)).step()
+        assert [pod.name for pod, _ in late.failed] == ["digits-master-0"]
+        soon = scene(replace(MASTER, asked="1", asked_at=T + 30)).step()
+        assert (soon.failed, soon.again) == ((), 90.0)
+
     def test_who_is_on_a_dead_node_is_replaced_at_once(self) -> None:
         step = scene(replace(WORKER, node="n1"), dead={"n1"}).step()
         assert step.actions == (DeletePods((replace(WORKER, node="n1"),), at_once=True),)
