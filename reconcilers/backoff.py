@@ -77,9 +77,9 @@ def waits_whole(status: TorchJobStatus, settings: ReconcileSettings, now: dateti
 def until_well(status: TorchJobStatus, now: datetime) -> float | None:
     """Seconds until a job has run for so long that its restarts before are forgotten, 0 or less if it has; None if it
     does not run, or there is nothing to forget."""
-    ran = conditions.find(status.conditions, "Running")
     if status.restart_not_before is None and not status.consecutive_restarts:
         return None
+    ran = conditions.find(status.conditions, "Running")
     if ran is None or ran.status != "True":
         return None
     since = max(ran.last_transition_time, status.restart_not_before or ran.last_transition_time)
@@ -88,6 +88,8 @@ def until_well(status: TorchJobStatus, now: datetime) -> float | None:
 
 def next(status: TorchJobStatus, settings: ReconcileSettings, now: datetime) -> float | None:
     """Seconds until time alone changes anything: the pause is over, or the restarts before it are forgotten."""
+    if status.restart_not_before is None and not status.consecutive_restarts:
+        return None
     times = (left(status, settings, now), until_well(status, now) or 0.0)
     return min((each for each in times if each > 0), default=None)
 

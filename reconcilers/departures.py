@@ -31,6 +31,8 @@ class Departures:
         """Delete these pods, as far as they are not on their way already. With `shorten`, pods that somebody else has
         deleted with a longer grace than the longest are given the longest, too."""
         found = tuple(pods)
+        if not found:
+            return ()
         at_once = tuple(pod for pod in found if self._lost(pod) and not pod.held and self._overdue(pod) <= 0)
         late = {pod.uid for pod in at_once}
         asked = tuple(pod for pod in found if pod.uid not in late and (not pod.deleting or shorten))

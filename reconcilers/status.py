@@ -257,6 +257,8 @@ def _count(pods: list[PodView]) -> TaskStatus:
 
 def change(before: TorchJobStatus, after: TorchJobStatus) -> dict[str, Any]:
     """The merge patch from one status to another; empty if they differ in nothing but counts of pods."""
+    if before == after:
+        return {}  # a comparison is cheaper than two manifests, and most looks find nothing new
     found = difference(before.manifest(), after.manifest())
     return found if found.keys() - {"taskStatuses"} else {}
 
