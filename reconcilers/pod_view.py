@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import orjson
+
 from cluster.api import Manifest
 from crds import demand, integers, labels, owners
 from reconcilers import ailments, containers, moments, outcomes, torchrun
@@ -28,6 +30,8 @@ OVER_ITS_LIMIT = (
 cause that at will. An eviction because the node is short has other words, and a DisruptionTarget condition."""
 Asked = tuple[tuple[str, int], ...]
 """Amounts as a value. The pods of a job mostly ask for the same, which is kept once."""
+LONGEST_ASKED = 4096
+"""Bytes of the longest JSON of requests for which the answer is kept."""
 SAYS_NOTHING = ("traceback : To enable traceback", "error_file: <N/A>")
 
 
@@ -162,16 +166,23 @@ def _grace(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> int | None:
 
 def asks(spec: Mapping[str, Any]) -> Asked:
     """What a pod asks for (`demand.pod_demand`); of too many resources one more than a job can be charged for."""
+    parts = {name: [_asking(each) for each in spec.get(name) or ()] for name in ("containers", "initContainers")}
+    text = orjson.dumps(parts | {"resources": spec.get("resources"), "overhead": spec.get("overhead")})
+    return _asked(text) if len(text) <= LONGEST_ASKED else _asked.__wrapped__(text)
+
+
+def _asking(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"resources": container.get("resources"), "restartPolicy": container.get("restartPolicy")}
+
+
+@lru_cache(1024)
+def _asked(text: bytes) -> Asked:
+    """Of a pod spec without all the rest: it is the same for all pods of a task, at each of their many changes."""
     try:
-        found = demand.pod_demand(spec)
+        found = demand.pod_demand(orjson.loads(text))
     except (ValueError, TypeError, AttributeError):  # no API server takes it today
         return ()
-    return _shared(tuple(sorted(found.items())[: demand.MOST_NAMES + 1]))
-
-
-@lru_cache(4096)
-def _shared(asked: Asked) -> Asked:
-    return asked
+    return tuple(sorted(found.items())[: demand.MOST_NAMES + 1])
 
 
 def _told(manifest: Manifest, phase: str) -> dict[str, Any]:
