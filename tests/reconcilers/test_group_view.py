@@ -6,7 +6,7 @@ import pytest
 
 from cluster.api import Manifest
 from crds import labels
-from crds.resources import GANG_QUEUES, Resource
+from crds.resources import GANG_QUEUES, TORCHJOBS, Resource
 from gang import backends
 from gang.values import GroupView
 from reconcilers.group_view import GroupSight
@@ -29,7 +29,10 @@ def test_of_a_job_that_is_over_no_group_is_overlooked_by_a_cache_that_is_behind(
     cluster = ApiClient(Api(lambda: 0.0))
     assert VOLCANO.resource is not None
     kind = {"apiVersion": VOLCANO.resource.api_version, "kind": VOLCANO.resource.kind}
-    marks, owner = {labels.JOB_UID: KEY.uid}, {"apiVersion": "v1", "kind": "TorchJob", "name": "digits", "uid": KEY.uid}
+    marks, owner = (
+        {labels.JOB_UID: KEY.uid},
+        {"apiVersion": TORCHJOBS.api_version, "kind": "TorchJob", "name": "digits", "uid": KEY.uid},
+    )
     for namespace, name, own in (
         ("default", "digits-0", [owner | {"controller": True}]),
         ("default", "somebodys", [owner]),
