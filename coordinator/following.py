@@ -82,7 +82,7 @@ def merged(whole: Snapshot, difference: Snapshot) -> Snapshot:
     """The later state of everything: a difference shows what changed, and no other settings."""
     changed = {view.spec.name: view for view in difference.queues}
     queues = tuple(changed.get(view.spec.name, view) for view in whole.queues)
-    return replace(difference, queues=queues, pool=whole.pool, whole=True)
+    return replace(difference, queues=queues, pool=whole.pool, whole=True, departed=whole.departed)
 
 
 def starved(snapshot: Snapshot, picks: Collection[Pick]) -> frozenset[str]:

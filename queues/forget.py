@@ -19,7 +19,7 @@ _FORGET = Script("forget")
 
 
 def store(connection: Connection, epoch: int) -> None:
-    """Everything of the queues but settings and credits; of those, what cannot be read."""
+    """Everything of the queues but settings and accounts; of those, what cannot be read."""
     _FORGET(connection, arguments=[epoch])
     known, unknown, _ = redis_picture.sorted_names(connection)
     held = [name for name in known if name.startswith(schema.PREFIX) and not name.startswith(schema.WORK)]

@@ -155,7 +155,7 @@ def sorted_names(connection: Connection) -> tuple[list[str], list[str], list[str
 
 
 def _settings(reader: Reader, connection: Connection) -> tuple[dict[str, Any], Any]:
-    """Queues and pool; credits are read too, since a coordinator cannot work with broken ones."""
+    """Queues and pool; accounts are read too, since a coordinator cannot work with broken ones."""
     queues, pool, accounts, clock, overtaken = reader.read(
         connection,
         [

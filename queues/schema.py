@@ -69,7 +69,7 @@ KEPT = frozenset(
         *(WORKERS, THREADS, TALLY, f"{WORK}dispatches"),
     )
 )
-"""What outlives a rebuild: settings, credits, counters, registrations."""
+"""What outlives a rebuild: settings, accounts, counters, registrations."""
 
 _KEYS = KEPT | {
     *(EPOCH, LAYOUT, REBUILDING, ENTRIES, RESERVATIONS, USAGE, COHORTS, SHARED, PORTS, f"{PREFIX}commit"),

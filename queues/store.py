@@ -72,7 +72,7 @@ class QueueStore(Protocol):
         """Replace all entries and reservations by what the cluster says, and open the store under a higher epoch.
         Unstorable if one of them cannot be kept (`codec.check`).
 
-        Charges all reservations, also beyond quota and pool; settings and credits stay. StaleEpoch if the epoch is not
+        Charges all reservations, also beyond quota and pool; settings and accounts stay. StaleEpoch if the epoch is not
         higher. From now on this object speaks for that epoch: once there is a higher one, what it asks for is refused
         with StaleEpoch.
         """
@@ -80,7 +80,8 @@ class QueueStore(Protocol):
     def configure(self, queues: Collection[QueueSpec], pool: Amounts | None) -> None:
         """Set all queues and the pool. Raises the revision only if something changed.
 
-        What waits in a queue that is missing stays, and waits until it is there again; its credit is forgotten.
+        What waits in a queue that is missing stays, and waits until it is there again; its account stays
+        while it is ahead of its share.
         """
 
     def put(self, entries: Iterable[Entry]) -> None:
@@ -138,5 +139,5 @@ class QueueStore(Protocol):
 
     def forget(self, epoch: int) -> None:
         """Lose what a rebuild brings back, and everything that cannot be read or belongs to nothing; settings and
-        credits stay. The store is lost from the first moment. Safe to repeat. StaleEpoch if somebody rebuilds or
+        accounts stay. The store is lost from the first moment. Safe to repeat. StaleEpoch if somebody rebuilds or
         rebuilt under a higher epoch than `epoch`, the caller's; nothing is lost from then on."""

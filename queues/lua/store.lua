@@ -192,7 +192,7 @@ local function amounts_text(amounts)
   return count == 0 and '{}' or table.concat(parts) .. '}'
 end
 
--- Queues whose entries, usage or credit this script changes.
+-- Queues whose entries, usage or account this script changes.
 local touched = {}
 
 -- Number this script's change, if it was one, and say which queues it concerns. The number, or nil.

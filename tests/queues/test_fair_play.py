@@ -220,6 +220,18 @@ def test_whatever_was_before_a_queue_of_a_stable_set_is_picked_in_time(
         assert name in names[: ceil(2 * total / weight) + 1 + len(weights)]
 
 
+@given(weights=st.lists(st.integers(1, 40), min_size=1, max_size=8))
+def test_a_queue_of_a_stable_set_waits_two_fair_turns_and_a_pick_at_most(weights: list[int]) -> None:
+    ledger = Ledger(Clock(), {})
+    for name, weight in zip("abcdefgh", weights, strict=False):
+        ledger.bid(name, Bid(weight, 1))
+    ledger.settle()
+    names = following(ledger, 1, 4 * sum(weights))
+    for name, weight in zip("abcdefgh", weights, strict=False):
+        waits = [len(each) for each in names.split(name)]
+        assert max(waits) < ceil(2 * sum(weights) / weight) + 1
+
+
 # Room: what a queue is behind because its job finds no room
 
 
