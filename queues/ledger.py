@@ -36,25 +36,26 @@ contend are ahead, so the lags of those that contend sum to 0 or more; the picke
 
 A contending queue for whose next job there is no room is not picked, and its lag grows without this bound. So a picked
 queue's lag counts as 3/2 of the largest job at most before the pick, and as minus 3/2 at least after it. Where there is
-room for every job the lags do not reach that.
+room for every job no lag was seen to reach that, unless weights are multiplied while queues contend.
 
 Each pick changes one account. Bases are whole numbers of 1/UNIT, rounded up where a queue joins or its weight is
 changed, so that such a queue gains nothing by it, and exact otherwise.
 """
 
 import heapq
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from queues.lines import Bid, Lines
-from queues.standing import Item, State
+from queues.standing import Item, Standing, State
 from queues.values import LAW, UNTOUCHED, Account, Clock
 
 Turn = tuple[int, str]
 """A queue's place in the order of turns, the first the least, and its name; valid until the next change."""
 UNIT = 1 << 16
 """What a cost of 1 is in a base."""
+_BOUND = 3 * UNIT // 2
+"""Times the largest job, how far a picked queue's lag may be from 0."""
 _FINE = 64
 """Bits of the order in which debts end. Two different quotients of weights up to 10**6 differ by more than 2**-64."""
 
@@ -73,6 +74,8 @@ class Member:
     """None: it does not contend."""
     size: int = 0
     """The larger of `largest` and the cost of its next job."""
+    line: Standing | None = None
+    """Where it stands, with `item`, while it contends."""
     item: Item = (0, "", 0)
 
 
@@ -86,12 +89,13 @@ class Ledger:
         if clock.law != LAW:
             self._touched, accounts = set(accounts), {}
         self._members: dict[str, Member] = {}
-        self._sizes: Counter[int] = Counter()
+        self._sizes: dict[int, int] = {}
+        """How many members have a size."""
         self._served = self._weights = 0
         for name, (base, weight, largest) in accounts.items():
             if weight:
                 self._members[name] = Member(name, weight, base, largest, size=largest)
-                self._sizes[largest] += 1
+                self._sizes[largest] = self._sizes.get(largest, 0) + 1
                 self._served += base
                 self._weights += weight
         self._moved = set(self._members)
@@ -131,19 +135,24 @@ class Ledger:
         if member is None:
             if bid is None:
                 return
-            member = self._members[name] = Member(name, 0, self._even(bid.weight), 0)
-            self._sizes[0] += 1
-        if bid == member.bid:
+            member = self._new(name, self._even(bid.weight))
+        before = member.bid
+        if bid == before:
             return
-        if member.bid is not None:
-            self._lines.discard(member.bid, member.item)
+        if member.line is not None:
+            member.line.discard(member.item)
         member.bid = bid
         self._resize(member)
-        self._note(member)
+        if before is None or bid is None or bid.weight != before.weight:
+            self._note(member)
         if bid is not None:
-            member.item = self._lines.add(name, bid, member.base)
-        elif not member.weight:
-            self._forget(member)
+            member.line = self._lines.line(bid, len(self._members))
+            member.item = member.base, name, bid.group
+            member.line.add(member.item)
+        else:
+            member.line = None
+            if not member.weight:
+                self._forget(member)
 
     # Turns
 
@@ -189,9 +198,10 @@ class Ledger:
         """A job of that cost is picked from a contending queue, all changes before being settled."""
         member, amount, total = self._members[name], cost * UNIT, self._weights
         behind = member.weight * self._served - member.base * total
-        self._enlarge(member, cost, behind)
-        near = 3 * UNIT * total * member.size
-        if 2 * behind > near or 2 * (behind + amount * (member.weight - total)) < -near:
+        if member.largest != cost:
+            self._enlarge(member, cost, behind)
+        near = _BOUND * total * member.size
+        if not amount * (total - member.weight) - near <= behind <= near:
             amount = self._bounded(member, behind, amount)
         self._serve(member, amount)
 
@@ -199,8 +209,7 @@ class Ledger:
         """A queue of that weight pays as if a job of that cost had been picked, whether the queue contends or not."""
         member = self._members.get(name)
         if member is None:
-            member = self._members[name] = Member(name, 0, 0, 0)
-            self._sizes[0] += 1
+            member = self._new(name, 0)
         if not member.weight:
             self._enter(member, weight, self._even(weight))
             self._note(member)
@@ -221,17 +230,19 @@ class Ledger:
         member.base += amount
         self._served += amount
         self._touched.add(member.name)
-        if member.bid is None:
+        if member.line is None:
             self._moved.add(member.name)  # it is even at another time
-        else:
-            member.item = self._lines.replace(member.bid, member.item, member.base)
-            if self._debts:
-                self._let_go()
+            return
+        old = member.item
+        member.item = member.base, old[1], old[2]
+        member.line.replace(old, member.item)
+        if self._debts:
+            self._let_go()
 
     def _bounded(self, member: Member, behind: int, amount: int) -> int:
         """What a pick adds to a base whose lag may be beyond its bounds. `behind` is the lag times W."""
         total = self._weights
-        bound = 3 * UNIT * total * max(self._sizes) // 2
+        bound = _BOUND * total * max(self._sizes)
         excess = max(0, behind - bound) // total
         return max(0, min(amount + excess, (behind + bound) // (total - member.weight)))
 
@@ -259,14 +270,21 @@ class Ledger:
         """The base with which a queue is even."""
         return -(-weight * self._served // self._weights) if self._weights else 0
 
+    def _new(self, name: str, base: int) -> Member:
+        member = self._members[name] = Member(name, 0, base, 0)
+        self._sizes[0] = self._sizes.get(0, 0) + 1
+        return member
+
     def _enter(self, member: Member, weight: int, base: int) -> None:
         """Become a member, or have another weight, with that base."""
         self._weights += weight - member.weight
         self._served += base - (member.base if member.weight else 0)
         member.weight, member.base = weight, base
         self._touched.add(member.name)
-        if member.bid is not None:
-            member.item = self._lines.replace(member.bid, member.item, base)
+        if member.line is not None:
+            old = member.item
+            member.item = base, old[1], old[2]
+            member.line.replace(old, member.item)
 
     def _owe(self, member: Member) -> None:
         """A member does not contend any more, and goes when it is even."""
@@ -314,15 +332,19 @@ class Ledger:
         self._resize(member)
 
     def _resize(self, member: Member) -> None:
-        size = member.largest if member.bid is None else max(member.largest, member.bid.cost)
+        size, bid = member.largest, member.bid
+        if bid is not None and bid.cost > size:
+            size = bid.cost
         if size != member.size:
             self._forget_size(member.size)
-            self._sizes[size] += 1
+            self._sizes[size] = self._sizes.get(size, 0) + 1
             member.size = size
 
     def _forget_size(self, size: int) -> None:
-        self._sizes[size] -= 1
-        if not self._sizes[size]:
+        left = self._sizes[size] - 1
+        if left:
+            self._sizes[size] = left
+        else:
             del self._sizes[size]
 
 
