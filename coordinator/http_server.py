@@ -11,6 +11,7 @@ answered while all other capacity is taken. All others are made by a few threads
 import asyncio
 import logging
 import queue
+import socket
 import threading
 import time
 from collections import Counter
@@ -40,6 +41,8 @@ class Limits:
     """How long a thread rests after an answer, as a multiple of the CPU time that the answer took: with four threads
     answers take no more than about one thread's share of the process."""
     longest_rest: float = 2.0
+    busy_seconds: float = 1.0
+    """How long a 503 is held back: a client that asks again at once costs little."""
     head_bytes: int = 16 * 1024
     head_seconds: float = 5.0
     """How long the head of a request may take to come."""
@@ -48,6 +51,10 @@ class Limits:
 
 
 LIMITS = Limits()
+_AT_ONCE = 16
+"""Connections accepted in a row, before those that are open are served: far fewer than an address may have open, so
+that no connection is closed for newer ones before it had its turn."""
+_BACKLOG = 1024
 _BUSY: Answer = (
     HTTPStatus.SERVICE_UNAVAILABLE,
     b'{"kind":"Status","apiVersion":"v1","status":"Failure","code":503,"message":"too many requests wait for the '
@@ -97,14 +104,21 @@ class HttpServer:
             self._loop.close()
 
     def _running(self, address: str, port: int) -> Iterator[int]:
-        listening = asyncio.start_server(self._serve, address, port, limit=self._limits.head_bytes, backlog=256)
-        server = self._loop.run_until_complete(listening)
+        family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
+        with socket.create_server((address, port), family=family) as listener:
+            yield from self._answering(listener)
+
+    def _answering(self, listener: socket.socket) -> Iterator[int]:
+        taking = asyncio.start_server(self._serve, sock=listener, limit=self._limits.head_bytes, backlog=_AT_ONCE)
+        server = self._loop.run_until_complete(taking)
+        listener.listen(_BACKLOG)  # asyncio accepts as many at once as it lets wait
+        port = int(listener.getsockname()[1])
         threads = [threading.Thread(target=self._work, name=f"answers-{n}") for n in range(self._limits.threads)]
         threads.append(threading.Thread(target=self._loop.run_forever, name="health"))
         for thread in threads:
             thread.start()
         try:
-            yield int(server.sockets[0].getsockname()[1])
+            yield port
         finally:
             asyncio.run_coroutine_threadsafe(self._stop(server), self._loop).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -162,6 +176,7 @@ class HttpServer:
             return
         answer = self._quick(question)
         if answer is None and not self._has_room(address):
+            await asyncio.sleep(self._limits.busy_seconds)
             answer = _BUSY
         if answer is not None:
             self._reply(writer, answer)

@@ -12,7 +12,9 @@ import pytest
 from coordinator.http_server import Answer, HttpServer, Limits, Question
 from tests.waiting import SECONDS, until
 
-SMALL = Limits(connections=40, connections_of_address=20, answers=3, answers_of_address=2, threads=2, rest=0.0)
+SMALL = Limits(
+    connections=40, connections_of_address=20, answers=3, answers_of_address=2, threads=2, rest=0.0, busy_seconds=0.0
+)
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\n"
 
 
