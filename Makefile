@@ -5,7 +5,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Some Debians have pip but not ensurepip: then the system's pip installs into the environment from outside.
 PIP = $$($(BIN)/python -c 'import pip' 2>/dev/null && echo $(BIN)/python -m pip || echo $(PYTHON) -m pip --python $(BIN)/python) \
-	install --quiet --disable-pip-version-check --constraint requirements.lock
+	install --quiet --disable-pip-version-check
+# First the packages of the lock files, by their hashes; then torchq, which has none, with nothing beside it.
+LOCKED = $(PIP) --require-hashes --requirement requirements.lock --requirement
 
 .PHONY: demo test chaos lint fmt bench manifests lock clean
 
@@ -40,12 +42,11 @@ manifests: $(VENV)/.dev
 	$(BIN)/python -m crds.generate
 	$(BIN)/python -m coordinator.rbac
 
-# The newest versions that pyproject.toml allows, tried in an environment of their own.
+# The newest versions that pyproject.toml allows, with their hashes; `make lock LOCK=--keep` keeps the versions.
+LOCK ?=
 lock:
 	rm -rf $(VENV)-lock && $(PYTHON) -m venv $(VENV)-lock
-	$(VENV)-lock/bin/python -m pip install --quiet --disable-pip-version-check '.[dev,demo]'
-	(head -n 1 requirements.lock; $(VENV)-lock/bin/python -m pip freeze --all --exclude torchq --exclude pip --exclude wheel | sed 's/+cpu//') > requirements.lock.new
-	mv requirements.lock.new requirements.lock
+	$(VENV)-lock/bin/python .ci/lock.py $(LOCK)
 	rm -rf $(VENV)-lock
 
 clean:
@@ -57,13 +58,16 @@ $(VENV)/.base:
 	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || $(PYTHON) -m venv --without-pip --clear $(VENV)
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.base pyproject.toml requirements.lock
+$(VENV)/.dev: $(VENV)/.base pyproject.toml requirements.lock requirements-dev.lock
 	@echo "installing torchq and its tools into $(VENV)"
-	@$(PIP) --editable '.[dev]'
+	@$(LOCKED) requirements-dev.lock
+	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.demo: $(VENV)/.base pyproject.toml requirements.lock
+# PyTorch's builds differ from machine to machine: pyproject.toml has its version, and no hash is asked of it.
+$(VENV)/.demo: $(VENV)/.base pyproject.toml requirements.lock requirements-demo.lock
 	@echo "installing torchq and PyTorch into $(VENV) (once)"
-	@$(PIP) --editable '.[demo]' || \
+	@$(LOCKED) requirements-demo.lock
+	@$(PIP) --no-build-isolation --editable '.[demo]' || \
 		{ echo "demo: PyTorch (torch==2.13.0) is missing and could not be installed"; exit 2; }
 	@touch $@

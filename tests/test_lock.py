@@ -1,0 +1,111 @@
+"""The lock files name a version and the hashes of all that is installed, and the installations ask for them."""
+
+import importlib.util
+import re
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parent.parent
+FILES = {"": "requirements.lock", "dev": "requirements-dev.lock", "demo": "requirements-demo.lock"}
+ENTRY = re.compile(r"^([a-z0-9-]+)==(\S+)(?: ; .+)? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
+UNHASHED = {"torch"}
+
+
+def entries(extra: str) -> dict[str, tuple[str, list[str]]]:
+    """Version and hashes of the packages of a lock file."""
+    text = (ROOT / FILES[extra]).read_text()
+    return {name: (version, re.findall(r"[0-9a-f]{64}", hashes)) for name, version, hashes in ENTRY.findall(text)}
+
+
+def requirements(extra: str) -> list[Requirement]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    found = project["optional-dependencies"][extra] if extra else project["dependencies"]
+    return [Requirement(each) for each in found]
+
+
+@pytest.fixture(scope="module")
+def lock() -> ModuleType:
+    """The program that writes them."""
+    pytest.importorskip("pip", reason="the program is pip's, and this environment was made without it")
+    spec = importlib.util.spec_from_file_location("lock", ROOT / ".ci" / "lock.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["lock"] = module  # NamedTuple looks its module up
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("extra", FILES)
+def test_every_line_is_an_entry_with_hashes(extra: str) -> None:
+    text = (ROOT / FILES[extra]).read_text()
+    left = ENTRY.sub("", text)
+    assert all(line.startswith("#") for line in left.splitlines()), left
+    assert entries(extra)
+    assert "://" not in text, "where packages come from is for each machine to say"
+
+
+@pytest.mark.parametrize("extra", FILES)
+def test_what_the_project_asks_for_is_locked_at_a_version_that_it_allows(extra: str) -> None:
+    locked = entries("") | entries(extra)
+    for each in requirements(extra):
+        name = canonicalize_name(each.name)
+        if name not in UNHASHED:
+            assert each.specifier.contains(locked[name][0]), each
+
+
+def test_pytorch_is_pinned_without_a_hash() -> None:
+    assert not UNHASHED & {name for extra in FILES for name in entries(extra)}
+    assert [str(each) for each in requirements("demo") if each.name in UNHASHED] == ["torch==2.13.0"]
+
+
+def test_no_file_repeats_or_contradicts_another() -> None:
+    base = entries("")
+    assert not base.keys() & (entries("dev") | entries("demo")).keys()
+    assert all(entries("dev")[name] == found for name, found in entries("demo").items() if name in entries("dev"))
+    assert "setuptools" in base, "torchq is built without a download"
+
+
+def test_installations_ask_for_the_hashes() -> None:
+    makefile, dockerfile = (ROOT / "Makefile").read_text(), (ROOT / "deploy/kubernetes/Dockerfile").read_text()
+    assert "LOCKED = $(PIP) --require-hashes --requirement requirements.lock --requirement" in makefile
+    for extra in ("dev", "demo"):
+        assert f"$(LOCKED) {FILES[extra]}" in makefile
+    assert "pip install --no-cache-dir --require-hashes --requirement requirements.lock" in dockerfile
+    unhashed = [line for line in makefile.splitlines() if "$(PIP)" in line and not line.startswith("LOCKED")]
+    unhashed += [line for line in dockerfile.splitlines() if "pip install" in line and "--require-hashes" not in line]
+    assert len(unhashed) == 3, "torchq itself, in three places"
+    assert all("--no-build-isolation" in line for line in unhashed), "nothing else is downloaded to build it"
+
+
+def test_the_base_of_the_image_is_a_digest_that_the_builder_gives() -> None:
+    lines = (ROOT / "deploy/kubernetes/Dockerfile").read_text().splitlines()
+    assert "ARG BASE" in lines, "without a default, as a digest of today is old tomorrow"
+    assert [line for line in lines if line.startswith("FROM ")] == ["FROM ${BASE}"]
+    [check] = [line for line in lines if "@sha256:*)" in line]
+    assert "exit 1" in check
+
+
+def test_what_the_program_writes_it_reads(lock: ModuleType) -> None:
+    pins = {"a-b": lock.Pin("1.0"), "c": lock.Pin("2", 'python_full_version < "3.11.3"')}
+    text = lock.text(pins, {"a-b": {"1" * 64, "0" * 64}, "c": {"2" * 64}})
+    assert text == (
+        f"a-b==1.0 \\\n    --hash=sha256:{'0' * 64} \\\n    --hash=sha256:{'1' * 64}\n"
+        f'c==2 ; python_full_version < "3.11.3" \\\n    --hash=sha256:{"2" * 64}\n'
+    )
+    assert lock.pinned(text.splitlines()) == pins
+    assert [name for name, *_ in ENTRY.findall(text)] == ["a-b", "c"]
+
+
+def test_a_dependency_of_another_python_or_machine_is_found(lock: ModuleType) -> None:
+    requires = ["known>=1", 'old ; python_full_version < "3.11.3"', 'mac ; sys_platform == "darwin"',
+                'windows ; sys_platform == "win32"', 'ancient ; python_version < "3.11"', 'more ; extra == "more"',
+                "plain"]  # fmt: skip
+    found = [each.name for each in lock.elsewhere(requires, {"known": lock.Pin("1")})]
+    assert found == ["old", "mac"]
