@@ -123,7 +123,8 @@ class PodView:
     queue: str
     attempt: int
     occupies: bool
-    """True until the pod is Succeeded, Failed or gone; Terminating occupies."""
+    """True until the pod is Succeeded, Failed or gone. Terminating occupies, but for a pod that is on no node: no API
+    server lets it come to one any more."""
     version: int = 0
     """Its resourceVersion; 0 for a foreign pod, of which nobody needs it."""
     deleting: bool = False
@@ -229,16 +230,18 @@ def pod_view(manifest: Manifest) -> PodView:
     found = metadata.get("labels") or {}
     job = _owner(metadata["namespace"], found) if owners.job_uid(metadata) else None
     phase, node = (manifest.get("status") or {}).get("phase"), manifest["spec"].get("nodeName") or ""
+    placed, deleting = bool(node) or phase == "Running", "deletionTimestamp" in metadata
     return PodView(
         namespace=metadata["namespace"],
         name=metadata["name"],
         job=job,
         queue=found.get(labels.QUEUE, ""),
         attempt=integers.bounded(found.get(labels.ATTEMPT), 0),
-        occupies=phase not in FINISHED_PODS,
+        occupies=phase not in FINISHED_PODS and not (deleting and not placed),
         version=_version(metadata) if job else 0,
         node=sys.intern(node),
-        placed=bool(node) or phase == "Running",
+        placed=placed,
+        deleting=deleting,
         demand=_demand(manifest) if node or job is not None else NOTHING,
     )
 

@@ -163,7 +163,9 @@ def test_jobs_are_read_again_only_for_pods_that_are_newer() -> None:
 
 
 def test_a_pod_of_a_job_that_cannot_be_read_counts_for_the_jobs_own_queue() -> None:
-    view = views.pod_view(hostile(labels={labels.QUEUE: "victim", labels.ATTEMPT: "2"}, version="101", node=""))
+    made = hostile(labels={labels.QUEUE: "victim", labels.ATTEMPT: "2"}, version="101", node="")
+    del made["metadata"]["deletionTimestamp"]
+    view = views.pod_view(made)
     (found,) = census.take([MINE], [view], {}, RULES, 1000.0, nodes=NODES, unread=[EVIL]).reservations
     assert (found.queue, found.charge) == ("own", ONE_CPU)
 

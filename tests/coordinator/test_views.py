@@ -103,3 +103,26 @@ def test_what_a_pod_requests_is_counted_by_its_containers_and_not_by_an_annotati
     }
     found = views.pod_view({"metadata": {"namespace": "x", "name": "p"}, "spec": spec})
     assert found.demand == {**demand.pod_demand(spec)} == {"cpu": 10_250, "memory": 1 << 30, "pods": 1}
+
+
+@pytest.mark.parametrize(
+    ("phase", "node", "deleting", "occupies"),
+    [
+        ("Pending", "", False, True),
+        ("Pending", "", True, False),
+        ("Pending", "one", True, True),
+        ("Running", "", True, True),
+        ("Running", "one", True, True),
+        ("Succeeded", "one", False, False),
+        ("Failed", "", True, False),
+    ],
+)
+def test_a_pod_that_can_come_to_no_node_any_more_holds_no_charge(
+    phase: str, node: str, deleting: bool, occupies: bool
+) -> None:
+    """A finalizer would keep it, and with it the charge of the whole job, for ever."""
+    metadata = {"namespace": "x", "name": "p", "finalizers": ["example.org/keep"]}
+    metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {}
+    body = {"metadata": metadata, "spec": {"nodeName": node, "containers": []}, "status": {"phase": phase}}
+    found = views.pod_view(body)
+    assert (found.occupies, found.deleting) == (occupies, deleting)

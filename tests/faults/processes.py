@@ -250,6 +250,8 @@ class CoordinatorProcess(Process):
                 return True
             self.term.resync()
             busy = True
+        if self.watches.errors.times:
+            self.host.unforeseen(self, RuntimeError(f"objects were skipped: {self.watches.errors.shown}"))
         return busy
 
     def _ended(self, error: Exception, pause: float) -> None:
