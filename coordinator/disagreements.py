@@ -10,6 +10,10 @@ REPAIR = "torchq doctor --fix (the leader builds the queues anew from the cluste
 LEADER = "start a coordinator, or see its log; /readyz says what is failing"
 WORKERS = "start workers (torchq worker), or see their logs"
 OBJECTS = "correct or delete the object; the log of the process that skips it says more, and it skips nothing else"
+JOBS = (
+    "correct or delete the job; delete it where its status cannot be written either: its spec is beyond the bounds of "
+    "the definition, and the API server is older than Kubernetes 1.30"
+)
 CLEANING = "torchq doctor --fix, or RQ's own cleaning in time; its keys come back when their leases end"
 
 MENDS = {
@@ -49,6 +53,7 @@ MENDS = {
     # objects
     "skipped-object": OBJECTS,
     "unreadable-object": OBJECTS,
+    "invalid-job": JOBS,
     # RQ and Redis
     "foreign-rq-job": "torchq doctor --fix removes it; find out who may write to Redis",
     "failed-batch": CLEANING,
@@ -64,7 +69,7 @@ HARMLESS = frozenset(("failed-batch", "orphan-batch", "foreign-keys"))
 
 LEADERLESS = frozenset(("no-lease", "no-leader", "lease-silent"))
 """Nobody is there who could mend anything."""
-NOT_MENDED = LEADERLESS | {"no-workers", "foreign-keys", "skipped-object", "unreadable-object"}
+NOT_MENDED = LEADERLESS | {"no-workers", "foreign-keys", "skipped-object", "unreadable-object", "invalid-job"}
 """What a rebuild of the queues does not change."""
 
 

@@ -103,6 +103,9 @@ def _objects(look: Look) -> Found:
         yield Disagreement("skipped-object", process, f"skips {said}")
     for subject, why in look.cluster.unreadable.items():
         yield Disagreement("unreadable-object", subject, why)
+    for key, job in look.cluster.jobs.items():
+        if job.invalid and not (job.finished or job.deleting or _under_way(look, key)):
+            yield Disagreement("invalid-job", str(key), "it cannot be run as it is, and its status does not say so")
 
 
 def _lost(look: Look) -> Found:

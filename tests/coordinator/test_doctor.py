@@ -87,6 +87,19 @@ WORKS = {KEY: LEASED}
             "epoch-differs",
             "queues",
         ),
+        # objects
+        (
+            {
+                "jobs": {
+                    KEY: job(admission=admission(), attempt=1, phase="Running"),
+                    WAITS: job(key=WAITS, invalid=True),
+                },
+                "entries": {},
+                "places": {},
+            },
+            "invalid-job",
+            str(WAITS),
+        ),
         # charges
         (
             {"reservations": {KEY: replace(HELD, attempt=2)}},
@@ -159,7 +172,8 @@ def test_a_reservation_of_a_job_that_is_gone_is_an_orphan() -> None:
 @pytest.mark.parametrize("state", [{"phase": "Succeeded", "finished": True}, {"deleting": True}, {"invalid": True}])
 def test_a_job_at_its_end_holds_nothing(state: dict[str, Any]) -> None:
     ended = job(admission=None if "invalid" in state else admission(), attempt=1, **state)
-    assert codes(jobs={KEY: ended, WAITS: job(key=WAITS)}, pods=()) == [("orphan-reservation", str(KEY))]
+    told = [("invalid-job", str(KEY))] if ended.invalid else []
+    assert codes(jobs={KEY: ended, WAITS: job(key=WAITS)}, pods=()) == [*told, ("orphan-reservation", str(KEY))]
     assert codes(jobs={KEY: ended, WAITS: job(key=WAITS)}, pods=(pod(),), records=WORKS, leases={KEY: NOW + 9}) == []
 
 

@@ -263,7 +263,7 @@ def nested(levels: int) -> Any:
         pytest.param(job({"A": task()}, minMembers={"B": 1}), "minMembers", id="members of nobody"),
         pytest.param(
             job({"A": task(container={"resources": {"requests": {f"x/r{i}": 1 for i in range(100)}}})}),
-            "different resources",
+            "at most 64 items",
             id="100 resources",
         ),
         pytest.param(
