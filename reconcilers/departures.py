@@ -6,13 +6,15 @@ the node's. What a template asks for as grace is bounded by an admin, or room th
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconcilers import pod_view
 from reconcilers.pod_view import PodView
 from reconcilers.values import Action, DeletePods, Tell
 
 MOST_NAMED = 10
+UNPAID_SECONDS = 30.0
+UNPAID = "they take more room than the job is charged for"
 SHORTENED = "GracePeriodShortened"
 """Reason of an event: pods ask for more grace than the setting `longest_grace` allows."""
 
@@ -26,6 +28,13 @@ class Departures:
     dead: frozenset[str] = frozenset()
     longest: float = math.inf
     """Seconds of grace that a pod is given at most, whatever its template asks for."""
+    bound: str = "setting longest_grace"
+    """Why it is given no more."""
+
+    def unpaid(self) -> "Departures":
+        """The same for pods that take more room than their job is charged for: they get as much grace as Kubernetes
+        gives a pod that asks for none."""
+        return replace(self, longest=UNPAID_SECONDS, bound=UNPAID) if self.longest > UNPAID_SECONDS else self
 
     def away(self, pods: Iterable[PodView], *, shorten: bool = False) -> tuple[DeletePods, ...]:
         """Delete these pods, as far as they are not on their way already. With `shorten`, pods that somebody else has
@@ -57,7 +66,7 @@ class Departures:
         more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
         names = ", ".join(pod.name for pod in found[:MOST_NAMED]) + more
         asked = max(pod.grace or 0 for pod in found)
-        message = f"asked for up to {asked} s of grace, get {self._most} s (setting longest_grace): {names}"
+        message = f"asked for up to {asked} s of grace, get {self._most} s ({self.bound}): {names}"
         return (Tell(SHORTENED, message, warning=True),)
 
     def wait(self, pods: Iterable[PodView]) -> float | None:

@@ -39,6 +39,8 @@ def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -
     """The next actions for one key, in order."""
     job = observation.job
     leaving = Departures(now.timestamp(), settings.dead_node_grace, observation.dead_nodes, settings.longest_grace)
+    if observation.no_room or (isinstance(job, TorchJob) and status.reason(job.status) == status.EXCEEDS):
+        leaving = leaving.unpaid()
     if isinstance(job, TorchJob) and not job.finished:
         # 1. What was reached stays reached, even if the owner suspends the job or its room was taken back since.
         if succeeded(job, observation.pods):

@@ -168,6 +168,20 @@ class TestPlan:
         assert after["measured"] == measured(ADMITTED, Worker=dict(LARGE))
         assert after["restartGeneration"] == 1, "its pods are of the past"
 
+    def test_they_get_no_grace_that_a_template_asks_for_as_nothing_pays_for_them(self) -> None:
+        large = pod("Worker", asks=LARGE, grace=3600)
+        found = decide(replace(observe(ADMITTED, pod(grace=30), large), no_room="quota"))
+        deleted = {each.name: action.seconds for action in found.actions if isinstance(action, DeletePods)
+                   for each in action.pods}  # fmt: skip
+        assert deleted == {"digits-master-0": None, "digits-worker-0": 30}
+        (said,) = (each.message for each in found.actions if isinstance(each, Tell))
+        assert "they take more room than the job is charged for" in said
+        leaving = status("Admitted", restartGeneration=1)
+        leaving["conditions"][0] |= {"reason": "ExceedsQuota", "message": "GPUs"}
+        (again,) = decide(observe(job(status=leaving), large)).actions[:1]
+        assert isinstance(again, DeletePods)
+        assert again.seconds == 30
+
     def test_it_is_sent_back_once_its_pods_are_gone_and_asks_for_what_they_asked_for(self) -> None:
         leaving = status("Admitted", restartGeneration=1, measured=measured(ADMITTED, Worker={GPU: 8}))
         leaving["conditions"][0] |= {"reason": "ExceedsQuota", "message": "GPUs, 16 more"}
