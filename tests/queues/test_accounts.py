@@ -94,6 +94,9 @@ def test_the_account_of_coordinator_and_workers_does_a_jobs_whole_line(
     assert {task.key for task in tasks} == {key("first"), key("later"), key("other")}
     work.renew(taken)
     assert all(work.holds(task.key, task.token) for task in tasks)
+    (held,) = (task for task in tasks if task.key == key("first"))
+    assert held.reservation is not None
+    assert work.raise_charge(held.key, held.token, held.reservation.attempt, {"memory": 1}) == ""
     for task, after in zip(tasks, (None, 0.0, 5.0), strict=True):
         work.finish(task.key, task.token, requeue_after=after, failed=after == 5.0)
     assert store.reservations([key("first")])
