@@ -32,7 +32,7 @@ class Options:
     """What to measure."""
 
     bytes: int = LARGEST
-    rounds: int = 3
+    rounds: int = 5
     """How often each shape is read; the least time counts."""
 
 
@@ -281,8 +281,13 @@ def _pod(spec: Body, metadata: Body | None = None) -> Body:
     }
 
 
+def _is_of_a_pod(name: str, make: Make) -> bool:
+    """Whether an API server stores a pod like that: it keeps nothing unknown, and nothing that is wrong."""
+    return "unknown" not in make(1) and not name.startswith(("wrong_", "a_long_")) and "without" not in name
+
+
 PODS: Mapping[str, Callable[[int], Body]] = {
-    **_of_each(_pod, {name: make for name, make in SPECS.items() if "unknown" not in make(1)}),
+    **_of_each(_pod, {name: make for name, make in SPECS.items() if _is_of_a_pod(name, make)}),
     **_of_each(partial(_pod, {"containers": [_one()]}), _MARKS),
     "charge": lambda n: _pod(
         {"containers": [_one()]},

@@ -30,6 +30,8 @@ from crds.torchjob import CLOCK_SKEW, TorchJob
 FINISHED_PODS = ("Succeeded", "Failed")
 LONGEST = 4096
 """Bytes of JSON of what a pod asks for, up to which it is remembered."""
+USUAL_NAMES = 16
+"""Names of a charge that is shared by jobs that ask for the same."""
 MOST_CONDITIONS = 32
 """Conditions of an object of another kind that are looked at."""
 log = logging.getLogger(__name__)
@@ -166,7 +168,7 @@ def job_view(manifest: Manifest) -> JobView:
         priority=job.spec.scheduling_policy.priority,
         priority_class=_priority_class(job),
         attempt=job.status.attempt,
-        charge=_shared(tuple(job.charge.items())),
+        charge=_kept(job.charge),
         admission=job.admission,
         phase=job.status.phase,
         suspended=job.spec.suspend,
@@ -181,6 +183,12 @@ def job_view(manifest: Manifest) -> JobView:
         version=job.metadata.resource_version,
         observed=job.status.observed_generation == job.metadata.generation,
     )
+
+
+def _kept(charge: Amounts) -> Amounts:
+    """Of usual charges those that are equal are one. A charge of many names goes with its job: what is remembered does
+    not grow with the names that jobs make up."""
+    return _shared(tuple(charge.items())) if len(charge) <= USUAL_NAMES else dict(charge)
 
 
 @lru_cache(4096)
@@ -205,7 +213,7 @@ def _waits(job: TorchJob) -> Waits | None:
         parked=told.parked,
         retry=max(job.retry_at.timestamp() - CLOCK_SKEW, 1.0) if job.retry_at else 0.0,
         drained=told.drained,
-        held=None if told.held is None else _shared(tuple(told.held.items())),
+        held=None if told.held is None else _kept(told.held),
         dated=told.since is not None,
     )
 
