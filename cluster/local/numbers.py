@@ -12,7 +12,7 @@ _SHOWN = 40
 """Characters of a wrong value that a message repeats."""
 _UNSIGNED = re.compile(r"0*([0-9]{1,20})", re.ASCII)
 _SIGNED = re.compile(r"([+-]?)0*([0-9]{1,19})", re.ASCII)
-_DIGITS = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_DIGITS = {"ParseUint": re.compile(r"[0-9]+", re.ASCII), "ParseInt": re.compile(r"[+-]?[0-9]+", re.ASCII)}
 
 
 def unsigned(text: str) -> int | None:
@@ -46,5 +46,5 @@ def integer(name: str, text: str) -> int:
 
 
 def _wrong(function: str, text: str) -> str:
-    why = "value out of range" if _DIGITS.fullmatch(text) else "invalid syntax"
+    why = "value out of range" if _DIGITS[function].fullmatch(text) else "invalid syntax"
     return f"strconv.{function}: parsing {shown(text[:_SHOWN])}: {why}"
