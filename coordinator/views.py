@@ -28,8 +28,9 @@ from crds.tenantqueue import TenantQueue, TenantQueueSpec, TenantQueueStatus
 from crds.torchjob import CLOCK_SKEW, TorchJob
 
 FINISHED_PODS = ("Succeeded", "Failed")
+MOST_CONTAINERS = 16
 LONGEST = 4096
-"""Bytes of JSON of what a pod asks for, up to which it is remembered."""
+"""Containers of a pod, and bytes of JSON of what they ask for, up to which that is remembered."""
 USUAL_NAMES = 16
 """Names of a charge that is shared by jobs that ask for the same."""
 MOST_CONDITIONS = 32
@@ -278,7 +279,10 @@ def _demand(manifest: Manifest) -> Amounts:
     try:
         if isinstance(manifest, Long):
             return demand.pod_demand(spec)
-        asked = [[_asked(each) for each in spec.get(name) or ()] for name in ("containers", "initContainers")]
+        containers = [spec.get(name) or () for name in ("containers", "initContainers")]
+        if sum(map(len, containers)) > MOST_CONTAINERS:
+            return demand.pod_demand(spec)
+        asked = [[_asked(each) for each in some] for some in containers]
         text = orjson.dumps([spec.get("resources"), spec.get("overhead"), *asked])
         return _counted(text) if len(text) <= LONGEST else demand.pod_demand(spec)
     except (ValueError, TypeError, AttributeError):  # no API server takes it today
