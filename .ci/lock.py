@@ -31,13 +31,13 @@ FILES = {"": "requirements.lock", "dev": "requirements-dev.lock", "demo": "requi
 """By the extra of pyproject.toml."""
 HEADERS = {
     "": "# What torchq needs and what builds it. Written by `make lock`, installed with pip's --require-hashes.\n"
-    "# The hashes are those of all wheels for Linux (glibc) and macOS, Python 3.11 to 3.13.\n",
+    "# The hashes are those of all wheels for Linux (glibc) and macOS, Python 3.11 to 3.14.\n",
     "dev": "# What the tests and linters need beside requirements.lock. Written by `make lock`.\n",
     "demo": "# What the demo needs beside requirements.lock, without PyTorch. Written by `make lock`.\n",
 }
 BUILDS = "setuptools>=77"
 UNHASHED = re.compile(r"torch|triton|nvidia-.*|cuda-.*")
-PYTHONS = ("3.11", "3.12", "3.13")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 _GLIBC = ("2_5", "2_12", "2_17", "2_24", "2_26", "2_27", "2_28")
 _MACOS = [f"macosx_{version}_0_{kind}" for version in (11, 12, 13, 14) for kind in ("arm64", "universal2")]
 PLATFORMS = (
@@ -47,7 +47,7 @@ PLATFORMS = (
 )
 """Of each kind of machine, the tags that pip takes there."""
 MACHINES = (("linux", "Linux", "x86_64"), ("linux", "Linux", "aarch64"), ("darwin", "Darwin", "arm64"))
-VERSIONS = ("3.11.0", "3.11.99", "3.12.99", "3.13.99")
+VERSIONS = ("3.11.0", "3.11.99", "3.12.99", "3.13.99", "3.14.99")
 """Python versions for which markers are judged: libraries tell 3.11.2, which Debian 12 has, from 3.11.3."""
 
 
