@@ -22,7 +22,7 @@ from kubernetes import config as official_config
 from kubernetes.client import rest
 from urllib3.exceptions import InsecureRequestWarning
 
-from cluster import errors, requests, streams
+from cluster import errors, pages, requests, streams
 from cluster.api import Listing, Manifest, Patch, WatchEvent
 from cluster.settings import ConnectionSettings
 from cluster.streams import Stream
@@ -130,10 +130,10 @@ class KubernetesCluster:
         for restart in range(_LIST_RESTARTS + 1):
             limit = self._settings.page_size if restart < _LIST_RESTARTS else 0
             try:
-                pages = [*self._pages(resource, namespace, label_selector, field_selector, limit)]
+                found = [*self._pages(resource, namespace, label_selector, field_selector, limit)]
             except errors.Expired:
                 continue
-            return Listing([item for page in pages for item in page.items], pages[0].resource_version)
+            return Listing([item for page in found for item in page.items], found[0].resource_version)
         raise errors.Expired(f"the list of {resource.plural} expired again and again while it was read")
 
     def pages(self, resource: Resource, namespace: str = "", *, label_selector: str = "") -> Iterator[Listing]:
@@ -233,7 +233,9 @@ class KubernetesCluster:
         self._transport.close()
 
     def _object(self, request: requests.Request) -> Manifest:
-        answer = self._transport.send(request)
+        return self._checked(self._transport.send(request))
+
+    def _checked(self, answer: Any) -> Manifest:
         if isinstance(answer, dict):
             return answer
         raise errors.ServerError(f"{self.server} did not answer with an object; is it a Kubernetes API server?")
@@ -241,18 +243,22 @@ class KubernetesCluster:
     def _pages(
         self, resource: Resource, namespace: str, label_selector: str, field_selector: str, limit: int
     ) -> Iterator[Listing]:
-        token = ""
+        token, most = "", limit
         while True:
-            answer = self._object(
-                requests.page(
-                    resource,
-                    namespace,
-                    label_selector=label_selector,
-                    field_selector=field_selector,
-                    limit=limit,
-                    token=token,
-                )
+            request = requests.page(
+                resource,
+                namespace,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                limit=limit,
+                token=token,
             )
+            answer, size = self._transport.page(request, limit)
+            if answer is None:
+                limit = pages.fewer(limit)
+                continue
+            limit = pages.more(limit, size, most)
+            answer = self._checked(answer)
             metadata = answer.get("metadata") or {}
             if "items" not in answer or "resourceVersion" not in metadata:
                 # Taken for an empty list, it would look as if everything were deleted.

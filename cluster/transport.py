@@ -9,7 +9,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 import urllib3
@@ -22,13 +22,15 @@ from urllib3.exceptions import (
 )
 from urllib3.exceptions import TimeoutError as LibraryTimeout
 
-from cluster import errors, handshakes, jsontext, retries, status, whole_requests
+from cluster import errors, handshakes, jsontext, pages, retries, status, whole_requests
 from cluster.limiter import Limiter
 from cluster.requests import Request
 from cluster.retries import Failure
 from cluster.settings import ConnectionSettings
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 Response = urllib3.BaseHTTPResponse
 
@@ -64,8 +66,35 @@ class Transport:
     def send(self, request: Request) -> Any:
         """The parsed JSON of an answer, after as many attempts as the policy allows; raises `cluster.errors` only."""
         body = self._persist(request, lambda: self._attempt(request, self._settings.read_timeout, stream=False)).data
+        return self._parsed(body, jsontext.loads)
+
+    def page(self, request: Request, limit: int) -> tuple[Any, int]:
+        """The same of a list, of `limit` objects at most (0: of all), and its bytes. None if it holds more than is read
+        at once: it is to be asked for with fewer objects (`cluster.pages`)."""
+        most = pages.MOST_BYTES if limit > 1 else None
+        body = self._persist(request, lambda: self._bounded(request, most))
+        if most is not None and len(body) > most:
+            return None, len(body)
+        return self._parsed(body, lambda text: pages.read(text, limit)), len(body)
+
+    def _bounded(self, request: Request, most: int | None) -> bytes:
+        """The bytes of an answer, or somewhat more than `most` of them: then nobody reads the rest."""
+        if most is None:
+            return self._attempt(request, self._settings.read_timeout, stream=False).data
+        response = self._attempt(request, self._settings.read_timeout, stream=True)
         try:
-            return jsontext.loads(body)
+            body = response.read(most + 1)
+        except (HTTPError, OSError) as e:
+            response.close()
+            raise _AttemptFailed(Failure(sent=True), self._unreachable(e)) from e
+        if len(body) > most:
+            response.close()
+        response.release_conn()
+        return body
+
+    def _parsed(self, body: bytes, parse: Callable[[bytes], Any]) -> Any:
+        try:
+            return parse(body)
         except orjson.JSONDecodeError as e:
             said = body[:80].decode("utf-8", "replace")
             raise errors.ServerError(
@@ -101,7 +130,7 @@ class Transport:
         self._pool.clear()
         self._direct = None
 
-    def _persist(self, request: Request, attempt: Callable[[], Response]) -> Response:
+    def _persist(self, request: Request, attempt: Callable[[], T]) -> T:
         count = 1
         while True:
             try:
