@@ -9,7 +9,8 @@ for a queue only where no job and no reservation says what is charged, and only 
     the names      those that limit the queue first, as many as a charge may have
 
 A pod may be newer than what is known of its job: that job is read again. Until it could be, the pod counts for the
-job's own queue. A pod that counts for no queue takes room in the pool, as one that is not labelled does.
+job's own queue, if its namespace may use that. A pod that counts for no queue takes room in the pool, as one that is
+not labelled does.
 """
 
 from collections.abc import Iterable, Mapping
@@ -61,11 +62,12 @@ def leftover(
 
     `room` is what nodes offer, and is used up; None: nobody knows. `unread`: the job may be newer than it is known.
     """
-    found = [pod for pod in pods if (unread and pod.attempt >= 1) or (pod.placed and counts(pod, job, rules))]
+    believed = unread and (job is None or standing.usable(job.queue, key.namespace, rules))
+    found = [pod for pod in pods if (believed and pod.attempt >= 1) or (pod.placed and counts(pod, job, rules))]
     if not found:
         return None
     newest = max(found, key=lambda pod: (pod.attempt, queue_of(pod, job)))
-    queue = job.queue if unread and job is not None else queue_of(newest, job)
+    queue = job.queue if believed and job is not None else queue_of(newest, job)
     charge = {JOBS: 1}
     for pod in found:
         amounts.increase(charge, _taken(pod, room))

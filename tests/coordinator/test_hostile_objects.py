@@ -170,6 +170,15 @@ def test_a_pod_of_a_job_that_cannot_be_read_counts_for_the_jobs_own_queue() -> N
     assert (found.queue, found.charge) == ("own", ONE_CPU)
 
 
+@pytest.mark.parametrize("node", ["", "one"])
+def test_pods_of_jobs_that_are_not_read_again_fill_no_queue_that_is_closed_to_them(node: str) -> None:
+    named = replace(MINE, queue="victim")
+    made = hostile(labels={labels.QUEUE: "victim", labels.ATTEMPT: "2"}, version="101", node=node)
+    del made["metadata"]["deletionTimestamp"]
+    found = census.take([VICTIM, named], [views.pod_view(made)], {}, RULES, 1000.0, nodes=NODES, unread=[EVIL])
+    assert [each.key for each in found.reservations] == [GOOD]
+
+
 MANIFESTS = st.builds(
     hostile,
     name=st.sampled_from(["p", "q", "x" * 253]),
@@ -181,7 +190,8 @@ MANIFESTS = st.builds(
         st.sampled_from([labels.CHARGE, labels.GANG_SIZE, labels.RESTARTS_SETTLED]),
         st.sampled_from([*NUMBERS, '{"cpu":9e99}', '{"cpu":' + "9" * 60 + "}", "[]", "null", "{", '{"": 1}']),
     ),
-    owners=st.lists(
+    owners=st.just([desks.owner(EVIL)])
+    | st.lists(
         st.fixed_dictionaries(
             {"uid": st.sampled_from([EVIL.uid, GOOD.uid, "", "1"])},
             optional={
@@ -203,9 +213,9 @@ MANIFESTS = st.builds(
 
 
 @settings(max_examples=300)
-@given(st.lists(MANIFESTS, max_size=5), st.booleans(), st.booleans())
-def test_no_pods_change_what_another_queue_is_charged(pods: list[dict[str, Any]], known: bool, read: bool) -> None:
-    jobs = [VICTIM, MINE] if known else [VICTIM]
+@given(st.lists(MANIFESTS, max_size=5), st.sampled_from(["", "own", "victim", "nowhere"]), st.booleans())
+def test_no_pods_change_what_another_queue_is_charged(pods: list[dict[str, Any]], named: str, read: bool) -> None:
+    jobs = [VICTIM, replace(MINE, queue=named)] if named else [VICTIM]
     baseline = census.take([VICTIM], [], {}, RULES, 1000.0).reservations
     found = census.take(jobs, map(views.pod_view, pods), {}, RULES, 1000.0, nodes=NODES, unread=[] if read else [EVIL])
     assert found.errors == {}
