@@ -40,7 +40,7 @@ def test_a_full_pool_is_explained_and_the_order_foretold(stack: Stack, records: 
     assert shown(stack, "next")["items"] == []
     order = [f"default/{first}", f"default/{second}"]
     until(lambda: [each["job"] for each in shown(stack, "next", "--roomy")["items"]], lambda found: found == order)
-    wanted = {"pending": 2, "admitted": 1, "usage": {"cpu": "3", "jobs": "1"}}
+    wanted = {"pending": 2, "admitted": 1, "usage": {"cpu": "3", "jobs": "1", "pods": "1"}}
     until(lambda: figures(stack, queue), lambda status: {name: status.get(name) for name in wanted} == wanted)
     (tmp_path / "gate").touch()
     for name in (large, first, second):

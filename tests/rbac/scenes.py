@@ -111,7 +111,7 @@ class Stage:
         """A worker carries out a plan; what is said of it."""
         cluster, settings = self.access.cluster(WORKER), ReconcileSettings()
         with ThreadPoolExecutor(1) as threads, self.log.at_level(logging.DEBUG, "reconcilers"):
-            work = Application(cluster, settings, threads, time.time, key, lambda: True)
+            work = Application(cluster, settings, threads, time.time, key, lambda: True, lambda *_: "")
             try:
                 outcome = work.run(Plan(actions))
             except errors.ClusterError as error:
