@@ -35,7 +35,6 @@ from crds.keys import JobKey
 from crds.resources import (
     ALPHA_POD_GROUPS,
     LEASES,
-    NAMESPACES,
     NODES,
     POD_GROUPS,
     PODS,
@@ -83,13 +82,13 @@ class Stage:
     def admin(self) -> Cluster:
         return self.access.admin
 
-    def job(self, status: Manifest | None = None, **spec: Any) -> JobKey:
+    def job(self, status: Manifest | None = None, name: str = "train", **spec: Any) -> JobKey:
         """A job of one pod; its key."""
-        body = manifest("train", TENANT, {"Master": task()}, **spec)
+        body = manifest(name, TENANT, {"Master": task()}, **spec)
         made = self.admin.create(TORCHJOBS, body, TENANT)["metadata"]
         if status is not None:
-            self.admin.patch(TORCHJOBS, "train", {"status": status}, TENANT, subresource="status")
-        return JobKey(TENANT, "train", made["uid"])
+            self.admin.patch(TORCHJOBS, name, {"status": status}, TENANT, subresource="status")
+        return JobKey(TENANT, name, made["uid"])
 
     def reconcile(self, key: JobKey, *, room: bool = True, worker: Cluster | None = None) -> str:
         """A worker looks at the job once; what the log says of it."""
@@ -195,11 +194,8 @@ def pod(stage: Stage, key: JobKey | None = None, name: str = "train-master-0") -
 
 def service(stage: Stage, key: JobKey | None = None) -> None:
     """A service of the name that the job's master needs."""
-    if key is None:  # an owner that is there, or whoever collects garbage gets it first
-        another = stage.admin.get(NAMESPACES, TENANT)["metadata"]["uid"]
-        own = {"apiVersion": "v1", "kind": "Namespace", "name": TENANT, "uid": another, "controller": True}
-    else:
-        own = owner(key)
+    # The owner has to be there: garbage collection would delete the service first.
+    own = owner(key or stage.job(name="another"))
     metadata = {"name": "train-master-0", "labels": {labels.JOB_UID: own["uid"]}, "ownerReferences": [own]}
     spec = {"clusterIP": "None", "ports": [{"port": 1, "targetPort": 1, "protocol": "TCP"}]}
     stage.admin.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}, TENANT)
