@@ -1,10 +1,14 @@
 """Which fields of a TorchJob's spec may change, and when.
 
-One rule: this table alone says so, but for the size of an elastic job (`_resized`); the CEL rules at the root, where
-the status is readable, are made from it.
+One rule: this table alone says so, but for the size of an elastic job (`_resized`) and for a deadline that comes
+sooner (`_lowered`); the CEL rules at the root, where the status is readable, are made from it.
 
 A job waits until it is admitted (and again after it was suspended or sent back), is admitted while `status.admission`
 is there, and is finished in phase Succeeded or Failed. The state before the change counts.
+
+A job whose deadline comes soon enough may be admitted into room that is kept for another job (`queues.backfill`). So
+its deadline may not move to a later moment from the time at which it may be chosen for that, phase Queued, until it has
+given the room back.
 """
 
 from dataclasses import dataclass
@@ -16,6 +20,8 @@ from crds.rules import Rule
 from crds.tasks import WORKER, TaskSpec
 
 State = Literal["waiting", "admitted", "finished"]
+_Known = Literal[State, "queued"]
+"""queued: it waits, and its status says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,7 @@ TABLE = (
     Field("torchElasticPolicy", True, False, False),
     Field("restartScope", True, False, False),
     Field("backoffLimit", True, True, False),
-    Field("activeDeadlineSeconds", True, True, False),
+    Field("activeDeadlineSeconds", True, False, False),
     Field("ttlSecondsAfterFinished", True, True, True),
     Field("cleanPodPolicy", True, True, False),
     Field("suspend", True, True, False),
@@ -54,8 +60,10 @@ TABLE = (
 RESIZABLE = "torchTaskSpecs"
 """Of an admitted job with a `torchElasticPolicy`, the Worker's `numTasks` may change in it, within the policy's bounds.
 """
+DEADLINE = "activeDeadlineSeconds"
+"""Of a queued or an admitted job it may be set and lowered."""
 
-_STATES: dict[State, tuple[str, str]] = {
+_STATES: dict[_Known, tuple[str, str]] = {
     "finished": (
         f"has(oldSelf.status) && has(oldSelf.status.phase) && oldSelf.status.phase in {list(FINISHED)}",
         "may not change after the job has finished: submit a new job",
@@ -63,7 +71,13 @@ _STATES: dict[State, tuple[str, str]] = {
     "admitted": (
         "has(oldSelf.status) && has(oldSelf.status.admission)",
         "may not change while the job is admitted: set spec.suspend to true and wait for phase Suspended "
-        "(an elastic job may change Worker.numTasks, from numMinReplicas to numMaxReplicas)",
+        "(an elastic job may change Worker.numTasks, from numMinReplicas to numMaxReplicas; "
+        "activeDeadlineSeconds may be set or lowered)",
+    ),
+    "queued": (
+        "has(oldSelf.status) && has(oldSelf.status.phase) && oldSelf.status.phase == 'Queued'",
+        "may not be raised or removed while the job is queued, because room that is kept for another job may be lent "
+        "to it until then: set spec.suspend to true and wait for phase Suspended",
     ),
 }
 """How a state is known, the first one that holds counts; and what is said of a field that it settles."""
@@ -86,27 +100,35 @@ def transition() -> Rule:
     return found | {"messageExpression": words}
 
 
-def _settled(state: State) -> list[str]:
-    return [field.path for field in TABLE if not field.may_change(state)]
+def _settled(state: _Known) -> list[str]:
+    return [DEADLINE] if state == "queued" else [field.path for field in TABLE if not field.may_change(state)]
 
 
-def _by_state(expressions: dict[State, str], otherwise: str) -> str:
+def _by_state(expressions: dict[_Known, str], otherwise: str) -> str:
     """CEL for: the expression of the first state that holds."""
     for state, (when, _) in reversed(_STATES.items()):
         otherwise = f"{when} ? {expressions[state]} : ({otherwise})"
     return otherwise
 
 
-def _words(state: State) -> str:
+def _words(state: _Known) -> str:
     """CEL for: the changed fields that the state settles, and what it means for them."""
     names = " + ".join(f"({_kept(path, state)} ? '' : '{path} ')" for path in _settled(state))
     return f"{names} + '{_STATES[state][1]}'"
 
 
-def _kept(path: str, state: State) -> str:
+def _kept(path: str, state: _Known) -> str:
     """CEL for: a field has not changed, or only as it may."""
     same = _unchanged("self.spec", "oldSelf.spec", path)
-    return f"({same} || {_resized()})" if (path, state) == (RESIZABLE, "admitted") else same
+    if state != "finished" and path in (RESIZABLE, DEADLINE):
+        return f"({same} || {_resized() if path == RESIZABLE else _lowered()})"
+    return same
+
+
+def _lowered() -> str:
+    """CEL for: the deadline is set, or comes sooner."""
+    new, old = f"self.spec.{DEADLINE}", f"oldSelf.spec.{DEADLINE}"
+    return f"(has({new}) && (!has({old}) || {new} <= {old}))"
 
 
 def _resized() -> str:

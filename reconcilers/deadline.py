@@ -1,6 +1,6 @@
-"""How long a stage of an admitted job may take to run.
+"""How long a stage of an admitted job may take to run, and how long the job may run.
 
-One rule: pure. The time of the first stage begins with the admission, that of a later one when the successes it waited
+One rule: pure. The time of the job (`activeDeadlineSeconds`) begins with the admission and never stops. The time of the first stage begins with the admission, that of a later one when the successes it waited
 for are there; and that of all of them again when a job that ran is restarted, and when one that failed has backed off.
 How long a success takes, nobody knows, and nobody asks.
 """
@@ -36,6 +36,19 @@ class Deadline:
         paused = self._paused(job)
         began = (max(moment, paused or moment) for each in late if (moment := _began(job, each)) is not None)
         return min((self.seconds - (self.now - each).total_seconds() for each in began), default=None)
+
+    def active(self, job: TorchJob) -> float | None:
+        """Seconds until the job's `activeDeadlineSeconds` are over, which count from its admission; None if it has
+        none, or is not admitted."""
+        since, seconds = job.status.start_time, job.spec.active_deadline_seconds
+        if since is None or seconds is None or job.admission is None:
+            return None
+        return seconds - (self.now - since).total_seconds()
+
+    def ran_out(self, job: TorchJob) -> bool:
+        """Whether its `activeDeadlineSeconds` are over."""
+        left = self.active(job)
+        return left is not None and left <= 0
 
     def passed(self, job: TorchJob, pods: Iterable[PodView]) -> bool:
         """Whether the time of one of them is over."""

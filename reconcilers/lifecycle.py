@@ -124,7 +124,7 @@ def decide(observation: Observation, deadline: Deadline) -> Course:
         return _emptied(leaving, pods) if pods else Back(job, "Resized")
     expected = tasks.members(job, admission.attempt)
     foreign = tuple(pod for pod in pods if pod.attempt != admission.attempt or pod.name not in expected)
-    if foreign:
+    if foreign and not deadline.ran_out(job):
         return Vacate(foreign)
     return _given_back(job, observation, deadline) or Run(job, admission, pods, expected)
 

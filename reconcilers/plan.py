@@ -82,7 +82,8 @@ def _by_course(observation: Observation, settings: ReconcileSettings, leaving: D
             return _after_the_end(ended, observation, leaving, now)
         case Vacate(in_the_way, said):
             if said is None:
-                return Plan(leaving.away(in_the_way, shorten=True) + _stuck(observation, leaving, now))
+                away = leaving.away(in_the_way, shorten=True)
+                return Plan(away + _stuck(observation, leaving, now), _runs_out(observation, deadline))
             after = status.leaving(said.job, said.reason, said.message, now)
             return Plan(_write(said.job, after, in_the_way) + leaving.away(in_the_way, shorten=True))
         case Idle() as idle:
@@ -100,6 +101,12 @@ def _gone(observation: Observation, leaving: Departures, now: datetime) -> Plan:
     granted = leaving if observation.draining else replace(leaving, longest=math.inf)
     away = granted.away(observation.pods, shorten=True) + _stuck(observation, leaving, now)
     return Plan(_services(observation.pods) + away + gangs.removed(observation.groups))
+
+
+def _runs_out(observation: Observation, deadline: Deadline) -> float | None:
+    """Seconds until the job's time is over; None if it is over, or the job has no deadline."""
+    left = deadline.active(observation.job) if isinstance(observation.job, TorchJob) else None
+    return left if left is not None and left > 0 else None
 
 
 def _deadline(observation: Observation, settings: ReconcileSettings, now: datetime) -> Deadline:
@@ -131,9 +138,14 @@ def _run(
 ) -> Plan:
     """The plan of a job that holds its room."""
     job, now = run.job, deadline.now
-    # 0. Something cannot be made now: its owner is told.
+    # 0. Its time may be over, whatever hinders it: room may be lent to it until then.
+    left = deadline.active(job) if job.admission == run.admission else None
+    if left is not None and left <= 0:
+        message = f"ran longer than activeDeadlineSeconds {job.spec.active_deadline_seconds}"
+        return _finish(job, observation, status.finished(job, "Failed", "DeadlineExceeded", message, now), leaving)
+    # Something cannot be made now: its owner is told.
     if observation.hindrance is not None and not is_about_requests(observation.hindrance):
-        return Plan(_write(job, _hindered(job, observation.hindrance, now), run.pods))
+        return Plan(_write(job, _hindered(job, observation.hindrance, now), run.pods), left)
     # 1. The fence: nobody makes pods before the admission is in the cluster.
     if job.admission != run.admission:
         admission = _bound(run, settings)
@@ -145,12 +157,7 @@ def _run(
     excess = measure.of(job, run.admission.charge, run.pods)
     if excess is not None:
         return _exceeding(run, excess, observation, leaving, now)
-    # 3. Its time may be over.
-    left = _seconds_left(job.status.start_time, job.spec.active_deadline_seconds, now)
-    if left is not None and left <= 0:
-        message = f"ran longer than activeDeadlineSeconds {job.spec.active_deadline_seconds}"
-        return _finish(job, observation, status.finished(job, "Failed", "DeadlineExceeded", message, now), leaving)
-    # 4. What happened to its pods ends the job or sets it back; a restart that is under way goes on.
+    # 3. What happened to its pods ends the job or sets it back; a restart that is under way goes on.
     recovery = _scene(run, observation, settings, leaving, now).recover()
     if recovery.after is not None and recovery.ended:
         return _finish(job, observation, recovery.after, leaving)
@@ -160,7 +167,7 @@ def _run(
         return Plan(recovery.before + _write(job, recovery.after, run.pods) + recovery.actions, again)
     if recovery.blocked:
         return Plan(recovery.actions, again)
-    # 5. Missing pods, and what the pods that are there amount to.
+    # 4. Missing pods, and what the pods that are there amount to.
     stuck = bool(leaving.stuck(run.pods))
     advance = Advance(run=run, observation=observation, settings=settings, now=now, stuck=stuck)
     # Pods of tasks that are done with take room from those that come after them, which wait until they are gone.
@@ -245,13 +252,16 @@ def _after_the_end(job: TorchJob, observation: Observation, leaving: Departures,
     left = _seconds_left(job.status.completion_time, job.spec.ttl_seconds_after_finished, now)
     if left is not None and left <= 0:
         return Plan((DeleteJob(),))
-    # Of a drained queue no pod keeps room, also where the job's owner wants its pods kept.
+    # Of a drained queue, and beyond its activeDeadlineSeconds, no pod keeps room, also where the job's owner wants its
+    # pods kept.
     policy = job.spec.clean_pod_policy
-    leftovers = _leftovers(
-        "Running" if observation.draining and policy == "None" else policy, job.status, observation.pods
-    )
+    active = Deadline(0.0, now).active(job)
+    back = observation.draining or (active is not None and active <= 0)
+    leftovers = _leftovers("Running" if back and policy == "None" else policy, job.status, observation.pods)
     away = leaving.away(leftovers, shorten=True) + _stuck(observation, leaving, now)
-    return Plan(_seen(job) + away + gangs.removed(observation.groups), requeue_after=left)
+    stays = any(pod_view.occupies(pod) for pod in observation.pods)
+    again = least((left, active if stays and not back else None))
+    return Plan(_seen(job) + away + gangs.removed(observation.groups), requeue_after=again)
 
 
 def _seen(job: TorchJob) -> tuple[Action, ...]:

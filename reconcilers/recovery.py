@@ -151,13 +151,18 @@ class Scene:
         return Recovery(after, actions=self._told(after, verdict.message) + self._first_step(after))
 
     def _stay(self) -> Recovery | None:
-        """Begin anew where its pods were on their way out, and it may go on all the same: nobody has disrupted it. It
-        has all its time again."""
+        """Begin anew where its pods were on their way out, and it may go on all the same: nobody has disrupted it.
+
+        It has all its time to get its pods running again. Its `activeDeadlineSeconds` go on: they count from the
+        admission, because room that is kept for another job is lent to it only until then.
+        """
         if not status.is_leaving(self.job.status):
             return None
         after = status.enter(self.job, "Admitted", "Restarting", "it goes on before its pods were gone", self.now)
         stages = {str(each.index): StageStatus(began=self.now) for each in progress.written(self.job)}
-        after = after.model_copy(update={"start_time": self.now, "stages": stages})
+        admission = self.job.admission
+        since = admission.admitted_at if admission is not None else None
+        after = after.model_copy(update={"start_time": since or self.now, "stages": stages})
         return Recovery(after, actions=self._first_step(after))
 
     def _told(self, after: TorchJobStatus, message: str) -> tuple[Action, ...]:

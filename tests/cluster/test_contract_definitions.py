@@ -15,12 +15,12 @@ import pytest
 from cluster import errors
 from cluster.client import KubernetesCluster
 from crds import checks, fields, generate, tenantqueue
-from crds.fields import TABLE, Field, State
+from crds.fields import DEADLINE, TABLE, Field, State
 from crds.resources import TENANT_QUEUES, TORCHJOBS
 from crds.tasks import TASK_TYPE
 from tests.cluster.servers import Server
 from tests.crds.builders import job, queue, task
-from tests.crds.test_fields import STATUS, changes, with_field
+from tests.crds.test_fields import ADMISSION, STATUS, changes, is_sooner, with_field
 
 _NUMBERS = itertools.count(1)
 TORCHJOB, TENANT_QUEUE = generate.load()
@@ -74,7 +74,9 @@ def test_every_cell_of_the_field_table(
             stored = cluster.patch(TORCHJOBS, name, {"status": status}, namespace, subresource="status")
         wanted = submitted(with_field(field.path, after, None), name)["spec"]
         patch = [{"op": "replace", "path": "/spec", "value": wanted}]
-        if field.may_change(state):
+        if (field.path, status) == (DEADLINE, {"phase": "Queued"}):
+            continue  # the next test
+        if field.may_change(state) or is_sooner(field, state, before, after):
             changed = cluster.patch(TORCHJOBS, name, patch, namespace)
             assert changed["spec"] == wanted
             assert changed["metadata"]["generation"] == 2
@@ -85,6 +87,23 @@ def test_every_cell_of_the_field_table(
         assert cause.field == "spec"
         assert f": {field.path} may not change" in cause.message
         assert cluster.get(TORCHJOBS, name, namespace) == stored
+
+
+@pytest.mark.parametrize("status", [{"phase": "Queued"}, {"phase": "Admitted", "admission": ADMISSION}])
+def test_a_deadline_comes_sooner_only_once_room_may_be_lent_until_it(
+    cluster: KubernetesCluster, namespace: str, status: dict[str, Any]
+) -> None:
+    name = fresh("deadline")
+    cluster.create(TORCHJOBS, submitted(with_field(DEADLINE, 60, None), name), namespace)
+    cluster.patch(TORCHJOBS, name, {"status": status}, namespace, subresource="status")
+    for later in (61, None):
+        with pytest.raises(errors.Invalid, match=r"activeDeadlineSeconds may not .* set spec.suspend to true"):
+            cluster.patch(TORCHJOBS, name, {"spec": {DEADLINE: later}}, namespace)
+    assert cluster.patch(TORCHJOBS, name, {"spec": {DEADLINE: 59}}, namespace)["spec"][DEADLINE] == 59
+    cluster.patch(TORCHJOBS, name, {"spec": {"suspend": True}}, namespace)
+    suspended = {"status": {"phase": "Suspended", "admission": None}}
+    cluster.patch(TORCHJOBS, name, suspended, namespace, subresource="status")
+    assert cluster.patch(TORCHJOBS, name, {"spec": {DEADLINE: 61}}, namespace)["spec"][DEADLINE] == 61
 
 
 def test_an_elastic_job_is_resized_within_its_bounds_while_it_is_admitted(

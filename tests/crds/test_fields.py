@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crds.fields import TABLE, Field, State
+from crds.fields import DEADLINE, TABLE, Field, State
 from crds.jobspec import SchedulingPolicy, TorchJobSpec
 from tests.crds import served
 from tests.crds.builders import job, task
@@ -38,6 +38,7 @@ CELLS = [
     for field in TABLE
     for state, statuses in STATUS.items()
     for index, status in enumerate(statuses)
+    if (field.path, status) != (DEADLINE, {"phase": "Queued"})  # `test_a_deadline_only_comes_sooner`
 ]
 
 
@@ -59,6 +60,41 @@ def changes(path: str) -> list[tuple[Any, Any]]:
     return [(one, other)] if path == "torchTaskSpecs" else [(one, other), (None, one), (one, None)]
 
 
+def is_sooner(field: Field, state: State, before: Any, after: Any) -> bool:
+    """Whether the change moves the deadline of an unfinished job to an earlier moment."""
+    sooner = after is not None and (before is None or after < before) if field.path == DEADLINE else False
+    return sooner and state != "finished"
+
+
+@pytest.mark.parametrize("before", [None, 60])
+@pytest.mark.parametrize("after", [None, 59, 60, 61])
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (None, ""),
+        ({}, ""),
+        ({"phase": "Suspended"}, ""),
+        ({"phase": "Queued"}, "may not be raised or removed while the job is queued, because room"),
+        ({"phase": "Queued", "admission": ADMISSION}, "may not change while the job is admitted: set spec.suspend"),
+        ({"phase": "Running", "admission": ADMISSION}, "may not change while the job is admitted: set spec.suspend"),
+        ({"phase": "Failed", "admission": ADMISSION}, "may not change after the job has finished"),
+    ],
+)
+@pytest.mark.parametrize("suspend", [False, True])
+def test_a_deadline_only_comes_sooner(
+    before: int | None, after: int | None, status: dict[str, Any] | None, said: str, suspend: bool
+) -> None:
+    old, new = with_field(DEADLINE, before, status), with_field(DEADLINE, after, status)
+    new["spec"]["suspend"] = old["spec"]["suspend"] = suspend
+    sooner = after is not None and (before is None or after <= before) and (status or {}).get("phase") != "Failed"
+    found = served.refusals(new, old)
+    if not said or sooner or after == before:
+        assert found == []
+    else:
+        (refusal,) = found
+        assert f": activeDeadlineSeconds {said}" in refusal
+
+
 @pytest.mark.parametrize(("field", "state", "status"), CELLS)
 def test_a_field_changes_only_where_the_table_says_so(
     field: Field, state: State, status: dict[str, Any] | None
@@ -66,7 +102,7 @@ def test_a_field_changes_only_where_the_table_says_so(
     for before, after in changes(field.path):
         old, new = with_field(field.path, before, status), with_field(field.path, after, status)
         found = served.refusals(new, old)
-        if field.may_change(state):
+        if field.may_change(state) or is_sooner(field, state, before, after):
             assert found == []
         else:
             (refusal,) = found
