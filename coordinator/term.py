@@ -26,6 +26,7 @@ from coordinator.watch import Marked, Watches
 from crds import integers
 from crds.amounts import Amounts
 from crds.keys import JobKey
+from queues.backfill import Forecast
 from queues.rounds import Rounds
 from queues.store import QueueStore
 from queues.values import Entry, Offer, QueueSpec, Reservation
@@ -91,7 +92,7 @@ class Term:
 
     def __post_init__(self) -> None:
         self._turns = Turns(self.clock)
-        self._rounds = Rounds(self.store, self.settings.rules)
+        self._rounds = Rounds(self.store, self.settings.rules, self._forecast)
         self._freeing = Freeing(
             self.watches,
             self.store,
@@ -289,6 +290,10 @@ class Term:
         self.unsettled = bool(committed.picked or committed.refused)
         self.counts.picked += committed.picked
         return committed.picked
+
+    def _forecast(self) -> Forecast | None:
+        """When jobs end that have a deadline (`coordinator.deadlines`)."""
+        return self.watches.deadlines.forecast(lambda key: self.watches.pods_of(key, 0).occupy)
 
     def _account(self, keys: list[JobKey]) -> None:
         """A job that was suspended and resumed while it was being admitted may hold room that was just freed."""

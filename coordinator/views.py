@@ -33,6 +33,10 @@ LONGEST = 4096
 """Containers of a pod, and bytes of JSON of what they ask for, up to which that is remembered."""
 USUAL_NAMES = 16
 """Names of a charge that is shared by jobs that ask for the same."""
+DEFAULT_GRACE = 30
+"""Seconds of grace of a pod whose template does not say."""
+MOST_GRACE = 2**63
+"""Seconds: no API server takes more."""
 MOST_CONDITIONS = 32
 """Conditions of an object of another kind that are looked at."""
 log = logging.getLogger(__name__)
@@ -55,6 +59,17 @@ class Waits:
     """What it held before it was sent back so that it comes first; None: that is not known."""
     dated: bool = False
     """Whether its status says since when it waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lasts:
+    """How long a job with a deadline holds room at most."""
+
+    seconds: float
+    """Its `activeDeadlineSeconds` and the longest grace that its templates ask for."""
+    since: float | None
+    """When these began, in seconds since 1970; None while it is not admitted, or if its status does not say when it
+    was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +106,8 @@ class JobView:
     """Its resourceVersion."""
     observed: bool = True
     """Whether its status holds of its newest spec."""
+    lasts: Lasts | None = None
+    """How long it holds room; None: any time."""
 
     @property
     def at_rest(self) -> bool:
@@ -183,6 +200,7 @@ def job_view(manifest: Manifest) -> JobView:
         told=job.status.queue.reason if job.status.queue else "",
         version=job.metadata.resource_version,
         observed=job.status.observed_generation == job.metadata.generation,
+        lasts=_lasts(job),
     )
 
 
@@ -217,6 +235,22 @@ def _waits(job: TorchJob) -> Waits | None:
         held=None if told.held is None else _kept(told.held),
         dated=told.since is not None,
     )
+
+
+def _lasts(job: TorchJob) -> Lasts | None:
+    seconds = job.spec.active_deadline_seconds
+    if seconds is None:
+        return None
+    admitted = job.admission.admitted_at if job.admission is not None else None
+    # Versions before this one began the time again when a job was suspended and resumed before its pods were gone.
+    since = max((each.timestamp() for each in (admitted, job.status.start_time) if each), default=None)
+    return Lasts(seconds + max(_grace(task.template["spec"]) for task in job.spec.torch_task_specs.values()), since)
+
+
+def _grace(spec: Manifest) -> int:
+    """Seconds that the pods of a template are given to end, as the API server reads it."""
+    seconds = spec.get("terminationGracePeriodSeconds")
+    return min(seconds, MOST_GRACE) if type(seconds) is int and seconds >= 0 else DEFAULT_GRACE
 
 
 def _invalid(manifest: Manifest) -> JobView:

@@ -14,6 +14,7 @@ from cluster.api import Cluster, Manifest
 from cluster.informer import Informer
 from cluster.object_errors import ObjectErrors
 from coordinator import views
+from coordinator.deadlines import Deadlines
 from coordinator.foreign import Foreign
 from coordinator.marks import Marks
 from coordinator.raised import RaisedCharges
@@ -74,6 +75,7 @@ class Watches:
         self._names_count = True
         """Whether the names of queues that jobs make up make queues."""
         self.raised = RaisedCharges()
+        self.deadlines = Deadlines()
         self._rules: Rules | None = None
         self.wake = threading.Event()
         self.jobs = self._informer(TORCHJOBS, views.job_view, self._job_changed, lambda job: job.queue)
@@ -233,6 +235,7 @@ class Watches:
         if grown:  # a queue that may not have been created
             self.touch_settings()
         self.raised.note(before, after)
+        self.deadlines.note(before, after)
         self._marks.add([job.key], 0)
         self.wake.set()
 

@@ -5,7 +5,7 @@ passed over and counted nowhere.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -111,6 +111,28 @@ class Lane:
                 places.popleft()
         for at in sorted(places[0] for places in self._places.values() if places):
             yield Candidate(self.known[at], self.known[at].demand, at)
+
+    def let_go(self, lets: "Lets", bypasses: int, *, scarce: bool) -> tuple[Candidate, ...]:
+        """The jobs that quota and cohort let go now, in order. The first one alone where nothing may pass it, or where
+        nothing can: all ask for the same, or it fits, and there is no pool that might lack room (`scarce`)."""
+        first = self.first
+        if first is None or not self.spec.open:
+            return ()
+        fits = not self.spec.quota or lets(self, first.demand)
+        if self.uniform or (fits and not scarce) or not self.lets_pass(bypasses):
+            return (first,) if fits else ()
+        free = (each for each in self.distinct() if lets(self, each.demand))
+        if not self.bound:
+            return tuple(free)
+        # What passes the job for which room is kept must leave the quota that it needs: the room would be idle in vain.
+        return tuple(each for each in free if each.at == first.at or lets(self, amounts.add(first.demand, each.demand)))
+
+    def possible(self) -> Iterator[Candidate]:
+        """The possible jobs that are known and not picked, in order."""
+        for at in range(self._at, len(self.known)):
+            job = self.known[at]
+            if at not in self._taken and amounts.fits(job.demand, NOTHING, self.ceiling):
+                yield Candidate(job, job.demand, at)
 
     def take(self, candidate: Candidate) -> None:
         """The job is picked."""
@@ -231,6 +253,10 @@ class Lane:
             if at not in self._taken and amounts.fits(demand, NOTHING, self.ceiling):
                 places.setdefault(shape(demand), deque()).append(at)
         return places
+
+
+Lets = Callable[[Lane, Amounts], bool]
+"""Whether quota and cohort let a queue have so much more."""
 
 
 def _alike(jobs: Sequence[Waiting]) -> bool:

@@ -8,7 +8,7 @@ from itertools import count
 from crds import amounts
 from crds.amounts import Amounts
 from queues import lanes
-from queues.lanes import Lane, Shape
+from queues.lanes import Candidate, Lane, Shape
 
 EVERYBODY = 0
 """The group of all queues where nothing is scarce."""
@@ -35,6 +35,13 @@ class Pool:
     def fits_reserved(self, demand: Amounts) -> bool:
         """Whether there is room for the job that holds the reservation."""
         return amounts.fits(demand, self.used, self.capacity)
+
+    def first_fitting(self, lane: Lane) -> Candidate | None:
+        """The first of the jobs that a queue contends with that fits beside the reservation."""
+        for candidate in lane.offers:
+            if self.fits(candidate.demand):
+                return candidate
+        return None
 
     def charge(self, demand: Amounts) -> None:
         """Use some of it."""

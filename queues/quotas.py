@@ -151,6 +151,17 @@ def obstacle(lane: Lane, demand: Amounts, cohort: Cohort | None) -> Literal["", 
     return "" if cohort.fits(lane.spec, demand, excess) else "cohort"
 
 
+def leaves(cohort: Cohort, demand: Amounts, lane: Lane, asked: Amounts) -> bool:
+    """Whether, after another member has taken a demand, a queue still may take what it asks for. A queue that has to
+    borrow may not be sure of that: what is lent to it depends on all that the members claim by then."""
+    if not any(demand.get(name, 0) for name in cohort.total):
+        return True
+    if beyond(lane.spec.quota, lane.used, asked):
+        return False
+    both = amounts.add(demand, asked)
+    return all(cohort.used.get(name, 0) + both[name] <= cohort.total[name] for name in lane.spec.quota if name in asked)
+
+
 def _limited_by_itself(lane: Lane, excess: Amounts) -> bool:
     """Whether so much above its quota is more than a member may borrow."""
     return any(over > lane.spec.borrowing.get(name, over) for name, over in excess.items())

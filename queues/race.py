@@ -10,19 +10,19 @@ the job holds the pool's one reservation: nothing is admitted into the room it n
 this a stream of small jobs would starve a large one for ever. So from the moment it is the first whose turn it is, a
 job is overtaken at most `patience.times` times (and for at most `patience.seconds`) before room is kept for it, unless
 it is kept for one that was overtaken earlier. A queue pays for kept room whether the job starts or is withdrawn
-(`queues.kept_room`).
+(`queues.kept_room`). The room is lent to jobs that end before it is needed (`queues.backfill`).
 
 Inside a queue, jobs that fit may pass a first one that does not (unless the queue is StrictFIFO): the first of each
 distinct demand, in order. That is counted, too, and after `queue_bypasses` nothing passes it any more, so that its
 queue's jobs end and make room.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from crds import amounts
 from crds.amounts import NOTHING, Amounts
 from queues import lanes, quotas
+from queues.backfill import Backfill, Forecast, Shadows
 from queues.kept_room import KeptRoom, Records
 from queues.lanes import Candidate, Lane
 from queues.ledger import Ledger, Turn
@@ -39,9 +39,10 @@ Chosen = tuple[Lane, Candidate, Turn]
 class Race:
     """The queues as they will be once every pick stands."""
 
-    def __init__(self, snapshot: Snapshot, rules: Rules) -> None:
-        """Begin with a whole snapshot."""
+    def __init__(self, snapshot: Snapshot, rules: Rules, shadows: Shadows | None = None) -> None:
+        """Begin with a whole snapshot. `shadows` is kept from one race to the next."""
         self._rules = rules
+        self._shadows = Shadows() if shadows is None else shadows
         self._now = 0.0
         self._dirty: set[str] = set()
         self._stirred: set[str] = set()
@@ -108,7 +109,7 @@ class Race:
     def _is_stuck(self, lane: Lane) -> bool:
         if not lane.left or not (lane.first is None or self.passes(lane)):
             return False
-        return not (self._with_room(lane) if self._scarce else lane.offers)
+        return not (self.pool.first_fitting(lane) if self._scarce else lane.offers)
 
     # What a reason is made of
 
@@ -134,6 +135,14 @@ class Race:
 
     # The pick
 
+    def foresee(self, now: float, forecast: Callable[[], Forecast | None]) -> None:
+        """If room is kept for a job, ask what is known about when jobs end, for the picks until the next time."""
+        self._now = now
+        self._look()
+        self._backfill.remember()
+        self._reserve()
+        self._backfill.forecast = forecast() if self._kept.holder is not None else None
+
     def picks(self, now: float, limit: int) -> Batch:
         """At most `limit` picks, best first; fewer if no more fit, or if a queue's next job is not known.
 
@@ -145,6 +154,7 @@ class Race:
             self._dirty.update(self._kept.collect(self._ledger, self._rules.cost))
             self._bid_anew()
         self._reserve(bind=True)
+        self._backfill.begin(now)
         picks: list[Pick] = []
         while len(picks) < limit and (chosen := self._next()):
             picks.append(self._take(*chosen))
@@ -159,18 +169,25 @@ class Race:
             self._bid_anew()
         if self._kept.outdated:
             self._reserve(bind=True)
-        if self._dry or (self._scarce and self.pool.exhausted()) or not (chosen := self._first_with_room()):
+        if self._dry or (self._scarce and self.pool.exhausted()) or not (chosen := self._choose()):
             return None
         if self._ledger.unsettled:
             self._ledger.settle()
-            return self._first_with_room()
+            return self._choose()
+        return chosen
+
+    def _choose(self) -> Chosen | None:
+        """The same; where nothing can go beside the reservation, a job that its room is lent to."""
+        chosen = self._first_with_room()
+        while chosen is None and (lent := self._backfill.next(self.passes, self._lets)):
+            chosen = None if self._costs_more(lent[0], lent[1]) else lent
         return chosen
 
     def _first_with_room(self) -> Chosen | None:
         chosen = None
         while chosen is None and (turn := self._ledger.first("open")):
             lane = self._lanes[turn[-1]]
-            candidate = self._with_room(lane) if self._scarce else lane.offers[0]
+            candidate = self.pool.first_fitting(lane) if self._scarce else lane.offers[0]
             if candidate is None:
                 self._ledger.move(self.pool.group(lane), "waiting" if lane.leads else "aside")
             elif candidate is lane.offers[0] or not self._costs_more(lane, candidate):
@@ -188,13 +205,6 @@ class Race:
         lane.asks = None
         self._dirty.add(name)
         return True
-
-    def _with_room(self, lane: Lane) -> Candidate | None:
-        """The first of the queue's jobs that fits the pool beside the reservation."""
-        for candidate in lane.offers:
-            if self.pool.fits(candidate.demand):
-                return candidate
-        return None
 
     def _reserved(self) -> Chosen | None:
         """The job that holds the reservation, if there is room for it by now."""
@@ -252,7 +262,7 @@ class Race:
 
     def _bid(self, lane: Lane) -> None:
         spec = lane.spec
-        offers = lane.offers = self._offers(lane)
+        offers = lane.offers = lane.let_go(self._lets, self._rules.queue_bypasses, scarce=self._scarce)
         alone = not self._scarce or (len(offers) == 1 and lane.leads)
         if not offers:
             lane.asks = None
@@ -267,23 +277,6 @@ class Race:
             _put(self._blind, spec.name, lane.blind and spec.open)
         if self._scarce and lane.overtaken is not None:
             self._kept.consider(lane, self._now)
-
-    def _offers(self, lane: Lane) -> tuple[Candidate, ...]:
-        """The jobs that quota and cohort let go now, in order. The first one alone where nothing may pass it, or where
-        nothing can: all ask for the same, or it fits, and there is no pool that might lack room."""
-        first = lane.first
-        if first is None or not lane.spec.open:
-            return ()
-        fits = not lane.spec.quota or self._lets(lane, first.demand)
-        if lane.uniform or (fits and not self._scarce) or not self.passes(lane):
-            return (first,) if fits else ()
-        free = (each for each in lane.distinct() if self._lets(lane, each.demand))
-        if not lane.bound:
-            return tuple(free)
-        # What passes the job for which room is kept must leave the quota that it needs: the room would be idle in vain.
-        return tuple(
-            each for each in free if each.at == first.at or self._lets(lane, amounts.add(first.demand, each.demand))
-        )
 
     def _lets(self, lane: Lane, demand: Amounts) -> bool:
         """Whether quota and cohort let it go. The first demand that makes a cohort scarce concerns all its members."""
@@ -304,6 +297,7 @@ class Race:
             for group in list(self._ledger.blocked):
                 self._ledger.move(group, "open")
         if bind and self._kept.bind():
+            self._backfill.keep()
             self._dirty.update(self._kept.bound)
             self._bid_anew()
 
@@ -350,6 +344,7 @@ class Race:
         self._ledger = Ledger(snapshot.clock, accounts)
         self._lanes: dict[str, Lane] = {}
         self._kept = KeptRoom(self._lanes, self._rules.patience)
+        self._backfill = Backfill(self._lanes, self._cohorts, self.pool, self._ledger, self._kept, self._shadows)
         self._promised = 0
         self._dirty, self._stirred, self._shown_of = set(), set(), set()
         self._hungry: set[str] = set()

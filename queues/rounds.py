@@ -5,12 +5,13 @@ One rule: what is remembered saves time and is never the truth. Whatever goes wr
 
 import contextlib
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
 from queues import errors
+from queues.backfill import Forecast, Shadows, no_forecast
 from queues.race import Race
 from queues.rules import Rules
 from queues.store import PendingCommit, QueueStore
@@ -59,8 +60,11 @@ class _Made(NamedTuple):
 class Rounds:
     """One leader's rounds on one store; of one thread."""
 
-    def __init__(self, store: QueueStore, rules: Rules) -> None:
+    def __init__(self, store: QueueStore, rules: Rules, forecast: Callable[[], Forecast | None] = no_forecast) -> None:
+        """`forecast` is asked in each round in which room is kept for a job."""
         self._store = store
+        self._forecast = forecast
+        self._shadows = Shadows()
         self._rules = rules
         self._race: Race | None = None
         self._change = 0
@@ -96,6 +100,7 @@ class Rounds:
             race.refund(*self._refunds.pop())
         while self._charges:
             race.charge(*self._charges.pop())
+        race.foresee(now, self._forecast)
         made = [*self._batches(race, now, limit, min(most, self._reach))]
         picks = chain.from_iterable(each.pending.batch.picks for each in made)
         self._reach = max(FEW, 2 * max(Counter(pick.waiting.queue for pick in picks).values(), default=0))
@@ -155,7 +160,7 @@ class Rounds:
         heads = min(most, self._reach)
         if race is None:
             snapshot = self._store.snapshot(heads)
-            race = Race(snapshot, self._rules)
+            race = Race(snapshot, self._rules, self._shadows)
         else:
             snapshot = self._store.snapshot(heads, self._change, self._others, _hungry(race, most))
             race.update(snapshot)

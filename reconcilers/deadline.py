@@ -1,8 +1,10 @@
 """How long a stage of an admitted job may take to run, and how long the job may run.
 
-One rule: pure. The time of the job (`activeDeadlineSeconds`) begins with the admission and never stops. The time of the first stage begins with the admission, that of a later one when the successes it waited
-for are there; and that of all of them again when a job that ran is restarted, and when one that failed has backed off.
-How long a success takes, nobody knows, and nobody asks.
+One rule: pure. The time of the job (`activeDeadlineSeconds`) begins with the admission and never stops.
+
+The time of the first stage begins with the admission, that of a later one when the successes it waited for are there;
+and that of all of them again when a job that ran is restarted, and when one that failed has backed off. How long a
+success takes, nobody knows, and nobody asks.
 """
 
 from collections.abc import Iterable
