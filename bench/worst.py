@@ -17,6 +17,7 @@ from bench.report import Figures
 from cluster import streams
 from coordinator import views
 from crds import labels
+from reconcilers import pod_view
 
 Body = dict[str, Any]
 Make = Callable[[int], Body]
@@ -43,7 +44,11 @@ def run(options: Options) -> Figures:
     """Milliseconds of CPU per event, by kind and shape, and the worst of them."""
     found = {
         f"{kind}_{name}_ms": 1e3 * _seconds(made, options.rounds, view)
-        for kind, shapes, view in (("job", JOBS, views.job_view), ("pod", PODS, views.pod_view))
+        for kind, shapes, view in (
+            ("job", JOBS, views.job_view),
+            ("pod", PODS, views.pod_view),
+            ("worker_pod", PODS, pod_view.trim),
+        )
         for name, make in shapes.items()
         if (made := fitting(make, options.bytes))
     }

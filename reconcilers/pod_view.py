@@ -32,6 +32,8 @@ Asked = tuple[tuple[str, int], ...]
 """Amounts as a value. The pods of a job mostly ask for the same, which is kept once."""
 LONGEST_ASKED = 4096
 """Bytes of the longest JSON of requests for which the answer is kept."""
+MOST_CONTAINERS = 16
+"""Containers of a pod of which the answer is kept."""
 SAYS_NOTHING = ("traceback : To enable traceback", "error_file: <N/A>")
 
 
@@ -166,9 +168,11 @@ def _grace(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> int | None:
 
 def asks(spec: Mapping[str, Any]) -> Asked:
     """What a pod asks for (`demand.pod_demand`); of too many resources one more than a job can be charged for."""
+    if sum(len(spec.get(name) or ()) for name in ("containers", "initContainers")) > MOST_CONTAINERS:
+        return _counted(spec)
     parts = {name: [_asking(each) for each in spec.get(name) or ()] for name in ("containers", "initContainers")}
     text = orjson.dumps(parts | {"resources": spec.get("resources"), "overhead": spec.get("overhead")})
-    return _asked(text) if len(text) <= LONGEST_ASKED else _asked.__wrapped__(text)
+    return _asked(text) if len(text) <= LONGEST_ASKED else _counted(spec)
 
 
 def _asking(container: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -178,8 +182,12 @@ def _asking(container: Mapping[str, Any]) -> Mapping[str, Any]:
 @lru_cache(1024)
 def _asked(text: bytes) -> Asked:
     """Of a pod spec without all the rest: it is the same for all pods of a task, at each of their many changes."""
+    return _counted(orjson.loads(text))
+
+
+def _counted(spec: Mapping[str, Any]) -> Asked:
     try:
-        found = demand.pod_demand(orjson.loads(text))
+        found = demand.pod_demand(spec)
     except (ValueError, TypeError, AttributeError):  # no API server takes it today
         return ()
     return tuple(sorted(found.items())[: demand.MOST_NAMES + 1])

@@ -5,6 +5,7 @@ import pytest
 from bench import worst
 from cluster import streams
 from coordinator import views
+from reconcilers import pod_view
 
 SIZE = 300_000
 
@@ -15,11 +16,13 @@ def test_a_shape_is_read_and_has_its_size(name: str, make: worst.Make) -> None:
     text = worst.text({"type": "ADDED", "object": body})
     assert SIZE / 4 < len(text) < 2 * SIZE
     (event,) = streams.events([text, b"\n"], "watch")
-    view = views.job_view if name.startswith("job_") else views.pod_view
-    view(event.object)
+    if name.startswith("job_"):
+        views.job_view(event.object)
+    else:
+        assert views.pod_view(event.object).name == pod_view.trim(event.object).name
 
 
 def test_the_worst_is_the_largest() -> None:
     found = worst.run(worst.SHORT)
     assert found["worst_ms"] == max(value for name, value in found.items() if name != "worst_ms")
-    assert len(found) == len(list(worst.shapes())) + 1
+    assert len(found) == len(worst.JOBS) + 2 * len(worst.PODS) + 1

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator import views
+from crds import demand
 from crds.keys import JobKey
 from reconcilers import pod_view
 from reconcilers.pod_view import PodView
@@ -313,3 +314,25 @@ def test_no_number_that_a_user_wrote_stops_the_pod_from_being_seen(text: str) ->
     view = pod_view.trim(body)
     assert (view.index, view.attempt, view.restart, view.settled, view.version) == (-1, -1, -1, 0, 0)
     assert views.pod_view(body).attempt == 0
+
+
+class Beyond(dict[str, Any]):
+    """A container that nobody is to look at."""
+
+    def get(self, *_: object) -> Any:
+        raise AssertionError("it was looked at")
+
+
+def test_of_very_many_containers_those_are_counted_that_a_pod_may_have() -> None:
+    asked = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    many = [asked] * demand.MOST_CONTAINERS + [Beyond()] * 10_000
+    remembered = pod_view._asked.cache_info().currsize
+    assert dict(pod_view.asks({"containers": many}))["cpu"] == 1000 * demand.MOST_CONTAINERS
+    assert pod_view._asked.cache_info().currsize == remembered
+
+
+@pytest.mark.parametrize("count", [1, pod_view.MOST_CONTAINERS, pod_view.MOST_CONTAINERS + 1, 100])
+@pytest.mark.parametrize("name", ["cpu", "example.org/" + "x" * 60])
+def test_what_a_pod_asks_for_is_the_sum_however_many_containers_it_has(count: int, name: str) -> None:
+    spec = {"containers": [{"name": f"c{number}", "resources": {"requests": {name: 1}}} for number in range(count)]}
+    assert dict(pod_view.asks(spec)) == demand.pod_demand(spec)
