@@ -116,7 +116,7 @@ def test_a_job_is_forgotten_when_it_is_gone_or_has_no_deadline_any_more() -> Non
 
 
 def test_another_job_of_the_same_name_takes_its_place() -> None:
-    other = replace(QUEUED, key=replace(KEY, uid="u-other") if hasattr(KEY, "__dataclass_fields__") else KEY)
+    other = replace(QUEUED, key=JobKey(KEY.namespace, KEY.name, "u-other"))
     deadlines = Deadlines()
     deadlines.note(None, QUEUED)
     deadlines.note(QUEUED, other)
