@@ -40,6 +40,10 @@ class Wire:
         self._count(request)
         return self._transport.send(request)
 
+    def page(self, request: Request, limit: int) -> Any:
+        self._count(request)
+        return self._transport.page(request, limit)
+
     def open(self, request: Request, **patience: Any) -> Any:
         self._count(request)
         return self._transport.open(request, **patience)

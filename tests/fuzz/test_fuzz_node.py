@@ -108,7 +108,7 @@ def test_zombies_and_orphans_end_with_their_pod(stage: Stage) -> None:
     assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 7
 
 
-NODE = Node("one", {"cpu": 8000}, {}, 100)
+NODE = Node("one", {"cpu": 8000, "pods": 100}, {})
 
 
 def manifest(name: str, **spec: Any) -> dict[str, Any]:
