@@ -18,6 +18,7 @@ from coordinator.queue_status import QueueStatusWriter
 from coordinator.reading import StoreReading
 from coordinator.serve import Coordinator
 from coordinator.session import Session, pass_session, start_log
+from coordinator.settings import parse_pool
 from queues import connection, vitals
 from queues.redis_store import RedisStore
 from queues.redis_work import RedisWork
@@ -44,7 +45,8 @@ def coordinator(session: Session, health_port: int | None) -> None:
     processes.end_with_parent()
     redis = connection.connect(settings.redis_url, client_name="torchq-coordinator")
     preflight.check(session.cluster, COORDINATOR, settings)
-    store = RedisStore(redis, StoreSettings(ports=(settings.port_first, settings.port_last)))
+    kept = StoreSettings(ports=(settings.port_first, settings.port_last), counted=frozenset((settings.cost,)))
+    store = RedisStore(redis, kept)
     work = RedisWork(redis, worker_process.work_settings(settings))
     probe = connection.connect(
         settings.redis_url, client_name="torchq-probe", timeout=settings.renew_seconds, retries=0
@@ -59,7 +61,13 @@ def coordinator(session: Session, health_port: int | None) -> None:
         rebuilt=garbage.settle,
     )
     with health.serving(desk, settings.health_port, _reading(desk)):
-        _serve(desk, QueueStatusWriter(session.cluster, desk.watches, settings.cost), session.cluster.close)
+        _serve(desk, _status_writer(session, desk), session.cluster.close)
+
+
+def _status_writer(session: Session, desk: Coordinator) -> QueueStatusWriter:
+    pool = parse_pool(session.settings.pool)
+    names = frozenset(pool) if isinstance(pool, dict) else frozenset()
+    return QueueStatusWriter(session.cluster, desk.watches, session.settings.cost, names)
 
 
 def _reading(desk: Coordinator) -> StoreReading:

@@ -7,7 +7,6 @@ is a disagreement (`confirmed`).
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import reduce
 
 from coordinator import census
 from coordinator.census import Census
@@ -18,7 +17,7 @@ from crds import amounts
 from crds.amounts import Amounts
 from crds.keys import JobKey
 from crds.tenantqueue import TenantQueueSpec
-from queues import order
+from queues import counted, order
 from queues.picture import StorePicture, WorkPicture
 from queues.rq_record import FUNCTION
 from queues.values import Entry, QueueSpec, Reservation
@@ -178,17 +177,24 @@ def _reservation(look: Look, held: Reservation, wanted: Reservation) -> Found:
 
 def _usage(look: Look) -> Found:
     """What is counted as used against the sum of the reservations."""
-    sums: dict[str, Amounts] = {}
-    for reservation in look.store.reservations.values():
-        sums[reservation.queue] = amounts.add(sums.get(reservation.queue, {}), reservation.charge)
-    for queue in sorted(sums.keys() | look.store.usage.keys()):
-        yield from _leak(f"queue {queue}", look.store.usage.get(queue, {}), sums.get(queue, {}))
-    total: Amounts = reduce(amounts.add, sums.values(), {})
-    yield from _leak("pool", look.store.pool_usage, total)
+    store = look.store
+    sums: dict[str, dict[str, int]] = {}
+    total: dict[str, int] = {}
+    for reservation in store.reservations.values():
+        charge = amounts.only(reservation.charge, store.counted)
+        amounts.increase(sums.setdefault(reservation.queue, {}), charge)
+        amounts.increase(total, charge)
+    for queue in sorted(sums.keys() | store.usage.keys()):
+        yield from _leak(f"queue {queue}", store.usage.get(queue, {}), sums.get(queue, {}))
+    yield from _leak("pool", store.pool_usage, total)
+    if store.counted is not None and (missing := counted.names(store.specs.values(), store.pool) - store.counted):
+        yield Disagreement(
+            "wrong-settings", "usage", f"Redis does not count what is used of {', '.join(sorted(missing))}"
+        )
 
 
-def _leak(subject: str, counted: Amounts, summed: Amounts) -> Found:
-    leaked = {name: amount for name, amount in amounts.subtract(counted, summed).items() if amount}
+def _leak(subject: str, used: Amounts, summed: Amounts) -> Found:
+    leaked = {name: amount for name, amount in amounts.subtract(used, summed).items() if amount}
     if leaked:
         yield Disagreement(
             "leaked-charge", subject, f"Redis counts more (or less) than the reservations take: {_text(leaked)}"

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -16,19 +16,22 @@ from typing import Any
 from cluster import errors
 from cluster.api import Cluster
 from cluster.object_errors import ObjectErrors
-from coordinator import board
+from coordinator import board, queue_specs
 from coordinator.views import JobView
 from coordinator.watch import Watches
 from crds import amounts, integers
 from crds.amounts import JOBS, Amounts
 from crds.resources import TENANT_QUEUES
 from crds.tenantqueue import TenantQueue
+from queues import counted
 from queues.outage import Outage
 
 EVERY = 1.0
 """Seconds between two looks: fresh enough for people, one write per queue and second at most."""
 AT_MOST = 5
 """Writes per look; queues take turns, so that many whose figures never rest do not cost more than the jobs in them."""
+MOST_NAMES = 64
+"""Resources that the usage of a status may name (TenantQueueStatus.usage); the API server refuses more."""
 NEVER = 2**63
 """A version that no watch reaches."""
 ALL = "the status of the queues"
@@ -50,38 +53,53 @@ class Written:
 
 
 def statuses(
-    queues: Iterable[TenantQueue], jobs: Iterable[JobView], cost: str = JOBS, errors: ObjectErrors | None = None
+    queues: Collection[TenantQueue],
+    jobs: Iterable[JobView],
+    cost: str = JOBS,
+    errors: ObjectErrors | None = None,
+    offered: Iterable[str] = (),
 ) -> dict[str, Status]:
     """Each queue's status by name. `share` is what the queue has of all that is admitted, counted as picks are (`jobs`
     or a resource); `target` its weight among the queues with work. A job that cannot be counted is noted in `errors`.
+
+    `usage` names resources of quotas, the standard ones (`queues.counted`) and those that are `offered`.
     """
+    names = counted.names(map(queue_specs.spec, queues), None, (cost, *offered))
     pending: Counter[str] = Counter()
     admitted: Counter[str] = Counter()
-    usage: dict[str, Amounts] = {}
+    usage: dict[str, dict[str, int]] = {}
     for job in jobs:
         if job.admission is not None and not job.finished:
             try:
-                usage[job.admission.queue] = amounts.add(usage.get(job.admission.queue, {}), job.admission.charge)
+                used = usage.setdefault(job.admission.queue, {})
+                charge = amounts.only(job.admission.charge, names)
+                used.update({name: used.get(name, 0) + amount for name, amount in charge.items()})
                 admitted[job.admission.queue] += 1
             except Exception as error:
                 if errors is not None:
                     errors.met(f"the charge of TorchJob {job.key.namespace}/{job.key.name}", error)
         elif not (job.finished or job.suspended or job.invalid):
             pending[job.queue] += 1
-    weights = {queue.metadata.name: queue.spec.weight for queue in queues}
-    counted = {name: amount.get(cost, 0) for name, amount in usage.items()}
-    everything = sum(counted.values())
-    busy = sum(weight for name, weight in weights.items() if pending[name] or admitted[name])
+    limits = [(queue.metadata.name, queue.spec.weight, queue.spec.quota_amounts) for queue in queues]
+    costs = {name: amount.get(cost, 0) for name, amount in usage.items()}
+    everything = sum(costs.values())
+    busy = sum(weight for name, weight, _ in limits if pending[name] or admitted[name])
     return {
         name: {
             "pending": pending[name],
             "admitted": admitted[name],
-            "usage": board.shown(usage.get(name, {})),
-            "share": board.percent(counted.get(name, 0), everything),
+            "usage": board.shown(_most_wanted(usage.get(name, {}), (*quota, cost))),
+            "share": board.percent(costs.get(name, 0), everything),
             "target": board.percent(weight, busy) if pending[name] or admitted[name] else "0%",
         }
-        for name, weight in weights.items()
+        for name, weight, quota in limits
     }
+
+
+def _most_wanted(usage: Amounts, limited: Collection[str]) -> Amounts:
+    """As many names as a status may have: the limited ones first, then the standard ones."""
+    ranked = sorted(usage, key=lambda name: (name not in limited, name not in counted.STANDARD, name))
+    return {name: usage[name] for name in ranked[:MOST_NAMES]}
 
 
 @dataclass(slots=True)
@@ -92,6 +110,8 @@ class QueueStatusWriter:
     watches: Watches
     cost: str = JOBS
     """What a pick costs its queue."""
+    pool: Collection[str] = ()
+    """Names of the resources in a pool that is set as amounts."""
     clock: Callable[[], float] = time.monotonic
     _written: dict[str, Written] = field(default_factory=dict)
     _tried: dict[str, int] = field(default_factory=dict)
@@ -116,7 +136,7 @@ class QueueStatusWriter:
         if self.clock() < self._silent_until:
             return
         queues = {queue.metadata.name: queue for queue in self.watches.queues.values()}
-        found = statuses(queues.values(), self.watches.jobs.values(), self.cost, self.watches.errors)
+        found = statuses(queues.values(), self.watches.jobs.values(), self.cost, self.watches.errors, self._offered())
         self._tried = {name: number for name, number in self._tried.items() if name in found}
         untold = [
             name for name in found if found[name] != _said(queues[name]) and not self._under_way(name, found[name])
@@ -143,6 +163,11 @@ class QueueStatusWriter:
                 log.debug("status of queue %s: %s", name, error)
             except Exception as error:
                 self.watches.errors.met(f"the status of TenantQueue {name}", error)
+
+    def _offered(self) -> set[str]:
+        """The names of the resources of the pool."""
+        nodes = self.watches.nodes.values() if self.watches.nodes else []
+        return {*self.pool, *(name for node in nodes for name in node.allocatable)}
 
     def _under_way(self, name: str, wanted: Status) -> bool:
         """Whether it is written and only the watch has not shown it yet."""

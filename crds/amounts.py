@@ -7,7 +7,7 @@ counts the same way.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from types import MappingProxyType
 
 Amounts = Mapping[str, int]
@@ -35,6 +35,11 @@ def increase(total: dict[str, int], amounts: Amounts, times: int = 1) -> None:
     """Add amounts, so many times, to a total in place: the work is that of the amounts, however many names it has."""
     for name, amount in amounts.items():
         total[name] = total.get(name, 0) + times * amount
+
+
+def only(amounts: Amounts, names: Container[str] | None) -> Amounts:
+    """The amounts of these names; None: all of them."""
+    return amounts if names is None else {name: amount for name, amount in amounts.items() if name in names}
 
 
 def subtract(left: Amounts, right: Amounts) -> dict[str, int]:

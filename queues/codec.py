@@ -7,6 +7,7 @@ grow past that: scripts keep and return them without reading them.
 """
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -139,6 +140,16 @@ def encode_amounts(amounts: Amounts | None) -> str:
 def decode_amounts(text: Text) -> Amounts | None:
     """Amounts' text."""
     return orjson.loads(text) if text else None
+
+
+def encode_names(names: Iterable[str]) -> str:
+    """Names of resources, sorted."""
+    return orjson.dumps(sorted(names)).decode()
+
+
+def decode_names(text: Text) -> frozenset[str] | None:
+    """The text of names of resources; None of the empty text."""
+    return frozenset(orjson.loads(text)) if text else None
 
 
 def encode_account(account: Account) -> str:

@@ -60,7 +60,7 @@ class Lane:
         """`ceiling` is the most that any job of the queue can ever have."""
         self.spec = view.spec
         self.used = dict(view.usage)
-        """What the queue uses, if it has a quota; else what it used before anything was picked."""
+        """What the queue uses of what its quota limits; of the rest, what it used before anything was picked."""
         self.overtaken = view.overtaken
         self.offers: tuple[Candidate, ...] = ()
         """The jobs that quota and cohort let go now; the queue contends while there are any."""
@@ -138,7 +138,7 @@ class Lane:
         """The job is picked."""
         self.left -= 1
         if self.spec.quota:
-            charge(self.used, candidate.demand)
+            charge_limited(self.used, candidate.demand, self.spec.quota)
         if candidate.at == self._at:
             self._at += 1
             self.first = self._find()
@@ -280,3 +280,10 @@ def charge(used: dict[str, int], demand: Amounts) -> None:
     """Count a demand as used."""
     for name, amount in demand.items():
         used[name] = used.get(name, 0) + amount
+
+
+def charge_limited(used: dict[str, int], demand: Amounts, limit: Amounts) -> None:
+    """The same, of names that a limit mentions alone: jobs make up any number of others."""
+    for name, amount in demand.items():
+        if name in limit:
+            used[name] = used.get(name, 0) + amount

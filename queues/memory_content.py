@@ -8,6 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from crds import amounts
 from crds.amounts import Amounts
 from crds.keys import JobKey
 from queues import order
@@ -49,6 +50,8 @@ class Content:
     overtaken: dict[str, Overtaken | None] = field(default_factory=dict)
     entries: dict[JobKey, Waiting] = field(default_factory=dict)
     reservations: dict[JobKey, Reservation] = field(default_factory=dict)
+    counted: frozenset[str] | None = None
+    """The names of resources that the usage counts; None, before settings are known: all."""
     usage: dict[str, dict[str, int]] = field(default_factory=dict)
     pool_usage: dict[str, int] = field(default_factory=dict)
     last_port: int = 0
@@ -59,6 +62,21 @@ class Content:
     settled: int = 0
     """The last change that a difference cannot tell."""
     last: Last = field(default_factory=Last)
+
+    def charge(self, held: Reservation, times: int) -> None:
+        """Add what counts of a reservation's charge, so many times, to the sums of its queue and of the pool."""
+        charge = amounts.only(held.charge, self.counted)
+        for sums in (self.usage.setdefault(held.queue, {}), self.pool_usage):
+            amounts.increase(sums, charge, times)
+            for name in charge:
+                if not sums[name]:
+                    del sums[name]
+
+    def count(self, names: frozenset[str]) -> None:
+        """Count these names from now on."""
+        self.counted, self.usage, self.pool_usage = names, {}, {}
+        for held in self.reservations.values():
+            self.charge(held, 1)
 
     def places(self) -> dict[str, dict[JobKey, float]]:
         """Every queue's order, also of queues that are not configured."""

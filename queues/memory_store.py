@@ -10,7 +10,7 @@ from dataclasses import replace
 from crds import amounts
 from crds.amounts import Amounts
 from crds.keys import JobKey
-from queues import codec, errors, limits, order
+from queues import codec, counted, errors, limits, order
 from queues.memory_content import Content, Last
 from queues.pending import AtOnce
 from queues.picture import StorePicture
@@ -94,9 +94,12 @@ class MemoryStore:
         pool = codec.decode_amounts(codec.encode_amounts(pool))
         with content.lock:
             self._guard()
-            if (specs, pool) == (content.specs, content.pool) and content.revision:
+            names = counted.names(queues, pool, self._settings.counted)
+            if (specs, pool, names) == (content.specs, content.pool, content.counted) and content.revision:
                 return
             content.specs, content.pool = specs, pool
+            if names != content.counted:
+                content.count(names)
             content.overtaken = {name: each for name, each in content.overtaken.items() if name in specs}
             content.revision += 1
             content.change += 1
@@ -246,6 +249,7 @@ class MemoryStore:
                 reservations=dict(content.reservations),
                 usage={name: dict(used) for name, used in content.usage.items()},
                 pool_usage=dict(content.pool_usage),
+                counted=content.counted,
                 ports={each.port: key for key, each in content.reservations.items() if each.port},
             )
 
@@ -354,8 +358,7 @@ class MemoryStore:
         if key not in content.reservations:
             content.reservations[key] = reservation
             self._touched.add(queue)
-            content.usage[queue] = _nonzero(amounts.add(content.usage.get(queue, {}), reservation.charge))
-            content.pool_usage = _nonzero(amounts.add(content.pool_usage, reservation.charge))
+            content.charge(reservation, 1)
         return reservation
 
     def _release(self, key: JobKey) -> None:
@@ -363,8 +366,7 @@ class MemoryStore:
         held = content.reservations.pop(key, None)
         if held is not None:
             self._touched.add(held.queue)
-            content.usage[held.queue] = _nonzero(amounts.subtract(content.usage[held.queue], held.charge))
-            content.pool_usage = _nonzero(amounts.subtract(content.pool_usage, held.charge))
+            content.charge(held, -1)
 
     def _next_port(self, entry: Entry) -> int | None:
         """The first free port after the one given last; 0 if nobody asks or none are given, None if all are taken."""
@@ -374,10 +376,6 @@ class MemoryStore:
         taken = {reservation.port for reservation in self._content.reservations.values()}
         after = range(max(first, self._content.last_port + 1), last + 1)
         return next((port for port in (*after, *range(first, last + 1)) if port not in taken), None)
-
-
-def _nonzero(used: Amounts) -> dict[str, int]:
-    return {name: amount for name, amount in used.items() if amount}
 
 
 def _last_words(entries: Iterable[Entry]) -> Iterable[Entry]:

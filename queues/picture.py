@@ -38,6 +38,8 @@ class StorePicture:
     usage: Mapping[str, Amounts] = field(default_factory=dict)
     """Queue -> what the store counts as used; a queue that uses nothing may be missing."""
     pool_usage: Amounts = field(default_factory=dict)
+    counted: frozenset[str] | None = None
+    """The names of resources that the usage counts (see `queues.counted`); None: all."""
     ports: Mapping[int, JobKey] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
     unknown: tuple[str, ...] = ()

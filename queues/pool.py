@@ -45,8 +45,8 @@ class Pool:
 
     def charge(self, demand: Amounts) -> None:
         """Use some of it."""
-        lanes.charge(self.used, demand)
-        lanes.charge(self._beside, demand)
+        lanes.charge_limited(self.used, demand, self.capacity)
+        lanes.charge_limited(self._beside, demand, self.capacity)
 
     def show(self, used: Amounts) -> None:
         """The store's word on what is used."""
@@ -55,7 +55,7 @@ class Pool:
     def reserve(self, demand: Amounts) -> None:
         """Keep room for this job from now on, and for no other."""
         self._beside = dict(self.used)
-        lanes.charge(self._beside, demand)
+        lanes.charge_limited(self._beside, demand, self.capacity)
 
     def group(self, lane: Lane) -> int:
         """The queues whose jobs ask for the same, and that are owed it in the same way: if one of them finds no room,

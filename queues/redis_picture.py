@@ -81,7 +81,7 @@ def store(connection: Connection) -> StorePicture:
     fixed = [("GET", schema.EPOCH), ("GET", schema.REBUILDING)]
     hashes = [("HGETALL", name) for name in (schema.RESERVATIONS, schema.PORTS, schema.USAGE)]
     epoch, rebuilding, held, ports, used = reader.read(connection, [*fixed, *hashes])
-    specs, pool = _settings(reader, connection)
+    specs, pool, counted = _settings(reader, connection)
     usage = reader.table(schema.USAGE, used, lambda _, text: _amounts(text))
     return StorePicture(
         epoch=reader.number(schema.EPOCH, epoch),
@@ -97,6 +97,7 @@ def store(connection: Connection) -> StorePicture:
         reservations=_reservations(reader, held),
         usage={name: sums for name, sums in usage.items() if name},
         pool_usage=usage.get("", {}),
+        counted=counted,
         ports=_ports(reader, ports),
         faults=tuple(reader.faults),
         unknown=tuple(unknown),
@@ -154,13 +155,15 @@ def sorted_names(connection: Connection) -> tuple[list[str], list[str], list[str
     return sorted(ours), sorted(unknown), sorted(foreign)
 
 
-def _settings(reader: Reader, connection: Connection) -> tuple[dict[str, Any], Any]:
-    """Queues and pool; accounts are read too, since a coordinator cannot work with broken ones."""
-    queues, pool, accounts, clock, overtaken = reader.read(
+def _settings(reader: Reader, connection: Connection) -> tuple[dict[str, Any], Any, Any]:
+    """Queues, pool and the names that are counted; accounts are read too, since a coordinator cannot work with broken
+    ones."""
+    queues, pool, counted, accounts, clock, overtaken = reader.read(
         connection,
         [
             ("HGETALL", schema.QUEUES),
             ("GET", schema.POOL),
+            ("GET", schema.COUNTED),
             ("HGETALL", schema.ACCOUNTS),
             ("GET", schema.CLOCK),
             ("HGETALL", schema.OVERTAKEN),
@@ -172,6 +175,7 @@ def _settings(reader: Reader, connection: Connection) -> tuple[dict[str, Any], A
     return (
         reader.table(schema.QUEUES, queues, lambda _, text: codec.decode_spec(text)),
         reader.parsed(schema.POOL, lambda: codec.decode_amounts(pool or b""), None),
+        reader.parsed(schema.COUNTED, lambda: codec.decode_names(counted or b""), None),
     )
 
 

@@ -11,7 +11,7 @@ from itertools import islice
 
 from crds.amounts import Amounts
 from crds.keys import JobKey
-from queues import codec, commit_codec, forget, redis_picture, schema, snapshot_codec
+from queues import codec, commit_codec, counted, forget, redis_picture, schema, snapshot_codec
 from queues.connection import Connection, Line, at_once, incarnation, understood
 from queues.pending import Sent
 from queues.picture import StorePicture
@@ -89,7 +89,8 @@ class RedisStore:
     def configure(self, queues: Collection[QueueSpec], pool: Amounts | None) -> None:
         """See QueueStore."""
         specs = [text for spec in queues for text in _settings(spec)]
-        _CONFIGURE(self._connection, arguments=[self._epoch, codec.encode_amounts(pool), *specs])
+        names = codec.encode_names(counted.names(queues, pool, self._settings.counted))
+        _CONFIGURE(self._connection, arguments=[self._epoch, codec.encode_amounts(pool), names, *specs])
 
     def put(self, entries: Iterable[Entry]) -> None:
         """See QueueStore."""

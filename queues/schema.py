@@ -25,6 +25,7 @@ RULES = f"{PREFIX}rules"
 COHORTS = f"{PREFIX}cohorts"
 SHARED = f"{PREFIX}shared"
 POOL = f"{PREFIX}pool"
+COUNTED = f"{PREFIX}counted"
 ENTRIES = f"{PREFIX}entries"
 ORDER = f"{PREFIX}order:"
 RESERVATIONS = f"{PREFIX}reservations"
@@ -64,7 +65,7 @@ RQ_REGISTRIES = {
 
 KEPT = frozenset(
     (
-        *(REVISION, QUEUES, RULES, POOL, ACCOUNTS, CLOCK, OVERTAKEN),
+        *(REVISION, QUEUES, RULES, POOL, COUNTED, ACCOUNTS, CLOCK, OVERTAKEN),
         *(f"{PREFIX}version", f"{PREFIX}pick", f"{PREFIX}port"),
         *(WORKERS, THREADS, TALLY, f"{WORK}dispatches"),
     )

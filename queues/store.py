@@ -20,6 +20,8 @@ class StoreSettings:
 
     ports: tuple[int, int] | None = None
     """First and last port to give to admitted jobs that ask for one; None: none are given."""
+    counted: frozenset[str] = frozenset()
+    """Names of resources whose usage is counted though no limit names them (see `queues.counted`)."""
 
     def __post_init__(self) -> None:
         """ValueError for a range that is none."""

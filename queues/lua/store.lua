@@ -16,8 +16,9 @@
 --   torchq:order:<queue>      zset    place -> score; ties sort by namespace, then name ("!" sorts before every letter of a
 --                                     name, "/" does not)
 --   torchq:reservations       hash    job key -> JSON {attempt, charge, epoch, kind, pick, port, queue}
---   torchq:usage              hash    queue -> JSON {resource: sum over its reservations}, under "" the sum over all; a sum of 0 is
---                                     left out
+--   torchq:counted            string  JSON list of the resources that torchq:usage counts (queues/counted.py); missing: all
+--   torchq:usage              hash    queue -> JSON {resource: sum over its reservations} of the resources that count, under "" the
+--                                     sum over all queues; a sum of 0 is left out
 --   torchq:cohorts            hash    cohort -> JSON {resource: sum of its members' quotas}
 --   torchq:shared             hash    cohort -> JSON {resource: sum of what the members that limit it use}
 --   torchq:ports              hash    port -> key of the job that holds it
@@ -162,32 +163,21 @@ local function quoted(name)
   return found
 end
 
--- Names of resources, each once and sorted, for all that this script writes.
-local sorted_names, is_sorted = {}, {}
-local function sort_names(amounts)
-  for name in pairs(amounts) do
-    if not is_sorted[name] then
-      is_sorted[name] = true
-      sorted_names[#sorted_names + 1] = name
-      table.sort(sorted_names)
-    end
-  end
-end
-
 -- Amounts as JSON, the names sorted. Lua itself writes numbers to 14 digits.
 local SHORT = 1e14
 local function amounts_text(amounts)
-  sort_names(amounts)
-  local parts, count = {}, 0
-  for _, name in ipairs(sorted_names) do
+  local names, parts, count = {}, {}, 0
+  for name in pairs(amounts) do
+    names[#names + 1] = name
+  end
+  table.sort(names)
+  for _, name in ipairs(names) do
     local amount = amounts[name]
-    if amount then
-      parts[count + 1] = count == 0 and '{' or ','
-      parts[count + 2] = quoted(name)
-      parts[count + 3] = ':'
-      parts[count + 4] = amount > -SHORT and amount < SHORT and amount + 0 or whole(amount)
-      count = count + 4
-    end
+    parts[count + 1] = count == 0 and '{' or ','
+    parts[count + 2] = quoted(name)
+    parts[count + 3] = ':'
+    parts[count + 4] = amount > -SHORT and amount < SHORT and amount + 0 or whole(amount)
+    count = count + 4
   end
   return count == 0 and '{}' or table.concat(parts) .. '}'
 end

@@ -68,8 +68,10 @@ local grows, asks, gone = set_of(picks.grows), set_of(picks.ports), {}
 
 -- What picks ask for, each with what the reservations have in common that are made for it.
 local FURTHER = 65536 -- than there are picks
-local demands = {}
+local demands, pool = {}, nil
 local function read_demands()
+  local limits = read_limits()
+  pool = limits and cjson.decode(limits) -- what all queues share; nil if nothing is scarce
   for at, text in ipairs(picks.demands) do
     local amounts, names, sizes = cjson.decode(text), {}, {}
     for name, amount in pairs(amounts) do
@@ -78,6 +80,7 @@ local function read_demands()
     demands[at] = {
       number = at * FURTHER,
       amounts = amounts,
+      counted = counting(amounts),
       names = names,
       sizes = sizes,
       text = text,
@@ -89,7 +92,7 @@ local function read_demands()
   end
 end
 
-local owns, pool = {}, nil
+local owns = {}
 local function read_books()
   table.insert(picks.queues, ALL)
   open_books(picks.queues)
@@ -100,8 +103,6 @@ local function read_books()
     end
     owns[at] = own
   end
-  local text = redis.call('GET', 'torchq:pool')
-  pool = text and cjson.decode(text) -- what all queues share; nil if nothing is scarce
 end
 
 -- The first free port after the one given last: 0 if none are given, nil if all are taken.
@@ -149,7 +150,7 @@ local function admit(at, own, demand, port)
   number = (number or tonumber(redis.call('GET', 'torchq:pick') or 0)) + 1
   first_number = first_number or number
   charge_alike(own, demand, 1)
-  charge_cohort(own, demand.amounts, 1)
+  charge_cohort(own, demand.counted, 1)
   if pool then
     charge_alike(books[ALL], demand, 1)
   else

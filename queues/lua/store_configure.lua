@@ -1,6 +1,7 @@
 -- Set all queues and the pool.
 --
--- ARGV: epoch (0: whatever it is), JSON of the pool (empty: none), then per queue: name, JSON settings, JSON rules
+-- ARGV: epoch (0: whatever it is), JSON of the pool (empty: none), JSON list of the resources that usage counts, then per queue:
+-- name, JSON settings, JSON rules
 -- Keys and preludes: store.lua, store_usage.lua, store_cohorts.lua
 -- Returns: the revision, which rises only if something changed. Errors STORELOST, STALEEPOCH.
 
@@ -57,21 +58,36 @@ local function change(known, wanted, known_rules, wanted_rules)
   end
 end
 
+-- The sums of usage over other resources than before, counted again from the reservations.
+local function count_usage(names)
+  redis.call('SET', 'torchq:counted', names)
+  redis.call('DEL', 'torchq:usage')
+  for _, text in ipairs(redis.call('HVALS', 'torchq:reservations')) do
+    local held = cjson.decode(text)
+    charge(held.queue, held.charge, 1)
+  end
+  save_books()
+end
+
 local refused = refusal(ARGV[1])
 if refused then
   return refused
 end
-local pool, wanted, wanted_rules = ARGV[2], {}, {}
-for at = 3, #ARGV, 3 do
+local pool, counted, wanted, wanted_rules = ARGV[2], ARGV[3], {}, {}
+for at = 4, #ARGV, 3 do
   wanted[ARGV[at]], wanted_rules[ARGV[at]] = ARGV[at + 1], ARGV[at + 2]
 end
 local known = table_of(redis.call('HGETALL', 'torchq:queues'))
 local known_pool = redis.call('GET', 'torchq:pool') or ''
 local revision = redis.call('GET', 'torchq:revision')
-if revision and pool == known_pool and all_in(known, wanted) and all_in(wanted, known) then
+local same_names = counted == redis.call('GET', 'torchq:counted')
+if revision and same_names and pool == known_pool and all_in(known, wanted) and all_in(wanted, known) then
   return tonumber(revision)
 end
 change(known, wanted, table_of(redis.call('HGETALL', 'torchq:rules')), wanted_rules)
+if not same_names then
+  count_usage(counted)
+end
 count_cohorts()
 if pool == '' then
   redis.call('DEL', 'torchq:pool')

@@ -37,7 +37,7 @@ end
 open_books({ held.queue, ALL })
 local own, demand = books[held.queue], { names = names, sizes = sizes }
 used_of(own)
-local pool = redis.call('GET', 'torchq:pool')
+local pool = read_limits()
 local over = over_limits(own, demand) or pool and over_pool(cjson.decode(pool), demand)
 if over then
   return over

@@ -5,11 +5,13 @@
 --                                   cohort is {quota, used}, or nil outside one; keys and places are left to the script. The book
 --                                   of ALL is that of the pool.
 -- used_of(book)                     its sums
+-- read_limits()                     reads which resources the sums count, and returns the JSON of the pool, false if there is none
+-- counting(amounts)                 those of the amounts that the sums count; read_limits() is called if it was not
 -- charge(queue, amounts, sign)      moves the sums
--- charge_alike(book, asked, times)  moves those of one book alone: asked is {number, amounts}, the numbers of two further apart
---                                   than times can be. The sums of books that had the same and were charged the same are
---                                   written once.
--- charge_cohort(book, amounts, sign) moves those of its cohort, if it is in one
+-- charge_alike(book, asked, times)  moves those of one book alone: asked is {number, counted}, counted what counting() returns,
+--                                   the numbers of two further apart than times can be. The sums of books that had the same and
+--                                   were charged the same are written once.
+-- charge_cohort(book, counted, sign) moves those of its cohort, if it is in one
 -- save_books()                      writes those that have moved
 
 local ALL = ''
@@ -70,6 +72,32 @@ local function book(queue)
   return books[queue]
 end
 
+local counted_names = nil -- true: all count
+local function read_limits()
+  local found = redis.call('MGET', 'torchq:counted', 'torchq:pool')
+  counted_names = found[1] and {} or true
+  for _, name in ipairs(found[1] and cjson.decode(found[1]) or {}) do
+    counted_names[name] = true
+  end
+  return found[2]
+end
+
+local function counting(amounts)
+  if not counted_names then
+    read_limits()
+  end
+  if counted_names == true then
+    return amounts
+  end
+  local counted = {}
+  for name, amount in pairs(amounts) do
+    if counted_names[name] then
+      counted[name] = amount
+    end
+  end
+  return counted
+end
+
 -- A sum of 0 is left out.
 local function add(sums, amounts, times)
   for name, amount in pairs(amounts) do
@@ -85,18 +113,18 @@ local function used_of(own)
       own.used[name] = sum
     end
     if own.asked then
-      add(own.used, own.asked.amounts, own.times)
+      add(own.used, own.asked.counted, own.times)
     end
   end
   return own.used
 end
 
-local function charge_cohort(own, amounts, sign)
+local function charge_cohort(own, counted, sign)
   local shared = own.cohort
   if not shared then
     return
   end
-  for name, amount in pairs(amounts) do
+  for name, amount in pairs(counted) do
     if own.quota[name] then
       local sum = (shared.used[name] or 0) + sign * amount
       shared.used[name] = sum ~= 0 and sum or nil
@@ -106,10 +134,10 @@ local function charge_cohort(own, amounts, sign)
 end
 
 local function charge(queue, amounts, sign)
-  local ours, all = book(queue), book(ALL)
-  add(used_of(ours), amounts, sign)
-  add(used_of(all), amounts, sign)
-  charge_cohort(ours, amounts, sign)
+  local ours, all, counted = book(queue), book(ALL), counting(amounts)
+  add(used_of(ours), counted, sign)
+  add(used_of(all), counted, sign)
+  charge_cohort(ours, counted, sign)
   ours.moved, all.moved, touched[queue] = true, true, true
   ours.mixed, all.mixed = true, true
 end
@@ -120,7 +148,7 @@ local function charge_alike(own, asked, times)
     own.mixed = true
   end
   if own.used then
-    add(own.used, asked.amounts, times)
+    add(own.used, asked.counted, times)
   end
   own.asked, own.times, own.moved = asked, own.times + times, true
 end

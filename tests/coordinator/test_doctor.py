@@ -8,7 +8,7 @@ import pytest
 from coordinator import disagreements, doctor
 from coordinator.doctor import ClusterPicture, LeaseView, Look
 from crds.keys import JobKey
-from queues import order
+from queues import counted, order
 from queues.picture import Fault, RqJob, StorePicture, WorkPicture, WorkRecord
 from queues.rq_record import FUNCTION
 from queues.values import Entry, QueueSpec, Reservation
@@ -116,6 +116,13 @@ WORKS = {KEY: LEASED}
             str(KEY),
         ),
         ({"pool_usage": {"cpu": 2001, "jobs": 1}}, "leaked-charge", "pool"),
+        ({"counted": counted.STANDARD, "pool_usage": {**CHARGE, "gpu": 1}}, "leaked-charge", "pool"),
+        (
+            {"counted": counted.STANDARD - {"cpu"}, "usage": {"a": {"jobs": 1}}, "pool_usage": {"jobs": 1}},
+            "wrong-settings",
+            "usage",
+        ),
+        ({"counted": counted.STANDARD, "pool": {"gpu": 1}}, "wrong-settings", "usage"),
         ({"usage": {"a": CHARGE, "b": {"cpu": 1}}}, "leaked-charge", "queue b"),
         ({"usage": {"a": {"cpu": 2000}}}, "leaked-charge", "queue a"),
         ({"ports": {}}, "wrong-port", str(KEY)),
@@ -161,6 +168,11 @@ WORKS = {KEY: LEASED}
 )
 def test_one_thing_that_is_wrong_is_found_and_nothing_else(changes: dict[str, Any], code: str, subject: str) -> None:
     assert codes(**changes) == [(code, subject)]
+
+
+def test_what_limits_do_not_name_is_in_no_sum() -> None:
+    held = {KEY: replace(HELD, charge={**CHARGE, "example.org/made-up": 1})}
+    assert codes(reservations=held, counted=counted.STANDARD) == [("wrong-reservation", str(KEY))]
 
 
 def test_a_reservation_of_a_job_that_is_gone_is_an_orphan() -> None:

@@ -13,7 +13,7 @@ from coordinator.views import JobView
 from crds import tenantqueue
 from crds.keys import JobKey
 from crds.resources import TENANT_QUEUES
-from crds.tenantqueue import TenantQueue
+from crds.tenantqueue import TenantQueue, TenantQueueSpec, TenantQueueStatus
 from tests.coordinator import desk as desks
 from tests.coordinator.builders import admission, job
 from tests.coordinator.desk import Desk
@@ -221,6 +221,29 @@ def test_shares_are_of_what_picks_are_counted_by() -> None:
     admitted = [job(admission=admission(queue=name, charge=charge)) for name, charge in charges]
     for cost, share in (("jobs", "50%"), ("gpu", "25%"), ("cpu", "50%"), ("tpu", "0%")):
         assert queue_status.statuses([queue("a"), queue("b")], admitted, cost)["a"]["share"] == share
+
+
+def test_usage_names_what_an_admin_or_a_node_has_named() -> None:
+    charges = [{"jobs": 1, **{f"example.org/{number}-{at}": 1 for at in range(60)}} for number in range(50)]
+    named = {"cpu": 1000, "example.org/tpu": 2, "example.org/node": 3, "example.org/cost": 4}
+    admitted = [job(admission=admission(charge={**charge, **named})) for charge in charges]
+    other = queue("b")
+    limited = other.model_copy(update={"spec": TenantQueueSpec(quota={"example.org/tpu": 9})})
+    queues = [queue("a"), limited]
+    found = queue_status.statuses(queues, admitted, "example.org/cost", offered=("example.org/node",))["a"]["usage"]
+    sums = {"cpu": "50", "jobs": "50", "example.org/tpu": "100", "example.org/node": "150", "example.org/cost": "200"}
+    assert found == sums
+
+
+def test_usage_names_no_more_than_a_status_may_have_and_the_limited_ones_first() -> None:
+    offered = [f"example.org/{at:03}" for at in range(200)]
+    charges = [{"jobs": 1, **dict.fromkeys(offered[at : at + 50], 1)} for at in range(0, 200, 50)]
+    limited = queue("a").model_copy(update={"spec": TenantQueueSpec(quota={"example.org/199": 9})})
+    admitted = [job(admission=admission(charge=charge)) for charge in charges]
+    found = queue_status.statuses([limited], admitted, offered=offered)["a"]["usage"]
+    assert {"jobs", "example.org/199", "example.org/000"} <= found.keys()
+    assert len(found) == 64
+    TenantQueueStatus(usage=found)
 
 
 def test_a_job_that_cannot_be_counted_leaves_the_others_counted() -> None:

@@ -1,6 +1,6 @@
 """Builders for the values of the queue room, and the loop that makes picks."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from crds import amounts
 from crds.amounts import Amounts
@@ -88,12 +88,13 @@ def order(reservations: Iterable[Reservation]) -> str:
     return "".join(each.queue for each in reservations)
 
 
-def used(reservations: Iterable[Reservation]) -> dict[str, dict[str, int]]:
-    """What each queue uses (and the pool, under the empty name), counted anew from the reservations."""
+def used(reservations: Iterable[Reservation], names: Container[str] | None = None) -> dict[str, dict[str, int]]:
+    """What each queue uses of these names (None: of all), and the pool, under the empty name, counted anew from the
+    reservations."""
     total: dict[str, Amounts] = {"": {}}
     for each in reservations:
         for name in ("", each.queue):
-            total[name] = amounts.add(total.get(name, {}), each.charge)
+            total[name] = amounts.add(total.get(name, {}), amounts.only(each.charge, names))
     return {name: {resource: amount for resource, amount in use.items() if amount} for name, use in total.items()}
 
 

@@ -107,6 +107,17 @@ def test_a_raised_charge_counts_in_its_queue_and_the_pool_until_it_is_freed(desk
     assert usage(desk.store.snapshot(0)) == {"": {"jobs": 1, GPU: 1}, "a": {"jobs": 1, GPU: 1}}
 
 
+def test_a_raised_charge_counts_what_limits_name_and_keeps_all_names(desk: Desk) -> None:
+    made_up = {f"example.org/made-up-{number}": 1 for number in range(60)}
+    token = desk.rebuilt(1, [reservation("job", cpu=1)], [spec("a", **{"example.org/tpu": 8})])
+    assert desk.work.raise_charge(JOB, token, 1, {**made_up, "example.org/tpu": 8}) == ""
+    counted = {"jobs": 1, "cpu": 1, "example.org/tpu": 8}
+    assert desk.charges() == ({**counted, **made_up}, {"": counted, "a": counted})
+    assert desk.work.raise_charge(JOB, token, 1, {"example.org/tpu": 9}) == "quota"
+    desk.store.remove([JOB])
+    assert usage(desk.store.snapshot(0)) == {"": {}}
+
+
 def test_asking_again_or_for_less_changes_nothing(desk: Desk) -> None:
     token = desk.rebuilt(1, [reservation("job", gpu=1)], [spec("a", gpu=2)])
     for _ in range(3):

@@ -7,6 +7,7 @@ import fakeredis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crds.amounts import OTHERS
 from queues import connection, errors
 from queues.choose import choose
 from queues.memory_store import MemoryStore
@@ -19,13 +20,17 @@ from .builders import GPU, START, entry, key, reservation, usage, used
 Step = Callable[[QueueStore], object]
 PORTS = StoreSettings(ports=(30000, 30006))
 
+ODD, RARE = "example.org/odd", "example.org/rare"
+"""Names that count only while a limit mentions them."""
 NAMES = ["one", "two", "three", "four", "five", "six"]
 names = st.sampled_from(NAMES)
 queue_names = st.sampled_from("abc")
 amounts_small = st.integers(0, 5)
 jobs = st.builds(
-    lambda returning, **fields: replace(entry(**fields), returning=returning),
+    lambda returning, odd, rare, **fields: replace(entry(**{ODD: odd, RARE: rare}, **fields), returning=returning),
     returning=st.sampled_from([False, False, True]),
+    odd=st.sampled_from([0, 0, 1, 3]),
+    rare=st.sampled_from([0, 0, 2]),
     port=st.booleans(),
     name=names,
     queue=queue_names,
@@ -41,13 +46,20 @@ queues = st.builds(
     name=queue_names,
     weight=st.integers(1, 7),
     open=st.sampled_from([True, True, False]),
-    quota=st.dictionaries(st.sampled_from(["jobs", GPU]), st.integers(0, 9)),
+    quota=st.dictionaries(st.sampled_from(["jobs", GPU, ODD, RARE]), st.integers(0, 9)),
     cohort=st.sampled_from(["", "x", "x", "y"]),
-    borrowing=st.dictionaries(st.sampled_from(["jobs", GPU]), st.integers(0, 3)),
+    borrowing=st.dictionaries(st.sampled_from(["jobs", GPU, ODD]), st.integers(0, 3)),
     strict=st.booleans(),
     aging_seconds=st.sampled_from([0.0, 600.0, 0.3, 1000.0]),
 )
-held = st.builds(reservation, name=names, queue=queue_names, port=st.sampled_from([0, 30001, 30002]), gpu=amounts_small)
+held = st.builds(
+    lambda odd, **fields: reservation(**{ODD: odd}, **fields),
+    odd=amounts_small,
+    name=names,
+    queue=queue_names,
+    port=st.sampled_from([0, 30001, 30002]),
+    gpu=amounts_small,
+)
 
 
 def put(entries: list) -> Step:  # type: ignore[type-arg]
@@ -106,7 +118,9 @@ removes = st.builds(remove, st.lists(names, max_size=3))
 configures = st.builds(
     configure,
     st.lists(queues, max_size=3, unique_by=lambda spec: spec.name),
-    st.none() | st.fixed_dictionaries({GPU: st.integers(0, 12)}),
+    st.none()
+    | st.fixed_dictionaries({GPU: st.integers(0, 12)})
+    | st.fixed_dictionaries({RARE: st.integers(0, 12), OTHERS: st.just(0)}),
 )
 rebuilds = st.builds(
     rebuild,
@@ -142,7 +156,11 @@ def check_twins(client: connection.Connection, history: list[Step]) -> None:
         assert [memory.place(key(name)) for name in NAMES] == [redis.place(key(name)) for name in NAMES]
         assert memory.reservations() == redis.reservations()
         configured = {"", *(view.spec.name for view in memory.snapshot(0).queues)}
-        counted = {name: use for name, use in used(memory.reservations().values()).items() if use or not name}
+        seen, twin = memory.inspect(), redis.inspect()
+        assert (seen.counted, seen.pool_usage) == (twin.counted, twin.pool_usage)
+        assert {name: use for name, use in seen.usage.items() if use} == twin.usage
+        sums = used(memory.reservations().values(), seen.counted)
+        counted = {name: use for name, use in sums.items() if use or not name}
         assert usage(memory.snapshot(0)) == {name: use for name, use in counted.items() if name in configured}
 
 
