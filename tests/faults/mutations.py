@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from coordinator import census
+from coordinator import census, pod_claims
 from coordinator.watch import Watches
 from crds.torchjob import TorchJob
 from queues.memory_store import MemoryStore
@@ -101,6 +101,9 @@ MUTATIONS: dict[str, Mutation] = {
         MemoryWork, "finish", _finish_for_good, ("restart", "quota"), ("yield",)
     ),
     "a rebuild forgets the admitted": Mutation(census, "take", _census_without_jobs, ("quota",), ("kill>", "flush")),
+    "pods are believed whatever queue they name": Mutation(
+        pod_claims, "counts", lambda *_: True, ("hostile",), ("kill>", "flush")
+    ),
     "leases that end are not noticed": Mutation(MemoryWork, "_wake", lambda *_: None, ("life",), ("kill>",)),
     "workers trust their cache": Mutation(Observer, "observe", _observe_carelessly, ("life",), ("lag",), True),
     "gates are opened too early": Mutation(progress, "_open", lambda *_: True, ("gang", "gate"), ("yield",), True),

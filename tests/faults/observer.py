@@ -86,7 +86,7 @@ class Observer:
             (resource.kind, each.namespace, each.name): each.uid
             for resource, objects in kinds
             for each in objects
-            if not each.deleting
+            if not each.deleting and b'"ownerReferences"' not in each.raw
         }
 
     def _lost(self) -> Iterator[str]:

@@ -3,11 +3,13 @@
 One rule: a condition looks at the jobs alone; a step goes through the API, as everybody's.
 """
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
+from cluster import errors
 from cluster.api import Manifest
 from crds import labels
 from crds.resources import GANG_QUEUES, NODES, POD_GROUPS, PODS, TENANT_QUEUES, TORCHJOBS
@@ -65,6 +67,26 @@ def ask(job: str, **request: Any) -> Step:
     """The owner asks for a restart."""
     annotations = {labels.RESTART_REQUEST: orjson.dumps(request).decode()}
     return lambda cluster: cluster.patch(TORCHJOBS, job, {"metadata": {"annotations": annotations}}, NAMESPACE)
+
+
+def all_over(*jobs: str) -> Condition:
+    """Whether all of these jobs have succeeded."""
+    return lambda found: all(phase(job, "Succeeded")(found) for job in jobs)
+
+
+def take_back(namespace: str) -> Step:
+    """The users of another namespace take back what they have made."""
+
+    def step(cluster: ApiClient) -> None:
+        for resource in (PODS, TORCHJOBS):
+            for each in cluster.list(resource, namespace).items:
+                name = each["metadata"]["name"]
+                if each["metadata"].get("finalizers"):
+                    cluster.patch(resource, name, {"metadata": {"finalizers": None}}, namespace)
+                with contextlib.suppress(errors.NotFound):
+                    cluster.delete(resource, name, namespace, grace_period_seconds=0)
+
+    return step
 
 
 def install_volcano(cluster: ApiClient) -> None:

@@ -62,6 +62,8 @@ class Scenario:
     """Kinds that are not installed at first."""
     strangers: bool = False
     """Whether there are objects of others that look like the first job's."""
+    hostile: bool = False
+    """Whether users of another namespace have made pods that claim to be charged to the first job's queue."""
     adds: Mapping[str, str] = field(default_factory=dict)
     """What the API server adds to a container that asks for none of it, as a LimitRange does."""
     patience: float = 0.0

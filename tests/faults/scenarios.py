@@ -1,10 +1,11 @@
 """All scenarios by name, and the cluster one of them begins with."""
 
+from cluster.api import Manifest
 from crds import labels
 from crds.resources import NODES, POD_GROUPS, PODS, TENANT_QUEUES, TORCHJOBS
 from tests.faults import people, scenarios_of_failures, scenarios_of_gangs, scenarios_of_queues
 from tests.faults.api import ApiClient
-from tests.faults.scenario import NAMESPACE, Scenario, pair
+from tests.faults.scenario import FIRST_NODE, NAMESPACE, Scenario, pair
 
 ELSEWHERE = "kube-system"
 _ALL = (*scenarios_of_queues.SCENARIOS, *scenarios_of_failures.SCENARIOS, *scenarios_of_gangs.SCENARIOS)
@@ -28,6 +29,8 @@ def populate(cluster: ApiClient, scenario: Scenario) -> None:
         people.install_volcano(cluster)
     if scenario.strangers:
         _populate_with_strangers(cluster, next(iter(scenario.jobs)))
+    if scenario.hostile:
+        _populate_with_hostile_pods(cluster, next(iter(scenario.queues)))
 
 
 def _populate_with_strangers(cluster: ApiClient, job: str) -> None:
@@ -41,3 +44,33 @@ def _populate_with_strangers(cluster: ApiClient, job: str) -> None:
     group = {"apiVersion": POD_GROUPS.api_version, "kind": POD_GROUPS.kind, "spec": {"minMember": 99}}
     cluster.create(POD_GROUPS, {**group, "metadata": {"name": f"{job}-7"}}, NAMESPACE)
     cluster.create(POD_GROUPS, {**group, "metadata": {"name": f"{job}-0", "labels": {labels.JOB_UID: uid}}}, ELSEWHERE)
+
+
+def _populate_with_hostile_pods(cluster: ApiClient, queue: str) -> None:
+    """Pods on a node, made by hand: of jobs that never were, and of one that names a queue that is not for it."""
+    policy = {"queue": queue}
+    body = {"apiVersion": TORCHJOBS.api_version, "kind": "TorchJob", "metadata": {"name": "hostile"}}
+    spec = {"torchTaskSpecs": pair(), "schedulingPolicy": policy}
+    job = cluster.create(TORCHJOBS, {**body, "spec": spec}, ELSEWHERE)["metadata"]["uid"]
+    for number, attempt in enumerate(("1", "2", "0", "9" * 60, "x")):
+        for name, uid in (("hostile", job), ("gone", f"never-{number}")):
+            cluster.create(PODS, _hostile(f"{name}-{number}", name, uid, queue, attempt), ELSEWHERE)
+
+
+def _hostile(name: str, job: str, uid: str, queue: str, attempt: str) -> Manifest:
+    marks = {labels.JOB_UID: uid, labels.JOB_NAME: job, labels.QUEUE: queue, labels.ATTEMPT: attempt}
+    owner = {"apiVersion": TORCHJOBS.api_version, "kind": "TorchJob", "name": job, "uid": uid, "controller": True}
+    metadata = {
+        "name": name,
+        "labels": marks,
+        "annotations": {labels.CHARGE: '{"cpu":64000,"jobs":9}', labels.RESTARTS_SETTLED: "9" * 5000},
+        "ownerReferences": [owner],
+        "finalizers": ["example.org/keep"],
+    }
+    container = {"name": "torch", "image": "torch:1", "resources": {"requests": {"cpu": "64"}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"containers": [container], "nodeName": FIRST_NODE},
+    }

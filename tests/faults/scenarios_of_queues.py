@@ -21,6 +21,14 @@ SCENARIOS = (
         ends={"one": "Succeeded", "two": "Succeeded"},
     ),
     Scenario(
+        name="hostile",
+        queues={"a": {"quota": {"cpu": "2", "jobs": "1"}, "namespaces": [NAMESPACE]}},
+        jobs={"one": {}, "two": {}},
+        ends={"one": "Succeeded", "two": "Succeeded"},
+        steps=((people.all_over("one", "two"), people.take_back("kube-system")),),
+        hostile=True,
+    ),
+    Scenario(
         name="added",
         queues={"a": {"quota": {"memory": "5", "jobs": "2"}}},
         jobs={"one": THREE, "two": THREE},

@@ -68,6 +68,7 @@ def test_the_same_with_the_real_scripts() -> None:
         "leases that end are not noticed",
         "gates are opened too early",
         "groups go before their pods",
+        "pods are believed whatever queue they name",
         "pods count for what their templates ask for",
         "what happened is counted after its pods are gone",
     ],
