@@ -103,15 +103,19 @@ class KeptRoom:
                 continue
             self._release(lane)
             if fate == "withdrawn" and lane.spec.open and kept is not None and kept.kept is not None:
-                self.charge(ledger, name, lanes.price(kept.kept, cost))
+                self.settle(ledger, name, lanes.price(kept.kept, cost))
                 paid.append(name)
         return paid
 
-    def charge(self, ledger: Ledger, name: str, cost: int) -> None:
-        """A queue pays without a pick. One that is not configured any more has no account."""
-        if name in self._lanes:
+    def settle(self, ledger: Ledger, name: str, cost: int) -> None:
+        """A queue pays without a pick, or gets back what is below 0. One that is not configured has no account."""
+        if name not in self._lanes:
+            return
+        if cost < 0:
+            ledger.refund(name, -cost)
+        else:
             ledger.charge(name, cost, self._lanes[name].spec.weight)
-            self._paid = True
+        self._paid = True
 
     def with_pick(self, lane: Lane, candidate: Candidate, records: Records) -> Records:
         """What a pick changes in the records, with what has changed before it. If the job is the one for which room was

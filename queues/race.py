@@ -325,14 +325,9 @@ class Race:
             self._shown = replace(self._shown, change=committed.change)
         return True
 
-    def refund(self, queue: str, cost: int) -> None:
-        """The inverse pick: a job came back before it had run. Without another pick in this race it is forgotten."""
-        if queue in self._lanes:
-            self._ledger.refund(queue, cost)
-
-    def charge(self, queue: str, cost: int) -> None:
-        """A job of that queue costs so much more than when it was picked."""
-        self._kept.charge(self._ledger, queue, cost)
+    def settle(self, queue: str, cost: int) -> None:
+        """A queue pays so much beside its picks; or, below 0, gets it back: a pick that was never granted."""
+        self._kept.settle(self._ledger, queue, cost)
 
     def _begin(self, snapshot: Snapshot) -> None:
         """Take a whole snapshot as the truth."""

@@ -74,16 +74,16 @@ class Rounds:
         self._blind = False
         """Whether more of a queue than may be looked at can never run."""
         self._reach = FEW
-        self._refunds: list[tuple[str, int]] = []
-        self._charges: list[tuple[str, int]] = []
+        self._due: list[tuple[str, int]] = []
+        """Queues, and what they are to pay beside their picks, or to get back (below 0), until the store knows it."""
 
     def refund(self, queue: str, cost: int) -> None:
-        """The inverse pick, with the next round: a job came back before it had run."""
-        self._refunds.append((queue, cost))
+        """The inverse pick, with the next round: a job came back before it was granted."""
+        self._due.append((queue, -cost))
 
     def charge(self, charges: Iterable[tuple[str, int]]) -> None:
         """With the next round these queues pay for jobs that cost so much more than when they were picked."""
-        self._charges += charges
+        self._due += charges
 
     def round(self, now: float, limit: int, most: int) -> Round:
         """What was picked after one look at no more than `most` jobs of each queue, in batches of at most `limit`.
@@ -96,12 +96,12 @@ class Rounds:
         """
         race, self._race = self._race, None
         race = self._look(race, most)
-        while self._refunds:
-            race.refund(*self._refunds.pop())
-        while self._charges:
-            race.charge(*self._charges.pop())
+        for queue, cost in self._due:
+            race.settle(queue, cost)
         race.foresee(now, self._forecast)
         made = [*self._batches(race, now, limit, min(most, self._reach))]
+        if not made or made[0].committed.picked or not made[0].committed.refused:
+            self._due.clear()  # the first batch carries it, with its first pick or without one
         picks = chain.from_iterable(each.pending.batch.picks for each in made)
         self._reach = max(FEW, 2 * max(Counter(pick.waiting.queue for pick in picks).values(), default=0))
         refused: Refusal = next((each.committed.refused for each in made if each.committed.refused), "")

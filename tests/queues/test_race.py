@@ -209,7 +209,7 @@ def test_a_refund_is_the_inverse_pick() -> None:
     store = opened(specs(a=2, b=1), waiting)
     race = Race(store.snapshot(EVERYTHING), rules)
     assert order(store.commit(race.picks(START, 1)).reservations) == "a"
-    race.refund("a", 4)
+    race.settle("a", -4)
     queues = [pick.waiting.entry.queue for pick in race.picks(START, 6).picks]
     assert sorted(queues) == sorted(pick.waiting.entry.queue for pick in untouched.picks)
 
@@ -225,7 +225,7 @@ def test_a_refund_to_a_queue_without_another_job_is_the_inverse_pick(weights: di
     picked = lags(store)
     store.remove([waiting[0].key])
     store.put(waiting[:1])
-    race.refund("a", 4)
+    race.settle("a", -4)
     race.update(store.snapshot(EVERYTHING, since=race.change))
     assert order(store.commit(race.picks(START, 1)).reservations) == "a"
     assert lags(store) == picked
