@@ -7,7 +7,11 @@ the job leaves its place instead (it is deleted, suspended, held or moved to ano
 another job of the queue is put before it), or if its quota or its cohort does not let it go any more, its queue pays
 the same, once, and the job begins its patience anew. So keeping room costs what using it does. A job is bound from the
 moment when room is first kept for it, also while the reservation serves a job of another queue that was overtaken
-earlier. Other jobs of its queue pass it only if they leave the quota that it needs.
+earlier. Other jobs of its queue pass it only if they leave the quota and the room that it needs.
+
+No room is kept for a job that would not fit beside what its own queue uses: a small job of its owner that never ends
+would keep the whole pool idle, and nothing would be paid. Once the queue's own jobs have made room the job is overtaken
+as often as any other, and then room is kept for it.
 
 Nothing is owed for a job that is larger than its queue or the pool can give any more, nor for one that leaves a queue
 which its admin has closed: that is not its owner's doing.

@@ -18,9 +18,9 @@ Shape = frozenset[tuple[str, int]]
 """A demand as a value: equal demands have equal shapes."""
 
 Fate = Literal["waits", "impossible", "unknown", "withdrawn"]
-"""Of a job for which the pool's room was kept: it is its queue's first job, asks for the same, and quota and cohort let
-it go; it is larger than what there can ever be; none of the queue's jobs is known; it has left its place, asks for
-something else, or quota or cohort do not let it go any more."""
+"""Of a job for which the pool's room was kept: it is its queue's first job, asks for the same, and quota, cohort and
+what its own queue uses let it go; it is larger than what there can ever be; none of the queue's jobs is known; it has
+left its place, asks for something else, or quota, cohort or what its own queue uses do not let it go any more."""
 
 
 @dataclass(slots=True)
@@ -46,6 +46,7 @@ class Lane:
         "asks",
         "beyond",
         "ceiling",
+        "claims",
         "first",
         "known",
         "left",
@@ -60,10 +61,13 @@ class Lane:
         """`ceiling` is the most that any job of the queue can ever have."""
         self.spec = view.spec
         self.used = dict(view.usage)
-        """What the queue uses of what its quota limits; of the rest, what it used before anything was picked."""
+        """What the queue uses of what quota or pool limit; of the rest, what it used before anything was picked."""
         self.overtaken = view.overtaken
         self.offers: tuple[Candidate, ...] = ()
         """The jobs that quota and cohort let go now; the queue contends while there are any."""
+        self.claims = False
+        """Whether the pool's room may be kept for the first job: it leads, and would fit beside what its own queue
+        uses. The owner decides when that is free again, so that room could be kept in vain for ever."""
         self.asks: Amounts | None = None
         """What its first job asks for, if the ledger was told that it contends with that and with no other."""
         self.asked: int | None = None
@@ -124,8 +128,12 @@ class Lane:
         free = (each for each in self.distinct() if lets(self, each.demand))
         if not self.bound:
             return tuple(free)
-        # What passes the job for which room is kept must leave the quota that it needs: the room would be idle in vain.
-        return tuple(each for each in free if each.at == first.at or lets(self, amounts.add(first.demand, each.demand)))
+        # What passes the job for which room is kept must leave what it needs: the room would be idle in vain.
+        return tuple(each for each in free if each.at == first.at or self.leaves(lets, first.demand, each.demand))
+
+    def leaves(self, lets: "Lets", needed: Amounts, demand: Amounts) -> bool:
+        """Whether quota, cohort and the room beside what the queue uses hold both."""
+        return lets(self, amounts.add(needed, demand)) and self.fits_alone(beside=demand)
 
     def possible(self) -> Iterator[Candidate]:
         """The possible jobs that are known and not picked, in order."""
@@ -137,8 +145,8 @@ class Lane:
     def take(self, candidate: Candidate) -> None:
         """The job is picked."""
         self.left -= 1
-        if self.spec.quota:
-            charge_limited(self.used, candidate.demand, self.spec.quota)
+        if self.ceiling:
+            charge_limited(self.used, candidate.demand, self.ceiling)
         if candidate.at == self._at:
             self._at += 1
             self.first = self._find()
@@ -149,6 +157,13 @@ class Lane:
     def leads(self) -> bool:
         """Whether the queue's first possible job is the one it contends with."""
         return bool(self.offers) and self.first is not None and self.offers[0].at == self.first.at
+
+    def fits_alone(self, beside: Amounts = NOTHING) -> bool:
+        """Whether the first job would find room if no other queue used anything; also with so much more in use."""
+        if self.first is None:
+            return False
+        demand = amounts.add(self.first.demand, beside) if beside else self.first.demand
+        return amounts.fits(demand, self.used, self.ceiling)
 
     @property
     def passed(self) -> Overtaken | None:
@@ -206,7 +221,7 @@ class Lane:
         """Since when the first job was overtaken, once its patience for the pool has ended; None before, and while it
         waits for something else."""
         known = self.passed
-        return known.since if known and self.leads and patience.ends(known, now) else None
+        return known.since if known and self.claims and patience.ends(known, now) else None
 
     @property
     def dry(self) -> bool:

@@ -62,7 +62,7 @@ class Pool:
         none does."""
         if not self.capacity:
             return EVERYBODY
-        form = frozenset(lanes.shape(each.demand) for each in lane.offers), lane.leads
+        form = frozenset(lanes.shape(each.demand) for each in lane.offers), lane.claims
         if form not in self._groups:
             self._groups[form] = next(self._numbers)
             for each in lane.offers:

@@ -20,6 +20,7 @@ queue's jobs end and make room.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from crds import amounts
 from crds.amounts import NOTHING, Amounts
 from queues import lanes, quotas
 from queues.backfill import Backfill, Forecast, Shadows
@@ -189,7 +190,7 @@ class Race:
             lane = self._lanes[turn[-1]]
             candidate = self.pool.first_fitting(lane) if self._scarce else lane.offers[0]
             if candidate is None:
-                self._ledger.move(self.pool.group(lane), "waiting" if lane.leads else "aside")
+                self._ledger.move(self.pool.group(lane), "waiting" if lane.claims else "aside")
             elif candidate is lane.offers[0] or not self._costs_more(lane, candidate):
                 chosen = lane, candidate, turn
         held = self._reserved() if self._kept.holder is not None else None
@@ -263,7 +264,11 @@ class Race:
     def _bid(self, lane: Lane) -> None:
         spec = lane.spec
         offers = lane.offers = lane.let_go(self._lets, self._rules.queue_bypasses, scarce=self._scarce)
-        alone = not self._scarce or (len(offers) == 1 and lane.leads)
+        leads = self._scarce and lane.leads
+        claims = leads and (lane.bound or amounts.fits(offers[0].demand, lane.used, lane.ceiling))
+        if claims != lane.claims:
+            lane.claims, lane.asks = claims, None
+        alone = not self._scarce or (leads and len(offers) == 1)
         if not offers:
             lane.asks = None
             self._ledger.bid(spec.name, None)

@@ -276,7 +276,7 @@ def test_the_reservation_keeps_only_the_room_that_the_job_needs() -> None:
     queues = specs(gpus=1, other=1)
     waiting = [entry("large", "gpus", gpu=8, cpu=2), *entries("other", 9, cpu=2)]
     store = opened(queues, waiting, {GPU: 8, "cpu": 8})
-    held = reservation("runs", "gpus", gpu=1)
+    held = reservation("runs", "other", gpu=1)
     store.rebuild(2, [held], waiting)
     picks = choose(store.snapshot(9), START, 9, Rules(cost=GPU, patience=Patience(times=1))).picks
     names = [pick.waiting.entry.key.name for pick in picks]
@@ -286,7 +286,7 @@ def test_the_reservation_keeps_only_the_room_that_the_job_needs() -> None:
 def test_a_job_that_leaves_gives_up_the_room_it_held() -> None:
     waiting = [entry("large", "a", gpu=8), *entries("b", 20, gpu=1)]
     store = opened(specs(a=1, b=1), waiting, {GPU: 8})
-    store.rebuild(2, [reservation("runs", gpu=4)], waiting)
+    store.rebuild(2, [reservation("runs", "b", gpu=4)], waiting)
 
     def picks() -> int:
         batch = choose(store.snapshot(9), START, 9, "jobs")

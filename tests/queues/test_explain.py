@@ -71,7 +71,7 @@ def test_the_numbers() -> None:
 
 def test_room_that_is_kept_for_another() -> None:
     waiting = [entry("large", "a", gpu=8), *entries("b", 9, gpu=1)]
-    store = opened([spec("a"), spec("b")], waiting, [reservation("runs", gpu=4)], {GPU: 8})
+    store = opened([spec("a"), spec("b")], waiting, [reservation("runs", "b", gpu=4)], {GPU: 8})
     assert explain(store.snapshot(9), place(store, "b-0000"), RULES, START).code == "Next"
     while store.commit(batch := _one(store)).reservations:
         assert batch.picks[0].waiting.entry.queue == "b"

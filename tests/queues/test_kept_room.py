@@ -146,6 +146,17 @@ def borrow(cluster: Cluster) -> Iterator[None]:
     yield from _hinder(cluster, "y")
 
 
+def block(cluster: Cluster) -> Iterator[None]:
+    """Run a small job that never ends, and wait for room that is not there until it does."""
+    endless = entry("endless-1", "x", START, gpu=1)
+    cluster.store.put([endless])
+    cluster.ends[endless.key] = float("inf")
+    yield
+    cluster.store.put([entry("large-1", "x", START, gpu=POOL)])
+    while True:
+        yield
+
+
 def _hinder(cluster: Cluster, queue: str) -> Iterator[None]:
     large = entry("large-0", "x", START, gpu=QUOTA)
     for number in count(1):
@@ -190,6 +201,7 @@ def play(attack: Attack | None, attackers: str, seconds: int = 1000) -> Cluster:
         (displace, "x"),
         (close_in, "x"),
         (borrow, "xy"),
+        (block, "x"),
     ],
 )
 def test_room_that_is_kept_in_vain_counts_as_the_attacker_s_share(attack: Attack, attackers: str) -> None:
@@ -206,6 +218,62 @@ def test_a_job_for_which_room_is_kept_starts_though_small_ones_of_its_queue_coul
     total = POOL * (cluster.now - START)
     assert cluster.used["x"] / total > 0.1
     assert cluster.idle / total <= 1 / (1 + len(OTHERS))
+
+
+def blocked_by_its_own_queue() -> MemoryStore:
+    """A pool of 8 GPUs: queue x uses 4 and asks for 8, queue a takes the others, and queue y asks for them at once."""
+    store = MemoryStore(lambda *_: None)
+    small = [entry(f"small-{number:02}", "a", START + number, gpu=1) for number in range(40)]
+    store.rebuild(1, [reservation("own", "x", gpu=4)], [LARGE, *small])
+    store.configure([*specs(a=1, x=1, y=1)], {GPU: 8})
+    assert pick(store, RULES) == ["small-00", "small-01", "small-02", "small-03"]
+    return store
+
+
+def test_no_room_is_kept_for_a_job_while_its_own_queue_holds_the_room() -> None:
+    store = blocked_by_its_own_queue()
+    for number in range(9):
+        store.remove([key(f"small-{number:02}")])
+        assert pick(store, RULES) == [f"small-{number + 4:02}"]
+    store.remove([key("own")])
+    assert pick(store, RULES) == ["small-13", "small-14"], "its patience begins"
+    store.remove([key(f"small-{number:02}") for number in range(15)])
+    assert pick(store, RULES, limit=1) == ["large"]
+
+
+def test_a_job_that_its_own_queue_blocks_does_not_stand_before_those_of_other_queues() -> None:
+    store = blocked_by_its_own_queue()
+    store.put([entry("middle", "y", START, gpu=4)])
+    for number in range(2):
+        store.remove([key(f"small-{number:02}")])
+        assert pick(store, RULES) == [f"small-{number + 4:02}"]
+    store.remove([key(f"small-{number:02}") for number in range(2, 6)])
+    assert pick(store, RULES) == ["middle"]
+
+
+def test_what_passes_a_job_leaves_the_room_that_it_needs_while_room_is_kept_for_another_queue() -> None:
+    store = MemoryStore(lambda *_: None)
+    waiting = [LARGE, entry("tiny", "x", gpu=1), entry("urgent", "y", cpu=2), entry("small", "a", gpu=1)]
+    store.rebuild(1, [reservation("runs", "a", gpu=4, cpu=1)], waiting)
+    store.configure(specs(a=1, x=1, y=1), {GPU: 8, "cpu": 2})
+    store._content.overtaken |= {
+        "x": Overtaken(key=LARGE.key, times=2, since=START - 1, kept=LARGE.demand),
+        "y": Overtaken(key=key("urgent"), times=2, since=START - 9, kept=waiting[2].demand),
+    }
+    assert pick(store, RULES) == ["small"]
+
+
+def test_a_race_knows_of_its_own_picks_that_a_queue_blocks_itself() -> None:
+    store = MemoryStore(lambda *_: None)
+    small = [entry(f"small-{number:02}", "a", START + number, gpu=1) for number in range(40)]
+    store.rebuild(1, [], [entry("own", "x", START - 99, gpu=1), *small])
+    store.configure(specs(a=1, x=1), {GPU: 8})
+    rounds = Rounds(store, RULES)
+    assert rounds.round(START, 9, 9).picked == 8
+    store.put([LARGE])
+    for number in range(9):
+        store.remove([key(f"small-{number:02}")])
+        assert rounds.round(START, 9, 9).picked == 1
 
 
 # What is owed, and when
