@@ -11,7 +11,8 @@ earlier. Other jobs of its queue pass it only if they leave the quota and the ro
 
 No room is kept for a job that would not fit beside what its own queue uses: a small job of its owner that never ends
 would keep the whole pool idle, and nothing would be paid. Once the queue's own jobs have made room the job is overtaken
-as often as any other, and then room is kept for it.
+as often as any other, and then room is kept for it. Nor is room kept for a job that borrows quota of its cohort: a
+lender that takes its quota back would make the borrower pay for room that nothing used.
 
 Nothing is owed for a job that is larger than its queue or the pool can give any more, nor for one that leaves a queue
 which its admin has closed: that is not its owner's doing.

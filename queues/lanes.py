@@ -165,6 +165,13 @@ class Lane:
         demand = amounts.add(self.first.demand, beside) if beside else self.first.demand
         return amounts.fits(demand, self.used, self.ceiling)
 
+    def may_claim(self, demand: Amounts) -> bool:
+        """Whether room may be kept for a job: it would fit beside what its own queue uses, and needs no quota of other
+        queues. Those may take back what they lend at any moment, so room for a job that borrows is kept in vain."""
+        if not amounts.fits(demand, self.used, self.ceiling):
+            return False
+        return not self.spec.cohort or amounts.fits(demand, self.used, self.spec.quota)
+
     @property
     def passed(self) -> Overtaken | None:
         """How the first job was overtaken so far; what happened to jobs before it does not count."""

@@ -34,12 +34,14 @@ No queue is ahead of its fluid share by more than one largest job, whatever any 
 contend are ahead, so the lags of those that contend sum to 0 or more; the picked queue has the largest
 `lag + w*k/W - k/2` of all, so it has at least minus half of a largest job; and after the pick its lag is that less k/2.
 
-A contending queue for whose next job there is no room is not picked, and its lag grows without this bound. So a picked
-queue's lag counts as 3/2 of the largest job at most before the pick, and as minus 3/2 at least after it. Where there is
-room for every job no lag was seen to reach that, unless weights are multiplied while queues contend.
+A contending queue for whose next job there is no room is not picked, and its lag grows without this bound, while the
+others get ever further ahead. Where a pick brings a queue more than 3/2 of the largest job ahead, the lags of queues
+that wait for room are cut to 3/2 of it, and the others get the rest by weight: so their order among each other stays. A
+picked queue's lag counts as 3/2 of the largest job at most. Where there is room for every job no lag was seen to reach
+that, unless weights are multiplied while queues contend.
 
-Each pick changes one account. Bases are whole numbers of 1/UNIT, rounded up where a queue joins or its weight is
-changed, so that such a queue gains nothing by it, and exact otherwise.
+Each pick changes one account, but for those cuts. Bases are whole numbers of 1/UNIT, rounded up where a queue joins or
+its weight is changed, so that such a queue gains nothing by it, and exact otherwise.
 """
 
 import heapq
@@ -55,7 +57,9 @@ Turn = tuple[int, str]
 UNIT = 1 << 16
 """What a cost of 1 is in a base."""
 _BOUND = 3 * UNIT // 2
-"""Times the largest job, how far a picked queue's lag may be from 0."""
+"""Times the largest job, how large the lag of a queue may be that waits for room."""
+BLOCKED: tuple[State, ...] = ("waiting", "aside")
+"""The states of queues for whose next jobs there is no room."""
 _FINE = 64
 """Bits of the order in which debts end. Two different quotients of weights up to 10**6 differ by more than 2**-64."""
 
@@ -198,11 +202,12 @@ class Ledger:
         """A job of that cost is picked from a contending queue, all changes before being settled."""
         member, amount, total = self._members[name], cost * UNIT, self._weights
         behind = member.weight * self._served - member.base * total
-        if member.largest != cost:
-            self._enlarge(member, cost, behind)
+        self._enlarge(member, cost, behind)
         near = _BOUND * total * member.size
-        if not amount * (total - member.weight) - near <= behind <= near:
-            amount = self._bounded(member, behind, amount)
+        if behind > near:
+            amount += max(0, behind - self._bound) // total
+        elif behind < amount * (total - member.weight) - near:
+            self._cut_blocked()
         self._serve(member, amount)
 
     def charge(self, name: str, cost: int, weight: int) -> None:
@@ -239,12 +244,24 @@ class Ledger:
         if self._debts:
             self._let_go()
 
-    def _bounded(self, member: Member, behind: int, amount: int) -> int:
-        """What a pick adds to a base whose lag may be beyond its bounds. `behind` is the lag times W."""
-        total = self._weights
-        bound = _BOUND * total * max(self._sizes)
-        excess = max(0, behind - bound) // total
-        return max(0, min(amount + excess, (behind + bound) // (total - member.weight)))
+    @property
+    def _bound(self) -> int:
+        """The most by which a queue that waits for room may be behind, times W."""
+        return _BOUND * self._weights * max(self._sizes)
+
+    def _cut_blocked(self) -> None:
+        """Bound what queues are behind that were not picked for want of room; the other queues get the rest by weight.
+        Of queues of one weight and cost the furthest behind is cut, so that the work does not grow with their number.
+        """
+        for line in self._lines.of.values():
+            for state in BLOCKED:
+                item = line.first[state]
+                member = self._members[item[1]] if item is not None else None
+                if member is None or not 0 < member.weight < self._weights:
+                    continue
+                excess = member.weight * self._served - member.base * self._weights - self._bound
+                if excess > 0:
+                    self._serve(member, excess // (self._weights - member.weight))
 
     # Members
 

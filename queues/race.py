@@ -20,7 +20,6 @@ queue's jobs end and make room.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from crds import amounts
 from crds.amounts import NOTHING, Amounts
 from queues import lanes, quotas
 from queues.backfill import Backfill, Forecast, Shadows
@@ -265,7 +264,7 @@ class Race:
         spec = lane.spec
         offers = lane.offers = lane.let_go(self._lets, self._rules.queue_bypasses, scarce=self._scarce)
         leads = self._scarce and lane.leads
-        claims = leads and (lane.bound or amounts.fits(offers[0].demand, lane.used, lane.ceiling))
+        claims = leads and (lane.bound or lane.may_claim(offers[0].demand))
         if claims != lane.claims:
             lane.claims, lane.asks = claims, None
         alone = not self._scarce or (leads and len(offers) == 1)

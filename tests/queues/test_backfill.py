@@ -261,7 +261,6 @@ def test_a_job_of_the_same_queue_leaves_the_quota_that_the_large_one_needs() -> 
     [
         pytest.param(8, 2, ["short"], id="all have their own"),
         pytest.param(8, 0, [], id="the other one borrows what the large one needs"),
-        pytest.param(7, 3, [], id="the large one borrows"),
     ],
 )
 def test_a_job_of_the_same_cohort_leaves_the_quota_that_the_large_one_needs(

@@ -3,7 +3,9 @@
 The fluid share is computed by the benchmark (`bench.games.Fluid`) from the picks alone.
 """
 
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from math import ceil
 
@@ -20,6 +22,7 @@ from queues.ledger import Ledger
 from queues.lines import Bid
 from queues.memory_store import MemoryStore
 from queues.race import Race
+from queues.rounds import Rounds
 from queues.rules import Patience, Rules
 from queues.values import LAW, Account, Clock, QueueSpec
 
@@ -371,3 +374,38 @@ def test_what_a_store_keeps_of_an_earlier_version_is_replaced_with_the_first_pic
     content.accounts |= {"a": Account(-7200, 5, 1), "gone": Account(5, 1, 1)}
     assert order(store.commit(choose(store.snapshot(9), START, 6, BY_GPU)).reservations) == "aaabaa"
     assert store.snapshot(0).departed == {}
+
+
+def test_queues_share_by_weight_while_the_next_job_of_another_finds_no_room() -> None:
+    """A job that its own queue's other job blocks waits without end, and its queue gets ever further behind."""
+    store = MemoryStore(lambda *_: None)
+    store.rebuild(1, [reservation("long", "blocked", gpu=1)], [])
+    store.configure(specs(a=1, b=2, blocked=1), {GPU: 16})
+    large = entry("large", "blocked", gpu=16)
+    small = [entry(f"{queue}-{number}", queue, gpu=1) for queue in "ab" for number in range(500)]
+    store.put([large, *small])
+    rounds, picked = Rounds(store, BY_GPU), Counter[str]()
+    for step in range(40):
+        assert rounds.round(START + step, 512, 512).picked == 15
+        ended = [each for each in store.reservations().values() if each.queue != "blocked"]
+        picked.update(each.queue for each in ended)
+        store.remove([each.key for each in ended])
+    assert abs(picked["b"] - 400) <= 16
+    assert picked["a"] + picked["b"] == 600
+
+
+def test_no_room_is_kept_for_a_job_that_has_to_borrow() -> None:
+    """A lender that takes its quota back, again and again, would make the borrower pay for room that nothing used."""
+    store = MemoryStore(lambda *_: None)
+    members = [replace(spec(name, gpu=8), cohort="team") for name in ("borrower", "lender")]
+    store.rebuild(1, [reservation("long", "a", gpu=1)], [])
+    store.configure([*members, spec("a")], {GPU: 16})
+    store.put([entry("large", "borrower", gpu=16), *(entry(f"a-{number}", "a", gpu=1) for number in range(300))])
+    rounds = Rounds(store, BY_GPU)
+    for step in range(10):
+        assert rounds.round(START + 100 * step, 512, 512).picked == 15
+        store.remove([each.key for each in store.reservations().values() if each.key.name != "long"])
+    [borrower] = [each for each in store.snapshot(1).queues if each.spec.name == "borrower"]
+    assert borrower.overtaken is None or borrower.overtaken.kept is None
+    store.remove([each.key for each in store.reservations().values()])
+    assert [each.key.name for each in rounds.round(START + 2000, 512, 512).reservations] == ["large"]
