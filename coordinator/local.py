@@ -18,7 +18,7 @@ import orjson
 
 from cluster import client, errors
 from cluster.api import Cluster
-from cluster.local import embedded_redis, gang_nouns
+from cluster.local import embedded_redis, gang_nouns, registration
 from cluster.local.layout import Layout
 from cluster.settings import ConnectionSettings
 from cluster.stop import Stop
@@ -27,7 +27,7 @@ from coordinator.leader import LEASE
 from coordinator.processes import Command, Supervisor
 from coordinator.settings import REDIS_URL_NOTE, Settings
 from crds import generate
-from crds.resources import CRDS, LEASES, NODES, TENANT_QUEUES, TORCHJOBS, Resource
+from crds.resources import CRDS, LEASES, TENANT_QUEUES, TORCHJOBS, Resource
 from queues import connection, redis_url
 
 START_SECONDS = 60.0
@@ -152,12 +152,19 @@ def _start(options: Options, files: Files, supervisor: Supervisor, stopping: Cal
     url = _start_redis(options, files, supervisor)
     until(lambda: connection.answers(url), f"Redis at {redis_url.shown(url)}")
     node = ["--data", str(layout.root), "--kubeconfig", str(layout.kubeconfig), "--stop-pods", *_capacity(options)]
+    before = signs_of_life(cluster)
     supervisor.start(_module(files, "node", node, NODE))
-    # Where no node is known nothing is scarce, and a coordinator would admit whatever waits.
-    until(lambda: bool(cluster.list(NODES).items), "the node")
+    # The Node object of the last start may offer more than this machine has now: a coordinator would admit jobs to it.
+    until(lambda: signs_of_life(cluster) not in ({}, before), "the node")
     for command in _desk(options, files, url):
         supervisor.start(command)
     until(lambda: _leads(cluster, options, supervisor.pids().get("coordinator", 0)), "the coordinator to lead")
+
+
+def signs_of_life(cluster: Cluster) -> dict[str, str]:
+    """When each node of a cluster has renewed its Lease; a node does so first when its Node object is up to date."""
+    leases = cluster.list(LEASES, registration.LEASE_NAMESPACE).items
+    return {each["metadata"]["name"]: str((each.get("spec") or {}).get("renewTime")) for each in leases}
 
 
 def _leads(cluster: Cluster, options: Options, pid: int) -> bool:

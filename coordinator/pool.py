@@ -16,16 +16,14 @@ PoolSetting = Amounts | Literal["nodes"] | None
 
 
 def capacity(setting: PoolSetting, nodes: Iterable[NodeView], pods: Iterable[PodView]) -> Amounts | None:
-    """The pool, or None where nothing is scarce (by setting, or because the cluster shows no nodes at all).
+    """The pool, or None where the setting says that nothing is scarce.
 
     From nodes: what the ready ones offer minus what pods that are not ours occupy there, and nothing of any other
-    resource: a job that asks for one would be admitted and never run.
+    resource: a job that asks for one would be admitted and never run. A cluster without nodes has room for no job.
     """
     if setting != "nodes":
         return setting
     nodes = list(nodes)
-    if not nodes:
-        return None
     room = dict.fromkeys((name for node in nodes for name in node.allocatable), 0)
     left = {node.name: dict(node.allocatable) for node in nodes if node.ready}
     for pod in pods:

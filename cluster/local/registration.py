@@ -126,8 +126,7 @@ def _status(node: Node, before: dict[str, Any], now: float) -> dict[str, Any]:
     others = [each for each in podstatus.sound(before.get("conditions")) if each["type"] != OBJECT_ERRORS]
     ready = podstatus.condition("Ready", True, "NodeReady", "the embedded node runs pods")
     return {
-        "capacity": amounts,
-        "allocatable": amounts,
+        **{field: _replacing(amounts, before.get(field)) for field in ("capacity", "allocatable")},
         "conditions": podstatus.merge_conditions(others, [ready], now),
         "addresses": [
             {"type": "InternalIP", "address": podstatus.ADDRESS},
@@ -142,3 +141,8 @@ def _status(node: Node, before: dict[str, Any], now: float) -> dict[str, Any]:
             "kubeletVersion": "torchq",
         },
     }
+
+
+def _replacing(amounts: dict[str, str], before: Any) -> dict[str, str | None]:
+    """As a merge patch: what the node offered before and offers no more is taken away."""
+    return {**dict.fromkeys(before or ()), **amounts}

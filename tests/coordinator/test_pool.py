@@ -16,7 +16,7 @@ TWO = {"cpu": 16_000, "memory": 2 << 30, "pods": 220}
 @pytest.mark.parametrize(
     ("nodes", "pods", "expected"),
     [
-        pytest.param([], [], None, id="no nodes to see: nothing is known to be scarce"),
+        pytest.param([], [], {}, id="no node: no room for any job"),
         pytest.param([node()], [], ONE, id="one node"),
         pytest.param([node(), node(name="two")], [], TWO, id="two nodes"),
         pytest.param([node()], [FOREIGN], {"cpu": 5000, "memory": 1 << 30, "pods": 109}, id="foreign pods take room"),
@@ -51,8 +51,8 @@ TWO = {"cpu": 16_000, "memory": 2 << 30, "pods": 220}
         ),
     ],
 )
-def test_capacity_from_nodes(nodes: list[NodeView], pods: list[PodView], expected: Amounts | None) -> None:
-    assert pool.capacity("nodes", nodes, pods) == (None if expected is None else {**expected, "*": 0})
+def test_capacity_from_nodes(nodes: list[NodeView], pods: list[PodView], expected: Amounts) -> None:
+    assert pool.capacity("nodes", nodes, pods) == {**expected, "*": 0}
 
 
 def test_an_admins_amounts_are_taken_as_they_are() -> None:
@@ -67,6 +67,17 @@ def test_what_the_pool_can_ever_be_does_not_depend_on_what_is_on_it_or_down() ->
     assert pool.largest("nodes", nodes) == {**TWO, "*": 0}
     assert pool.largest({"cpu": 1}, nodes) == {"cpu": 1}
     assert pool.largest(None, nodes) is None
+
+
+def test_a_pool_of_no_nodes_has_room_for_no_pod_and_one_of_numbers_limits_only_its_names() -> None:
+    empty, numbers = pool.capacity("nodes", [], []), pool.capacity({"cpu": 64_000}, [], [])
+    assert empty is not None
+    assert numbers is not None
+    assert pool.largest("nodes", []) == empty
+    for asked in ({"cpu": 1}, {"pods": 1}, {"nvidia.com/gpu": 8}):
+        assert not amounts.fits({"jobs": 1, **asked}, {}, empty)
+    assert amounts.fits({"jobs": 1, "nvidia.com/gpu": 8}, {}, numbers)
+    assert not amounts.fits({"jobs": 1, "cpu": 64_001}, {}, numbers)
 
 
 def test_there_is_nothing_of_a_resource_that_no_node_offers_from_the_first_moment() -> None:
