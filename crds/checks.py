@@ -1,12 +1,12 @@
 """What must hold between the fields of a TorchJob.
 
 One rule: everything here is a CEL rule of the CRD too (`crds.rules`), in the same words, but for the cycle, which CEL
-cannot see, and the inside of the opaque pod template.
+cannot see, and the inside of the opaque pod template, where the GPUs of a container are.
 """
 
 from collections.abc import Iterator, Mapping
 
-from crds import problems
+from crds import problems, processes
 from crds.errors import Problem
 from crds.jobspec import TorchJobSpec
 from crds.metadata import Metadata
@@ -26,6 +26,9 @@ MANY_MEMBERS = "must not be greater than the task's numTasks"
 UNKNOWN_UPSTREAM = "taskType must be another task of spec.torchTaskSpecs"
 ENDLESS_UPSTREAM = "a task with restartPolicy Always never succeeds: wait for phase Running"
 MANY_SPOT_TASKS = "numSpotTasks must not be greater than numTasks"
+NO_GPUS = (
+    "the main container of task {} asks for no GPU: ask for one in its resources (nvidia.com/gpu), or write a number"
+)
 ELASTIC_RANGE = "numMinReplicas must not be greater than numMaxReplicas"
 
 
@@ -41,6 +44,7 @@ def check(metadata: Metadata, spec: TorchJobSpec) -> Iterator[Problem]:
         yield from _task(task_type, task, spec)
     yield from _members(spec)
     yield from _elastic(spec)
+    yield from _processes(spec)
     yield from cycles(spec.torch_task_specs)
 
 
@@ -92,6 +96,25 @@ def _elastic(spec: TorchJobSpec) -> Iterator[Problem]:
         return
     if policy.num_min_replicas > policy.num_max_replicas:
         yield invalid("spec.torchElasticPolicy.numMinReplicas", policy.num_min_replicas, ELASTIC_RANGE)
+
+
+def _processes(spec: TorchJobSpec) -> Iterator[Problem]:
+    policy, own = spec.torch_elastic_policy, spec.nproc_per_node
+    other = policy.nproc_per_node if policy is not None else None
+    if own is not None and other is not None and own != other:
+        yield invalid("spec.nprocPerNode", own, processes.ONE_VALUE)
+    elif spec.asked_processes == processes.GPUS:
+        field = "spec.nprocPerNode" if own is not None else "spec.torchElasticPolicy.nprocPerNode"
+        for task_type in _without_gpus(spec):
+            yield invalid(field, processes.GPUS, NO_GPUS.format(task_type))
+
+
+def _without_gpus(spec: TorchJobSpec) -> Iterator[str]:
+    """The tasks with ranks whose main container asks for no GPU; a template that is wrong is another problem."""
+    for task_type, task in spec.torch_task_specs.items():
+        sound = not problems.find(PodTemplate, task.template)
+        if sound and not task.auxiliary and not processes.gpus(task.template["spec"]):
+            yield task_type
 
 
 def cycles(tasks: Mapping[str, TaskSpec]) -> Iterator[Problem]:

@@ -29,6 +29,8 @@ def torchjob() -> dict[str, Any]:
     rules.attach(root, "spec.torchTaskSpecs", rules.task_map())
     rules.attach(root, "spec.torchTaskSpecs.*", rules.task())
     rules.attach(root, "spec.torchElasticPolicy", rules.elastic())
+    for path in ("spec.nprocPerNode", "spec.torchElasticPolicy.nprocPerNode"):
+        rules.attach(root, path, rules.nproc_per_node())
     rules.attach(root, "spec", rules.spec())
     rules.attach(root, "", [*rules.torchjob(), fields.transition()])
     structural.below(root, "spec.torchTaskSpecs.*.template").update(WHOLE)

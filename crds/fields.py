@@ -49,6 +49,7 @@ TABLE = (
     Field("schedulingPolicy.gangScheduler", True, False, False),
     Field("schedulingPolicy.gangQueue", True, False, False),
     Field("torchElasticPolicy", True, False, False),
+    Field("nprocPerNode", True, False, False),
     Field("restartScope", True, False, False),
     Field("backoffLimit", True, True, False),
     Field("activeDeadlineSeconds", True, False, False),

@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import BeforeValidator, Field
 
-from crds import bulk, claims, demand, stages
+from crds import bulk, claims, demand, processes, stages
 from crds.amounts import Amounts
 from crds.model import ClassName, Name, Written
+from crds.processes import NprocPerNode
 from crds.stages import Stage
 from crds.tasks import MASTER, WORKER, Count, TaskSpec, TaskType, with_defaults
 
@@ -54,7 +55,8 @@ class TorchElasticPolicy(Written):
 
     num_min_replicas: Count | None = None
     num_max_replicas: Count | None = None
-    nproc_per_node: int = Field(default=1, ge=1, le=1024)
+    nproc_per_node: NprocPerNode | None = None
+    """Another name of spec.nprocPerNode. If both are given, they must not differ."""
     max_restarts: int = Field(default=0, ge=0, le=10_000)
     mode: Literal["Rendezvous", "InPlaceRestart"] = "Rendezvous"
 
@@ -67,6 +69,10 @@ class TorchJobSpec(Written):
     """How many pods of a task must run for the job to run; all of them if absent (`members`)."""
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     torch_elastic_policy: TorchElasticPolicy | None = None
+    nproc_per_node: NprocPerNode | None = None
+    """How many processes torchrun starts in each pod: a number from 1 to 1024, or gpu, which is the number of GPUs that
+    the pod's main container asks for. If absent, the GPUs of the main container, or 1 if it asks for none. The variable
+    PET_NPROC_PER_NODE says it to torchrun."""
     restart_scope: Literal["Task", "Job"] | None = None
     """What a failed pod takes with it: the whole job, or only its replacement follows (`scope`)."""
     backoff_limit: Annotated[int, BeforeValidator(_most_restarts)] = Field(default=6, ge=0, le=MAX_BACKOFF_LIMIT)
@@ -117,6 +123,16 @@ class TorchJobSpec(Written):
         worlds = ([each for each in stage.tasks if not self.tasks[each].auxiliary] for stage in self.stages)
         leads = [self.tasks[world[0]] for world in worlds if world]
         return any(lead.template["spec"].get("hostNetwork") for lead in leads)
+
+    @property
+    def asked_processes(self) -> int | str | None:
+        """How many processes torchrun starts in each pod, by either name of the field; None if the job does not say."""
+        policy = self.torch_elastic_policy
+        return self.nproc_per_node or (policy.nproc_per_node if policy is not None else None)
+
+    def processes(self, task_type: str) -> int:
+        """How many processes torchrun starts in each pod of a task."""
+        return processes.in_pod(self.asked_processes, self.torch_task_specs[task_type].template["spec"])
 
     def members(self, task_type: str) -> int:
         """How many pods of a task must run for the job to run."""

@@ -6,7 +6,7 @@ beyond the standard functions is used, so that any evaluator of CEL can run them
 
 from dataclasses import dataclass
 
-from crds import checks, structural, tenantqueue
+from crds import checks, processes, structural, tenantqueue
 from crds.amounts import PODS
 from crds.structural import Schema
 from crds.tasks import AI_MASTER, LONGEST_TASK_TYPE, MASTER, MOST_TASKS, WORKER
@@ -110,6 +110,12 @@ def spec() -> list[Rule]:
             each | {"rule": f"!has(self.minMembers) || ({each['rule']})"}
             for each in _each("self.minMembers", members, ".minMembers.*")
         ),
+        rule(
+            "!has(self.nprocPerNode) || !has(self.torchElasticPolicy) || !has(self.torchElasticPolicy.nprocPerNode) "
+            "|| self.nprocPerNode == self.torchElasticPolicy.nprocPerNode",
+            processes.ONE_VALUE,
+            ".nprocPerNode",
+        ),
     ]
 
 
@@ -117,6 +123,12 @@ def elastic() -> list[Rule]:
     """Rules at spec.torchElasticPolicy."""
     given = "!has(self.numMinReplicas) || !has(self.numMaxReplicas)"
     return [rule(f"{given} || self.numMinReplicas <= self.numMaxReplicas", checks.ELASTIC_RANGE, ".numMinReplicas")]
+
+
+def nproc_per_node() -> list[Rule]:
+    """Rules at a number of processes per pod."""
+    number = f"type(self) == int && self >= 1 && self <= {processes.MOST}"
+    return [rule(f"type(self) == string ? self == '{processes.GPUS}' : {number}", processes.WRONG)]
 
 
 def torchjob() -> list[Rule]:

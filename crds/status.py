@@ -61,6 +61,10 @@ class Admission(Observed):
     """Who binds the pods of this admission; fixed for as long as it lasts."""
     workers: Annotated[int, Field(ge=1)] | None = None
     """How many workers an elastic job was admitted with; None: the number cannot change."""
+    nproc_per_node: Annotated[dict[TaskName, Annotated[int, Field(ge=1)]], Field(max_length=16)] | None = None
+    """By task type, how many processes torchrun starts in each pod; a task that is not named has 1. None: what
+    torchElasticPolicy.nprocPerNode says, else 1. Versions that had no spec.nprocPerNode wrote none: the pods of a job
+    that they admitted keep their number of processes, also where they are replaced."""
 
 
 class TaskStatus(Observed):

@@ -6,8 +6,8 @@ One rule: pure, over opaque pod specs. A template that crds accepted has at leas
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-MAIN = "torch"
-"""Name of the main container; without one of that name it is the first."""
+from crds import processes
+
 GATE = "torchq-start"
 """Name of the init container that waits until the pod may start, and of the volume that tells it."""
 PORT_NAME = "torchjob-port"
@@ -16,8 +16,7 @@ DEFAULT_PORT = 23456
 
 def main(pod_spec: Mapping[str, Any]) -> dict[str, Any]:
     """The container whose exit code is the pod's."""
-    containers: list[dict[str, Any]] = pod_spec["containers"]
-    return next((each for each in containers if each["name"] == MAIN), containers[0])
+    return processes.main_container(pod_spec)
 
 
 def all_of(pod_spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -177,7 +177,14 @@ def granted(job: TorchJob, reservation: Reservation | None) -> Admission | None:
         pick=reservation.pick,
         port=reservation.port,
         workers=_asked(job),
+        nproc_per_node=_processes(job),
     )
+
+
+def _processes(job: TorchJob) -> dict[str, int] | None:
+    """How many processes torchrun starts in a pod of each task with ranks, where that is not 1."""
+    found = {name: job.spec.processes(name) for name, task in job.spec.tasks.items() if not task.auxiliary}
+    return {name: count for name, count in found.items() if count != 1} or None
 
 
 def _asked(job: TorchJob) -> int | None:

@@ -89,6 +89,15 @@ class Blueprint:
         others = any(each.lead == lead and each.name != lead for each in self.members.values())
         return not self.shared_address and (others or self.job.spec.torch_elastic_policy is not None)
 
+    def processes(self, task_type: str) -> int:
+        """How many processes torchrun starts in a pod of a task, as the job was admitted."""
+        admitted = self.admission.nproc_per_node
+        if admitted is not None:
+            return admitted.get(task_type, 1)
+        policy = self.job.spec.torch_elastic_policy
+        asked = policy.nproc_per_node if policy is not None else None
+        return asked if isinstance(asked, int) else 1
+
     def address(self, lead: str) -> str:
         """Where a rank 0 is found."""
         return lead if self.named(lead) else LOOPBACK
@@ -204,7 +213,8 @@ def _pod_spec(blueprint: Blueprint, member: Member) -> dict[str, Any]:
     if spec.get("hostNetwork"):
         spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")  # the default one knows no services there
     port = blueprint.port(member.lead) if member.lead else 0
-    found = environment.variables(blueprint.job.spec, member, blueprint.address(member.lead), port)
+    processes = blueprint.processes(member.task_type)
+    found = environment.variables(member, blueprint.address(member.lead), port, processes)
     for container in containers.all_of(spec):
         environment.add(container, found)
         container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")

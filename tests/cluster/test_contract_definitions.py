@@ -14,7 +14,7 @@ import pytest
 
 from cluster import errors
 from cluster.client import KubernetesCluster
-from crds import checks, fields, generate, tenantqueue
+from crds import checks, fields, generate, processes, tenantqueue
 from crds.fields import DEADLINE, TABLE, Field, State
 from crds.resources import TENANT_QUEUES, TORCHJOBS
 from crds.tasks import TASK_TYPE
@@ -188,6 +188,17 @@ RULES: dict[tuple[str, str, str], Example] = {
         {"torchElasticPolicy": {"numMinReplicas": 3, "numMaxReplicas": 2}},
         {"torchElasticPolicy": {"numMinReplicas": 2, "numMaxReplicas": 2}},
         "spec.torchElasticPolicy.numMinReplicas",
+    ),
+    ("spec.nprocPerNode", processes.WRONG, ""): jobs({"nprocPerNode": "8"}, {"nprocPerNode": 8}, "spec.nprocPerNode"),
+    ("spec.torchElasticPolicy.nprocPerNode", processes.WRONG, ""): jobs(
+        {"torchElasticPolicy": {"nprocPerNode": 1025}},
+        {"torchElasticPolicy": {"nprocPerNode": "gpu"}},
+        "spec.torchElasticPolicy.nprocPerNode",
+    ),
+    ("spec", processes.ONE_VALUE, ".nprocPerNode"): jobs(
+        {"nprocPerNode": "gpu", "torchElasticPolicy": {"nprocPerNode": 8}},
+        {"nprocPerNode": "gpu", "torchElasticPolicy": {"nprocPerNode": "gpu"}},
+        "spec.nprocPerNode",
     ),
     **{
         ("spec", checks.UNKNOWN_UPSTREAM, f".torchTaskSpecs.{name}.dependsOn"): dependent(

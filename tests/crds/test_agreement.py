@@ -14,7 +14,7 @@ from tests.crds import served
 from tests.crds.builders import job, queue, task
 from tests.crds.test_torchjob import REFUSED
 
-ONLY_IN_PYTHON = ("dependency cycle", "is not a quantity")
+ONLY_IN_PYTHON = ("dependency cycle", "is not a quantity", "asks for no GPU")
 """What no rule of the definition can see: cycles, and the inside of the opaque pod template."""
 ONLY_ON_THE_SERVER = "spec.backoffLimit in body should be less than or equal to"
 """What is refused, but was stored by the version before: it counts as the largest value."""
@@ -58,6 +58,7 @@ def jobs(draw: st.DrawFn) -> dict[str, Any]:
         "minMembers": {kind: draw(st.integers(1, declared[kind].get("numTasks", 1))) for kind in members},
         "schedulingPolicy": {"queue": draw(queue_names), "priority": draw(st.integers(-1000, 1000))},
         "torchElasticPolicy": {"numMinReplicas": 1, "numMaxReplicas": draw(st.integers(1, 9)), "mode": "Rendezvous"},
+        "nprocPerNode": draw(st.integers(1, 1024)),
         "restartScope": draw(st.sampled_from(["Task", "Job"])),
         "backoffLimit": draw(st.integers(0, 100)),
         "activeDeadlineSeconds": draw(st.integers(1, 10**6)),
@@ -82,7 +83,7 @@ strange = st.one_of(
     st.integers(-(2**40), 2**40),
     st.sampled_from([0, -1, 1, 2, 10_001, 2**31]),
     st.booleans(),
-    st.sampled_from(["", "A", "Master", "Sometimes", "a" * 64, "a_b", "None"]),
+    st.sampled_from(["", "A", "Master", "Sometimes", "a" * 64, "a_b", "None", "gpu"]),
     st.lists(st.integers(0, 3), max_size=2),
     st.dictionaries(st.sampled_from(["a", "Worker", "a-b", "numTasks"]), st.integers(-1, 3), max_size=2),
 )

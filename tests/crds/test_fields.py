@@ -26,6 +26,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "schedulingPolicy.gangScheduler": ("none", "volcano"),
     "schedulingPolicy.gangQueue": ("a", "b"),
     "torchElasticPolicy": ({"numMinReplicas": 1}, {"numMinReplicas": 2}),
+    "nprocPerNode": (4, "gpu"),
     "restartScope": ("Job", "Task"),
     "backoffLimit": (1, 2),
     "activeDeadlineSeconds": (1, 2),

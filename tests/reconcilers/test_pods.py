@@ -1,5 +1,6 @@
 """What pods and services are made of: names, labels, ports, environment."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,9 +9,9 @@ from crds import demand
 from crds.status import Admission
 from crds.torchjob import TorchJob
 from gang import backends
-from reconcilers import gangs, pods, tasks
+from reconcilers import gangs, lifecycle, pods, tasks
 from reconcilers.settings import ReconcileSettings
-from tests.reconcilers.builders import ADMISSION, KEY, job, task, template
+from tests.reconcilers.builders import ADMISSION, KEY, RESERVATION, job, task, template
 
 PREFIX = "train.distributed.io"
 
@@ -202,10 +203,50 @@ def test_what_never_runs_together_is_no_world() -> None:
     assert gangs["digits-worker-0"] == gangs["digits-worker-1"]
 
 
-def test_processes_per_pod() -> None:
-    made = make(job(torchElasticPolicy={"nprocPerNode": 4}))
-    assert environment(made["digits-master-0"])["PET_NPROC_PER_NODE"] == "4"
-    assert environment(made["digits-master-0"])["WORLD_SIZE"] == "3"
+GPUS = {"limits": {"nvidia.com/gpu": 8}}
+EIGHT = {"Master": task(), "Worker": task(2, dependsOn=[], template=template(resources=GPUS))}
+
+
+def admitted(described: TorchJob) -> dict[str, dict[str, Any]]:
+    """Every pod of a job that was admitted by its reservation, by name."""
+    reservation = replace(RESERVATION, charge=described.charge)
+    admission = lifecycle.granted(described, reservation)
+    assert admission is not None
+    members = tasks.members(described, admission.attempt)
+    blueprint = pods.Blueprint(job=described, admission=admission, members=members, settings=ReconcileSettings())
+    return {name: pods.pod(blueprint, member) for name, member in members.items()}
+
+
+def processes(made: dict[str, dict[str, Any]]) -> dict[str, str]:
+    return {name: environment(pod)["PET_NPROC_PER_NODE"] for name, pod in made.items()}
+
+
+@pytest.mark.parametrize(
+    ("spec", "master", "worker"),
+    [
+        ({}, "1", "8"),
+        ({"nprocPerNode": 2}, "2", "2"),
+        ({"torchElasticPolicy": {}}, "1", "8"),
+        ({"torchElasticPolicy": {"nprocPerNode": 4}}, "4", "4"),
+        ({"torchElasticPolicy": {"nprocPerNode": 1}}, "1", "1"),
+        ({"nprocPerNode": 1}, "1", "1"),
+    ],
+)
+def test_processes_per_pod(spec: dict[str, Any], master: str, worker: str) -> None:
+    made = admitted(job(EIGHT, **spec))
+    assert processes(made) == {"digits-master-0": master, "digits-worker-0": worker, "digits-worker-1": worker}
+    assert {environment(pod)["WORLD_SIZE"] for pod in made.values()} == {"3"}
+
+
+def test_the_number_of_processes_of_the_user_wins() -> None:
+    own = template(resources=GPUS, env=[{"name": "PET_NPROC_PER_NODE", "value": "5"}])
+    made = admitted(job({"Worker": task(template=own)}, nprocPerNode=2))
+    assert processes(made) == {"digits-worker-0": "5"}
+
+
+@pytest.mark.parametrize(("spec", "count"), [({}, "1"), ({"torchElasticPolicy": {"nprocPerNode": 4}}, "4")])
+def test_a_job_that_an_earlier_version_admitted_keeps_its_number_of_processes(spec: dict[str, Any], count: str) -> None:
+    assert set(processes(make(job(EIGHT, **spec))).values()) == {count}
 
 
 def test_a_pod_that_is_made_after_a_restart_joins_the_gang_of_those_that_stayed() -> None:

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,8 +36,10 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reaso
 )
 def test_all_ranks_meet(tmp_path: Path, command: list[str], processes: int, said: str) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
-    described = job({"Master": task(), "Worker": task()}, torchElasticPolicy={"nprocPerNode": processes})
-    blueprint = blueprint_of(described, port=_free_port(), master_address="loopback")
+    described = job({"Master": task(), "Worker": task()}, nprocPerNode=processes)
+    found = blueprint_of(described, port=_free_port(), master_address="loopback")
+    counts = {each: described.spec.processes(each) for each in described.spec.tasks}
+    blueprint = replace(found, admission=found.admission.model_copy(update={"nproc_per_node": counts}))
     running = []
     for member in blueprint.members.values():
         (container,) = pods.pod(blueprint, member)["spec"]["containers"]
