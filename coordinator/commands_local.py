@@ -32,6 +32,13 @@ UP_SECONDS = 120.0
 DOWN_SECONDS = 60.0
 
 
+def _log_size(_: click.Context, __: click.Parameter, text: str) -> str:
+    try:
+        return stack.checked_log_size(text)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
 @click.group()
 def local() -> None:
     """Run a whole cluster on this machine: API server, Redis, node, coordinator and workers."""
@@ -42,6 +49,14 @@ def local() -> None:
 @click.option("--cpus", default="", help="CPUs of the node (default: this machine's)")
 @click.option("--memory", default="", help="memory of the node, e.g. 64Gi (default: this machine's)")
 @click.option("--gpus", default="", help="GPUs of the node (default: this machine's)")
+@click.option(
+    "--container-log-max-size",
+    "log_size",
+    default="64Mi",
+    show_default=True,
+    callback=_log_size,
+    help="output kept of each container, all its log files together",
+)
 @click.option("--workers", default=2, show_default=True, type=click.IntRange(1, 256), help="worker processes")
 @click.option(
     "--port", default=0, type=click.IntRange(0, 65_535), help="port of the API server (default: any free one)"

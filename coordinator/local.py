@@ -18,7 +18,7 @@ import orjson
 
 from cluster import client, errors
 from cluster.api import Cluster
-from cluster.local import embedded_redis, gang_nouns, registration
+from cluster.local import capacity, embedded_redis, gang_nouns, registration
 from cluster.local.layout import Layout
 from cluster.settings import ConnectionSettings
 from cluster.stop import Stop
@@ -48,6 +48,8 @@ class Options:
     cpus: str = ""
     memory: str = ""
     gpus: str = ""
+    log_size: str = ""
+    """What is kept of the output of each container."""
     redis: str = ""
     """A URL, `embedded`, or empty: a redis-server on PATH, else the embedded one."""
     workers: int = 2
@@ -89,6 +91,12 @@ def run(options: Options) -> int:
             files.ready.unlink(missing_ok=True)
             killed = supervisor.stop()
     return 1 if killed else 0
+
+
+def checked_log_size(text: str) -> str:
+    """The value of `--container-log-max-size`, if the node takes it. ValueError, with the option's name."""
+    capacity.log_bytes(text)
+    return text
 
 
 def supervisor_pid(data: Path) -> int | None:
@@ -244,7 +252,12 @@ def _module(files: Files, name: str, arguments: list[str], stage: int) -> Comman
 
 
 def _capacity(options: Options) -> list[str]:
-    given = {"--cpus": options.cpus, "--memory": options.memory, "--gpus": options.gpus}
+    given = {
+        "--cpus": options.cpus,
+        "--memory": options.memory,
+        "--gpus": options.gpus,
+        "--container-log-max-size": options.log_size,
+    }
     return [text for flag, value in given.items() if value for text in (flag, value)]
 
 

@@ -16,6 +16,7 @@ from crds import quantities
 
 MOST_PODS = 1000
 """Pods the node runs at once at most."""
+_LEAST_LOG_BYTES = 1024 * 1024
 _CGROUPS = Path("/sys/fs/cgroup")
 _GPU_QUERY = ("nvidia-smi", "--query-gpu=index", "--format=csv,noheader")
 _PATIENCE_SECONDS = 10.0
@@ -54,6 +55,17 @@ def overridden(machine: Machine, cpus: str = "", memory: str = "", gpus: int | N
         machine.gpus if gpus is None else tuple(str(index) for index in range(gpus)),
         machine.storage,
     )
+
+
+def log_bytes(text: str) -> int:
+    """The bytes that `--container-log-max-size` stands for. ValueError, with the option's name."""
+    try:
+        size = quantities.parse("memory", text)
+    except ValueError as e:
+        raise ValueError(f"--container-log-max-size: {e}") from e
+    if size < _LEAST_LOG_BYTES:
+        raise ValueError(f"--container-log-max-size must be 1Mi or more, not {text}")
+    return size
 
 
 def cpus() -> int:

@@ -1,31 +1,59 @@
 """When the lines of a container's log were written.
 
-One rule: the log is the container's own file, which nobody else touches; the node notes now and then how long it is
-(`times`, beside it: a time in seconds and a length per line). So a line's time is known to about a second, and is never
-too early: it is the time of the first note that knows of the line's beginning, else the file's own.
+One rule: the node notes now and then how much has been printed (`times`, beside the log: a time in seconds and a number
+of bytes per line). So a line's time is known to about a second, and is never too early: it is the time of the first
+note that knows of the line's beginning, else the log's own.
+
+The notes are bounded as the log is: those of output that was removed are dropped, and of the others, if there are too
+many, every second one of the older half.
 """
 
 import bisect
-import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from cluster.local import log_files
+
 NOTE_SECONDS = 1.0
 """How often the node notes."""
 
 
+_NOTE = re.compile(r"(\d{1,11}\.\d{6}) (\d{1,18})")
+_LONGEST = 512 * 1024
+"""Bytes of notes: with more of them they are thinned."""
+_LONGEST_NOTE = 32
+"""Bytes of one, about."""
+
+
 def note(folder: str, now: float, known: int) -> int:
-    """Note how long the log in a folder is, if that is news; the length."""
+    """Note how much a run in a folder has printed, if that is news; the number of bytes. OSError."""
     try:
-        length = os.stat(folder + "/output").st_size
+        first, length = log_files.span(folder)
     except FileNotFoundError:
         return known
     if length != known:
-        with open(folder + "/times", "a", encoding="ascii") as file:
+        path = folder + "/times"
+        with open(path, "a", encoding="ascii") as file:
             file.write(f"{now:.6f} {length}\n")
+            size = file.tell()
+        if size > _LONGEST:
+            _thin(Path(path), first)
     return length
+
+
+def _thin(path: Path, first: int) -> None:
+    """Drop the notes that nobody needs."""
+    moments, lengths = _notes(path)
+    begin = max(0, bisect.bisect_right(lengths, first) - 1)
+    notes = list(zip(moments, lengths, strict=True))[begin:]
+    half = len(notes) // 2
+    kept = [*notes[:half:2], *notes[half:]] if len(notes) * _LONGEST_NOTE > _LONGEST // 2 else notes
+    draft = path.with_name(".times")
+    draft.write_text("".join(f"{moment:.6f} {length}\n" for moment, length in kept), "ascii")
+    draft.rename(path)
 
 
 class Times:
@@ -43,7 +71,7 @@ class Times:
             self._moments, self._lengths = _notes(self._folder / "times")
         self._last = 0.0
         with suppress(FileNotFoundError):
-            self._last = (self._folder / "output").stat().st_mtime
+            self._last = log_files.written_at(self._folder)
 
     def of(self, position: int) -> float:
         """When what is at a position was written, in seconds since the epoch."""
@@ -59,14 +87,17 @@ class Times:
 
 
 def _notes(path: Path) -> tuple[list[float], list[int]]:
+    """The notes in order; without those that a full disk or a clock that was set back has spoiled."""
     moments: list[float] = []
     lengths: list[int] = []
-    for line in path.read_text("ascii").splitlines():
-        moment, _, length = line.partition(" ")
-        if not length.isdecimal():
-            break  # half written
-        moments.append(float(moment))
-        lengths.append(int(length))
+    for line in path.read_text("ascii", "replace").splitlines():
+        found = _NOTE.fullmatch(line)
+        if found is None:
+            continue
+        moment, length = float(found[1]), int(found[2])
+        if not lengths or (length >= lengths[-1] and moment >= moments[-1]):
+            moments.append(moment)
+            lengths.append(length)
     return moments, lengths
 
 

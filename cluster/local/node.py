@@ -32,7 +32,7 @@ from cluster.local.localpod import LocalPod
 from cluster.local.podwork import Ground
 from cluster.local.registration import Heartbeat
 from cluster.local.reporter import Reporter
-from cluster.local.runs import Runs
+from cluster.local.runs import LOG_BYTES, Runs
 from cluster.local.scheduler import NodeView, Scheduler
 from cluster.object_errors import ObjectErrors
 from cluster.settings import ConnectionSettings
@@ -58,6 +58,8 @@ class NodeSettings:
     name: str = NAME
     backoff: Backoff = field(default_factory=Backoff)
     """The waits before containers are restarted."""
+    log_bytes: int = LOG_BYTES
+    """What is kept of the output of each container."""
     stop_pods: bool = False
     """Whether the pods' processes end with the node. Else they run on, and the next node takes them over."""
 
@@ -74,7 +76,7 @@ class LocalNode:
         self._reporter = Reporter(cluster, self.errors)
         ground = Ground(
             layout=layout,
-            runs=Runs(layout),
+            runs=Runs(layout, settings.log_bytes),
             devices=Devices(layout, settings.machine.gpus),
             reporter=self._reporter,
             base=environment.base_environment(os.environ, str(Path(sys.executable).parent)),
@@ -186,6 +188,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cpus", default="", help="CPUs for pods, as in 4 or 2500m (default: this machine's)")
     parser.add_argument("--memory", default="", help="memory for pods, as in 8Gi (default: this machine's)")
     parser.add_argument("--gpus", type=int, help="GPUs for pods (default: this machine's)")
+    parser.add_argument(
+        "--container-log-max-size", default="64Mi", help="output kept of each container, all its log files together"
+    )
     parser.add_argument("--stop-pods", action="store_true", help="end the pods' processes when the node ends")
     return parser
 
@@ -196,7 +201,8 @@ def _settings(options: argparse.Namespace) -> NodeSettings:
         raise ValueError(f"--gpus must not be negative, not {options.gpus}")
     measured = capacity.measure(options.data, os.environ)
     machine = capacity.overridden(measured, options.cpus, options.memory, options.gpus)
-    return NodeSettings(machine, stop_pods=options.stop_pods)
+    log_bytes = capacity.log_bytes(options.container_log_max_size)
+    return NodeSettings(machine, log_bytes=log_bytes, stop_pods=options.stop_pods)
 
 
 @contextmanager

@@ -1,25 +1,26 @@
-"""A container's log over HTTP: the file its shim writes, whole, its end, or as it grows.
+"""A container's log over HTTP: what its shim writes, whole, its end, or as it grows.
 
-One rule: a followed log ends when the container has exited and every byte of it has been sent, not before.
+One rule: a followed log ends when the container has exited and every byte of it has been sent, not before. Where output
+was removed, because a container keeps only so much, a line in its place says so.
 """
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from aiohttp import web
 
 from cluster.api import Manifest
-from cluster.local import numbers, options
+from cluster.local import log_files, numbers, options
 from cluster.local.layout import Layout
+from cluster.local.log_files import LogReader
 from cluster.local.log_times import Stamper, Times
 from cluster.local.refusals import bad_request
 
-_PIECE = 64 * 1024
 _POLL_SECONDS = 0.1
 
 
@@ -93,12 +94,16 @@ def _run(pod: Manifest, container: str, layout: Layout, *, previous: bool) -> Pa
     folder = layout.container(uid, container, restart)
     if previous and restart < 0:
         raise bad_request(f'previous terminated container "{container}" in pod "{name}" not found')
-    if (folder / "output").exists():
+    if log_files.files(folder):
         return folder
     # The next run is announced before it starts: until then the log is the last run's.
     earlier = layout.container(uid, container, restart - 1)
-    if not previous and restart > 0 and (earlier / "output").exists():
+    if not previous and restart > 0 and log_files.files(earlier):
         return earlier
+    if (folder / "started").exists():
+        raise bad_request(
+            f'the log of this run of container "{container}" in pod "{name}" was removed: later output took its room'
+        )
     raise bad_request(f'container "{container}" in pod "{name}" is waiting to start')
 
 
@@ -107,82 +112,76 @@ def _restarts(status: Mapping[str, Any], container: str) -> int:
     return next((int(item.get("restartCount") or 0) for item in shown if item.get("name") == container), 0)
 
 
-def pieces(log: BinaryIO) -> Iterator[bytes]:
-    """What is in the log now, from where it was read to."""
-    while piece := log.read(_PIECE):
-        yield piece
-
-
-def tail_start(path: Path, lines: int) -> int:
-    """The position at which the last lines of a file begin."""
-    end = position = path.stat().st_size
-    if not lines:
-        return end
-    found = 0
-    with open(path, "rb") as file:
-        while position > 0:
-            size = min(_PIECE, position)
-            position -= size
-            file.seek(position)
-            piece = file.read(size)
-            for index in range(len(piece) - 1, -1, -1):
-                # The newline at the very end closes the last line; it does not begin another.
-                if piece[index] == 0x0A and position + index != end - 1:
-                    found += 1
-                    if found >= lines:
-                        return position + index + 1
-    return 0
-
-
 def start(wanted: LogWish) -> int:
-    """The position from which a log is sent."""
-    path = wanted.folder / "output"
-    position = tail_start(path, wanted.tail) if wanted.tail is not None else 0
+    """The position from which a log is sent. FileNotFoundError if it is gone."""
+    position = 0 if wanted.tail is None else log_files.tail_start(wanted.folder, wanted.tail)
     if wanted.since is None:
         return position
     earliest = Times(wanted.folder).start(wanted.since)
-    return path.stat().st_size if earliest is None else max(position, _line_start(path, earliest))
-
-
-def _line_start(path: Path, position: int) -> int:
-    """Where the first line begins that begins at a position or later."""
-    if position == 0:
-        return 0
-    with open(path, "rb") as file:
-        file.seek(position - 1)
-        return position - 1 + len(file.readline())
+    if earliest is None:
+        return log_files.span(wanted.folder)[1]
+    return max(position, log_files.line_start(wanted.folder, earliest))
 
 
 async def serve(request: web.BaseRequest, wanted: LogWish) -> web.StreamResponse:
-    """Send the log. The file is held open: it may be removed, with its pod, while somebody follows it."""
+    """Send the log. The file that is read is held open: it may be removed, with its pod, while somebody follows it."""
     try:
         position = start(wanted)
-        log = open(wanted.folder / "output", "rb")  # noqa: SIM115 - closed below
+        first = log_files.span(wanted.folder)[0]
     except FileNotFoundError:
         raise bad_request("the log is gone: the pod has been removed from its node") from None
-    with log:
-        log.seek(position)
+    reader = LogReader(wanted.folder, 0 if position <= first else position)
+    try:
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
-        await _send(response, log, wanted)
+        await _send(response, reader, wanted)
+    finally:
+        reader.close()
     return response
 
 
-async def _send(response: web.StreamResponse, log: BinaryIO, wanted: LogWish) -> None:
+async def _send(response: web.StreamResponse, reader: LogReader, wanted: LogWish) -> None:
     left = wanted.most
-    stamper = Stamper(Times(wanted.folder)) if wanted.stamped else None
+    lines = _Lines(reader, Stamper(Times(wanted.folder)) if wanted.stamped else None)
     while True:
         exited = _is_over(wanted.folder)
-        position = log.tell()
-        for piece in pieces(log):
-            text = stamper.stamped(piece, position) if stamper else piece
-            position += len(piece)
+        while text := lines.read():
             allowed = text if left is None else text[:left]
             await response.write(allowed)
             left = None if left is None else left - len(allowed)
+            if left == 0:
+                return
         if exited or not wanted.follow or left == 0:
             return
         await asyncio.sleep(_POLL_SECONDS)
+
+
+class _Lines:
+    """What is sent of a log: its text, with what was asked for in between."""
+
+    def __init__(self, reader: LogReader, stamper: Stamper | None) -> None:
+        self._reader = reader
+        self._stamper = stamper
+        self._line_is_open = False
+
+    def read(self) -> bytes:
+        """What comes next; nothing at the end of what there is."""
+        before = self._reader.position
+        piece = self._reader.read()
+        if not piece:
+            return b""
+        begin = self._reader.position - len(piece)
+        removed = self._shown(self._gap(begin - before), begin) if begin > before else b""
+        text = self._shown(piece, begin)
+        self._line_is_open = not piece.endswith(b"\n")
+        return removed + text
+
+    def _shown(self, text: bytes, position: int) -> bytes:
+        return self._stamper.stamped(text, position) if self._stamper else text
+
+    def _gap(self, count: int) -> bytes:
+        end = "\n" if self._line_is_open else ""
+        return f"{end}[torchq: {count} bytes of older output were removed: see container-log-max-size]\n".encode()
 
 
 def _is_over(folder: Path) -> bool:

@@ -17,7 +17,7 @@ from os.path import exists
 from pathlib import Path
 from typing import Any
 
-from cluster.local import log_times, processes, shim, zygote
+from cluster.local import log_files, log_times, processes, shim, zygote
 from cluster.local.layout import Layout
 from cluster.local.processes import Process
 from cluster.local.zygote import Zygote
@@ -28,6 +28,8 @@ _LOST_MESSAGE = "the process that watched over this container was killed; how th
 _MESSAGE = "message"
 _LONGEST_MESSAGE = 4096
 """Bytes from the end of a container's message that are read, as by the kubelet."""
+LOG_BYTES = 64 * 1024 * 1024
+"""What is kept of the output of a container, unless the node is told otherwise."""
 _KEPT_RUNS = 8
 """Runs of a container that are kept: enough for the doubling of the back-off to reach its end."""
 
@@ -87,8 +89,10 @@ class Order:
 class Runs:
     """The runs in one data folder."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, log_bytes: int = LOG_BYTES) -> None:
+        """`log_bytes`: what is kept of the logs of a container, over all its runs."""
         self._layout = layout
+        self._log_bytes = log_bytes
         self._zygote = Zygote()
 
     def start(self, key: RunKey, order: Order) -> bool:
@@ -127,7 +131,7 @@ class Runs:
 
     def tail(self, key: RunKey, most: int) -> str:
         """The last bytes of a run's output."""
-        return _tail(self._folder(key) / "output", most)
+        return log_files.tail(self._folder(key), most)
 
     def message(self, key: RunKey) -> Path:
         """The file in which a container may leave a message for whoever asks how it ended."""
@@ -161,7 +165,7 @@ class Runs:
     def _spawn(self, folder: Path, key: RunKey, order: Order, lock: int) -> None:
         """Have a shim born with the order and the lock."""
         environment = {**order.environment, processes.MARK: key.mark}
-        paper = zygote.write_order((str(folder), list(order.command), environment, order.directory))
+        paper = zygote.write_order((str(folder), list(order.command), environment, order.directory, self._log_bytes))
         try:
             output = os.open(folder / "shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             try:
@@ -187,7 +191,7 @@ class Runs:
         if processes.kill_marked(key.mark, process):
             return Run(key.restart, started["startedAt"], process)
         ending = {"exitCode": 137, "reason": LOST, "message": _LOST_MESSAGE, "finishedAt": time.time()}
-        shim.write(str(folder), "exited", json.dumps(ending))
+        shim.write_reserved(str(folder), "exited", json.dumps(ending))
         return _ended(key.restart, folder)
 
 

@@ -1,4 +1,4 @@
-"""Runs one container once, and outlives the node that asked for it.
+"""Runs one container once, keeps its log, and outlives the node that asked for it.
 
 One rule: `started` is written before the command begins and `exited` after all of it is gone, each whole or not at all,
 and the lock is held from before the shim's birth to its death. So for whoever looks at a run's folder:
@@ -8,20 +8,28 @@ and the lock is held from before the shim's birth to its death. So for whoever l
     lock free, `started`, no `exited`    the shim was killed: nobody knows how the command ended
     `exited`                             it ended so
 
-Why a command could not be executed is in `problem`.
+Why a command could not be executed is in `problem`. The room for `exited` is taken before the command begins, so that
+the end of a container is on record also if the disk is full by then.
 
-Born as a fork of `python -I -S shim.py`, which waits on standard input, a socket, for orders: a fork takes a tenth of
-the CPU of a new interpreter. With each order come three descriptors: the order marshalled (so that no secret is on a
-command line or on disk), the locked file, and the file for its own complaints. Shims outlive the process that forked
-them, and that one ends with the node. A shim stays in memory beside its container, so it imports the least there is.
+The command writes into a pipe, and the shim writes what comes into the log (`log_writer`): so the log is never longer
+than it may be, however fast the command prints, and a full disk costs lines of the log and not the container.
+
+Born as a fork of an isolated interpreter (`zygote`), which waits on standard input, a socket, for orders: a fork takes
+a tenth of the CPU of a new interpreter. With each order come three descriptors: the order marshalled (so that no secret
+is on a command line or on disk), the locked file, and the file for its own complaints. Shims outlive the process that
+forked them, and that one ends with the node. A shim stays in memory beside its container, so it imports the least there
+is.
 """
 
 import _socket
 import ctypes
 import marshal
 import os
+import select
 import signal
 import time
+
+from cluster.local.log_writer import LogWriter
 
 LOCK_DESCRIPTOR = 3
 ORDER = b"r"
@@ -32,8 +40,16 @@ _MOST_OPEN = 64
 START_ERROR = 128
 """The exit code of a container whose command could not be executed, as containerd gives it."""
 
-Order = tuple[str, list[str], dict[str, str], str]
-"""The run's folder, the command, its environment, its working directory."""
+Order = tuple[str, list[str], dict[str, str], str, int]
+"""The run's folder, the command, its environment, its working directory, and the bytes of log that its container may
+keep."""
+
+_PIECE = 64 * 1024
+"""Bytes of output that are read at once: what a pipe holds."""
+_LARGEST_PIPE = 1024 * 1024
+_RESERVED_BYTES = 1024
+"""For `exited`."""
+_RETRY_SECONDS = 1.0
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -98,33 +114,48 @@ def main() -> None:
     for ignored in _IGNORED:
         signal.signal(ignored, signal.SIG_IGN)
     _set_process_option(_PR_SET_CHILD_SUBREAPER, 1)
-    pid, go, verdict = _fork(order)
-    try:  # noqa: SIM105 - contextlib would be one more import
-        os.close(_output(folder))  # who reads that it has started finds its log, though the child may not run yet
-    except OSError:
-        pass  # the child says why
+    reserve(folder, "exited")
+    bell = _bell()
+    printed, output = os.pipe()
+    log = LogWriter(folder, order[4])
+    problem = log.open()
+    pid, go, verdict = _fork(order, output, problem)
+    os.close(output)
     started = f'{{"pid": {pid}, "startTicks": {_start_ticks(pid)}, "startedAt": {time.time()}}}'
     write(folder, "started", started)
     os.write(go, b"go")
     os.close(go)
     with open(verdict, encoding="utf-8") as failure:
         problem = failure.read()
-    status = _wait(pid)
-    _end_leftovers()
+    status = _follow(pid, bell, printed, log)
     if problem:
-        write(folder, "problem", problem)
-    write(folder, "exited", f'{{{_ending(status, problem)}, "finishedAt": {time.time()}}}')
+        try:  # noqa: SIM105 - contextlib would be one more import
+            write(folder, "problem", problem)
+        except OSError:
+            pass  # the disk is full
+    _record_end(folder, f'{{{_ending(status, problem)}, "finishedAt": {time.time()}}}')
 
 
-def _fork(order: Order) -> tuple[int, int, int]:
+def _bell() -> int:
+    """A descriptor that can be read whenever a child has ended."""
+    rung, ring = os.pipe()
+    os.set_blocking(rung, False)
+    os.set_blocking(ring, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
+    return rung
+
+
+def _fork(order: Order, output: int, problem: str) -> tuple[int, int, int]:
     """A child that waits for our word, and the descriptors to give it and to hear why it could not begin."""
     ready, go = os.pipe()
     verdict, failure = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
+            signal.set_wakeup_fd(-1)
             os.close(go)
-            os.write(failure, _become(order, ready).encode(errors="replace"))
+            os.write(failure, _become(order, ready, output, problem).encode(errors="replace"))
         except Exception as e:
             os.write(failure, f"cannot prepare the command: {e}".encode(errors="replace"))
         finally:
@@ -134,17 +165,18 @@ def _fork(order: Order) -> tuple[int, int, int]:
     return pid, go, verdict
 
 
-def _become(order: Order, ready: int) -> str:
+def _become(order: Order, ready: int, output: int, problem: str) -> str:
     """Turn this child into the command, once it is on record; what went wrong, if it comes back."""
-    folder, command, environment, directory = order
+    _, command, environment, directory, _ = order
     os.setsid()
     _set_process_option(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if not os.read(ready, 2):
         return "the shim ended before the command began"
+    if problem:
+        return problem
     # What a shell that started us in the background ignores (SIGQUIT) is none of the command's business.
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
-    output = _output(folder)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
@@ -163,30 +195,57 @@ def _become(order: Order, ready: int) -> str:
         return f"cannot execute {command[0]!r}: {e}"
 
 
-def _output(folder: str) -> int:
-    return os.open(os.path.join(folder, "output"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+def _follow(pid: int, bell: int, printed: int, log: LogWriter) -> int:
+    """Keep the log until the command has ended and nothing of it is left; the command's status.
 
-
-def _wait(pid: int) -> int:
-    """The command's status; orphans that came to us meanwhile are buried on the way."""
-    while True:
-        ended, status = os.wait()
-        if ended == pid:
-            return status
-
-
-def _end_leftovers() -> None:
-    """Kill what the command left behind, as the end of a container's first process does on Kubernetes.
-
-    Orphans of any depth and session become our children, so that killing children until there are none is enough.
+    What the command left behind is killed, as the end of a container's first process does on Kubernetes. Orphans of any
+    depth and session become our children, so that killing children until there are none is enough; those that became
+    another user's are waited for, and may print meanwhile.
     """
-    try:
-        while True:
-            if os.waitpid(-1, os.WNOHANG)[0] == 0:  # to look for children in all of /proc costs more than all the rest
+    poller = select.poll()
+    poller.register(printed, select.POLLIN)
+    poller.register(bell, select.POLLIN)
+    status = None
+    while True:
+        for ready, _ in poller.poll():
+            if ready == printed:
+                piece = os.read(printed, _PIECE)
+                log.write(piece)
+                if not piece:  # nothing of the command holds it open any more
+                    poller.unregister(printed)
+                continue
+            os.read(bell, _PIECE)
+            status, alone = _reap(pid, status)
+            if status is not None and alone:
+                _drain(printed, log)
+                return status
+            if status is not None:
                 for child in _children():
                     _kill(child)
-                os.wait()
+
+
+def _reap(pid: int, status: "int | None") -> "tuple[int | None, bool]":
+    """Bury the children that have ended: the command's status once it has, and whether there is no child left."""
+    try:
+        while True:
+            ended, found = os.waitpid(-1, os.WNOHANG)
+            if not ended:
+                return status, False
+            if ended == pid:
+                status = found
     except ChildProcessError:
+        return status, True
+
+
+def _drain(printed: int, log: LogWriter) -> None:
+    """What is still in the pipe; a process that is none of ours may hold it open and print for ever."""
+    os.set_blocking(printed, False)
+    left = _LARGEST_PIPE
+    try:
+        while left > 0 and (piece := os.read(printed, _PIECE)):
+            log.write(piece)
+            left -= len(piece)
+    except BlockingIOError:
         return
 
 
@@ -222,6 +281,34 @@ def _ending(status: int, problem: str) -> str:
     return f'"exitCode": {code}' if code >= 0 else f'"exitCode": {128 - code}, "signal": {-code}'
 
 
+def reserve(folder: str, name: str) -> None:
+    """Take the room for a file that must be written later, whatever the disk is like by then. OSError."""
+    with open(os.path.join(folder, f".{name}"), "wb") as file:
+        file.write(b" " * _RESERVED_BYTES)
+
+
+def write_reserved(folder: str, name: str, content: str) -> None:
+    """Put a file there whole, into the room that was taken for it; spaces follow the content."""
+    draft = os.path.join(folder, f".{name}")
+    file = os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        os.write(file, content.encode().ljust(_RESERVED_BYTES))
+    finally:
+        os.close(file)
+    os.rename(draft, os.path.join(folder, name))
+
+
+def _record_end(folder: str, content: str) -> None:
+    """Write `exited`, if need be again and again: on some file systems a change takes room too."""
+    while True:
+        try:
+            return write_reserved(folder, "exited", content)
+        except FileNotFoundError:
+            return  # the pod's folder was removed
+        except OSError:
+            time.sleep(_RETRY_SECONDS)
+
+
 def write(folder: str, name: str, content: str) -> None:
     """Put a file there whole, or not at all."""
     draft = os.path.join(folder, f".{name}")
@@ -232,7 +319,3 @@ def write(folder: str, name: str, content: str) -> None:
 
 def _set_process_option(option: int, value: int) -> None:
     ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-
-
-if __name__ == "__main__":
-    serve()

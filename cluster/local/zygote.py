@@ -18,7 +18,8 @@ from cluster.local import shim
 
 _PATIENCE_SECONDS = 5.0
 """How long an order may wait to be taken; then the process is held for dead and another one started."""
-_SHIM = str(Path(shim.__file__).resolve())
+_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from cluster.local import shim; shim.serve()"
+_ROOT = str(Path(shim.__file__).resolve().parents[2])
 
 
 class Zygote:
@@ -59,7 +60,7 @@ class Zygote:
         with its:
             ours.settimeout(_PATIENCE_SECONDS)
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", _SHIM],
+                [sys.executable, "-I", "-S", "-c", _PROGRAM, _ROOT],
                 stdin=its.fileno(),
                 stdout=subprocess.DEVNULL,
                 env={"LANG": "C.UTF-8"},
