@@ -16,7 +16,7 @@ from bench.processes import Bench
 from cluster import client
 from cluster.client import KubernetesCluster
 from cluster.settings import ConnectionSettings
-from coordinator import local
+from coordinator import local_state
 from queues import connection
 
 START_SECONDS = 180.0
@@ -52,7 +52,7 @@ class Stack:
 
     def pids(self) -> dict[str, int]:
         """Its processes by name, Redis among them."""
-        found = local.members(self.data)
+        found = local_state.members(self.data)
         with connection.translated(self.redis):
             server: Any = self.redis.info("server")
         return {**found, "redis": int(server["process_id"])}
@@ -92,9 +92,9 @@ def start(bench: Bench, size: Size, settings: Mapping[str, str] | None = None) -
     """Start one with empty storage; `settings` are variables for coordinator and workers."""
     url, data = redis_server.start(bench), bench.folder / "data"
     options = ["--cpus", str(size.cpus), "--memory", "256Gi", "--gpus", "0", "--workers", str(size.workers)]
-    command = ["local", "up", "--foreground", "--data", str(data), "--redis", url, *options]
+    command = ["local", "up", "--foreground", "--no-current", "--data", str(data), "--redis", url, *options]
     bench.start_python("stack", "coordinator.cli", *command, stage=1, environment=settings)
-    bench.wait(lambda: local.members(data), "the stack", START_SECONDS)
+    bench.wait(lambda: local_state.members(data), "the stack", START_SECONDS)
     kubeconfig = str(data / "kubeconfig")
     cluster = client.connect(ConnectionSettings(kubeconfig=kubeconfig, user_agent="bench"))
     redis = connection.connect(url, client_name="torchq-bench")

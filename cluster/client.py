@@ -84,13 +84,28 @@ def context_user(settings: ConnectionSettings) -> str:
     return found[0]
 
 
+def context_name(settings: ConnectionSettings) -> str:
+    """The name of the kubeconfig's context in use; empty where there is no kubeconfig. Misconfigured."""
+    path = settings.kubeconfig or os.environ.get("KUBECONFIG", "")
+    if not path and os.environ.get(IN_CLUSTER):
+        return ""
+    found: list[str] = []
+    _load(lambda: found.append(str(_entry(path or DEFAULT_KUBECONFIG, settings.context)["name"])), path)
+    return found[0]
+
+
 def _context_namespace(path: str, name: str) -> str:
     return str(_context(path, name).get("namespace") or "default")
 
 
 def _context(path: str, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = _entry(path, name)["context"]
+    return found
+
+
+def _entry(path: str, name: str) -> dict[str, Any]:
     contexts, active = official_config.list_kube_config_contexts(path)
-    found: dict[str, Any] = next((each for each in contexts if each["name"] == name), active)["context"]
+    found: dict[str, Any] = next((each for each in contexts if each["name"] == name), active)
     return found
 
 
@@ -281,7 +296,7 @@ def _configuration(settings: ConnectionSettings) -> Any:
     """From the explicit kubeconfig, KUBECONFIG, ~/.kube/config or the pod this process runs in, in that order."""
     configuration = official.Configuration()
     path = settings.kubeconfig or os.environ.get("KUBECONFIG", "")
-    if path or settings.context or Path(DEFAULT_KUBECONFIG).expanduser().exists():
+    if path or settings.context or Path(os.path.expanduser(DEFAULT_KUBECONFIG)).exists():
         _load(
             lambda: _from_file(path or DEFAULT_KUBECONFIG, settings.context, configuration), path or DEFAULT_KUBECONFIG
         )

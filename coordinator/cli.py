@@ -33,10 +33,8 @@ LATER = {
     later=LATER,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-@click.option(
-    "--kubeconfig", help="kubeconfig file (default: $KUBECONFIG, ~/.kube/config, then the embedded cluster's)"
-)
-@click.option("--context", help="context of the kubeconfig")
+@click.option("--kubeconfig", help="kubeconfig file (default: $KUBECONFIG, the current local cluster, ~/.kube/config)")
+@click.option("--context", help="context of $KUBECONFIG or ~/.kube/config (also where a local cluster is current)")
 @click.option("-n", "--namespace", help="namespace to act in")
 @click.option("--redis", "redis_url", help="Redis URL; one with a password goes into TORCHQ_REDIS_URL or a file")
 @click.option("--redis-url-file", help="file with the Redis URL in it")
@@ -63,10 +61,12 @@ def config(session: Session, form: str | None) -> None:
     """Print every setting, its value and where it came from. Secrets are masked."""
     resolved = session.resolved
     values = {name: settings.masked(name, getattr(resolved.settings, name)) for name in settings.Settings.model_fields}
+    sources = {**resolved.sources, "kubeconfig": session.target.source}
+    values["kubeconfig"] = session.target.kubeconfig
     if form:
-        output.show({name: {"value": value, "source": resolved.sources[name]} for name, value in values.items()}, form)
+        output.show({name: {"value": value, "source": sources[name]} for name, value in values.items()}, form)
         return
-    rows = [(name, value or '""', resolved.sources[name]) for name, value in values.items()]
+    rows = [(name, value or '""', sources[name]) for name, value in values.items()]
     click.echo(output.columns(("SETTING", "VALUE", "SOURCE"), rows))
 
 

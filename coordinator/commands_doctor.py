@@ -55,7 +55,10 @@ def doctor(session: Session, fix: bool, settle: float, timeout: float, form: str
     except SHOWN as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(BLIND)
-    _show(left, tuple(each for each in found if each not in left), form)
+    mended = tuple(each for each in found if each not in left)
+    if mended and not form:
+        click.echo(f"mended on {session.cluster_word}: {_counted(mended)}")
+    _show(left, mended, form)
     sys.exit(DISAGREE if any(not each.harmless for each in left) else 0)
 
 
@@ -103,8 +106,6 @@ def _show(found: tuple[Disagreement, ...], mended: tuple[Disagreement, ...], for
     if form:
         output.show({"agree": not found, "disagreements": _rows(found), "mended": _rows(mended)}, form)
         return
-    if mended:
-        click.echo(f"mended: {_counted(mended)}")
     if not found:
         click.echo("cluster, queues and RQ agree")
         return

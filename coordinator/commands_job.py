@@ -34,7 +34,10 @@ def submit(session: Session, files: tuple[str, ...], dry_run: bool) -> None:
     for key in submission.submit(session.cluster, documents, dry_run=dry_run):
         click.echo(key)
     if dry_run:
-        click.echo(f"{len(documents)} valid, nothing created (dry run)")
+        click.echo(f"{len(documents)} valid on {session.cluster_word}, nothing created (dry run)")
+    else:
+        # Standard output has the handles alone, for programs.
+        click.echo(f"{len(documents)} submitted on {session.cluster_word}", err=True)
 
 
 LATER = {

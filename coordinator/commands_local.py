@@ -14,17 +14,18 @@ from typing import Any
 
 import click
 
+from coordinator import current, folders, local_state, local_words, output, processes, settings, target
 from coordinator import local as stack
-from coordinator import output, processes, settings
 from coordinator.errors import LocalError, SettingsError
-from coordinator.local import Files, Options
+from coordinator.local import Options
+from coordinator.local_state import Files
 from coordinator.session import Session, pass_session, start_log
 from queues import redis_url
 
 DATA = click.option(
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
-    default=settings.default_data,
+    default=folders.default_data,
     show_default="~/.local/state/torchq",
     help="folder of the cluster",
 )
@@ -63,8 +64,10 @@ def local() -> None:
 )
 @click.option("--redis", default="", help="Redis URL or `embedded` (default: a redis-server on PATH, else embedded)")
 @click.option("--foreground", is_flag=True, help="stay, until Ctrl-C")
+@click.option("--no-current", is_flag=True, help="leave torchq's commands with the cluster that they go to now")
+@click.option("--spawned", is_flag=True, hidden=True, help="started in the background by `up` itself")
 @pass_session
-def up(session: Session, /, data: Path, foreground: bool, **flags: Any) -> None:
+def up(session: Session, /, data: Path, foreground: bool, no_current: bool, spawned: bool, **flags: Any) -> None:
     """Start the cluster; returns when it is ready."""
     data = data.absolute()
     if redis_url.has_password(flags["redis"]):
@@ -75,25 +78,58 @@ def up(session: Session, /, data: Path, foreground: bool, **flags: Any) -> None:
         if not flags["redis"] and session.resolved.sources["redis_url"] != "default":
             flags["redis"] = session.settings.redis_url
         options = Options(data=data, environment=session.environment(), **flags)
-        sys.exit(stack.run(options))
+        if spawned:
+            sys.exit(stack.run(options))
+        code = stack.run(options, ready=lambda: _tell_up(session, data, no_current))
+        if not no_current:
+            _let_go(session, data)
+        sys.exit(code)
     _spawn(data)
+    _tell_up(session, data, no_current)
+
+
+def _tell_up(session: Session, data: Path, no_current: bool) -> None:
+    """Make the cluster the current one, and say which cluster commands go to."""
     click.echo(f"the cluster is up; its data and logs are in {data}")
+    try:
+        if not no_current:
+            current.take(session.environ, data)
+        for line in local_words.after_up(session.resolved, session.environ, data):
+            click.echo(line)
+    except LocalError as error:
+        click.echo(f"note: {error}", err=True)
     click.echo(f"export KUBECONFIG={Files(data).layout.kubeconfig}")
+
+
+def _let_go(session: Session, data: Path) -> None:
+    """A cluster that was stopped is not the current one any more; say which one is."""
+    try:
+        if current.give_back(session.environ, data, _runs):
+            click.echo(local_words.after_down(session.resolved, session.environ))
+        else:
+            for line in local_words.not_here(session.environ, data):
+                click.echo(line)
+    except LocalError as error:
+        click.echo(f"note: {error}", err=True)
+
+
+def _runs(data: Path) -> bool:
+    return local_state.supervisor_pid(data) is not None
 
 
 def _spawn(data: Path) -> None:
     """Run this very command again, in the foreground of a session of its own."""
-    running = stack.supervisor_pid(data)
+    running = local_state.supervisor_pid(data)
     if running:
         raise LocalError(f"the cluster in {data} is up already (process {running})")
     log = Files(data).layout.logs("stack")
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     log.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "coordinator.cli", *sys.argv[1:], "--foreground"]
+    command = [sys.executable, "-m", "coordinator.cli", *sys.argv[1:], "--foreground", "--spawned"]
     with log.open("ab") as out:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
     deadline = time.monotonic() + UP_SECONDS
-    while not stack.members(data):
+    while not local_state.members(data):
         if child.poll() is not None or time.monotonic() > deadline:
             child.terminate()
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
@@ -103,15 +139,19 @@ def _spawn(data: Path) -> None:
 
 @local.command()
 @DATA
-def down(data: Path) -> None:
+@pass_session
+def down(session: Session, data: Path) -> None:
     """Stop the cluster and the pods on it; its data stay, and `up` goes on from there."""
-    pid = stack.supervisor_pid(data)
+    data = data.absolute()
+    pid = local_state.supervisor_pid(data)
     if pid is None:
         click.echo(f"no cluster runs in {data}")
+        _let_go(session, data)
         return
     if not _ended(pid, DOWN_SECONDS):
         raise LocalError(f"process {pid} has not ended in {DOWN_SECONDS:.0f} s; see {Files(data).layout.logs('stack')}")
     click.echo("the cluster is down")
+    _let_go(session, data)
 
 
 def _ended(pid: int, seconds: float) -> bool:
@@ -132,19 +172,25 @@ def _ended(pid: int, seconds: float) -> bool:
 @local.command()
 @DATA
 @click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print for programs")
-def status(data: Path, form: str | None) -> None:
-    """Show the cluster's processes; exit code 1 if it is down."""
-    pids = stack.members(data) if stack.supervisor_pid(data) else {}
-    layout = Files(data).layout
+@pass_session
+def status(session: Session, data: Path, form: str | None) -> None:
+    """Show the cluster's processes, and whether torchq's commands go to it; exit code 1 if it is down."""
+    data = data.absolute()
+    pids = local_state.members(data)
+    layout, is_current = Files(data).layout, session.target.data == data
     if form:
-        output.show({"up": bool(pids), "kubeconfig": str(layout.kubeconfig), "processes": pids}, form)
+        found = {"up": bool(pids), "current": is_current, "kubeconfig": str(layout.kubeconfig), "processes": pids}
+        output.show(found, form)
     elif pids:
         click.echo(
             output.columns(("PROCESS", "PID", "LOG"), [(name, pid, _log(data, name)) for name, pid in pids.items()])
         )
         click.echo(f"kubeconfig: {layout.kubeconfig}")
+        click.echo(f"torchq's commands go to: {session.cluster_word}{' (this cluster)' * is_current}")
     else:
-        click.echo(f"no cluster runs in {data}; start it with: torchq local up")
+        click.echo(f"no cluster runs in {data}; start it with: {target.command('up', data)}")
+        for line in local_words.not_here(session.environ, data):
+            click.echo(line)
     sys.exit(0 if pids else 1)
 
 

@@ -94,7 +94,7 @@ def foretell(session: Session, /, count: int, roomy: bool, all_namespaces: bool,
 def status(session: Session, seconds: float, form: str | None) -> None:
     """Show how everything does: leader, workers, rates, waits, Redis and API server; exit code 1 if something is
     wrong."""
-    found = _status(session, seconds)
+    found = {"cluster": session.cluster_word, **_status(session, seconds)}
     if form:
         output.show(found, form)
     else:
@@ -168,16 +168,16 @@ def _ticks(every: float, count: int) -> Iterator[None]:
 
 def _screen(session: Session, before: Document, picks: int, listing: Listing) -> tuple[str, Document]:
     """What is to be seen now; who is away is named, and looked for again the next time."""
-    lease = _lease(session)
+    cluster, lease = {"cluster": session.cluster_word}, _lease(session)
     try:
         reading = remote.find(session)
         numbers = reading.status()
         queues = reading.queues()
         upcoming = reading.next(picks)["items"] if picks else []
     except SHOWN as error:
-        return telling.status(telling.summary(lease, {"redis": str(error)}, {})), {}
+        return telling.status(cluster | telling.summary(lease, {"redis": str(error)}, {})), {}
     parts = [
-        telling.status(telling.summary(lease, numbers, telling.rates(before, numbers) if before else {})),
+        telling.status(cluster | telling.summary(lease, numbers, telling.rates(before, numbers) if before else {})),
         listing.table(tables.queue_columns(output.now()), queues),
         listing.table(tables.pick_columns(), upcoming) if upcoming else "",
     ]

@@ -47,11 +47,11 @@ def changing(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def tell(session: Session, item: Manifest, code: str, said: str, change: Change) -> None:
-    """Print what was done to an object, and write the Event of that code."""
+    """Print what was done to an object, and in which cluster; write the Event of that code."""
     if change.dry_run:
-        click.echo(f"{said} (dry run)")
+        click.echo(f"{said} on {session.cluster_word} (dry run)")
         return
-    click.echo(said)
+    click.echo(f"{said} on {session.cluster_word}")
     try:
         body = event(item, code, said, change.reason, whoami(session), datetime.now(UTC))
         session.cluster.create(EVENTS, body, body["metadata"]["namespace"])

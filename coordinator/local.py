@@ -4,7 +4,6 @@ One rule: wiring only. Each part is its own process and meets the others over HT
 """
 
 import contextlib
-import fcntl
 import os
 import random
 import socket
@@ -14,18 +13,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import orjson
-
 from cluster import client, errors
 from cluster.api import Cluster
 from cluster.local import capacity, embedded_redis, gang_nouns, registration
-from cluster.local.layout import Layout
 from cluster.settings import ConnectionSettings
 from cluster.stop import Stop
+from coordinator import local_state
 from coordinator.errors import LocalError
 from coordinator.leader import LEASE
+from coordinator.local_state import Files
 from coordinator.processes import Command, Supervisor
-from coordinator.settings import REDIS_URL_NOTE, Settings
+from coordinator.settings import Settings
 from crds import generate
 from crds.resources import CRDS, LEASES, TENANT_QUEUES, TORCHJOBS, Resource
 from queues import connection, redis_url
@@ -59,26 +57,11 @@ class Options:
     """Settings for coordinator and workers."""
 
 
-class Files:
-    """What the stack itself keeps in the data folder, beside the cluster's own files."""
-
-    def __init__(self, data: Path) -> None:
-        self.layout = Layout(data)
-        self.lock = data / "lock"
-        """Held by the supervisor as long as it lives; holds its process id."""
-        self.ready = data / "ready"
-        """There once everything has started: JSON with the processes' ids."""
-        self.port = data / "port"
-        """The API server's port, kept so that kubeconfigs stay right over restarts."""
-        self.redis_url = data / REDIS_URL_NOTE
-        """Where the stack's own Redis is, for commands that look at it; not there if it uses another one."""
-
-
-def run(options: Options) -> int:
-    """Start everything, keep it alive until SIGTERM or SIGINT, stop it. The exit code."""
+def run(options: Options, ready: Callable[[], None] = lambda: None) -> int:
+    """Start everything, call `ready`, keep everything alive until SIGTERM or SIGINT, stop it. The exit code."""
     files = Files(options.data)
     options.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _locked(files):
+    with local_state.locked(files):
         files.ready.unlink(missing_ok=True)
         stopping = Stop()
         stopping.listen()
@@ -86,6 +69,7 @@ def run(options: Options) -> int:
         try:
             with contextlib.suppress(_Stopped):
                 _start(options, files, supervisor, stopping)
+                ready()
                 _watch(files, supervisor, stopping)
         finally:
             files.ready.unlink(missing_ok=True)
@@ -97,28 +81,6 @@ def checked_log_size(text: str) -> str:
     """The value of `--container-log-max-size`, if the node takes it. ValueError, with the option's name."""
     capacity.log_bytes(text)
     return text
-
-
-def supervisor_pid(data: Path) -> int | None:
-    """The process that runs the stack of a data folder, None if none does."""
-    try:
-        with Files(data).lock.open() as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return int(lock.read() or 0) or None
-    except FileNotFoundError:
-        pass
-    return None
-
-
-def members(data: Path) -> dict[str, int]:
-    """The stack's processes by name; empty while it is not ready."""
-    try:
-        found: dict[str, int] = orjson.loads(Files(data).ready.read_bytes())
-    except (FileNotFoundError, orjson.JSONDecodeError):
-        return {}
-    return found
 
 
 def install(cluster: Cluster) -> None:
@@ -192,9 +154,7 @@ def _watch(files: Files, supervisor: Supervisor, stopping: Callable[[], bool]) -
         supervisor.step()
         pids = supervisor.pids()
         if pids != shown:
-            partial = files.ready.with_suffix(".partial")
-            partial.write_bytes(orjson.dumps({"supervisor": os.getpid(), **pids}))
-            partial.replace(files.ready)
+            local_state.note_ready(files, pids)
             shown = pids
         time.sleep(0.05)
 
@@ -259,25 +219,6 @@ def _capacity(options: Options) -> list[str]:
         "--container-log-max-size": options.log_size,
     }
     return [text for flag, value in given.items() if value for text in (flag, value)]
-
-
-@contextlib.contextmanager
-def _locked(files: Files) -> Iterator[None]:
-    """One supervisor per data folder."""
-    files.layout.logs("any").parent.mkdir(parents=True, exist_ok=True)
-    with files.lock.open("a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            raise LocalError(
-                f"a stack runs in {files.layout.root} already (process {lock.read().strip()}); "
-                "`torchq local down` stops it, --data names another folder"
-            ) from None
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
-        yield
 
 
 def _kept_port(files: Files) -> int:

@@ -19,15 +19,19 @@ from cluster import client, errors
 from cluster.client import KubernetesCluster
 from cluster.settings import ConnectionSettings, RetrySettings
 from coordinator import settings as settings_module
+from coordinator import target
 from coordinator.errors import CoordinatorError
 from coordinator.on_demand import OnDemand
-from coordinator.permissions import USER, Role
+from coordinator.permissions import COORDINATOR, USER, WORKER, Role
 from coordinator.settings import Resolved, Settings
+from coordinator.target import Target
 from crds.errors import InvalidObject
 from queues.errors import QueueError
 
 WATCHED = 16
 """More connections than a process watches by, and to spare."""
+SERVING = (COORDINATOR, WORKER)
+"""Processes that run for everybody: they do not follow what is current for the user who starts them."""
 SHOWN = (CoordinatorError, errors.ClusterError, QueueError, InvalidObject)
 
 
@@ -71,12 +75,23 @@ class Session:
         """The Kubernetes API the settings name."""
         return client.connect(self.connection)
 
+    @cached_property
+    def target(self) -> Target:
+        """Which cluster the commands go to, and why that one. LocalError if that cannot be told."""
+        return target.find(self.resolved, self.environ, serves=self.role in SERVING)
+
+    @cached_property
+    def cluster_word(self) -> str:
+        """The cluster in one word, for people."""
+        return target.word(self.target, self.settings.context, self.environ)
+
     @property
     def connection(self) -> ConnectionSettings:
-        """How to reach the Kubernetes API."""
+        """How to reach the Kubernetes API. LocalError if it is that of a local cluster that does not run."""
         settings = self.settings
+        self.target.check()
         return ConnectionSettings(
-            kubeconfig=settings.kubeconfig or self._fallback_kubeconfig(),
+            kubeconfig=settings.kubeconfig or (self.target.kubeconfig if self.target.implied else ""),
             context=settings.context,
             read_timeout=settings.api_timeout,
             requests_per_second=settings.api_qps,
@@ -117,13 +132,6 @@ class Session:
             name: getattr(self.settings, name) for name, source in self.resolved.sources.items() if source != "default"
         }
         return {f"{settings_module.PREFIX}{name.upper()}": str(value) for name, value in chosen.items()}
-
-    def _fallback_kubeconfig(self) -> str:
-        """The embedded cluster's, where the machine has no other: then `torchq local up` is all it takes."""
-        usual = self.environ.get("KUBECONFIG") or (Path.home() / ".kube" / "config").exists()
-        embedded = settings_module.default_data() / "kubeconfig"
-        in_cluster = "KUBERNETES_SERVICE_HOST" in self.environ
-        return str(embedded) if not usual and not in_cluster and embedded.exists() else ""
 
 
 def start_log(level: str) -> None:

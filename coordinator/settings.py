@@ -4,7 +4,6 @@ One rule: validated once at the start (flag over environment over file over defa
 environment again.
 """
 
-import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,7 +35,7 @@ class Settings(pydantic.BaseModel):
 
     kubeconfig: str = Field(
         default="",
-        description="kubeconfig file; empty: $KUBECONFIG, ~/.kube/config, in-cluster, then the embedded cluster",
+        description="kubeconfig file; empty: $KUBECONFIG, the current local cluster, ~/.kube/config, in-cluster",
     )
     context: str = Field(default="", description="context of the kubeconfig; empty: its current one")
     namespace: str = Field(default="", description="namespace of the commands; empty: the context's, else default")
@@ -281,12 +280,6 @@ def parse_pool(text: str) -> dict[str, int] | Literal["nodes"] | None:
         except ValueError as error:
             raise ValueError(f"pool: {name}: {error}") from error
     return amounts
-
-
-def default_data() -> Path:
-    """The folder of the embedded cluster unless `--data` says otherwise."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "torchq"
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:

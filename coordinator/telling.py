@@ -172,7 +172,8 @@ def rates(before: Document, after: Document) -> Document:
 
 def status(found: Document) -> str:
     """A line for each thing."""
-    lines = [("Leader", _leader(found)), ("Workers", _workers(found))]
+    lines = [("Cluster", found["cluster"])] if "cluster" in found else []
+    lines += [("Leader", _leader(found)), ("Workers", _workers(found))]
     if "jobs" in found:
         lines.append(("Jobs", f"{found['jobs']['waiting']} waiting, {found['jobs']['admitted']} admitted"))
         lines.append(("Work", ", ".join(f"{count} {name}" for name, count in found["work"].items())))

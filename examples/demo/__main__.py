@@ -50,8 +50,8 @@ def torchq(kubeconfig: Path, *arguments: str) -> str:
 @contextmanager
 def stack(data: Path, cpus: int, redis: str) -> Iterator[Supervisor]:
     """The embedded cluster in a temporary folder, on private ports; gone at the end, whatever happens."""
-    command = [sys.executable, "-m", "coordinator.cli", "local", "up", "--foreground", "--data", str(data)]
-    command += ["--cpus", str(cpus), "--memory", "16Gi", "--gpus", "0", "--workers", "2"]
+    command = [sys.executable, "-m", "coordinator.cli", "local", "up", "--foreground", "--no-current"]
+    command += ["--data", str(data), "--cpus", str(cpus), "--memory", "16Gi", "--gpus", "0", "--workers", "2"]
     command += ["--redis", redis] if redis else []
     supervisor = Supervisor(drain_seconds=60)
     try:

@@ -28,8 +28,9 @@ def test_up_twice_is_refused(shared: Stack) -> None:
 def test_status_names_the_parts(shared: Stack) -> None:
     said = shared.local("status")
     assert said.code == 0
-    shown = {line.split()[0]: int(line.split()[1]) for line in said.out.splitlines()[1:-1]}
+    shown = {line.split()[0]: int(line.split()[1]) for line in said.out.splitlines()[1:-2]}
     assert shown == shared.pids()
+    assert said.out.splitlines()[-1].startswith("torchq's commands go to: ")
     assert shown.keys() == PARTS
     assert all(map(alive, shown.values()))
     assert json.loads(shared.local("status", "-o", "json").out)["up"] is True

@@ -27,7 +27,7 @@ def job(embedded_cluster: KubernetesCluster, namespace: str) -> str:
 def test_queues_are_created_shown_steered_and_deleted(torchq: Torchq, embedded_cluster: KubernetesCluster) -> None:
     assert (
         torchq("queue", "create", "a", "--weight", "3", "--quota", "nvidia.com/gpu=8,jobs=20").output
-        == "queue a created\n"
+        == "queue a created on torchq-local\n"
     )
     torchq("queue", "create", "b", "--hold", "--quota", "cpu=4", "--quota", "memory=1Gi")
     header, *rows = table(torchq("queue", "list").output)
@@ -35,12 +35,13 @@ def test_queues_are_created_shown_steered_and_deleted(torchq: Torchq, embedded_c
     assert [row[:3] for row in rows] == [["a", "3", "Open"], ["b", "1", "Hold"]]
     bare = table(torchq("queue", "list", "--no-headers").output)
     assert [row[:8] for row in bare] == [row[:8] for row in rows]  # then comes their age
-    assert torchq("queue", "set-weight", "a", "5").output == "queue a: weight 5\n"
-    assert torchq("queue", "pause", "a").output == "queue a on hold\n"
-    assert torchq("queue", "resume", "a", "b").output == "queue a open\nqueue b open\n"
+    assert torchq("queue", "set-weight", "a", "5").output == "queue a: weight 5 on torchq-local\n"
+    assert torchq("queue", "pause", "a").output == "queue a on hold on torchq-local\n"
+    resumed = torchq("queue", "resume", "a", "b").output
+    assert resumed == "queue a open on torchq-local\nqueue b open on torchq-local\n"
     spec = embedded_cluster.get(TENANT_QUEUES, "a")["spec"]
     assert (spec["weight"], spec["stopPolicy"], spec["quota"]) == (5, "None", {"nvidia.com/gpu": "8", "jobs": "20"})
-    assert torchq("queue", "delete", "a").output == "queue a deleted\n"
+    assert torchq("queue", "delete", "a").output == "queue a deleted on torchq-local\n"
     assert [row[0] for row in table(torchq("queue", "list", "--no-headers").output)] == ["b"]
 
 
@@ -124,8 +125,11 @@ def test_a_job_goes_from_its_file_to_its_end_and_back(
 ) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(yaml.safe_dump_all([manifest("one", "a"), manifest("two", "b")]))
-    assert torchq("submit", "--dry-run", str(file)).output == "2 valid, nothing created (dry run)\n"
-    one, two = torchq("submit", str(file)).output.split()
+    checked = torchq("submit", "--dry-run", str(file)).output
+    assert checked == "2 valid on torchq-local, nothing created (dry run)\n"
+    submitted = torchq("submit", str(file))
+    one, two = submitted.stdout.split()
+    assert submitted.stderr == "2 submitted on torchq-local\n"
     assert one.startswith(f"{namespace}/one/")
     header, *rows = table(torchq("job", "list").output)
     assert header[:5] == ["NAMESPACE", "NAME", "QUEUE", "PHASE", "PODS"]
@@ -141,7 +145,7 @@ def test_a_job_goes_from_its_file_to_its_end_and_back(
     assert embedded_cluster.get(TORCHJOBS, "one", namespace)["spec"]["suspend"] is True
     torchq("job", "resume", "one")
     assert embedded_cluster.get(TORCHJOBS, "one", namespace)["spec"]["suspend"] is False
-    assert torchq("job", "cancel", one).output == f"job {namespace}/one cancelled\n"
+    assert torchq("job", "cancel", one).output == f"job {namespace}/one cancelled on torchq-local\n"
     assert "one" in torchq("job", "show", "one", code=1).stderr
     assert torchq("job", "cancel", two).exit_code == 0
 

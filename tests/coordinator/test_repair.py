@@ -227,7 +227,8 @@ def test_the_command_says_what_disagrees_and_mends_it(torchq: Torchq, led: Coord
         "harmless": False,
     }
     mended = torchq("--fix", code=0).output.splitlines()
-    assert mended == [f"mended: {commands_doctor.SHOWN_PER_CODE + 3} unknown-key", "cluster, queues and RQ agree"]
+    counted = f"{commands_doctor.SHOWN_PER_CODE + 3} unknown-key"
+    assert mended == [f"mended on torchq-local: {counted}", "cluster, queues and RQ agree"]
     torchq(code=0)
 
 

@@ -54,7 +54,7 @@ def test_a_request_is_what_was_asked_for(
     said: str,
 ) -> None:
     result = torchq("job", "restart", job, *arguments, "--reason", "it hangs")
-    assert result.output == f"job {namespace}/train: {said}\n"
+    assert result.output == f"job {namespace}/train: {said} on torchq-local\n"
     found = asked(embedded_cluster, namespace)
     assert found is not None
     assert (found.task, found.index, found.how) == expected

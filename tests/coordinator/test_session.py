@@ -1,11 +1,14 @@
 """What every command shares: where the cluster is, what children are told, how trouble reads."""
 
+import os
+
 import click
 import pytest
 from click.testing import CliRunner
 
 from cluster import errors
-from coordinator import session, settings
+from coordinator import folders, local_state, session
+from coordinator.errors import LocalError
 from coordinator.session import Commands, Session
 from crds.errors import InvalidObject, Problem
 from queues.errors import StoreUnreachable
@@ -17,26 +20,29 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     """A machine without any Kubernetes configuration."""
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(home))
-    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "XDG_STATE_HOME"):
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
     return home
 
 
 def made(**environ: str) -> Session:
-    return Session({}, None, environ)
+    return Session({}, None, {"HOME": os.environ["HOME"], **environ})
 
 
 def test_a_machine_with_no_other_cluster_uses_the_embedded_one(home: object) -> None:
     assert made().connection.kubeconfig == ""
-    embedded = settings.default_data() / "kubeconfig"
+    embedded = folders.default_data() / "kubeconfig"
     embedded.parent.mkdir(parents=True)
     embedded.write_text("{}")
-    assert made().connection.kubeconfig == str(embedded)
+    with pytest.raises(LocalError, match="is not running"):
+        _ = made().connection
+    with local_state.locked(local_state.Files(embedded.parent)):
+        assert made().connection.kubeconfig == str(embedded)
 
 
 @pytest.mark.parametrize("environ", [{"KUBECONFIG": "/elsewhere"}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}])
 def test_a_machine_with_a_cluster_keeps_it(home: object, environ: dict[str, str]) -> None:
-    embedded = settings.default_data() / "kubeconfig"
+    embedded = folders.default_data() / "kubeconfig"
     embedded.parent.mkdir(parents=True)
     embedded.write_text("{}")
     assert made(**environ).connection.kubeconfig == ""

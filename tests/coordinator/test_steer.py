@@ -93,7 +93,7 @@ def test_a_change_stands_though_no_event_can_tell_of_it(
 
     monkeypatch.setattr(KubernetesCluster, "create", refuse)
     said = torchq("job", "hold", job)
-    assert said.stdout == f"job {namespace}/train held\n"
+    assert said.stdout == f"job {namespace}/train held on torchq-local\n"
     assert "no event tells of it: not allowed to create events" in said.stderr
     assert stored(embedded_cluster, namespace)["spec"]["schedulingPolicy"]["hold"] is True
 
@@ -167,7 +167,7 @@ def test_a_dry_run_is_judged_by_the_server(torchq: Torchq) -> None:
 def test_limits_are_set_and_unset_one_by_one(torchq: Torchq, embedded_cluster: KubernetesCluster) -> None:
     torchq("queue", "create", "a", "--quota", "cpu=4,jobs=20")
     assert torchq("queue", "set-quota", "a", "cpu=8", "memory=1Gi", "--unset", "jobs").stdout == (
-        "queue a: quota cpu=8 memory=1Gi -jobs\n"
+        "queue a: quota cpu=8 memory=1Gi -jobs on torchq-local\n"
     )
     assert embedded_cluster.get(TENANT_QUEUES, "a")["spec"]["quota"] == {"cpu": "8", "memory": "1Gi"}
     assert "name a limit" in torchq("queue", "set-quota", "a", code=2).stderr
@@ -196,7 +196,7 @@ def test_a_queue_is_deleted_once_its_jobs_have_moved(
     assert "another queue" in torchq("queue", "delete", "a", "--move-to", "a", code=2).stderr
     torchq("queue", "create", "b")
     said = torchq("queue", "delete", "a", "--move-to", "b").stdout
-    assert said == f"job {namespace}/train moved from queue a to b\nqueue a deleted\n"
+    assert said == f"job {namespace}/train moved from queue a to b on torchq-local\nqueue a deleted on torchq-local\n"
     assert stored(embedded_cluster, namespace)["spec"]["schedulingPolicy"]["queue"] == "b"
 
 
@@ -297,7 +297,7 @@ def test_bump_raises_the_priority_as_far_as_needed(
     reading = figures(first)
     monkeypatch.setattr(remote, "find", lambda _: reading)
     said = torchq("job", "bump", job)
-    assert said.stdout == f"job {namespace}/train bumped in queue a to priority {priority}\n"
+    assert said.stdout == f"job {namespace}/train bumped in queue a to priority {priority} on torchq-local\n"
     assert ("team/first stays before it" in said.stderr) is not enough
     found = stored(embedded_cluster, namespace)
     assert found["spec"]["schedulingPolicy"]["priority"] == priority
@@ -312,7 +312,7 @@ def test_the_first_job_is_not_bumped_and_one_that_runs_cannot_be(
     monkeypatch.setattr(remote, "find", lambda _: figures(None))
     assert "is the first of queue a already" in torchq("job", "bump", job).stdout
     say(embedded_cluster, namespace, phase="Queued", queue={"parked": True})
-    assert torchq("job", "bump", job).stdout == f"job {namespace}/train bumped in queue a\n"
+    assert torchq("job", "bump", job).stdout == f"job {namespace}/train bumped in queue a on torchq-local\n"
     assert labels.RETRY_AT in stored(embedded_cluster, namespace)["metadata"]["annotations"]
     say(embedded_cluster, namespace, phase="Running", admission=ADMISSION)
     assert "does not wait" in torchq("job", "bump", job, code=1).stderr
@@ -321,7 +321,7 @@ def test_the_first_job_is_not_bumped_and_one_that_runs_cannot_be(
 def test_a_waiting_job_moves_and_moving_it_again_is_nothing(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
-    assert torchq("job", "move", job, "b").stdout == f"job {namespace}/train moved from queue a to b\n"
+    assert torchq("job", "move", job, "b").stdout == f"job {namespace}/train moved from queue a to b on torchq-local\n"
     assert "is in queue b already" in torchq("job", "move", job, "--to", "b").stdout
     assert "one queue" in torchq("job", "move", job, code=2).stderr
     assert "one queue" in torchq("job", "move", job, "b", "--to", "c", code=2).stderr
@@ -338,8 +338,8 @@ def test_a_job_that_holds_room_moves_only_when_it_is_asked_to_start_anew(
     with playing_the_worker(embedded_cluster, namespace):
         said = torchq("job", "move", job, "b", "--requeue").stdout
     assert said.splitlines() == [
-        f"job {namespace}/train suspended, to be moved to queue b",
-        f"job {namespace}/train moved from queue a to b",
+        f"job {namespace}/train suspended, to be moved to queue b on torchq-local",
+        f"job {namespace}/train moved from queue a to b on torchq-local",
     ]
     found = stored(embedded_cluster, namespace)
     assert (found["spec"]["suspend"], found["spec"]["schedulingPolicy"]["queue"]) == (False, "b")

@@ -1,0 +1,57 @@
+"""What `torchq local` says about the cluster that commands go to, before and after a change of it.
+
+One rule: it only looks; the lines are for people.
+"""
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from coordinator import current, target
+from coordinator.errors import LocalError
+from coordinator.settings import Resolved
+from coordinator.target import Target
+
+
+def after_up(resolved: Resolved, environ: Mapping[str, str], data: Path) -> list[str]:
+    """Which cluster the commands go to now that the one in `data` runs, and how to reach the other."""
+    found = target.find(resolved, environ)
+    if found.data != data:
+        reason = f"{found.source} names it" if found.source != target.LOCAL_SOURCE else "it was made current before"
+        return [
+            f"torchq's commands still go to {target.word(found, resolved.settings.context, environ)} ({reason}); "
+            f"for this cluster: torchq --kubeconfig {shlex.quote(str(data / 'kubeconfig'))} COMMAND"
+        ]
+    word = target.word(found, "", environ)
+    if found.source != target.LOCAL_SOURCE:
+        return [f"torchq's commands go to it ({word}): {found.source} names it"]
+    return [f"torchq's commands now go to it ({word}){_way_out(environ)}"]
+
+
+def after_down(resolved: Resolved, environ: Mapping[str, str]) -> str:
+    """Which cluster the commands go to now that the current one was stopped."""
+    found = target.find(resolved, environ)
+    if found.source in ("default", target.LOCAL_SOURCE) and not found.runs:
+        return "no other cluster is current: `torchq local up` starts this one again"
+    context = resolved.settings.context or target.context_of(found)
+    return f"torchq's commands go to {target.word(found, context, environ)} again ({found.source})"
+
+
+def not_here(environ: Mapping[str, str], data: Path) -> list[str]:
+    """Where the current cluster is, if it is in another folder."""
+    try:
+        found = current.data(environ)
+    except LocalError:
+        return []
+    if found is None or found == data:
+        return []
+    return [f"the current cluster is in {found}: {target.command('down', found)}"]
+
+
+def _way_out(environ: Mapping[str, str]) -> str:
+    """How to reach the cluster that the commands would go to without the local one."""
+    other: Target = target.elsewhere(environ)
+    if other.source == target.IN_CLUSTER:
+        return "; `torchq local down` gives them back to the cluster that this pod runs in"
+    context = target.context_of(other) if other.kubeconfig and other.data is None else ""
+    return f"; for {context} of {other.source}: torchq --context {shlex.quote(context)} COMMAND" if context else ""
