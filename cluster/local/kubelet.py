@@ -16,6 +16,7 @@ from contextlib import suppress
 from cluster.local import processes
 from cluster.local.localpod import NONSENSE, LocalPod
 from cluster.local.log_times import NOTE_SECONDS
+from cluster.local.memory_watch import WatchedPod
 from cluster.local.podwork import Ground, PodWork
 from cluster.object_errors import ObjectErrors
 
@@ -121,6 +122,7 @@ class Kubelet:
         self._errors.over(_subject(pod))
         self._errors.over(f"the log of {_subject(pod)}")
         self._unread.pop(pod.uid, None)
+        self._ground.memory.watch(pod.uid, WatchedPod())
         if pod.uid in self._work:
             del self._work[pod.uid]
             self._astir.pop(pod.uid, None)

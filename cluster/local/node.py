@@ -29,6 +29,7 @@ from cluster.local.kubelet import Kubelet
 from cluster.local.layout import Layout
 from cluster.local.lifecycle import Backoff
 from cluster.local.localpod import LocalPod
+from cluster.local.memory_watch import MemoryWatch
 from cluster.local.podwork import Ground
 from cluster.local.registration import Heartbeat
 from cluster.local.reporter import Reporter
@@ -74,13 +75,16 @@ class LocalNode:
         self.errors = ObjectErrors()
         """Pods that were skipped."""
         self._reporter = Reporter(cluster, self.errors)
+        runs = Runs(layout, settings.log_bytes)
+        self._memory = MemoryWatch(runs.record_oom, self.errors)
         ground = Ground(
             layout=layout,
-            runs=Runs(layout, settings.log_bytes),
+            runs=runs,
             devices=Devices(layout, settings.machine.gpus),
             reporter=self._reporter,
             base=environment.base_environment(os.environ, str(Path(sys.executable).parent)),
             allocatable=self._node.allocatable,
+            memory=self._memory,
             backoff=settings.backoff,
         )
         self._kubelet = Kubelet(settings.name, ground, errors=self.errors)
@@ -105,6 +109,7 @@ class LocalNode:
                 raise NodeFailed(f"the API server did not list {what} in {_SYNC_SECONDS:.0f} s: {why}")
         self._reporter.start()
         self._heartbeat.start()
+        self._memory.start()
         self._kubelet.start(self._pods.values())
         self._scheduler.start()
 
@@ -112,6 +117,7 @@ class LocalNode:
         """End the threads; what they found is written first."""
         self._scheduler.stop()
         self._kubelet.stop(stop_pods=self._stop_pods)
+        self._memory.stop()
         self._heartbeat.stop()
         self._stop_caches()
         self._reporter.stop()

@@ -24,11 +24,12 @@ from cluster.local.environment import Place
 from cluster.local.layout import Layout
 from cluster.local.lifecycle import Action, Backoff, Containers, Kill, Start, Stopping, Terminate
 from cluster.local.localpod import LocalPod
+from cluster.local.memory_watch import MemoryWatch, Watched, WatchedPod
 from cluster.local.podstatus import Status, Verdict, View
 from cluster.local.reporter import Report, Reporter
 from cluster.local.runs import Order, Run, RunKey, Runs
 from cluster.local.volumes import Volumes
-from crds import labels
+from crds import demand, labels
 from crds.amounts import Amounts
 
 logger = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ class Ground:
     reporter: Reporter
     base: Mapping[str, str]
     allocatable: Amounts
+    memory: MemoryWatch
     backoff: Backoff = field(default_factory=Backoff)
 
 
@@ -116,8 +118,22 @@ class PodWork:
             if plan.actions:
                 self._observe()
         self._report(now)
+        self._watch_memory()
         watched = now + _LOOK_AGAIN_SECONDS if self._waiting or self._alive() else plan.wake_at
         self.wake_at = min(plan.wake_at, watched, self._deadline())
+
+    def _watch_memory(self) -> None:
+        """Say what runs, and how much memory it may use."""
+        spec = self.pod.spec
+        limits = {
+            each["name"]: _memory_limit(each) for each in (*spec["containers"], *(spec.get("initContainers") or ()))
+        }
+        running = tuple(
+            Watched(self._key(name, run.restart), run.process, limits[name])
+            for name, run in self._alive()
+            if run.process is not None
+        )
+        self._ground.memory.watch(self.pod.uid, WatchedPod(running, _memory_limit(spec)))
 
     def _observe(self) -> None:
         runs, uid = self._ground.runs, self.pod.uid
@@ -310,3 +326,8 @@ class PodWork:
     def _words(self, name: str, run: Run) -> str:
         text = self._ground.runs.tail(self._key(name, run.restart), _LAST_BYTES)
         return "\n".join(text.splitlines()[-_LAST_LINES:])
+
+
+def _memory_limit(asked: Mapping[str, Any]) -> int:
+    """`resources.limits.memory` of a container, or of a pod itself, in bytes; 0 for no limit."""
+    return demand.amounts((asked.get("resources") or {}).get("limits")).get("memory", 0)

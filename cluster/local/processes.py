@@ -34,6 +34,12 @@ class Process:
         fields = _stat(self.pid)
         return bool(fields) and int(fields[_START_TICKS]) == self.start_ticks and fields[0] != b"Z"
 
+    def kill(self) -> None:
+        """SIGKILL, if it is still there."""
+        if self.alive():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self.pid, signal.SIGKILL)
+
 
 def signal_group(process: Process, number: int) -> None:
     """Send a signal to the process group that a container's first process leads, if that one is still there."""
@@ -70,6 +76,27 @@ def members(prefix: str, leader: Process | None = None) -> set[int]:
     return _with_descendants(found, {pid: int(fields[_PARENT]) for pid, fields in table.items()})
 
 
+class Members:
+    """The processes of several containers, found again and again: a process keeps the mark it was seen with."""
+
+    def __init__(self) -> None:
+        self._marks: dict[tuple[int, bytes], str] = {}
+
+    def of(self, leaders: Mapping[str, Process]) -> dict[str, set[int]]:
+        """The pids of the living processes of each of these containers, by mark and with their first processes."""
+        table = {pid: fields for pid in _pids() if (fields := _stat(pid)) and fields[0] != b"Z"}
+        identities = {pid: (pid, fields[_START_TICKS]) for pid, fields in table.items()}
+        self._marks = {key: self._marks[key] if key in self._marks else _mark(key[0]) for key in identities.values()}
+        sessions = {leader.pid: mark for mark, leader in leaders.items() if leader.alive()}
+        found: dict[str, set[int]] = {mark: set() for mark in leaders}
+        for pid, fields in table.items():
+            for mark in (self._marks[identities[pid]], sessions.get(int(fields[_SESSION])), sessions.get(pid)):
+                if mark in found:
+                    found[mark].add(pid)
+        parents = {pid: int(fields[_PARENT]) for pid, fields in table.items()}
+        return {mark: _with_descendants(pids, parents) if pids else pids for mark, pids in found.items()}
+
+
 def _with_descendants(found: set[int], parents: Mapping[int, int]) -> set[int]:
     children: dict[int, list[int]] = {}
     for pid, parent in parents.items():
@@ -89,6 +116,16 @@ def _marked(pid: int, prefix: str) -> bool:
     except OSError:
         return False
     return f"\0{MARK}={prefix}".encode() in b"\0" + environment
+
+
+def _mark(pid: int) -> str:
+    """The mark that a process carries; empty if it carries none, or is another user's."""
+    try:
+        environment = (_PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return ""
+    _, found, rest = (b"\0" + environment).partition(f"\0{MARK}=".encode())
+    return rest.partition(b"\0")[0].decode(errors="replace") if found else ""
 
 
 def _pids() -> Iterator[int]:

@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -24,7 +25,11 @@ from cluster.local.zygote import Zygote
 
 LOST = "ContainerStatusUnknown"
 """The reason of a run whose end nobody saw, as the kubelet gives it."""
+OOM_KILLED = "OOMKilled"
+"""The reason of a run that used more memory than it may, as the kubelet gives it."""
 _LOST_MESSAGE = "the process that watched over this container was killed; how the container ended is not known"
+KILLED = 137
+"""The exit code of what SIGKILL has ended."""
 _MESSAGE = "message"
 _LONGEST_MESSAGE = 4096
 """Bytes from the end of a container's message that are read, as by the kubelet."""
@@ -137,6 +142,10 @@ class Runs:
         """The file in which a container may leave a message for whoever asks how it ended."""
         return self._folder(key) / _MESSAGE
 
+    def record_oom(self, key: RunKey, message: str) -> None:
+        """Put on record that a run is ended because of the memory it uses. OSError."""
+        shim.write_reserved(str(self._folder(key)), shim.OUT_OF_MEMORY, message)
+
     def note(self, key: RunKey, now: float, known: int) -> int:
         """Note how long a run's log is, for those who ask when its lines were written; its length."""
         return log_times.note(str(self._folder(key)), now, known)
@@ -190,7 +199,7 @@ class Runs:
         process = Process(started["pid"], started["startTicks"])
         if processes.kill_marked(key.mark, process):
             return Run(key.restart, started["startedAt"], process)
-        ending = {"exitCode": 137, "reason": LOST, "message": _LOST_MESSAGE, "finishedAt": time.time()}
+        ending = {"exitCode": KILLED, "reason": LOST, "message": _LOST_MESSAGE, "finishedAt": time.time()}
         shim.write_reserved(str(folder), "exited", json.dumps(ending))
         return _ended(key.restart, folder)
 
@@ -232,14 +241,18 @@ def _begun(restart: int, folder: Path) -> Run:
 
 def _ended(restart: int, folder: Path) -> Run:
     exited = _read(folder / "exited")
+    begun = _begun(restart, folder)
+    oom = _text(folder / shim.OUT_OF_MEMORY).rstrip()
+    if oom and exited["exitCode"]:
+        killed = Ending(KILLED, exited["finishedAt"], int(signal.SIGKILL), OOM_KILLED, oom)
+        return Run(restart, begun.started_at, begun.process, killed)
     ending = Ending(
         exit_code=exited["exitCode"],
         finished_at=exited["finishedAt"],
         signal=exited.get("signal", 0),
         reason=exited.get("reason", ""),
-        message=exited.get("message") or _problem(folder) or _tail(folder / _MESSAGE, _LONGEST_MESSAGE),
+        message=exited.get("message") or _text(folder / "problem") or _tail(folder / _MESSAGE, _LONGEST_MESSAGE),
     )
-    begun = _begun(restart, folder)
     return Run(restart, begun.started_at, begun.process, ending)
 
 
@@ -251,9 +264,9 @@ def _tail(path: Path, most: int) -> str:
     return ""
 
 
-def _problem(folder: Path) -> str:
+def _text(path: Path) -> str:
     with suppress(FileNotFoundError):
-        return (folder / "problem").read_text(errors="replace")
+        return path.read_text(errors="replace")
     return ""
 
 

@@ -32,6 +32,8 @@ import time
 from cluster.local.log_writer import LogWriter
 
 LOCK_DESCRIPTOR = 3
+OUT_OF_MEMORY = "oomkilled"
+"""The file in which the node says that it ends the container because of its memory; its room is taken beforehand."""
 ORDER = b"r"
 """The one message there is."""
 _RESERVED = 10
@@ -115,6 +117,7 @@ def main() -> None:
         signal.signal(ignored, signal.SIG_IGN)
     _set_process_option(_PR_SET_CHILD_SUBREAPER, 1)
     reserve(folder, "exited")
+    reserve(folder, OUT_OF_MEMORY)
     bell = _bell()
     printed, output = os.pipe()
     log = LogWriter(folder, order[4])
