@@ -83,7 +83,7 @@ class Feed:
 
 
 def run(options: Options) -> Figures:
-    """Feed the lines to a leader, until every job waits in Redis. BenchError without a redis-server."""
+    """Feed the lines to a leader, until every job waits in Redis. LocalError without a Redis server."""
     lines = [line(number, options.queues) for number in range(options.jobs)]
     with room() as bench:
         client = connection.connect(redis_server.start(bench), client_name="torchq-bench")

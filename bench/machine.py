@@ -10,6 +10,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from bench import redis_program
+from coordinator.errors import LocalError
+
 ROOT = Path(__file__).resolve().parent.parent
 _PACKAGES = ("torchq", "redis", "rq", "kubernetes", "aiohttp")
 
@@ -26,7 +29,7 @@ def facts() -> dict[str, Any]:
         "cores": os.cpu_count() or 0,
         "system": platform.system() + " " + platform.release(),
         "python": platform.python_version(),
-        "redis_server": _redis_version(_output(["redis-server", "--version"])),
+        "redis_server": _redis_server(),
         **{package.replace("-", "_"): _version(package) for package in _PACKAGES},
         "commit": _commit(),
     }
@@ -40,9 +43,11 @@ def _cpu() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
-def _redis_version(text: str) -> str:
-    """From `Redis server v=7.0.15 sha=...`."""
-    return next((word[2:] for word in text.split() if word.startswith("v=")), "")
+def _redis_server() -> str:
+    try:
+        return redis_program.version(_output([redis_program.path(), "--version"]))
+    except LocalError:
+        return ""
 
 
 def _version(package: str) -> str:

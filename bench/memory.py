@@ -37,7 +37,7 @@ SHORT = Options(jobs=2_000, queues=20)
 
 
 def run(options: Options) -> Figures:
-    """Let so many jobs wait and look at the processes. BenchError without a redis-server."""
+    """Let so many jobs wait and look at the processes. LocalError without a Redis server."""
     with room() as bench:
         url = redis_server.start(bench)
         answer = bench.folder / "coordinator.json"

@@ -134,7 +134,7 @@ class Beside:
 
 
 def run(options: Options) -> Figures:
-    """Fill a Redis with waiting jobs, then pick. BenchError without a redis-server."""
+    """Fill a Redis with waiting jobs, then pick. LocalError without a Redis server."""
     with room() as bench:
         client = connection.connect(redis_server.start(bench), client_name="torchq-bench")
         store = RedisStore(client)

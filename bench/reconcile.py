@@ -48,7 +48,7 @@ SHORT = Options(keys=2_000, plain_jobs=300, sizes=(1, 8), pods=32)
 
 
 def run(options: Options) -> Figures:
-    """With one worker process and with two. BenchError without a redis-server."""
+    """With one worker process and with two. LocalError without a Redis server."""
     one, two = (_torchq(options, workers) for workers in (1, 2))
     plain_one, plain_two = (_plain(options, workers) for workers in (1, 2))
     return {

@@ -1,4 +1,4 @@
-"""A private redis-server that keeps an append-only file, and what it can do on its own.
+"""A private Redis server that keeps an append-only file, and what it can do on its own.
 
 One rule: on a unix socket in the benchmark's folder; nobody else's Redis is ever touched.
 """
@@ -8,30 +8,34 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from bench import redis_program
 from bench.errors import BenchError
 from bench.processes import Bench
 from queues import connection, errors
 
-NEEDED = "is not on PATH; install the Redis server's package (on Debian: redis-server, redis-tools)"
 _COMMANDS = 100_000
 _CLIENTS = 50
+_BENCHMARK = "redis-benchmark"
 _SHORT_LISTS = ("--hash-max-listpack-entries", "64")
 """As `torchq local` runs it, too: up to 512 fields of a hash would be looked through one by one."""
 
 
 def start(bench: Bench) -> str:
-    """Start it; the URL once it answers. Synced to disk every second, as `torchq local` runs it."""
+    """Start it; the URL once it answers. Synced to disk every second, as `torchq local` runs it. LocalError where there
+    is no server."""
     path = bench.folder / "redis.sock"
-    arguments = [_program("redis-server"), "--port", "0", "--unixsocket", str(path), "--dir", str(bench.folder)]
+    arguments = [redis_program.path(), "--port", "0", "--unixsocket", str(path), "--dir", str(bench.folder)]
     bench.start("redis", [*arguments, "--save", "", "--appendonly", "yes", "--appendfsync", "everysec", *_SHORT_LISTS])
     client = connection.connect(f"unix://{path}", client_name="torchq-bench")
-    bench.wait(lambda: path.exists() and _answers(client), "redis-server")
+    bench.wait(lambda: path.exists() and _answers(client), "the Redis server")
     client.close()
     return f"unix://{path}"
 
 
 def operations_per_second(folder: Path) -> dict[str, float]:
-    """SETs per second of redis-benchmark, 50 clients: one by one, and 16 in a row."""
+    """SETs per second of redis-benchmark, 50 clients: one by one, and 16 in a row. Nothing where it is not on PATH."""
+    if shutil.which(_BENCHMARK) is None:
+        return {}
     return {"redis_ops_per_s": _benchmark(folder, 1), "redis_pipelined_ops_per_s": _benchmark(folder, 16)}
 
 
@@ -45,16 +49,9 @@ def parse(text: str) -> float:
 
 def _benchmark(folder: Path, pipeline: int) -> float:
     socket = str(folder / "redis.sock")
-    command = [_program("redis-benchmark"), "-s", socket, "-t", "set", "-n", str(_COMMANDS), "-c", str(_CLIENTS)]
+    command = [_BENCHMARK, "-s", socket, "-t", "set", "-n", str(_COMMANDS), "-c", str(_CLIENTS)]
     done = subprocess.run([*command, "-P", str(pipeline), "--csv"], capture_output=True, text=True, check=False)
     return parse(done.stdout)
-
-
-def _program(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        raise BenchError(f"{name} {NEEDED}")
-    return found
 
 
 def _answers(client: connection.Connection) -> bool:

@@ -21,6 +21,7 @@ from coordinator.local import Options
 from coordinator.local_state import Files
 from coordinator.session import Session, pass_session, start_log
 from queues import redis_url
+from queues.errors import BadAddress
 
 DATA = click.option(
     "--data",
@@ -62,7 +63,7 @@ def local() -> None:
 @click.option(
     "--port", default=0, type=click.IntRange(0, 65_535), help="port of the API server (default: any free one)"
 )
-@click.option("--redis", default="", help="Redis URL or `embedded` (default: a redis-server on PATH, else embedded)")
+@click.option("--redis", default="", help="URL of a Redis that runs (default: the cluster starts its own)")
 @click.option("--foreground", is_flag=True, help="stay, until Ctrl-C")
 @click.option("--no-current", is_flag=True, help="leave torchq's commands with the cluster that they go to now")
 @click.option("--spawned", is_flag=True, hidden=True, help="started in the background by `up` itself")
@@ -72,6 +73,7 @@ def up(session: Session, /, data: Path, foreground: bool, no_current: bool, spaw
     data = data.absolute()
     if redis_url.has_password(flags["redis"]):
         raise SettingsError(settings.PASSWORD_SHOWN)
+    _check_redis(flags["redis"])
     if foreground:
         start_log(session.settings.log_level)
         processes.end_with_parent()
@@ -115,6 +117,14 @@ def _let_go(session: Session, data: Path) -> None:
 
 def _runs(data: Path) -> bool:
     return local_state.supervisor_pid(data) is not None
+
+
+def _check_redis(url: str) -> None:
+    try:
+        if url:
+            redis_url.check(url)
+    except BadAddress as error:
+        raise SettingsError(f"--redis: {error}") from error
 
 
 def _spawn(data: Path) -> None:

@@ -4,6 +4,7 @@ One rule: wiring only. Each part is its own process and meets the others over HT
 """
 
 import contextlib
+import logging
 import os
 import random
 import socket
@@ -28,6 +29,8 @@ from crds import generate
 from crds.resources import CRDS, LEASES, TENANT_QUEUES, TORCHJOBS, Resource
 from queues import connection, redis_url
 
+log = logging.getLogger(__name__)
+
 START_SECONDS = 60.0
 """How long one part may take to answer before the start is given up."""
 PORTS_PER_STACK = 1_000
@@ -49,7 +52,7 @@ class Options:
     log_size: str = ""
     """What is kept of the output of each container."""
     redis: str = ""
-    """A URL, `embedded`, or empty: a redis-server on PATH, else the embedded one."""
+    """The URL of a Redis that runs; empty: one of the stack's own."""
     workers: int = 2
     port: int = 0
     """Of the API server; 0: the one it had, else any free one."""
@@ -95,6 +98,14 @@ def install(cluster: Cluster) -> None:
         _until(lambda resource=resource: _listable(cluster, resource), f"{resource.plural} to be served")  # type: ignore[misc]
 
 
+def redis_server() -> str:
+    """The path of the Redis server that a stack starts. LocalError where there is none."""
+    try:
+        return embedded_redis.server()
+    except embedded_redis.RedisFailed as error:
+        raise LocalError(str(error)) from error
+
+
 class _Stopped(Exception):
     """A stop signal came while starting."""
 
@@ -112,6 +123,7 @@ def _start(options: Options, files: Files, supervisor: Supervisor, stopping: Cal
         _until(step, what)
 
     layout = files.layout
+    plan = _plan_redis(options, files)
     port = options.port or _kept_port(files)
     _refuse_taken(port)
     supervisor.start(_module(files, "apiserver", ["--data", str(layout.root), "--port", str(port)], CLUSTER))
@@ -119,7 +131,7 @@ def _start(options: Options, files: Files, supervisor: Supervisor, stopping: Cal
     cluster = client.connect(ConnectionSettings(kubeconfig=str(layout.kubeconfig)))
     install(cluster)
     gang_nouns.install(cluster)  # the workers ask once what is served; the node may be known from last time
-    url = _start_redis(options, files, supervisor)
+    url = _start_redis(options, plan, files, supervisor)
     until(lambda: connection.answers(url), f"Redis at {redis_url.shown(url)}")
     node = ["--data", str(layout.root), "--kubeconfig", str(layout.kubeconfig), "--stop-pods", *_capacity(options)]
     before = signs_of_life(cluster)
@@ -159,19 +171,45 @@ def _watch(files: Files, supervisor: Supervisor, stopping: Callable[[], bool]) -
         time.sleep(0.05)
 
 
-def _start_redis(options: Options, files: Files, supervisor: Supervisor) -> str:
-    """The URL of the Redis to use; starts one unless a URL was given."""
+def _start_redis(options: Options, plan: embedded_redis.Plan | None, files: Files, supervisor: Supervisor) -> str:
+    """The URL of the Redis to use; starts the one that is planned."""
     files.redis_url.unlink(missing_ok=True)
-    if options.redis and options.redis != "embedded":
+    if plan is None:
         return options.redis
+    files.redis_url.write_text(plan.url)
+    supervisor.start(
+        Command(
+            name="redis",
+            arguments=plan.command,
+            output=files.layout.logs("redis"),
+            stage=DATA,
+            foreign=True,
+            after_end=lambda status: _keep_redis_startable(files, status),
+        )
+    )
+    return plan.url
+
+
+def _plan_redis(options: Options, files: Files) -> embedded_redis.Plan | None:
+    """How to run a Redis of the stack's own; None if it uses another one. LocalError if that is not possible."""
+    if options.redis:
+        return None
     try:
-        plan = embedded_redis.plan(files.layout, embedded=options.redis == "embedded")
+        return embedded_redis.plan(files.layout)
     except embedded_redis.RedisFailed as error:
         raise LocalError(str(error)) from error
-    files.redis_url.write_text(plan.url)
-    output = files.layout.logs("redis")
-    supervisor.start(Command(name="redis", arguments=plan.command, output=output, stage=DATA, foreign=True))
-    return plan.url
+
+
+def _keep_redis_startable(files: Files, status: int) -> None:
+    """Set aside what the server of a stack that has ended could not read."""
+    moved = embedded_redis.set_aside(files.layout, status)
+    if moved:
+        log.warning(
+            "Redis could not read its append-only file and starts with an empty one; the queues are read from the "
+            "cluster again. The old file is in %s, the reason in %s",
+            moved,
+            files.layout.logs("redis"),
+        )
 
 
 def _desk(options: Options, files: Files, redis_url: str) -> Iterator[Command]:

@@ -46,6 +46,8 @@ class Command:
     """A program that cannot call `end_with_parent`."""
     at_death: signal.Signals = signal.SIGINT
     """What it gets, if it is foreign, when its supervisor dies."""
+    after_end: Callable[[int], None] | None = None
+    """Called with its exit status when it has ended, before it is started again."""
 
 
 @dataclass(slots=True)
@@ -147,6 +149,8 @@ class Supervisor:
         pause = restart_pause(child.deaths)
         name, pid, how = child.command.name, child.process.pid, ending(child.process.returncode)
         log.warning("%s (pid %d) %s after %.0f s; starting it again in %.1f s", name, pid, how, lived, pause)
+        if child.command.after_end:
+            child.command.after_end(child.process.returncode)
         child.process, child.due = None, now + pause
 
     def _end(self, members: Sequence[_Child]) -> list[str]:

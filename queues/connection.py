@@ -34,8 +34,8 @@ _SCAN = 1000
 """Elements per step of a scan: about a millisecond in which the server does nothing else."""
 _REFUSALS: dict[str, type[errors.QueueError]] = {"STORELOST": errors.StoreLost, "STALEEPOCH": errors.StaleEpoch}
 """First words of the error replies that our scripts make, and what they mean."""
-_NOT_ALLOWED = "The user executing the script can't"
-"""Words of the error when a script asks for more than its account may."""
+_NOT_ALLOWED = ("The user executing the script can't", "ACL failure in script")
+"""Words of the error when a script asks for more than its account may: of Redis 7.0, and of newer ones and Valkey."""
 _SPOILT = ("WRONGTYPE", "not an integer", "found invalid token", "Expected value but found")
 """Words of errors that a key or value of somebody else's causes in our commands and scripts."""
 
@@ -60,6 +60,7 @@ def connect(
             socket_connect_timeout=min(timeout or TIMEOUT_SECONDS, TIMEOUT_SECONDS),
             health_check_interval=_HEALTH_CHECK_SECONDS,
             retry=Retry(ExponentialBackoff(cap=cap, base=base), retries),
+            driver_info=None,  # no CLIENT SETINFO: accounts may not, and Redis 7.2 and newer would log each refusal
         )
     except ValueError as error:
         raise errors.BadAddress(f"Redis URL {shown(url)!r} is not valid ({type(error).__name__})") from None
@@ -284,12 +285,18 @@ def evaluate_all(
                     raise answer
 
 
+def _is_refusal(error: RedisError) -> bool:
+    """Whether it says that the account is not known, or may not do this."""
+    known = isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError)
+    return known or any(words in str(error) for words in _NOT_ALLOWED)
+
+
 def _translate(error: RedisError, where: str) -> errors.QueueError:
     message = str(error)
     refusal = _REFUSALS.get(message.partition(" ")[0])
     if refusal is not None:
         return refusal(f"{message.partition(' ')[2]} (Redis at {where})")
-    if isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError) or _NOT_ALLOWED in message:
+    if _is_refusal(error):
         return errors.CredentialsRefused(f"Redis at {where} refuses these credentials (check the Redis URL): {message}")
     if isinstance(error, ResponseError) and any(sign in message for sign in _SPOILT):
         return _unreadable(where, message)

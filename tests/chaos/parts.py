@@ -125,7 +125,7 @@ def still_alive(pids: set[int]) -> list[int]:
 def _ours(pid: int) -> bool:
     with contextlib.suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_bytes()
-        return any(word in words for word in (b"coordinator.cli", b"cluster.local", b"redis-server"))
+        return any(word in words for word in (b"coordinator.cli", b"cluster.local", b"redis-server", b"valkey-server"))
     return False
 
 

@@ -1,10 +1,9 @@
-"""Somewhere for the queues to stand: in memory, in a private redis-server, in an imitation of one.
+"""Somewhere for the queues to stand: in memory, in a private Redis server, in an imitation of one.
 
 One rule: what is started here is ended here.
 """
 
 import contextlib
-import shutil
 import tempfile
 from collections.abc import Iterator
 from functools import partial
@@ -17,8 +16,6 @@ from tests import redis_server
 from tests.faults.places import MemoryPlace, RedisPlace
 from tests.faults.schedules import Backend
 from tests.faults.world import PlaceMaker
-
-REDIS_SERVER = "redis-server"
 
 
 @contextlib.contextmanager
@@ -40,7 +37,7 @@ def places(backend: Backend) -> Iterator[PlaceMaker]:
 
 @contextlib.contextmanager
 def _server() -> Iterator[str]:
-    if not shutil.which(REDIS_SERVER):
-        raise SystemExit(f"schedules on redis need a {REDIS_SERVER} on PATH")
+    if redis_server.found() is None:
+        raise SystemExit(f"a run on redis {redis_server.NONE}")
     with tempfile.TemporaryDirectory() as folder, redis_server.running(Path(folder) / "socket") as url:
         yield url

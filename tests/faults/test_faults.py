@@ -4,13 +4,13 @@
 """
 
 import logging
-import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
 import pytest
 
+from tests import redis_server
 from tests.faults import backends, hunt
 from tests.faults.mutations import noticed
 from tests.faults.places import MemoryPlace
@@ -51,7 +51,7 @@ def test_several_faults_in_a_shuffled_order(part: int) -> None:
 
 @pytest.mark.timeout(600)
 def test_the_same_with_the_real_scripts() -> None:
-    backend: Backend = "redis" if shutil.which(backends.REDIS_SERVER) else "fakeredis"
+    backend: Backend = "redis" if redis_server.found() else "fakeredis"
     with backends.places(backend) as place:
         some = [islice(hunt.one_each(name, backend=backend), 7, None, 997) for name in sorted(SCENARIOS)]
         _check([schedule for each in some for schedule in each], place)

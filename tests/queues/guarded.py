@@ -1,5 +1,6 @@
-"""A redis-server as an admin would guard it: accounts, and TLS with certificates made on the spot."""
+"""A Redis server as an admin would guard it: accounts, and TLS with certificates made on the spot."""
 
+import contextlib
 import datetime
 import ipaddress
 import subprocess
@@ -15,7 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from queues import accounts
-from tests import ports
+from tests import ports, redis_server
+from tests.queues import tls_front
 from tests.waiting import until
 
 WRITES, READS, RULES = "wr1te-s3cret", "re4d-s3cret", "adm1n-s3cret"
@@ -54,35 +56,53 @@ class Guarded:
 
 @contextmanager
 def guarded(folder: Path) -> Iterator[Guarded]:
-    """A redis-server with our accounts and an admin, on a unix socket and by TLS for who has a certificate."""
+    """A server with our accounts and an admin, on a unix socket and by TLS for clients that have a certificate.
+
+    The TLS is the server's own where it was built with it. Skips where there is no server.
+    """
+    server = redis_server.program()
     certify(folder)
     admin = f"user admin on >{RULES} ~* &* +@all\n"
     (folder / "users.acl").write_text(accounts.acl(WRITES, READS) + admin)
     with ports.held() as port:
         found = Guarded(folder, port)
-        process = subprocess.Popen(["redis-server", *_options(found)], cwd=folder, stdout=subprocess.DEVNULL)
+        speaks_tls = _speaks_tls(server)
+        command = [server, *_options(found, speaks_tls)]
+        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
         try:
             until(lambda: _answers(found))
-            yield found
+            with contextlib.nullcontext() if speaks_tls else tls_front.listening(port, folder, found.socket):
+                yield found
         finally:
             process.kill()
             process.wait()
 
 
-def _options(found: Guarded) -> list[str]:
+def _speaks_tls(server: str) -> bool:
+    """Whether the server was built with TLS: then it misses its certificate, else it does not know what is meant."""
+    done = subprocess.run([server, "--port", "0", "--tls-port", "1"], capture_output=True, text=True, check=False)
+    return "Failed to configure TLS" in done.stdout + done.stderr
+
+
+def _options(found: Guarded, tls: bool) -> list[str]:
     options = {
         "port": "0",
-        "tls-port": str(found.port),
-        "bind": "127.0.0.1",
         "unixsocket": str(found.socket),
         "aclfile": str(found.folder / "users.acl"),
+        "save": "",
+    }
+    return [word for name, value in (options | (_tls(found) if tls else {})).items() for word in (f"--{name}", value)]
+
+
+def _tls(found: Guarded) -> dict[str, str]:
+    return {
+        "tls-port": str(found.port),
+        "bind": "127.0.0.1",
         "tls-ca-cert-file": str(found.folder / "ca.crt"),
         "tls-cert-file": str(found.folder / "server.crt"),
         "tls-key-file": str(found.folder / "server.key"),
         "tls-auth-clients": "yes",
-        "save": "",
     }
-    return [word for name, value in options.items() for word in (f"--{name}", value)]
 
 
 def _answers(found: Guarded) -> bool:

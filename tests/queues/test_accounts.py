@@ -1,6 +1,5 @@
 """Redis with accounts and TLS: what each account can do and cannot, and what a wrong way in says."""
 
-import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -22,8 +21,6 @@ from queues.values import Batch, Offer
 from queues.work import Lease
 from tests.queues.builders import START, entry, key, reservation, spec
 from tests.queues.guarded import READS, RULES, WRITES, Guarded, guarded
-
-pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="needs a redis-server on PATH")
 
 SECRETS = (WRITES, READS, RULES)
 Do = Callable[[Any], Any]

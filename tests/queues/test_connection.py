@@ -51,7 +51,7 @@ def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[Path]:
-    """A redis-server that asks for a password."""
+    """A Redis server that asks for a password."""
     socket = tmp_path / "socket"
     with redis_server.running(socket, "--requirepass", SECRET):
         yield socket

@@ -1,4 +1,4 @@
-"""Work queues for the contract suite: in memory, on fakeredis, on a private redis-server; a clock only tests move."""
+"""Work queues for the contract suite: in memory, on fakeredis, on a private Redis server; a clock only tests move."""
 
 import json
 from collections.abc import Iterator
@@ -105,7 +105,7 @@ class RedisStand(Stand):
 
 @pytest.fixture(scope="session")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A private redis-server without persistence, for the whole session."""
+    """A private Redis server without persistence, for the whole session."""
     with redis_server.running(tmp_path_factory.mktemp("redis") / "socket") as url:
         yield url
 

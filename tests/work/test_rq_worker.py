@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import shutil
 import signal
 import subprocess
 import sys
@@ -155,7 +154,6 @@ def port() -> Iterator[int]:
         yield port
 
 
-@pytest.mark.skipif(shutil.which("redis-server") is None, reason="needs a redis-server on PATH")
 def test_redis_may_go_and_come_back(tmp_path: Path, port: int) -> None:
     password = secrets.token_hex(8)
     arguments = ["--port", str(port), "--requirepass", password, "--appendonly", "yes", "--dir", str(tmp_path)]

@@ -1,0 +1,22 @@
+"""Which Redis server the benchmarks start.
+
+One rule: the one that the environment variable TORCHQ_BENCH_REDIS_SERVER names, else the one that `torchq local up`
+starts.
+"""
+
+import os
+
+from coordinator import local
+
+VARIABLE = "TORCHQ_BENCH_REDIS_SERVER"
+
+
+def path() -> str:
+    """The path of the server. LocalError where there is none."""
+    return os.environ.get(VARIABLE) or local.redis_server()
+
+
+def version(printed: str) -> str:
+    """From `Redis server v=7.0.15 sha=...` or `Valkey server v=9.1.2 sha=...`: `redis 7.0.15`, `valkey 9.1.2`."""
+    words = printed.split()
+    return next((f"{words[0].lower()} {word[2:]}" for word in words if word.startswith("v=")), "")
