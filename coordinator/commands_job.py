@@ -5,13 +5,14 @@ One rule: the client only asks. Once the handle is printed the job lives in the 
 
 import sys
 import time
+from functools import partial
 from typing import Any
 
 import click
 
 from cluster import errors
 from cluster.api import Cluster
-from coordinator import details, handles, output, submission, surroundings, tables, telling_job
+from coordinator import details, handles, outlook, output, submission, surroundings, tables, telling_job
 from coordinator.handles import NAME
 from coordinator.on_demand import OnDemand
 from coordinator.session import Session, pass_session
@@ -25,13 +26,21 @@ FORM = click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="pri
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--dry-run", is_flag=True, help="check only")
+@click.option("--anyway", is_flag=True, help="submit also what can never run as queues, quotas and nodes are now")
 @pass_session
-def submit(session: Session, files: tuple[str, ...], dry_run: bool) -> None:
-    """Submit the TorchJobs of YAML files (`-`: standard input), all or none; prints each job's namespace/name/uid."""
+def submit(session: Session, files: tuple[str, ...], dry_run: bool, anyway: bool) -> None:
+    """Submit the TorchJobs of YAML files (`-`: standard input), all or none; prints each job's namespace/name/uid.
+
+    A job that can never run is refused: it asks for more than its queue, or this machine, can ever give, names a queue
+    or a PriorityClass that there is not, or asks for what the embedded cluster does not do.
+    """
     documents = submission.read(files, session.namespace, submission.folder())
     if not documents:
         raise submission.BadManifest(f"{', '.join(files)}: no TorchJob in it")
-    for key in submission.submit(session.cluster, documents, dry_run=dry_run):
+    look = outlook.Asking(session)
+    for key in submission.submit(
+        session.cluster, documents, dry_run=dry_run, look=look, anyway=anyway, tell=partial(click.echo, err=True)
+    ):
         click.echo(key)
     if dry_run:
         click.echo(f"{len(documents)} valid on {session.cluster_word}, nothing created (dry run)")

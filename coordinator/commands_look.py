@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from cluster import errors
+from cluster.api import Manifest
 from coordinator import details, handles, output, remote, surroundings, tables, telling
 from coordinator.board import Document
 from coordinator.details import Around
@@ -60,8 +61,18 @@ def _placed(session: Session, name: str) -> Document:
         short = handles.admitted(item) and item["status"].get("phase") != "Running"
         around = surroundings.of(session.cluster, item) if short else Around(now=output.now())
         found = details.of(item, around)
-        return telling.settled(item, found["tasks"], found["restarts"].get("notBefore", ""))
+        return telling.settled(item, found["tasks"], found["restarts"].get("notBefore", ""), _if_resumed(session, item))
     return telling.waiting(item, remote.find(session).job(handles.key(item)))
+
+
+def _if_resumed(session: Session, item: Manifest) -> Document | None:
+    """What would become of a suspended job that holds nothing, if it were resumed now."""
+    if not item["spec"].get("suspend") or handles.admitted(item) or handles.finished(item):
+        return None
+    try:
+        return remote.find(session).job(handles.key(item)).get("ifResumed")
+    except SHOWN as error:
+        return {"unknown": str(error)}
 
 
 @click.command("next")

@@ -21,13 +21,15 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from coordinator import standing
-from coordinator.answers import Answerer, waits
+from coordinator import queue_specs, standing
+from coordinator.answers import Answerer, NotSure, waits
 from coordinator.errors import CoordinatorError
+from coordinator.feasibility import Known
 from coordinator.http_server import Answer, HttpServer, Question
-from coordinator.reading import Reading
+from coordinator.reading import StoreReading
 from coordinator.remote import IDENTITY
 from coordinator.serve import Coordinator
+from coordinator.settings import parse_pool
 from coordinator.standing import Standing
 from coordinator.views import JobView
 
@@ -87,7 +89,7 @@ def policies(coordinator: Coordinator) -> dict[str, str]:
 
 
 @contextmanager
-def serving(coordinator: Coordinator, port: int, reading: Reading | None = None) -> Iterator[int]:
+def serving(coordinator: Coordinator, port: int, reading: StoreReading | None = None) -> Iterator[int]:
     """Answer at a port of the settings' address meanwhile, and have the Lease say so; the port. 0 answers nowhere, -1
     at any free one. Without a `reading` there is no /v1. CoordinatorError names a port that is in use."""
     if port == 0:
@@ -165,11 +167,25 @@ def _json(code: int, document: Any) -> Answer:
     return code, orjson.dumps(document) + b"\n", "application/json"
 
 
-def answerer(coordinator: Coordinator, reading: Reading) -> Answerer:
+def answerer(coordinator: Coordinator, reading: StoreReading) -> Answerer:
     """The API of a coordinator."""
     watches, implicit = coordinator.watches, coordinator.settings.implicit_queues
 
     def stands(job: JobView) -> Standing:
         return standing.of(job, replace(watches.rules(), implicit=implicit), time.time())
 
-    return Answerer(reading, watches.jobs.get, About(coordinator), stands)
+    return Answerer(reading, watches.jobs.get, About(coordinator), stands, lambda: known(coordinator), reading.supposed)
+
+
+def known(coordinator: Coordinator) -> Known:
+    """What jobs are judged by before there are any; also by a coordinator that does not lead. NotSure if its caches may
+    be old."""
+    watches, settings = coordinator.watches, coordinator.settings
+    if not watches.synced or watches.failing:
+        raise NotSure(watches.failing or "the coordinator has not read the cluster yet")
+    return Known(
+        rules=replace(watches.rules(), implicit=settings.implicit_queues),
+        specs={queue.metadata.name: queue_specs.spec(queue) for queue in watches.queues.values()},
+        setting=parse_pool(settings.pool),
+        nodes=tuple(watches.nodes.values()) if watches.nodes else (),
+    )

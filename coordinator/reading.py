@@ -16,7 +16,7 @@ from queues import explain
 from queues.race import Race
 from queues.rules import Rules
 from queues.store import QueueStore
-from queues.values import Place
+from queues.values import Entry, Place
 from queues.vitals import Vitals
 
 HEADS = 128
@@ -105,9 +105,17 @@ class StoreReading:
         snapshot, now = self._following.look(HEADS, [place.entry.queue]), self._clock()
         told = explain.why(Race(snapshot, self._rules), place, now)
         turn = self._turn(place)
-        order = turn or self._turn(place, roomy=True)
+        possible = told.code != "ExceedsQuota"
+        order = turn or (self._turn(place, roomy=True) if possible else None)
         said = {"code": told.code, "message": told.sentence, "numbers": told.numbers}
         return board.waiting(place, turn, order) | said
+
+    def supposed(self, entry: Entry) -> Document:
+        """What would become of a job that is in no order, if it took its place there now. QueueError."""
+        snapshot = self._following.look(HEADS, [entry.queue])
+        told = explain.suppose(snapshot, entry, self._rules, self._clock())
+        fits = told.code == "Next"
+        return {"fits": fits, "code": told.code, "message": told.sentence, "numbers": told.numbers}
 
     def _turn(self, place: Place, *, roomy: bool = False) -> int | None:
         """Which of the next picks the job is, if it is one of them."""

@@ -83,14 +83,19 @@ def find(session: Session) -> Reading:
     if session.resolved.sources["redis_url"] != "default":
         redis = connection.connect(settings.redis_url, client_name="torchq-reader")
         return StoreReading(RedisStore(redis), lambda: vitals.read(redis), settings.rules)
-    if settings.coordinator:
-        return RemoteReading(direct(settings.coordinator))
+    return RemoteReading(coordinator(session))
+
+
+def coordinator(session: Session) -> Fetch:
+    """The coordinator that the invocation names, else the one the cluster knows of."""
+    if session.settings.coordinator:
+        return direct(session.settings.coordinator)
     service = proxied(session.cluster)
     try:
         announced = _announced(session)
     except errors.Forbidden as error:
         announced = _refused(error)
-    return RemoteReading(_either(announced, service) if announced else service)
+    return _either(announced, service) if announced else service
 
 
 def _refused(error: errors.Forbidden) -> Fetch:

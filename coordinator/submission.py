@@ -1,23 +1,27 @@
 """From files to TorchJobs in the cluster: all of them or none.
 
 One rule: the API server judges; what it cannot see (a dependency cycle, a pod template) is checked here in the same
-words, and nothing is created before everything has passed.
+words, and nothing is created before everything has passed. Whether a job could ever run, the coordinator and the node
+of an embedded cluster are asked beforehand (`coordinator.outlook`).
 """
 
 import contextlib
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import yaml
 
 from cluster import errors
 from cluster.api import Cluster, Manifest
+from coordinator import outlook
 from coordinator.errors import CoordinatorError
+from coordinator.feasibility import Finding
+from coordinator.outlook import Judged, Outlook
 from crds import claims, labels, tenantqueue, torchjob, yamltext
 from crds.errors import InvalidObject
 from crds.keys import JobKey
@@ -44,6 +48,14 @@ class Submitted:
     body: Manifest
 
 
+class Checked(NamedTuple):
+    """A document that the API server takes."""
+
+    job: torchjob.TorchJob
+    refused: list[Finding]
+    """What the node of an embedded cluster would not run."""
+
+
 def read(paths: Iterable[str], namespace: str, directory: str) -> list[Submitted]:
     """All TorchJobs of the files (`-`: standard input). BadManifest names file and document."""
     return [document for path in paths for document in _documents(path, namespace, directory)]
@@ -61,14 +73,24 @@ def folder() -> str:
     return found
 
 
-def submit(cluster: Cluster, documents: list[Submitted], *, dry_run: bool) -> list[JobKey]:
+def submit(
+    cluster: Cluster,
+    documents: list[Submitted],
+    *,
+    dry_run: bool,
+    look: Outlook = lambda jobs: [[] for _ in jobs],
+    anyway: bool = False,
+    tell: Callable[[str], object] = lambda _: None,
+) -> list[JobKey]:
     """Check every document, then create all; if one is refused nevertheless, those before it are taken back.
 
-    The keys in the order given. PartlySubmitted if they could not be taken back.
+    `look` says which of the jobs could never run: that is refused, and with `anyway` told as a warning.
+    The keys in the order given. PartlySubmitted if they could not be taken back, `outlook.NeverRuns`.
     """
     _check_names(documents)
-    for document in documents:
-        _check(cluster, document)
+    checked = [_check(cluster, document) for document in documents]
+    for warning in outlook.weigh(_judged(documents, checked, look, tell), anyway=anyway):
+        tell(warning)
     made: list[JobKey] = []
     try:
         for document in () if dry_run else documents:
@@ -77,6 +99,31 @@ def submit(cluster: Cluster, documents: list[Submitted], *, dry_run: bool) -> li
         _take_back(cluster, made, error)
         raise
     return made
+
+
+def _judged(
+    documents: list[Submitted], checked: list[Checked], look: Outlook, tell: Callable[[str], object]
+) -> list[Judged]:
+    """What is found about each job. What the node says of a pod's size, it says by its field: that is enough."""
+    try:
+        found = look([each.job for each in checked])
+    except outlook.Unknown as error:
+        tell(f"note: whether the jobs can ever run was not checked: {error}")
+        found = [[] for _ in checked]
+    kept = (
+        [each for each in of_job if not (refused and each.code == "ExceedsNodes")]
+        for (_, refused), of_job in zip(checked, found, strict=True)
+    )
+    return [
+        Judged(document.source, _name(document), (*refused, *of_job))
+        for document, (_, refused), of_job in zip(documents, checked, kept, strict=True)
+    ]
+
+
+def _name(document: Submitted) -> str:
+    """As its owner knows the job, whose name may be yet to be made."""
+    metadata = document.body["metadata"]
+    return str(metadata.get("name") or f"{metadata.get('generateName', '')}*")
 
 
 def _create(cluster: Cluster, document: Submitted) -> JobKey:
@@ -109,13 +156,14 @@ def _check_names(documents: list[Submitted]) -> None:
         first[job] = document.source
 
 
-def _check(cluster: Cluster, document: Submitted) -> None:
+def _check(cluster: Cluster, document: Submitted) -> Checked:
+    refused: list[Finding] = []
     try:
         stored = cluster.create(TORCHJOBS, document.body, document.namespace, dry_run=True)
         job = torchjob.parse(stored)
         _check_claims(cluster, job)
         for task_type, task in job.spec.tasks.items():
-            _check_template(cluster, job, task_type, task.template)
+            refused += _check_template(cluster, job, task_type, task.template)
     except InvalidObject as error:
         causes = tuple(errors.FieldCause(each.field, each.message) for each in error.problems)
         name = document.body["metadata"].get("name", "")
@@ -124,6 +172,7 @@ def _check(cluster: Cluster, document: Submitted) -> None:
         raise errors.Invalid(f"{document.source}: {error}", error.causes) from error
     except errors.AlreadyExists as error:
         raise errors.AlreadyExists(f"{document.source}: {error}") from error
+    return Checked(job, refused)
 
 
 def _check_claims(cluster: Cluster, job: torchjob.TorchJob) -> None:
@@ -139,24 +188,47 @@ def _check_claims(cluster: Cluster, job: torchjob.TorchJob) -> None:
             )
 
 
-def _check_template(cluster: Cluster, job: torchjob.TorchJob, task_type: str, template: dict[str, Any]) -> None:
-    """Templates are opaque in the TorchJob's schema: let the API server judge one as the pod it will become."""
-    name = job.pod_name(task_type, 0)
-    metadata = {**(template.get("metadata") or {}), "name": name}
+def _check_template(
+    cluster: Cluster, job: torchjob.TorchJob, task_type: str, template: dict[str, Any]
+) -> list[Finding]:
+    """Templates are opaque in the TorchJob's schema: let the API server judge one as the pod it will become. What the
+    node of an embedded cluster would refuse of such a pod."""
+    try:
+        _try_pod(cluster, job, task_type, template, {labels.VET: "true"})
+    except (errors.AlreadyExists, errors.Forbidden):
+        return []  # who may submit jobs need not be allowed to make pods: then the job's status will say
+    except errors.Invalid as refused:
+        try:
+            _try_pod(cluster, job, task_type, template, {})
+        except (errors.AlreadyExists, errors.Forbidden):
+            pass
+        except errors.Invalid as error:
+            prefix = f"spec.torchTaskSpecs.{task_type}.template."
+            causes = tuple(errors.FieldCause((prefix + each.field).rstrip("."), each.message) for each in error.causes)
+            raise errors.Invalid(f"the pod template of task {task_type} is invalid: {error}", causes) from error
+        return outlook.of_pods(task_type, {each.field: each.message for each in refused.causes})
+    return []
+
+
+def _try_pod(
+    cluster: Cluster,
+    job: torchjob.TorchJob,
+    task_type: str,
+    template: dict[str, Any],
+    annotations: Mapping[str, str],
+) -> None:
+    """Make a pod of a task in a dry run. Any ClusterError."""
+    metadata = template.get("metadata") or {}
+    given = metadata.get("annotations") or {}
+    if isinstance(given, dict):  # else the API server says what is wrong with them
+        metadata = {**metadata, "annotations": {**given, **annotations}}
     body = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": metadata,
+        "metadata": {**metadata, "name": job.pod_name(task_type, 0)},
         "spec": {**template.get("spec", {}), "restartPolicy": "Never"},
     }
-    try:
-        cluster.create(PODS, body, job.key.namespace, dry_run=True)
-    except (errors.AlreadyExists, errors.Forbidden):
-        return  # who may submit jobs need not be allowed to make pods: then the job's status will say
-    except errors.Invalid as error:
-        prefix = f"spec.torchTaskSpecs.{task_type}.template."
-        causes = tuple(errors.FieldCause((prefix + cause.field).rstrip("."), cause.message) for cause in error.causes)
-        raise errors.Invalid(f"the pod template of task {task_type} is invalid: {error}", causes) from error
+    cluster.create(PODS, body, job.key.namespace, dry_run=True)
 
 
 def _documents(path: str, namespace: str, directory: str) -> Iterator[Submitted]:

@@ -21,9 +21,15 @@ def waits(item: Manifest) -> bool:
     return status.get("phase") not in FINISHED and not status.get("admission") and not item["spec"].get("suspend")
 
 
-def settled(item: Manifest, tasks: Iterable[Document] = (), restart_not_before: str = "") -> Document:
+def settled(
+    item: Manifest,
+    tasks: Iterable[Document] = (),
+    restart_not_before: str = "",
+    if_resumed: Document | None = None,
+) -> Document:
     """A job that does not wait, and what it does instead; `tasks` as in `details`, if it should run but may not;
-    `restart_not_before` until when it backs off, if it does."""
+    `restart_not_before` until when it backs off, if it does; `if_resumed`: what would become of it if it were
+    resumed."""
     status, found = item.get("status") or {}, _job(item)
     phase, admission = found["phase"], status.get("admission") or {}
     if phase in FINISHED:
@@ -32,7 +38,8 @@ def settled(item: Manifest, tasks: Iterable[Document] = (), restart_not_before: 
     if item["spec"].get("suspend"):
         going = f"; until its pods are gone it holds its room: {_condition(status, 'Admitted')}" if admission else ""
         message = f"spec.suspend is true: torchq job resume{going}"
-        return found | {"state": "suspended", "code": "Suspended", "message": message}
+        would = {"ifResumed": if_resumed} if if_resumed else {}
+        return found | {"state": "suspended", "code": "Suspended", "message": message} | would
     against = [{"task": task["task"], **each} for task in tasks for each in task["why"]] if phase != "Running" else []
     since = admission.get("admittedAt") or "-"
     said = _condition(status, "Admitted") or "it holds room"
@@ -45,7 +52,13 @@ def settled(item: Manifest, tasks: Iterable[Document] = (), restart_not_before: 
 def waiting(item: Manifest, place: Document) -> Document:
     """A job that waits: where it stands, or why it is not in the order."""
     queue: Document = (item.get("status") or {}).get("queue") or {}
-    found = _job(item) | {"since": queue.get("since") or item["metadata"].get("creationTimestamp")} | _last_try(item)
+    given = {"ifResumed": place["ifResumed"]} if place.get("ifResumed") else {}
+    found = (
+        _job(item)
+        | given
+        | {"since": queue.get("since") or item["metadata"].get("creationTimestamp")}
+        | _last_try(item)
+    )
     told = {name: queue[name] for name in ("notBefore", "parked", "tries") if queue.get(name)}
     match place["state"]:
         case "waiting":
@@ -100,7 +113,7 @@ def why(found: Document) -> str:
         return "\n".join([*lines, *(f"  {short(each['task'], each)}" for each in more), *_backoff(found)])
     if found["state"] in ("finished", "suspended", "admitted"):
         lines = [f"job {found['job']} does not wait: {found['code']}", f"  {found['message']}"]
-        return "\n".join([*lines, *_backoff(found)])
+        return "\n".join([*lines, *_backoff(found), *_if_resumed(found)])
     lines = [f"job {found['job']} waits in queue {found['queue']}: {found['code']}", f"  {found['message']}"]
     if found.get("numbers"):
         lines.append(f"  {found['numbers']}")
@@ -108,7 +121,21 @@ def why(found: Document) -> str:
         lines.append(f"  {_place(found)}")
     lines += [f"  its last try: {found['lastTry']}"] if found.get("lastTry") else []
     lines += [f"  {word} {found[name]}" for name, word in _TIMES if found.get(name)]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_if_resumed(found)])
+
+
+def _if_resumed(found: Document) -> list[str]:
+    """What would become of a job that its owner, or a back-off, keeps out of the order."""
+    would = found.get("ifResumed")
+    if not would:
+        return []
+    when = "if it were tried again now" if found["code"] == "BackingOff" else "if it were resumed now"
+    if would.get("unknown"):
+        return [f"  whether it would fit now is not known: {would['unknown']}"]
+    kept = "it could never run" if would["code"] == "ExceedsQuota" else "it would wait"
+    said = "it would fit" if would["fits"] else f"{kept}: {would['code']}"
+    numbers = [f"  {would['numbers']}"] if would.get("numbers") else []
+    return [f"  {when}, {said}: {would['message']}", *numbers]
 
 
 def _backoff(found: Document) -> list[str]:
@@ -134,6 +161,8 @@ def position(found: Document) -> str:
 
 
 def _place(found: Document) -> str:
+    if found.get("code") == "ExceedsQuota":
+        return f"number {found['position']} of {found['of']} in queue {found['queue']}, not picked until that changes"
     turn, later = found.get("nextPick"), found.get("pickWithRoom")
     foretold = "not among the picks that can be foretold"
     if turn or later:

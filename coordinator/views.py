@@ -163,6 +163,8 @@ class NodeView:
     name: str
     ready: bool
     allocatable: Amounts
+    embedded: bool = False
+    """Whether it is the one node of an embedded cluster: no other node ever comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +186,7 @@ def job_view(manifest: Manifest) -> JobView:
         queue=sys.intern(job.queue),
         submitted=job.submitted,
         priority=job.spec.scheduling_policy.priority,
-        priority_class=_priority_class(job),
+        priority_class=priority_class(job),
         attempt=job.status.attempt,
         charge=_kept(job.charge),
         admission=job.admission,
@@ -216,8 +218,8 @@ def _shared(charge: tuple[tuple[str, int], ...]) -> Amounts:
     return dict(charge)
 
 
-def _priority_class(job: TorchJob) -> str:
-    """A priority that is given itself wins."""
+def priority_class(job: TorchJob) -> str:
+    """The PriorityClass that says a job's priority; empty if the job says it itself: a priority that is given wins."""
     policy = job.spec.scheduling_policy
     return "" if "priority" in policy.model_fields_set else policy.priority_class_name
 
@@ -392,4 +394,5 @@ def node_view(manifest: Manifest) -> NodeView:
         ready=any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or [])
         and not (manifest.get("spec") or {}).get("unschedulable", False),
         allocatable=demand.amounts(status.get("allocatable") or {}),
+        embedded=(status.get("nodeInfo") or {}).get("kubeletVersion") == labels.EMBEDDED,
     )

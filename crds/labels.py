@@ -46,3 +46,8 @@ POD_UID = f"{GROUP}/pod-uid"
 """Annotation on a request to recreate containers: the uid of the pod that is meant."""
 RESTART_REQUEST = f"{GROUP}/restart-request"
 """Annotation on a TorchJob: what its owner wants restarted, as JSON (`crds.restarts`)."""
+
+VET = f"{GROUP}/vet"
+"""Annotation on a pod of a dry run, any text: an embedded API server then refuses what its node would not run."""
+EMBEDDED = "torchq"
+"""No label: nodeInfo.kubeletVersion of an embedded node, beside which no other node ever comes to its cluster."""

@@ -5,21 +5,21 @@ written down once; the numbers are for whoever asks now.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from crds import amounts, quantities
 from crds.amounts import NOTHING, Amounts
-from queues import quotas
+from queues import order, quotas
 from queues.lanes import Lane
 from queues.race import Race
 from queues.rules import Rules
-from queues.values import Place, Snapshot
+from queues.values import Entry, Place, QueueSpec, QueueView, Snapshot, Waiting
 
 Code = Literal[
     "QueueNotFound",
-    "QueueHeld",
     "ExceedsQuota",
+    "QueueHeld",
     "BehindOthers",
     "WaitingForQuota",
     "WaitingForCohort",
@@ -55,6 +55,23 @@ def why(race: Race, place: Place, now: float) -> Explanation:
     return Explanation(code, sentence, "; ".join(part for part in (needs, limits, ahead) if part))
 
 
+def suppose(snapshot: Snapshot, entry: Entry, rules: Rules, now: float) -> Explanation:
+    """Why a job that is not in the order would wait, if it took its place there now; "Next" if it would fit.
+
+    Of a queue of which the snapshot shows only the first jobs, those behind them count as no obstacle to the job.
+    """
+    others = [view for view in snapshot.queues if view.spec.name != entry.queue]
+    own = next((view for view in snapshot.queues if view.spec.name == entry.queue), None)
+    own = own or QueueView(spec=QueueSpec(name=entry.queue), usage=NOTHING, waiting=0, heads=())
+    mine = order.place(entry, own.spec.aging_seconds)
+    rank = sum(order.place(each.entry, own.spec.aging_seconds) < mine for each in own.heads)
+    heads = (*own.heads[:rank], Waiting(entry, 0), *own.heads[rank:])
+    joined = replace(own, heads=heads, waiting=own.waiting + 1)
+    queues = sorted((*others, joined), key=lambda view: view.spec.name)
+    place = Place(entry=entry, rank=rank, waiting=joined.waiting)
+    return explain(replace(snapshot, queues=tuple(queues)), place, rules, now)
+
+
 def too_large(queue: str, demand: Amounts, ceiling: Amounts) -> str:
     """What is said of a job that asks for more than the ceiling."""
     names = _named(name for name, asked in demand.items() if not amounts.fits({name: asked}, NOTHING, ceiling))
@@ -65,11 +82,13 @@ def _reason(race: Race, lane: Lane | None, place: Place) -> tuple[Code, str]:
     queue, demand = place.entry.queue, place.entry.demand
     if lane is None:
         return "QueueNotFound", f"queue {queue} does not exist"
+    # A queue that goes on would not help a job that is larger than its quota; the pool may have room by then.
+    quota = quotas.ceiling(lane.spec, race.cohort(lane.spec.cohort), NOTHING)
+    for ceiling in (quota, lane.ceiling) if lane.spec.open else (quota,):
+        if not amounts.fits(demand, NOTHING, ceiling):
+            return "ExceedsQuota", too_large(queue, demand, ceiling)
     if not lane.spec.open:
         return "QueueHeld", f"queue {queue} is on hold"
-    ceiling = lane.ceiling
-    if not amounts.fits(demand, NOTHING, ceiling):
-        return "ExceedsQuota", too_large(queue, demand, ceiling)
     return _blocked(race, lane, place) if _asked(race, lane, place) else _behind(queue)
 
 

@@ -30,14 +30,24 @@ _PROBES = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle")
 
 def refusal(spec: Mapping[str, Any], demand: Amounts, allocatable: Amounts) -> Verdict | None:
     """Why a pod cannot run here; None if it can."""
-    short = sorted(name for name, amount in demand.items() if amount > allocatable.get(name, 0))
-    if short:
-        return Verdict(f"OutOf{short[0]}", f"the pod wants more {', '.join(short)} than the whole node has")
-    try:
-        problem = next(_problems(spec), None)
-    except NONSENSE as error:
-        problem = f"its spec cannot be read: {error}"
+    lacking = short(demand, allocatable)
+    if lacking:
+        return Verdict(f"OutOf{lacking[0]}", f"the pod wants more {', '.join(lacking)} than the whole node has")
+    problem = next(problems(spec), None)
     return Verdict("NotSupported", f"the embedded node cannot run this pod: {problem}") if problem else None
+
+
+def short(demand: Amounts, allocatable: Amounts) -> list[str]:
+    """The resources of which a pod asks for more than the whole node has."""
+    return sorted(name for name, amount in demand.items() if amount > allocatable.get(name, 0))
+
+
+def problems(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Everything of a pod's spec that the node cannot honour; each begins with the path of its field."""
+    try:
+        yield from _problems(spec)
+    except NONSENSE as error:
+        yield f"spec cannot be read: {error}"
 
 
 def _problems(spec: Mapping[str, Any]) -> Iterator[str]:

@@ -7,7 +7,7 @@ import base64
 from typing import Any
 
 from cluster.api import Manifest
-from cluster.local import contents, definitions, metadata, places, pod_rules, priorities, records, services
+from cluster.local import contents, definitions, metadata, places, pod_rules, priorities, records, services, vetting
 from cluster.local.catalog import Column, Kind
 from cluster.local.pod_schema import (
     BYTES,
@@ -86,6 +86,7 @@ def _workloads() -> list[Kind]:
             graceful=True,
             complete=pod_rules.complete,
             check=pod_rules.check,
+            vet=vetting.vet,
             columns=(Column("Status", "string", ".status.phase"), _AGE),
         ),
         Kind(

@@ -3,7 +3,7 @@
 One rule: whatever differs between resources is a value in their Kind; no handler asks for a resource by name.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from cluster.api import Manifest
@@ -45,6 +45,10 @@ def _no_check(new: Manifest, old: Manifest | None) -> Iterable[Cause]:  # noqa: 
 
 def _no_admission(new: Manifest, look: Look) -> None:  # noqa: ARG001
     return
+
+
+def _no_vetting(new: Manifest, nodes: Sequence[Manifest]) -> Iterable[Cause]:  # noqa: ARG001
+    return ()
 
 
 def _no_completion(new: Manifest, old: Manifest | None) -> None:  # noqa: ARG001
@@ -90,6 +94,9 @@ class Kind:
     complete: Callable[[Manifest, Manifest | None], None] = field(default=_no_completion)
     """Fills in what the server owns, in place, before an object is judged; the old object is None for a new one."""
     check: Check = field(default=_no_check)
+
+    vet: Callable[[Manifest, Sequence[Manifest]], Iterable[Cause]] = field(default=_no_vetting)
+    """What the nodes would refuse of a new object, if its client asks; told in a dry run only."""
 
     @property
     def storage(self) -> str:

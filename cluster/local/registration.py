@@ -18,7 +18,7 @@ from cluster.local.capacity import Machine
 from cluster.local.room import Node
 from cluster.object_errors import ObjectErrors
 from crds import quantities
-from crds.labels import OBJECT_ERRORS
+from crds.labels import EMBEDDED, OBJECT_ERRORS
 from crds.resources import LEASES, NAMESPACES, NODES
 
 logger = logging.getLogger(__name__)
@@ -138,7 +138,7 @@ def _status(node: Node, before: dict[str, Any], now: float) -> dict[str, Any]:
             "architecture": node.labels["kubernetes.io/arch"],
             "osImage": platform.platform(),
             "containerRuntimeVersion": "processes://1",
-            "kubeletVersion": "torchq",
+            "kubeletVersion": EMBEDDED,
         },
     }
 

@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 from cluster.api import Manifest
 from cluster.local import applying, deletions, metadata, numbers, preconditions, refusals, rules, validation
-from cluster.local.catalog import Kind
+from cluster.local.catalog import Kind, storage
 from cluster.local.objects import Stored, encode
 from cluster.local.refusals import Cause, Refusal
 from cluster.local.store import Store
-from crds.resources import NAMESPACES
+from crds.resources import NAMESPACES, NODES
 
 _MISSHAPEN = frozenset({"FieldValueRequired", "FieldValueTypeInvalid"})
 """Reasons of causes after which the checks beyond the schema could not trust what they read."""
@@ -55,6 +55,8 @@ class Writer:
         kind.admit(manifest, self._look)
         _judge(kind, manifest, None, set(manifest))
         own = manifest["metadata"]
+        if options.dry_run:
+            self._vet(kind, manifest)
         if numbers.unsigned(own.get("resourceVersion", "")) and not upsert:
             raise Refusal(500, "", "resourceVersion should not be set on objects to be created")
         if not upsert:
@@ -64,6 +66,11 @@ class Writer:
             made_up = "generateName" in own
             raise refusals.already_exists(kind.resource, own["name"], made_up=made_up, leaving=found.deleting)
         return encode(manifest) if options.dry_run else self._store.put(kind.storage, manifest).raw
+
+    def _vet(self, kind: Kind, manifest: Manifest) -> None:
+        causes = list(kind.vet(manifest, [node.manifest() for node in self._store.items(storage(NODES))]))
+        if causes:
+            raise refusals.invalid(kind.resource, manifest["metadata"]["name"], causes)
 
     def update(
         self, kind: Kind, current: Stored, candidate: Manifest, options: WriteOptions, *, section: str = ""

@@ -113,9 +113,10 @@ class Stack:
         """What a command prints for programs."""
         return json.loads(self.torchq(*arguments, "-o", "json"))
 
-    def submit(self, *jobs: Mapping[str, Any]) -> list[str]:
-        """Submit jobs as one file; their handles."""
-        return self.torchq("submit", "-", text="\n---\n".join(map(json.dumps, jobs))).split()
+    def submit(self, *jobs: Mapping[str, Any], anyway: bool = False) -> list[str]:
+        """Submit jobs as one file, also such as can never run if `anyway`; their handles."""
+        options = ("--anyway",) if anyway else ()
+        return self.torchq("submit", *options, "-", text="\n---\n".join(map(json.dumps, jobs))).split()
 
     # The stack as a whole.
 

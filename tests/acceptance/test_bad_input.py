@@ -100,6 +100,71 @@ def test_the_client_sees_what_the_schema_cannot(shared: Stack, case: str) -> Non
     assert not shared.exists(body["metadata"]["name"])
 
 
+NEVER_RUNS: dict[str, tuple[Edit, str]] = {
+    "more than the machine": (
+        lambda body: _container(body).update(resources={"requests": {"cpu": "64"}}),
+        f"{TASKS}.Worker.template.spec.containers: a pod asks for 64 of cpu, and the whole node has 4",
+    ),
+    "more than the machine, all pods together": (
+        lambda body: _container(body).update(resources={"requests": {"cpu": "3"}}),
+        f"{TASKS}: the job asks for 7 of cpu, all nodes together have 4: ask for less",
+    ),
+    "a resource that the machine lacks": (
+        lambda body: _container(body).update(resources={"limits": {"nvidia.com/gpu": "1"}}),
+        "1 of nvidia.com/gpu, and the whole node has 0",
+    ),
+    "no command": (
+        lambda body: _container(body).pop("command"),
+        f"{TASKS}.Worker.template.spec.containers[0].command: is required",
+    ),
+    "a PersistentVolumeClaim": (
+        lambda body: _tasks(body)["Worker"]["template"]["spec"].update(
+            volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+        ),
+        f"{TASKS}.Worker.template.spec.volumes[0].persistentVolumeClaim: only emptyDir",
+    ),
+    "a mount at an absolute path": (
+        lambda body: (
+            _tasks(body)["Worker"]["template"]["spec"].update(volumes=[{"name": "data", "emptyDir": {}}]),
+            _container(body).update(volumeMounts=[{"name": "data", "mountPath": "/data"}]),
+        ),
+        f"{TASKS}.Worker.template.spec.containers[0].volumeMounts[0].mountPath: '/data' cannot be mounted",
+    ),
+    "no such PriorityClass": (
+        lambda body: body["spec"].setdefault("schedulingPolicy", {}).update(priorityClassName="gold"),
+        "spec.schedulingPolicy.priorityClassName: there is no PriorityClass gold",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NEVER_RUNS)
+def test_what_can_never_run_is_refused_when_it_is_submitted(shared: Stack, case: str) -> None:
+    edit, words = NEVER_RUNS[case]
+    body, good = edited(edit, fresh()), job(fresh(), python("pass"))
+    for options in ((), ("--dry-run",)):
+        said = shared.tried("submit", *options, "-", text="\n---\n".join(map(json.dumps, (good, body))))
+        assert (said.code, said.out) == (1, "")
+        assert words in said.err
+        assert "--anyway" in said.err
+    assert not shared.exists(body["metadata"]["name"])
+    assert not shared.exists(good["metadata"]["name"])
+
+
+def test_more_than_a_queue_can_ever_give_is_refused_and_anyway_waits(shared: Stack) -> None:
+    queue, name = fresh("queue"), fresh()
+    shared.torchq("queue", "create", queue, "--quota", "cpu=1")
+    body = job(name, python("pass"), cpu="2", queue=queue)
+    said = shared.tried("submit", "-", text=json.dumps(body))
+    assert (said.code, said.out) == (1, "")
+    assert f"the job asks for 2 of cpu, queue {queue} can give 1 at most (its quota)" in said.err
+    assert not shared.exists(name)
+    assert len(shared.submit(body, anyway=True)) == 1
+    shared.reach(name, "Queued")
+    until(lambda: shared.shown("job", "why", name), lambda told: told["code"] == "ExceedsQuota")
+    assert "not picked until that changes" in shared.torchq("job", "why", name)
+    shared.torchq("job", "cancel", name)
+
+
 def test_one_bad_file_keeps_all_others_out(shared: Stack) -> None:
     good, bad = fresh(), fresh()
     (shared.folder / "good.yaml").write_text(yaml.safe_dump(job(good, python("pass"))))

@@ -7,7 +7,7 @@ import pytest
 
 from crds.amounts import Amounts
 from queues.choose import choose
-from queues.explain import Code, explain
+from queues.explain import Code, explain, suppose
 from queues.memory_store import MemoryStore
 from queues.rules import Patience, Rules
 from queues.values import Batch, Entry, Place, QueueSpec, Reservation
@@ -40,6 +40,8 @@ def place(store: MemoryStore, name: str) -> Place:
         ("QueueNotFound", [spec("b")], entry("job", gpu=1), [], None),
         ("QueueHeld", [replace(spec("a"), open=False)], entry("job", gpu=1), [], None),
         ("ExceedsQuota", [spec("a", gpu=2)], entry("job", gpu=3), [], None),
+        ("ExceedsQuota", [replace(spec("a", gpu=2), open=False)], entry("job", gpu=3), [], None),
+        ("QueueHeld", [replace(spec("a", gpu=4), open=False)], entry("job", gpu=3), [], {GPU: 2}),
         ("ExceedsQuota", [spec("a")], entry("job", gpu=3), [], {GPU: 2}),
         ("ExceedsQuota", COHORT, entry("job", gpu=9), [], None),
         ("BehindOthers", [spec("a")], entry("job", submitted=START + 99, gpu=1), [], None),
@@ -91,3 +93,29 @@ def test_a_strict_queue_s_second_job_is_behind_others() -> None:
     for strict, code in ((True, "BehindOthers"), (False, "Next")):
         store = opened([replace(spec("a", gpu=8), strict=strict)], waiting, [reservation("runs", gpu=2)])
         assert explain(store.snapshot(9), place(store, "small"), RULES, START).code == code
+
+
+@pytest.mark.parametrize(
+    ("code", "rank", "queues", "waiting", "held"),
+    [
+        ("Next", 0, [spec("a", gpu=4)], [], []),
+        ("Next", 0, [spec("b")], [], []),
+        ("WaitingForQuota", 0, [spec("a", gpu=4)], [], [reservation("runs", gpu=2)]),
+        ("BehindOthers", 1, [spec("a", gpu=4)], [entry("older", submitted=START - 1, gpu=3)], []),
+        ("Next", 0, [spec("a", gpu=4)], [entry("younger", submitted=START + 1, gpu=3)], []),
+        ("QueueHeld", 0, [replace(spec("a", gpu=4), open=False)], [], []),
+        ("ExceedsQuota", 0, [spec("a", gpu=2)], [], []),
+    ],
+)
+def test_what_would_become_of_a_job_that_is_in_no_order(
+    code: Code, rank: int, queues: list[QueueSpec], waiting: list[Entry], held: list[Reservation]
+) -> None:
+    store = opened(queues, waiting, held, {GPU: 8})
+    before, job = store.snapshot(9), entry("job", submitted=START, gpu=3)
+    told = suppose(before, job, RULES, START)
+    assert told.code == code
+    assert f"{rank} job" in told.numbers
+    assert store.snapshot(9) == before
+    if any(each.name == "a" for each in queues):  # the same as once it has taken its place
+        store.put([job])
+        assert explain(store.snapshot(9), place(store, "job"), RULES, START) == told
