@@ -18,6 +18,7 @@ from cluster.local.localpod import NONSENSE, LocalPod
 from cluster.local.log_times import NOTE_SECONDS
 from cluster.local.memory_watch import WatchedPod
 from cluster.local.podwork import Ground, PodWork
+from cluster.local.shutdown_record import EndingPod
 from cluster.object_errors import ObjectErrors
 
 logger = logging.getLogger(__name__)
@@ -29,8 +30,6 @@ _IDLE_SECONDS = 0.5
 _RETRY_SECONDS = 1.0
 _MOST_DOUBLINGS = 4
 """Of the pause after an error: a disk that has room again is noticed within 16 s."""
-_LAST_GRACE_SECONDS = 5.0
-"""How long pods have to end when the node is told to stop them."""
 
 
 class Kubelet:
@@ -55,6 +54,11 @@ class Kubelet:
         """Pods whose record on disk could not be read: they are begun as soon as it can."""
         self._read_at = 0.0
         self._note_at = 0.0
+        self.left: tuple[EndingPod, ...] | None = None
+        """The pods that still end because the node shuts down; None while that is not known."""
+        self._hurried = False
+        self._unmarked: tuple[int, float] | None = None
+        """How many pods the API server does not show to be ended by the shutdown, and since when so many."""
         self._errors = errors or ObjectErrors()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kubelet")
@@ -70,13 +74,20 @@ class Kubelet:
         """News of a pod, from any thread."""
         self._news.put((before, after))
 
-    def stop(self, *, stop_pods: bool = False) -> None:
-        """End the thread; the pods run on, unless they are to stop too."""
+    def shut_down(self) -> None:
+        """Begin no container any more, and end the pods; `left` says which still end."""
+        self._ground.shutdown.request()
+        self._news.put((None, None))
+
+    def hurry(self) -> None:
+        """Kill what is left of the pods that the shutdown ends."""
+        self._ground.shutdown.hurried = True
+
+    def stop(self) -> None:
+        """End the thread; what runs of the pods runs on."""
         self._stopping.set()
         self._news.put((None, None))
         self._thread.join()
-        if stop_pods:
-            self._stop_pods()
         self._ground.runs.close()
 
     def _run(self) -> None:
@@ -86,6 +97,7 @@ class Kubelet:
             noting = now >= self._note_at
             self._note_at = now + NOTE_SECONDS if noting else self._note_at
             self._begin_unread(now)
+            self._shut_down(now)
             for uid, work in tuple(self._astir.items()):
                 self._sync(work, now)
                 if noting:
@@ -93,6 +105,34 @@ class Kubelet:
                 if work.at_rest:
                     del self._astir[uid]
             self._vanished = {uid for uid in self._vanished if not self._cleared(uid)}
+            self._say_what_is_left()
+
+    def _shut_down(self, now: float) -> None:
+        """Look at all pods when the node is told to shut down, when containers may be asked to end, and when what is
+        left is to be killed."""
+        shutdown = self._ground.shutdown
+        if shutdown.since is None:
+            return
+        begins, released, hurried = self._unmarked is None, shutdown.released, shutdown.hurried and not self._hurried
+        shutdown.released = released or (not begins and self._is_marked(now))
+        self._hurried = shutdown.hurried
+        if begins:
+            self._unmarked = (len(self._work) + 1, now)
+        if begins or hurried or shutdown.released != released:
+            self._astir.update(self._work)
+            for work in self._work.values():
+                work.wake_at = 0.0
+
+    def _is_marked(self, now: float) -> bool:
+        """Whether the API server shows the marks of all pods that run, or has shown no further one for too long."""
+        count = sum(work.unmarked for work in self._work.values())
+        before, since = self._unmarked or (count, now)
+        self._unmarked = (count, since if count >= before else now)
+        return count == 0 or now - self._unmarked[1] >= self._ground.shutdown.patience()
+
+    def _say_what_is_left(self) -> None:
+        if self._ground.shutdown.released:
+            self.left = tuple(found for work in self._work.values() if (found := work.ending()) is not None)
 
     def _hear(self) -> None:
         """Take the news there is; wait a tick for some."""
@@ -188,17 +228,6 @@ class Kubelet:
         self._ground.devices.release(uid)
         shutil.rmtree(self._ground.layout.pod(uid), ignore_errors=True)
         return True
-
-    def _stop_pods(self) -> None:
-        """SIGTERM for all, SIGKILL for who does not care."""
-        marks = [f"{uid}/" for uid in self._work]
-        processes.terminate_marked(marks)
-        deadline = time.monotonic() + _LAST_GRACE_SECONDS
-        while any(self._ground.runs.alive(uid) for uid in self._work):
-            if time.monotonic() > deadline:
-                for mark in marks:
-                    processes.kill_marked(mark)
-            time.sleep(_TICK_SECONDS)
 
 
 def _subject(pod: LocalPod) -> str:

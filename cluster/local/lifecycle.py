@@ -172,6 +172,13 @@ def stopped_outcome(pod: Containers, histories: Histories) -> Literal["Succeeded
     return "Succeeded" if all(succeeded(histories[name]) for name in pod.all) else "Failed"
 
 
+def ended_before(pod: Containers, histories: Histories, moment: float) -> bool:
+    """Whether a pod had ended for good before a moment, given in seconds since the epoch."""
+    endings = [last_ending(history) for history in current(pod, histories).values() if history]
+    over_by_then = all(ending is not None and ending.finished_at < moment for ending in endings)
+    return over_by_then and outcome(pod, histories) in ("Succeeded", "Failed")
+
+
 def alive(histories: Histories) -> bool:
     """Whether anything of a pod may run."""
     return any(history and history[-1].alive for history in histories.values())

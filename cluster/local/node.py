@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from typing import Any
 from cluster import client, errors, threads
 from cluster.api import Cluster, Manifest
 from cluster.informer import Informer
-from cluster.local import capacity, environment, gang_nouns, localpod, registration
+from cluster.local import capacity, environment, gang_nouns, localpod, registration, shutdown_record
 from cluster.local.capacity import Machine
 from cluster.local.devices import Devices
 from cluster.local.kubelet import Kubelet
@@ -35,9 +35,10 @@ from cluster.local.registration import Heartbeat
 from cluster.local.reporter import Reporter
 from cluster.local.runs import LOG_BYTES, Runs
 from cluster.local.scheduler import NodeView, Scheduler
+from cluster.local.shutdown import NodeShutdown
 from cluster.object_errors import ObjectErrors
 from cluster.settings import ConnectionSettings
-from cluster.stop import Stop
+from cluster.stop import PatientStop
 from crds.resources import NODES, PODS
 
 logger = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ logger = logging.getLogger(__name__)
 NAME = "local"
 """The node's name."""
 _SYNC_SECONDS = 30.0
+_LOOK_SECONDS = 0.05
 
 
 class NodeFailed(Exception):
@@ -63,6 +65,8 @@ class NodeSettings:
     """What is kept of the output of each container."""
     stop_pods: bool = False
     """Whether the pods' processes end with the node. Else they run on, and the next node takes them over."""
+    runs_pods: bool = True
+    """Whether it takes pods, and begins containers. Else it is there to shut down: it ends what runs."""
 
 
 class LocalNode:
@@ -71,6 +75,8 @@ class LocalNode:
     def __init__(self, cluster: Cluster, layout: Layout, settings: NodeSettings) -> None:
         self._cluster = cluster
         self._stop_pods = settings.stop_pods
+        self._runs_pods = settings.runs_pods
+        self._layout = layout
         self._node = registration.node(settings.name, settings.machine)
         self.errors = ObjectErrors()
         """Pods that were skipped."""
@@ -85,6 +91,7 @@ class LocalNode:
             base=environment.base_environment(os.environ, str(Path(sys.executable).parent)),
             allocatable=self._node.allocatable,
             memory=self._memory,
+            shutdown=NodeShutdown(layout),
             backoff=settings.backoff,
         )
         self._kubelet = Kubelet(settings.name, ground, errors=self.errors)
@@ -93,13 +100,15 @@ class LocalNode:
         )
         self._nodes: Informer[NodeView] = Informer(cluster, NODES, trim=_view, on_change=self._node_changed)
         self._scheduler = Scheduler(cluster, self._node, self._pods.values, time.time, self._view, self.errors)
-        self._caches: tuple[Informer[Any], ...] = (self._pods, self._nodes, *self._scheduler.book.caches)
+        gangs = self._scheduler.book.caches if settings.runs_pods else ()
+        self._caches: tuple[Informer[Any], ...] = (self._pods, self._nodes, *gangs)
         self._heartbeat = Heartbeat(cluster, self._node, self.errors)
 
     def start(self) -> None:
         """Register and begin. ClusterError if the API server does not answer or refuses, NodeFailed if it is slow."""
-        gang_nouns.install(self._cluster)  # before there is a node: who waits for one finds them
-        registration.register(self._cluster, self._node, time.time())
+        if self._runs_pods:
+            gang_nouns.install(self._cluster)  # before there is a node: who waits for one finds them
+            registration.register(self._cluster, self._node, time.time())
         for cache in self._caches:
             cache.start()
         for cache in self._caches:
@@ -110,17 +119,46 @@ class LocalNode:
         self._reporter.start()
         self._heartbeat.start()
         self._memory.start()
+        if not self._runs_pods:
+            self._kubelet.shut_down()
         self._kubelet.start(self._pods.values())
-        self._scheduler.start()
+        if self._runs_pods:
+            self._scheduler.start()
+
+    def shut_down(self, order: PatientStop) -> None:
+        """End the pods as a node that shuts down does: each has its whole grace. Returns when they have ended, or when
+        they are to run on after all."""
+        self._stop_scheduler()
+        self._heartbeat.shut_down()
+        self._kubelet.shut_down()
+        left = self._kubelet.left
+        while left != () and not order.leaves:
+            if order.hurried:
+                self._kubelet.hurry()
+            if left is not None and left != shutdown_record.left(self._layout):
+                with suppress(OSError):
+                    shutdown_record.write_left(self._layout, left)
+            time.sleep(_LOOK_SECONDS)
+            left = self._kubelet.left
+        shutdown_record.clear_left(self._layout)
+        self._stop_pods = False
 
     def stop(self) -> None:
-        """End the threads; what they found is written first."""
-        self._scheduler.stop()
-        self._kubelet.stop(stop_pods=self._stop_pods)
+        """End the threads; what they found is written first. Pods that are to stop with the node are killed."""
+        if self._stop_pods:
+            order = PatientStop(signal.SIGINT)
+            order.hurried = True
+            self.shut_down(order)
+        self._stop_scheduler()
+        self._kubelet.stop()
         self._memory.stop()
         self._heartbeat.stop()
         self._stop_caches()
         self._reporter.stop()
+
+    def _stop_scheduler(self) -> None:
+        if self._runs_pods:
+            self._scheduler.stop()
 
     def _stop_caches(self) -> None:
         for cache in self._caches:
@@ -162,28 +200,29 @@ def running_node(cluster: Cluster, layout: Layout, settings: NodeSettings) -> It
 def main(arguments: list[str] | None = None) -> int:
     """Run a node until SIGTERM or SIGINT. The exit code: 1 if it could not run, with a line that says why.
 
-    Only SIGTERM stops the pods if that was asked for; SIGINT is what a supervisor's death sends, and the next node goes
-    on with them.
+    Only SIGTERM stops the pods if that was asked for, SIGUSR2 at once; SIGINT is what a supervisor's death sends, and
+    the next node goes on with them, whether they were being stopped or not.
     """
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     threads.end_process_with_any()
-    stop = Stop()
+    stop = PatientStop(leave=signal.SIGINT)
     stop.listen()
+    if options.shut_down:
+        stop.request()
     try:
         settings = _settings(options)
         cluster = client.connect(ConnectionSettings(kubeconfig=options.kubeconfig, user_agent="torchq-node"))
         with running_node(cluster, Layout(options.data), settings) as node:
             logger.info("node %s runs pods; it has %s", settings.name, settings.machine)
             stop.wait()
-            if stop.signal == signal.SIGINT:
+            if stop.leaves or not settings.stop_pods:
                 node.leave_pods()
+            else:
+                node.shut_down(stop)
     except (NodeFailed, errors.ClusterError, ValueError, OSError) as e:
         print(f"node: {e}", file=sys.stderr)
         return 1
-    except SystemExit as told_twice:
-        # At once means now: our threads may be waiting for an API server that is gone.
-        os._exit(int(told_twice.code or 0))
     return 0
 
 
@@ -198,6 +237,7 @@ def _parser() -> argparse.ArgumentParser:
         "--container-log-max-size", default="64Mi", help="output kept of each container, all its log files together"
     )
     parser.add_argument("--stop-pods", action="store_true", help="end the pods' processes when the node ends")
+    parser.add_argument("--shut-down", action="store_true", help="run no pods: end those that run, then end")
     return parser
 
 
@@ -208,7 +248,8 @@ def _settings(options: argparse.Namespace) -> NodeSettings:
     measured = capacity.measure(options.data, os.environ)
     machine = capacity.overridden(measured, options.cpus, options.memory, options.gpus)
     log_bytes = capacity.log_bytes(options.container_log_max_size)
-    return NodeSettings(machine, log_bytes=log_bytes, stop_pods=options.stop_pods)
+    stop_pods = options.stop_pods or options.shut_down
+    return NodeSettings(machine, log_bytes=log_bytes, stop_pods=stop_pods, runs_pods=not options.shut_down)
 
 
 @contextmanager

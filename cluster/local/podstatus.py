@@ -19,6 +19,8 @@ ADDRESS = "127.0.0.1"
 
 Status = dict[str, Any]
 
+DISRUPTION_TARGET = "DisruptionTarget"
+"""The condition of a pod that is ended for a reason that is not its own."""
 _LONGEST_MESSAGE = 4096
 """As the kubelet's of a container that ended."""
 _RESTARTING = {"waiting": {"reason": "Restarting", "message": "all containers of the pod are restarted in place"}}
@@ -31,6 +33,9 @@ class Verdict:
 
     reason: str
     message: str
+    disruption: str = ""
+    """The reason of its condition DisruptionTarget; empty: it has none. It is shown, with reason and message, before
+    the pod ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ def running_status(view: View, before: Mapping[str, Any], now: float) -> Status:
     }
     if view.containers.init:
         status["initContainerStatuses"] = _statuses(view, "initContainers")
-    if view.verdict is not None and phase == "Failed":
+    if view.verdict is not None and (phase == "Failed" or view.verdict.disruption):
         status |= {"reason": view.verdict.reason, "message": view.verdict.message}
     return status
 
@@ -150,8 +155,15 @@ def _conditions(view: View, phase: str, before: Iterable[Mapping[str, Any]], now
         condition("ContainersReady", *readiness),
         condition("Ready", *readiness),
         *restart_conditions(view, phase),
+        *_target(view.verdict),
     ]
     return merge_conditions(before, ours, now)
+
+
+def _target(verdict: Verdict | None) -> list[dict[str, str]]:
+    if verdict is None or not verdict.disruption:
+        return []
+    return [condition(DISRUPTION_TARGET, True, verdict.disruption, verdict.message)]
 
 
 def _names(word: str, names: Sequence[str]) -> str:

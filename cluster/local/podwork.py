@@ -18,6 +18,7 @@ from cluster.local import (
     processes,
     restart_record,
     restarts,
+    shutdown,
 )
 from cluster.local.devices import Devices
 from cluster.local.environment import Place
@@ -28,6 +29,8 @@ from cluster.local.memory_watch import MemoryWatch, Watched, WatchedPod
 from cluster.local.podstatus import Status, Verdict, View
 from cluster.local.reporter import Report, Reporter
 from cluster.local.runs import Order, Run, RunKey, Runs
+from cluster.local.shutdown import NodeShutdown, PodShutdown
+from cluster.local.shutdown_record import EndingPod
 from cluster.local.volumes import Volumes
 from crds import demand, labels
 from crds.amounts import Amounts
@@ -51,6 +54,7 @@ class Ground:
     base: Mapping[str, str]
     allocatable: Amounts
     memory: MemoryWatch
+    shutdown: NodeShutdown
     backoff: Backoff = field(default_factory=Backoff)
 
 
@@ -73,7 +77,8 @@ class PodWork:
         """Why the pod is to end, if it is."""
         self._restarting: Stopping | None = None
         """Why its containers are to end although it runs on, if they are."""
-        self._signalled: frozenset[tuple[str, int]] = frozenset()
+        self._shutdown = PodShutdown(ground.layout, pod.uid, ground.shutdown)
+        self._signalled: frozenset[tuple[str, int]] = self._shutdown.asked
         self._verdict: Verdict | None = None
         self._waiting: dict[str, str] = {}
         self._let_go = False
@@ -101,10 +106,30 @@ class PodWork:
         """Whether nothing can change before the API server says so: no run is alive, and no time is waited for."""
         return self.wake_at == float("inf") and not self._alive()
 
+    @property
+    def unmarked(self) -> bool:
+        """Whether something of it runs, and the API server does not show that the node's shutdown ends it."""
+        if self.pod.deleting or self.pod.finished or not self._alive():
+            return False
+        return self._verdict in (None, shutdown.VERDICT) and not self._shutdown.shown(self.pod)
+
+    def ending(self) -> EndingPod | None:
+        """What there is to wait for before the node may end; None if there is nothing."""
+        if not self._alive() and (self._let_go or not self.pod.deleting):
+            return None
+        stopping = self._stopping
+        job = (self.pod.manifest["metadata"].get("labels") or {}).get(labels.JOB_NAME, "")
+        until = None if stopping is None else stopping.since + stopping.grace
+        return EndingPod(self.pod.namespace, self.pod.name, job, until)
+
     def sync(self, now: float) -> None:
         """Bring the pod one step further. OSError if the machine's disk fails."""
         self._observe()
         if self._refuse(now):
+            return
+        held_until = self._meet_shutdown(now)
+        if held_until is not None:
+            self.wake_at = held_until
             return
         self._publish()
         self._judge(now)
@@ -117,6 +142,8 @@ class PodWork:
                 self._apply(action)
             if plan.actions:
                 self._observe()
+            if self._stopping:
+                self._shutdown.note_asked(self._stopping.since, self._signalled)
         self._report(now)
         self._watch_memory()
         watched = now + _LOOK_AGAIN_SECONDS if self._waiting or self._alive() else plan.wake_at
@@ -147,7 +174,7 @@ class PodWork:
 
     def _refuse(self, now: float) -> bool:
         """Fail a pod that cannot run here, before anything of it has."""
-        if self.pod.finished or self.pod.deleting or any(self._histories.values()):
+        if self.pod.finished or self.pod.deleting or self._shutdown.closed or any(self._histories.values()):
             return False
         verdict = acceptance.refusal(self.pod.spec, self.pod.demand, self._ground.allocatable)
         if verdict is None:
@@ -165,10 +192,17 @@ class PodWork:
         except OSError as e:
             logger.warning("files in volumes of pod %s are not up to date: %s", self.pod, e)
 
+    def _meet_shutdown(self, now: float) -> float | None:
+        """Mark the pod if the node's shutdown ends it. Until when nothing may be concluded; None if something may."""
+        if self.pod.finished or self.pod.deleting or self._verdict:
+            return None
+        return self._shutdown.meet(self._containers, self._histories, self._signalled, now)
+
     def _judge(self, now: float) -> None:
         """Whether the pod is to stop, and how much time it has."""
         grace = self._grace(now)
-        since = self._stopping.since if self._stopping else now
+        asked = self._shutdown.mark.asked_at if self._shutdown.mark else None
+        since = self._stopping.since if self._stopping else asked or now
         self._stopping = None if grace is None else Stopping(grace, since, self._signalled)
 
     def _take_up_restart(self) -> None:
@@ -196,16 +230,20 @@ class PodWork:
 
     def _grace(self, now: float) -> float | None:
         if self.pod.deleting:
-            return self.pod.deletion_grace
+            return 0.0 if self._shutdown.hurried else self.pod.deletion_grace
         own = self._own_grace()
         if self.pod.finished:
             return own if self._alive() else None
+        if self._verdict is None and self._shutdown.ends(self._containers, self._histories):
+            self._verdict = shutdown.VERDICT
+        if self._verdict is shutdown.VERDICT and not self._shutdown.may_ask(self.pod, now):
+            return None
         if self._verdict is None and now >= self._deadline() and not self._ended():
             self._verdict = Verdict("DeadlineExceeded", "the pod ran longer than spec.activeDeadlineSeconds")
         return own if self._verdict else None
 
     def _own_grace(self) -> float:
-        return float(self.pod.spec.get("terminationGracePeriodSeconds", 30))
+        return 0.0 if self._shutdown.hurried else float(self.pod.spec.get("terminationGracePeriodSeconds", 30))
 
     def _deadline(self) -> float:
         seconds, started = self.pod.spec.get("activeDeadlineSeconds"), self._status.get("startTime")
@@ -219,7 +257,8 @@ class PodWork:
     def _apply(self, action: Action) -> None:
         match action:
             case Start(container, restart):
-                self._start(container, restart)
+                if not self._shutdown.closed:
+                    self._start(container, restart)
             case Terminate(container, run):
                 if run.process is not None:
                     processes.signal_group(run.process, processes.TERMINATE)
@@ -288,7 +327,7 @@ class PodWork:
             histories=self._histories,
             last_words=dict(self._last_words()),
             waiting=self._waiting,
-            stopping=self._stopping is not None,
+            stopping=self._stopping is not None or self._verdict is not None,
             verdict=self._verdict,
             restart_wanted=self._restart_wanted(),
         )

@@ -8,7 +8,7 @@ accident.
 import contextlib
 import os
 import signal
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,13 +58,6 @@ def kill_marked(prefix: str, leader: Process | None = None) -> bool:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
     return bool(found)
-
-
-def terminate_marked(prefixes: Iterable[str]) -> None:
-    """SIGTERM for whatever belongs to these containers."""
-    for pid in {pid for prefix in prefixes for pid in members(prefix)}:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGTERM)
 
 
 def members(prefix: str, leader: Process | None = None) -> set[int]:

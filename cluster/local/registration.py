@@ -71,7 +71,10 @@ class Heartbeat:
         self._node = node
         self._errors = errors or ObjectErrors()
         self._told = ""
+        self._shutting_down = False
+        self._told_shutdown = False
         self._stopping = threading.Event()
+        self._news = threading.Event()
         self._thread = threading.Thread(target=self._run, name="node-lease")
 
     def start(self) -> None:
@@ -81,31 +84,48 @@ class Heartbeat:
     def stop(self) -> None:
         """End the thread."""
         self._stopping.set()
+        self._news.set()
         self._thread.join()
+
+    def shut_down(self) -> None:
+        """Say from now on that the node is not ready, because it shuts down."""
+        self._shutting_down = True
+        self._news.set()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
+            self._news.clear()
             try:
                 self._renew(time.time())
                 self._tell_errors(time.time())
+                self._tell_shutdown(time.time())
             except errors.ClusterError as e:
                 logger.warning("the lease of node %s is not renewed: %s", self._node.name, e)
             except Exception as e:
                 self._errors.met(f"the lease of Node {self._node.name}", e)
             else:
                 self._errors.over(f"the lease of Node {self._node.name}")
-            self._stopping.wait(RENEW_SECONDS)
+            if not self._stopping.is_set():
+                self._news.wait(RENEW_SECONDS)
 
     def _tell_errors(self, now: float) -> None:
         """Say in the node's status which pods it could not handle, where that has changed: `torchq doctor` shows it."""
         shown = self._errors.shown
         if shown == self._told:
             return
+        self._write(podstatus.condition(OBJECT_ERRORS, bool(shown), "Skipped" if shown else "None", shown), now)
+        self._told = shown
+
+    def _tell_shutdown(self, now: float) -> None:
+        """In the words of the kubelet."""
+        if self._shutting_down and not self._told_shutdown:
+            self._write(podstatus.condition("Ready", False, "KubeletNotReady", "node is shutting down"), now)
+            self._told_shutdown = True
+
+    def _write(self, told: dict[str, str], now: float) -> None:
         before = (self._cluster.get(NODES, self._node.name).get("status") or {}).get("conditions") or ()
-        told = podstatus.condition(OBJECT_ERRORS, bool(shown), "Skipped" if shown else "None", shown)
         conditions = podstatus.merge_conditions(before, [told], now)
         self._cluster.patch(NODES, self._node.name, {"status": {"conditions": conditions}}, subresource="status")
-        self._told = shown
 
     def _renew(self, now: float) -> None:
         spec = {

@@ -64,6 +64,9 @@ class Ending:
     signal: int = 0
     reason: str = ""
     message: str = ""
+    signalled_at: float = 0.0
+    """When its shim was sent SIGTERM or SIGHUP, in seconds since the epoch; 0 if it was not. Nobody sends them to a
+    shim but the end of a session or of the machine, which sends them to every process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +254,7 @@ def _ended(restart: int, folder: Path) -> Run:
         finished_at=exited["finishedAt"],
         signal=exited.get("signal", 0),
         reason=exited.get("reason", ""),
+        signalled_at=exited.get("signalledAt", 0.0),
         message=exited.get("message") or _text(folder / "problem") or _tail(folder / _MESSAGE, _LONGEST_MESSAGE),
     )
     return Run(restart, begun.started_at, begun.process, ending)

@@ -57,6 +57,10 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Meant for the command, or for the node."""
+_NOTED = (signal.SIGTERM, signal.SIGHUP)
+"""Nobody sends these to a shim but the end of a session or of the machine, which sends them to every process."""
+_signalled: list[float] = []
+"""When the shim received the first of these signals, in seconds since the epoch; empty if it received none."""
 
 
 def serve() -> None:
@@ -114,7 +118,7 @@ def main() -> None:
     if os.path.exists(os.path.join(folder, "started")):
         return
     for ignored in _IGNORED:
-        signal.signal(ignored, signal.SIG_IGN)
+        signal.signal(ignored, _note_signal if ignored in _NOTED else signal.SIG_IGN)
     _set_process_option(_PR_SET_CHILD_SUBREAPER, 1)
     reserve(folder, "exited")
     reserve(folder, OUT_OF_MEMORY)
@@ -136,7 +140,13 @@ def main() -> None:
             write(folder, "problem", problem)
         except OSError:
             pass  # the disk is full
-    _record_end(folder, f'{{{_ending(status, problem)}, "finishedAt": {time.time()}}}')
+    signalled = f', "signalledAt": {_signalled[0]}' if _signalled else ""
+    _record_end(folder, f'{{{_ending(status, problem)}{signalled}, "finishedAt": {time.time()}}}')
+
+
+def _note_signal(*_: object) -> None:
+    if not _signalled:
+        _signalled.append(time.time())
 
 
 def _bell() -> int:

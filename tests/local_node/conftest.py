@@ -9,6 +9,7 @@ from cluster.local import apiserver
 from cluster.local.layout import Layout
 from cluster.local.node import running_node
 from cluster.settings import ConnectionSettings
+from cluster.stop import HURRY
 from tests.local_node.stage import SETTINGS, Stage, StartNode
 from tests.waiting import SECONDS
 
@@ -37,14 +38,14 @@ def start(bare: Stage) -> Iterator[StartNode]:
     """Starts node processes; those that are left are ended, with their pods."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def begin() -> subprocess.Popen[bytes]:
+    def begin(*options: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "cluster.local.node", "--data", str(bare.layout.root)]
-        command += ["--kubeconfig", str(bare.kubeconfig), "--cpus", "8", "--gpus", "2", "--stop-pods"]
+        command += ["--kubeconfig", str(bare.kubeconfig), "--cpus", "8", "--gpus", "2", "--stop-pods", *options]
         with (bare.layout.root / "node.log").open("ab") as log:
             started.append(subprocess.Popen(command, stdout=log, stderr=log))
         return started[-1]
 
     yield begin
     for process in started:
-        process.terminate()
+        process.send_signal(HURRY)
         process.wait(SECONDS)

@@ -21,8 +21,8 @@ SETTINGS = NodeSettings(
     Machine(cpu=8000, memory=8 * GIB, gpus=("0", "1", "2", "3"), storage=GIB), backoff=Backoff(0.2, 1.0), stop_pods=True
 )
 _NUMBERS = itertools.count(1)
-StartNode = Callable[[], "subprocess.Popen[bytes]"]
-"""Starts a node as a process."""
+StartNode = Callable[..., "subprocess.Popen[bytes]"]
+"""Starts a node as a process, with further options."""
 
 
 @dataclass(frozen=True)
