@@ -45,16 +45,13 @@ NEVER_BEGAN = frozenset({"ContainerCannotRun", "NotSupported", "StartError"})
 """Reasons of containers that could not be started, and of pods that the embedded node cannot run."""
 PREEMPTED = frozenset({"Preempting", "PreemptionByScheduler", "Evict", "EvictionByEvictionAPI"})
 """Reasons that say nothing against the node: others wanted the room, or somebody empties it."""
-NOT_THE_JOBS_FAULT = PREEMPTED | {
-    "ContainerStatusUnknown",
-    "Evicted",
-    "NodeAffinity",
-    "NodeLost",
-    "NodeShutdown",
-    "Shutdown",
-    "Terminated",
-    "UnexpectedAdmissionError",
-}
+SHUT_DOWN = frozenset({"NodeShutdown", "Shutdown", "Terminated"})
+"""Reasons of pods whose node was shut down: nobody's failure, nor the node's."""
+NOT_THE_JOBS_FAULT = (
+    PREEMPTED
+    | SHUT_DOWN
+    | {"ContainerStatusUnknown", "Evicted", "NodeAffinity", "NodeLost", "UnexpectedAdmissionError"}
+)
 """Reasons a node or its scheduler gives for a pod it ended or did not take; `OutOf<resource>` besides."""
 OWN_LIMITS = frozenset({"DeadlineExceeded"})
 """Reasons without an exit code that are the job's own."""
@@ -255,7 +252,7 @@ def is_whole(job: TorchJob, pod: PodView) -> bool:
 def _blames_node(root: Fault) -> bool:
     pod = root.pod
     if root.kind == "Disruption":
-        return not pod.deleting and PREEMPTED.isdisjoint((pod.reason, _disrupted_by(pod)))
+        return not pod.deleting and (PREEMPTED | SHUT_DOWN).isdisjoint((pod.reason, _disrupted_by(pod)))
     return not pod.lost_peer
 
 

@@ -14,20 +14,21 @@ FINISHED = ("Succeeded", "Failed")
 
 
 def of(pod: Manifest) -> str:
-    """Its phase. Of one that is being deleted it is the node's word; but who ends well because it was told to stop has
-    not done what it is for."""
+    """Its phase. Of one that is being deleted it is the node's word; but who ends well because it was told to stop, be
+    it by a node that shuts down, has not done what it is for."""
     status: Mapping[str, Any] = pod.get("status") or {}
     phase: str = status.get("phase") or "Pending"
     if "deletionTimestamp" in pod["metadata"]:
         return "Failed" if phase == "Succeeded" and _was_stopped(pod) else phase
     if phase not in ("Running", "Failed"):
         return phase
-    code = (main_state(pod).get("terminated") or {}).get("exitCode")
+    terminated: Mapping[str, Any] = main_state(pod).get("terminated") or {}
+    code = terminated.get("exitCode")
     if phase == "Failed":
-        return "Succeeded" if code == 0 and not _is_blamed(status) else phase
+        return "Succeeded" if code == 0 and not _is_blamed(status, terminated) else phase
     if code is None or _comes_back(pod["spec"], code):
         return phase
-    return "Failed" if code else "Succeeded"
+    return "Failed" if code or _is_blamed(status, terminated) else "Succeeded"
 
 
 def main_state(pod: Manifest) -> Mapping[str, Any]:
@@ -46,10 +47,15 @@ def _was_stopped(pod: Manifest) -> bool:
     return when >= due - float(metadata.get("deletionGracePeriodSeconds") or 0)
 
 
-def _is_blamed(status: Mapping[str, Any]) -> bool:
-    """Whether the pod failed as a whole: its node, or somebody, has ended it."""
+def _is_blamed(status: Mapping[str, Any], terminated: Mapping[str, Any]) -> bool:
+    """Whether the pod failed as a whole: its node, or somebody, has ended it, and not after its main container had
+    ended by itself. Times are whole seconds: within one, the container was asked to end."""
     targets = (each for each in status.get("conditions") or () if each["type"] == "DisruptionTarget")
-    return bool(status.get("reason")) or any(each["status"] == "True" for each in targets)
+    target = next((each for each in targets if each["status"] == "True"), None)
+    if target is None:
+        return bool(status.get("reason"))
+    since, ended = moments.seconds(target.get("lastTransitionTime")), moments.seconds(terminated.get("finishedAt"))
+    return since is None or ended is None or ended >= since
 
 
 def _comes_back(spec: Mapping[str, Any], code: int) -> bool:

@@ -45,7 +45,9 @@ def test_every_exit_code_under_every_policy(code: int) -> None:
         (None, "OutOfcpu", "DDDD"),
         (None, "OutOfnvidia.com/gpu", "DDDD"),
         (None, "UnexpectedAdmissionError", "DDDD"),
-        (143, "Terminated", "DDDD"),
+        (143, "Terminated", "DDDD"),  # its node was shut down, whatever it said to that
+        (0, "Terminated", "DDDD"),
+        (1, "Terminated", "DDDD"),
         (None, "", "DDDD"),  # lost
     ],
 )
@@ -152,6 +154,9 @@ class TestBlame:
         assert blamed(phase="Failed", reason="Evicted", disruption="TerminationByKubelet: low on disk") == "n1"
         assert blamed(phase="Failed", exit_code=143, disruption="PreemptionByScheduler: room") == ""
         assert blamed(deleting=True) == ""
+        for code in (0, 1, 143):
+            shut_down = "TerminationByKubelet: Pod was terminated in response to imminent node shutdown."
+            assert blamed(phase="Failed", reason="Terminated", exit_code=code, disruption=shut_down) == ""
 
     def test_the_word_of_one_of_several_waits_for_a_better_explanation(self) -> None:
         master = replace(MASTER, phase="Failed", exit_code=1, ended=NOW.timestamp())

@@ -9,7 +9,7 @@ import pytest
 from coordinator import views
 from crds import demand
 from crds.keys import JobKey
-from reconcilers import pod_view
+from reconcilers import failures, pod_view
 from reconcilers.pod_view import PodView
 from tests.reconcilers.builders import KEY
 
@@ -270,6 +270,36 @@ def test_who_ends_well_because_it_was_told_to_stop_has_not_succeeded(finished: s
     described["metadata"] |= {"deletionTimestamp": "2026-01-02T03:04:05Z", "deletionGracePeriodSeconds": 30}
     view = pod_view.trim(described)
     assert (view.phase, pod_view.occupies(view)) == (phase, False)
+
+
+@pytest.mark.parametrize("of_pod", ["Running", "Failed"])
+@pytest.mark.parametrize(
+    ("finished", "code", "phase"),
+    [
+        ("2026-01-02T03:04:04Z", 0, "Succeeded"),
+        ("2026-01-02T03:04:04Z", 1, "Failed"),
+        ("2026-01-02T03:04:05Z", 0, "Failed"),
+        ("2026-01-02T03:04:59Z", 0, "Failed"),
+        ("2026-01-02T03:04:59Z", 143, "Failed"),
+        (None, 0, "Failed"),
+    ],
+)
+def test_who_ends_well_because_its_node_shuts_down_has_not_succeeded(
+    of_pod: str, finished: str | None, code: int, phase: str
+) -> None:
+    done = ended("torch", code, "Completed")
+    done["state"]["terminated"]["finishedAt"] = finished
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+    described = manifest(of_pod, containerStatuses=[{"name": "log", "state": UP}, done])
+    described["spec"]["restartPolicy"] = "Never"
+    described["status"] |= {
+        "reason": "Terminated",
+        "conditions": [target | {"lastTransitionTime": "2026-01-02T03:04:05Z"}],
+    }
+    view = pod_view.trim(described)
+    assert view.phase == phase
+    if phase == "Failed" and code == 0:
+        assert failures.kind("Never", view) == "Disruption"
 
 
 @pytest.mark.parametrize(
