@@ -3,9 +3,6 @@
 One rule: a data folder is a cluster; two of them are two clusters.
 """
 
-import os
-import select
-import signal
 import subprocess
 import sys
 import time
@@ -14,7 +11,18 @@ from typing import Any
 
 import click
 
-from coordinator import current, folders, local_state, local_words, output, processes, settings, target
+from coordinator import (
+    current,
+    folders,
+    local_down,
+    local_pods,
+    local_state,
+    local_words,
+    output,
+    processes,
+    settings,
+    target,
+)
 from coordinator import local as stack
 from coordinator.errors import LocalError, SettingsError
 from coordinator.local import Options
@@ -31,7 +39,6 @@ DATA = click.option(
     help="folder of the cluster",
 )
 UP_SECONDS = 120.0
-DOWN_SECONDS = 60.0
 
 
 def _log_size(_: click.Context, __: click.Parameter, text: str) -> str:
@@ -81,8 +88,8 @@ def up(session: Session, /, data: Path, foreground: bool, no_current: bool, spaw
             flags["redis"] = session.settings.redis_url
         options = Options(data=data, environment=session.environment(), **flags)
         if spawned:
-            sys.exit(stack.run(options))
-        code = stack.run(options, ready=lambda: _tell_up(session, data, no_current))
+            sys.exit(stack.run(options, say=click.echo))
+        code = stack.run(options, ready=lambda: _tell_up(session, data, no_current), say=click.echo)
         if not no_current:
             _let_go(session, data)
         sys.exit(code)
@@ -141,7 +148,7 @@ def _spawn(data: Path) -> None:
     deadline = time.monotonic() + UP_SECONDS
     while not local_state.members(data):
         if child.poll() is not None or time.monotonic() > deadline:
-            child.terminate()
+            child.send_signal(stack.LEAVE)
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
             raise LocalError(f"the cluster did not start; the end of {log}:\n{tail}")
         time.sleep(0.05)
@@ -149,34 +156,30 @@ def _spawn(data: Path) -> None:
 
 @local.command()
 @DATA
+@click.option("--keep", is_flag=True, help="let the pods run on; the next `up` goes on with them")
+@click.option("--now", is_flag=True, help="kill the pods instead of giving them the time to end that they ask for")
 @pass_session
-def down(session: Session, data: Path) -> None:
-    """Stop the cluster and the pods on it; its data stay, and `up` goes on from there."""
+def down(session: Session, data: Path, keep: bool, now: bool) -> None:
+    """Stop the cluster and the pods on it; its data stay, and `up` goes on from there.
+
+    Pods are ended as by a node that shuts down: each is sent SIGTERM and has its whole terminationGracePeriodSeconds.
+    That is nobody's failure, whatever they exit with: with `up` their jobs go on from their last checkpoint.
+    """
+    if keep and now:
+        raise click.UsageError("--keep and --now exclude each other")
     data = data.absolute()
-    pid = local_state.supervisor_pid(data)
-    if pid is None:
-        click.echo(f"no cluster runs in {data}")
-        _let_go(session, data)
-        return
-    if not _ended(pid, DOWN_SECONDS):
-        raise LocalError(f"process {pid} has not ended in {DOWN_SECONDS:.0f} s; see {Files(data).layout.logs('stack')}")
-    click.echo("the cluster is down")
+    local_down.down(data, keep=keep, now=now)
     _let_go(session, data)
 
 
-def _ended(pid: int, seconds: float) -> bool:
-    """Ask a process to end and wait for it; through a descriptor, which cannot come to mean another process."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        signal.pidfd_send_signal(descriptor, signal.SIGTERM)
-        return bool(select.select([descriptor], [], [], seconds)[0])
-    except ProcessLookupError:
-        return True
-    finally:
-        os.close(descriptor)
+@local.command(hidden=True)
+@DATA
+@click.option("--now", is_flag=True)
+@pass_session
+def end_pods(session: Session, data: Path, now: bool) -> None:
+    """End the pods that a cluster which does not run has left; started in the background by `down` itself."""
+    start_log(session.settings.log_level)
+    sys.exit(stack.end_pods(data, now=now, say=click.echo))
 
 
 @local.command()
@@ -198,7 +201,7 @@ def status(session: Session, data: Path, form: str | None) -> None:
         click.echo(f"kubeconfig: {layout.kubeconfig}")
         click.echo(f"torchq's commands go to: {session.cluster_word}{' (this cluster)' * is_current}")
     else:
-        click.echo(f"no cluster runs in {data}; start it with: {target.command('up', data)}")
+        click.echo(_not_up(data))
         for line in local_words.not_here(session.environ, data):
             click.echo(line)
     sys.exit(0 if pids else 1)
@@ -212,6 +215,15 @@ def kubeconfig(data: Path) -> None:
     if not path.exists():
         raise LocalError(f"there is no cluster in {data}; start one with: torchq local up")
     click.echo(path)
+
+
+def _not_up(data: Path) -> str:
+    """What there is of a cluster that is not up."""
+    ending = local_pods.ending(data)
+    if ending and _runs(data):
+        return f"the cluster goes down: {local_pods.progress(ending, time.time())}"
+    left = local_down.left_running(data)
+    return f"no cluster runs in {data}; " + (left or f"start it with: {target.command('up', data)}")
 
 
 def _log(data: Path, name: str) -> Path:

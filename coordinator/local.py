@@ -7,21 +7,24 @@ import contextlib
 import logging
 import os
 import random
+import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from cluster import client, errors
 from cluster.api import Cluster
 from cluster.local import capacity, embedded_redis, gang_nouns, registration
 from cluster.settings import ConnectionSettings
-from cluster.stop import Stop
-from coordinator import local_state
+from cluster.stop import PatientStop
+from coordinator import local_end, local_pods, local_state, target
 from coordinator.errors import LocalError
 from coordinator.leader import LEASE
+from coordinator.local_end import CLUSTER, DATA, DESK, NODE, NODE_NAME, Say
 from coordinator.local_state import Files
 from coordinator.processes import Command, Supervisor
 from coordinator.settings import Settings
@@ -37,8 +40,8 @@ PORTS_PER_STACK = 1_000
 """Ports handed to masters by one stack: a block of its own, so that two stacks on one machine rarely meet."""
 FIRST_PORT, LAST_PORT = 10_000, 30_000
 """Below the ephemeral ports of Linux (32768 and up), which any program may be given."""
-CLUSTER, DATA, NODE, DESK = range(4)
-"""Stages: stopped from the last to the first, so that each part ends while what it needs still answers."""
+LEAVE = signal.SIGUSR1
+"""To the supervisor: end, and let the pods run on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,24 +63,55 @@ class Options:
     """Settings for coordinator and workers."""
 
 
-def run(options: Options, ready: Callable[[], None] = lambda: None) -> int:
-    """Start everything, call `ready`, keep everything alive until SIGTERM or SIGINT, stop it. The exit code."""
+def run(options: Options, ready: Callable[[], None] = lambda: None, say: Say = lambda _: None) -> int:
+    """Start everything, call `ready`, keep everything alive until told to end, end it. The exit code.
+
+    SIGTERM and SIGINT end the pods too, each with its whole grace; `LEAVE` does not; `HURRY` kills them. `say` is for
+    what people should know meanwhile.
+    """
     files = Files(options.data)
     options.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    stop = PatientStop(LEAVE)
+    stop.listen()
     with local_state.locked(files):
         files.ready.unlink(missing_ok=True)
-        stopping = Stop()
-        stopping.listen()
+        local_pods.clear(options.data)
         supervisor = Supervisor()
         try:
             with contextlib.suppress(_Stopped):
-                _start(options, files, supervisor, stopping)
+                _start(options, files, supervisor, stop)
                 ready()
-                _watch(files, supervisor, stopping)
+                _watch(files, supervisor, stop)
+        except LocalError:
+            stop.leaves = True  # a cluster that did not start ends nothing
+            raise
         finally:
             files.ready.unlink(missing_ok=True)
-            killed = supervisor.stop()
+            killed = local_end.end(supervisor, stop, options.data, say, hurry_command(options.data))
     return 1 if killed else 0
+
+
+def end_pods(data: Path, *, now: bool, say: Say) -> int:
+    """End the pods that a stack has left running, each with its whole grace or, if `now`, at once. The exit code."""
+    files = Files(data)
+    stop = PatientStop(LEAVE)
+    stop.listen()
+    stop.hurried = now
+    with local_state.locked(files):
+        local_pods.clear(data)
+        supervisor = Supervisor()
+        try:
+            _start_api_server(files, supervisor, _kept_port(files), partial(_step_until, supervisor, lambda: False))
+            supervisor.start(local_end.shutting_down(_node(files, [])))
+            killed = local_end.end_pods(supervisor, stop, data, say, hurry_command(data))
+        finally:
+            supervisor.stop()
+    return 1 if killed else 0
+
+
+def hurry_command(data: Path) -> str:
+    """What to type to kill the pods that end."""
+    return f"{target.command('down', data)} --now"
 
 
 def checked_log_size(text: str) -> str:
@@ -113,34 +147,48 @@ class _Stopped(Exception):
 def _start(options: Options, files: Files, supervisor: Supervisor, stopping: Callable[[], bool]) -> None:
     """One part after the other, each when what it needs answers."""
 
-    def until(condition: Callable[[], bool], what: str) -> None:
-        def step() -> bool:
-            if stopping():
-                raise _Stopped
-            supervisor.step()
-            return condition()
-
-        _until(step, what)
-
+    until = partial(_step_until, supervisor, stopping)
     layout = files.layout
     plan = _plan_redis(options, files)
-    port = options.port or _kept_port(files)
-    _refuse_taken(port)
-    supervisor.start(_module(files, "apiserver", ["--data", str(layout.root), "--port", str(port)], CLUSTER))
-    until(lambda: _accepts(port) and layout.kubeconfig.exists(), f"the API server on 127.0.0.1:{port}")
+    _start_api_server(files, supervisor, options.port or _kept_port(files), until)
     cluster = client.connect(ConnectionSettings(kubeconfig=str(layout.kubeconfig)))
     install(cluster)
     gang_nouns.install(cluster)  # the workers ask once what is served; the node may be known from last time
     url = _start_redis(options, plan, files, supervisor)
     until(lambda: connection.answers(url), f"Redis at {redis_url.shown(url)}")
-    node = ["--data", str(layout.root), "--kubeconfig", str(layout.kubeconfig), "--stop-pods", *_capacity(options)]
     before = signs_of_life(cluster)
-    supervisor.start(_module(files, "node", node, NODE))
+    supervisor.start(_node(files, _capacity(options)))
     # The Node object of the last start may offer more than this machine has now: a coordinator would admit jobs to it.
     until(lambda: signs_of_life(cluster) not in ({}, before), "the node")
     for command in _desk(options, files, url):
         supervisor.start(command)
     until(lambda: _leads(cluster, options, supervisor.pids().get("coordinator", 0)), "the coordinator to lead")
+
+
+def _step_until(supervisor: Supervisor, stopping: Callable[[], bool], condition: Callable[[], bool], what: str) -> None:
+    """Wait while everything is kept alive. _Stopped if it is to end."""
+
+    def step() -> bool:
+        if stopping():
+            raise _Stopped
+        supervisor.step()
+        return condition()
+
+    _until(step, what)
+
+
+def _start_api_server(
+    files: Files, supervisor: Supervisor, port: int, until: Callable[[Callable[[], bool], str], None]
+) -> None:
+    layout = files.layout
+    _refuse_taken(port)
+    supervisor.start(_module(files, "apiserver", ["--data", str(layout.root), "--port", str(port)], CLUSTER))
+    until(lambda: _accepts(port) and layout.kubeconfig.exists(), f"the API server on 127.0.0.1:{port}")
+
+
+def _node(files: Files, capacity: list[str]) -> Command:
+    where = ["--data", str(files.layout.root), "--kubeconfig", str(files.layout.kubeconfig)]
+    return _module(files, NODE_NAME, [*where, "--stop-pods", *capacity], NODE)
 
 
 def signs_of_life(cluster: Cluster) -> dict[str, str]:

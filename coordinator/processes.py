@@ -48,6 +48,8 @@ class Command:
     """What it gets, if it is foreign, when its supervisor dies."""
     after_end: Callable[[int], None] | None = None
     """Called with its exit status when it has ended, before it is started again."""
+    once: bool = False
+    """Whether it has work that is done when it ends with code 0: only then is it not started again."""
 
 
 @dataclass(slots=True)
@@ -70,6 +72,7 @@ class Supervisor:
     def __init__(self, drain_seconds: float = 20.0) -> None:
         self._drain = drain_seconds
         self._children: dict[str, _Child] = {}
+        self._ending: list[_Child] = []
         self._reader, self._writer = os.pipe()
         self._pipe = f"{self._reader}:{os.fstat(self._reader).st_ino}"
 
@@ -83,6 +86,29 @@ class Supervisor:
         """The children that run, by name."""
         return {name: child.process.pid for name, child in self._children.items() if child.process}
 
+    def has(self, name: str) -> bool:
+        """Whether it is to be kept alive, even if it does not run just now."""
+        return name in self._children
+
+    def command(self, name: str) -> Command:
+        """What is started under a name."""
+        return self._children[name].command
+
+    def deaths(self, name: str) -> int:
+        """How often in a row it has died soon after its start."""
+        return self._children[name].deaths
+
+    def replace(self, command: Command) -> None:
+        """Let what runs under this name run on, and start this command when it has ended."""
+        child = self._children[command.name]
+        child.command, child.deaths, child.due = command, 0, 0.0
+
+    def send(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a child, if it runs."""
+        child = self._children[name]
+        if child.process is not None and child.process.poll() is None:
+            child.process.send_signal(number)
+
     def watch(self, stopping: Callable[[], bool]) -> None:
         """Keep the children alive until told to stop."""
         while not stopping():
@@ -92,8 +118,11 @@ class Supervisor:
     def step(self) -> None:
         """Notice who died, and start again whose pause is over."""
         now = time.monotonic()
-        for child in self._children.values():
+        for child in tuple(self._children.values()):
             if child.process is not None and child.process.poll() is not None:
+                if child.command.once and child.process.returncode == 0:
+                    del self._children[child.command.name]
+                    continue
                 self._note_death(child, now)
             if child.process is None and now >= child.due:
                 self._respawn(child)
@@ -103,15 +132,24 @@ class Supervisor:
         killed: list[str] = []
         try:
             for stage in sorted({child.command.stage for child in self._children.values()}, reverse=True):
-                members = [child for child in self._children.values() if child.command.stage == stage]
-                killed += self._end(members)
+                killed += self.end(stage)
         finally:
-            for child in self._children.values():
+            for child in (*self._ending, *self._children.values()):
                 _kill(child)
             self._children.clear()
             os.close(self._writer)
             os.close(self._reader)
         return killed
+
+    def end(self, stage: int, number: signal.Signals = signal.SIGTERM) -> list[str]:
+        """Ask the children of one stage to end, and keep the others alive meanwhile: a session that ends sends SIGTERM
+        to all of them. The names of those that had to be killed."""
+        self._ending = [child for child in self._children.values() if child.command.stage == stage]
+        for child in self._ending:
+            del self._children[child.command.name]
+            if _runs(child) and child.process is not None:
+                child.process.send_signal(number)
+        return self._await(self._ending)
 
     def _spawn(self, child: _Child) -> None:
         command = child.command
@@ -153,12 +191,10 @@ class Supervisor:
             child.command.after_end(child.process.returncode)
         child.process, child.due = None, now + pause
 
-    def _end(self, members: Sequence[_Child]) -> list[str]:
-        for child in members:
-            if child.process is not None and child.process.poll() is None:
-                child.process.terminate()
+    def _await(self, members: Sequence[_Child]) -> list[str]:
         deadline = time.monotonic() + self._drain + _KILL_MARGIN
         while any(map(_runs, members)) and time.monotonic() < deadline:
+            self.step()
             time.sleep(_POLL_SECONDS)
         late = [child for child in members if _runs(child)]
         for child in late:

@@ -210,6 +210,7 @@ def main(arguments: list[str] | None = None) -> int:
     stop.listen()
     if options.shut_down:
         stop.request()
+        stop.hurried = options.now
     try:
         settings = _settings(options)
         cluster = client.connect(ConnectionSettings(kubeconfig=options.kubeconfig, user_agent="torchq-node"))
@@ -238,6 +239,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--stop-pods", action="store_true", help="end the pods' processes when the node ends")
     parser.add_argument("--shut-down", action="store_true", help="run no pods: end those that run, then end")
+    parser.add_argument("--now", action="store_true", help="with --shut-down: kill them")
     return parser
 
 

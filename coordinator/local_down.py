@@ -1,0 +1,124 @@
+"""`torchq local down`: ask the cluster of a data folder to end, and wait until nothing of it runs.
+
+One rule: it waits as long as the pods may take, and says how long that is; it may be interrupted and called again at
+any time. What it ends it ends through the supervisor, or through one that it starts, if there is none and pods run.
+"""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from cluster.stop import HURRY
+from coordinator import local, local_pods, local_state, target
+from coordinator.errors import LocalError
+from coordinator.local_state import Files
+
+_TRIES = 3
+"""How often the pods are gone on with whose supervisor was killed."""
+_LOOK_SECONDS = 0.2
+_SAY_AGAIN_SECONDS = 15.0
+
+
+def down(data: Path, *, keep: bool = False, now: bool = False) -> None:
+    """End the cluster, and its pods unless they are kept. LocalError if that cannot be."""
+    pid = local_state.supervisor_pid(data)
+    if pid is None and not local_pods.running(data):
+        click.echo(f"no cluster runs in {data}")
+        return
+    if keep and local_pods.ending(data):
+        raise LocalError("--keep comes too late: the pods are being ended")
+    try:
+        _end(data, pid, keep=keep, now=now)
+    except KeyboardInterrupt:
+        command = target.command("down", data)
+        click.echo(
+            f"\nthe cluster goes on going down; `{command}` waits for it, `{local.hurry_command(data)}` kills the pods"
+        )
+        sys.exit(1)
+    click.echo("the cluster is down" if pid else "no pod runs any more")
+
+
+def _end(data: Path, pid: int | None, *, keep: bool, now: bool) -> None:
+    if pid is not None:
+        _wait(data, pid, local.LEAVE if keep else HURRY if now else signal.SIGTERM)
+    for _ in range(_TRIES):
+        left = local_pods.running(data)
+        if not left:
+            return
+        if keep:
+            click.echo(left_running(data))
+            return
+        _wait(data, local_state.supervisor_pid(data) or _start_ending(data, now=now), None)
+    raise LocalError(f"{local_pods.counted(local_pods.running(data))} cannot be ended; see {_log(data)}")
+
+
+def left_running(data: Path) -> str:
+    """What to know of pods that run without their cluster; empty if there are none."""
+    pods = local_pods.running(data)
+    if not pods:
+        return ""
+    verb = "runs" if len(pods) == 1 else "run"
+    up, end = target.command("up", data), target.command("down", data)
+    return f"{local_pods.counted(pods)} {verb} without it: `{up}` goes on with what runs, `{end}` ends it"
+
+
+def _wait(data: Path, pid: int, number: signal.Signals | None) -> None:
+    """Send a signal to a process and wait until it is gone; through a descriptor, which cannot come to mean another
+    process."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    progress = _Progress(data)
+    try:
+        if number is not None:
+            signal.pidfd_send_signal(descriptor, number)
+        while not select.select([descriptor], [], [], _LOOK_SECONDS)[0]:
+            progress.look()
+    except ProcessLookupError:
+        return
+    finally:
+        os.close(descriptor)
+
+
+class _Progress:
+    """What was said of pods that end; said again when their number changes, and from time to time."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self._count = 0
+        self._said_at = time.monotonic()
+
+    def look(self) -> None:
+        left = local_pods.ending(self._data) or ()
+        now = time.monotonic()
+        if len(left) == self._count and now - self._said_at < _SAY_AGAIN_SECONDS:
+            return
+        if left:
+            hint = (
+                "" if self._count else f" (Ctrl-C leaves them ending, `{local.hurry_command(self._data)}` kills them)"
+            )
+            click.echo(local_pods.progress(left, time.time()) + hint)
+        elif not self._count:
+            click.echo("the coordinator and the workers are still ending")
+        self._count, self._said_at = len(left), now
+
+
+def _start_ending(data: Path, *, now: bool) -> int:
+    """Start what ends the pods of a cluster that does not run; its process id."""
+    log = _log(data)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "coordinator.cli", "local", "end-pods", "--data", str(data), *["--now"] * now]
+    with log.open("ab") as out:
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+    return child.pid
+
+
+def _log(data: Path) -> Path:
+    return Files(data).layout.logs("stack")

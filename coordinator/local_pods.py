@@ -1,0 +1,63 @@
+"""The pods that still run or end on this machine, in words.
+
+One rule: it only looks.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from cluster.local import leftovers, shutdown_record
+from cluster.local.leftovers import RunningPod
+from cluster.local.shutdown_record import EndingPod
+from coordinator.local_state import Files
+
+SHOWN = 5
+"""Jobs that are named one by one."""
+
+
+def running(data: Path) -> tuple[RunningPod, ...]:
+    """The pods of a data folder of which processes run; with their names only while no cluster runs there."""
+    return leftovers.running(Files(data).layout)
+
+
+def ending(data: Path) -> tuple[EndingPod, ...] | None:
+    """The pods that end because the cluster goes down; None if none is being ended."""
+    return shutdown_record.left(Files(data).layout)
+
+
+def clear(data: Path) -> None:
+    """Forget what an earlier node that was killed had still to end."""
+    shutdown_record.clear_left(Files(data).layout)
+
+
+def counted(pods: Iterable[EndingPod | RunningPod]) -> str:
+    """How many pods these are, and of which jobs: `3 pods (2 of job team/digits, team/lonely)`."""
+    found = list(pods)
+    owners = Counter(_owner(each) for each in found)
+    parts = [
+        name if count == 1 and not name.startswith("job ") else f"{count} of {name}"
+        for name, count in owners.items()
+        if name
+    ]
+    more = [f"and of {len(parts) - SHOWN} more"] if len(parts) > SHOWN else []
+    named = f" ({', '.join(parts[:SHOWN] + more)})" if parts else ""
+    return f"{len(found)} pod{'s' * (len(found) != 1)}{named}"
+
+
+def progress(pods: Iterable[EndingPod], now: float) -> str:
+    """The same of pods that end, with the longest time that is left: `1 pod (1 of job team/digits) still ends, 41 s at
+    most`. `now` is in seconds since the epoch."""
+    found = list(pods)
+    times = [each.until for each in found if each.until is not None]
+    verb = "ends" if len(found) == 1 else "end"
+    left = math.ceil(max(times) - now) if times else None
+    most = "" if left is None else f", {left} s at most" if left > 0 else ": it is being killed"
+    return f"{counted(found)} still {verb}{most}"
+
+
+def _owner(pod: EndingPod | RunningPod) -> str:
+    if pod.job:
+        return f"job {pod.namespace}/{pod.job}"
+    return f"{pod.namespace}/{pod.name}" if pod.name else ""
