@@ -81,7 +81,7 @@ def list_jobs(session: Session, /, all_namespaces: bool, queue: str | None, **op
 def show(session: Session, name: str, form: str | None) -> None:
     """Show one job: where it stands, which task is short of pods and why, restarts, conditions, pods, last events."""
     item = handles.find(session, name)
-    around = surroundings.of(session.cluster, item)
+    around = surroundings.of(session.cluster, item, embedded=session.target.data is not None)
     found = details.of(item, around)
     if form:
         output.show({**item, "details": found}, form)

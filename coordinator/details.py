@@ -16,7 +16,7 @@ from crds.conditions import FINISHED
 from crds.errors import InvalidObject
 from crds.torchjob import TorchJob
 from gang.values import GroupView
-from reconcilers import ailments, moments, outcomes
+from reconcilers import ailments, containers, moments, outcomes
 
 MOST_EVENTS = 10
 GOING = "it is being deleted"
@@ -33,6 +33,8 @@ class Around:
     """None: what depends on the time is left out."""
     notes: tuple[str, ...] = field(default=())
     """What could not be looked at, and why."""
+    embedded: bool = False
+    """Whether pods run on an embedded node, which enters the folder of submission."""
 
 
 def of(item: Manifest, around: Around) -> Document:
@@ -107,6 +109,7 @@ def _task(job: TorchJob, task_type: str, around: Around) -> Document:
     short = short and counts["Running"] + counts["Succeeded"] < minimum
     return {
         "task": task_type,
+        **_workload(job, task_type, around),
         "wanted": wanted,
         "minimum": minimum,
         "running": counts["Running"],
@@ -116,6 +119,22 @@ def _task(job: TorchJob, task_type: str, around: Around) -> Document:
         "short": short,
         "why": [*_against(pods), *_not_made(job, task_type, wanted - len(pods), around)] if short else [],
     }
+
+
+def _workload(job: TorchJob, task_type: str, around: Around) -> Document:
+    """What the main container of a task's pods runs; an empty folder where the image decides it, or nothing does."""
+    container = containers.main(job.spec.tasks[task_type].template.get("spec") or {})
+    submitted = job.metadata.annotations.get(labels.SUBMIT_DIRECTORY, "") if around.embedded else ""
+    return {
+        "image": str(container.get("image") or ""),
+        "command": [*_words(container.get("command")), *_words(container.get("args"))],
+        "folder": str(container.get("workingDir") or submitted),
+    }
+
+
+def _words(found: object) -> list[str]:
+    """Templates are not checked before they become pods."""
+    return list(map(str, found)) if isinstance(found, list) else []
 
 
 def _marks(pod: Manifest) -> Mapping[str, str]:

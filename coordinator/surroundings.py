@@ -15,8 +15,8 @@ from gang.values import GroupView
 from reconcilers.group_view import GroupSight
 
 
-def of(cluster: KubernetesCluster, item: Manifest) -> Around:
-    """Pods, groups and events of a job. Any ClusterError for the pods."""
+def of(cluster: KubernetesCluster, item: Manifest, *, embedded: bool = False) -> Around:
+    """Pods, groups and events of a job; `embedded`: on a local cluster. Any ClusterError for the pods."""
     metadata, notes = item["metadata"], []
     namespace, selector = metadata["namespace"], f"{labels.JOB_UID}={metadata['uid']}"
     listed = cluster.list(PODS, namespace, label_selector=selector).items
@@ -33,7 +33,14 @@ def of(cluster: KubernetesCluster, item: Manifest) -> Around:
         events = cluster.list(EVENTS, namespace, field_selector=f"involvedObject.uid={metadata['uid']}").items
     except errors.Forbidden as error:
         notes.append(f"note: events are not shown: {error}")
-    return Around(pods=tuple(pods), groups=groups, events=tuple(events), now=output.now(), notes=tuple(notes))
+    return Around(
+        pods=tuple(pods),
+        groups=groups,
+        events=tuple(events),
+        now=output.now(),
+        notes=tuple(notes),
+        embedded=embedded,
+    )
 
 
 def _groups(cluster: KubernetesCluster, item: Manifest, selector: str) -> tuple[GroupView, ...]:

@@ -3,6 +3,8 @@
 One rule: pure; nothing is shown here that the document or the objects do not say.
 """
 
+import shlex
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -14,6 +16,9 @@ from reconcilers import ailments
 
 LABEL = 12
 TASKS = ("TASK", "WANTED", "MINIMUM", "RUNNING", "READY", "SUCCEEDED", "FAILED", "")
+WORKLOADS = ("TASK", "IMAGE", "FOLDER", "COMMAND")
+LONGEST_COMMAND = 80
+"""Characters of a command that are shown to people."""
 
 
 def show(item: Manifest, found: Document, pods: Iterable[Manifest]) -> str:
@@ -55,6 +60,7 @@ def _group(group: Document) -> str:
 def _tables(item: Manifest, found: Document, pods: Iterable[Manifest]) -> Iterator[str]:
     if found["tasks"]:
         yield output.columns(TASKS, [_task(each) for each in found["tasks"]])
+        yield output.columns(WORKLOADS, [_workload(each) for each in found["tasks"]])
         yield "\n".join(telling.short(task["task"], each) for task in found["tasks"] for each in task["why"])
     conditions = (item.get("status") or {}).get("conditions") or ()
     yield from _table(("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE"), map(_condition, conditions))
@@ -81,6 +87,17 @@ def _event(found: Document) -> tuple[object, ...]:
 def _task(task: Document) -> tuple[object, ...]:
     names = ("task", "wanted", "minimum", "running", "ready", "succeeded", "failed")
     return (*(task[name] for name in names), "short" if task["short"] else "")
+
+
+def _workload(task: Document) -> tuple[object, ...]:
+    return task["task"], task["image"] or "-", task["folder"] or "-", _shortened(shlex.join(task["command"])) or "-"
+
+
+def _shortened(text: str) -> str:
+    """In one line; of a long one the first words, and an ellipsis."""
+    words = text.split()
+    fitting = textwrap.wrap(" ".join(words), LONGEST_COMMAND - 4, break_long_words=False, break_on_hyphens=False)
+    return " ".join([*fitting[:1], *(["..."] if fitting[1:] else [])])
 
 
 def _pod(pod: Manifest) -> tuple[object, ...]:

@@ -25,6 +25,9 @@ GANG_SIZE = f"{GROUP}/gang-size"
 """Annotation: how many pods the group must have before any of them is bound."""
 SUBMIT_DIRECTORY = f"{GROUP}/submit-directory"
 """Annotation on a TorchJob and its pods: the folder of submission, the working directory on the embedded node."""
+FOLDER_UNKNOWN = f"{GROUP}/FolderUnknown"
+"""Condition of a pod on the embedded node: a container failed because a file is missing in its working folder, which is
+an empty one, as neither the container nor the job names a folder. The message says what to do."""
 RETRY_AT = f"{GROUP}/retry-at"
 """Annotation on a TorchJob: a time (RFC 3339). A job that was sent back before it, by backing off or parking, waits in
 its queue again from then on."""

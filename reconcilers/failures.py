@@ -264,7 +264,11 @@ def describe(pod: PodView) -> str:
         how += f" of torchrun, whose process ended with {torchrun.name(through) or through}"
     reasons = ", ".join(dict.fromkeys(filter(None, (pod.reason, _disrupted_by(pod)))))
     why = f" ({reasons})" if reasons else ""
-    return f"pod {pod.name} failed {how}{why}" + (f": {pod.message}" if pod.message else "")
+    return f"pod {pod.name} failed {how}{why}" + (f": {pod.message}" if pod.message else "") + _advice(pod)
+
+
+def _advice(pod: PodView) -> str:
+    return f" ({pod.advice})" if pod.advice else ""
 
 
 def _disrupted_by(pod: PodView) -> str:

@@ -17,6 +17,7 @@ from reconcilers import ailments, containers, moments, outcomes, torchrun
 from reconcilers.outcomes import FINISHED
 
 LONGEST_MESSAGE = 152
+LONGEST_ADVICE = 600
 _BY_ITSELF = frozenset({"phase", "qosClass"})
 """What the status of a pod says before anybody has seen it: so do a thousand pods that were just made."""
 EVICTED_BY_VOLCANO = "Evict"
@@ -71,6 +72,8 @@ class PodView:
     """When that was, in seconds since the epoch."""
     disruption: str = ""
     """Why somebody took it off its node: a word, and perhaps a sentence; empty: nobody did."""
+    advice: str = ""
+    """What its node says that the user can do about its failure; empty: nothing."""
     ailment: str = ""
     """What keeps it from running, by its node or its scheduler, also where its phase is Running; empty: nothing."""
     deleting: bool = False
@@ -210,7 +213,13 @@ def _ailment(manifest: Manifest, phase: str) -> str:
 def _conditions(status: Mapping[str, Any]) -> dict[str, Any]:
     found = {each["type"]: each for each in status.get("conditions") or ()}
     disruption = _disruption(found.get("DisruptionTarget", {}), found.get("Ready", {}))
-    return {"disruption": disruption} | _in_place(found.get(labels.RESTARTED, {}))
+    return {"disruption": disruption} | _in_place(found.get(labels.RESTARTED, {})) | _advice(found)
+
+
+def _advice(conditions: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Kept once: the pods of a job mostly miss the same file."""
+    condition = conditions.get(labels.FOLDER_UNKNOWN)
+    return {"advice": sys.intern(str(condition.get("message") or "")[:LONGEST_ADVICE])} if condition else {}
 
 
 def _disruption(target: Mapping[str, Any], ready: Mapping[str, Any]) -> str:

@@ -90,6 +90,12 @@ class LocalPod:
         return status
 
     @property
+    def labels(self) -> Mapping[str, str]:
+        """Its labels."""
+        found: Mapping[str, str] = self.manifest["metadata"].get("labels") or {}
+        return found
+
+    @property
     def annotations(self) -> Mapping[str, str]:
         """Its annotations."""
         annotations: Mapping[str, str] = self.manifest["metadata"].get("annotations") or {}

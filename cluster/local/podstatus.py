@@ -24,7 +24,7 @@ DISRUPTION_TARGET = "DisruptionTarget"
 _LONGEST_MESSAGE = 4096
 """As the kubelet's of a container that ended."""
 _RESTARTING = {"waiting": {"reason": "Restarting", "message": "all containers of the pod are restarted in place"}}
-_BACKING_OFF = {"waiting": {"reason": "CrashLoopBackOff", "message": "restarting the failed container after a wait"}}
+_BACKING_OFF = "restarting the failed container after a wait"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,8 @@ class View:
     """Why a container that should begin cannot yet, in a sentence."""
     stopping: bool
     verdict: Verdict | None = None
+    missing_file: str = ""
+    """The file for the lack of which a container failed in the empty folder of a pod that names no folder."""
     restart_wanted: str = ""
     """The generation for which the containers are to be restarted in place; empty for none."""
 
@@ -88,6 +90,17 @@ def restart_conditions(view: View, phase: str) -> list[dict[str, str]]:
     """What is to be said of restarts in place: a condition, or nothing."""
     verdict = restarts.verdict(view.containers, view.histories, view.restart_wanted, phase)
     return [] if verdict is None else [condition(labels.RESTARTED, *verdict)]
+
+
+def _folder_conditions(missing: str) -> list[dict[str, str]]:
+    return [condition(labels.FOLDER_UNKNOWN, True, "FileMissing", _advice(missing))] if missing else []
+
+
+def _advice(missing: str) -> str:
+    return (
+        f"{missing} is missing: a job that is made by kubectl runs in an empty folder, as torchq does not know "
+        "the folder of its files; give its containers workingDir, or use torchq submit"
+    )
 
 
 def differs(status: Status, before: Mapping[str, Any]) -> bool:
@@ -156,6 +169,7 @@ def _conditions(view: View, phase: str, before: Iterable[Mapping[str, Any]], now
         condition("Ready", *readiness),
         *restart_conditions(view, phase),
         *_target(view.verdict),
+        *_folder_conditions(view.missing_file),
     ]
     return merge_conditions(before, ours, now)
 
@@ -199,10 +213,15 @@ def _state(view: View, name: str, history: Sequence[Run]) -> dict[str, Any]:
         if last.restart < view.containers.first(name) and not view.stopping:
             return _RESTARTING
         again = None if view.stopping else lifecycle.restart_at(view.containers, name, history)
-        return _terminated(view, name, last, last.ending) if again is None else _BACKING_OFF
+        return _terminated(view, name, last, last.ending) if again is None else _backing_off(view)
     if last.started_at is None:
         return {"waiting": {"reason": "ContainerCreating"}}
     return {"running": {"startedAt": timestamp(last.started_at)}}
+
+
+def _backing_off(view: View) -> dict[str, Any]:
+    message = "; ".join(filter(None, [_BACKING_OFF, view.missing_file and _advice(view.missing_file)]))
+    return {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
 
 
 def _waiting(view: View, name: str) -> dict[str, Any]:

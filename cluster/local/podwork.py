@@ -14,6 +14,7 @@ from cluster.local import (
     environment,
     lifecycle,
     localpod,
+    missing_files,
     podstatus,
     processes,
     restart_record,
@@ -41,6 +42,8 @@ _LOOK_AGAIN_SECONDS = 2.0
 """How often a running pod is looked at closely: whether its shims still live."""
 _LAST_BYTES, _LAST_LINES = 2048, 80
 """How much of its output becomes a failed container's message, as the kubelet takes it."""
+_SEARCHED_BYTES = 16 * 1024
+"""How much of its output is searched for a file that a failed container missed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +332,7 @@ class PodWork:
             waiting=self._waiting,
             stopping=self._stopping is not None or self._verdict is not None,
             verdict=self._verdict,
+            missing_file=self._missing_file(),
             restart_wanted=self._restart_wanted(),
         )
 
@@ -361,6 +365,24 @@ class PodWork:
             for run in self._histories[name][-2:]
             if run.ending is not None and run.ending.exit_code
         ]
+
+    def _missing_file(self) -> str:
+        """The file that a container missed in the folder of a job's pod that names none; empty if there is none."""
+        if labels.JOB_NAME not in self.pod.labels or self.pod.annotations.get(labels.SUBMIT_DIRECTORY):
+            return ""
+        spec = self.pod.spec
+        containers = (*spec["containers"], *(spec.get("initContainers") or ()))
+        return next(filter(None, map(self._missed_by, containers)), "")
+
+    def _missed_by(self, container: Mapping[str, Any]) -> str:
+        """The file that one container missed in the pod's own folder."""
+        runs, folder = self._histories[container["name"]], self._ground.layout.pod(self.pod.uid)
+        ending = runs[-1].ending if runs else None
+        if container.get("workingDir") or ending is None or not ending.exit_code:
+            return ""
+        said = self._ground.runs.tail(self._key(container["name"], runs[-1].restart), _SEARCHED_BYTES)
+        command = [*container["command"], *(container.get("args") or ())]
+        return missing_files.first(command, f"{said}\n{ending.message}", lambda path: (folder / path).exists())
 
     def _words(self, name: str, run: Run) -> str:
         text = self._ground.runs.tail(self._key(name, run.restart), _LAST_BYTES)

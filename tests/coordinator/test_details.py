@@ -1,6 +1,7 @@
 """What `job show` says of a job: which task is short, and why, in the words of whoever knows."""
 
 import json
+import shlex
 from datetime import UTC, datetime
 from typing import Any
 
@@ -248,6 +249,52 @@ def test_a_gang_schedulers_queue_that_is_closed_is_shown_whether_or_not_the_gang
     assert words in torchq("job", "show", "train").output
     why = torchq("job", "why", "train").output
     assert ("GangQueueMissing" in why and words in why) is bool(reason)
+
+
+TRAIN = {"image": "pytorch:2", "command": ["python", "-u"], "args": ["my train.py"]}
+
+
+@pytest.mark.parametrize(
+    ("container", "embedded", "expected"),
+    [
+        (TRAIN, True, ("pytorch:2", ["python", "-u", "my train.py"], "/home/ann")),
+        (TRAIN, False, ("pytorch:2", ["python", "-u", "my train.py"], "")),
+        (TRAIN | {"workingDir": "/work"}, True, ("pytorch:2", ["python", "-u", "my train.py"], "/work")),
+        (TRAIN | {"workingDir": "/work"}, False, ("pytorch:2", ["python", "-u", "my train.py"], "/work")),
+        ({}, False, ("", [], "")),
+        ({"image": 5, "command": {"a": 1}, "args": [7, None]}, False, ("5", ["7", "None"], "")),
+    ],
+)
+def test_what_a_task_runs_and_where(container: dict[str, Any], embedded: bool, expected: tuple[Any, ...]) -> None:
+    found = item()
+    found["metadata"]["annotations"] = {labels.SUBMIT_DIRECTORY: "/home/ann"}
+    found["spec"]["torchTaskSpecs"]["Master"]["template"]["spec"]["containers"] = [
+        {"name": "log", "image": "other"},
+        {"name": "torch", **container},
+    ]
+    document = details.of(found, Around(embedded=embedded))
+    task = document["tasks"][0]
+    assert (task["image"], task["command"], task["folder"]) == expected
+    lines = telling_job.show(found, document, ()).splitlines()
+    header = next(number for number, line in enumerate(lines) if line.split() == ["TASK", "IMAGE", "FOLDER", "COMMAND"])
+    image, command, folder = expected
+    shown = ["Master", image or "-", folder or "-", shlex.join(command) or "-"]
+    assert lines[header + 1].split(maxsplit=3) == shown
+
+
+def test_a_long_command_ends_at_the_border_of_a_word() -> None:
+    found = item()
+    container = found["spec"]["torchTaskSpecs"]["Master"]["template"]["spec"]["containers"][0]
+    container["command"] = [
+        "python",
+        "-c",
+        "first line\nsecond line",
+        *(f"--option-number-{each}" for each in range(9)),
+    ]
+    shown = telling_job.show(found, details.of(found, Around()), ())
+    assert "python -c 'first line second line' --option-number-0 --option-number-1 ..." in shown
+    container["command"] = ["/" + "long/" * 40 + "train.py", "--fast"]
+    assert "/" + "long/" * 40 + "train.py ..." in telling_job.show(found, details.of(found, Around()), ())
 
 
 def test_what_the_condition_says_already_is_not_said_again() -> None:

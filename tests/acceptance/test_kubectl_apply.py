@@ -1,0 +1,90 @@
+"""A job whose folder torchq does not know, as kubectl makes it, and what `torchq job show` says of where a job runs."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crds.resources import TORCHJOBS
+from tests.acceptance.jobs import job
+from tests.acceptance.stack import Stack, fresh, until
+
+pytestmark = pytest.mark.acceptance
+
+HINT = "train.py is missing: a job that is made by kubectl runs in an empty folder"
+
+
+def applied(stack: Stack, command: list[str], folder: Path | None = None, **options: Any) -> str:
+    """A job made as kubectl makes it: nothing says from where; its name."""
+    name = fresh()
+    body = job(name, command, **options)
+    if folder:
+        body["spec"]["torchTaskSpecs"]["Master"]["template"]["spec"]["containers"][0]["workingDir"] = str(folder)
+    stack.api.create(TORCHJOBS, body, "default")
+    return name
+
+
+def told(stack: Stack, name: str) -> str:
+    """The message of the condition that the job has failed."""
+    [condition] = [each for each in stack.reach(name, "Failed")["status"]["conditions"] if each["type"] == "Failed"]
+    return str(condition["message"])
+
+
+@pytest.fixture
+def script(stack: Stack) -> Path:
+    path = stack.folder / "train.py"
+    path.write_text("print('trained')")
+    return path
+
+
+@pytest.mark.parametrize("command", [["python", "train.py"], ["sh", "-c", "cd .; python train.py --lr 0.1"]])
+def test_a_script_that_is_not_found_is_explained(stack: Stack, script: Path, command: list[str]) -> None:
+    message = told(stack, applied(stack, command))
+    assert HINT in message
+    assert "workingDir" in message
+    assert "torchq submit" in message
+
+
+def test_a_container_that_is_restarted_in_vain_is_explained(stack: Stack, script: Path) -> None:
+    name = applied(stack, ["python", "train.py"], policy="OnFailure")
+    until(lambda: HINT in stack.torchq("job", "show", name))
+
+
+def test_with_its_folder_it_runs(stack: Stack, script: Path) -> None:
+    stack.reach(applied(stack, ["python", "train.py"], script.parent), "Succeeded")
+    [handle] = stack.submit(job(name := fresh(), ["python", "train.py"]))
+    assert handle.startswith(f"default/{name}/")
+    stack.reach(name, "Succeeded")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["sh", "-c", "echo a.txt b/c.txt; exit 2"],
+        ["python", "/nowhere/train.py"],
+        ["python", "-c", "open('/nowhere/train.py')"],
+        ["python", "-c", "import no_such_module"],
+    ],
+)
+def test_what_needs_no_folder_is_not_told_of_one(stack: Stack, command: list[str]) -> None:
+    assert "kubectl" not in told(stack, applied(stack, command))
+
+
+def test_where_a_job_runs_is_shown(stack: Stack, script: Path) -> None:
+    command = ["python", "-c", "import sys", *(f"--option-{number}" for number in range(20))]
+    stack.submit(job(submitted := fresh(), command))
+    placed, folderless = applied(stack, command, script.parent), applied(stack, command)
+    for name, folder in ((submitted, str(stack.folder)), (placed, str(script.parent)), (folderless, "")):
+        [task] = stack.shown("job", "show", name)["details"]["tasks"]
+        assert (task["image"], task["command"], task["folder"]) == ("none", command, folder)
+        shown = stack.torchq("job", "show", name)
+        [line] = [line for line in shown.splitlines() if "--option-0" in line]
+        assert line.split()[:4] == ["Master", "none", folder or "-", "python"]
+        assert line.endswith("--option-3 ...")
+
+
+def test_a_submitted_job_without_the_file_is_not_told_of_kubectl(stack: Stack) -> None:
+    stack.submit(job(name := fresh(), ["python", "nowhere.py"]))
+    message = told(stack, name)
+    assert "nowhere.py" in message
+    assert "kubectl" not in message
