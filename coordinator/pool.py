@@ -41,5 +41,7 @@ def _take(room: dict[str, int], demand: Amounts) -> None:
 
 
 def largest(setting: PoolSetting, nodes: Iterable[NodeView]) -> Amounts | None:
-    """What the pool can ever be, with the nodes there are: all of them ready, and nobody else on them."""
-    return capacity(setting, (replace(node, ready=True) for node in nodes), ())
+    """What the pool can ever be, with the nodes there are: all of them ready, and nobody else on them. None if that is
+    unlimited, or not known: while a cluster has no node, nothing says what its nodes will offer."""
+    empty = [replace(node, ready=True) for node in nodes]
+    return None if setting == "nodes" and not empty else capacity(setting, empty, ())

@@ -72,6 +72,7 @@ def test_while_no_node_is_known_no_job_is_admitted(
         desk.until(lambda: waiting(desk) == {large, small})
         desk.until(lambda: not desk.term.step())
         assert held(desk) == set()
+        assert desk.term.rules().ceilings == {}  # nothing says what nodes will offer: the jobs may fit some day
         with a_node(embedded_cluster, cpu="8", pods="9"):
             desk.until(lambda: held(desk) == {small})
         desk.until(lambda: desk.store.snapshot(0).pool == {"*": 0})
