@@ -10,6 +10,8 @@ from cluster.settings import RetrySettings
 
 TOO_MANY_REQUESTS = 429
 FIRST_SERVER_ERROR = 500
+NO_ROOM = 507
+"""The embedded API server's disk is full: nobody makes room in the seconds that retries take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ def retry_after(header: str | None) -> float | None:
 def _worthwhile(failure: Failure, repeatable: bool) -> bool:
     if failure.status == TOO_MANY_REQUESTS or not failure.sent:
         return True
+    if failure.status == NO_ROOM:
+        return False
     if failure.status == 0 or failure.status >= FIRST_SERVER_ERROR:
         return repeatable
     return False

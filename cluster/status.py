@@ -50,6 +50,8 @@ def error(code: int, status: Mapping[str, Any], action: str, permission_hint: st
             return errors.Expired(f"could not {action}: {said}")
         case 429:
             return errors.TooManyRequests(f"could not {action}: the server is overloaded; try again later ({said})")
+        case 507:
+            return errors.ServerError(f"could not {action}: {said}")
         case _ if code >= 500:
             return errors.ServerError(f"could not {action}: the server failed with {code}: {said}")
         case _:

@@ -46,7 +46,7 @@ from cluster.local import (
     watches,
 )
 from cluster.local.catalog import Catalog, storage
-from cluster.local.disk import Disk, DiskFailed
+from cluster.local.disk import Disk, DiskFailed, DiskFull
 from cluster.local.garbage import Collector
 from cluster.local.handlers import Answer, Handlers, Question
 from cluster.local.journal import Change
@@ -166,6 +166,8 @@ class ApiServer:
             return _refused(request, refusal)
         except RecursionError:
             return _json(refusals.bad_request("the body is nested too deeply").status(), 400)
+        except DiskFull as error:
+            return _json(refusals.no_room(str(error)).status(), 507)
         except DiskFailed as error:
             return _json(refusals.internal(str(error)).status(), 500)
         except (ConnectionError, asyncio.CancelledError, web.HTTPException):

@@ -9,6 +9,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from cluster.local import disk_room
+from cluster.local.disk_room import DiskRoom
+
 _FORMAT = 1
 _TABLES = """
 CREATE TABLE IF NOT EXISTS objects (
@@ -24,6 +27,17 @@ _REMOVE = "DELETE FROM objects WHERE resource = ? AND namespace = ? AND name = ?
 
 class DiskFailed(Exception):
     """The database cannot be opened or written."""
+
+
+class DiskFull(DiskFailed):
+    """There is no room for a change."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"the disk of {path.parent} is full: nothing is created, and no object grows, until it has room again; "
+            "deletions and small changes, as of torchq job cancel and suspend, are still taken; "
+            f"free some room (df -h {path.parent})"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +71,28 @@ class Disk:
             raise
         path.chmod(0o600)
 
+    @property
+    def full(self) -> bool:
+        """Whether there is only room for deletions and small changes."""
+        return self._room.full and not self._room.is_back()
+
+    def refusal(self) -> DiskFull:
+        """What is to be said to those whose changes are not taken meanwhile."""
+        return DiskFull(self._path)
+
     def _prepare(self) -> None:
         # Exclusive: two servers on one folder would answer from two memories.
         self._database.execute("PRAGMA locking_mode=EXCLUSIVE")
         self._database.execute("PRAGMA journal_mode=WAL")
         self._database.execute("PRAGMA synchronous=NORMAL")
-        # 16 MB of log between two checkpoints: a checkpoint waits for the disk.
-        self._database.execute("PRAGMA wal_autocheckpoint=4000")
+        self._database.execute("PRAGMA temp_store=MEMORY")
+        self._database.execute(f"PRAGMA wal_autocheckpoint={disk_room.CHECKPOINT_PAGES}")
         found = self._database.execute("PRAGMA user_version").fetchone()[0]
         if found > _FORMAT:
             raise DiskFailed(f"{self._path} was written by a newer version (format {found}, this one reads {_FORMAT})")
         self._database.executescript(_TABLES)
         self._database.execute(f"PRAGMA user_version={_FORMAT}")
+        self._room = DiskRoom(self._database, self._path)
 
     def load(self) -> tuple[int, Iterator[Row]]:
         """The newest revision ever given out, and all objects."""
@@ -77,17 +101,35 @@ class Disk:
         return newest, (Row(*columns) for columns in cursor)
 
     def commit(self, rows: Iterable[Row], newest: int) -> None:
-        """Write changes in order, all or none. DiskFailed if they are not kept."""
+        """Write changes in order, all or none. DiskFailed if they are not kept, DiskFull if there is no room."""
+        changes = tuple(rows)
+        size = sum(len(row.body) for row in changes if row.body is not None)
+        try:
+            self._write(changes, newest)
+        except sqlite3.Error as error:
+            if not disk_room.is_full(error):
+                raise DiskFailed(f"cannot write the database {self._path}: {error}") from error
+            self._room.ran_out()
+            self._write_again(changes, newest)
+        self._room.spent(size)
+
+    def _write_again(self, changes: tuple[Row, ...], newest: int) -> None:
+        try:
+            self._write(changes, newest)
+        except sqlite3.Error as error:
+            raise self.refusal() from error
+
+    def _write(self, changes: tuple[Row, ...], newest: int) -> None:
         try:
             self._database.execute("BEGIN IMMEDIATE")
-            for row in rows:
+            for row in changes:
                 self._apply(row)
             self._database.execute("UPDATE revision SET newest = ?", (newest,))
             self._database.execute("COMMIT")
-        except sqlite3.Error as error:
+        except sqlite3.Error:
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
-            raise DiskFailed(f"cannot write the database {self._path}: {error}") from error
+            raise
 
     def _apply(self, row: Row) -> None:
         if row.body is None:

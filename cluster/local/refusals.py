@@ -163,6 +163,11 @@ def inapplicable_patch() -> Refusal:
     return Refusal(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
+def no_room(message: str) -> Refusal:
+    """507: the disk is full. A Kubernetes API server, whose disk is another machine's, has no such answer."""
+    return Refusal(507, "InsufficientStorage", message)
+
+
 def internal(message: str) -> Refusal:
     """500: this server failed."""
     return Refusal(500, "InternalError", f"Internal error occurred: {message}")

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 import orjson
 
 from cluster.api import Manifest
-from cluster.local import objects
+from cluster.local import objects, refusals
 from cluster.local.disk import Disk, DiskFailed, Row
 from cluster.local.journal import Change, EventKind, Journal
 from cluster.local.objects import Stored
+
+_SMALL = 4096
+"""Bytes that an object may grow by while the disk is full: enough for a status, a deletion, a suspension."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +100,13 @@ class Store:
     # Writing
 
     def put(self, resource: str, manifest: Manifest) -> Stored:
-        """Store a new version of an object and return it; its resourceVersion is the next one."""
-        self.revision += 1
-        after = objects.seal(manifest, self.revision, self._selectable(resource))
+        """Store a new version of an object and return it; its resourceVersion is the next one. Refused (507) if the
+        disk is full and this makes an object, or makes one grow."""
+        after = objects.seal(manifest, self.revision + 1, self._selectable(resource))
         before = self.get(resource, after.namespace, after.name)
+        if self._disk.full and (before is None or len(after.raw) > len(before.raw) + _SMALL):
+            raise refusals.no_room(str(self._disk.refusal()))
+        self.revision += 1
         if before:
             self._drop(resource, before)
         self._keep(resource, after)

@@ -17,14 +17,14 @@ def _manifest(name: str, **more: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": "n", "uid": f"uid-{name}"}, **more}
 
 
-class FullDisk(Disk):
-    """A disk that can be full."""
+class BrokenDisk(Disk):
+    """A disk that can refuse changes."""
 
-    full = False
+    broken = False
 
     def commit(self, rows: Iterable[Row], newest: int) -> None:
-        if self.full:
-            raise DiskFailed("the disk is full")
+        if self.broken:
+            raise DiskFailed("the disk is broken")
         super().commit(rows, newest)
 
 
@@ -34,14 +34,14 @@ def _none(resource: str) -> tuple[str, ...]:
 
 def test_what_the_disk_refused_never_was(tmp_path: Path) -> None:
     async def story() -> None:
-        disk = FullDisk(tmp_path / "objects.sqlite")
+        disk = BrokenDisk(tmp_path / "objects.sqlite")
         store = Store(disk, _none)
         told: list[Change] = []
         store.journal("things").listen(told.append)
         store.put("things", _manifest("kept", size=1))
         store.put("things", _manifest("gone"))
         await store.durable()
-        disk.full = True
+        disk.broken = True
         store.put("things", _manifest("kept", size=2))
         kept = store.get("things", "n", "kept")
         assert kept
@@ -58,7 +58,7 @@ def test_what_the_disk_refused_never_was(tmp_path: Path) -> None:
         ]
         assert store.place_of("uid-new") is None
         assert len(told) == 2
-        disk.full = False
+        disk.broken = False
         after = store.put("things", _manifest("new"))
         await store.durable()
         assert told[-1].object is after

@@ -77,6 +77,8 @@ def _added(body: bytes, adds: Mapping[str, str]) -> bytes:
 class _NoDisk:
     """Nothing was kept, nothing is."""
 
+    full = False
+
     def load(self) -> tuple[int, list[Any]]:
         return 0, []
 
