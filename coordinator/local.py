@@ -19,6 +19,7 @@ from pathlib import Path
 from cluster import client, errors
 from cluster.api import Cluster
 from cluster.local import capacity, embedded_redis, gang_nouns, registration
+from cluster.local.redis_persistence import Persistence
 from cluster.settings import ConnectionSettings
 from cluster.stop import PatientStop
 from coordinator import local_end, local_pods, local_state, target
@@ -210,12 +211,18 @@ def _leads(cluster: Cluster, options: Options, pid: int) -> bool:
 def _watch(files: Files, supervisor: Supervisor, stopping: Callable[[], bool]) -> None:
     """Keep everything alive, and the list of processes true."""
     shown: dict[str, int] = {}
+    persistence = None
+    if files.redis_url.exists():
+        persistence = Persistence(files.redis_url.read_text(), files.layout.redis)
     while not stopping():
         supervisor.step()
+        if persistence is not None:
+            persistence.step(time.monotonic())
         pids = supervisor.pids()
         if pids != shown:
-            local_state.note_ready(files, pids)
-            shown = pids
+            with contextlib.suppress(OSError):  # the disk is full: tried again
+                local_state.note_ready(files, pids)
+                shown = pids
         time.sleep(0.05)
 
 

@@ -83,7 +83,7 @@ class DiskRoom:
     def _extend_log(self) -> None:
         """What follows the last commit in the log is not read. OSError."""
         if not self._log_is_long():
-            _allocate(self._log, _LOG_BYTES)
+            allocate(self._log, _LOG_BYTES)
 
     def _grow(self, size: int) -> None:
         """Make free pages that are on disk. OSError, sqlite3.Error.
@@ -93,7 +93,7 @@ class DiskRoom:
         """
         draft = self._path.with_name(f".{self._path.name}.room")
         try:
-            _allocate(draft, size + self._page * 16)
+            allocate(draft, size + self._page * 16)
             self._database.execute("INSERT INTO spare VALUES (zeroblob(?))", (size,))
         finally:
             draft.unlink(missing_ok=True)
@@ -105,7 +105,7 @@ class DiskRoom:
             self._database.execute(f"PRAGMA secure_delete={self._wiping}")
 
 
-def _allocate(path: Path, size: int) -> None:
+def allocate(path: Path, size: int) -> None:
     """Have a file be so long at least, on disk. OSError."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:

@@ -131,6 +131,18 @@ def answers(url: str, timeout: float = _ANSWER_SECONDS) -> bool:
     return False
 
 
+def ask(url: str, *words: str, timeout: float = _ANSWER_SECONDS) -> str:
+    """What a Redis without a password answers to a command, if that is a text; an error begins with `-`. OSError,
+    ValueError."""
+    parts = [word.encode() for word in words]
+    request = b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
+    with _connected(url, timeout) as connection, connection.makefile("rb") as answer:
+        connection.sendall(request)
+        first = answer.readline()
+        text = answer.read(int(first[1:])) if first.startswith(b"$") else first
+    return text.decode().strip()
+
+
 def _connected(url: str, timeout: float) -> socket.socket:
     parts = urlsplit(url)
     if parts.scheme != "unix":

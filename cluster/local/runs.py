@@ -6,6 +6,7 @@ began; the lock passes to the shim by inheritance, so that at no moment a run is
 
 import fcntl
 import json
+import logging
 import os
 import shutil
 import signal
@@ -22,6 +23,8 @@ from cluster.local import log_files, log_times, processes, shim, zygote
 from cluster.local.layout import Layout
 from cluster.local.processes import Process
 from cluster.local.zygote import Zygote
+
+logger = logging.getLogger(__name__)
 
 LOST = "ContainerStatusUnknown"
 """The reason of a run whose end nobody saw, as the kubelet gives it."""
@@ -110,6 +113,8 @@ class Runs:
         with _locked(folder) as lock:
             if lock is None or (folder / "started").exists():
                 return False
+            for name in ("exited", shim.OUT_OF_MEMORY):
+                shim.reserve(str(folder), name)
             self._spawn(folder, key, order, lock)
         return True
 
@@ -203,7 +208,11 @@ class Runs:
         if processes.kill_marked(key.mark, process):
             return Run(key.restart, started["startedAt"], process)
         ending = {"exitCode": KILLED, "reason": LOST, "message": _LOST_MESSAGE, "finishedAt": time.time()}
-        shim.write_reserved(str(folder), "exited", json.dumps(ending))
+        try:
+            shim.write_reserved(str(folder), "exited", json.dumps(ending))
+        except OSError as e:  # the disk is full: looked at again, and the pod's other containers go on meanwhile
+            logger.warning("the end of %s is not on record yet: %s", key.mark, e)
+            return Run(key.restart, started["startedAt"], process)
         return _ended(key.restart, folder)
 
 

@@ -8,8 +8,8 @@ and the lock is held from before the shim's birth to its death. So for whoever l
     lock free, `started`, no `exited`    the shim was killed: nobody knows how the command ended
     `exited`                             it ended so
 
-Why a command could not be executed is in `problem`. The room for `exited` is taken before the command begins, so that
-the end of a container is on record also if the disk is full by then.
+Why a command could not be executed is in `problem`. The node takes the room for `exited` before the shim is born, so
+that the end of a container is on record also if the disk is full by then.
 
 The command writes into a pipe, and the shim writes what comes into the log (`log_writer`): so the log is never longer
 than it may be, however fast the command prints, and a full disk costs lines of the log and not the container.
@@ -50,7 +50,7 @@ _PIECE = 64 * 1024
 """Bytes of output that are read at once: what a pipe holds."""
 _LARGEST_PIPE = 1024 * 1024
 _RESERVED_BYTES = 1024
-"""For `exited`."""
+"""Room that is taken for a file before it is written."""
 _RETRY_SECONDS = 1.0
 
 _PR_SET_PDEATHSIG = 1
@@ -120,8 +120,6 @@ def main() -> None:
     for ignored in _IGNORED:
         signal.signal(ignored, _note_signal if ignored in _NOTED else signal.SIG_IGN)
     _set_process_option(_PR_SET_CHILD_SUBREAPER, 1)
-    reserve(folder, "exited")
-    reserve(folder, OUT_OF_MEMORY)
     bell = _bell()
     printed, output = os.pipe()
     log = LogWriter(folder, order[4])

@@ -77,7 +77,7 @@ def no_room(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(disk_room, "_allocate", allocate)
+        patched.setattr(disk_room, "allocate", allocate)
         pages = disk._database.execute("PRAGMA page_count").fetchone()[0]
         disk._database.execute(f"PRAGMA max_page_count={pages}")
         yield

@@ -1,5 +1,8 @@
 """What goes wrong about one pod keeps no other pod of the node from running, and ends with its cause."""
 
+import pytest
+
+from cluster.local import shim
 from crds import labels
 from crds.resources import NODES, PODS
 from tests.local_node.stage import Stage
@@ -56,3 +59,18 @@ def test_the_node_says_which_pods_it_skips_until_it_does_no_more(stage: Stage) -
     stage.phase(held, "Running")
     stage.delete(held, grace=0)
     stage.gone(held)
+
+
+def test_a_container_that_finds_no_room_on_the_disk_says_so_and_starts_when_there_is(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(folder: str, name: str) -> None:
+        raise OSError(28, "No space left on device", folder)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shim, "reserve", full)
+        name = stage.run("true")
+        status = stage.wait(name, lambda status: "CreateContainerError" in str(status.get("containerStatuses")))
+        waiting = status["containerStatuses"][0]["state"]["waiting"]
+        assert "No space left on device" in waiting["message"]
+    stage.phase(name, "Succeeded")

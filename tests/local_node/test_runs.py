@@ -244,3 +244,18 @@ def test_signals_have_their_usual_meaning_for_the_command(runs: Runs, layout: La
     _, blocked, _, ignored = (folder(layout) / "output").read_text().split()
     assert int(blocked, 16) & ~0x180000000 == 0  # 32 and 33 are the C library's own
     assert int(ignored, 16) & ~0x180000000 == 0
+
+
+def test_how_a_container_ended_is_on_record_although_the_disk_is_full(
+    runs: Runs, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert runs.start(KEY, order(layout, "sh", "-c", f"while ! [ -e {layout.root / 'gate'} ]; do sleep 0.01; done"))
+    run = until(lambda: runs.read(KEY), lambda run: run is not None and run.process is not None)
+    taken = folder(layout) / ".exited"
+    before = taken.stat()
+    assert before.st_blocks * 512 >= before.st_size > 0
+    (layout.root / "gate").touch()
+    assert finished(runs).ending.exit_code == 0
+    after = (folder(layout) / "exited").stat()
+    assert (after.st_ino, after.st_size) == (before.st_ino, before.st_size)
+    assert run.process is not None
