@@ -8,6 +8,8 @@ import logging
 import threading
 from dataclasses import dataclass
 
+from crds import excerpts
+
 REMEMBERED = 1000
 """Objects that are remembered by name. Of more than these, only the number is kept, and no line is logged."""
 SHOWN = 3
@@ -32,7 +34,7 @@ class ObjectErrors:
 
     def met(self, subject: str, error: Exception) -> None:
         """An object was skipped. `subject` names it for people: its kind, namespace and name."""
-        text = f"{type(error).__name__}: {error}"[:LONGEST]
+        text = excerpts.excerpt(f"{type(error).__name__}: {error}", LONGEST)
         with self._lock:
             self._times += 1
             known = self._met.get(subject)

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from cluster import errors
+from crds import excerpts
 
 _STRICT = re.compile(r'(unknown|duplicate) field "([^"]+)"')
 _PERMISSION = re.compile(r"""User "[^"]*" cannot |can't set finalizers""")
@@ -26,7 +27,7 @@ def read(body: bytes) -> Mapping[str, Any]:
         parsed = body.decode("utf-8", "replace").strip()
     if isinstance(parsed, Mapping):
         return parsed
-    return {"message": str(parsed)[:_LONGEST_TEXT]}
+    return {"message": excerpts.excerpt(str(parsed), _LONGEST_TEXT)}
 
 
 def error(code: int, status: Mapping[str, Any], action: str, permission_hint: str = "") -> errors.ClusterError:

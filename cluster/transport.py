@@ -27,6 +27,7 @@ from cluster.limiter import Limiter
 from cluster.requests import Request
 from cluster.retries import Failure
 from cluster.settings import ConnectionSettings
+from crds import excerpts
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +97,7 @@ class Transport:
         try:
             return parse(body)
         except orjson.JSONDecodeError as e:
-            said = body[:80].decode("utf-8", "replace")
+            said = excerpts.excerpt(body[:200].decode("utf-8", "replace"), 80)
             raise errors.ServerError(
                 f"{self.server} did not answer with JSON but {said!r}; is it a Kubernetes API server?"
             ) from e

@@ -15,6 +15,7 @@ import click
 from cluster import client, errors
 from cluster.api import Manifest
 from coordinator.session import Session
+from crds import excerpts
 from crds.resources import EVENTS, Resource
 
 OWN_NAME = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
@@ -71,7 +72,7 @@ def event(item: Manifest, code: str, said: str, reason: str, who: str, now: date
         "involvedObject": {"apiVersion": item["apiVersion"], "kind": item["kind"], **about},
         "type": "Normal",
         "reason": code,
-        "message": f"{said}, by {who}{': ' + reason if reason else ''}"[:LONGEST],
+        "message": excerpts.excerpt(f"{said}, by {who}{': ' + reason if reason else ''}", LONGEST),
         "source": {"component": "torchq"},
         "reportingComponent": "torchq",
         "firstTimestamp": at,

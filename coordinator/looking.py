@@ -14,7 +14,7 @@ from coordinator import queue_specs, repair, views
 from coordinator.doctor import ClusterPicture, LeaseView, Look
 from coordinator.leader import EPOCH, ERRORS, LEASE
 from coordinator.standing import Rules
-from crds import integers, labels, tenantqueue
+from crds import excerpts, integers, labels, tenantqueue
 from crds.errors import InvalidObject
 from crds.resources import LEASES, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, TENANT_QUEUES, TORCHJOBS, Resource
 from crds.tenantqueue import TenantQueue
@@ -75,17 +75,17 @@ class Looker:
             try:
                 found.append(trim(item))
             except Exception as error:
-                wrong[_subject(resource, item)] = f"cannot be read: {type(error).__name__}: {error}"[:LONGEST]
+                wrong[_subject(resource, item)] = _short(f"cannot be read: {type(error).__name__}: {error}")
         return found
 
     def _skipped(self, lease: Manifest | None) -> dict[str, str]:
         """What the leader says in its Lease, and embedded nodes in their status."""
         said = str(((lease or {}).get("metadata") or {}).get("annotations", {}).get(ERRORS, ""))
-        found = {"coordinator": said[:LONGEST]} if said else {}
+        found = {"coordinator": _short(said)} if said else {}
         for node in self.cluster.list(NODES).items:
             for each in (node.get("status") or {}).get("conditions") or ():
                 if each.get("type") == labels.OBJECT_ERRORS and each.get("status") == "True":
-                    found[f"node {node['metadata']['name']}"] = str(each.get("message"))[:LONGEST]
+                    found[f"node {node['metadata']['name']}"] = _short(str(each.get("message")))
         return found
 
     def _lease(self) -> Manifest | None:
@@ -110,6 +110,10 @@ def _lease_view(lease: Manifest) -> LeaseView:
     )
 
 
+def _short(text: str) -> str:
+    return excerpts.excerpt(text, LONGEST)
+
+
 def _queue(wrong: dict[str, str]) -> Callable[[Manifest], TenantQueue]:
     """Reads a queue as the coordinator does: one that is invalid admits nothing."""
 
@@ -117,7 +121,7 @@ def _queue(wrong: dict[str, str]) -> Callable[[Manifest], TenantQueue]:
         try:
             return tenantqueue.parse(manifest)
         except InvalidObject as error:
-            wrong[_subject(TENANT_QUEUES, manifest)] = f"admits nothing until it is mended: {error}"[:LONGEST]
+            wrong[_subject(TENANT_QUEUES, manifest)] = _short(f"admits nothing until it is mended: {error}")
             return views.queue_view(manifest)
 
     return read

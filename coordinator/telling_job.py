@@ -11,10 +11,13 @@ from typing import Any
 from cluster.api import Manifest
 from coordinator import output, telling
 from coordinator.board import Document
+from crds import excerpts
 from crds.keys import JobKey
 from reconcilers import ailments
 
 LABEL = 12
+LONGEST = 2_000
+"""Characters of a message in a column; the object has all of it (`-o yaml`)."""
 TASKS = ("TASK", "WANTED", "MINIMUM", "RUNNING", "READY", "SUCCEEDED", "FAILED", "")
 WORKLOADS = ("TASK", "IMAGE", "FOLDER", "COMMAND")
 LONGEST_COMMAND = 80
@@ -77,7 +80,8 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[
 
 def _condition(found: Document) -> tuple[object, ...]:
     since = found["lastTransitionTime"]
-    return found["type"], found["status"], found.get("reason", ""), since, found.get("message", "")
+    message = excerpts.excerpt(excerpts.one_line(found.get("message", "")), LONGEST)
+    return found["type"], found["status"], found.get("reason", ""), since, message
 
 
 def _event(found: Document) -> tuple[object, ...]:

@@ -20,7 +20,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from crds.model import Observed, Text, Time
+from crds import excerpts
+from crds.model import LONGEST_CONDITION, Observed, Time
 
 ConditionType = Literal["Queued", "Admitted", "Running", "Succeeded", "Failed", "Suspended"]
 Phase = Literal["", "Queued", "Admitted", "Running", "Suspended", "Succeeded", "Failed"]
@@ -60,7 +61,7 @@ class Condition(Observed):
     type: Annotated[str, Field(max_length=64)]
     status: Literal["True", "False", "Unknown"]
     reason: Annotated[str, Field(max_length=128)] = ""
-    message: Text = ""
+    message: Annotated[str, Field(max_length=LONGEST_CONDITION)] = ""
     last_transition_time: Time
     observed_generation: int = 0
 
@@ -80,7 +81,7 @@ def set_condition(
         type=type,
         status=word,
         reason=reason,
-        message=message[:1024],
+        message=excerpts.excerpt(message, LONGEST_CONDITION),
         last_transition_time=since,
         observed_generation=generation,
     )

@@ -26,6 +26,8 @@ ClassName = Annotated[str, Field(max_length=253)]
 """The name of a PriorityClass."""
 Text = Annotated[str, Field(max_length=1024)]
 """A sentence for people."""
+LONGEST_CONDITION = 32_768
+"""Characters of a condition's message, as in metav1.Condition."""
 
 
 _BASE = ConfigDict(

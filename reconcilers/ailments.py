@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.api import Manifest
+from crds import excerpts
 from reconcilers import containers, outcomes
 
 ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
 """What every container waits for at first; whatever else is known of its pod says more."""
-LONGEST = 200
+LONGEST = 500
+"""Characters of a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,5 +115,4 @@ def _containers(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def _short(message: object) -> str:
     """One line of it."""
-    text = " ".join(str(message or "").split())
-    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+    return excerpts.excerpt(excerpts.one_line(message or ""), LONGEST)

@@ -7,6 +7,7 @@ import hashlib
 from datetime import UTC, datetime
 
 from cluster.api import Manifest
+from crds import excerpts
 from crds.keys import JobKey
 from crds.resources import EVENTS, TORCHJOBS
 from reconcilers.values import Tell
@@ -32,7 +33,7 @@ def manifest(key: JobKey, event: Tell, now: float) -> Manifest:
         },
         "type": "Warning" if event.warning else "Normal",
         "reason": event.reason,
-        "message": event.message[:LONGEST],
+        "message": excerpts.excerpt(event.message, LONGEST),
         "source": {"component": "torchq"},
         "reportingComponent": "torchq",
         "firstTimestamp": at,

@@ -16,6 +16,7 @@ from cluster.local import refusals
 from cluster.local.connections import Connections
 from cluster.local.listener import Connection, Listener
 from cluster.local.refusals import Refusal
+from crds import excerpts
 
 _LOG = logging.getLogger(__name__)
 _BODY_SECONDS = 60.0
@@ -70,7 +71,7 @@ class Caller(web.RequestHandler):
         _LOG.debug("a request from %s could not be read: %s", request.remote, exc)
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun already")
-        said = " ".join((message or "the request could not be answered").split())[:_SHOWN]
+        said = excerpts.excerpt(excerpts.one_line(message or "the request could not be answered"), _SHOWN)
         refusal = refusals.bad_request(said) if status < 500 else refusals.internal(said)
         response = web.Response(body=orjson.dumps(refusal.status()), status=status, content_type="application/json")
         response.force_close()
@@ -133,4 +134,5 @@ async def body(request: web.BaseRequest) -> bytes:
     except TimeoutError:
         raise Refusal(504, "Timeout", f"the body did not come within {_BODY_SECONDS:.0f} s") from None
     except web.RequestPayloadError as error:
-        raise refusals.bad_request(f"the body could not be read: {' '.join(str(error).split())[:_SHOWN]}") from None
+        said = excerpts.excerpt(excerpts.one_line(error), _SHOWN)
+        raise refusals.bad_request(f"the body could not be read: {said}") from None

@@ -13,7 +13,7 @@ import yaml
 
 from cluster.local.catalog import Kind
 from cluster.local.refusals import bad_request, unsupported_media_type
-from crds import yamltext
+from crds import excerpts, yamltext
 
 YAML = "application/yaml"
 _JSON = ("", "application/json")
@@ -63,7 +63,7 @@ def parse(body: bytes, content_type: str = "") -> Any:
     try:
         return _yaml(body) if content_type == YAML else orjson.loads(body)
     except (ValueError, TypeError, yaml.YAMLError, RecursionError) as error:
-        raise bad_request(f"couldn't get version/kind; json parse error: {str(error)[:500]}") from None
+        raise bad_request(f"couldn't get version/kind; json parse error: {excerpts.excerpt(str(error), 500)}") from None
 
 
 def patch(body: bytes) -> Any:
@@ -71,7 +71,7 @@ def patch(body: bytes) -> Any:
     try:
         return orjson.loads(body)
     except ValueError as error:
-        raise bad_request(f"error decoding patch: {str(error)[:500]}") from None
+        raise bad_request(f"error decoding patch: {excerpts.excerpt(str(error), 500)}") from None
 
 
 def _yaml(body: bytes) -> Any:
@@ -104,7 +104,7 @@ def applied(kind: Kind, body: bytes) -> dict[str, Any]:
     try:
         value = _yaml(body) if body[:1] not in b"{" else orjson.loads(body)
     except (ValueError, TypeError, yaml.YAMLError, RecursionError) as error:
-        raise bad_request(f"error decoding YAML: {str(error)[:500]}") from None
+        raise bad_request(f"error decoding YAML: {excerpts.excerpt(str(error), 500)}") from None
     if not isinstance(value, dict) or not isinstance(value.get("metadata") or {}, dict):
         raise bad_request("error decoding YAML: error unmarshaling JSON: it is no object")
     version, word = str(value.get("apiVersion") or ""), value.get("kind") or ""

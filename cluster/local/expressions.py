@@ -16,6 +16,7 @@ from cel import stdlib
 from cluster.local.answers import Memory, Read
 from cluster.local.refusals import Cause, shown
 from cluster.local.values import json_type
+from crds import excerpts
 
 _REASONS = {"FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"}
 
@@ -159,7 +160,7 @@ def _compile(source: str) -> Any:
     try:
         program = cel.compile(_faster(source))
     except ValueError as error:
-        raise ValueError(f"compilation failed: {str(error)[:_LONGEST_REASON]}") from error
+        raise ValueError(f"compilation failed: {excerpts.excerpt(str(error), _LONGEST_REASON)}") from error
     strange = set(program.variables()) - {"self", "oldSelf"} - set(_BOUND.findall(plain)) - _TYPES
     if strange:
         raise ValueError(f"compilation failed: undeclared reference to {', '.join(sorted(strange))} in rule {source!r}")

@@ -12,7 +12,7 @@ from typing import Any
 from cluster.local import lifecycle, restarts
 from cluster.local.lifecycle import Containers, Histories
 from cluster.local.runs import Ending, Run
-from crds import labels
+from crds import excerpts, labels
 
 ADDRESS = "127.0.0.1"
 """Every pod of the embedded node has the machine's loopback address."""
@@ -248,7 +248,7 @@ def _terminated(view: View, name: str, run: Run, ending: Ending) -> dict[str, An
         "exitCode": ending.exit_code,
         "reason": reason,
         "signal": ending.signal,
-        "message": (ending.message or view.last_words.get((name, run.restart), ""))[:_LONGEST_MESSAGE],
+        "message": excerpts.excerpt(ending.message or view.last_words.get((name, run.restart), ""), _LONGEST_MESSAGE),
         "startedAt": timestamp(run.started_at) if run.started_at is not None else None,
         "finishedAt": timestamp(ending.finished_at),
     }

@@ -1,0 +1,36 @@
+"""Text for people that has to fit into a bounded field.
+
+One rule: pure, and nothing is ever cut inside a word or a name: a part of a name looks like another name.
+"""
+
+ELLIPSIS = "..."
+
+
+def one_line(text: object) -> str:
+    """The text with every run of white space as one space."""
+    return " ".join(str(text).split())
+
+
+def excerpt(text: str, most: int) -> str:
+    """The text if it has at most `most` characters, else as many of its first words as fit, and an ellipsis.
+
+    `excerpt("no such variable TORCHQ_VOLUME_DATA", 32)` is "no such variable ...". Of a text whose first word is too
+    long only the ellipsis is left.
+    """
+    if len(text) <= most:
+        return text
+    room = most - len(ELLIPSIS) - 1
+    head = _until_a_space(text, room) if room > 0 else ""
+    return f"{head} {ELLIPSIS}" if head else ELLIPSIS
+
+
+def _until_a_space(text: str, room: int) -> str:
+    head = text[:room]
+    if not text[room].isspace():
+        head = head[: -len(head.split()[-1])] if head.split() and not head[-1].isspace() else head
+    return head.rstrip()
+
+
+def ending(text: str, most: int) -> str:
+    """The text if it has at most `most` characters, else an ellipsis and as many of its last words as fit."""
+    return excerpt(text[::-1], most)[::-1]
