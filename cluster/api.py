@@ -99,5 +99,11 @@ class Cluster(Protocol):
     ) -> None:
         """Delete an object, its dependents in the background. With a uid, Conflict if another object has its name."""
 
+    def log_end(
+        self, pod: str, namespace: str, container: str, *, lines: int, most: int, previous: bool = False
+    ) -> str:
+        """The last lines of a container's output, of these the last `most` bytes; with `previous`, of the run before
+        the last restart."""
+
     def logs(self, pod: str, namespace: str, container: str = "", *, follow: bool = False) -> Iterator[bytes]:
         """A container's output in pieces as they come; with follow, until it ends."""

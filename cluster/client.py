@@ -232,6 +232,20 @@ class KubernetesCluster:
         response = self._transport.open(request, first_timeout=patience, idle_timeout=patience)
         return Stream(response, self._transport.pieces(response))
 
+    def log_end(
+        self, pod: str, namespace: str, container: str, *, lines: int, most: int, previous: bool = False
+    ) -> str:
+        """The last lines of a container's output, of these the last `most` bytes; with `previous`, of the run before
+        the last restart."""
+        request = requests.logs(pod, namespace, container, follow=False, lines=lines, previous=previous)
+        patience = self._settings.read_timeout
+        response = self._transport.open(request, first_timeout=patience, idle_timeout=patience)
+        found = b""
+        with Stream(response, self._transport.pieces(response)) as pieces:
+            for piece in pieces:
+                found = (found + piece)[-most:]
+        return found.decode(errors="replace")
+
     def service(self, namespace: str, name: str, path: str) -> Any:
         """The JSON that a service answers at a path, asked through the API server; the name as its proxy has it."""
         return self._transport.send(requests.service(namespace, name, path))

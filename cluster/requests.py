@@ -124,9 +124,16 @@ def delete(
     return Request("DELETE", path, _words("delete", resource, namespace, name), orjson.dumps(options))
 
 
-def logs(pod: str, namespace: str, container: str, *, follow: bool) -> Request:
-    """Read a container's output."""
-    query = {"container": container, "follow": "true" if follow else ""}
+def logs(
+    pod: str, namespace: str, container: str, *, follow: bool, lines: int | None = None, previous: bool = False
+) -> Request:
+    """Read a container's output, or its last lines; with `previous`, of the run before the last restart."""
+    query = {
+        "container": container,
+        "follow": "true" if follow else "",
+        "tailLines": "" if lines is None else str(lines),
+        "previous": "true" if previous else "",
+    }
     path = _object_path(PODS, pod, namespace, "log")
     return Request("GET", path + _query(query), _words("read the log of", PODS, namespace, pod))
 

@@ -38,6 +38,8 @@ class Rule:
     """Verbs that no code of ours uses: for kubectl in the hands of people, or asked for by the API server itself."""
     everywhere: tuple[str, ...] = ()
     """Verbs that are needed in every namespace even where an account may write in some namespaces only."""
+    optional: bool = False
+    """Whether a process works without it, and does not ask for it when it starts."""
 
     @property
     def all_verbs(self) -> tuple[str, ...]:
@@ -142,6 +144,9 @@ WORKER = Role(
         Rule(resource=TENANT_QUEUES, verbs=_FOLLOW),
         # A worker's caches hold the pods, groups and restarts of all namespaces: those of jobs, by a label.
         Rule(resource=PODS, verbs=("get", "list", "watch", "create", "patch", "delete"), everywhere=_FOLLOW),
+        # The exception of the rank that failed first, of a pod that is to blame. Without it a job's message may say no
+        # more than torchrun's exit code.
+        Rule(resource=PODS, subresource="log", verbs=("get",), optional=True),
         Rule(resource=SERVICES, verbs=("get", "create", "delete")),
         Rule(resource=NODES, verbs=_FOLLOW),
         Rule(resource=EVENTS, verbs=("create",)),

@@ -45,14 +45,15 @@ def check(cluster: Cluster, role: Role, settings: Settings) -> None:
 
 def _in_some_namespaces(role: Role, refused: Collection[Question]) -> bool:
     """Whether what is refused in the whole cluster is all that `torchq rbac worker --namespaces` grants elsewhere."""
-    by_namespace = {(rule.resource, rule.target, verb) for rule in role.by_namespace for verb in rule.all_verbs}
+    needed = (rule for rule in role.by_namespace if not rule.optional)
+    by_namespace = {(rule.resource, rule.target, verb) for rule in needed for verb in rule.all_verbs}
     return role is WORKER and {(rule.resource, rule.target, verb) for rule, verb, _ in refused} == by_namespace
 
 
 def questions(role: Role, settings: Settings) -> Iterator[Question]:
-    """One for each verb."""
+    """One for each verb that the process cannot do without."""
     for rule in role.rules:
-        if not (role is COORDINATOR and rule.resource is NODES and settings.pool != "nodes"):
+        if not rule.optional and not (role is COORDINATOR and rule.resource is NODES and settings.pool != "nodes"):
             yield from ((rule, verb, "") for verb in rule.all_verbs)
     for rule in role.lease:
         yield from ((rule, verb, settings.lease_namespace) for verb in rule.all_verbs)

@@ -29,7 +29,9 @@ An exit code of 1 is looked through: what torchrun says its process died of is j
 a peer was lost did not fail by itself. OOMKilled is the job's own, and retried; so is an eviction because the pod used
 more local storage than its own limits allow. `backoff` says how long a job waits before its pods are made again.
 
-Of several that failed, the one that failed first is to blame; it alone is judged. A disruption explains the others.
+Of several that failed, the one that failed first is to blame; it alone is judged. A disruption explains the others. A
+pod that lost the connection to a peer, or was told to stop, is to blame only if no other one is: its peer may have
+failed later by the clock, because it had more to tidy up.
 """
 
 import signal
@@ -69,7 +71,8 @@ OWN_SIGNALS = frozenset(
 LAUNCHERS = frozenset({256 - signal.SIGTERM, 256 - signal.SIGKILL, 256 - signal.SIGABRT})
 
 SETTLING = 2.0
-"""Seconds that an exit code which would fail the job waits for a better explanation by another pod."""
+"""Seconds that an exit code which would fail the job waits for a better explanation by another pod; so does the end of
+a pod that follows from that of another one."""
 
 Kind = Literal["Permanent", "Retryable", "Disruption"]
 
@@ -197,18 +200,26 @@ def is_passing(code: int) -> bool:
     return (128 < code <= 192 and code - 128 not in OWN_SIGNALS) or code in LAUNCHERS
 
 
-def _blame(fault: Fault, timed: bool) -> tuple[bool, bool, float, bool, bool]:
-    """Who could not even start is sure of it; a disruption explains the others; then who failed first, by a signal
-    rather than by a word of its own, for good rather than not."""
+def _blame(fault: Fault, timed: bool) -> tuple[bool, bool, bool, float, bool, bool]:
+    """Who could not even start is sure of it; a disruption explains the others; a pod that lost its peers, or was told
+    to stop, follows another one; then who failed first, by a signal rather than by a word of its own, for good rather
+    than not."""
     pod = fault.pod
     code = pod.exit_code if pod.cause is None else pod.cause
     return (
         pod.reason not in NEVER_BEGAN,
         fault.kind != "Disruption",
+        _follows(pod),
         pod.ended or 0.0 if timed else 0.0,
         not is_passing(code or 0),
         fault.kind != "Permanent",
     )
+
+
+def _follows(pod: PodView) -> bool:
+    """Whether the end of a pod follows from that of another one, as far as it says so itself."""
+    code = pod.exit_code if pod.cause is None else pod.cause
+    return pod.lost_peer or code == 128 + signal.SIGTERM
 
 
 def judge(job: TorchJob, found: Sequence[Fault], most_disruptions: int, now: float) -> Verdict:
@@ -231,6 +242,7 @@ def judge(job: TorchJob, found: Sequence[Fault], most_disruptions: int, now: flo
         marks=tuple(each.mark for each in found),
         pods=tuple(each.pod.name for each in found if root.kind == "Disruption" or each.kind != "Disruption"),
         node=root.pod.node if _blames_node(root) else "",
+        wait=_settling(job, root, now) if root.kind == "Retryable" and _follows(root.pod) else 0.0,
     )
 
 

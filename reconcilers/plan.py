@@ -53,7 +53,7 @@ def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -
     # 3. Everything else depends on where the job stands.
     found = _by_course(observation, settings, leaving, now)
     actions = found.actions + leaving.shortened(found.actions)
-    return Plan(actions, least((found.requeue_after, leaving.wait(observation.pods))))
+    return Plan(actions, least((found.requeue_after, leaving.wait(observation.pods))), found.unexplained)
 
 
 def _stuck(observation: Observation, leaving: Departures, now: datetime) -> tuple[Action, ...]:
@@ -166,7 +166,7 @@ def _run(
     if recovery.after is not None:
         return Plan(recovery.before + _write(job, recovery.after, run.pods) + recovery.actions, again)
     if recovery.blocked:
-        return Plan(recovery.actions, again)
+        return Plan(recovery.actions, again, recovery.unexplained)
     # 4. Missing pods, and what the pods that are there amount to.
     stuck = bool(leaving.stuck(run.pods))
     advance = Advance(run=run, observation=observation, settings=settings, now=now, stuck=stuck)

@@ -5,18 +5,24 @@ One rule: nothing beyond this module reads a pod's manifest.
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import orjson
 
 from cluster.api import Manifest
-from crds import demand, integers, labels, owners
+from crds import demand, excerpts, integers, labels, owners
 from reconcilers import ailments, containers, moments, outcomes, torchrun
 from reconcilers.outcomes import FINISHED
+from reconcilers.torchrun import LastWords
 
 LONGEST_MESSAGE = 152
+"""Characters that are kept of what a pod said at its end."""
+LONGEST_EXPLANATION = 30_000
+"""Characters of that which are told of the pod that is to blame (`explain`)."""
+LONGEST_AILMENT = 600
+"""Characters of what keeps a pod from running. Many pods of a job say the same, which is kept once."""
 LONGEST_ADVICE = 600
 _BY_ITSELF = frozenset({"phase", "qosClass"})
 """What the status of a pod says before anybody has seen it: so do a thousand pods that were just made."""
@@ -35,7 +41,6 @@ LONGEST_ASKED = 4096
 """Bytes of the longest JSON of requests for which the answer is kept."""
 MOST_CONTAINERS = 16
 """Containers of a pod of which the answer is kept."""
-SAYS_NOTHING = ("traceback : To enable traceback", "error_file: <N/A>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +73,9 @@ class PodView:
     """What torchrun says its process died of, as a shell's exit code; None if it says nothing."""
     lost_peer: bool = False
     """Whether its last words blame another process, or the way to it."""
+    unexplained: bool = False
+    """Whether more is known of its end than stands here: its message is shortened, or what ended it is further back in
+    its log (`explain`)."""
     ended: float | None = None
     """When that was, in seconds since the epoch."""
     disruption: str = ""
@@ -207,7 +215,7 @@ def _ailment(manifest: Manifest, phase: str) -> str:
     told = (manifest.get("status") or {}).keys() & ("conditions", "initContainerStatuses", "containerStatuses")
     if not told or phase in FINISHED or "deletionTimestamp" in manifest["metadata"] or ailments.is_up(manifest):
         return ""
-    return sys.intern(str(ailments.of(manifest) or "Waiting")[:LONGEST_MESSAGE])
+    return sys.intern(excerpts.excerpt(str(ailments.of(manifest) or "Waiting"), LONGEST_AILMENT))
 
 
 def _conditions(status: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,7 +227,11 @@ def _conditions(status: Mapping[str, Any]) -> dict[str, Any]:
 def _advice(conditions: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Kept once: the pods of a job mostly miss the same file."""
     condition = conditions.get(labels.FOLDER_UNKNOWN)
-    return {"advice": sys.intern(str(condition.get("message") or "")[:LONGEST_ADVICE])} if condition else {}
+    return (
+        {"advice": sys.intern(excerpts.excerpt(str(condition.get("message") or ""), LONGEST_ADVICE))}
+        if condition
+        else {}
+    )
 
 
 def _disruption(target: Mapping[str, Any], ready: Mapping[str, Any]) -> str:
@@ -228,7 +240,7 @@ def _disruption(target: Mapping[str, Any], ready: Mapping[str, Any]) -> str:
     said = target if target.get("status") == "True" else ready if evicted else None
     if said is None:
         return ""
-    reason, message = said.get("reason") or "DisruptionTarget", _last_line(said.get("message") or "")
+    reason, message = said.get("reason") or "DisruptionTarget", _last_line(said.get("message") or "", LONGEST_MESSAGE)
     return sys.intern(f"{reason}: {message}" if message else reason)
 
 
@@ -258,20 +270,50 @@ def _restarts(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapp
 def _end(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> dict[str, Any]:
     """How its containers ended, and the last thing they said."""
     other, ended = _ended(spec, status, phase)
-    said = ended.get("message") or ""
-    code = ended.get("exitCode")
-    of_pod = status.get("message") or ""
-    # That a pod has gone beyond its limits nothing hides that its containers say.
-    words = of_pod if over_its_limit(of_pod) else torchrun.said(said) or of_pod
-    parts = (f"container {other}" if other else "", _last_line(words))
+    said, code = ended.get("message") or "", ended.get("exitCode")
+    told = torchrun.last_words(said)
+    message = _message(other, told, status, LONGEST_MESSAGE)
     return {
         "reason": status.get("reason") or ended.get("reason") or "",
-        "message": ": ".join(filter(None, parts)),
+        "message": message,
         "exit_code": code,
         "cause": torchrun.cause(said) if code else None,
-        "lost_peer": bool(code) and torchrun.lost_peer(said),
+        "lost_peer": bool(code) and told.lost_peer,
+        "unexplained": bool(code) and (told.more or message != _message(other, told, status, LONGEST_EXPLANATION)),
         "ended": moments.seconds(ended.get("finishedAt")),
     }
+
+
+def _message(other: str, told: LastWords, status: Mapping[str, Any], most: int) -> str:
+    """What a pod said at its end, in one line; `other`: the container that said it, if that is not the main one."""
+    of_pod = status.get("message") or ""
+    # That a pod has gone beyond its limits nothing hides that its containers say.
+    words = told.text if told.text and not over_its_limit(of_pod) else _last_line(of_pod, LONGEST_EXPLANATION)
+    return excerpts.excerpt(": ".join(filter(None, (f"container {other}" if other else "", words))), most)
+
+
+def speaker(manifest: Manifest) -> str:
+    """The container whose end is the pod's; its log says more."""
+    spec, status = manifest["spec"], manifest.get("status") or {}
+    return _ended(spec, status, outcomes.of(manifest))[0] or str(containers.main(spec)["name"])
+
+
+def explain(pod: PodView, manifest: Manifest, log: str) -> PodView:
+    """The pod with all that is known of its end: its whole message, and what the end of its log says, if that says
+    what ended it."""
+    spec, status, phase = manifest["spec"], manifest.get("status") or {}, outcomes.of(manifest)
+    other, ended = _ended(spec, status, phase)
+    told = torchrun.last_words(ended.get("message") or "")
+    if log and told.more:
+        told = torchrun.last_words(log)
+    message = _message(other, told, status, LONGEST_EXPLANATION)
+    return replace(pod, message=message, lost_peer=told.lost_peer, unexplained=False)
+
+
+def wants_log(manifest: Manifest) -> bool:
+    """Whether what ended a pod is further back in its log than its status goes."""
+    _, ended = _ended(manifest["spec"], manifest.get("status") or {}, outcomes.of(manifest))
+    return torchrun.last_words(ended.get("message") or "").more
 
 
 def over_its_limit(message: str) -> bool:
@@ -320,11 +362,7 @@ def _of(name: str, status: Mapping[str, Any]) -> Mapping[str, Any]:
     return next((each for each in status.get("containerStatuses") or () if each["name"] == name), {})
 
 
-def _last_line(text: str) -> str:
-    """The last line that says something: no ruler, and none of torchrun's hints."""
+def _last_line(text: str, most: int) -> str:
+    """The last line of a text that says something."""
     lines = (line.strip() for line in reversed(text.splitlines()))
-    return next((line[:LONGEST_MESSAGE] for line in lines if _says_something(line)), "")
-
-
-def _says_something(line: str) -> bool:
-    return bool(line.strip("=-")) and not line.startswith(SAYS_NOTHING)
+    return excerpts.excerpt(next(filter(None, lines), ""), most)

@@ -18,6 +18,7 @@ from crds.keys import JobKey
 from crds.torchjob import TorchJob
 from queues.values import Refusal, Task
 from queues.work import Left
+from reconcilers import explain
 from reconcilers.apply import Application, Outcome
 from reconcilers.group_view import GroupCache, GroupSight
 from reconcilers.node_view import NodeCache
@@ -26,7 +27,7 @@ from reconcilers.plan import plan
 from reconcilers.queue_view import QueueCache
 from reconcilers.recreate_view import RecreateCache
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Hindrance, Observation
+from reconcilers.values import Hindrance, Observation, Plan
 
 RaiseCharge = Callable[[JobKey, str, int, Amounts], Refusal]
 """`queues.work.WorkSink.raise_charge`."""
@@ -97,7 +98,7 @@ class Reconciler:
         if after is None or not isinstance(after.job, TorchJob):
             return outcome.requeue_after
         left = None if after is observation else plan(after, self._settings, self._now())
-        if left is not None and left.actions:
+        if left is not None and (left.actions or left.unexplained):
             return outcome.requeue_after
         version = after.job.metadata.resource_version
         self._settled[observation.key] = integers.bounded(version, 0)
@@ -109,7 +110,7 @@ class Reconciler:
     def _carry_out(
         self, holds: Callable[[], bool], raise_charge: Callable[[int, Amounts], Refusal], observation: Observation
     ) -> Outcome:
-        decided = plan(observation, self._settings, self._now())
+        decided = self._decide(observation)
         application = Application(
             self._cluster,
             self._settings,
@@ -124,6 +125,16 @@ class Reconciler:
         finally:
             if application.made:
                 self._observer.wrote(observation.key, max(application.made))
+
+    def _decide(self, observation: Observation) -> Plan:
+        """The plan, once all is known of the pod that is to blame for a failure."""
+        decided = plan(observation, self._settings, self._now())
+        for _ in range(explain.MOST):
+            if decided.unexplained is None:
+                return decided
+            observation = explain.explained(self._cluster, observation, decided.unexplained)
+            decided = plan(observation, self._settings, self._now())
+        return plan(explain.given_up(observation), self._settings, self._now())
 
     def close(self) -> None:
         """End its threads."""

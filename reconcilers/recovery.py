@@ -38,6 +38,8 @@ class Recovery:
     blocked: bool = False
     """Whether nothing else may be done for now."""
     again: float | None = None
+    unexplained: PodView | None = None
+    """The pod that is to blame, if more is known of its end than the observation holds: asked for before all else."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +147,8 @@ class Scene:
         verdict = failures.judge(job, found, self.settings.most_disruptions, now.timestamp())
         if verdict.wait and any(pod.started for pod in self.pods):
             return Recovery(blocked=True, again=verdict.wait)
+        if found[0].pod.unexplained:
+            return Recovery(blocked=True, unexplained=found[0].pod)
         if verdict.permanent:
             return Recovery(status.finished(job, "Failed", verdict.reason, verdict.message, now), ended=True)
         after = setbacks.restarted(job, verdict, self.pods, now, self.settings)

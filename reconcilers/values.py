@@ -199,3 +199,5 @@ class Plan:
     actions: tuple[Action, ...] = ()
     requeue_after: float | None = None
     """Seconds after which time alone changes the plan."""
+    unexplained: PodView | None = None
+    """A pod of which more is known than the observation holds; the plan is empty until that is there (`explain`)."""

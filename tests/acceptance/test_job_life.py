@@ -11,6 +11,7 @@ import pytest
 from cluster.api import Manifest
 from tests.acceptance.jobs import job, python, recording, spans
 from tests.acceptance.stack import EVERYWHERE, Stack, alive, fresh, torchq_command, until
+from tests.reconcilers.test_tracebacks import BEGIN, LOGS, LOST, SHAPES, failure, ranks, report
 
 pytestmark = pytest.mark.acceptance
 
@@ -259,3 +260,28 @@ def test_a_job_does_not_need_the_client_that_submitted_it(stack: Stack) -> None:
         assert submitter.stdout.readline().startswith(f"default/{name}/".encode())
         os.kill(submitter.pid, signal.SIGKILL)
     stack.reach(name, "Succeeded")
+
+
+def test_the_exception_of_the_rank_that_failed_first_is_the_jobs_message(stack: Stack, tmp_path: Path) -> None:
+    """A pod prints what torchrun did: more than its message holds. The other one ends first, having lost its peer."""
+    lost = ranks(0, f"{BEGIN}{LOST}") + report(0, others=failure(1, -15, 1) * 20)
+    outputs = {"master": lost, "worker": (LOGS / "after.txt").read_text()}
+    for task, text in outputs.items():
+        (tmp_path / task).write_text(text)
+    script = """
+        import os, sys, time
+        task = os.environ["POD"].split("-")[-2]
+        while len([name for name in os.listdir(sys.argv[1]) if name.startswith("up-")]) < 2:
+            open(f"{sys.argv[1]}/up-{task}", "w").close()
+        while task == "worker" and not os.path.exists(sys.argv[1] + "/over"):
+            time.sleep(0.02)
+        sys.stderr.write(open(f"{sys.argv[1]}/{task}").read())
+        open(sys.argv[1] + "/over", "w").close()
+        sys.exit(1)
+    """
+    name = fresh("ranks")
+    stack.submit(job(name, python(script, tmp_path), workers=1))
+    status = stack.reach(name, "Failed")["status"]
+    (said,) = [each["message"] for each in status["conditions"] if each["type"] == "Failed"]
+    assert said == f"pod {name}-worker-0 failed with exit code 1 (Error): {SHAPES}"
+    assert said in stack.torchq("job", "why", name)

@@ -151,6 +151,25 @@ def test_what_a_process_of_torchruns_died_of_decides(stack: Stack, tmp_path: Pat
     assert status["restartCount"] == 1
 
 
+def test_a_script_without_record_says_why_it_failed(stack: Stack, tmp_path: Path) -> None:
+    """Four ranks in two pods; the last one fails, and the others lose it."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch, torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "for step in range(100):\n"
+        "    if (dist.get_rank(), step) == (3, 5):\n"
+        "        raise ValueError('shapes do not match: 3 x 4 and 5 x 6')\n"
+        "    dist.all_reduce(torch.ones(1))\n"
+    )
+    name = fresh("ranks")
+    stack.submit(job(name, ["torchrun", str(script)], workers=1, nprocPerNode=2))
+    status = stack.reach(name, "Failed")["status"]
+    (said,) = [each["message"] for each in status["conditions"] if each["type"] == "Failed"]
+    expected = "ValueError: shapes do not match: 3 x 4 and 5 x 6"
+    assert said == f"pod {name}-worker-0 failed with exit code 1 (Error): {expected}"
+
+
 def test_a_failed_job_keeps_no_pod(stack: Stack, tmp_path: Path) -> None:
     training = Training(stack, tmp_path, cleanPodPolicy="None", backoffLimit=0)
     training.kill(1)

@@ -125,6 +125,8 @@ def test_logs_whole_and_their_end(
     for lines, expected in ((0, ""), (1, "three\n"), (2, "two\nthree\n"), (9, "one\ntwo\nthree\n")):
         assert embedded_server.send("GET", f"{path}?tailLines={lines}") == (200, expected)
     assert embedded_server.send("GET", f"{path}?limitBytes=5") == (200, "one\nt")
+    for count, most, end in ((2, 100, "two\nthree\n"), (9, 8, "o\nthree\n"), (1, 100, "three\n")):
+        assert embedded_cluster.log_end("p", namespace, "main", lines=count, most=most) == end
 
 
 def test_the_times_of_log_lines(embedded_server: Server, namespace: str, run: Path) -> None:
@@ -174,6 +176,7 @@ def test_logs_of_the_run_before(
     assert _text(embedded_cluster.logs("p", namespace)) == b"second\n"
     path = PODS.path(namespace, "p", "log")
     assert embedded_server.send("GET", f"{path}?previous=true") == (200, "first\n")
+    assert embedded_cluster.log_end("p", namespace, "main", lines=9, most=100, previous=True) == "first\n"
 
 
 def test_a_pods_end_is_told_step_by_step(

@@ -91,6 +91,11 @@ class Gatekeeper:
         self._pass(PODS, "get", namespace, "log")
         return self._cluster.logs(pod, namespace, *arguments, **options)
 
+    def log_end(self, pod: str, namespace: str, *arguments: Any, **options: Any) -> Any:
+        """As the cluster's."""
+        self._pass(PODS, "get", namespace, "log")
+        return self._cluster.log_end(pod, namespace, *arguments, **options)
+
     def __getattr__(self, name: str) -> Any:
         """`list`, `pages`, `watch`, and what is no request."""
         method = getattr(self._cluster, name)

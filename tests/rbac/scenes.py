@@ -550,6 +550,21 @@ def only_forbidden(said: str) -> str:
     return said if "not allowed" in said else ""
 
 
+@scene(WORKER, "pods/log", "get")
+def _why_a_pod_failed(stage: Stage) -> str:
+    held = {"queue": TENANT, "attempt": 1, "epoch": 1, "pick": 1, "charge": {"jobs": 1, "pods": 1, "cpu": 1000}}
+    key = stage.job({"phase": "Running", "attempt": 1, "admission": held | {"gangScheduler": "none"}})
+    pod(stage, key)
+    words = "Root Cause (first observed failure):\n exitcode  : 1 (pid: 9)\n" + "=" * 2048
+    terminated = {"exitCode": 1, "reason": "Error", "message": words, "finishedAt": "2026-01-02T03:04:05Z"}
+    container = {"name": "torch", "image": "none", "imageID": "", "ready": False, "restartCount": 0}
+    status = {"phase": "Failed", "containerStatuses": [container | {"state": {"terminated": terminated}}]}
+    stage.admin.patch(PODS, "train-master-0", {"status": status}, TENANT, subresource="status")
+    with stage.log.at_level(logging.INFO, "reconcilers"):
+        said = stage.reconcile(key)
+    return said + only_forbidden(stage.log.text)
+
+
 @scene(USER, "torchjobs", "watch")
 def _kubectl_get_jobs_watch(stage: Stage) -> str:
     stage.job()

@@ -35,7 +35,7 @@ EACH = [
     for rule in role.each()
     for verb in rule.all_verbs
 ]
-PROCESSES = [each for each in EACH if each.values[0] in (COORDINATOR, WORKER)]
+PROCESSES = [each for each in EACH if each.values[0] in (COORDINATOR, WORKER) and not each.values[1].optional]
 SETTINGS = Settings()
 
 
@@ -94,12 +94,21 @@ def test_a_process_asks_before_it_begins(access: Access, role: Role, rule: Rule,
     assert role.file in str(missing.value)
 
 
+def test_a_worker_that_may_not_read_logs_starts(access: Access) -> None:
+    (rule,) = (each for each in WORKER.rules if each.optional)
+    with access.without(WORKER, rule, "get"):
+        preflight.check(access.cluster(WORKER), WORKER, SETTINGS)
+
+
 @pytest.mark.parametrize("role", [COORDINATOR, WORKER], ids=lambda role: role.name)
 def test_everything_that_is_missing_is_said_at_once(access: Access, role: Role) -> None:
     with pytest.raises(preflight.PermissionMissing) as missing:
         preflight.check(access.cluster(USER), role, SETTINGS)
     lacking = [
-        (rule, verb) for rule in role.each() for verb in rule.verbs if (of_rule(rule), verb) not in granted(USER)
+        (rule, verb)
+        for rule in role.each()
+        for verb in rule.verbs
+        if (of_rule(rule), verb) not in granted(USER) and not rule.optional
     ]
     assert all(f"{verb} {rule.target}" in str(missing.value) for rule, verb in lacking)
 

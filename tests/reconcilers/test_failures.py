@@ -131,6 +131,10 @@ class TestBlame:
             ({}, {"exit_code": 3, "ended": 9.0}, True),
             ({"ended": 9.0}, {"exit_code": None, "reason": "Evicted", "ended": 10.0}, False),
             ({"ended": 9.0, "reason": "StartError"}, {"exit_code": None, "reason": "Evicted"}, True),
+            ({"ended": 10.0}, {"exit_code": 1, "ended": 9.0, "lost_peer": True}, True),  # its peer was the master
+            ({"ended": 10.0}, {"exit_code": 143, "ended": 9.0}, True),
+            ({"ended": 10.0}, {"exit_code": 1, "cause": 143, "ended": 9.0}, True),
+            ({"ended": 9.0, "lost_peer": True}, {"exit_code": 1, "ended": 9.0, "lost_peer": True}, False),
         ],
     )
     def test_who_failed_first_is_to_blame(
@@ -157,6 +161,17 @@ class TestBlame:
         for code in (0, 1, 143):
             shut_down = "TerminationByKubelet: Pod was terminated in response to imminent node shutdown."
             assert blamed(phase="Failed", reason="Terminated", exit_code=code, disruption=shut_down) == ""
+
+    @pytest.mark.parametrize("fields", [{"exit_code": 1, "lost_peer": True}, {"exit_code": 143}])
+    def test_what_follows_from_another_one_waits_for_that(self, fields: dict[str, Any]) -> None:
+        master = replace(MASTER, phase="Failed", ended=NOW.timestamp(), **fields)
+        found = verdict(master, WORKER, OTHER, now=NOW.timestamp() + 0.5)
+        assert found is not None
+        assert (found.permanent, found.wait) == (False, 1.5)
+        out_of_memory = replace(WORKER, phase="Failed", exit_code=137, ended=NOW.timestamp())
+        known = verdict(master, out_of_memory, OTHER, now=NOW.timestamp() + 0.5)
+        assert known is not None
+        assert (known.wait, "digits-worker-0" in known.message) == (0.0, True)
 
     def test_the_word_of_one_of_several_waits_for_a_better_explanation(self) -> None:
         master = replace(MASTER, phase="Failed", exit_code=1, ended=NOW.timestamp())
