@@ -108,6 +108,8 @@ def conforming(schema: Schema) -> st.SearchStrategy[Any]:
     """Values that a schema allows, its bounds among them. What only its rules forbid may be in them."""
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
+    if schema.get("x-kubernetes-int-or-string") and "pattern" not in schema:  # a number of processes
+        return st.integers(1, 1024) | st.sampled_from(["gpu", 1, 1024, 0, 1025, "1"])
     if schema.get("x-kubernetes-int-or-string"):
         return st.integers(0, 2**63 - 1) | st.sampled_from(["1", "500m", "1.5", "2Gi", "1e3", "+1"])
     if schema.get("x-kubernetes-preserve-unknown-fields"):
@@ -188,7 +190,7 @@ SANE: dict[str, Any] = {
 def running_jobs(draw: st.DrawFn) -> dict[str, Any]:
     """A job there is little against: every field of the spec within its bounds, and one thing odd in a template."""
     known = ROOTS["TorchJob"]["properties"]["spec"]["properties"]
-    plain = {name: conforming(child) for name, child in known.items() if child["type"] not in ("object", "array")}
+    plain = {name: conforming(child) for name, child in known.items() if child.get("type") not in ("object", "array")}
     tasks = {
         "Master": {"template": _odd(draw)},
         "Worker": {"template": _odd(draw), "numTasks": draw(st.sampled_from([1, 2, 3, 10_000]))},
