@@ -12,7 +12,7 @@ import yaml
 from cluster import errors
 from crds.resources import TORCHJOBS
 from tests.acceptance.jobs import job, python
-from tests.acceptance.stack import Stack, clean_environment, fresh, run, until
+from tests.acceptance.stack import EVERYWHERE, Stack, clean_environment, fresh, run, until
 
 pytestmark = pytest.mark.acceptance
 
@@ -150,19 +150,22 @@ def test_what_can_never_run_is_refused_when_it_is_submitted(shared: Stack, case:
     assert not shared.exists(good["metadata"]["name"])
 
 
-def test_more_than_a_queue_can_ever_give_is_refused_and_anyway_waits(shared: Stack) -> None:
+@EVERYWHERE
+def test_more_than_a_queue_can_ever_give_is_refused_and_anyway_waits(stack: Stack) -> None:
     queue, name = fresh("queue"), fresh()
-    shared.torchq("queue", "create", queue, "--quota", "cpu=1")
+    stack.torchq("queue", "create", queue, "--quota", "cpu=1")
     body = job(name, python("pass"), cpu="2", queue=queue)
-    said = shared.tried("submit", "-", text=json.dumps(body))
+    # A queue that the coordinator has not seen yet has no quota.
+    until(lambda: stack.tried("submit", "--dry-run", "-", text=json.dumps(body)).code)
+    said = stack.tried("submit", "-", text=json.dumps(body))
     assert (said.code, said.out) == (1, "")
     assert f"the job asks for 2 of cpu, queue {queue} can give 1 at most (its quota)" in said.err
-    assert not shared.exists(name)
-    assert len(shared.submit(body, anyway=True)) == 1
-    shared.reach(name, "Queued")
-    until(lambda: shared.shown("job", "why", name), lambda told: told["code"] == "ExceedsQuota")
-    assert "not picked until that changes" in shared.torchq("job", "why", name)
-    shared.torchq("job", "cancel", name)
+    assert not stack.exists(name)
+    assert len(stack.submit(body, anyway=True)) == 1
+    stack.reach(name, "Queued")
+    until(lambda: stack.shown("job", "why", name), lambda told: told["code"] == "ExceedsQuota")
+    assert "not picked until that changes" in stack.torchq("job", "why", name)
+    stack.torchq("job", "cancel", name)
 
 
 def test_one_bad_file_keeps_all_others_out(shared: Stack) -> None:
