@@ -318,7 +318,8 @@ def _configuration(settings: ConnectionSettings) -> Any:
         _load(lambda: official_config.load_incluster_config(configuration), "the service account of this pod")
     else:
         raise errors.Misconfigured(
-            f"no Kubernetes configuration: give --kubeconfig, set KUBECONFIG, or put one at {DEFAULT_KUBECONFIG}"
+            f"no Kubernetes configuration: give --kubeconfig, set KUBECONFIG, or put one at {DEFAULT_KUBECONFIG}; "
+            "for a cluster on this machine: torchq local up"
         )
     return configuration
 

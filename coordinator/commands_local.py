@@ -3,19 +3,24 @@
 One rule: a data folder is a cluster; two of them are two clusters.
 """
 
-import subprocess
+import os
+import shlex
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from coordinator import (
     current,
     folders,
+    local_checks,
     local_down,
     local_pods,
+    local_start,
     local_state,
     local_words,
     output,
@@ -26,26 +31,52 @@ from coordinator import (
 from coordinator import local as stack
 from coordinator.errors import LocalError, SettingsError
 from coordinator.local import Options
+from coordinator.local_start import Channel, Progress
 from coordinator.local_state import Files
-from coordinator.session import Session, pass_session, start_log
+from coordinator.session import SHOWN, Session, pass_session, start_log
 from queues import redis_url
-from queues.errors import BadAddress
+
+
+class DataFolder(click.Path):
+    """A folder, by its absolute path; an empty text, as of a variable that is not set, is not the current one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See click.Path."""
+        if value == "":
+            self.fail("it is empty; name a folder", param, ctx)
+        try:
+            return Path(os.fsdecode(super().convert(value, param, ctx))).absolute()
+        except FileNotFoundError:
+            self.fail("the current folder is gone; name a folder from the root", param, ctx)
+
 
 DATA = click.option(
     "--data",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=DataFolder(path_type=Path, file_okay=False),
     default=folders.default_data,
     show_default="~/.local/state/torchq",
     help="folder of the cluster",
 )
-UP_SECONDS = 120.0
+COMMAND = (sys.executable, "-m", "coordinator.cli")
+NEXT = """next:
+  torchq queue create team-a --weight 3
+  torchq submit JOB.yaml
+  torchq job list
+  export KUBECONFIG={kubeconfig}    # for kubectl"""
 
 
-def _log_size(_: click.Context, __: click.Parameter, text: str) -> str:
-    try:
-        return stack.checked_log_size(text)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
+def _checked(check: Callable[[str], str]) -> Callable[[click.Context, click.Parameter, str], str]:
+    """A callback for an option with such a value; the option may be left out, but not be empty."""
+
+    def callback(context: click.Context, parameter: click.Parameter, text: str) -> str:
+        if not text and context.get_parameter_source(str(parameter.name)) is not ParameterSource.COMMANDLINE:
+            return text
+        try:
+            return check(text)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from error
+
+    return callback
 
 
 @click.group()
@@ -55,15 +86,24 @@ def local() -> None:
 
 @local.command()
 @DATA
-@click.option("--cpus", default="", help="CPUs of the node (default: this machine's)")
-@click.option("--memory", default="", help="memory of the node, e.g. 64Gi (default: this machine's)")
-@click.option("--gpus", default="", help="GPUs of the node (default: this machine's)")
+@click.option(
+    "--cpus", default="", callback=_checked(local_checks.cpus), help="CPUs of the node (default: this machine's)"
+)
+@click.option(
+    "--memory",
+    default="",
+    callback=_checked(local_checks.memory),
+    help="memory of the node, e.g. 64Gi (default: this machine's)",
+)
+@click.option(
+    "--gpus", default="", callback=_checked(local_checks.gpus), help="GPUs of the node (default: this machine's)"
+)
 @click.option(
     "--container-log-max-size",
     "log_size",
     default="64Mi",
     show_default=True,
-    callback=_log_size,
+    callback=_checked(stack.checked_log_size),
     help="output kept of each container, all its log files together",
 )
 @click.option("--workers", default=2, show_default=True, type=click.IntRange(1, 256), help="worker processes")
@@ -73,33 +113,84 @@ def local() -> None:
 @click.option("--redis", default="", help="URL of a Redis that runs (default: the cluster starts its own)")
 @click.option("--foreground", is_flag=True, help="stay, until Ctrl-C")
 @click.option("--no-current", is_flag=True, help="leave torchq's commands with the cluster that they go to now")
-@click.option("--spawned", is_flag=True, hidden=True, help="started in the background by `up` itself")
+@click.option("--report-to", type=int, hidden=True, help="descriptor of the `up` that started this in the background")
 @pass_session
-def up(session: Session, /, data: Path, foreground: bool, no_current: bool, spawned: bool, **flags: Any) -> None:
-    """Start the cluster; returns when it is ready."""
-    data = data.absolute()
+def up(
+    session: Session, /, data: Path, foreground: bool, no_current: bool, report_to: int | None, **flags: Any
+) -> None:
+    """Start the cluster, make it the current one; returns when it is ready. Does nothing to one that is up."""
+    try:
+        if foreground:
+            _stay(session, data, no_current, Channel(report_to) if report_to is not None else None, flags)
+        if not _runs(data):
+            _check(session, data, flags)
+        started = local_start.up(data, [*COMMAND, *sys.argv[1:], "--foreground", "--report-to"])
+        _tell_up(session, data, no_current, "the cluster is up" if started else "the cluster is up already")
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        raise LocalError(f"the cluster in {data} did not start: {error.strerror or error}{where}") from error
+    if not started and (given := _given(flags)):
+        click.echo(f"note: {given} changes nothing while it is up: torchq local down, then up again", err=True)
+
+
+def _check(session: Session, data: Path, flags: dict[str, Any]) -> None:
+    """What would not work is refused before anything is started; what is strange is told."""
+    local_checks.folder(data)
+    if flags["port"]:
+        local_checks.port(flags["port"])
+    if url := _redis(session, flags):
+        local_checks.redis(url, "--redis" if flags["redis"] else session.resolved.sources["redis_url"])
+    else:
+        stack.redis_server()
+    for note in local_checks.beyond_machine(flags["memory"], flags["gpus"]):
+        click.echo(f"note: {note}", err=True)
+
+
+def _redis(session: Session, flags: dict[str, Any]) -> str:
+    """The URL of a Redis that the user runs; empty: the cluster has one of its own."""
     if redis_url.has_password(flags["redis"]):
         raise SettingsError(settings.PASSWORD_SHOWN)
-    _check_redis(flags["redis"])
-    if foreground:
-        start_log(session.settings.log_level)
-        processes.end_with_parent()
-        if not flags["redis"] and session.resolved.sources["redis_url"] != "default":
-            flags["redis"] = session.settings.redis_url
-        options = Options(data=data, environment=session.environment(), **flags)
-        if spawned:
-            sys.exit(stack.run(options, say=click.echo))
-        code = stack.run(options, ready=lambda: _tell_up(session, data, no_current), say=click.echo)
-        if not no_current:
-            _let_go(session, data)
-        sys.exit(code)
-    _spawn(data)
-    _tell_up(session, data, no_current)
+    named = session.resolved.sources["redis_url"] != "default"
+    return flags["redis"] or (session.settings.redis_url if named else "")
 
 
-def _tell_up(session: Session, data: Path, no_current: bool) -> None:
-    """Make the cluster the current one, and say which cluster commands go to."""
-    click.echo(f"the cluster is up; its data and logs are in {data}")
+def _given(flags: dict[str, Any]) -> str:
+    """The options that say what the cluster should be like, as far as they are on the command line."""
+    context = click.get_current_context()
+    names = {each.name: each.opts[0] for each in context.command.params}
+    given = [name for name in flags if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    return ", ".join(names[name] for name in given)
+
+
+def _stay(session: Session, data: Path, no_current: bool, channel: Channel | None, flags: dict[str, Any]) -> NoReturn:
+    """Be the supervisor, until a stop signal; tell the command that started this in the background, or the user."""
+    start_log(session.settings.log_level)
+    processes.end_with_parent()
+    progress = Progress()
+
+    def ready() -> None:
+        progress.done()
+        _tell_up(session, data, no_current, "the cluster is up")
+
+    try:
+        if channel is None and not _runs(data):
+            _check(session, data, flags)
+        options = Options(data=data, environment=session.environment(), **{**flags, "redis": _redis(session, flags)})
+        told, then = (channel.part, channel.ready) if channel else (progress.part, ready)
+        code = stack.run(options, told, then, click.echo)
+    except (*SHOWN, OSError) as error:
+        progress.broken()
+        if channel:
+            channel.failed(error)
+        raise
+    if channel is None and not no_current:
+        _let_go(session, data)
+    sys.exit(code)
+
+
+def _tell_up(session: Session, data: Path, no_current: bool, said: str) -> None:
+    """Make the cluster the current one; say which cluster commands go to, and what may come next."""
+    click.echo(f"{said}; its data and logs are in {data}")
     try:
         if not no_current:
             current.take(session.environ, data)
@@ -107,7 +198,7 @@ def _tell_up(session: Session, data: Path, no_current: bool) -> None:
             click.echo(line)
     except LocalError as error:
         click.echo(f"note: {error}", err=True)
-    click.echo(f"export KUBECONFIG={Files(data).layout.kubeconfig}")
+    click.echo(NEXT.format(kubeconfig=shlex.quote(str(Files(data).layout.kubeconfig))))
 
 
 def _let_go(session: Session, data: Path) -> None:
@@ -126,34 +217,6 @@ def _runs(data: Path) -> bool:
     return local_state.supervisor_pid(data) is not None
 
 
-def _check_redis(url: str) -> None:
-    try:
-        if url:
-            redis_url.check(url)
-    except BadAddress as error:
-        raise SettingsError(f"--redis: {error}") from error
-
-
-def _spawn(data: Path) -> None:
-    """Run this very command again, in the foreground of a session of its own."""
-    running = local_state.supervisor_pid(data)
-    if running:
-        raise LocalError(f"the cluster in {data} is up already (process {running})")
-    log = Files(data).layout.logs("stack")
-    data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    log.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "coordinator.cli", *sys.argv[1:], "--foreground", "--spawned"]
-    with log.open("ab") as out:
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
-    deadline = time.monotonic() + UP_SECONDS
-    while not local_state.members(data):
-        if child.poll() is not None or time.monotonic() > deadline:
-            child.send_signal(stack.LEAVE)
-            tail = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
-            raise LocalError(f"the cluster did not start; the end of {log}:\n{tail}")
-        time.sleep(0.05)
-
-
 @local.command()
 @DATA
 @click.option("--keep", is_flag=True, help="let the pods run on; the next `up` goes on with them")
@@ -167,7 +230,6 @@ def down(session: Session, data: Path, keep: bool, now: bool) -> None:
     """
     if keep and now:
         raise click.UsageError("--keep and --now exclude each other")
-    data = data.absolute()
     local_down.down(data, keep=keep, now=now)
     _let_go(session, data)
 
@@ -188,7 +250,6 @@ def end_pods(session: Session, data: Path, now: bool) -> None:
 @pass_session
 def status(session: Session, data: Path, form: str | None) -> None:
     """Show the cluster's processes, and whether torchq's commands go to it; exit code 1 if it is down."""
-    data = data.absolute()
     pids = local_state.members(data)
     layout, is_current = Files(data).layout, session.target.data == data
     if form:
@@ -211,7 +272,7 @@ def status(session: Session, data: Path, form: str | None) -> None:
 @DATA
 def kubeconfig(data: Path) -> None:
     """Print the path of the cluster's kubeconfig: export KUBECONFIG=$(torchq local kubeconfig)."""
-    path = Files(data.absolute()).layout.kubeconfig
+    path = Files(data).layout.kubeconfig
     if not path.exists():
         raise LocalError(f"there is no cluster in {data}; start one with: torchq local up")
     click.echo(path)

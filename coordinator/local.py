@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from cluster import client, errors
@@ -22,21 +21,23 @@ from cluster.local import capacity, embedded_redis, gang_nouns, registration
 from cluster.local.redis_persistence import Persistence
 from cluster.settings import ConnectionSettings
 from cluster.stop import PatientStop
-from coordinator import local_end, local_pods, local_state, target
+from coordinator import local_checks, local_end, local_pods, local_state, target
 from coordinator.errors import LocalError
 from coordinator.leader import LEASE
 from coordinator.local_end import CLUSTER, DATA, DESK, NODE, NODE_NAME, Say
 from coordinator.local_state import Files
 from coordinator.processes import Command, Supervisor
 from coordinator.settings import Settings
+from coordinator.starting import START_SECONDS, Report, Start, Stopped, unreported
 from crds import generate
 from crds.resources import CRDS, LEASES, TENANT_QUEUES, TORCHJOBS, Resource
-from queues import connection, redis_url
+from queues import connection
+from queues.errors import QueueError
 
 log = logging.getLogger(__name__)
 
-START_SECONDS = 60.0
-"""How long one part may take to answer before the start is given up."""
+PORT_SECONDS = 5.0
+"""How long the API server of a stack that was killed may keep its port."""
 PORTS_PER_STACK = 1_000
 """Ports handed to masters by one stack: a block of its own, so that two stacks on one machine rarely meet."""
 FIRST_PORT, LAST_PORT = 10_000, 30_000
@@ -64,8 +65,15 @@ class Options:
     """Settings for coordinator and workers."""
 
 
-def run(options: Options, ready: Callable[[], None] = lambda: None, say: Say = lambda _: None) -> int:
+def run(
+    options: Options,
+    report: Report = unreported,
+    ready: Callable[[], None] = lambda: None,
+    say: Say = lambda _: None,
+) -> int:
     """Start everything, call `ready`, keep everything alive until told to end, end it. The exit code.
+
+    `report` is called with each part whose start begins. LocalError if one does not start: then no part runs.
 
     SIGTERM and SIGINT end the pods too, each with its whole grace; `LEAVE` does not; `HURRY` kills them. `say` is for
     what people should know meanwhile.
@@ -79,8 +87,9 @@ def run(options: Options, ready: Callable[[], None] = lambda: None, say: Say = l
         local_pods.clear(options.data)
         supervisor = Supervisor()
         try:
-            with contextlib.suppress(_Stopped):
-                _start(options, files, supervisor, stop)
+            with contextlib.suppress(Stopped):
+                _start(options, Start(files, supervisor, stop, report))
+                local_state.note_ready(files, supervisor.pids())
                 ready()
                 _watch(files, supervisor, stop)
         except LocalError:
@@ -102,7 +111,7 @@ def end_pods(data: Path, *, now: bool, say: Say) -> int:
         local_pods.clear(data)
         supervisor = Supervisor()
         try:
-            _start_api_server(files, supervisor, _kept_port(files), partial(_step_until, supervisor, lambda: False))
+            _start_api_server(Start(files, supervisor, lambda: False))
             supervisor.start(local_end.shutting_down(_node(files, [])))
             killed = local_end.end_pods(supervisor, stop, data, say, hurry_command(data))
         finally:
@@ -141,50 +150,50 @@ def redis_server() -> str:
         raise LocalError(str(error)) from error
 
 
-class _Stopped(Exception):
-    """A stop signal came while starting."""
-
-
-def _start(options: Options, files: Files, supervisor: Supervisor, stopping: Callable[[], bool]) -> None:
+def _start(options: Options, start: Start) -> None:
     """One part after the other, each when what it needs answers."""
-
-    until = partial(_step_until, supervisor, stopping)
-    layout = files.layout
+    files, supervisor = start.files, start.supervisor
     plan = _plan_redis(options, files)
-    _start_api_server(files, supervisor, options.port or _kept_port(files), until)
-    cluster = client.connect(ConnectionSettings(kubeconfig=str(layout.kubeconfig)))
-    install(cluster)
-    gang_nouns.install(cluster)  # the workers ask once what is served; the node may be known from last time
-    url = _start_redis(options, plan, files, supervisor)
-    until(lambda: connection.answers(url), f"Redis at {redis_url.shown(url)}")
-    before = signs_of_life(cluster)
-    supervisor.start(_node(files, _capacity(options)))
-    # The Node object of the last start may offer more than this machine has now: a coordinator would admit jobs to it.
-    until(lambda: signs_of_life(cluster) not in ({}, before), "the node")
-    for command in _desk(options, files, url):
-        supervisor.start(command)
-    until(lambda: _leads(cluster, options, supervisor.pids().get("coordinator", 0)), "the coordinator to lead")
+    _start_api_server(start, options.port)
+    try:
+        cluster = client.connect(ConnectionSettings(kubeconfig=str(files.layout.kubeconfig)))
+        install(cluster)
+        gang_nouns.install(cluster)  # the workers ask once what is served; the node may be known from last time
+        url = _start_redis(options, plan, files, supervisor)
+        start.wait("Redis", "redis", lambda: connection.answers(url))
+        before = signs_of_life(cluster)
+        supervisor.start(_node(files, _capacity(options)))
+        # The Node object of the last start may offer more than this machine has now: a coordinator would admit jobs
+        # to it.
+        start.wait("the node", NODE_NAME, lambda: signs_of_life(cluster) not in ({}, before))
+        for command in _desk(options, files, url):
+            supervisor.start(command)
+        start.wait(
+            "the coordinator and the workers",
+            "coordinator",
+            lambda: _leads(cluster, options, supervisor.pids().get("coordinator", 0)),
+        )
+    except errors.ClusterError as error:
+        raise start.failed("the API server", "apiserver", str(error)) from error
+    except QueueError as error:
+        raise start.failed("Redis", "redis", str(error)) from error
 
 
-def _step_until(supervisor: Supervisor, stopping: Callable[[], bool], condition: Callable[[], bool], what: str) -> None:
-    """Wait while everything is kept alive. _Stopped if it is to end."""
-
-    def step() -> bool:
-        if stopping():
-            raise _Stopped
-        supervisor.step()
-        return condition()
-
-    _until(step, what)
+def _start_api_server(start: Start, chosen: int = 0) -> None:
+    files, layout = start.files, start.files.layout
+    port = _free_port(start, chosen)
+    start.supervisor.start(_module(files, "apiserver", ["--data", str(layout.root), "--port", str(port)], CLUSTER))
+    start.wait("the API server", "apiserver", lambda: _accepts(port) and layout.kubeconfig.exists())
 
 
-def _start_api_server(
-    files: Files, supervisor: Supervisor, port: int, until: Callable[[Callable[[], bool], str], None]
-) -> None:
-    layout = files.layout
-    _refuse_taken(port)
-    supervisor.start(_module(files, "apiserver", ["--data", str(layout.root), "--port", str(port)], CLUSTER))
-    until(lambda: _accepts(port) and layout.kubeconfig.exists(), f"the API server on 127.0.0.1:{port}")
+def _free_port(start: Start, chosen: int) -> int:
+    """The API server's port: the one that was chosen, or, if that is 0, the one of last time. LocalError if another
+    program has it. The API server of a stack that was killed a moment ago may still have it, which is waited for."""
+    port = chosen or _kept_port(start.files)
+    with contextlib.suppress(LocalError):
+        start.wait("the API server", "apiserver", lambda: local_checks.is_free(port), seconds=PORT_SECONDS)
+    local_checks.port(port)
+    return port
 
 
 def _node(files: Files, capacity: list[str]) -> Command:
@@ -316,25 +325,14 @@ def _capacity(options: Options) -> list[str]:
 
 def _kept_port(files: Files) -> int:
     """The port of last time, so that kubeconfigs stay right; the first time any free one."""
-    if files.port.exists():
-        return int(files.port.read_text())
+    with contextlib.suppress(OSError, ValueError):
+        if 0 < (kept := int(files.port.read_text())) < 65_536:
+            return kept
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])
     files.port.write_text(str(port))
     return port
-
-
-def _refuse_taken(port: int) -> None:
-    """Whoever listens there would be taken for the API server."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server will: old connections do not count
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise LocalError(
-                f"the API server cannot have port 127.0.0.1:{port}: {error.strerror}; choose another with --port"
-            ) from error
 
 
 def _accepts(port: int) -> bool:

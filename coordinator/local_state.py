@@ -5,6 +5,7 @@ wrote it. What an earlier process left behind says nothing.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import time
@@ -20,6 +21,8 @@ from coordinator.settings import REDIS_URL_NOTE
 _PATIENCE_SECONDS = 1.0
 """How long the lock may be held by a process that only looks, or by one that has not written its name yet."""
 _PAUSE_SECONDS = 0.01
+_NOWHERE = (errno.ENAMETOOLONG, errno.ELOOP)
+"""Paths at which there cannot be a file."""
 _START_TICKS = 19
 """Position in /proc/<pid>/stat after the command's name."""
 
@@ -118,6 +121,8 @@ def _look(data: Path) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         pass
     except OSError as error:
+        if error.errno in _NOWHERE:
+            return None
         raise LocalError(f"cannot tell whether a cluster runs in {data}: {error.filename}: {error.strerror}") from error
     return None
 

@@ -58,6 +58,7 @@ class _Child:
     process: subprocess.Popen[bytes] | None = None
     started: float = 0.0
     deaths: int = 0
+    ended: str = ""
     due: float = 0.0
 
 
@@ -108,6 +109,10 @@ class Supervisor:
         child = self._children[name]
         if child.process is not None and child.process.poll() is None:
             child.process.send_signal(number)
+
+    def troubles(self) -> dict[str, tuple[int, str]]:
+        """Of each child that has ended by itself: how often in a row, and how it ended last."""
+        return {name: (child.deaths, child.ended) for name, child in self._children.items() if child.deaths}
 
     def watch(self, stopping: Callable[[], bool]) -> None:
         """Keep the children alive until told to stop."""
@@ -177,6 +182,7 @@ class Supervisor:
             self._spawn(child)
         except OSError as error:
             child.deaths += 1
+            child.ended = f"cannot be started: {error}"
             child.due = time.monotonic() + restart_pause(child.deaths)
             log.error("%s cannot be started: %s", child.command.name, error)
 
@@ -189,7 +195,7 @@ class Supervisor:
         log.warning("%s (pid %d) %s after %.0f s; starting it again in %.1f s", name, pid, how, lived, pause)
         if child.command.after_end:
             child.command.after_end(child.process.returncode)
-        child.process, child.due = None, now + pause
+        child.process, child.due, child.ended = None, now + pause, how
 
     def _await(self, members: Sequence[_Child]) -> list[str]:
         deadline = time.monotonic() + self._drain + _KILL_MARGIN

@@ -13,6 +13,8 @@ from cluster.local import disk_room
 from cluster.local.disk_room import DiskRoom
 
 _FORMAT = 1
+_MAGIC, _HEADER_BYTES, _USER_VERSION = b"SQLite format 3\0", 100, 60
+"""The header of a SQLite file, and where PRAGMA user_version is in it (www.sqlite.org/fileformat.html, 1.3)."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS objects (
     resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, body BLOB NOT NULL,
@@ -51,6 +53,27 @@ class Row:
     body: bytes | None
 
 
+def check(path: Path) -> None:
+    """DiskFailed if there is a file that this version cannot read; it is not opened as a database."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise DiskFailed(f"cannot open the database {path}: {error.strerror}") from error
+    if not header:
+        return
+    if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
+        raise DiskFailed(f"cannot open the database {path}: it is not a database")
+    _check_format(path, int.from_bytes(header[_USER_VERSION : _USER_VERSION + 4], "big"))
+
+
+def _check_format(path: Path, found: int) -> None:
+    if found > _FORMAT:
+        raise DiskFailed(f"{path} was written by a newer version (format {found}, this one reads {_FORMAT})")
+
+
 class Disk:
     """The database file, held exclusively while it is open."""
 
@@ -87,9 +110,7 @@ class Disk:
         self._database.execute("PRAGMA synchronous=NORMAL")
         self._database.execute("PRAGMA temp_store=MEMORY")
         self._database.execute(f"PRAGMA wal_autocheckpoint={disk_room.CHECKPOINT_PAGES}")
-        found = self._database.execute("PRAGMA user_version").fetchone()[0]
-        if found > _FORMAT:
-            raise DiskFailed(f"{self._path} was written by a newer version (format {found}, this one reads {_FORMAT})")
+        _check_format(self._path, self._database.execute("PRAGMA user_version").fetchone()[0])
         self._database.executescript(_TABLES)
         self._database.execute(f"PRAGMA user_version={_FORMAT}")
         self._room = DiskRoom(self._database, self._path)

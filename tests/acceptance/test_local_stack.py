@@ -17,13 +17,16 @@ Make = Callable[..., Stack]
 PARTS = {"supervisor", "apiserver", "redis", "node", "coordinator", "worker-0", "worker-1"}
 
 
-def test_up_twice_is_refused(shared: Stack) -> None:
+def test_up_twice_is_no_error_and_changes_nothing(shared: Stack) -> None:
     before = shared.pids()
     said = shared.up()
-    assert said.code == 1
-    assert str(shared.data) in said.err
-    assert str(before["supervisor"]) in said.err
+    assert said.code == 0
+    assert f"the cluster is up already; its data and logs are in {shared.data}" in said.out
+    assert "--cpus, --memory, --gpus, --workers changes nothing while it is up" in said.err
     assert shared.pids() == before
+    stays = shared.up("--foreground")
+    assert stays.code == 1
+    assert f"process {before['supervisor']}" in stays.err
 
 
 def test_status_names_the_parts(shared: Stack) -> None:

@@ -1,0 +1,100 @@
+"""The start of `torchq local up` on bad days: what it says is so, and nothing is left running."""
+
+import fcntl
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.stack import Stack, clean_environment, torchq_command, until
+
+pytestmark = pytest.mark.acceptance
+
+Make = Callable[..., Stack]
+
+
+def processes_of(stack: Stack) -> set[str]:
+    """The command lines of all processes that name its data folder."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(stack.data) in line and int(path.parent.name) != os.getpid():
+            found.add(line)
+    return found
+
+
+def start(stack: Stack, *more: str) -> "subprocess.Popen[str]":
+    """The command on its own, so that signals reach it as from a terminal."""
+    command = torchq_command("local", "up", "--data", str(stack.data), *stack.options, *more)
+    return subprocess.Popen(
+        command, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=stack.folder
+    )
+
+
+def test_after_a_crash_it_is_up_when_it_says_so(make_stack: Make) -> None:
+    stack = make_stack()
+    assert stack.up().code == 0
+    before = stack.pids()
+    os.kill(before["supervisor"], signal.SIGKILL)
+    said = stack.up()
+    assert said.code == 0, said
+    assert said.out.startswith("the cluster is up; ")
+    after = stack.pids()
+    assert after.keys() == before.keys()
+    assert after["supervisor"] != before["supervisor"]
+    assert stack.torchq("queue", "create", "at-once")
+
+
+def test_a_part_that_does_not_start_is_named_with_its_own_log(make_stack: Make) -> None:
+    stack = make_stack()
+    stack.data.mkdir()
+    with (stack.data / "node.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        said = stack.up()
+    assert said.code == 1
+    assert "the cluster did not start: process node: it ended with code 1" in said.err
+    assert str(stack.layout.logs("node")) in said.err
+    assert said.err.count("node: another node runs on") == 1
+    assert stack.local("status").code == 1
+    until(lambda: processes_of(stack), lambda found: not found)
+    assert stack.up().code == 0, "the failed start is in the way"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupted_while_it_starts_it_stops_what_it_started(make_stack: Make, number: signal.Signals) -> None:
+    stack = make_stack()
+    process = start(stack)
+    until(lambda: stack.layout.logs("node").exists())
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (1, "")
+    assert "interrupted: the cluster was not started" in err
+    assert "Traceback" not in err
+    assert not processes_of(stack)
+
+
+def test_two_starts_at_once_are_one_cluster(make_stack: Make) -> None:
+    stack = make_stack()
+    both = [start(stack), start(stack)]
+    said = [each.communicate(timeout=120) for each in both]
+    assert [each.returncode for each in both] == [0, 0], said
+    assert sorted(out.partition(";")[0] for out, _ in said) == ["the cluster is up", "the cluster is up already"]
+    assert len([line for line in processes_of(stack) if "cluster.local.apiserver" in line]) == 1
+
+
+def test_in_the_foreground_it_says_the_same_and_ends_with_the_signal(make_stack: Make) -> None:
+    stack = make_stack()
+    process = start(stack, "--foreground")
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("the cluster is up; ")
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "torchq's commands go to" in out or "no other cluster is current" in out
+    assert not processes_of(stack)
