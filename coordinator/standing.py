@@ -77,7 +77,7 @@ GOOD = Standing()
 def of(job: JobView, rules: Rules, now: float) -> Standing:
     """How a job stands that is not admitted; `now` is in seconds since 1970."""
     if job.held:
-        return Standing("Held", "held back by its owner (schedulingPolicy.hold)", ordered=False)
+        return Standing("Held", "held back by its owner (schedulingPolicy.hold): torchq job resume", ordered=False)
     return _barred(job, rules) or _sent_back(job, now) or _told(job, rules) or GOOD
 
 
