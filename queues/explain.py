@@ -75,7 +75,7 @@ def suppose(snapshot: Snapshot, entry: Entry, rules: Rules, now: float) -> Expla
 def too_large(queue: str, demand: Amounts, ceiling: Amounts) -> str:
     """What is said of a job that asks for more than the ceiling."""
     names = _named(name for name, asked in demand.items() if not amounts.fits({name: asked}, NOTHING, ceiling))
-    return f"the job asks for more {names} than queue {queue} or the pool can ever give"
+    return f"the job asks for more {names} than queue {queue} or the pool can ever give: torchq job why says how much"
 
 
 def _reason(race: Race, lane: Lane | None, place: Place) -> tuple[Code, str]:
