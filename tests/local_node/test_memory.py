@@ -21,6 +21,8 @@ from tests.local_node.stage import Stage, StartNode, terminated
 from tests.waiting import SECONDS, until
 
 MIB = 1024 * 1024
+UID = f"uid-{os.getpid()}"
+"""Marks are looked for on the whole machine: the tests of another process have others."""
 WAIT = "import time; time.sleep(600)"
 GATE = "import os, time\nwhile not os.path.exists(os.environ['TORCHQ_VOLUME_V'] + '/go'): time.sleep(0.02)\n"
 
@@ -68,12 +70,12 @@ def shared_by(workers: int, setup: str) -> Iterator[Watched]:
     process = subprocess.Popen(["python3", "-c", script], stdout=subprocess.PIPE, start_new_session=True)
     assert process.stdout is not None
     ticks = int(Path(f"/proc/{process.pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
-    watched = Watched(RunKey("uid-9", "c", 0), Process(process.pid, ticks))
+    watched = Watched(RunKey(UID, "c", 0), Process(process.pid, ticks))
     try:
         assert process.stdout.read(workers + 1) == b"r" * (workers + 1)
         yield watched
     finally:
-        while processes.kill_marked("uid-9/", watched.process):
+        while processes.kill_marked(f"{UID}/", watched.process):
             pass
         process.wait()
         process.stdout.close()
@@ -86,11 +88,11 @@ SHARED = f"block = mmap.mmap(-1, 100 * {MIB}); block.write(os.urandom(1024) * {1
 @pytest.mark.parametrize("setup", [PRIVATE, SHARED])
 def test_what_processes_share_counts_once(setup: str) -> None:
     with shared_by(3, setup) as watched:
-        pids = processes.members("uid-9/", watched.process)
+        pids = processes.members(f"{UID}/", watched.process)
         assert len(pids) == 4
         assert memory.rough(pids) > 400 * MIB
         assert 100 * MIB < memory.used(pids) < 170 * MIB
-    assert memory.rough(pids) == memory.used(pids) == 0
+    until(lambda: memory.rough(pids) + memory.used(pids), lambda left: left == 0)  # of what is gone
 
 
 @pytest.mark.parametrize(("limit", "ended"), [(200, False), (90, True)])
@@ -100,7 +102,7 @@ def test_shared_memory_is_held_against_the_limit_once(setup: str, limit: int, en
         watched, recorded = replace(found, limit=limit * MIB), list[RunKey]()
         watch = MemoryWatch(lambda key, _: recorded.append(key))
         for now in range(1, 5):
-            watch.look({"uid-9": WatchedPod((watched,))}, float(now))
+            watch.look({UID: WatchedPod((watched,))}, float(now))
             if recorded:
                 break
         assert bool(recorded) == ended
@@ -113,7 +115,7 @@ def test_what_cannot_be_put_on_record_is_ended_all_the_same() -> None:
 
     with shared_by(0, PRIVATE) as found:
         watch = MemoryWatch(full)
-        watch.look({"uid-9": WatchedPod((replace(found, limit=MIB),))}, 1.0)
+        watch.look({UID: WatchedPod((replace(found, limit=MIB),))}, 1.0)
         until(found.process.alive, lambda alive: not alive)
         assert "No space left" in watch.errors.shown
 
@@ -124,7 +126,7 @@ def test_bytes_for_people() -> None:
 
 def test_members_are_found_by_mark_session_and_descent(tmp_path: Path) -> None:
     script = "setsid env -i sleep 600 & setsid sleep 600 & echo ready; wait"
-    environment = {**os.environ, processes.MARK: "uid-9/c/0/"}
+    environment = {**os.environ, processes.MARK: f"{UID}/c/0/"}
     process = subprocess.Popen(["sh", "-c", script], env=environment, stdout=subprocess.PIPE, start_new_session=True)
     try:
         assert process.stdout is not None
@@ -132,11 +134,11 @@ def test_members_are_found_by_mark_session_and_descent(tmp_path: Path) -> None:
         ticks = int(Path(f"/proc/{process.pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
         leader = Process(process.pid, ticks)
         members = Members()
-        found = until(lambda: members.of({"uid-9/c/0/": leader, "uid-9/d/0/": Process(1, 1)}), lambda seen: len(
-            seen["uid-9/c/0/"]) == 3)  # fmt: skip
-        assert found["uid-9/d/0/"] == set()
+        found = until(lambda: members.of({f"{UID}/c/0/": leader, f"{UID}/d/0/": Process(1, 1)}), lambda seen: len(
+            seen[f"{UID}/c/0/"]) == 3)  # fmt: skip
+        assert found[f"{UID}/d/0/"] == set()
     finally:
-        while processes.kill_marked("uid-9/", leader):
+        while processes.kill_marked(f"{UID}/", leader):
             pass
         process.wait()
         assert process.stdout is not None

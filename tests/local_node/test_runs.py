@@ -16,7 +16,9 @@ from cluster.local.processes import Process
 from cluster.local.runs import Order, Run, RunKey, Runs, _locked
 from tests.waiting import until
 
-KEY = RunKey("uid-1", "c", 0)
+UID = f"uid-{os.getpid()}"
+"""Marks are looked for on the whole machine: the tests of another process have others."""
+KEY = RunKey(UID, "c", 0)
 
 
 @pytest.fixture
@@ -133,7 +135,7 @@ def test_a_killed_zygote_is_replaced_and_its_shims_live(runs: Runs, layout: Layo
     until(lambda: runs.read(KEY), lambda run: run is not None and run.process is not None)
     before = runs._zygote.pid
     os.kill(before, signal.SIGKILL)
-    other = RunKey("uid-2", "c", 0)
+    other = RunKey(f"{UID}-2", "c", 0)
     # An order that the dying process has in its hands is lost, and given again.
     until(lambda: (runs.start(other, order(layout, "true")), runs.read(other))[1], lambda run: run and run.ending)
     assert runs._zygote.pid not in (0, before)
@@ -159,7 +161,7 @@ def test_the_zygote_ends_with_its_node_and_the_shims_do_not(layout: Layout) -> N
 
 def test_nobody_waits_for_burial(runs: Runs, layout: Layout) -> None:
     for number in range(5):
-        key = RunKey("uid-1", "c", number)
+        key = RunKey(UID, "c", number)
         assert runs.start(key, order(layout, "true"))
         finished(runs, key)
     until(lambda: children(runs._zygote.pid), lambda found: not found)
@@ -167,19 +169,19 @@ def test_nobody_waits_for_burial(runs: Runs, layout: Layout) -> None:
 
 def test_old_runs_are_forgotten(runs: Runs, layout: Layout) -> None:
     for restart in range(12):
-        key = RunKey("uid-1", "c", restart)
+        key = RunKey(UID, "c", restart)
         folder(layout, key).mkdir(parents=True)
-    runs.prune("uid-1", "c")
+    runs.prune(UID, "c")
     kept = sorted(int(path.name) for path in folder(layout).parent.iterdir())
     assert kept == list(range(4, 12))
 
 
 def test_a_mark_is_not_the_mark_of_a_longer_name(runs: Runs, layout: Layout) -> None:
-    longer = RunKey("uid-1", "c", 11)
+    longer = RunKey(UID, "c", 11)
     assert runs.start(longer, order(layout, "sleep", "600"))
     until(lambda: processes.members(longer.mark), bool)
-    assert not processes.kill_marked(RunKey("uid-1", "c", 1).mark)
-    while processes.kill_marked("uid-1/"):
+    assert not processes.kill_marked(RunKey(UID, "c", 1).mark)
+    while processes.kill_marked(f"{UID}/"):
         pass
     finished(runs, longer)
 
