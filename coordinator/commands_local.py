@@ -166,9 +166,14 @@ def _stay(session: Session, data: Path, no_current: bool, channel: Channel | Non
     """Be the supervisor, until a stop signal; tell the command that started this in the background, or the user."""
     start_log(session.settings.log_level)
     processes.end_with_parent()
-    progress = Progress()
+    progress, came_up = Progress(), False
 
     def ready() -> None:
+        nonlocal came_up
+        came_up = True
+        if channel:
+            channel.ready()
+            return
         progress.done()
         _tell_up(session, data, no_current, "the cluster is up")
 
@@ -176,8 +181,9 @@ def _stay(session: Session, data: Path, no_current: bool, channel: Channel | Non
         if channel is None and not _runs(data):
             _check(session, data, flags)
         options = Options(data=data, environment=session.environment(), **{**flags, "redis": _redis(session, flags)})
-        told, then = (channel.part, channel.ready) if channel else (progress.part, ready)
-        code = stack.run(options, told, then, click.echo)
+        code = stack.run(options, (channel or progress).part, ready, click.echo)
+        if not came_up:
+            raise LocalError("the cluster was stopped while it started; nothing of it was left running")
     except (*SHOWN, OSError) as error:
         progress.broken()
         if channel:
@@ -281,8 +287,9 @@ def kubeconfig(data: Path) -> None:
 def _not_up(data: Path) -> str:
     """What there is of a cluster that is not up."""
     ending = local_pods.ending(data)
-    if ending and _runs(data):
-        return f"the cluster goes down: {local_pods.progress(ending, time.time())}"
+    if pid := local_state.supervisor_pid(data):
+        doing = f"goes down: {local_pods.progress(ending, time.time())}" if ending else "is starting, or about to end"
+        return f"the cluster {doing} (process {pid}); see {_log(data, 'supervisor')}"
     left = local_down.left_running(data)
     return f"no cluster runs in {data}; " + (left or f"start it with: {target.command('up', data)}")
 

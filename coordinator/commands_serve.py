@@ -3,6 +3,7 @@
 One rule: a stop signal drains: what was begun is finished or given back, then the process ends with code 0.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -24,6 +25,8 @@ from queues.redis_store import RedisStore
 from queues.redis_work import RedisWork
 from queues.store import StoreSettings
 
+log = logging.getLogger(__name__)
+
 PAUSE_SECONDS = 0.1
 """How soon a coordinator notices that a thread of its own has ended."""
 
@@ -43,6 +46,7 @@ def coordinator(session: Session, health_port: int | None) -> None:
     garbage.look_seldom()
     threads.end_process_with_any()
     processes.end_with_parent()
+    log.info("coordinator of %s (%s)", session.cluster_word, session.target.source)
     redis = connection.connect(settings.redis_url, client_name="torchq-coordinator")
     preflight.check(session.cluster, COORDINATOR, settings)
     kept = StoreSettings(ports=(settings.port_first, settings.port_last), counted=frozenset((settings.cost,)))
@@ -113,6 +117,7 @@ def worker(session: Session, count: int | None, single: bool) -> None:
         processes.end_with_parent()
         worker_process.run(session.cluster, session.settings)
         return
+    log.info("workers of %s (%s)", session.cluster_word, session.target.source)
     # What the workers could never start with is said once, here, and not by each of them for ever.
     connection.connect(session.settings.redis_url, client_name="torchq-worker").close()
     preflight.check(session.cluster, WORKER, session.settings)

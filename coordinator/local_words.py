@@ -17,7 +17,8 @@ def after_up(resolved: Resolved, environ: Mapping[str, str], data: Path) -> list
     """Which cluster the commands go to now that the one in `data` runs, and how to reach the other."""
     found = target.find(resolved, environ)
     if found.data != data:
-        reason = f"{found.source} names it" if found.source != target.LOCAL_SOURCE else "it was made current before"
+        named = resolved.sources["context"] if resolved.settings.context else found.source
+        reason = f"{named} names it" if found.source != target.LOCAL_SOURCE else "it was made current before"
         return [
             f"torchq's commands still go to {target.word(found, resolved.settings.context, environ)} ({reason}); "
             f"for this cluster: torchq --kubeconfig {shlex.quote(str(data / 'kubeconfig'))} COMMAND"

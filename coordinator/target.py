@@ -20,6 +20,7 @@ from coordinator.settings import Resolved
 LOCAL = "local"
 """The word for the local cluster in the usual data folder; another one is `local:FOLDER`."""
 IN_CLUSTER = "in-cluster"
+UNKNOWN = "?"
 LOCAL_SOURCE = "torchq local up"
 
 
@@ -87,8 +88,8 @@ def word(target: Target, context: str, environ: Mapping[str, str]) -> str:
         embedded = _default_embedded(environ)
         return LOCAL if embedded and embedded.parent == target.data else f"{LOCAL}:{target.data}"
     if not target.kubeconfig:
-        return IN_CLUSTER
-    return context or context_of(target) or "?"
+        return IN_CLUSTER if target.source == IN_CLUSTER else UNKNOWN
+    return context or context_of(target) or UNKNOWN
 
 
 def context_of(target: Target) -> str:

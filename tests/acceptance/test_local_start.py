@@ -66,16 +66,38 @@ def test_a_part_that_does_not_start_is_named_with_its_own_log(make_stack: Make) 
     assert stack.up().code == 0, "the failed start is in the way"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_interrupted_while_it_starts_it_stops_what_it_started(make_stack: Make, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("options", "number", "words"),
+    [
+        ((), signal.SIGINT, "interrupted: the cluster was not started"),
+        ((), signal.SIGTERM, "interrupted: the cluster was not started"),
+        ((), signal.SIGHUP, "interrupted: the cluster was not started"),
+        (("--foreground",), signal.SIGINT, "the cluster was stopped while it started"),
+    ],
+)
+def test_interrupted_while_it_starts_it_stops_what_it_started(
+    make_stack: Make, options: tuple[str, ...], number: signal.Signals, words: str
+) -> None:
     stack = make_stack()
-    process = start(stack)
+    process = start(stack, *options)
     until(lambda: stack.layout.logs("node").exists())
+    assert "the cluster is starting" in stack.local("status").out
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (1, "")
-    assert "interrupted: the cluster was not started" in err
+    assert words in err
     assert "Traceback" not in err
+    assert not processes_of(stack)
+
+
+def test_down_while_it_starts_ends_the_start(make_stack: Make) -> None:
+    stack = make_stack()
+    process = start(stack)
+    until(lambda: stack.layout.logs("node").exists())
+    assert stack.down().code == 0
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (1, "")
+    assert "the cluster was stopped while it started" in err
     assert not processes_of(stack)
 
 

@@ -216,6 +216,9 @@ def test_up_and_down_say_where_commands_go(environ: dict[str, str], tmp_path: Pa
     folder, resolved = data_folder(tmp_path / "data"), settings.resolve({}, environ, None)
     (said,) = local_words.after_up(resolved, environ, folder)
     assert "still go to my prod (~/.kube/config names it)" in said
+    named = {**environ, "TORCHQ_CONTEXT": "test"}
+    (said,) = local_words.after_up(settings.resolve({}, named, None), named, folder)
+    assert "still go to test (TORCHQ_CONTEXT names it)" in said
     current.take(environ, folder)
     (said,) = local_words.after_up(resolved, environ, folder)
     assert said == (
