@@ -26,46 +26,44 @@ _SAY_AGAIN_SECONDS = 15.0
 
 
 def down(data: Path, *, keep: bool = False, now: bool = False) -> None:
-    """End the cluster, and its pods unless they are kept. LocalError if that cannot be."""
+    """End the cluster, and its pods unless they are kept; say what became of them. LocalError if that cannot be."""
     pid = local_state.supervisor_pid(data)
-    if pid is None and not local_pods.running(data):
-        click.echo(f"no cluster runs in {data}")
+    if pid is None and (keep or not local_pods.running(data)):
+        click.echo(f"no cluster runs in {data}{left_running(data, '; ')}")
         return
     if keep and local_pods.ending(data):
         raise LocalError("--keep comes too late: the pods are being ended")
     try:
-        _end(data, pid, keep=keep, now=now)
+        if pid is not None:
+            _wait(data, pid, local.LEAVE if keep else HURRY if now else signal.SIGTERM)
+        if not keep:
+            _end_pods(data, now=now)
     except KeyboardInterrupt:
-        command = target.command("down", data)
-        click.echo(
-            f"\nthe cluster goes on going down; `{command}` waits for it, `{local.hurry_command(data)}` kills the pods"
-        )
+        wait, kill = target.command("down", data), local.hurry_command(data)
+        click.echo(f"\nthe cluster goes on going down: `{wait}` waits for it, `{kill}` kills its pods")
         sys.exit(1)
-    click.echo("the cluster is down" if pid else "no pod runs any more")
+    click.echo(f"the cluster is down{left_running(data, '; ')}")
 
 
-def _end(data: Path, pid: int | None, *, keep: bool, now: bool) -> None:
-    if pid is not None:
-        _wait(data, pid, local.LEAVE if keep else HURRY if now else signal.SIGTERM)
+def _end_pods(data: Path, *, now: bool) -> None:
+    """End the pods that run although the supervisor is gone: it was killed, or it was told to leave them."""
     for _ in range(_TRIES):
-        left = local_pods.running(data)
-        if not left:
-            return
-        if keep:
-            click.echo(left_running(data))
+        if not local_pods.running(data):
             return
         _wait(data, local_state.supervisor_pid(data) or _start_ending(data, now=now), None)
-    raise LocalError(f"{local_pods.counted(local_pods.running(data))} cannot be ended; see {_log(data)}")
+    left = local_pods.running(data)
+    if left:
+        raise LocalError(f"{local_pods.counted(left)} cannot be ended; see {_log(data)}")
 
 
-def left_running(data: Path) -> str:
-    """What to know of pods that run without their cluster; empty if there are none."""
+def left_running(data: Path, before: str = "") -> str:
+    """What to know of pods that run without their cluster, after the words `before`; empty if there are none."""
     pods = local_pods.running(data)
     if not pods:
         return ""
     verb = "runs" if len(pods) == 1 else "run"
     up, end = target.command("up", data), target.command("down", data)
-    return f"{local_pods.counted(pods)} {verb} without it: `{up}` goes on with what runs, `{end}` ends it"
+    return f"{before}{local_pods.counted(pods)} still {verb}: `{up}` goes on with what runs, `{end}` ends it"
 
 
 def _wait(data: Path, pid: int, number: signal.Signals | None) -> None:

@@ -33,31 +33,24 @@ def clear(data: Path) -> None:
 
 
 def counted(pods: Iterable[EndingPod | RunningPod]) -> str:
-    """How many pods these are, and of which jobs: `3 pods (2 of job team/digits, team/lonely)`."""
+    """How many pods these are, and of which jobs: `4 pods of job team/digits`, `3 pods (2 of job team/digits, 1 of
+    job team/words)`."""
     found = list(pods)
-    owners = Counter(_owner(each) for each in found)
-    parts = [
-        name if count == 1 and not name.startswith("job ") else f"{count} of {name}"
-        for name, count in owners.items()
-        if name
-    ]
-    more = [f"and of {len(parts) - SHOWN} more"] if len(parts) > SHOWN else []
-    named = f" ({', '.join(parts[:SHOWN] + more)})" if parts else ""
-    return f"{len(found)} pod{'s' * (len(found) != 1)}{named}"
+    number = f"{len(found)} pod{'s' * (len(found) != 1)}"
+    jobs = Counter(f"job {each.namespace}/{each.job}" for each in found if each.job)
+    if list(jobs.values()) == [len(found)]:
+        return f"{number} of {next(iter(jobs))}"
+    parts = [f"{count} of {job}" for job, count in jobs.most_common(SHOWN)]
+    more = [f"others of {len(jobs) - SHOWN} more jobs"] if len(jobs) > SHOWN else []
+    return f"{number} ({', '.join(parts + more)})" if parts else number
 
 
 def progress(pods: Iterable[EndingPod], now: float) -> str:
-    """The same of pods that end, with the longest time that is left: `1 pod (1 of job team/digits) still ends, 41 s at
+    """The same of pods that end, with the longest time that is left: `1 pod of job team/digits still ends, 41 s at
     most`. `now` is in seconds since the epoch."""
     found = list(pods)
     times = [each.until for each in found if each.until is not None]
     verb = "ends" if len(found) == 1 else "end"
     left = math.ceil(max(times) - now) if times else None
-    most = "" if left is None else f", {left} s at most" if left > 0 else ": it is being killed"
+    most = "" if left is None else f", {left} s at most" if left > 0 else "; what is left is being killed"
     return f"{counted(found)} still {verb}{most}"
-
-
-def _owner(pod: EndingPod | RunningPod) -> str:
-    if pod.job:
-        return f"job {pod.namespace}/{pod.job}"
-    return f"{pod.namespace}/{pod.name}" if pod.name else ""
