@@ -100,7 +100,8 @@ class Supervisor:
         return self._children[name].deaths
 
     def replace(self, command: Command) -> None:
-        """Let what runs under this name run on, and start this command when it has ended."""
+        """Let what runs under this name run on, and start this command when it has ended; for a command that does its
+        work `once`, unless that ended with code 0."""
         child = self._children[command.name]
         child.command, child.deaths, child.due = command, 0, 0.0
 

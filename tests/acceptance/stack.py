@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +25,7 @@ from cluster.client import KubernetesCluster
 from cluster.local import embedded_redis, processes
 from cluster.local.layout import Layout
 from cluster.settings import ConnectionSettings
+from coordinator import local_state
 from crds import labels
 from crds.resources import PODS, TENANT_QUEUES, TORCHJOBS
 from tests.acceptance.warm import Said, Warm
@@ -133,6 +135,19 @@ class Stack:
     def down(self) -> Said:
         """Stop it."""
         return self.local("down")
+
+    def begin(self, command: str, *arguments: str) -> Callable[[], Said]:
+        """Begin to run `torchq local`; what to call for its end."""
+        executor = ThreadPoolExecutor(1)
+        begun = executor.submit(self.local, command, *arguments)
+        executor.shutdown(wait=False)
+        return begun.result
+
+    def supervisor(self) -> int:
+        """The process that runs it, also while it goes down."""
+        found = local_state.supervisor_pid(self.data)
+        assert found is not None
+        return found
 
     def pids(self) -> dict[str, int]:
         """Its processes by name."""
@@ -250,7 +265,7 @@ class Stack:
 
     def close(self) -> None:
         """Stop it and let go of it, whatever state it is in."""
-        said = self.down()
+        said = self.local("down", "--now")
         if "api" in self.__dict__:
             self.api.close()
         assert said.code == 0, said

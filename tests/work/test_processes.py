@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.stop import HURRY, PatientStop
 from coordinator import processes
 from coordinator.processes import Command, Supervisor
 from tests.waiting import SECONDS, until
@@ -182,3 +183,84 @@ def test_without_a_supervisor_nothing_is_watched(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv(processes.PIPE, "1:0")
     processes.end_with_parent()
     assert processes.PIPE not in os.environ
+
+
+ONCE = """
+import os, sys
+tries = sys.argv[1]
+with open(tries, "a") as file:
+    file.write("try\\n")
+sys.exit(0 if len(open(tries).readlines()) == 3 else 1)
+"""
+
+
+def test_work_that_is_done_once_is_tried_until_it_is_and_never_again(supervisor: Supervisor, tmp_path: Path) -> None:
+    tries = tmp_path / "tries"
+    supervisor.start(Command(name="work", arguments=[sys.executable, "-c", ONCE, str(tries)], once=True))
+    until(lambda: supervisor.step() or not supervisor.has("work"))
+    assert lines(tries) == ["try"] * 3
+    assert supervisor.stop() == []
+
+
+def test_what_a_part_becomes_when_it_has_ended(supervisor: Supervisor, tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    supervisor.start(command("child", output))
+    until(lambda: lines(output) == ["child runs"])
+    after = Command(name="child", arguments=["sh", "-c", f"echo done >> {output}"], once=True)
+    supervisor.replace(after)
+    supervisor.step()
+    assert lines(output) == ["child runs"], "what runs is let run"
+    supervisor.send("child", signal.SIGKILL)
+    until(lambda: supervisor.step() or not supervisor.has("child"))
+    assert lines(output) == ["child runs", "done"]
+
+
+WAITS = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+place = sys.argv[2]
+os.write(1, b"waits\\n")
+while open(place).read().count("server runs") < 2:
+    time.sleep(0.01)
+"""
+
+
+def test_the_others_are_kept_alive_while_a_stage_ends(supervisor: Supervisor, tmp_path: Path) -> None:
+    """The end of a session sends SIGTERM to all of them at once."""
+    output = tmp_path / "output"
+    supervisor.start(command("server", output, stage=0))
+    waits = [sys.executable, "-c", textwrap.dedent(WAITS), "worker", str(output)]
+    supervisor.start(Command(name="worker", arguments=waits, output=output, stage=1))
+    until(lambda: len(lines(output)) == 2)
+    os.kill(supervisor.pids()["server"], signal.SIGTERM)
+    assert supervisor.end(1) == []  # it ends once the server is back
+    assert [*supervisor.pids()] == ["server"]
+    assert supervisor.stop() == []
+
+
+@pytest.mark.parametrize(
+    ("signals", "expected"),
+    [
+        ([signal.SIGTERM], (False, False, 0)),
+        ([signal.SIGTERM, signal.SIGINT, signal.SIGTERM], (False, False, 2)),
+        ([HURRY], (False, True, 0)),
+        ([signal.SIGINT, HURRY], (False, True, 0)),
+        ([signal.SIGUSR1], (True, False, 0)),
+        ([signal.SIGTERM, signal.SIGUSR1], (True, False, 0)),
+    ],
+)
+def test_only_one_signal_hurries_a_patient_stop(
+    signals: list[signal.Signals], expected: tuple[bool, bool, int]
+) -> None:
+    handlers = {number: signal.getsignal(number) for number in {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, HURRY}}
+    stop = PatientStop(leave=signal.SIGUSR1)
+    try:
+        stop.listen()
+        assert not stop()
+        for number in signals:
+            signal.raise_signal(number)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert stop()
+    assert (stop.leaves, stop.hurried, stop.repeated) == expected
