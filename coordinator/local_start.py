@@ -19,7 +19,7 @@ import click
 import orjson
 
 from coordinator import local as stack
-from coordinator import local_state
+from coordinator import local_pods, local_state
 from coordinator.errors import LocalError
 from coordinator.local_state import AlreadyRuns, Files
 from coordinator.starting import last_lines
@@ -101,8 +101,16 @@ def _is_up(data: Path) -> bool:
     while pid := local_state.supervisor_pid(data):
         if local_state.members(data):
             return True
+        ending = local_pods.ending(data)
+        if ending:  # that takes as long as pods may take to end
+            deadline = time.monotonic() + SILENT_SECONDS
         if not told:
-            click.echo(f"process {pid} starts or stops this cluster: waiting for it", err=True)
+            doing = (
+                f"ends this cluster ({local_pods.progress(ending, time.time())})"
+                if ending
+                else "starts or stops this cluster"
+            )
+            click.echo(f"process {pid} {doing}: waiting for it", err=True)
             told = True
         if time.monotonic() > deadline:
             raise LocalError(f"process {pid} has neither started nor stopped the cluster in {SILENT_SECONDS:.0f} s")
