@@ -24,6 +24,7 @@ from coordinator import (
     local_state,
     local_words,
     output,
+    private_folder,
     processes,
     settings,
     target,
@@ -119,6 +120,7 @@ def up(
     session: Session, /, data: Path, foreground: bool, no_current: bool, report_to: int | None, **flags: Any
 ) -> None:
     """Start the cluster, make it the current one; returns when it is ready. Does nothing to one that is up."""
+    os.umask(private_folder.UMASK)
     try:
         if foreground:
             _stay(session, data, no_current, Channel(report_to) if report_to is not None else None, flags)
@@ -136,6 +138,8 @@ def up(
 def _check(session: Session, data: Path, flags: dict[str, Any]) -> None:
     """What would not work is refused before anything is started; what is strange is told."""
     local_checks.folder(data)
+    for note in private_folder.secure(data):
+        click.echo(f"note: {note}", err=True)
     if flags["port"]:
         local_checks.port(flags["port"])
     if url := _redis(session, flags):
@@ -236,6 +240,7 @@ def down(session: Session, data: Path, keep: bool, now: bool) -> None:
     """
     if keep and now:
         raise click.UsageError("--keep and --now exclude each other")
+    os.umask(private_folder.UMASK)
     local_down.down(data, keep=keep, now=now)
     _let_go(session, data)
 

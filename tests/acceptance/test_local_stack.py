@@ -1,7 +1,9 @@
 """`torchq local`: a cluster comes up in one command, goes down without a trace, and goes on where it was."""
 
 import json
+import os
 import socket
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 
 from cluster.local import embedded_redis
 from tests.acceptance.jobs import job, python, recording, spans
-from tests.acceptance.stack import Stack, alive, fresh, until
+from tests.acceptance.stack import Stack, alive, clean_environment, fresh, torchq_command, until
 
 pytestmark = pytest.mark.acceptance
 
@@ -48,6 +50,33 @@ def test_what_the_cluster_keeps_is_its_users_alone(shared: Stack) -> None:
     token = shared.layout.token.read_text().strip()
     for pid in shared.pids().values():
         assert token.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022])
+def test_everything_it_writes_is_its_users_alone(make_stack: Make, tmp_path: Path, umask: int) -> None:
+    stack, name = make_stack(), fresh()
+    stack.data.mkdir()
+    (stack.data / "tls").mkdir()
+    stack.data.chmod(0o777)
+    (stack.data / "tls").chmod(0o777)
+    (stack.data / "lock").touch()  # of a cluster that was there before
+    before = os.umask(umask)
+    try:
+        command = torchq_command("local", "up", "--data", str(stack.data), *stack.options)
+        done = subprocess.run(
+            command, cwd=stack.folder, env=clean_environment(), capture_output=True, text=True, check=False
+        )
+    finally:
+        os.umask(before)
+    assert done.returncode == 0, done.stderr
+    assert "open to other users" in done.stderr
+    stack.submit(job(name, ["sh", "-c", f"umask > {tmp_path / 'umask'}"]))
+    stack.reach(name, "Succeeded")
+    assert (tmp_path / "umask").read_text() == "0022\n", "containers have the usual one"
+    found = [stack.data, *stack.data.rglob("*")]
+    assert {path.name for path in found} >= {"kubeconfig", "token", "ca.key", "redis", "pods", "logs", "stack.log"}
+    wide = {path: oct(path.lstat().st_mode) for path in found if path.lstat().st_mode & 0o077}
+    assert not wide
 
 
 def test_a_port_in_use_is_named(make_stack: Make) -> None:
