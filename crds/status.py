@@ -22,6 +22,21 @@ Setback = Annotated[str, Field(max_length=64)]
 MOST_AT_ONCE = 1000
 
 
+class QuotaRefusal(Observed):
+    """A ResourceQuota of the namespace for which the API server refused an object of the job."""
+
+    name: ResourceName = ""
+    """The ResourceQuota; empty if the API server named none."""
+    hard: Annotated[dict[ResourceName, Annotated[str, Field(max_length=64)]], Field(max_length=64)] = Field(
+        default_factory=dict
+    )
+    """The limits of the ResourceQuota that it named then; an empty value where it gave no number."""
+    generation: Tally = 0
+    """The generation of the spec that was refused; the refusal says nothing of another."""
+    times: Tally = 1
+    """How often in a row these limits refused the job: its pauses double with each."""
+
+
 class QueueStatus(Observed):
     """How the job waits."""
 
@@ -42,6 +57,8 @@ class QueueStatus(Observed):
     """It has given back room because its queue was drained, or to be resized: it comes first when the queue goes on."""
     held: Annotated[dict[ResourceName, int], Field(max_length=65)] | None = None
     """What it held then, in canonical names and units: it comes first only while it asks for no more."""
+    refused_by: QuotaRefusal | None = None
+    """The ResourceQuota that refused the job in its newest try; `notBefore` is the end of the pause after it."""
 
 
 class Admission(Observed):

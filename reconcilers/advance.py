@@ -65,11 +65,15 @@ class Advance:
         if hindrance is not None:
             return status.hindered(job, hindrance, self.now)
         runs = progress.running(job, self.progress, progress.written(job))
-        if runs and (job.status.phase != "Running" or hindered):
+        if runs and (job.status.phase != "Running" or (hindered and not self._lacks_pods())):
             return status.running(job, self.now)
         if hindered and self._is_over():
             return status.unhindered(job, self.now)
         return status.seen(job)
+
+    def _lacks_pods(self) -> bool:
+        """Whether pods that were refused are to be tried again: until they are made, what is said of them stays."""
+        return status.reason(self.run.job.status) == status.PODS_FORBIDDEN and bool(self._pods())
 
     def _says_stuck(self) -> bool:
         return status.reason(self.run.job.status) == status.PODS_STUCK

@@ -18,8 +18,9 @@ from crds.amounts import Amounts
 from crds.keys import JobKey
 from crds.resources import EVENTS, PODS, RECREATE_REQUESTS, SERVICES, TORCHJOBS, Resource
 from queues.values import Refusal
-from reconcilers import events, measure, recreate_view
+from reconcilers import events, measure, over_quota, recreate_view
 from reconcilers.errors import NameTaken
+from reconcilers.interruptions import ChargeRefused, Hindered, Lost, ObserveAgain, QuotaRefused, Refused, forbidden
 from reconcilers.pod_view import PodView
 from reconcilers.settings import ReconcileSettings
 from reconcilers.side_by_side import SideBySide
@@ -35,6 +36,7 @@ from reconcilers.values import (
     Make,
     MarkPods,
     NoRoom,
+    OverQuota,
     Plan,
     RaiseCharge,
     Remove,
@@ -57,8 +59,10 @@ class Outcome:
     """Seconds after which to observe again; None: when something happens."""
     refused: str = ""
     """What the API server said against a pod of the job; the same pod will never be taken."""
-    hindered: "_Hindered | None" = None
-    """Something of the job cannot be made there now: a permission, a quota, a policy, a kind that is not installed."""
+    hindered: "Hindered | None" = None
+    """Something of the job cannot be made there now: a permission, a policy, a kind that is not installed."""
+    over_quota: OverQuota | None = None
+    """The ResourceQuota of the namespace for which something was refused."""
     no_room: NoRoom | None = None
     """What had no room for what the job's pods ask for."""
     quiet: bool = False
@@ -67,39 +71,6 @@ class Outcome:
     """The job after that."""
     pod: Manifest | None = None
     """The pod."""
-
-
-class _ObserveAgain(Exception):
-    """The plan is outdated or too long for one go."""
-
-    def __init__(self, after: float) -> None:
-        super().__init__(after)
-        self.after = after
-
-
-class _Lost(Exception):
-    """Another worker has the key."""
-
-
-class _Refused(Exception):
-    """The API server does not take a pod as it is."""
-
-
-class _NoRoom(Exception):
-    """The job cannot be charged for what its pods ask for."""
-
-    def __init__(self, by: NoRoom) -> None:
-        super().__init__(by)
-        self.by = by
-
-
-class _Hindered(Exception):
-    """Something may not be made now."""
-
-    def __init__(self, reason: str, error: errors.ClusterError | NameTaken, message: str = "") -> None:
-        super().__init__(message or str(error))
-        self.reason = reason
-        self.error = error
 
 
 @dataclass(slots=True)
@@ -135,17 +106,19 @@ class Application:
         try:
             for action in plan.actions:
                 if self.outdated:
-                    raise _ObserveAgain(self.settings.name_retry)
+                    raise ObserveAgain(self.settings.name_retry)
                 self._do(action)
-        except _ObserveAgain as again:
+        except ObserveAgain as again:
             return Outcome(again.after)
-        except _Refused as refused:
+        except Refused as refused:
             return Outcome(refused=str(refused))
-        except _Hindered as hindered:
+        except Hindered as hindered:
             return Outcome(hindered=hindered)
-        except _NoRoom as refused:
+        except QuotaRefused as over:
+            return Outcome(over_quota=over.by)
+        except ChargeRefused as refused:
             return Outcome(no_room=refused.by)
-        except _Lost:
+        except Lost:
             log.info("%s: lost to another worker, nothing made", self.key)
             return Outcome(plan.requeue_after)
         quiet = all(map(_is_quiet, plan.actions))
@@ -187,17 +160,17 @@ class Application:
 
     def _fence(self) -> None:
         if not self.holds():
-            raise _Lost
+            raise Lost
 
     def _raise_charge(self, attempt: int, charge: Amounts) -> None:
         refused = self.raise_charge(attempt, charge)
         match refused:
             case "quota" | "cohort" | "pool":
-                raise _NoRoom(refused)
+                raise ChargeRefused(refused)
             case "":
                 log.info("%s: charged for what its pods ask for", self.key)
             case _:  # the key is lost, or the reservation: the next look says which
-                raise _ObserveAgain(0.0)
+                raise ObserveAgain(0.0)
 
     def _write(self, change: Manifest, resource_version: str) -> None:
         namespace, name = self.key.namespace, self.key.name
@@ -207,7 +180,7 @@ class Application:
                 TORCHJOBS, name, patch, namespace, subresource="status", resource_version=resource_version
             )
         except (errors.Conflict, errors.NotFound) as error:
-            raise _ObserveAgain(0.0) from error
+            raise ObserveAgain(0.0) from error
         self.writes += 1
         if "phase" in change:
             log.info("%s: %s", self.key, change["phase"])
@@ -221,7 +194,7 @@ class Application:
         def may_begin(at: int) -> None:
             nonlocal asked, left
             if before + at >= self.settings.parallel and self._spent():
-                raise _ObserveAgain(0.0)
+                raise ObserveAgain(0.0)
             if fenced and not (left and 0 <= self.clock() - asked <= FENCE_SECONDS):
                 asked, left = self.clock(), self.settings.parallel
                 self._fence()
@@ -230,7 +203,7 @@ class Application:
 
         found = SideBySide(work, things, self.executor, may_begin).run(self.settings.parallel)
         if found:
-            raise next((each for each in found if isinstance(each, _Refused)), found[0])
+            raise next((each for each in found if isinstance(each, Refused)), found[0])
 
     def _spent(self) -> bool:
         """Whether one more write is too many for one go, or it has taken too long."""
@@ -242,14 +215,16 @@ class Application:
         except errors.AlreadyExists:
             made = self._same_pod(manifest)
         except errors.Invalid as error:
-            raise _Refused(_words(manifest, error)) from error
+            raise Refused(_words(manifest, error)) from error
         except errors.Forbidden as error:
-            raise _Hindered(PODS_FORBIDDEN, error) from error
+            if self._is_new(PODS, manifest, error):
+                raise forbidden(error, PODS_FORBIDDEN) from error
+            made = self._same_pod(manifest)
         self.pod = made
         self._wrote(made)
         if measure.is_larger(made, manifest):
             log.info("%s: pod %s asks for more than its template", self.key, made["metadata"]["name"])
-            raise _ObserveAgain(0.0)
+            raise ObserveAgain(0.0)
 
     def _wrote(self, pod: Manifest) -> None:
         version = pod["metadata"]["resourceVersion"]
@@ -261,39 +236,49 @@ class Application:
         same = (labels.JOB_UID, labels.ATTEMPT, labels.RESTART)
         marks, wanted = there["metadata"]["labels"], manifest["metadata"]["labels"]
         if any(marks.get(each) != wanted[each] for each in same) or "deletionTimestamp" in there["metadata"]:
-            raise _ObserveAgain(self.settings.name_retry)
+            raise ObserveAgain(self.settings.name_retry)
         return there
 
     def _create_service(self, manifest: Manifest) -> None:
         try:
             self.cluster.create(SERVICES, manifest, self.key.namespace)
-        except errors.Forbidden as error:
-            raise _Hindered(PODS_FORBIDDEN, error) from error
-        except errors.AlreadyExists as error:
+        except (errors.Forbidden, errors.AlreadyExists) as error:
+            if isinstance(error, errors.Forbidden) and self._is_new(SERVICES, manifest, error):
+                raise forbidden(error, PODS_FORBIDDEN) from error
             there = self._look(SERVICES, manifest)["metadata"]
             if _whose(SERVICES, there) != self.key.uid:
                 # Left over by an earlier job of this name, in a cluster without garbage collection or slow at it.
                 self._delete(SERVICES, there["name"], there["uid"])
-                raise _ObserveAgain(self.settings.name_retry) from error
+                raise ObserveAgain(self.settings.name_retry) from error
+
+    def _is_new(self, resource: Resource, manifest: Manifest, error: errors.Forbidden) -> bool:
+        """Whether there is no object of that name yet. ResourceQuotas are asked before it is known that there is."""
+        if over_quota.read(str(error)) is None:
+            return True
+        try:
+            self.cluster.get(resource, manifest["metadata"]["name"], self.key.namespace)
+        except errors.NotFound:
+            return True
+        return False
 
     def _look(self, resource: Resource, manifest: Manifest) -> Manifest:
-        """The object that has a name we need. _Hindered if it is nobody's we know."""
+        """The object that has a name we need. Hindered if it is nobody's we know."""
         name = manifest["metadata"]["name"]
         try:
             there = self.cluster.get(resource, name, self.key.namespace)
         except errors.NotFound as error:
-            raise _ObserveAgain(0.0) from error
+            raise ObserveAgain(0.0) from error
         if not _whose(resource, there["metadata"]):
             raise self._taken(resource, name) from None
         return there
 
-    def _taken(self, resource: Resource, name: str) -> _Hindered:
+    def _taken(self, resource: Resource, name: str) -> Hindered:
         kind = resource.kind.lower()
         message = (
             f"the job needs a {kind} named {name}, but the one of that name in namespace {self.key.namespace} is not "
             f"torchq's: delete that {kind} or give the job another name"
         )
-        return _Hindered(NAME_TAKEN, NameTaken(f"{self.key}: {message}"), message)
+        return Hindered(NAME_TAKEN, NameTaken(f"{self.key}: {message}"), message)
 
     def _delete_pod(self, seconds: int | None, pod: PodView) -> None:
         if not self._delete(PODS, pod.name, pod.uid, grace_period_seconds=seconds):
@@ -317,22 +302,25 @@ class Application:
             there = self._look(resource, manifest)["metadata"]
             if _whose(resource, there) != self.key.uid:
                 self._delete(resource, there["name"], there["uid"])
-                raise _ObserveAgain(self.settings.name_retry) from error
+                raise ObserveAgain(self.settings.name_retry) from error
         except errors.NotFound as error:
             message = f"the cluster has no {resource.kind} of {resource.api_version}: {remedy or 'install it'}"
-            raise _Hindered(f"{resource.kind}Missing", error, message) from error
+            raise Hindered(f"{resource.kind}Missing", error, message) from error
         except (errors.Forbidden, errors.Invalid) as error:
-            raise _Hindered(f"{resource.kind}Refused", error) from error
+            reason = f"{resource.kind}Refused"
+            if isinstance(error, errors.Invalid) or resource == RECREATE_REQUESTS:
+                raise Hindered(reason, error) from error
+            raise forbidden(error, reason) from error
 
     def _change(self, resource: Resource, name: str, change: Manifest) -> None:
         try:
             self.cluster.patch(resource, name, change, self.key.namespace)
         except (errors.NotFound, errors.Conflict) as error:
-            raise _ObserveAgain(self.settings.name_retry) from error
+            raise ObserveAgain(self.settings.name_retry) from error
         except errors.Invalid as error:
             if not _is_namesake(error):
                 raise
-            raise _ObserveAgain(self.settings.name_retry) from error
+            raise ObserveAgain(self.settings.name_retry) from error
 
     def _remove(self, resource: Resource, name: str, uid: str) -> None:
         self._delete(resource, name, uid)

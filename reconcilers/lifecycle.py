@@ -52,7 +52,7 @@ class Leaving:
     disrupted it; or it is to be sent back."""
 
     job: TorchJob
-    reason: Literal["Suspending", "Draining", "Resizing", "NotRunningInTime", "ExceedsQuota"]
+    reason: Literal["Suspending", "Draining", "Resizing", "NotRunningInTime", "ExceedsQuota", "NamespaceQuota"]
     message: str
 
 
@@ -91,7 +91,7 @@ class Back:
     """It gives back the room it holds, and no pod of it is left."""
 
     job: TorchJob
-    why: Literal["QueueDrained", "Resized", "NotRunningInTime", "ExceedsQuota"]
+    why: Literal["QueueDrained", "Resized", "NotRunningInTime", "ExceedsQuota", "NamespaceQuota"]
     message: str = ""
     """What kept it from running, as far as its status does not say so."""
 
@@ -130,9 +130,12 @@ def decide(observation: Observation, deadline: Deadline) -> Course:
 
 
 def _given_back(job: TorchJob, observation: Observation, deadline: Deadline) -> Vacate | Back | None:
-    """A job that cannot use the room it holds: there is no room for what its pods ask for, or they do not run in
-    time."""
+    """A job that cannot use the room it holds: there is no room for what its pods ask for, a ResourceQuota refuses
+    them, or they do not run in time."""
     pods = observation.pods
+    if status.reason(job.status) == status.NAMESPACE_QUOTA:
+        why = status.said(job.status)
+        return _emptied(Leaving(job, "NamespaceQuota", why), pods) if pods else Back(job, "NamespaceQuota", why)
     if status.reason(job.status) == status.EXCEEDS:
         why = status.said(job.status)
         return _emptied(Leaving(job, "ExceedsQuota", why), pods) if pods else Back(job, "ExceedsQuota", why)

@@ -10,7 +10,7 @@ from datetime import datetime
 from crds import conditions
 from crds.status import Admission, TorchJobStatus
 from crds.torchjob import TorchJob
-from reconcilers import backoff, gangs, lifecycle, measure, pod_view, progress, status, tasks
+from reconcilers import backoff, gangs, lifecycle, measure, over_quota, pod_view, progress, status, tasks
 from reconcilers.advance import Advance
 from reconcilers.deadline import Deadline
 from reconcilers.departures import Departures
@@ -26,6 +26,7 @@ from reconcilers.values import (
     Hindrance,
     InvalidJob,
     Observation,
+    OverQuota,
     Plan,
     RaiseCharge,
     Tell,
@@ -33,6 +34,8 @@ from reconcilers.values import (
 )
 
 Pods = tuple[PodView, ...]
+TRY_AGAIN = 60.0
+"""Seconds after which pods that a ResourceQuota refuses are tried again while the others of the job run."""
 
 
 def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -> Plan:
@@ -90,7 +93,9 @@ def _by_course(observation: Observation, settings: ReconcileSettings, leaving: D
             return Plan(_idle(idle, now) + groups)
         case Back() as back:
             after = _sent_back(back, settings, now)
-            return Plan(_write(back.job, after, ()) + groups + _why_back(after))
+            # A ResourceQuota may count its services, too, and says nothing of whose they are.
+            services = _last_services(back.job, ()) if back.why == "NamespaceQuota" else ()
+            return Plan(services + _write(back.job, after, ()) + groups + _why_back(after))
         case Run() as run:
             return _run(run, observation, settings, leaving, deadline)
 
@@ -122,12 +127,17 @@ def _why_back(after: TorchJobStatus) -> tuple[Action, ...]:
         return ()
     if said.reason == status.EXCEEDS:
         return (Tell("ExceedsQuota", said.message, warning=True),)
+    if said.reason == status.NAMESPACE_QUOTA:
+        return (Tell("NamespaceQuota", said.message, warning=True),)
     return (Tell("NotRunningInTime", said.message, warning=True),)
 
 
 def _sent_back(back: Back, settings: ReconcileSettings, now: datetime) -> TorchJobStatus:
     if back.why == "ExceedsQuota":
         return status.exceeding(back.job, back.message, now)
+    if back.why == "NamespaceQuota":
+        waits = back.job.status.queue
+        return over_quota.sent_back(back.job, waits.refused_by if waits else None, back.message, now)
     if back.why != "NotRunningInTime":
         return status.returning(back.job, back.why, now)
     return status.late(back.job, settings.admission_backoff, settings.admission_tries, now, back.message)
@@ -143,6 +153,8 @@ def _run(
     if left is not None and left <= 0:
         message = f"ran longer than activeDeadlineSeconds {job.spec.active_deadline_seconds}"
         return _finish(job, observation, status.finished(job, "Failed", "DeadlineExceeded", message, now), leaving)
+    if observation.over_quota is not None and job.admission == run.admission:
+        return _over_quota(run, observation, observation.over_quota, leaving, now)
     # Something cannot be made now: its owner is told.
     if observation.hindrance is not None and not is_about_requests(observation.hindrance):
         return Plan(_write(job, _hindered(job, observation.hindrance, now), run.pods), left)
@@ -190,6 +202,23 @@ def _exceeding(run: Run, excess: Excess, observation: Observation, leaving: Depa
     message = excess.refused(run.admission.queue, observation.no_room)
     after = status.leaving(job, status.EXCEEDS, message, now).model_copy(update={"measured": excess.measured})
     return Plan(_write(job, after, run.pods) + leaving.away(run.pods))
+
+
+def _over_quota(run: Run, observation: Observation, refused: OverQuota, leaving: Departures, now: datetime) -> Plan:
+    """A job that cannot have all the pods it needs gives its room back; one that may run with those that are there
+    keeps it, and the others are tried again."""
+    job = run.job
+    if over_quota.may_run(job, run.pods):
+        hindrance = Hindrance(status.PODS_FORBIDDEN, refused.message)
+        return Plan(_write(job, _hindered(job, hindrance, now), run.pods), TRY_AGAIN)
+    after = status.leaving(job, status.NAMESPACE_QUOTA, refused.message, now)
+    after = after.model_copy(update={"queue": over_quota.noted(job, refused)})
+    if run.pods:
+        return Plan(_write(job, after, run.pods) + leaving.away(run.pods))
+    known = job.model_copy(update={"status": after})
+    waits = over_quota.sent_back(known, after.queue.refused_by if after.queue else None, refused.message, now)
+    groups = gangs.removed(observation.groups)
+    return Plan(_last_services(job, ()) + _write(job, waits, ()) + groups + _why_back(waits))
 
 
 def _hindered(job: TorchJob, hindrance: Hindrance, now: datetime) -> TorchJobStatus:

@@ -72,6 +72,9 @@ class Reconciler:
         if outcome.no_room is not None:
             observation = replace(self._observer.observe(task), no_room=outcome.no_room)
             outcome = carry_out(observation)
+        if outcome.over_quota is not None:
+            observation = replace(self._observer.observe(task), over_quota=outcome.over_quota)
+            outcome = carry_out(observation)
         if outcome.refused:
             observation = replace(self._observer.observe(task), refused=outcome.refused)
             outcome = carry_out(observation)

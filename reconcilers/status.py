@@ -21,7 +21,7 @@ from reconcilers.pod_view import PodView
 from reconcilers.values import Hindrance
 
 PODS_FORBIDDEN = "PodsForbidden"
-"""Reason: the API server lets no pod of the job be made, for want of a permission or because of a quota or policy."""
+"""Reason: the API server lets no pod of the job be made, for want of a permission or because of a policy."""
 NAME_TAKEN = "NameTaken"
 """Reason: an object that is nobody's job has a name that the job needs."""
 PODS_STUCK = "PodsStuck"
@@ -33,7 +33,10 @@ LATE = "NotRunningInTime"
 EXCEEDS = "ExceedsQuota"
 """Reason: its pods ask for more than their templates, and queue or pool have no room for that; its pods are on their
 way out, and it gives its room back."""
-SENT_BACK = (LATE, EXCEEDS)
+NAMESPACE_QUOTA = "NamespaceQuota"
+"""Reason: a ResourceQuota of its namespace does not hold its pods; they are on their way out, and it gives its room
+back."""
+SENT_BACK = (LATE, EXCEEDS, NAMESPACE_QUOTA)
 UNHINDERED = ("Admitted", "Running", "Restarting", *LEAVING)
 """Reasons of the condition Admitted that say nothing against the job."""
 
@@ -76,7 +79,7 @@ def admitted(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStat
         "attempt": admission.attempt,
         "selector": f"{labels.JOB_UID}={job.metadata.uid},{labels.TASK_TYPE}={WORKER.lower()}",
         "start_time": now,
-        "queue": QueueStatus(tries=tries) if (tries := tried(job, now)) else None,
+        "queue": _remembered(job, now),
         "stages": {},
         "task_statuses": {},
         "node_failures": {},
@@ -89,6 +92,14 @@ def admitted(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStat
         update["restart_request"] = request.id  # new pods are what was asked for
     message = f"room taken from queue {admission.queue}, attempt {admission.attempt}"
     return enter(job, "Admitted", "Admitted", message, now).model_copy(update=update)
+
+
+def _remembered(job: TorchJob, now: datetime) -> QueueStatus | None:
+    """Of how it waited, what counts if it has to wait again before it runs."""
+    tries, refusal = tried(job, now), job.status.queue.refused_by if job.status.queue else None
+    if job.retried(now):
+        refusal = None
+    return QueueStatus(tries=tries, refused_by=refusal) if tries or refusal else None
 
 
 def running(job: TorchJob, now: datetime) -> TorchJobStatus:
@@ -107,7 +118,7 @@ def late(job: TorchJob, backoff: float, most: int, now: datetime, why: str = "")
     from running is what the condition Admitted says, else `why`."""
     tries = tried(job, now) + 1
     parked = tries >= most
-    seconds = min(LONGEST_BACKOFF, backoff * 2.0 ** min(tries - 1, 64)) * (1.0 - _jitter(job, tries))
+    seconds = min(LONGEST_BACKOFF, backoff * 2.0 ** min(tries - 1, 64)) * (1.0 - jitter(job, tries))
     queue = QueueStatus(
         name=job.queue,
         since=now,
@@ -123,7 +134,7 @@ def late(job: TorchJob, backoff: float, most: int, now: datetime, why: str = "")
     return idle(job, "Queued", LATE, message, now).model_copy(update={"queue": queue})
 
 
-def _jitter(job: TorchJob, tries: int) -> float:
+def jitter(job: TorchJob, tries: int) -> float:
     """A part of the backoff to leave out, the job's own at each try: those that failed together do not come back in
     step. Two gangs that each got half of a cluster would go on like that for ever."""
     digest = hashlib.sha256(f"{job.metadata.uid}/{tries}".encode()).digest()

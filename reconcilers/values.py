@@ -48,6 +48,18 @@ class Hindrance:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class OverQuota:
+    """The API server refused an object of the job for a ResourceQuota of its namespace."""
+
+    quota: str
+    """The ResourceQuota; empty if the API server named none."""
+    hard: Mapping[str, str]
+    """The limits of it that it named; an empty value where it gave no number."""
+    message: str
+    """The API server's words."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """Everything about one key at one moment."""
@@ -76,6 +88,8 @@ class Observation:
     """Why what it needs could not be made, just now."""
     no_room: NoRoom | None = None
     """What had no room for what its pods ask for, just now."""
+    over_quota: OverQuota | None = None
+    """The ResourceQuota for which the API server refused an object of the job, just now."""
 
 
 @dataclass(frozen=True, slots=True)
