@@ -4,19 +4,34 @@ One rule: it only reads; an account that can list and get, and a read-only one o
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from cluster import errors
 from cluster.api import Cluster, Manifest
-from coordinator import queue_specs, repair, views
+from coordinator import namespace_quota, queue_specs, repair, views
 from coordinator.doctor import ClusterPicture, LeaseView, Look
 from coordinator.leader import EPOCH, ERRORS, LEASE
+from coordinator.namespace_quota import Quotas
 from coordinator.standing import Rules
-from crds import excerpts, integers, labels, tenantqueue
+from coordinator.views import JobView, PodView
+from crds import excerpts, integers, labels, resource_quota, tenantqueue
 from crds.errors import InvalidObject
-from crds.resources import LEASES, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, TENANT_QUEUES, TORCHJOBS, Resource
+from crds.keys import JobKey
+from crds.resource_quota import Quota
+from crds.resources import (
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
+    TENANT_QUEUES,
+    TORCHJOBS,
+    Resource,
+)
 from crds.tenantqueue import TenantQueue
 from queues.store import QueueStore
 from queues.work import WorkSource
@@ -47,7 +62,8 @@ class Looker:
         queues = self._read(TENANT_QUEUES, _queue(wrong), wrong)
         namespaces = self._read(NAMESPACES, views.namespace_view, wrong)
         classes = self._read(PRIORITY_CLASSES, views.priority_class_view, wrong)
-        lease = self._lease()
+        quotas = _by_namespace(self._read(RESOURCE_QUOTAS, resource_quota.read, wrong))
+        lease, now = self._lease(), time.time()
         return ClusterPicture(
             jobs={job.key: job for job in jobs},
             pods=tuple(pods),
@@ -56,12 +72,14 @@ class Looker:
                 queues={queue.metadata.name: queue.spec for queue in queues},
                 priorities={each.name: each.value for each in classes},
                 namespaces={each.name: each.labels for each in namespaces},
+                quotas=quotas,
+                yielding=_yielding(jobs, pods, quotas, now),
                 implicit=False,
             ),
             lease=None if lease is None else _lease_view(lease),
             skipped=self._skipped(lease),
             unreadable=wrong,
-            now=time.time(),
+            now=now,
         )
 
     def _read(
@@ -97,6 +115,30 @@ class Looker:
     def repair(self, seconds: float) -> None:
         """Have the leader build the queues anew. `repair.NoRepair` if it does not."""
         repair.ask(self.cluster, LEASE, self.lease_namespace, seconds=seconds)
+
+
+def _by_namespace(quotas: Iterable[Quota]) -> dict[str, tuple[Quota, ...]]:
+    found: dict[str, list[Quota]] = {}
+    for each in sorted(quotas, key=lambda each: each.name):
+        found.setdefault(each.namespace, []).append(each)
+    return {namespace: tuple(each) for namespace, each in found.items()}
+
+
+def _yielding(
+    jobs: Iterable[JobView], pods: Iterable[PodView], quotas: Quotas, now: float
+) -> dict[str, frozenset[JobKey]]:
+    """By namespace, the refused jobs that let others go first, as the leader finds them."""
+    there = Counter(pod.job for pod in pods if pod.occupies)
+    refused: dict[str, list[JobView]] = {}
+    for job in jobs:
+        if job.waits is not None and job.waits.refusal is not None:
+            refused.setdefault(job.key.namespace, []).append(job)
+    return {
+        namespace: namespace_quota.yielding(
+            some, quotas.get(namespace, ()), now, services=True, arrived=there.__getitem__
+        )
+        for namespace, some in refused.items()
+    }
 
 
 def _lease_view(lease: Manifest) -> LeaseView:

@@ -182,7 +182,7 @@ class Reasons:
             while (key := self._turns.pop()) is not None:
                 found, job = self._pending.pop(key, None), self.watches.job(key)
                 idle = job is not None and job.admission is None and not (job.finished or job.deleting)
-                if found is not None and job is not None and idle and found[0] != job.told:
+                if found is not None and job is not None and idle and _is_news(job, *found):
                     return job, *found
         return None
 
@@ -210,6 +210,10 @@ class Reasons:
         except Exception as error:
             self.watches.errors.met(_subject(key), error)
         return True
+
+
+def _is_news(job: JobView, code: str, sentence: str) -> bool:
+    return code != job.told or standing.outdated(job, Standing(code="NamespaceQuota", sentence=sentence))
 
 
 def _subject(key: JobKey) -> str:

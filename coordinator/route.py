@@ -139,7 +139,8 @@ def _over(job: JobView, rules: Rules) -> int:
 def _told(job: JobView, stands: Standing) -> Standing | None:
     """What is said of heads that wait long is left to whoever looks at heads."""
     said_here = job.told in standing.CODES
-    return stands if stands.code != job.told and (stands.code or said_here) else None
+    news = stands.code != job.told or standing.outdated(job, stands)
+    return stands if news and (stands.code or said_here) else None
 
 
 def _written(job: JobView, look: Offer, queued_after: float) -> Offer | None:

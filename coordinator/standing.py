@@ -9,6 +9,7 @@ blocks nobody.
     NotAllowed              no             the queue is not for its namespace
     ClaimsNotCounted        no             it has resource claims, and the queue's quota names a device
     PriorityClassNotFound   no             nobody has created the PriorityClass it names
+    NamespaceQuota          no             a ResourceQuota of its namespace does not hold its pods
     Parked                  no             it did not get to run too often, and nobody has asked for another try since
     BackingOff              no             it did not get to run, and status.queue.notBefore is to come
     QueueDrained            yes            it ran when its queue was drained; it goes first when the queue goes on
@@ -19,9 +20,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from coordinator import namespace_quota
 from coordinator.views import JobView
-from crds import amounts, claims
+from crds import amounts, claims, resource_quota
 from crds.amounts import NOTHING, Amounts
+from crds.keys import JobKey
 from crds.tenantqueue import TenantQueueSpec
 from queues import explain
 
@@ -31,6 +34,7 @@ Code = Literal[
     "NotAllowed",
     "ClaimsNotCounted",
     "PriorityClassNotFound",
+    "NamespaceQuota",
     "Parked",
     "BackingOff",
     "QueueDrained",
@@ -50,6 +54,10 @@ class Rules:
     """Namespaces and their labels."""
     ceilings: Mapping[str, Amounts] = field(default_factory=dict)
     """The most that a job of a queue can ever have, where that is limited."""
+    quotas: namespace_quota.Quotas = field(default_factory=dict)
+    """ResourceQuotas, by namespace."""
+    yielding: Mapping[str, frozenset[JobKey]] = field(default_factory=dict)
+    """By namespace, the jobs that let others go first that ResourceQuotas refused, too (`namespace_quota.yielding`)."""
     implicit: bool = True
     """Whether a queue that nobody created may be used."""
     shared_address: bool = False
@@ -78,7 +86,8 @@ def of(job: JobView, rules: Rules, now: float) -> Standing:
     """How a job stands that is not admitted; `now` is in seconds since 1970."""
     if job.held:
         return Standing("Held", "held back by its owner (schedulingPolicy.hold): torchq job resume", ordered=False)
-    return _barred(job, rules) or _sent_back(job, now) or _told(job, rules) or GOOD
+    found = _barred(job, rules) or over_quota(job, rules, now) or _sent_back(job, now)
+    return found or _told(job, rules) or GOOD
 
 
 def priority(job: JobView, rules: Rules) -> int:
@@ -124,9 +133,29 @@ def _barred(job: JobView, rules: Rules) -> Standing | None:
     return None
 
 
+def over_quota(job: JobView, rules: Rules, now: float) -> Standing | None:
+    """How a job stands that the ResourceQuotas of its namespace do not hold; None if they do."""
+    namespace, refused = job.key.namespace, job.waits is not None and job.waits.refusal is not None
+    quotas = rules.quotas.get(namespace, ())
+    if not (quotas or refused):
+        return None
+    found = namespace_quota.barred(job, quotas, now, services=not rules.shared_address)
+    if found is not None:
+        return Standing("NamespaceQuota", found.sentence, ordered=False, until=found.until)
+    if refused and job.key in rules.yielding.get(namespace, ()):
+        return Standing("NamespaceQuota", namespace_quota.YIELDS, ordered=False)
+    return None
+
+
+def outdated(job: JobView, stands: Standing) -> bool:
+    """Whether the numbers that a job was told are others now, besides how much is used."""
+    same = job.told == stands.code == "NamespaceQuota"
+    return same and not resource_quota.same(job.sentence, stands.sentence)
+
+
 def _sent_back(job: JobView, now: float) -> Standing | None:
     waits = job.waits
-    if waits is None:
+    if waits is None or waits.refusal is not None:
         return None
     if waits.retry and waits.retry <= now:
         return None

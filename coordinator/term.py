@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from coordinator import counting, pool, queue_specs, route, skipping, standing
+from coordinator import counting, namespace_quota, pool, queue_specs, route, skipping, standing
 from coordinator.census import Census
 from coordinator.errors import CoordinatorError
 from coordinator.freeing import Freeing
@@ -110,6 +110,8 @@ class Term:
         are refused by the missing epoch; let one lease pass, and count what is there then. In the very first epoch
         nobody has ever been admitted.
         """
+        self.watches.quota_jobs.touch()
+        self._judge_quotas()
         lost = self.store.epoch() == 0
         if lost and epoch > 1:
             self._wait_for_workers(epoch)
@@ -152,6 +154,7 @@ class Term:
     def resync(self) -> None:
         """Look again at every unfinished job, but for those that are suspended and at rest."""
         jobs = self.watches.jobs.values()
+        self.watches.quota_jobs.touch()
         self.watches.mark_again([job.key for job in jobs if not (job.finished or job.at_rest)])
         self.watches.touch_settings()
 
@@ -193,6 +196,7 @@ class Term:
 
     def step(self) -> bool:
         """Flush, cycle, dispatch; whether anything happened."""
+        self._judge_quotas()
         flushed = self.flush() + self._take_turns()
         if self.watches.take_settings_changed(self.settings.settle_seconds):
             self.configure()
@@ -248,6 +252,23 @@ class Term:
             self.watches.mark_again([each.key for each in due])
             raise
         return len(due)
+
+    def _judge_quotas(self) -> None:
+        """Route the jobs again that ResourceQuotas of their namespace keep out of the order, or do so no longer."""
+        for namespace, keys in self.watches.quota_jobs.due():
+            jobs = [job for key in keys if (job := self.watches.job(key)) is not None]
+            quotas, now = self.rules().quotas.get(namespace, ()), self.clock()
+            services = not self.rules().shared_address
+            yielding = namespace_quota.yielding(jobs, quotas, now, services=services, arrived=self._arrived)
+            self.watches.set_yielding(namespace, yielding)
+            rules = self.rules()
+            kept_out = frozenset(
+                job.key for job in jobs if job.admission is None and standing.over_quota(job, rules, now)
+            )
+            self.watches.mark(self.watches.quota_jobs.judged(namespace, kept_out, limited=bool(quotas)))
+
+    def _arrived(self, key: JobKey) -> int:
+        return sum(pod.occupies for pod in self.watches.pods.indexed(key.uid))
 
     def configure(self) -> None:
         """Tell the store what admins want and what the nodes offer."""

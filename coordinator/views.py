@@ -16,13 +16,14 @@ import orjson
 import pydantic
 
 from cluster.api import Manifest
-from crds import demand, integers, labels, owners, recall, tenantqueue
+from crds import demand, integers, labels, owners, recall, resource_quota, tenantqueue
 from crds.amounts import NOTHING, PODS, Amounts
 from crds.bulk import Long
 from crds.conditions import FINISHED
 from crds.errors import InvalidObject
 from crds.keys import JobKey
 from crds.metadata import Metadata
+from crds.resource_quota import Needs
 from crds.status import Admission
 from crds.tenantqueue import TenantQueue, TenantQueueSpec, TenantQueueStatus
 from crds.torchjob import CLOCK_SKEW, TorchJob
@@ -43,6 +44,20 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A ResourceQuota of its namespace has refused a job."""
+
+    quota: str
+    """Empty if the API server named none."""
+    hard: tuple[tuple[str, str], ...] = ()
+    """The limits that it named; an empty value where it gave no number."""
+    outdated: bool = False
+    """Whether the job's spec has changed since."""
+    needs: Needs
+    """What the job asks of ResourceQuotas."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
     """How a job waits that was sent back."""
 
@@ -59,6 +74,8 @@ class Waits:
     """What it held before it was sent back so that it comes first; None: that is not known."""
     dated: bool = False
     """Whether its status says since when it waits."""
+    refusal: Refusal | None = None
+    """The ResourceQuota that refused its newest try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +119,8 @@ class JobView:
     waits: Waits | None = None
     told: str = ""
     """The code of the reason to wait that its status gives."""
+    sentence: str = ""
+    """The sentence beside it, if that has numbers (NamespaceQuota)."""
     version: str = ""
     """Its resourceVersion."""
     observed: bool = True
@@ -200,6 +219,7 @@ def job_view(manifest: Manifest) -> JobView:
         deleting=job.deleting,
         waits=_waits(job),
         told=job.status.queue.reason if job.status.queue else "",
+        sentence=job.status.queue.message if job.status.queue and job.status.queue.reason == "NamespaceQuota" else "",
         version=job.metadata.resource_version,
         observed=job.status.observed_generation == job.metadata.generation,
         lasts=_lasts(job),
@@ -236,7 +256,16 @@ def _waits(job: TorchJob) -> Waits | None:
         drained=told.drained,
         held=None if told.held is None else _kept(told.held),
         dated=told.since is not None,
+        refusal=_refusal(job),
     )
+
+
+def _refusal(job: TorchJob) -> Refusal | None:
+    told = job.status.queue.refused_by if job.status.queue else None
+    if told is None or job.finished:
+        return None
+    outdated = told.generation != job.metadata.generation
+    return Refusal(quota=told.name, hard=tuple(told.hard.items()), outdated=outdated, needs=resource_quota.of_job(job))
 
 
 def _lasts(job: TorchJob) -> Lasts | None:

@@ -1,4 +1,4 @@
-"""What the coordinator sees of the cluster: six informers, those of others' kinds, and the set of keys to look at.
+"""What the coordinator sees of the cluster: seven informers, those of others' kinds, and the set of keys to look at.
 
 One rule: an event becomes a key and nothing else; whoever handles the key reads the newest state here.
 """
@@ -6,7 +6,7 @@ One rule: an event becomes a key and nothing else; whoever handles the key reads
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 from cluster import errors
@@ -17,13 +17,24 @@ from coordinator import views
 from coordinator.deadlines import Deadlines
 from coordinator.foreign import Foreign
 from coordinator.marks import Marks
+from coordinator.quota_jobs import QuotaJobs
 from coordinator.raised import RaisedCharges
 from coordinator.route import Pods
 from coordinator.standing import Rules
 from coordinator.views import ForeignView, JobView, NamespaceView, NodeView, PodView, PriorityClassView
-from crds import labels
+from crds import labels, resource_quota
 from crds.keys import JobKey
-from crds.resources import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, TENANT_QUEUES, TORCHJOBS, Resource
+from crds.resource_quota import Quota
+from crds.resources import (
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
+    TENANT_QUEUES,
+    TORCHJOBS,
+    Resource,
+)
 from crds.tenantqueue import TenantQueue
 
 T = TypeVar("T")
@@ -76,7 +87,10 @@ class Watches:
         """Whether the names of queues that jobs make up make queues."""
         self.raised = RaisedCharges()
         self.deadlines = Deadlines()
+        self.quota_jobs = QuotaJobs(clock)
         self._rules: Rules | None = None
+        self._quotas: dict[str, tuple[Quota, ...]] = {}
+        self._yielding: dict[str, frozenset[JobKey]] = {}
         self.wake = threading.Event()
         self.jobs = self._informer(TORCHJOBS, views.job_view, self._job_changed, lambda job: job.queue)
         self.pods = self._informer(
@@ -85,6 +99,9 @@ class Watches:
         self.queues = self._informer(TENANT_QUEUES, views.queue_view, self._queue_changed)
         self.classes = self._informer(PRIORITY_CLASSES, views.priority_class_view, self._class_changed)
         self.namespaces = self._informer(NAMESPACES, views.namespace_view, self._namespace_changed)
+        self.quotas = self._informer(
+            RESOURCE_QUOTAS, resource_quota.read, self._resource_quota_changed, lambda quota: quota.namespace
+        )
         self.nodes = self._informer(NODES, views.node_view, self._node_changed) if nodes else None
         self.foreign: Foreign[ForeignView] = Foreign(
             cluster.serves, foreign, self._foreign_informer, self._kind_found, self.errors
@@ -103,7 +120,7 @@ class Watches:
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
         """All of them, to start, stop and ask."""
-        return (self.jobs, self.pods, self.queues, self.classes, self.namespaces) + (
+        return (self.jobs, self.pods, self.queues, self.classes, self.namespaces, self.quotas) + (
             (self.nodes,) if self.nodes else ()
         )
 
@@ -173,6 +190,8 @@ class Watches:
                     queues={each.metadata.name: each.spec for each in self.queues.values()},
                     priorities={each.name: each.value for each in self.classes.values()},
                     namespaces={each.name: each.labels for each in self.namespaces.values()},
+                    quotas=self._quotas,
+                    yielding=self._yielding,
                 )
             return self._rules
 
@@ -236,6 +255,7 @@ class Watches:
             self.touch_settings()
         self.raised.note(before, after)
         self.deadlines.note(before, after)
+        self.quota_jobs.note(before, after)
         self._marks.add([job.key], 0)
         self.wake.set()
 
@@ -302,6 +322,27 @@ class Watches:
         selected = {each.metadata.name for each in self.queues.values() if each.spec.namespace_selector is not None}
         for queue in selected:
             self.mark([job.key for job in self.jobs.indexed(queue) if job.key.namespace == found.name])
+
+    def _resource_quota_changed(self, before: Quota | None, after: Quota | None) -> None:
+        found = after or before
+        if before == after or found is None:
+            return
+        namespace = found.namespace
+        there = sorted(self.quotas.indexed(namespace), key=lambda each: each.name)
+        others = {name: each for name, each in self._quotas.items() if name != namespace}
+        with self._lock:
+            self._quotas = others | ({namespace: tuple(there)} if there else {})
+            self._rules = None if self._rules is None else replace(self._rules, quotas=self._quotas)
+        self.quota_jobs.quotas_changed(namespace, self.jobs.values)
+        self.wake.set()
+
+    def set_yielding(self, namespace: str, keys: frozenset[JobKey]) -> None:
+        """These jobs of a namespace let others go first that ResourceQuotas refused, too."""
+        with self._lock:
+            if self._yielding.get(namespace, frozenset()) != keys:
+                others = {name: each for name, each in self._yielding.items() if name != namespace}
+                self._yielding = others | ({namespace: keys} if keys else {})
+                self._rules = None if self._rules is None else replace(self._rules, yielding=self._yielding)
 
     def _forget_rules(self) -> None:
         with self._lock:

@@ -12,9 +12,11 @@ A job of 4 pods, each with requests cpu 2 and limits memory 3Gi, beside other po
     pods                 4       2        10       fits
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
+from types import MappingProxyType
 from typing import Any
 
 from crds import demand, quantities
@@ -30,6 +32,10 @@ COMPUTE = ("cpu", "memory")
 MOST_LIMITS = 64
 """Limits of one ResourceQuota that are looked at."""
 MOST_SCOPES = 16
+LONGEST = 1000
+"""Characters of a sentence."""
+_USED = re.compile(r", used [^,]*,")
+NO_QUOTAS: Mapping[str, Amounts] = MappingProxyType({})
 MOST_NAMED = 4
 """Limits that a sentence names."""
 
@@ -52,11 +58,8 @@ class Limit:
     hard: int
     used: int | None
     """None: the ResourceQuota's status does not say."""
-
-    @property
-    def canonical(self) -> str:
-        """The name under which a job's demand has it."""
-        return quantities.canonical(self.name)
+    canonical: str
+    """The name under which a job's demand has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,12 @@ class Shortage:
         told += [f"{len(first) - MOST_NAMED} more"] if len(first) > MOST_NAMED else []
         verb = "can never hold" if self.never else "has no room for"
         more = " (a smaller job, or a larger ResourceQuota)" if self.never else ""
-        return f"ResourceQuota {self.quota} of the namespace {verb} the job's pods: {'; '.join(told)}{more}"
+        return f"ResourceQuota {self.quota} of the namespace {verb} the job's pods: {'; '.join(told)}{more}"[:LONGEST]
+
+
+def same(sentence: str, other: str) -> bool:
+    """Whether two sentences differ in nothing but what is used, which changes with every pod."""
+    return _USED.sub(",", sentence) == _USED.sub(",", other)
 
 
 def _told(limit: Limit, asks: int) -> str:
@@ -139,10 +147,15 @@ def read(manifest: Mapping[str, Any]) -> Quota:
     return Quota(metadata["namespace"], metadata["name"], tuple(each for each in limits if each), _scopes(spec))
 
 
+def amount(name: str, quantity: Any) -> int:
+    """A quantity of a limit, in its canonical unit. ValueError for what is not a quantity."""
+    return quantities.capped(_unit(name), quantity)
+
+
 def _limit(name: str, hard: Any, used: Any) -> Limit | None:
     try:
-        unit = _unit(name)
-        return Limit(name, quantities.capped(unit, hard), None if used is None else quantities.capped(unit, used))
+        known = None if used is None else amount(name, used)
+        return Limit(name, amount(name, hard), known, quantities.canonical(name))
     except ValueError:
         return None
 
@@ -212,23 +225,35 @@ def _services(job: TorchJob) -> int:
     return sum(1 for world in worlds if world and (elastic or sum(task.num_tasks for task in world) > 1))
 
 
+def holds(charge: Amounts, quotas: Iterable[Quota]) -> bool:
+    """Whether ResourceQuotas hold a job of this charge: as `shortage` of `of_charge`, for many jobs."""
+    for quota in quotas:
+        for limit in () if quota.scopes else quota.limits:
+            asks = charge.get(PODS if limit.canonical == COUNT_PODS else limit.canonical, 0)
+            if asks and limit.canonical != JOBS and not _holds(limit, asks):
+                return False
+    return True
+
+
 def shortage(
-    needs: Needs, quotas: Iterable[Quota], *, services: bool = True, taken: Amounts = NOTHING
+    needs: Needs, quotas: Iterable[Quota], *, services: bool = True, taken: Mapping[str, Amounts] = NO_QUOTAS
 ) -> Shortage | None:
     """The first ResourceQuota that does not hold a job; None if all do, as far as that is known.
 
-    `services`: whether a service is made for each rank 0. `taken` is what others are about to use, by canonical name.
+    `services`: whether a service is made for each rank 0. `taken` is what others are about to use, by ResourceQuota.
     """
     return next(_shortages(needs, quotas, services, taken), None)
 
 
-def _shortages(needs: Needs, quotas: Iterable[Quota], services: bool, taken: Amounts) -> Iterator[Shortage]:
+def _shortages(
+    needs: Needs, quotas: Iterable[Quota], services: bool, taken: Mapping[str, Amounts]
+) -> Iterator[Shortage]:
     for quota in quotas:
-        asks = asked(needs, quota, services=services)
+        asks, others = asked(needs, quota, services=services), taken.get(quota.name, NOTHING)
         lacking = tuple(
             (limit, amount)
             for limit in quota.limits
-            if (amount := asks.get(limit.canonical, 0)) and not _holds(limit, amount + taken.get(limit.canonical, 0))
+            if (amount := asks.get(limit.canonical, 0)) and not _holds(limit, amount + others.get(limit.canonical, 0))
         )
         if lacking:
             yield Shortage(quota.name, lacking)
