@@ -11,9 +11,10 @@ from datetime import datetime
 from cluster.api import Manifest
 from coordinator import tables
 from coordinator.board import Document
-from crds import labels, torchjob
+from crds import labels, resource_quota, torchjob
 from crds.conditions import FINISHED
 from crds.errors import InvalidObject
+from crds.resource_quota import Quota
 from crds.torchjob import TorchJob
 from gang.values import GroupView
 from reconcilers import ailments, containers, moments, outcomes
@@ -29,6 +30,8 @@ class Around:
     pods: tuple[Manifest, ...] = ()
     groups: tuple[GroupView, ...] = ()
     events: tuple[Manifest, ...] = ()
+    quotas: tuple[Quota, ...] = ()
+    """The ResourceQuotas of its namespace, if it waits for them."""
     now: datetime | None = None
     """None: what depends on the time is left out."""
     notes: tuple[str, ...] = field(default=())
@@ -44,6 +47,7 @@ def of(item: Manifest, around: Around) -> Document:
     return {
         "phase": status.get("phase") or "Pending",
         "queue": tables.queue_of(item),
+        "waits": _waits(item, around),
         "admission": admission,
         "gangScheduler": (admission or {}).get("gangScheduler") or policy.get("gangScheduler") or None,
         "groups": [_group(each) for each in around.groups],
@@ -53,6 +57,25 @@ def of(item: Manifest, around: Around) -> Document:
         "events": [_event(each) for each in _newest(around.events)],
         "notes": list(around.notes),
     }
+
+
+def _waits(item: Manifest, around: Around) -> Document | None:
+    """Why a job waits, with the numbers of now where ResourceQuotas keep it from being admitted; None if nothing is
+    known of that, or it does not wait."""
+    status = item.get("status") or {}
+    queue = status.get("queue") or {}
+    if status.get("admission") or status.get("phase") in FINISHED or not queue.get("reason"):
+        return None
+    return {"code": queue["reason"], "message": _short_of(item, around.quotas) or queue.get("message") or ""}
+
+
+def _short_of(item: Manifest, quotas: tuple[Quota, ...]) -> str:
+    """The ResourceQuota that does not hold the job; empty if there is none, or the job cannot be read."""
+    try:
+        short = resource_quota.shortage(resource_quota.of_job(torchjob.parse(item)), quotas) if quotas else None
+    except InvalidObject:
+        return ""
+    return str(short) if short is not None else ""
 
 
 def _group(group: GroupView) -> Document:

@@ -173,6 +173,8 @@ USER = Role(
         Rule(resource=PODS, verbs=("get", "list"), by_hand=("watch",)),
         Rule(resource=PODS, subresource="log", verbs=("get",)),
         Rule(resource=EVENTS, verbs=("list", "create")),
+        # What `job show` says of a job that waits for one.
+        Rule(resource=RESOURCE_QUOTAS, verbs=("list",)),
         *(Rule(resource=each, verbs=("list",)) for each in _POD_GROUPS),
     ),
     queue=(Rule(resource=TENANT_QUEUES, verbs=("get",)), *_ASK),

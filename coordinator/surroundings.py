@@ -8,8 +8,9 @@ from cluster.api import Manifest
 from cluster.client import KubernetesCluster
 from coordinator import output
 from coordinator.details import Around
-from crds import labels, owners
-from crds.resources import EVENTS, PODS
+from crds import labels, owners, resource_quota
+from crds.resource_quota import Quota
+from crds.resources import EVENTS, PODS, RESOURCE_QUOTAS
 from gang import backends
 from gang.values import GroupView
 from reconcilers.group_view import GroupSight
@@ -23,6 +24,7 @@ def of(cluster: KubernetesCluster, item: Manifest, *, embedded: bool = False) ->
     pods = [each for each in listed if owners.job_uid(each["metadata"])]
     groups: tuple[GroupView, ...] = ()
     events: list[Manifest] = []
+    quotas: tuple[Quota, ...] = ()
     try:
         groups = _groups(cluster, item, selector)
     except errors.Forbidden as error:
@@ -33,14 +35,27 @@ def of(cluster: KubernetesCluster, item: Manifest, *, embedded: bool = False) ->
         events = cluster.list(EVENTS, namespace, field_selector=f"involvedObject.uid={metadata['uid']}").items
     except errors.Forbidden as error:
         notes.append(f"note: events are not shown: {error}")
+    try:
+        quotas = _quotas(cluster, item)
+    except errors.Forbidden as error:
+        notes.append(f"note: what ResourceQuotas hold now is not known: {error}")
     return Around(
         pods=tuple(pods),
         groups=groups,
         events=tuple(events),
+        quotas=quotas,
         now=output.now(),
         notes=tuple(notes),
         embedded=embedded,
     )
+
+
+def _quotas(cluster: KubernetesCluster, item: Manifest) -> tuple[Quota, ...]:
+    """The ResourceQuotas of the namespace of a job that waits for them."""
+    waits = (item.get("status") or {}).get("queue") or {}
+    if waits.get("reason") != "NamespaceQuota":
+        return ()
+    return tuple(map(resource_quota.read, cluster.list(RESOURCE_QUOTAS, item["metadata"]["namespace"]).items))
 
 
 def _groups(cluster: KubernetesCluster, item: Manifest, selector: str) -> tuple[GroupView, ...]:

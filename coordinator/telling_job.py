@@ -35,6 +35,8 @@ def _facts(item: Manifest, found: Document) -> Iterator[tuple[str, object]]:
     yield "Job", JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
     yield "Queue", found["queue"]
     yield "Phase", found["phase"]
+    if found["waits"]:
+        yield "Waits", f"{found['waits']['code']}: {found['waits']['message']}"
     yield "Submitted", metadata["creationTimestamp"]
     yield "Started", status.get("startTime") or "-"
     yield "Completed", status.get("completionTime") or "-"

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,6 +91,11 @@ def _reason(stack: RealStack, name: str) -> str:
     return next((each["reason"] for each in conditions if each["type"] == "Admitted"), "")
 
 
+def _waits(stack: RealStack, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = (stack.job(name).get("status") or {}).get("queue") or {}
+    return found
+
+
 @ON_REAL
 def test_a_quota_of_the_namespace_is_told_in_the_job(stack: RealStack) -> None:
     name, path = fresh(), "/api/v1/namespaces/default/resourcequotas"
@@ -101,10 +107,12 @@ def test_a_quota_of_the_namespace_is_told_in_the_job(stack: RealStack) -> None:
     assert stack.server.send("PATCH", f"{path}/none/status", status, "application/merge-patch+json")[0] == 200
     try:
         stack.submit(job(name, python("pass")))
-        until(lambda: _reason(stack, name) == "PodsForbidden")
-        shown = stack.torchq("job", "show", name)
-        assert "exceeded quota" in shown
-        assert "deploy/rbac" not in shown
+        until(lambda: _waits(stack, name).get("reason") == "NamespaceQuota")
+        assert "pods: asks 1, used 0, hard 0" in _waits(stack, name)["message"]
+        told = stack.torchq("job", "why", name)
+        assert "NamespaceQuota" in told
+        assert "ResourceQuota none of the namespace can never hold the job's pods: pods: asks 1, used 0" in told
+        assert "ResourceQuota none" in stack.torchq("job", "show", name)
     finally:
         assert stack.server.send("DELETE", f"{path}/none")[0] == 200
     stack.reach(name, "Succeeded")

@@ -15,7 +15,7 @@ from tests.coordinator.desk import Clock, task
 from tests.waiting import until
 
 JOBS = 8
-WATCHED = ("namespaces", "nodes", "pods", "priorityclasses", "tenantqueues", "torchjobs")
+WATCHED = ("namespaces", "nodes", "pods", "priorityclasses", "resourcequotas", "tenantqueues", "torchjobs")
 OF_WORKERS = ("nodes", "pods", "tenantqueues")
 QUESTIONS = len(foreign.KINDS)
 """Each process asks once which kinds of others there are, and again those that are not there, every 15 s."""
@@ -28,7 +28,7 @@ def test_the_first_look_is_a_list_and_a_watch_of_each_resource(cluster: Kubernet
         line.begin()
         line.settle()
         asked = {"DISCOVER": QUESTIONS}
-        until(lambda: sum(line.coordinator.values()) >= 12 + QUESTIONS)
+        until(lambda: sum(line.coordinator.values()) >= 14 + QUESTIONS)
         until(lambda: sum(line.worker.values()) >= 6 + QUESTIONS)
         assert line.coordinator == asked | {f"{verb} {each}": 1 for each in WATCHED for verb in ("LIST", "WATCH")}
         assert line.worker == asked | {f"{verb} {each}": 1 for each in OF_WORKERS for verb in ("LIST", "WATCH")}
@@ -53,7 +53,7 @@ def test_a_watch_that_ends_is_resumed_without_a_list(line: Metered, namespace: s
     line.note()
     for informer in line.informers:
         informer._watch.close()
-    until(lambda: sum((line.coordinator + line.worker).values()) >= 8)
+    until(lambda: sum((line.coordinator + line.worker).values()) >= 9)
     line.settle()
     assert line.coordinator == {f"WATCH {each}": 1 for each in WATCHED if each != "nodes"}
     assert line.worker == {f"WATCH {each}": 1 for each in OF_WORKERS}

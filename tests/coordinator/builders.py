@@ -2,8 +2,10 @@
 
 from typing import Any
 
-from coordinator.views import JobView, NodeView, PodView
+from coordinator.views import JobView, NodeView, PodView, Refusal, Waits
+from crds import quantities, resource_quota
 from crds.keys import JobKey
+from crds.resource_quota import Limit, Needs, Quota, Scope
 from crds.status import Admission
 
 KEY = JobKey("team", "train", "u1")
@@ -56,3 +58,18 @@ def node(**changes: Any) -> NodeView:
         "allocatable": {"cpu": 8000, "memory": 1 << 30, "pods": 110},
     }
     return NodeView(**{**fields, **changes})
+
+
+def quota(name: str = "compute", scopes: tuple[Scope, ...] = (), **limits: tuple[int, int | None]) -> Quota:
+    """A ResourceQuota of the job's namespace: hard and used by name, in canonical units; `_` stands for a dot."""
+    named = ((each.replace("_", "."), amounts) for each, amounts in limits.items())
+    found = (Limit(each, hard, used, quantities.canonical(each)) for each, (hard, used) in named)
+    return Quota("team", name, tuple(found), scopes)
+
+
+def refused(until: float = 0.0, needs: Needs | None = None, **changes: Any) -> Waits:
+    """How a job waits that ResourceQuota compute refused, which had 9 cores then."""
+    given = needs or resource_quota.of_charge({"cpu": 2000, "jobs": 1})
+    fields: dict[str, Any] = {"quota": "compute", "hard": (("cpu", "9"),), "needs": given, **changes}
+    retry = fields.pop("retry", 0.0)
+    return Waits(queue="a", until=until, dated=True, retry=retry, refusal=Refusal(**fields))

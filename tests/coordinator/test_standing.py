@@ -11,7 +11,7 @@ from coordinator.timers import Timers
 from coordinator.views import JobView, Waits
 from crds.keys import JobKey
 from crds.tenantqueue import NamespaceSelector, TenantQueueSpec
-from tests.coordinator.builders import KEY, admission, job
+from tests.coordinator.builders import KEY, admission, job, quota, refused
 
 NOW = 1000.0
 CLAIMS = "spec.torchTaskSpecs.Master.template.spec.resourceClaims"
@@ -41,6 +41,14 @@ TABLE = [
     (job(), rules(queue={"quota": {"nvidia.com/gpu": 8}}), "", True),
     (job(priority_class="urgent"), rules(), "", True),
     (job(priority_class="lazy"), rules(), "PriorityClassNotFound", False),
+    (job(), rules(quotas={"team": (quota(cpu=(2000, 0)),)}), "", True),
+    (job(), rules(quotas={"team": (quota(cpu=(2000, 1)),)}), "NamespaceQuota", False),
+    (job(), rules(quotas={"other": (quota(cpu=(0, 0)),)}), "", True),
+    (job(waits=refused(until=NOW + 1)), rules(quotas={"team": (quota(cpu=(9000, 0)),)}), "NamespaceQuota", False),
+    (job(waits=refused(until=NOW)), rules(quotas={"team": (quota(cpu=(9000, 0)),)}), "", True),
+    (job(waits=refused(until=NOW + 1)), rules(), "", True),
+    (job(waits=refused(until=NOW)), rules(yielding={"team": frozenset({KEY})}), "NamespaceQuota", False),
+    (job(held=True), rules(quotas={"team": (quota(cpu=(0, 0)),)}), "Held", False),
     (job(waits=Waits(parked=True)), rules(), "Parked", False),
     (job(waits=Waits(until=NOW + 1)), rules(), "BackingOff", False),
     (job(waits=Waits(until=NOW)), rules(), "", True),

@@ -39,6 +39,7 @@ from crds.resources import (
     POD_GROUPS,
     PODS,
     RECREATE_REQUESTS,
+    RESOURCE_QUOTAS,
     SERVICES,
     TENANT_QUEUES,
     TORCHJOBS,
@@ -243,6 +244,13 @@ def _priority_classes_are_followed(stage: Stage) -> str:
 @scene(COORDINATOR, "namespaces", "list", "watch")
 def _namespaces_are_followed(stage: Stage) -> str:
     return stage.trouble(Watches(stage.access.cluster(COORDINATOR), nodes=False).namespaces)
+
+
+@scene(COORDINATOR, "resourcequotas", "list", "watch")
+def _resource_quotas_are_followed(stage: Stage) -> str:
+    body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team"}}
+    stage.admin.create(RESOURCE_QUOTAS, body | {"spec": {"hard": {"pods": "4"}}}, TENANT)
+    return stage.trouble(Watches(stage.access.cluster(COORDINATOR), nodes=False).quotas)
 
 
 @scene(COORDINATOR, "pods", "list", "watch")
@@ -499,6 +507,12 @@ def _show_with_events(stage: Stage) -> str:
     return only_forbidden(stage.run(USER, "job", "show", "train", code=0))
 
 
+@scene(USER, "resourcequotas", "list")
+def _show_with_resource_quotas(stage: Stage) -> str:
+    stage.job({"phase": "Queued", "queue": {"reason": "NamespaceQuota", "message": "no room"}})
+    return only_forbidden(stage.run(USER, "job", "show", "train", code=0))
+
+
 def _shown_with_its_gang(scheduler: str) -> Scene:
     def shown(stage: Stage) -> str:
         admission = {"queue": TENANT, "attempt": 1, "epoch": 1, "gangScheduler": scheduler}
@@ -666,6 +680,7 @@ class Nothing:
 @scene(DOCTOR, "tenantqueues", "list")
 @scene(DOCTOR, "priorityclasses", "list")
 @scene(DOCTOR, "namespaces", "list")
+@scene(DOCTOR, "resourcequotas", "list")
 @scene(DOCTOR, "pods", "list")
 @scene(DOCTOR, "nodes", "list")
 @scene(DOCTOR, "leases", "get")

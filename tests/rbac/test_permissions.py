@@ -20,6 +20,7 @@ from crds.resources import (
     POD_GROUPS,
     PODS,
     RECREATE_REQUESTS,
+    RESOURCE_QUOTAS,
     SERVICES,
     TENANT_QUEUES,
     TORCHJOBS,
@@ -46,6 +47,7 @@ def stage(
     yield Stage(access, monkeypatch, caplog, tmp_path)
     clear(access.admin)
     remove(access.admin, LEASES, "torchq-coordinator", rbac.LEASE_NAMESPACE)
+    remove(access.admin, RESOURCE_QUOTAS, "team", TENANT)
     remove(access.admin, NODES, "here", "")
     for kind in filter(access.admin.serves, OTHERS):
         remove(access.admin, kind, "train-0", TENANT)
@@ -259,6 +261,7 @@ def test_no_account_may_change_what_accounts_may_do_or_read_secrets() -> None:
         "leases",
         "priorityclasses",
         "namespaces",
+        "resourcequotas",
         "events",
         "podgroups",
         "queues",
