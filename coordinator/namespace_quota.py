@@ -10,7 +10,8 @@ of the job is changed, and when another try is asked for.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from coordinator.views import JobView, Refusal
+from coordinator.views import JobView
+from coordinator.waits import Refusal
 from crds import amounts, resource_quota
 from crds.amounts import Amounts
 from crds.keys import JobKey

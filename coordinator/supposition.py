@@ -36,6 +36,9 @@ def supposed(job: JobView, known: Known, reading: Callable[[Entry], Document]) -
     if never:
         code = never[0].code if never[0].code in standing.CODES else "ExceedsQuota"
         return {"fits": False, "code": code, "message": _together(never)}
+    barred = standing.over_quota(view, known.rules, 0.0)  # it would not pause
+    if barred is not None:
+        return {"fits": False, "code": barred.code, "message": barred.sentence}
     found = reading(route.entry(view, known.rules))
     return found | TOO_LARGE_NOW if found["code"] == "ExceedsQuota" else found
 

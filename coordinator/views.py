@@ -16,24 +16,23 @@ import orjson
 import pydantic
 
 from cluster.api import Manifest
-from crds import demand, integers, labels, owners, recall, resource_quota, tenantqueue
+from coordinator import waits
+from coordinator.waits import Waits
+from crds import demand, integers, labels, owners, recall, tenantqueue
 from crds.amounts import NOTHING, PODS, Amounts
 from crds.bulk import Long
 from crds.conditions import FINISHED
 from crds.errors import InvalidObject
 from crds.keys import JobKey
 from crds.metadata import Metadata
-from crds.resource_quota import Needs
 from crds.status import Admission
 from crds.tenantqueue import TenantQueue, TenantQueueSpec, TenantQueueStatus
-from crds.torchjob import CLOCK_SKEW, TorchJob
+from crds.torchjob import TorchJob
 
 FINISHED_PODS = ("Succeeded", "Failed")
 MOST_CONTAINERS = 16
 LONGEST = 4096
 """Containers of a pod, and bytes of JSON of what they ask for, up to which that is remembered."""
-USUAL_NAMES = 16
-"""Names of a charge that is shared by jobs that ask for the same."""
 DEFAULT_GRACE = 30
 """Seconds of grace of a pod whose template does not say."""
 MOST_GRACE = 2**63
@@ -41,41 +40,6 @@ MOST_GRACE = 2**63
 MOST_CONDITIONS = 32
 """Conditions of an object of another kind that are looked at."""
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """A ResourceQuota of its namespace has refused a job."""
-
-    quota: str
-    """Empty if the API server named none."""
-    hard: tuple[tuple[str, str], ...] = ()
-    """The limits that it named; an empty value where it gave no number."""
-    outdated: bool = False
-    """Whether the job's spec has changed since."""
-    needs: Needs
-    """What the job asks of ResourceQuotas."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waits:
-    """How a job waits that was sent back."""
-
-    queue: str = ""
-    """Where it waited when that was written."""
-    until: float = 0.0
-    """It backs off until then, in seconds since 1970."""
-    parked: bool = False
-    retry: float = 0.0
-    """From then on it need not wait any more, because another try was asked for, in seconds since 1970; 0: it was not.
-    """
-    drained: bool = False
-    held: Amounts | None = None
-    """What it held before it was sent back so that it comes first; None: that is not known."""
-    dated: bool = False
-    """Whether its status says since when it waits."""
-    refusal: Refusal | None = None
-    """The ResourceQuota that refused its newest try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +171,7 @@ def job_view(manifest: Manifest) -> JobView:
         priority=job.spec.scheduling_policy.priority,
         priority_class=priority_class(job),
         attempt=job.status.attempt,
-        charge=_kept(job.charge),
+        charge=waits.kept(job.charge),
         admission=job.admission,
         phase=job.status.phase,
         suspended=job.spec.suspend,
@@ -217,7 +181,7 @@ def job_view(manifest: Manifest) -> JobView:
         finished=job.finished,
         expires=job.spec.ttl_seconds_after_finished is not None,
         deleting=job.deleting,
-        waits=_waits(job),
+        waits=waits.of(job),
         told=job.status.queue.reason if job.status.queue else "",
         sentence=job.status.queue.message if job.status.queue and job.status.queue.reason == "NamespaceQuota" else "",
         version=job.metadata.resource_version,
@@ -226,46 +190,10 @@ def job_view(manifest: Manifest) -> JobView:
     )
 
 
-def _kept(charge: Amounts) -> Amounts:
-    """Of usual charges those that are equal are one. A charge of many names goes with its job: what is remembered does
-    not grow with the names that jobs make up."""
-    return _shared(tuple(charge.items())) if len(charge) <= USUAL_NAMES else dict(charge)
-
-
-@lru_cache(4096)
-def _shared(charge: tuple[tuple[str, int], ...]) -> Amounts:
-    """Jobs that ask for the same have one charge: it is kept for every unfinished job."""
-    return dict(charge)
-
-
 def priority_class(job: TorchJob) -> str:
     """The PriorityClass that says a job's priority; empty if the job says it itself: a priority that is given wins."""
     policy = job.spec.scheduling_policy
     return "" if "priority" in policy.model_fields_set else policy.priority_class_name
-
-
-def _waits(job: TorchJob) -> Waits | None:
-    told = job.status.queue
-    if told is None:
-        return None
-    return Waits(
-        queue=told.name,
-        until=told.not_before.timestamp() if told.not_before else 0.0,
-        parked=told.parked,
-        retry=max(job.retry_at.timestamp() - CLOCK_SKEW, 1.0) if job.retry_at else 0.0,
-        drained=told.drained,
-        held=None if told.held is None else _kept(told.held),
-        dated=told.since is not None,
-        refusal=_refusal(job),
-    )
-
-
-def _refusal(job: TorchJob) -> Refusal | None:
-    told = job.status.queue.refused_by if job.status.queue else None
-    if told is None or job.finished:
-        return None
-    outdated = told.generation != job.metadata.generation
-    return Refusal(quota=told.name, hard=tuple(told.hard.items()), outdated=outdated, needs=resource_quota.of_job(job))
 
 
 def _lasts(job: TorchJob) -> Lasts | None:

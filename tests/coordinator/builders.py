@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from coordinator.views import JobView, NodeView, PodView, Refusal, Waits
+from coordinator.views import JobView, NodeView, PodView
+from coordinator.waits import Refusal, Waits
 from crds import quantities, resource_quota
 from crds.keys import JobKey
 from crds.resource_quota import Limit, Needs, Quota, Scope

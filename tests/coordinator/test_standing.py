@@ -8,7 +8,8 @@ from coordinator import route, standing
 from coordinator.route import Pods
 from coordinator.standing import Rules
 from coordinator.timers import Timers
-from coordinator.views import JobView, Waits
+from coordinator.views import JobView
+from coordinator.waits import Waits
 from crds.keys import JobKey
 from crds.tenantqueue import NamespaceSelector, TenantQueueSpec
 from tests.coordinator.builders import KEY, admission, job, quota, refused

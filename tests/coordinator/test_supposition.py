@@ -8,7 +8,7 @@ from coordinator import supposition, telling
 from coordinator.board import Document
 from coordinator.feasibility import Known
 from coordinator.standing import Rules, Standing
-from coordinator.views import Waits
+from coordinator.waits import Waits
 from crds.tenantqueue import TenantQueueSpec
 from queues.values import Entry, QueueSpec
 from tests.coordinator.builders import job, node
