@@ -211,14 +211,13 @@ def _over_quota(run: Run, observation: Observation, refused: OverQuota, leaving:
     if over_quota.may_run(job, run.pods):
         hindrance = Hindrance(status.PODS_FORBIDDEN, refused.message)
         return Plan(_write(job, _hindered(job, hindrance, now), run.pods), TRY_AGAIN)
-    after = status.leaving(job, status.NAMESPACE_QUOTA, refused.message, now)
-    after = after.model_copy(update={"queue": over_quota.noted(job, refused)})
+    queue = over_quota.noted(job, refused)
     if run.pods:
+        after = status.leaving(job, status.NAMESPACE_QUOTA, refused.message, now).model_copy(update={"queue": queue})
         return Plan(_write(job, after, run.pods) + leaving.away(run.pods))
-    known = job.model_copy(update={"status": after})
-    waits = over_quota.sent_back(known, after.queue.refused_by if after.queue else None, refused.message, now)
+    after = over_quota.sent_back(job, queue.refused_by, refused.message, now)
     groups = gangs.removed(observation.groups)
-    return Plan(_last_services(job, ()) + _write(job, waits, ()) + groups + _why_back(waits))
+    return Plan(_last_services(job, ()) + _write(job, after, ()) + groups + _why_back(after))
 
 
 def _hindered(job: TorchJob, hindrance: Hindrance, now: datetime) -> TorchJobStatus:

@@ -28,7 +28,7 @@ from cluster.local.store import Store
 from cluster.local.writes import WriteOptions, Writer
 from cluster.requests import Request
 from crds import definitions as ours
-from crds.resources import GANG_QUEUES, NAMESPACES, POD_GROUPS, PODS, Resource
+from crds.resources import GANG_QUEUES, NAMESPACES, POD_GROUPS, PODS, RESOURCE_QUOTAS, Resource
 
 NOTHING_ADDED: Mapping[str, str] = {}
 VOLCANO = (POD_GROUPS, GANG_QUEUES)
@@ -129,7 +129,11 @@ class Api:
     """The API server's side."""
 
     def __init__(
-        self, now: Callable[[], float], missing: Iterable[Resource] = (), adds: Mapping[str, str] = NOTHING_ADDED
+        self,
+        now: Callable[[], float],
+        missing: Iterable[Resource] = (),
+        adds: Mapping[str, str] = NOTHING_ADDED,
+        most_pods: int = 0,
     ) -> None:
         self.store = _Store(catalog().selectable)
         self._handlers = Handlers(self.store, catalog(), now)
@@ -137,14 +141,27 @@ class Api:
         self._handlers.writer = self._writer = _Writer(self.store, now)
         self._missing = set(missing)
         self._adds = dict(adds)
+        self._most_pods = 0
         self._collector = _Collector(self.store, catalog(), self._handlers.deleter)
         self._collector.start()
         for name in ("default", "kube-system"):
             body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
             self.send(requests.create(NAMESPACES, body, "", dry_run=False))
+        if most_pods:
+            body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team"}}
+            spec = {"hard": {"pods": str(most_pods)}}
+            self.send(requests.create(RESOURCE_QUOTAS, body | {"spec": spec}, "default", dry_run=False))
+            self._most_pods = most_pods
+            self._count_pods()
 
     def send(self, request: Request) -> Any:
         """Answer a request, or raise the error that the client makes of the refusal."""
+        answer = self._answer(request)
+        if self._most_pods and request.method != "GET":
+            self._count_pods()
+        return answer
+
+    def _answer(self, request: Request) -> Any:
         try:
             query, where = _read(request.path)
         except Refusal as refusal:
@@ -153,11 +170,36 @@ class Api:
             raise errors.NotFound(f"cannot {request.action}: the server could not find the requested resource")
         if self._adds and request.method == "POST" and where.kind.resource == PODS and not where.subresource:
             request = replace(request, body=_added(request.body or b"", self._adds))
+        if self._most_pods and request.method == "POST" and where.kind.resource == PODS and not where.subresource:
+            self._admit_pod(where, request)
         if request.method == "GET" and where.name and (found := self._find(where)):
             return found.manifest()
         if where.subresource in ("", "status") and request.method in ("POST", "PATCH") and "dryRun" not in query:
             return self._write(request, query, where)
         return self._ask(request, query, where)
+
+    def _pods(self) -> int:
+        """The pods of the namespace that a ResourceQuota counts."""
+        found = (each.manifest() for each in self.objects(PODS) if each.namespace == "default")
+        return sum((each.get("status") or {}).get("phase") not in ("Succeeded", "Failed") for each in found)
+
+    def _admit_pod(self, where: Target, request: Request) -> None:
+        """As Kubernetes' admission plugin ResourceQuota does."""
+        used, most = self._pods(), self._most_pods
+        if where.namespace == "default" and used + 1 > most:
+            name = orjson.loads(request.body or b"")["metadata"]["name"]
+            said = f"exceeded quota: team, requested: pods=1, used: pods={used}, limited: pods={most}"
+            message = f'pods "{name}" is forbidden: {said}'
+            raise status.error(403, {"message": message, "reason": "Forbidden"}, request.action)
+
+    def _count_pods(self) -> None:
+        """As the controller of ResourceQuotas does."""
+        found = {"hard": {"pods": str(self._most_pods)}, "used": {"pods": str(self._pods())}}
+        there = self.store.get(storage(RESOURCE_QUOTAS), "default", "team")
+        if there is not None and there.manifest().get("status") != found:
+            options = {"subresource": "status", "resource_version": ""}
+            change = requests.patch(RESOURCE_QUOTAS, "team", {"status": found}, "default", dry_run=False, **options)
+            self._answer(change)
 
     def _write(self, request: Request, query: dict[str, str], where: Target) -> Any:
         """The same write to the same object gives the same object: it is judged once."""
@@ -190,7 +232,10 @@ class Api:
 
     def collect(self) -> bool:
         """Let the garbage collector do a little; whether there was something to do."""
-        return self._collector.step()
+        found = self._collector.step()
+        if self._most_pods:
+            self._count_pods()
+        return found
 
     def serves(self, resource: Resource) -> bool:
         """Whether a kind is installed."""

@@ -15,7 +15,7 @@ from tests.faults.scenario import NAMESPACE
 
 UNITS = {"cpu": 1000}
 """A charge counts thousandths of a core."""
-SENT_BACK = ("NotRunningInTime", "ExceedsQuota")
+SENT_BACK = ("NotRunningInTime", "ExceedsQuota", "NamespaceQuota")
 """Why a job gives its room back that is not its owner's word, nor its queue's."""
 IMPLIED = {"Worker": "Master", "Master": "AIMaster"}
 """Whom a task waits for to run, where there are both and it does not say."""

@@ -66,6 +66,8 @@ class Scenario:
     """Whether users of another namespace have made pods that claim to be charged to the first job's queue."""
     adds: Mapping[str, str] = field(default_factory=dict)
     """What the API server adds to a container that asks for none of it, as a LimitRange does."""
+    most_pods: int = 0
+    """The limit of a ResourceQuota of the namespace on pods that have not ended; 0: there is none."""
     patience: float = 0.0
     """Seconds that it takes because somebody has to wait, though nothing goes wrong."""
 

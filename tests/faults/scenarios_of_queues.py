@@ -21,6 +21,14 @@ SCENARIOS = (
         ends={"one": "Succeeded", "two": "Succeeded"},
     ),
     Scenario(
+        name="namespace-quota",
+        queues={"a": {}, "b": {}},
+        jobs={"one": {}, "two": {}, "three": {"queue": "b"}},
+        ends=dict.fromkeys(("one", "two", "three"), "Succeeded"),
+        most_pods=3,
+        patience=40.0,
+    ),
+    Scenario(
         name="hostile",
         queues={"a": {"quota": {"cpu": "2", "jobs": "1"}, "namespaces": [NAMESPACE]}},
         jobs={"one": {}, "two": {}},

@@ -58,7 +58,7 @@ class World:
         self.faults: dict[int, list[Kind]] = {}
         for fault in self.schedule.faults:
             self.faults.setdefault(fault.at, []).append(fault.kind)
-        self.api = Api(self.clock, self.scenario.missing, self.scenario.adds)
+        self.api = Api(self.clock, self.scenario.missing, self.scenario.adds, self.scenario.most_pods)
         self.logs = Logs()
         self.api.store.follow(self.logs.hear)
         self.api.store.follow(self._wake)
