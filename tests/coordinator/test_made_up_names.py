@@ -7,7 +7,7 @@ import pytest
 
 from cluster.api import WatchEvent
 from cluster.client import KubernetesCluster
-from coordinator import views
+from coordinator import waits
 from coordinator.watch import Watches
 from crds.resources import NODES, TORCHJOBS
 from tests.clock import Clock
@@ -47,12 +47,12 @@ def test_made_up_resources_change_no_settings(held: bool) -> None:
 
 
 def test_what_many_jobs_share_does_not_grow_with_made_up_names() -> None:
-    views._shared.cache_clear()
+    waits._shared.cache_clear()
     for number in range(20):
         many = {f"example.org/{number}-{at}": 1 for at in range(60)}
-        assert views._kept(many) == many
-    assert views._shared.cache_info().currsize == 0
-    assert views._kept({"cpu": 1}) is views._kept({"cpu": 1})
+        assert waits.kept(many) == many
+    assert waits._shared.cache_info().currsize == 0
+    assert waits.kept({"cpu": 1}) is waits.kept({"cpu": 1})
 
 
 def test_a_queue_counts_as_named_only_by_jobs_that_compete() -> None:
