@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 
 from crds import amounts
 from crds.amounts import NOTHING, Amounts
-from crds.keys import JobKey
 from queues import order
 from queues.lanes import charge
 from queues.race import Race
@@ -18,7 +17,7 @@ from queues.rules import Rules
 from queues.values import Account, Clock, Entry, Overtaken, QueueSpec, QueueView, Snapshot, Waiting
 
 _HEADS = 8
-Rank = tuple[float, JobKey]
+Rank = tuple[float, str]
 
 
 @dataclass(slots=True)

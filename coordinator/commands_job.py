@@ -68,10 +68,10 @@ def job() -> None:
 @output.listing
 @pass_session
 def list_jobs(session: Session, /, all_namespaces: bool, queue: str | None, **options: Any) -> None:
-    """List jobs."""
+    """List jobs, in the order in which they were submitted."""
     items = session.cluster.list(TORCHJOBS, "" if all_namespaces else session.namespace).items
     items = [item for item in items if queue is None or tables.queue_of(item) == queue]
-    output.asked(options).show(tables.job_columns(output.now()), items)
+    output.asked(options).show(tables.job_columns(output.now()), sorted(items, key=tables.submission_order))
 
 
 @job.command()

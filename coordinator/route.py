@@ -157,6 +157,7 @@ def entry(job: JobView, rules: Rules) -> Entry:
         key=job.key,
         queue=job.queue,
         submitted=job.submitted,
+        sequence=job.sequence,
         priority=standing.priority(job, rules),
         attempt=job.attempt + 1,
         demand=job.charge,

@@ -8,8 +8,9 @@ of an embedded cluster are asked beforehand (`coordinator.outlook`).
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from coordinator import outlook
 from coordinator.errors import CoordinatorError
 from coordinator.feasibility import Finding
 from coordinator.outlook import Judged, Outlook
-from crds import claims, labels, tenantqueue, torchjob, yamltext
+from crds import claims, labels, sequence, tenantqueue, torchjob, yamltext
 from crds.errors import InvalidObject
 from crds.keys import JobKey
 from crds.resources import PODS, TENANT_QUEUES, TORCHJOBS
@@ -88,6 +89,7 @@ def submit(
     The keys in the order given. PartlySubmitted if they could not be taken back, `outlook.NeverRuns`.
     """
     _check_names(documents)
+    documents = in_sequence(documents, time.time_ns() // 1000)
     checked = [_check(cluster, document) for document in documents]
     for warning in outlook.weigh(_judged(documents, checked, look, tell), anyway=anyway):
         tell(warning)
@@ -124,6 +126,18 @@ def _name(document: Submitted) -> str:
     """As its owner knows the job, whose name may be yet to be made."""
     metadata = document.body["metadata"]
     return str(metadata.get("name") or f"{metadata.get('generateName', '')}*")
+
+
+def in_sequence(documents: Iterable[Submitted], microseconds: int) -> list[Submitted]:
+    """The documents with their places in the list and the moment of submission, in microseconds since 1970: an API
+    server keeps the time of creation in whole seconds only. What a file says of that is of an earlier submission."""
+    return [_placed(document, sequence.text(microseconds, place)) for place, document in enumerate(documents)]
+
+
+def _placed(document: Submitted, submitted: str) -> Submitted:
+    metadata = document.body["metadata"]
+    annotations = {**metadata["annotations"], labels.SUBMITTED: submitted}
+    return replace(document, body={**document.body, "metadata": {**metadata, "annotations": annotations}})
 
 
 def _create(cluster: Cluster, document: Submitted) -> JobKey:
@@ -181,7 +195,7 @@ def _check_claims(cluster: Cluster, job: torchjob.TorchJob) -> None:
     if not job.spec.claims:
         return
     with contextlib.suppress(errors.NotFound, errors.Forbidden, InvalidObject):
-        queue = tenantqueue.parse(cluster.get(TENANT_QUEUES, job.queue))
+        queue = tenantqueue.read(cluster.get(TENANT_QUEUES, job.queue))
         if refusal := claims.refusal(job.queue, queue.spec.quota_amounts):
             raise errors.Invalid(
                 f'TorchJob "{job.metadata.name}" is invalid', (errors.FieldCause(job.spec.claims, refusal),)

@@ -8,7 +8,10 @@ from typing import Any
 
 from coordinator import output
 from coordinator.output import Column, Document
-from crds import quantities
+from crds import labels, quantities, sequence
+from crds.keys import JobKey
+from queues import order
+from queues.values import Entry
 
 STATES = {"None": "Open"}
 
@@ -63,6 +66,15 @@ def job_columns(now: datetime) -> tuple[Column, ...]:
         Column("RESTARTS", lambda each: _status(each).get("restartCount", 0), wide=True),
         Column("REASON", lambda each: (_status(each).get("queue") or {}).get("reason") or "-", wide=True),
     )
+
+
+def submission_order(job: Document) -> tuple[float, str]:
+    """What TorchJobs are sorted by: their creation, and within one second as in a queue (`queues.order`)."""
+    metadata = job["metadata"]
+    key = JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
+    created = datetime.fromisoformat(metadata["creationTimestamp"]).timestamp()
+    place = sequence.read((metadata.get("annotations") or {}).get(labels.SUBMITTED))
+    return order.place(Entry(key=key, queue=queue_of(job), submitted=created, sequence=place), aging_seconds=0.0)
 
 
 def queue_of(job: Document) -> str:

@@ -60,6 +60,8 @@ class JobView:
     key: JobKey
     queue: str
     submitted: float
+    sequence: str = ""
+    """Its place among the jobs that were created in the same second (`crds.sequence`); empty if it has none."""
     priority: int = 0
     priority_class: str = ""
     """The PriorityClass that says its priority; empty if it says so itself."""
@@ -168,6 +170,7 @@ def job_view(manifest: Manifest) -> JobView:
         key=job.key,
         queue=sys.intern(job.queue),
         submitted=job.submitted,
+        sequence=job.sequence,
         priority=job.spec.scheduling_policy.priority,
         priority_class=priority_class(job),
         attempt=job.status.attempt,
@@ -295,9 +298,9 @@ def _counted(text: bytes) -> Amounts:
 
 def queue_view(manifest: Manifest) -> TenantQueue:
     """A TenantQueue as admins want it. One that cannot be read is closed: nobody is admitted beyond a limit that may be
-    meant."""
+    meant. One with limits that an earlier version let pass, and that limit nothing, is read as that version read it."""
     try:
-        return tenantqueue.parse(manifest)
+        return tenantqueue.read(manifest)
     except InvalidObject as error:
         name = manifest["metadata"]["name"]
         log.error("TenantQueue %s admits nothing until it is mended: %s", name, error)

@@ -28,6 +28,9 @@ SUBMIT_DIRECTORY = f"{GROUP}/submit-directory"
 FOLDER_UNKNOWN = f"{GROUP}/FolderUnknown"
 """Condition of a pod on the embedded node: a container failed because a file is missing in its working folder, which is
 an empty one, as neither the container nor the job names a folder. The message says what to do."""
+SUBMITTED = f"{GROUP}/submitted"
+"""Annotation on a TorchJob: when `torchq submit` submitted it, and its place in the list (`crds.sequence`). It decides
+the order among jobs that were created in the same second."""
 RETRY_AT = f"{GROUP}/retry-at"
 """Annotation on a TorchJob: a time (RFC 3339). A job that was sent back before it, by backing off or parking, waits in
 its queue again from then on."""

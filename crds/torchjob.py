@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from crds import bulk, checks, demand, labels, problems
+from crds import bulk, checks, demand, labels, problems, sequence
 from crds.amounts import NOTHING, PODS, Amounts, peak
 from crds.errors import InvalidObject
 from crds.jobspec import TorchJobSpec
@@ -54,6 +54,11 @@ class TorchJob(Written):
         """When it was created, in seconds since the epoch; 0 before it was."""
         created = self.metadata.creation_timestamp
         return created.timestamp() if created else 0.0
+
+    @property
+    def sequence(self) -> str:
+        """Its place among the jobs that were created in the same second (`crds.sequence`); empty if it has none."""
+        return sequence.read(self.metadata.annotations.get(labels.SUBMITTED))
 
     @property
     def measured(self) -> Mapping[str, Amounts]:

@@ -7,6 +7,7 @@ grow past that: scripts keep and return them without reading them.
 """
 
 import math
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,11 +16,14 @@ import orjson
 from crds.amounts import Amounts
 from crds.integers import LARGEST
 from crds.keys import JobKey
+from queues import order
 from queues.errors import Unstorable
 from queues.values import LAW, Account, Clock, Entry, Overtaken, QueueSpec, Reservation
 
 Text = bytes | str
 NO_ACCOUNT = Account()
+_UNKEPT = re.compile(r'[^!-~]|["\\]')
+"""Characters that the key of an entry may not have: it is part of a text that is sorted, and is quoted as it is."""
 NOTHING_RECORDED = "null"
 
 
@@ -35,10 +39,20 @@ def check(value: Entry | Reservation) -> None:
         raise Unstorable(f"{value.key}: it has a number that is too large to be kept")
     if "/" in value.key.name or "/" in value.key.uid:
         raise Unstorable(f"{value.key}: its name or its uid has a slash")
+    if isinstance(value, Entry) and _UNKEPT.search(str(value.key)):
+        raise Unstorable(f"{value.key}: its key has a space, a quotation mark or a letter beyond ASCII")
+
+
+def encode_tie(entry: Entry) -> str:
+    """What decides between jobs of one score, as JSON. Unstorable."""
+    if _UNKEPT.search(str(entry.key)) or not math.isfinite(entry.submitted):
+        check(entry)
+    return f'"{order.tie(entry)}"'
 
 
 def encode_entry(entry: Entry) -> str:
-    """All of an entry, its key included. Unstorable."""
+    """All of an entry but its sequence, its key included. What is usual is not said: kind "admit", not returning, no
+    port. Unstorable."""
     if not math.isfinite(entry.submitted):
         check(entry)
     return _exact(
@@ -46,13 +60,13 @@ def encode_entry(entry: Entry) -> str:
         {
             "key": str(entry.key),
             "queue": entry.queue,
-            "kind": entry.kind,
             "submitted": float(entry.submitted),
             "priority": entry.priority,
             "attempt": entry.attempt,
             "demand": dict(entry.demand),
-            "returning": entry.returning,
         }
+        | ({"kind": entry.kind} if entry.kind != "admit" else {})
+        | ({"returning": True} if entry.returning else {})
         | ({"port": True} if entry.port else {}),
     )
 
@@ -68,12 +82,12 @@ def entry_of(fields: dict[str, Any]) -> Entry:
     return Entry(
         key=JobKey(namespace, name, uid),
         queue=fields["queue"],
-        kind=fields["kind"],
+        kind=fields.get("kind", "admit"),
         submitted=fields["submitted"],
         priority=fields["priority"],
         attempt=fields["attempt"],
         demand=fields["demand"],
-        returning=fields["returning"],
+        returning=fields.get("returning", False),
         port=fields.get("port", False),
     )
 

@@ -70,7 +70,6 @@ def encode(batch: Batch) -> Encoded:
     keys = [key for key, _, _ in tickets]
     columns = {
         "keys": keys,
-        "places": "\n".join(keys).replace("/", "!").split("\n") if keys else [],
         "versions": [f"{each.version}," for each in waiting],
         "queue": [queues.setdefault(each.queue, len(queues) + 1) for each in waiting],
         "demand": [demands.number(each.demand, ticket[1]) for each, ticket in zip(waiting, tickets, strict=True)],

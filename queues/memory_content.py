@@ -17,6 +17,7 @@ from queues.values import (
     Batch,
     Behind,
     Clock,
+    Entry,
     Overtaken,
     QueueSpec,
     QueueView,
@@ -49,6 +50,8 @@ class Content:
     accounts: dict[str, Account] = field(default_factory=dict)
     overtaken: dict[str, Overtaken | None] = field(default_factory=dict)
     entries: dict[JobKey, Waiting] = field(default_factory=dict)
+    members: dict[JobKey, str] = field(default_factory=dict)
+    """What decides between waiting jobs of one score (`order.member`), as it was when they were put first."""
     reservations: dict[JobKey, Reservation] = field(default_factory=dict)
     counted: frozenset[str] | None = None
     """The names of resources that the usage counts; None, before settings are known: all."""
@@ -94,8 +97,12 @@ class Content:
                 lines[waiting.entry.queue].append(waiting)
         for name, line in lines.items():
             aging = self.specs[name].aging_seconds
-            line.sort(key=lambda waiting: order.place(waiting.entry, aging))
+            line.sort(key=lambda waiting: self.place(waiting.entry, aging))
         return lines
+
+    def place(self, entry: Entry, aging_seconds: float) -> tuple[float, str]:
+        """What a waiting job is sorted by (`order.place`)."""
+        return order.score(entry, aging_seconds), self.members[entry.key]
 
     def view(self, name: str, line: list[Waiting], heads: int, after: int) -> QueueView:
         """A queue of which the entries are given."""

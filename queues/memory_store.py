@@ -78,6 +78,7 @@ class MemoryStore:
             if epoch <= content.epoch:
                 raise errors.StaleEpoch(f"cannot rebuild under epoch {epoch}: the queues are at {content.epoch}")
             content.entries, content.reservations, content.usage, content.pool_usage = {}, {}, {}, {}
+            content.members = {}
             for reservation in held:
                 self._reserve(reservation)
             for entry in _last_words(waiting):
@@ -219,8 +220,8 @@ class MemoryStore:
                 return None
             aging = content.specs.get(found.entry.queue, QueueSpec(name=found.entry.queue)).aging_seconds
             line = [each.entry for each in content.entries.values() if each.entry.queue == found.entry.queue]
-            ours = order.place(found.entry, aging)
-            rank = sum(order.place(each, aging) < ours for each in line)
+            ours = content.place(found.entry, aging)
+            rank = sum(content.place(each, aging) < ours for each in line)
             return Place(entry=found.entry, rank=rank, waiting=len(line))
 
     def reservations(self, keys: Sequence[JobKey] | None = None) -> dict[JobKey, Reservation]:
@@ -260,6 +261,7 @@ class MemoryStore:
             if content.epoch > epoch:
                 raise errors.StaleEpoch(f"epoch {epoch} is over: the queues are at {content.epoch}")
             content.entries, content.reservations, content.usage, content.pool_usage = {}, {}, {}, {}
+            content.members = {}
             content.epoch = 0
 
     def _guard(self, epoch: int = 0) -> None:
@@ -270,18 +272,21 @@ class MemoryStore:
             raise errors.StaleEpoch(f"epoch {ours} is over: the queues are at {known}")
 
     def _put(self, entry: Entry) -> None:
-        content = self._content
+        content, first_member = self._content, order.member(entry)
         entry = codec.decode_entry(codec.encode_entry(entry))
         known = content.entries.get(entry.key)
         if (entry.kind == "grow") != (entry.key in content.reservations) or (known and known.entry == entry):
             return
+        member = content.members.get(entry.key, first_member)
         self._forget_entry(entry.key)
+        content.members[entry.key] = member
         content.version += 1
         content.entries[entry.key] = Waiting(entry, content.version)
         self._touched.add(entry.queue)
 
     def _forget_entry(self, key: JobKey) -> None:
         found = self._content.entries.pop(key, None)
+        self._content.members.pop(key, None)
         if found is not None:
             self._touched.add(found.entry.queue)
 

@@ -34,6 +34,8 @@ class StorePicture:
     entries: Mapping[JobKey, Entry] = field(default_factory=dict)
     places: Mapping[str, Mapping[JobKey, float]] = field(default_factory=dict)
     """Queue -> the jobs in its order, with their scores."""
+    stray_places: Mapping[str, frozenset[JobKey]] = field(default_factory=dict)
+    """Queue -> the jobs that have a place in its order which is not the one of their entry (`order.tie`)."""
     reservations: Mapping[JobKey, Reservation] = field(default_factory=dict)
     usage: Mapping[str, Amounts] = field(default_factory=dict)
     """Queue -> what the store counts as used; a queue that uses nothing may be missing."""

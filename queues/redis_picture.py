@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import orjson
 
 from crds.keys import JobKey
-from queues import codec, rq_record, schema
+from queues import codec, order, rq_record, schema
 from queues.connection import Connection, at_once, names, scanned
 from queues.picture import FOREIGN, Fault, RqJob, StorePicture, WorkPicture, WorkRecord
 from queues.values import Entry, Reservation
@@ -83,17 +83,20 @@ def store(connection: Connection) -> StorePicture:
     epoch, rebuilding, held, ports, used = reader.read(connection, [*fixed, *hashes])
     specs, pool, counted = _settings(reader, connection)
     usage = reader.table(schema.USAGE, used, lambda _, text: _amounts(text))
+    entries = _entries(reader, connection)
+    orders = {
+        name.removeprefix(schema.ORDER): _places(reader, connection, name, entries)
+        for name in known
+        if name.startswith(schema.ORDER)
+    }
     return StorePicture(
         epoch=reader.number(schema.EPOCH, epoch),
         rebuilding=reader.number(schema.REBUILDING, rebuilding),
         specs=specs,
         pool=pool,
-        entries=_entries(reader, connection),
-        places={
-            name.removeprefix(schema.ORDER): _places(reader, connection, name)
-            for name in known
-            if name.startswith(schema.ORDER)
-        },
+        entries={key: entry for key, (_, entry) in entries.items()},
+        places={queue: scores for queue, (scores, _) in orders.items()},
+        stray_places={queue: stray for queue, (_, stray) in orders.items() if stray},
         reservations=_reservations(reader, held),
         usage={name: sums for name, sums in usage.items() if name},
         pool_usage=usage.get("", {}),
@@ -179,16 +182,16 @@ def _settings(reader: Reader, connection: Connection) -> tuple[dict[str, Any], A
     )
 
 
-def _entries(reader: Reader, connection: Connection) -> dict[JobKey, Entry]:
+def _entries(reader: Reader, connection: Connection) -> dict[JobKey, tuple[str, Entry]]:
+    """The place and the entry of every waiting job."""
     raw = reader.scan(connection, "hash", schema.ENTRIES)
-    found = reader.table(schema.ENTRIES, raw, lambda _, text: _entry(text))
-    return reader.keys(schema.ENTRIES, {place.replace("!", "/"): entry for place, entry in found.items()})
+    return reader.keys(schema.ENTRIES, reader.table(schema.ENTRIES, raw, _entry))
 
 
-def _entry(text: bytes) -> Entry:
-    version, _, content = text.partition(b",")
+def _entry(key: str, text: bytes) -> tuple[str, Entry]:
+    version, tie, fields = orjson.loads(b"[%b]" % text)
     int(version)
-    return codec.decode_entry(content)
+    return order.place_of(tie, key), codec.entry_of(fields)
 
 
 def _reservations(reader: Reader, raw: Mapping[bytes, bytes] | None) -> dict[JobKey, Reservation]:
@@ -196,11 +199,20 @@ def _reservations(reader: Reader, raw: Mapping[bytes, bytes] | None) -> dict[Job
     return {reservation.key: reservation for reservation in held.values()}
 
 
-def _places(reader: Reader, connection: Connection, name: str) -> dict[JobKey, float]:
-    scores = reader.scan(connection, "zset", name)
-    return reader.keys(
-        name, {place.decode(errors="replace").replace("!", "/"): score for place, score in scores.items()}
-    )
+def _places(
+    reader: Reader, connection: Connection, name: str, entries: Mapping[JobKey, tuple[str, Entry]]
+) -> tuple[dict[JobKey, float], frozenset[JobKey]]:
+    """The scores of one queue's order; and the jobs of places that are not the ones of their entries."""
+    found: dict[JobKey, float] = {}
+    stray: set[JobKey] = set()
+    for member, score in reader.scan(connection, "zset", name).items():
+        place = member.decode(errors="replace")
+        key = reader.parsed(f"{name} {place}", partial(JobKey.parse, order.key_in(place)), None)
+        if key is not None and key in entries and entries[key][0] != place:
+            stray.add(key)
+        elif key is not None:
+            found[key] = score
+    return found, frozenset(stray)
 
 
 def _amounts(text: bytes) -> dict[str, int]:

@@ -22,7 +22,9 @@ from queues.values import Batch, Behind, Committed, Entry, Place, QueueSpec, Res
 CHUNK = 500
 """How many keys one script is given at most: a few milliseconds in which the server does nothing else."""
 
-NOTHING_PREPARED: tuple[int, dict[str, str]] = (-1, {})
+Texts = dict[str, tuple[str, str]]
+"""Job key -> tie-break and entry, as JSON."""
+NOTHING_PREPARED: tuple[int, Texts] = (-1, {})
 
 _PUT = Script("store_put", preludes=("store",))
 _REMOVE = Script("store_remove", preludes=("records", "store", "store_usage"))
@@ -54,7 +56,7 @@ class RedisStore:
         self._epoch = 0
         self._reader = snapshot_codec.Reader()
         self._reading = threading.Lock()
-        self._prepared: tuple[int, dict[str, str]] = NOTHING_PREPARED
+        self._prepared = NOTHING_PREPARED
 
     def epoch(self) -> int:
         """See QueueStore."""
@@ -70,7 +72,7 @@ class RedisStore:
         """See QueueStore."""
         self._empty(epoch)
         texts = _texts(entries)
-        self._put(epoch, texts.items())
+        self._put(epoch, texts)
         self._prepared = (epoch, texts)
 
     def rebuild(self, epoch: int, reservations: Iterable[Reservation], entries: Iterable[Entry]) -> None:
@@ -82,7 +84,7 @@ class RedisStore:
         _REMOVE.each(self._connection, ([epoch, "", *chunk] for chunk in _chunks(gone)))
         held = ((str(each.key), codec.encode_reservation(each)) for each in reservations)
         _REBUILD.each(self._connection, ([epoch, "charge", *chunk] for chunk in _chunks(held)))
-        self._put(epoch, (item for item in texts.items() if there.get(item[0]) != item[1]))
+        self._put(epoch, {key: text for key, text in texts.items() if there.get(key) != text})
         _REBUILD(self._connection, arguments=[epoch, "open"])
         self._epoch = epoch
 
@@ -94,7 +96,7 @@ class RedisStore:
 
     def put(self, entries: Iterable[Entry]) -> None:
         """See QueueStore."""
-        self._put(self._epoch, _texts(entries).items())
+        self._put(self._epoch, _texts(entries))
 
     def remove(self, keys: Iterable[JobKey], seen: int | None = None) -> list[JobKey]:
         """See QueueStore."""
@@ -171,7 +173,7 @@ class RedisStore:
             held = ((JobKey.parse(key.decode()), text) for key, text in _pairs(texts))
             return {key: codec.decode_reservation(key, text) for key, text in held}
 
-    def _begin(self, epoch: int) -> dict[str, str]:
+    def _begin(self, epoch: int) -> Texts:
         """Empty the store, unless it was prepared; what waits there then."""
         prepared, self._prepared = self._prepared, NOTHING_PREPARED
         if prepared[0] == epoch:
@@ -189,14 +191,14 @@ class RedisStore:
             forget.work(self._connection, epoch - 1)
         _REBUILD(self._connection, arguments=[epoch, "begin"])
 
-    def _put(self, epoch: int, texts: Iterable[tuple[str, str]]) -> None:
-        chunks = _chunks(texts)
+    def _put(self, epoch: int, texts: Texts) -> None:
+        chunks = _chunks((key, *text) for key, text in texts.items())
         _PUT(self._connection, arguments=[epoch, *next(chunks)])
         _PUT.each(self._connection, ([epoch, *chunk] for chunk in chunks))
 
 
-def _texts(entries: Iterable[Entry]) -> dict[str, str]:
-    return {str(entry.key): codec.encode_entry(entry) for entry in entries}
+def _texts(entries: Iterable[Entry]) -> Texts:
+    return {str(entry.key): (codec.encode_tie(entry), codec.encode_entry(entry)) for entry in entries}
 
 
 def _settings(spec: QueueSpec) -> tuple[str, str, str]:

@@ -16,7 +16,7 @@ Work (shared by coordinator and workers):
 PREFIX = "torchq:"
 EPOCH = f"{PREFIX}epoch"
 LAYOUT = f"{PREFIX}layout"
-LAYOUT_NUMBER = b"6"
+LAYOUT_NUMBER = b"7"
 """Of the keys as they are described in queues/lua/store.lua and mark.lua; under another one the store is lost."""
 REBUILDING = f"{PREFIX}rebuilding"
 REVISION = f"{PREFIX}revision"

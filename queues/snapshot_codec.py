@@ -17,10 +17,9 @@ KNOWN = 40_000
 """Entries that are kept for the next snapshot, at least; at most twice as many."""
 
 View = tuple[Any, str | None, dict[str, Any] | None, dict[str, int], int, int, list[Any]]
-"""Settings or name, account, overtaken, usage, number of waiting entries, how many of them are known, versions and
-entries of the next ones."""
-_ticket = itemgetter("key", "attempt", "kind")
-_the_rest_is_there = itemgetter("submitted", "priority", "returning")
+"""Settings or name, account, overtaken, usage, number of waiting entries, how many of them are known, versions,
+tie-breaks and entries of the next ones."""
+_the_rest_is_there = itemgetter("submitted", "priority")
 NOT_SAID = 0
 """In place of an entry that has been shown before, or is not for now."""
 
@@ -38,7 +37,7 @@ class _Unread(Waiting):
         self.queue = fields["queue"]
         self.demand = fields["demand"]
         self.port = "port" in fields
-        self.ticket = _ticket(fields)
+        self.ticket = fields["key"], fields["attempt"], fields.get("kind", "admit")
 
     def _spelled_out(self) -> Entry:
         return codec.entry_of(self._fields)
@@ -108,7 +107,7 @@ class Reader:
     def _heads(self, heads: list[Any]) -> tuple[Waiting, ...]:
         """Up to the first one that was neither shown before nor now."""
         found, parts = [], iter(heads)
-        for version, fields in zip(parts, parts, strict=True):
+        for version, _, fields in zip(parts, parts, parts, strict=True):
             waiting = self._entries.get(version) or self._met(version, fields)
             if waiting is None:
                 break

@@ -91,7 +91,8 @@ class QueueStore(Protocol):
         kept (`codec.check`): then none is put.
 
         A job that holds a reservation is left alone, except by an entry of kind "grow"; one that holds none is left
-        alone by that kind. An entry's version rises only when its content changes.
+        alone by that kind. An entry's version rises only when its content changes. A job that waits already keeps the
+        place among jobs of one score that it had when it was put first (`queues.order.tie`).
         """
 
     def remove(self, keys: Iterable[JobKey], seen: int | None = None) -> list[JobKey]:

@@ -31,6 +31,9 @@ class Entry:
     kind: Kind = "admit"
     submitted: float
     """Seconds since the epoch; the job's age, kept over suspensions and restarts of anything."""
+    sequence: str = field(default="", compare=False)
+    """Its place among the jobs that were created in the same second (`crds.sequence`); empty: it has none. A store
+    reads it once, when it puts a job that does not wait yet, and does not give it back."""
     priority: int = 0
     attempt: int = 1
     """The number the next admission of this job will carry."""

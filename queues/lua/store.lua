@@ -10,11 +10,13 @@
 --                                     aging_seconds}; queues that are alike have one JSON text, which is read once
 --   torchq:pool               string  JSON {resource: amount}, under "*" that of every other resource but jobs; missing: nothing is
 --                                     scarce
---   torchq:entries            hash    place -> version of the entry, a comma, JSON entry {key, queue, kind, submitted, priority,
---                                     attempt, demand, returning, port}. The place is the job key with "!" for "/"
+--   torchq:entries            hash    job key -> version of the entry, a comma, its tie-break as JSON, a comma, JSON entry {key,
+--                                     queue, submitted, priority, attempt, demand, kind (missing: "admit"), returning (missing:
+--                                     false), port (missing: false)}. The tie-break is text without quotation marks
+--                                     (queues/order.py); it stays while the job waits
 --   torchq:version            string  version given last
---   torchq:order:<queue>      zset    place -> score; ties sort by namespace, then name ("!" sorts before every letter of a
---                                     name, "/" does not)
+--   torchq:order:<queue>      zset    place -> score; of equal scores the smaller place goes first. The place is the tie-break, the
+--                                     job key, a space, and how long the tie-break is in three digits
 --   torchq:reservations       hash    job key -> JSON {attempt, charge, epoch, kind, pick, port, queue}
 --   torchq:counted            string  JSON list of the resources that torchq:usage counts (queues/counted.py); missing: all
 --   torchq:usage              hash    queue -> JSON {resource: sum over its reservations} of the resources that count, under "" the
@@ -37,7 +39,7 @@
 --                                     last one whole: "1" if all its picks stand, and change: the number of the last change then
 -- Numbers, sums too, are whole and below 2^53, which Lua holds exactly; they are written with whole(), never with tostring.
 
-local LAYOUT = '6'
+local LAYOUT = '7'
 local BOOST_LIMIT = 604800
 local RETURNING = 4 * BOOST_LIMIT
 local DEFAULT_AGING = 600
@@ -119,21 +121,28 @@ local function decode(text)
   return found
 end
 
-local function place(key)
-  return (string.gsub(key, '/', '!'))
-end
-
-local function places(keys)
-  local found = {}
-  for at, key in ipairs(keys) do
-    found[at] = place(key)
-  end
-  return found
+-- The tie-break in the text of an entry. No pattern: it would look at each letter.
+local function tie_of(text)
+  local first = string.find(text, '"', 1, true)
+  return string.sub(text, first + 1, string.find(text, '"', first + 1, true) - 1)
 end
 
 -- The JSON of an entry.
 local function content(text)
-  return string.sub(text, string.find(text, ',', 1, true) + 1)
+  local first = string.find(text, '"', 1, true)
+  return string.sub(text, string.find(text, '"', first + 1, true) + 2)
+end
+
+-- The place of a job.
+local function place(tie, key)
+  return tie .. key .. string.format(' %03d', #tie)
+end
+
+-- The job key in a place. What is no place may give anything.
+local ZEROS = 111 * string.byte('0')
+local function key_of(place)
+  local hundreds, tens, ones = string.byte(place, -3, -1)
+  return ones and string.sub(place, 100 * hundreds + 10 * tens + ones - ZEROS + 1, -5) or ''
 end
 
 -- The cohort and the other rules in the rules' text; none is of a queue that is not configured.

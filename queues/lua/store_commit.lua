@@ -5,7 +5,7 @@
 --         any)   5 now (seconds since 1970; empty: the server's time)   6 first port   7 last port (both 0: no ports)
 --       8 the last change the chooser knew of; if it follows another commit, the one that this was counts
 --       9 JSON of the picks, column by column:
---           keys, places                       of each pick: the job key, and the same with "!" for "/"
+--           keys                               of each pick: the job key
 --           versions                           of each pick: the version of its entry, and a comma
 --           queues, queue                      names, and which of them (from 1) each pick's is
 --           demands, attempts, demand          JSON texts of amounts, each with a number of attempt; and which of them each pick's are
@@ -26,7 +26,7 @@
 -- had changed; then, if there is any port or a pick that grew, per pick taken: its port, "" if it has none, or, if it grew,
 -- its JSON reservation. Names and what is said of picks are joined by line feeds. If no pick was refused and there are queues
 -- to show there follow, as JSON joined by commas, lists: the queue's name, how many entries are left out, how many wait, flat
--- list of version and entry.
+-- list of version, tie-break and entry.
 -- The same id again returns the first answer, but for the queues to show: the client repeats a commit whose answer was lost,
 -- even if others that follow it were done since; so many answers are kept.
 -- Errors STORELOST, STALEEPOCH.
@@ -53,8 +53,8 @@ end
 local KNOWN = FOLLOWS == '' and ARGV[8] or last[4]
 
 local picks = cjson.decode(ARGV[9])
-local keys, where, queue_of, demand_of = picks.keys, picks.places, picks.queue, picks.demand
-local entries, held = values('torchq:entries', where), values('torchq:reservations', keys)
+local keys, queue_of, demand_of = picks.keys, picks.queue, picks.demand
+local entries, held = values('torchq:entries', keys), values('torchq:reservations', keys)
 
 local function set_of(list)
   local found = {}
@@ -165,12 +165,13 @@ end
 
 -- The picks of each queue together, in its book.
 local function take(at, own)
-  local others = own.keys
+  local others, key = own.keys, keys[at]
+  local where = place(tie_of(entries[at]), key)
   if others then
     local count = #others + 1
-    others[count], own.places[count] = keys[at], where[at]
+    others[count], own.places[count] = key, where
   else
-    own.keys, own.places = { keys[at] }, { where[at] }
+    own.keys, own.places = { key }, { where }
     groups[#groups + 1] = own
     touched[own.queue] = true
   end
@@ -251,14 +252,14 @@ end
 
 local function save(count)
   for at = count + 1, #keys do
-    keys[at], where[at] = nil, nil
+    keys[at] = nil
   end
   for _, demand in ipairs(demands) do
     if demand.taken > 0 then
       charge_alike(books[ALL], demand, demand.taken)
     end
   end
-  write('HDEL', 'torchq:entries', where)
+  write('HDEL', 'torchq:entries', keys)
   for _, group in ipairs(groups) do
     write('ZREM', 'torchq:order:' .. group.queue, group.places)
   end

@@ -33,8 +33,8 @@ local function reorder(queue, old_aging, aging)
     return
   end
   local order = 'torchq:order:' .. queue
-  for _, member in ipairs(redis.call('ZRANGE', order, 0, -1)) do
-    redis.call('ZADD', order, score(cjson.decode(content(redis.call('HGET', 'torchq:entries', member))), aging), member)
+  for _, place in ipairs(redis.call('ZRANGE', order, 0, -1)) do
+    redis.call('ZADD', order, score(cjson.decode(content(redis.call('HGET', 'torchq:entries', key_of(place)))), aging), place)
   end
 end
 

@@ -2,27 +2,28 @@
 --
 -- line_up(queues, skipped, most)   Reads up to `most` entries of each queue, leaving out the first skipped[queue] (nil: none).
 --                                  Returns {waiting, first, texts}: how many wait in each queue; where those of each begin in
---                                  texts, and where the last one's end; version and JSON of each entry, as it is kept.
--- entries_of(line, at, parts, size)  appends version and entry of those of the queue at a place to parts of a text, which are so
+--                                  texts, and where the last one's end; version, tie-break and JSON of each entry, as it is
+--                                  kept.
+-- entries_of(line, at, parts, size)  appends these three of the entries of the queue at a place to parts of a text, which are so
 --                                  many, with commas between them; how many parts there are then. What is missing is null.
 -- joined(texts, parts, size, most)   once there are at least so many parts, joins them to a further text; how many there are then
 
 local function line_up(queues, skipped, most)
-  local waiting, first, places, count = {}, {}, {}, 0
+  local waiting, first, keys, count = {}, {}, {}, 0
   for at, queue in ipairs(queues) do
     local order, from = 'torchq:order:' .. queue, skipped[queue] or 0
     waiting[at], first[at] = redis.call('ZCARD', order), count + 1
     if waiting[at] > from and most > 0 then
       for _, place in ipairs(redis.call('ZRANGE', order, from, from + most - 1)) do
         count = count + 1
-        places[count] = place
+        keys[count] = key_of(place)
       end
     end
   end
   first[#queues + 1] = count + 1
-  local texts = values('torchq:entries', places)
+  local texts = values('torchq:entries', keys)
   for at = 1, count do
-    texts[at] = texts[at] or 'null,null'
+    texts[at] = texts[at] or 'null,null,null'
   end
   return { waiting = waiting, first = first, texts = texts }
 end

@@ -9,11 +9,11 @@ local refused = refusal(ARGV[1])
 if refused then
   return refused
 end
-local place = place(ARGV[2])
-local text = redis.call('HGET', 'torchq:entries', place)
+local text = redis.call('HGET', 'torchq:entries', ARGV[2])
 if not text then
   return {}
 end
+local place = place(tie_of(text), ARGV[2])
 text = content(text)
 local order = 'torchq:order:' .. cjson.decode(text).queue
 return { text, redis.call('ZRANK', order, place), redis.call('ZCARD', order) }

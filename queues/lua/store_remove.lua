@@ -29,14 +29,13 @@ local left, leaving, unmade = {}, {}, {}
 for at = 3, #ARGV do
   keys[#keys + 1] = ARGV[at]
 end
-local where = places(keys)
-local entries, held = values('torchq:entries', where), values('torchq:reservations', keys)
+local entries, held = values('torchq:entries', keys), values('torchq:reservations', keys)
 
-local function forget_entry(place, text)
+local function forget_entry(key, text)
   local queue = cjson.decode(content(text)).queue
   touched[queue] = true
-  table.insert(list(leaving, queue), place)
-  left[#left + 1] = place
+  table.insert(list(leaving, queue), place(tie_of(text), key))
+  left[#left + 1] = key
 end
 
 local function charged_queues()
@@ -54,7 +53,7 @@ end
 open_books(charged_queues())
 for at, key in ipairs(keys) do
   if entries[at] and not gone[key] then
-    forget_entry(where[at], entries[at])
+    forget_entry(key, entries[at])
   end
   if held[at] and may_have_pods(key) then
     kept[#kept + 1] = key

@@ -9,8 +9,8 @@
 -- Returns: JSON text {epoch, revision, version (given last), change, whole, clock, usage (of the pool), if whole: pool and
 -- departed (queue -> account, of queues that are not configured)}; then per
 -- queue a list, of several queues joined by commas: settings (if not whole: the name), account, overtaken, usage, number of
--- waiting entries, how many of them are left out, flat list of version and entry of the next ones. What is missing is null, an
--- entry that is not said 0; clock and accounts are strings.
+-- waiting entries, how many of them are left out, flat list of version, tie-break and entry of the next ones. What is missing
+-- is null, an entry that is not said 0, and so is its tie-break; clock and accounts are strings.
 -- Errors STORELOST, STALEEPOCH.
 
 local refused = refusal(ARGV[1])
@@ -58,7 +58,7 @@ local function shorten(at)
   for each = line.first[at], line.first[at + 1] - 1 do
     local version = string.match(line.texts[each], '^%d+')
     if version and tonumber(version) <= VERSION then
-      line.texts[each] = version .. ',0'
+      line.texts[each] = version .. ',0,0'
     end
   end
 end

@@ -235,7 +235,7 @@ class Stack:
     def waiting(self) -> set[str]:
         """The keys of the jobs that wait."""
         with self.redis() as connection:
-            return {str(place).replace("!", "/") for place in connection.hkeys("torchq:entries")}  # type: ignore[union-attr]
+            return set(map(str, connection.hkeys("torchq:entries")))  # type: ignore[union-attr]
 
     def is_open(self, queue: str) -> bool:
         """Whether the queue gives room to new jobs; changes of queues take a moment."""

@@ -152,6 +152,18 @@ def test_keys_of_nobody_are_named_and_those_of_ours_forgotten(redis_place: Redis
     assert client.get("somebody:else") == b"1"
 
 
+@pytest.mark.parametrize("tie", ["", "999999999999~ team later "])
+def test_a_place_that_is_not_the_one_of_its_entry_is_seen_and_forgotten(redis_place: RedisPlace, tie: str) -> None:
+    filled, client, later = fill(redis_place), redis_place.client, key("later")
+    client.zadd(schema.ORDER + "a", {order.place_of(tie, str(later)): 1, str(later): 1})
+    seen = filled.inspect()
+    assert seen.stray_places == {"a": {later}}
+    assert seen.places["a"] == {later: START + 1}
+    filled.forget(3)
+    filled.rebuild(4, [], [entry("later")])
+    assert filled.inspect().stray_places == {}
+
+
 def test_looking_at_a_store_changes_nothing(redis_place: RedisPlace) -> None:
     filled, client = fill(redis_place), redis_place.client
     client.set(schema.ORDER + "x", "1")
