@@ -16,6 +16,8 @@ from coordinator.events import Change, changing
 from coordinator.permissions import QUEUE_ADMIN, USER
 from coordinator.reading import NotKnown
 from coordinator.session import SHOWN, Session, pass_session
+from crds import tenantqueue
+from crds.errors import InvalidObject, Problem
 from crds.resources import TENANT_QUEUES
 
 WEIGHT = click.IntRange(min=1)
@@ -108,6 +110,18 @@ def show(session: Session, name: str, form: str | None) -> None:
     ]
     for title, value in facts:
         click.echo(f"{title + ':':<15}{value}")
+    for problem in ineffective(item):
+        click.echo(f"note: {problem.field}: {problem.message}; until it is mended this limit does not do what it says")
+
+
+def ineffective(item: Manifest) -> tuple[Problem, ...]:
+    """The limits of a queue, made under an earlier version, that do not do what they say."""
+    spec = {name: item["spec"][name] for name in ("quota", "borrowingLimit", "cohort") if item["spec"].get(name)}
+    try:
+        queue = tenantqueue.read({"metadata": {"name": item["metadata"]["name"]}, "spec": spec})
+    except InvalidObject as error:
+        return error.problems
+    return tuple(tenantqueue.ineffective(queue))
 
 
 def amounts(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -116,6 +130,8 @@ def amounts(_context: click.Context, _parameter: click.Parameter, values: tuple[
     for name, equals, amount in pairs:
         if not (name and equals and amount):
             raise click.BadParameter(f"{name!r} is not NAME=QUANTITY, e.g. nvidia.com/gpu=8 or jobs=20")
+        if problem := tenantqueue.limit_problem(name, amount):
+            raise click.BadParameter(problem)
     return {name: amount for name, _, amount in pairs}
 
 

@@ -14,6 +14,7 @@ JOBS = (
     "correct or delete the job; delete it where its status cannot be written either: its spec is beyond the bounds of "
     "the definition, and the API server is older than Kubernetes 1.30"
 )
+LIMITS = "name the limit as jobs ask for it: torchq queue set-quota QUEUE nvidia.com/gpu=8 --unset gpu"
 CLEANING = "torchq doctor --fix, or RQ's own cleaning in time; its keys come back when their leases end"
 
 MENDS = {
@@ -53,6 +54,7 @@ MENDS = {
     # objects
     "skipped-object": OBJECTS,
     "unreadable-object": OBJECTS,
+    "ineffective-limit": LIMITS,
     "invalid-job": JOBS,
     # RQ and Redis
     "foreign-rq-job": "torchq doctor --fix removes it; find out who may write to Redis",
@@ -69,7 +71,14 @@ HARMLESS = frozenset(("failed-batch", "orphan-batch", "foreign-keys"))
 
 LEADERLESS = frozenset(("no-lease", "no-leader", "lease-silent"))
 """Nobody is there who could mend anything."""
-NOT_MENDED = LEADERLESS | {"no-workers", "foreign-keys", "skipped-object", "unreadable-object", "invalid-job"}
+NOT_MENDED = LEADERLESS | {
+    "no-workers",
+    "foreign-keys",
+    "skipped-object",
+    "unreadable-object",
+    "ineffective-limit",
+    "invalid-job",
+}
 """What a rebuild of the queues does not change."""
 
 

@@ -55,6 +55,8 @@ class ClusterPicture:
     """Processes that have skipped objects after unforeseen errors, and what they say of these objects."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Objects that cannot be read, and why."""
+    ineffective: Mapping[str, str] = field(default_factory=dict)
+    """Queues with limits that do not do what they say, and which."""
     now: float = 0.0
     """The looker's own time, seconds since 1970."""
 
@@ -102,6 +104,8 @@ def _objects(look: Look) -> Found:
         yield Disagreement("skipped-object", process, f"skips {said}")
     for subject, why in look.cluster.unreadable.items():
         yield Disagreement("unreadable-object", subject, why)
+    for queue, why in look.cluster.ineffective.items():
+        yield Disagreement("ineffective-limit", f"queue {queue}", f"a limit does not do what it says: {why}")
     for key, job in look.cluster.jobs.items():
         if job.invalid and not (job.finished or job.deleting or _under_way(look, key)):
             yield Disagreement("invalid-job", str(key), "it cannot be run as it is, and its status does not say so")
@@ -153,9 +157,10 @@ def _reservations(look: Look) -> Found:
 
 
 def _census(look: Look) -> Census:
-    """What a rebuild would bring now. A queue that only Redis knows may be used though nobody created it."""
-    rules, unnamed = look.cluster.rules, dict.fromkeys(look.store.specs, TenantQueueSpec())
-    rules = replace(rules, queues={**unnamed, **rules.queues})
+    """What a rebuild would bring now. Where Redis knows a queue that nobody created, queues are implicit."""
+    rules, specs = look.cluster.rules, look.cluster.specs
+    created = {**dict.fromkeys(specs, TenantQueueSpec()), **rules.queues}
+    rules = replace(rules, queues=created, implicit=not look.store.specs.keys() <= specs.keys())
     return census.take(look.cluster.jobs.values(), look.cluster.pods, look.store.reservations, rules, look.cluster.now)
 
 
@@ -252,6 +257,9 @@ def _places(look: Look) -> Found:
             entry_of = store.entries.get(key)
             if entry_of is None or entry_of.queue != queue:
                 yield Disagreement("misplaced-entry", str(key), f"has a place in queue {queue} but no entry for it")
+    for queue, stray in sorted(store.stray_places.items()):
+        for key in sorted(stray):
+            yield Disagreement("misplaced-entry", str(key), f"has a place in queue {queue} that is not its entry's")
 
 
 def _settings(look: Look) -> Found:

@@ -79,6 +79,7 @@ class Looker:
             lease=None if lease is None else _lease_view(lease),
             skipped=self._skipped(lease),
             unreadable=wrong,
+            ineffective={queue.metadata.name: said for queue in queues if (said := _ineffective(queue))},
             now=now,
         )
 
@@ -161,12 +162,18 @@ def _queue(wrong: dict[str, str]) -> Callable[[Manifest], TenantQueue]:
 
     def read(manifest: Manifest) -> TenantQueue:
         try:
-            return tenantqueue.parse(manifest)
+            return tenantqueue.read(manifest)
         except InvalidObject as error:
             wrong[_subject(TENANT_QUEUES, manifest)] = _short(f"admits nothing until it is mended: {error}")
             return views.queue_view(manifest)
 
     return read
+
+
+def _ineffective(queue: TenantQueue) -> str:
+    """The limits of a queue that do not do what they say; empty if there are none."""
+    found = "; ".join(f"{each.field}: {each.message}" for each in tenantqueue.ineffective(queue))
+    return found[:LONGEST]
 
 
 def _subject(resource: Resource, manifest: Manifest) -> str:

@@ -14,7 +14,7 @@ import pydantic
 from pydantic import Field
 
 from coordinator.errors import SettingsError
-from crds import quantities
+from crds import quantities, resource_names
 from queues import redis_url, rules
 from queues.rules import Patience, Rules
 
@@ -69,7 +69,9 @@ class Settings(pydantic.BaseModel):
         description="what queues compete for: nodes (their allocatable), none, or amounts: cpu=64,nvidia.com/gpu=8",
     )
     implicit_queues: bool = Field(
-        default=False, description="whether a job may name a queue nobody created (it then has weight 1)"
+        default=False,
+        description="whether jobs may use the queue named as their namespace, and `default`, which all share, though "
+        "nobody created them (each then has weight 1)",
     )
     master_address: Literal["service", "loopback"] = Field(
         default="service",
@@ -275,10 +277,15 @@ def parse_pool(text: str) -> dict[str, int] | Literal["nodes"] | None:
         name, equals, quantity = part.strip().partition("=")
         if not equals:
             raise ValueError(f"pool: {part!r} is not nodes, none or NAME=QUANTITY")
+        if not resource_names.is_limit(name):
+            raise ValueError(f"pool: {resource_names.unknown(name)}")
+        canonical = resource_names.canonical(name)
         try:
-            amounts[quantities.canonical(name)] = quantities.parse(quantities.canonical(name), quantity)
+            amounts[canonical] = quantities.parse(canonical, quantity)
         except ValueError as error:
             raise ValueError(f"pool: {name}: {error}") from error
+        if resource_names.is_divided(name, quantity):
+            raise ValueError(f"pool: {name}: {quantity!r} {resource_names.DIVIDED}")
     return amounts
 
 

@@ -63,6 +63,14 @@ def exact(quantity: str | int | float) -> Fraction:
     return _exact(_text(quantity))
 
 
+def is_quantity(text: str) -> bool:
+    """Whether a text is a quantity that is not negative."""
+    try:
+        return _exact(text) >= 0
+    except ValueError:
+        return False
+
+
 def _text(quantity: str | int | float) -> str:
     if isinstance(quantity, bool) or not isinstance(quantity, str | int | float):
         raise ValueError(f"{quantity!r} {_NO_QUANTITY}")

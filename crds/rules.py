@@ -6,7 +6,7 @@ beyond the standard functions is used, so that any evaluator of CEL can run them
 
 from dataclasses import dataclass
 
-from crds import checks, processes, structural, tenantqueue
+from crds import checks, processes, resource_names, structural, tenantqueue
 from crds.amounts import PODS
 from crds.structural import Schema
 from crds.tasks import AI_MASTER, LONGEST_TASK_TYPE, MASTER, MOST_TASKS, WORKER
@@ -143,9 +143,14 @@ def torchjob() -> list[Rule]:
 def quota() -> list[Rule]:
     """Rules at a map of quantities."""
     uncounted = "name.startsWith('limits.') || (name.startsWith('count/') && name != 'count/pods')"
-    names = [PODS, *tenantqueue.ALIASES]
+    names = [PODS, *resource_names.POD_NAMES]
+    known = f"name.matches('{resource_names.LIMIT}') && !name.startsWith('{resource_names.TWO_PREFIXES}')"
+    divisible = f"!name.contains('/') && !(name in {['jobs', *names]})"
+    whole = f"type(self[name]) != string || self[name].matches('{resource_names.WHOLE}')"
     return [
         rule(f"self.all(name, !({uncounted}))", tenantqueue.UNCOUNTED),
+        rule(f"self.all(name, {uncounted} || ({known}))", resource_names.UNKNOWN),
+        rule(f"self.all(name, {divisible} || {whole})", resource_names.DIVIDED),
         rule("self.all(name, !('requests.' + name in self))", tenantqueue.TWICE),
         rule(f"{names}.filter(name, name in self).size() <= 1", tenantqueue.TWICE),
     ]

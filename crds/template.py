@@ -4,13 +4,12 @@ One rule: the template stays opaque (new Kubernetes fields pass, the API server 
 reads of it has a shape here, so that reading it cannot fail later.
 """
 
-import re
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, FailFast, Field
 from pydantic.alias_generators import to_camel
 
-from crds import bulk, quantities
+from crds import bulk, quantities, resource_names
 
 
 def _quantity(value: Any) -> Any:
@@ -20,17 +19,12 @@ def _quantity(value: Any) -> Any:
 
 
 def _resource(name: str) -> str:
-    if len(name) > LONGEST_NAME or not RESOURCE.fullmatch(name):
+    if len(name) > LONGEST_NAME or not resource_names.RESOURCE.fullmatch(name):
         raise ValueError("not a resource: write cpu, memory, ephemeral-storage, hugepages-<size> or <domain>/<name>")
     return name
 
 
 LONGEST_NAME = 253 + 1 + 63
-RESOURCE = re.compile(
-    r"cpu|memory|ephemeral-storage|hugepages-[-._A-Za-z0-9]{1,53}"
-    r"|(?!requests\.)[a-z0-9]([-.a-z0-9]*[a-z0-9])?/[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?"
-)
-"""What a container may ask for, as the API server judges it: one of its own names, or one with a domain."""
 
 
 def _not_null(value: Any) -> Any:

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, WithJsonSchema
 
-from crds import demand, problems, quantities
-from crds.amounts import OTHERS, PODS, Amounts
+from crds import demand, problems, quantities, resource_names
+from crds.amounts import OTHERS, Amounts
 from crds.errors import InvalidObject, Problem
 from crds.metadata import Metadata, Named
 from crds.model import Name, Observed, Written
@@ -26,8 +26,6 @@ LabelName = Annotated[str, Field(max_length=317)]
 LabelValue = Annotated[str, Field(max_length=63, pattern=LABEL_VALUE)]
 Quota = Annotated[dict[ResourceName, Quantity], Field(max_length=64)]
 TWICE = "a resource must not be limited twice, as cpu and requests.cpu, or pods and count/pods"
-ALIASES = ("count/pods", "requests.pods")
-"""Other names of `pods`; the first one is that of a ResourceQuota."""
 NO_QUOTA = "a queue of a cohort needs a quota: it is what the others may borrow"
 NO_COHORT = "only a queue of a cohort can borrow: set spec.cohort"
 UNCOUNTED = "a quota counts requests, pods and jobs: limits.* and count/* other than count/pods cannot be used"
@@ -124,6 +122,16 @@ class TenantQueue(Written):
 
 def parse(manifest: Any) -> TenantQueue:
     """A manifest as a TenantQueue, defaults applied. InvalidObject with every problem found."""
+    queue = read(manifest)
+    found = problems.unique(ineffective(queue))
+    if found:
+        raise InvalidObject(found)
+    return queue
+
+
+def read(manifest: Any) -> TenantQueue:
+    """A TenantQueue as an API server keeps it. InvalidObject as `parse`, but for what earlier versions let pass
+    (`ineffective`)."""
     try:
         queue = TenantQueue.model_validate(manifest, by_alias=True, by_name=False)
     except ValidationError as error:
@@ -132,6 +140,27 @@ def parse(manifest: Any) -> TenantQueue:
     if found:
         raise InvalidObject(found)
     return queue
+
+
+def ineffective(queue: TenantQueue) -> Iterator[Problem]:
+    """The limits that do not do what they say. A name that is no resource limits nothing, since no job can ask for it;
+    of a fraction of something that cannot be divided, the next whole number is the limit."""
+    for field, limits in (("spec.quota", queue.spec.quota), ("spec.borrowingLimit", queue.spec.borrowing_limit)):
+        for name, quantity in limits.items():
+            if not resource_names.is_limit(name):
+                yield Problem(field, f"Invalid value: {problems.shown(name)}: {resource_names.unknown(name)}")
+            elif resource_names.is_divided(name, quantity):
+                divided = f"Invalid value: {problems.shown(quantity)}: {resource_names.DIVIDED}"
+                yield Problem(f"{field}.{name}", divided)
+
+
+def limit_problem(name: str, quantity: str) -> str:
+    """Why a limit of this name and quantity would not do what it says; empty if it would, or if something else is wrong
+    with it."""
+    if not resource_names.is_limit(name):
+        return "" if _uncounted(name) else resource_names.unknown(name)
+    divided = quantities.is_quantity(quantity) and resource_names.is_divided(name, quantity)
+    return f"{name}={quantity}: {resource_names.DIVIDED}" if divided else ""
 
 
 def _check(queue: TenantQueue) -> Iterator[Problem]:
@@ -150,22 +179,22 @@ def _cohort(spec: TenantQueueSpec) -> Iterator[Problem]:
 
 def _quota(at: str, quota: dict[str, str | int | float]) -> Iterator[Problem]:
     for name, quantity in quota.items():
-        if name.startswith(("limits.", "count/")) and name not in ALIASES:
+        if _uncounted(name):
             yield Problem(at, f"Invalid value: {problems.shown(name)}: {UNCOUNTED}")
-        if any(_canonical(other) == _canonical(name) for other in quota if other < name):
+        if any(resource_names.canonical(other) == resource_names.canonical(name) for other in quota if other < name):
             yield Problem(at, f"Invalid value: {problems.shown(name)}: {TWICE}")
         try:
             if isinstance(quantity, float) and not quantity.is_integer():
                 raise ValueError("must be a whole number or a string, as in 500m")
-            quantities.capped(_canonical(name), quantity)
+            quantities.capped(resource_names.canonical(name), quantity)
         except ValueError as error:
             yield Problem(f"{at}.{name}", f"Invalid value: {problems.shown(quantity)}: {error}")
 
 
+def _uncounted(name: str) -> bool:
+    return name.startswith(("limits.", "count/")) and name not in resource_names.POD_NAMES
+
+
 def _capped(quota: dict[str, str | int | float]) -> Amounts:
-    found = demand.amounts({_canonical(name): quantity for name, quantity in quota.items()})
+    found = demand.amounts({resource_names.canonical(name): quantity for name, quantity in quota.items()})
     return {name: min(amount, demand.LARGEST) for name, amount in found.items() if name != OTHERS}
-
-
-def _canonical(name: str) -> str:
-    return PODS if name in ALIASES else quantities.canonical(name)

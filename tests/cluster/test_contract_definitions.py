@@ -14,7 +14,7 @@ import pytest
 
 from cluster import errors
 from cluster.client import KubernetesCluster
-from crds import checks, fields, generate, processes, tenantqueue
+from crds import checks, fields, generate, processes, resource_names, tenantqueue
 from crds.fields import DEADLINE, TABLE, Field, State
 from crds.resources import TENANT_QUEUES, TORCHJOBS
 from crds.tasks import TASK_TYPE
@@ -239,6 +239,8 @@ RULES: dict[tuple[str, str, str], Example] = {
         for message, wrong, right in (
             (tenantqueue.UNCOUNTED, {"limits.cpu": 1}, {"requests.cpu": 1}),
             (tenantqueue.TWICE, {"cpu": 1, "requests.cpu": 1}, {"cpu": 1, "requests.memory": 1}),
+            (resource_names.UNKNOWN, {"gpu": 1}, {"requests.nvidia.com/gpu": 1}),
+            (resource_names.DIVIDED, {"nvidia.com/gpu": "1.5"}, {"cpu": "1.5", "nvidia.com/gpu": "1k"}),
         )
     },
     ("spec", tenantqueue.NO_QUOTA, ".cohort"): queues(

@@ -80,6 +80,7 @@ WORKS = {KEY: LEASED}
         ({"workers": {"w": NOW - 1}}, "no-workers", "workers"),
         ({"skipped": {"coordinator": "TorchJob a/b (ValueError: no)"}}, "skipped-object", "coordinator"),
         ({"unreadable": {"TenantQueue b": "admits nothing"}}, "unreadable-object", "TenantQueue b"),
+        ({"ineffective": {"b": "spec.quota: gpu is not a resource"}}, "ineffective-limit", "queue b"),
         ({"epoch": 0}, "store-lost", "queues"),
         ({"epoch": 0, "rebuilding": 4}, "rebuild-unfinished", "queues"),
         (

@@ -26,6 +26,8 @@ def test_flag_beats_environment_beats_file_beats_default(tmp_path: Path) -> None
         ({"TORCHQ_THREADS": "many"}, ("threads", "valid integer")),
         ({"TORCHQ_POOL": "cpu"}, ("pool", "NAME=QUANTITY")),
         ({"TORCHQ_POOL": "cpu=fast"}, ("pool", "cpu", "fast")),
+        ({"TORCHQ_POOL": "gpu=8"}, ("pool", "gpu is not a resource; did you mean nvidia.com/gpu?")),
+        ({"TORCHQ_POOL": "cpu=4,nvidia.com/gpu=1.5"}, ("pool", "nvidia.com/gpu", "must be a whole number")),
         ({"TORCHQ_PORT_FIRST": "30000"}, ("port_last",)),
         ({"TORCHQ_RENEW_SECONDS": "7"}, ("renew_seconds", "half of lease_seconds")),
     ],

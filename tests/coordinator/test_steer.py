@@ -399,3 +399,43 @@ def test_job_lists_are_for_people_and_programs(
     assert [each["metadata"]["name"] for each in items] == ["alpha", "train"]
     clear(embedded_cluster)
     assert torchq("job", "list", "--no-headers").stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ("gpu=8", "gpu is not a resource; did you mean nvidia.com/gpu?"),
+        ("mem=8Gi", "mem is not a resource; did you mean memory?"),
+        ("frobs=8", "frobs is not a resource: write cpu, memory,"),
+        ("nvidia.com/gpu=1.5", "nvidia.com/gpu=1.5: must be a whole number"),
+        ("nvidia.com/gpu=1500m", "must be a whole number"),
+        ("jobs=1.5", "must be a whole number"),
+    ],
+)
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("queue", "create", "b", "--quota"),
+        ("queue", "create", "b", "--quota", "cpu=1", "--cohort", "c", "--borrowing-limit"),
+        ("queue", "set-quota", "a"),
+        ("queue", "set-cohort", "a", "c", "--borrowing-limit"),
+    ],
+)
+def test_a_limit_that_would_limit_nothing_is_refused_with_what_was_meant(
+    embedded_cluster: KubernetesCluster, torchq: Torchq, command: tuple[str, ...], limit: str, words: str
+) -> None:
+    said = torchq(*command, limit, code=2).stderr
+    assert words in " ".join(said.split())
+    assert embedded_cluster.list(TENANT_QUEUES).items == []
+
+
+@pytest.mark.parametrize("field", ["quota", "borrowingLimit"])
+@pytest.mark.parametrize(("limits", "words"), [({"gpu": 8}, "nvidia.com/gpu"), ({"nvidia.com/gpu": "1.5"}, "whole")])
+def test_kubectl_cannot_write_such_a_limit_either(
+    embedded_cluster: KubernetesCluster, field: str, limits: dict[str, Any], words: str
+) -> None:
+    spec = {"quota": {"cpu": 1}, "cohort": "c", field: limits}
+    body = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": "a"}, "spec": spec}
+    with pytest.raises(errors.Invalid, match=words) as refusal:
+        embedded_cluster.create(TENANT_QUEUES, body)
+    assert {cause.field for cause in refusal.value.causes} == {f"spec.{field}"}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from coordinator import route, views
+from coordinator import commands_queue, route, views
 from coordinator.standing import Rules
 from crds import demand, recall
 from crds.keys import JobKey
@@ -126,3 +126,14 @@ def test_a_pod_that_can_come_to_no_node_any_more_holds_no_charge(
     body = {"metadata": metadata, "spec": {"nodeName": node, "containers": []}, "status": {"phase": phase}}
     found = views.pod_view(body)
     assert (found.occupies, found.deleting) == (occupies, deleting)
+
+
+def test_a_queue_with_a_limit_that_limits_nothing_is_read_and_stays_open(caplog: pytest.LogCaptureFixture) -> None:
+    """An earlier version let it pass."""
+    stored = {"metadata": {"name": "a"}, "spec": {"quota": {"gpu": 8, "nvidia.com/gpu": "1.5", "jobs": 2}}}
+    found = views.queue_view(stored).spec
+    assert found.open
+    assert found.quota_amounts == {"gpu": 8, "nvidia.com/gpu": 2, "jobs": 2}
+    assert caplog.records == []
+    assert [each.field for each in commands_queue.ineffective(stored)] == ["spec.quota", "spec.quota.nvidia.com/gpu"]
+    assert commands_queue.ineffective({"metadata": {"name": "a"}, "spec": {"weight": 3}}) == ()

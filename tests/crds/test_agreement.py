@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from crds import tenantqueue, torchjob
 from crds.errors import InvalidObject
+from crds.quantities import exact
 from tests.crds import served
 from tests.crds.builders import job, queue, task
 from tests.crds.test_torchjob import REFUSED
@@ -189,7 +190,10 @@ def test_the_api_server_names_the_field(manifest: dict[str, Any], refusal: str) 
     assert any(found.startswith(refusal) for found in served.refusals(manifest)), served.refusals(manifest)
 
 
-quotas = st.dictionaries(st.sampled_from(["cpu", "memory", "nvidia.com/gpu", "jobs"]), quantities)
+whole = st.from_regex(r"[0-9]{1,6}(k|M|G|Ki|Mi|Gi|e[0-9])?", fullmatch=True)
+quotas = st.fixed_dictionaries(
+    {}, optional={"cpu": quantities, "memory": quantities, "nvidia.com/gpu": whole, "jobs": whole}
+)
 
 
 @given(
@@ -219,3 +223,50 @@ def test_both_agree_on_what_is_a_quantity(value: str | int) -> None:
         # Too large for 64 bits is more than a pattern can say.
         refused = "too large" not in str(error)
     assert refused == bool(served.refusals(manifest))
+
+
+limit_names = st.one_of(
+    st.sampled_from(
+        ["gpu", "cpu", "jobs", "pods", "count/pods", "count/jobs", "limits.cpu", "requests.cpu", "requests.gpu"]
+    ),
+    st.sampled_from(
+        ["requests.pods", "requests.jobs", "requests.requests.cpu", "requests.requests.a/b", "a/b", "requests/a"]
+    ),
+    st.sampled_from(
+        ["hugepages-2Mi", "requests.hugepages-2Mi", "hugepages-", "nvidia.com/gpu", "NVIDIA.com/gpu", "a//b"]
+    ),
+    st.from_regex(r"(requests\.)?[-.a-zA-Z0-9_/]{1,12}", fullmatch=True),
+    st.text(max_size=6),
+)
+
+
+@given(limit_names)
+def test_both_agree_on_what_a_limit_may_be_named(name: str) -> None:
+    manifest = queue(quota={name: 1})
+    assert bool(served.refusals(manifest)) == _is_refused(manifest)
+
+
+@given(st.sampled_from(["nvidia.com/gpu", "requests.a.b/c", "jobs", "pods", "count/pods", "cpu", "memory"]), quantities)
+def test_both_agree_on_what_can_be_divided(name: str, quantity: str | int) -> None:
+    manifest = queue(quota={name: quantity})
+    assert bool(served.refusals(manifest)) == _is_refused(manifest)
+
+
+@given(quantities)
+def test_no_fraction_of_a_device_passes(quantity: str | int) -> None:
+    """What is refused may be whole all the same: a number that only a negative exponent makes whole is."""
+    if not _is_refused(queue(quota={"nvidia.com/gpu": quantity})):
+        assert exact(quantity).denominator == 1
+
+
+@given(st.integers(0, 10**12), st.sampled_from(["", ".0", "k", "M", "Ki", "e2", "000m", "E"]))
+def test_whole_numbers_of_devices_pass(number: int, suffix: str) -> None:
+    assert not _is_refused(queue(quota={"nvidia.com/gpu": f"{number}{suffix}"}))
+
+
+def _is_refused(manifest: dict[str, Any]) -> bool:
+    try:
+        tenantqueue.parse(manifest)
+    except InvalidObject:
+        return True
+    return False

@@ -4,9 +4,15 @@ from typing import Any
 
 import pytest
 
-from crds import tenantqueue
+from crds import resource_names, tenantqueue
 from crds.errors import InvalidObject
 from tests.crds.builders import queue
+
+NO_RESOURCES = (
+    *("gpu", "GPU", "gpus", "mem", "cpus", "CPU", "storage", "persistentvolumeclaims", "attachable-volumes-x", "*", ""),
+    *("requests.gpu", "requests.jobs", "requests.requests.cpu", "requests.requests.a.b/c", "hugepages-"),
+    *("nvidia.com/", "/gpu", "Nvidia.com/gpu", "nvidia.com/a b"),
+)
 
 
 def test_defaults() -> None:
@@ -42,6 +48,17 @@ def test_a_stopped_queue_is_not_open(policy: str, is_open: bool) -> None:
         (queue(quota={"cpu": "lots"}), "spec.quota.cpu"),
         (queue(quota={"cpu": -1}), "spec.quota.cpu"),
         (queue(quota={"cpu": "-1"}), "spec.quota.cpu"),
+        *((queue(quota={name: 1}), "spec.quota") for name in NO_RESOURCES),
+        *(
+            (queue(quota={"nvidia.com/gpu": part}), "spec.quota.nvidia.com/gpu")
+            for part in ("1.5", "1500m", "1e-1", 1.5)
+        ),
+        (queue(quota={"requests.nvidia.com/gpu": "0.5"}), "spec.quota.requests.nvidia.com/gpu"),
+        (queue(quota={"jobs": "1.5"}), "spec.quota.jobs"),
+        (queue(quota={"pods": "0.5"}), "spec.quota.pods"),
+        (queue(quota={"count/pods": "1500m"}), "spec.quota.count/pods"),
+        (queue(borrowingLimit={"gpu": 1}, cohort="c", quota={"cpu": 1}), "spec.borrowingLimit"),
+        (queue(borrowingLimit={"jobs": "0.5"}, cohort="c", quota={"cpu": 1}), "spec.borrowingLimit.jobs"),
         (queue(quota={"limits.cpu": 1}), "spec.quota"),
         (queue(quota={"count/jobs": 1}), "spec.quota"),
         (queue(quota={"pods": 1, "count/pods": 1}), "spec.quota"),
@@ -59,3 +76,43 @@ def test_refused_by_field(manifest: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidObject) as error:
         tenantqueue.parse(manifest)
     assert {problem.field for problem in error.value.problems} == {field}
+
+
+@pytest.mark.parametrize(
+    "quota",
+    [
+        {"cpu": "1.5", "memory": "1.5Gi", "ephemeral-storage": "0.5Gi", "requests.cpu-x/y": 1},
+        {"nvidia.com/gpu": "8", "jobs": 20, "pods": "1k", "hugepages-2Mi": "1.5Gi"},
+        {"requests.nvidia.com/gpu": "2000m", "count/pods": "1.0", "requests.hugepages-1Gi": "2Gi"},
+        {"amd.com/gpu": "1.5k", "requests.pods": "1e1", "example.com/odd_Name.x": 8.0},
+    ],
+)
+def test_what_jobs_can_ask_for_may_be_limited(quota: dict[str, Any]) -> None:
+    assert tenantqueue.parse(queue(quota=quota)).spec.quota == quota
+
+
+def test_limits_that_an_earlier_version_let_pass_are_read_as_it_read_them_and_are_named() -> None:
+    stored = tenantqueue.read(queue(quota={"gpu": 8, "nvidia.com/gpu": "1.5", "jobs": 3}))
+    assert stored.spec.quota_amounts == {"gpu": 8, "nvidia.com/gpu": 2, "jobs": 3}
+    assert [(each.field, each.message) for each in tenantqueue.ineffective(stored)] == [
+        ("spec.quota", 'Invalid value: "gpu": gpu is not a resource; did you mean nvidia.com/gpu?'),
+        ("spec.quota.nvidia.com/gpu", f'Invalid value: "1.5": {resource_names.DIVIDED}'),
+    ]
+    with pytest.raises(InvalidObject):
+        tenantqueue.read(queue(quota={"gpu": "lots"}))
+
+
+@pytest.mark.parametrize(
+    ("name", "quantity", "words"),
+    [
+        ("gpu", "8", "gpu is not a resource; did you mean nvidia.com/gpu?"),
+        ("jbos", "8", "jbos is not a resource; did you mean jobs?"),
+        ("frobs", "8", f"frobs is {resource_names.UNKNOWN}"),
+        ("nvidia.com/gpu", "1.5", f"nvidia.com/gpu=1.5: {resource_names.DIVIDED}"),
+        ("limits.cpu", "1", ""),
+        ("nvidia.com/gpu", "lots", ""),
+        ("cpu", "1500m", ""),
+    ],
+)
+def test_what_a_command_says_of_a_limit_that_would_do_nothing(name: str, quantity: str, words: str) -> None:
+    assert tenantqueue.limit_problem(name, quantity) == words
