@@ -172,7 +172,8 @@ def answerer(coordinator: Coordinator, reading: StoreReading) -> Answerer:
     watches, implicit = coordinator.watches, coordinator.settings.implicit_queues
 
     def stands(job: JobView) -> Standing:
-        return standing.of(job, replace(watches.rules(), implicit=implicit), time.time())
+        rules = replace(watches.rules(), implicit=implicit)
+        return standing.hinted(standing.of(job, rules, time.time()), job, rules)
 
     return Answerer(reading, watches.jobs.get, About(coordinator), stands, lambda: known(coordinator), reading.supposed)
 

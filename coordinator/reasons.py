@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -67,6 +67,8 @@ class Reasons:
     rules: Rules
     after: float
     """Seconds a first job waits before it is told anything."""
+    implicit: bool = False
+    """Whether queues are implicit."""
     clock: Callable[[], float] = time.time
     elapsed: Callable[[], float] = time.monotonic
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -191,7 +193,7 @@ class Reasons:
         self._free_at = max(self._free_at, self.elapsed() - (AT_ONCE - 1) / PER_SECOND) + 1 / PER_SECOND
         key = job.key
         try:
-            patch = {"status": {"queue": _told(job, code, sentence)}}
+            patch = {"status": {"queue": _told(job, code, self._hinted(job, code, sentence))}}
             self.cluster.patch(
                 TORCHJOBS, key.name, patch, key.namespace, subresource="status", resource_version=job.version
             )
@@ -210,6 +212,13 @@ class Reasons:
         except Exception as error:
             self.watches.errors.met(_subject(key), error)
         return True
+
+    def _hinted(self, job: JobView, code: str, sentence: str) -> str:
+        """The sentence with the names of queues that may be meant. They are looked for here because this is seldom."""
+        if code != "QueueNotFound":
+            return sentence
+        rules = replace(self.watches.rules(), implicit=self.implicit)
+        return standing.hinted(Standing("QueueNotFound", sentence, ordered=False), job, rules).sentence
 
 
 def _is_news(job: JobView, code: str, sentence: str) -> bool:

@@ -71,7 +71,14 @@ class Coordinator:
         kinds = foreign.KINDS if self.settings.pods == "make" else ()
         self.watches = Watches(self.cluster, nodes=self.settings.pool == "nodes", foreign=kinds)
         store, settings = self.probe or self.store, self.settings
-        self.reasons = Reasons(self.cluster, self.watches, store, settings.rules, after=settings.reason_after)
+        self.reasons = Reasons(
+            self.cluster,
+            self.watches,
+            store,
+            settings.rules,
+            after=settings.reason_after,
+            implicit=settings.implicit_queues,
+        )
         self.leadership = Leadership(
             self.leases or self.cluster,
             identity=identity(),

@@ -5,7 +5,7 @@ blocks nobody.
 
     code                    in the order   true while
     Held                    no             its owner holds it
-    QueueNotFound           no             nobody has created the queue it names
+    QueueNotFound           no             nobody has created the queue it names, and it is not implied
     NotAllowed              no             the queue is not for its namespace
     ClaimsNotCounted        no             it has resource claims, and the queue's quota names a device
     PriorityClassNotFound   no             nobody has created the PriorityClass it names
@@ -14,10 +14,14 @@ blocks nobody.
     BackingOff              no             it did not get to run, and status.queue.notBefore is to come
     QueueDrained            yes            it ran when its queue was drained; it goes first when the queue goes on
     ExceedsQuota            yes            quota, cohort and pool can never give what it asks for
+
+Where queues are implicit, a job's namespace implies two of them: the queue of the namespace's own name, and `default`,
+which all namespaces share. No other name makes a queue: each one would be a share of its own.
 """
 
+import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from coordinator import namespace_quota
@@ -43,6 +47,14 @@ Code = Literal[
 CODES = frozenset(get_args(Code))
 
 
+DEFAULT_QUEUE = "default"
+"""Where queues are implicit, the one that every namespace may use."""
+MOST_COMPARED = 256
+"""Names of queues with which an unknown one is compared."""
+MOST_NAMED = 5
+"""Names of queues in a sentence."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """What routing has to know beyond the job. As it comes, any queue may be used by anybody."""
@@ -58,8 +70,8 @@ class Rules:
     """ResourceQuotas, by namespace."""
     yielding: Mapping[str, frozenset[JobKey]] = field(default_factory=dict)
     """By namespace, the jobs that let others go first that ResourceQuotas refused, too (`namespace_quota.yielding`)."""
-    implicit: bool = True
-    """Whether a queue that nobody created may be used."""
+    implicit: bool | None = None
+    """Whether the queues that a namespace implies may be used though nobody created them; None: so may any other."""
     shared_address: bool = False
     """Whether the pods of all jobs share one address: then each job needs a port of its own there."""
     queued_after: float = 1.0
@@ -90,6 +102,23 @@ def of(job: JobView, rules: Rules, now: float) -> Standing:
     return found or _told(job, rules) or GOOD
 
 
+def hinted(stands: Standing, job: JobView, rules: Rules) -> Standing:
+    """The same with what helps who reads it: of a queue that is not there, the names that are near to its name, or else
+    those of a few others. Costs some milliseconds where there are many queues."""
+    if stands.code != "QueueNotFound":
+        return stands
+    namespace = job.key.namespace
+    names = {name for name in rules.queues if allowed(name, namespace, rules)}
+    names |= {name for name in (namespace, DEFAULT_QUEUE) if usable(name, namespace, rules)}
+    ranked = sorted(names, key=lambda name: (name[:1] != job.queue[:1], name))[:MOST_COMPARED]
+    near = difflib.get_close_matches(job.queue, ranked, MOST_NAMED)
+    if near:
+        return replace(stands, sentence=f"{stands.sentence}; did you mean {' or '.join(near)}?")
+    some = ", ".join(sorted(names)[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")
+    there = f"namespace {namespace} may use {some}" if names else f"there is no queue for namespace {namespace}"
+    return replace(stands, sentence=f"{stands.sentence}; {there}")
+
+
 def priority(job: JobView, rules: Rules) -> int:
     """Its priority: what its owner says, else what its PriorityClass stands for."""
     return rules.priorities.get(job.priority_class, 0) if job.priority_class else job.priority
@@ -109,7 +138,16 @@ def allowed(queue: str, namespace: str, rules: Rules) -> bool:
 
 def usable(queue: str, namespace: str, rules: Rules) -> bool:
     """Whether the jobs of the namespace may use a queue of this name, also one that nobody has created."""
-    return allowed(queue, namespace, rules) or (queue not in rules.queues and rules.implicit)
+    return allowed(queue, namespace, rules) or (queue not in rules.queues and _implicit(queue, namespace, rules))
+
+
+def implied(queue: str, namespace: str) -> bool:
+    """Whether the namespace of a job makes this queue where queues are implicit."""
+    return queue in (namespace, DEFAULT_QUEUE)
+
+
+def _implicit(queue: str, namespace: str, rules: Rules) -> bool:
+    return rules.implicit is None or (rules.implicit and implied(queue, namespace))
 
 
 def withdrawn(queue: str, namespace: str, rules: Rules) -> bool:
@@ -120,8 +158,12 @@ def withdrawn(queue: str, namespace: str, rules: Rules) -> bool:
 def _barred(job: JobView, rules: Rules) -> Standing | None:
     """What others would have to change."""
     queue, namespace, spec = job.queue, job.key.namespace, rules.queues.get(job.queue)
-    if spec is None and not rules.implicit:
-        return Standing("QueueNotFound", f"there is no TenantQueue {queue}: it waits until there is one", ordered=False)
+    if spec is None and not _implicit(queue, namespace, rules):
+        sentence = (
+            f"there is no TenantQueue {queue}: it waits until there is one (torchq queue create {queue}) or it names "
+            f"another one (torchq job move {job.key.name} QUEUE)"
+        )
+        return Standing("QueueNotFound", sentence, ordered=False)
     if spec is not None and not allowed(queue, namespace, rules):
         sentence = f"queue {queue} is not for namespace {namespace} (its spec.namespaces and namespaceSelector)"
         return Standing("NotAllowed", sentence, ordered=False)

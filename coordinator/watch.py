@@ -13,7 +13,7 @@ from cluster import errors
 from cluster.api import Cluster, Manifest
 from cluster.informer import Informer
 from cluster.object_errors import ObjectErrors
-from coordinator import views
+from coordinator import standing, views
 from coordinator.deadlines import Deadlines
 from coordinator.foreign import Foreign
 from coordinator.marks import Marks
@@ -84,7 +84,7 @@ class Watches:
         self._settings_changed: Changed | None = None
         self._named: set[str] = set()
         self._names_count = True
-        """Whether the names of queues that jobs make up make queues."""
+        """Whether the namespaces of jobs imply queues (`coordinator.standing`)."""
         self.raised = RaisedCharges()
         self.deadlines = Deadlines()
         self.quota_jobs = QuotaJobs(clock)
@@ -170,14 +170,15 @@ class Watches:
         )
 
     def named(self) -> frozenset[str]:
-        """The queues named by jobs that compete now. The first such job that names another one changes the settings."""
-        names = {job.queue for job in self.jobs.values() if _competes(job)}
+        """The queues that need no TenantQueue because of the jobs that compete now. The first such job that makes
+        another one changes the settings."""
+        names = {name for job in self.jobs.values() if (name := _makes(job))}
         with self._lock:
             self._named = names
         return frozenset(names)
 
     def ignore_names(self) -> None:
-        """Only TenantQueues are queues here: a name that a job makes up changes no settings and is not remembered."""
+        """Only TenantQueues are queues here: no job makes one."""
         with self._lock:
             self._names_count = False
             self._named.clear()
@@ -247,10 +248,11 @@ class Watches:
     def _job_changed(self, before: JobView | None, after: JobView | None) -> None:
         job = after or before
         assert job is not None
+        name = _makes(job)
         with self._lock:
-            grown = self._names_count and job.queue not in self._named and _competes(job)
+            grown = self._names_count and bool(name) and name not in self._named
             if grown:
-                self._named.add(job.queue)
+                self._named.add(name)
         if grown:  # a queue that may not have been created
             self.touch_settings()
         self.raised.note(before, after)
@@ -358,6 +360,16 @@ def _competes(job: JobView) -> bool:
     if job.finished or job.deleting or job.invalid:
         return False
     return job.admission is not None or not (job.held or job.suspended or (job.waits and job.waits.parked))
+
+
+def _makes(job: JobView) -> str:
+    """The queue that a job makes where queues are implicit: the one that it names, if its namespace implies that; while
+    it holds room, the one that it is charged to, whatever its name is. Empty: none."""
+    if not _competes(job):
+        return ""
+    if job.admission is not None:
+        return job.admission.queue
+    return job.queue if standing.implied(job.queue, job.key.namespace) else ""
 
 
 def _subject(key: JobKey) -> str:

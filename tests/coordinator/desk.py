@@ -70,7 +70,14 @@ class Desk:
         self.paused: list[float] = []
         picking = Rules(cost=self.settings.cost)
         self.reasons = Reasons(
-            self.watching, self.watches, self.open(), picking, self.settings.reason_after, clock, elapsed=clock
+            self.watching,
+            self.watches,
+            self.open(),
+            picking,
+            self.settings.reason_after,
+            self.settings.implicit_queues,
+            clock,
+            elapsed=clock,
         )
         self.term = self.new_term()
         self.caches = Caches(self.working, self.settings)

@@ -39,10 +39,10 @@ def show(seen: Watches, manifest: dict[str, Any]) -> None:
 @pytest.mark.parametrize("held", [False, True])
 def test_made_up_resources_change_no_settings(held: bool) -> None:
     seen = watches()
-    show(seen, job(0, "a", "cpu"))
+    show(seen, job(0, "default", "cpu"))
     assert seen.take_settings_changed(0.0)
     for number in range(1, 50):
-        show(seen, job(number, "a", f"example.org/made-up-{number}", hold=held))
+        show(seen, job(number, "default", f"example.org/made-up-{number}", hold=held))
     assert not seen.take_settings_changed(0.0)
 
 
@@ -58,13 +58,35 @@ def test_what_many_jobs_share_does_not_grow_with_made_up_names() -> None:
 def test_a_queue_counts_as_named_only_by_jobs_that_compete() -> None:
     seen = watches()
     for number in range(50):
-        show(seen, job(number, f"queue-{number}", "cpu", hold=True))
+        show(seen, job(number, "team", "cpu", hold=True))
     assert not seen.take_settings_changed(0.0)
     assert seen.named() == frozenset()
-    show(seen, job(7, "queue-7", "cpu"))
+    show(seen, job(7, "team", "cpu"))
     assert seen.take_settings_changed(0.0)
-    assert seen.named() == {"queue-7"}
-    show(seen, job(7, "queue-7", "cpu", hold=True))
+    assert seen.named() == {"team"}
+    show(seen, job(7, "team", "cpu", hold=True))
+    assert seen.named() == frozenset()
+
+
+def test_a_queue_that_a_job_invents_is_none_and_changes_no_settings() -> None:
+    seen = watches()
+    for number in range(50):
+        show(seen, job(number, f"queue-{number}", "cpu"))
+    assert not seen.take_settings_changed(0.0)
+    assert seen.named() == frozenset()
+    for number, queue in enumerate(("team", "default")):
+        show(seen, job(100 + number, queue, "cpu"))
+    assert seen.named() == {"team", "default"}
+
+
+def test_a_job_that_holds_room_in_a_queue_that_nobody_created_keeps_that_queue() -> None:
+    seen, held = watches(), job(1, "invented", "cpu")
+    admission = {"queue": "invented", "attempt": 1, "epoch": 1, "charge": {"cpu": 1000, "jobs": 1, "pods": 2}}
+    show(
+        seen, held | {"status": {"phase": "Running", "admission": {**admission, "admittedAt": "2026-01-01T00:00:00Z"}}}
+    )
+    assert seen.named() == {"invented"}
+    show(seen, held | {"status": {"phase": "Queued"}})
     assert seen.named() == frozenset()
 
 

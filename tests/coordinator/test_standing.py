@@ -29,7 +29,12 @@ TABLE = [
     (job(), rules(), "", True),
     (job(held=True), rules(), "Held", False),
     (job(queue="b"), rules(), "QueueNotFound", False),
-    (job(queue="b"), rules(implicit=True), "", True),
+    (job(queue="b"), rules(implicit=True), "QueueNotFound", False),
+    (job(queue="team"), rules(implicit=True), "", True),
+    (job(queue="default"), rules(implicit=True), "", True),
+    (job(queue="team"), rules(), "QueueNotFound", False),
+    (job(queue="default"), rules(), "QueueNotFound", False),
+    (job(), rules(implicit=True), "", True),
     (job(), rules(queue={"namespaces": ("team",)}), "", True),
     (job(), rules(queue={"namespaces": ("others", "more")}), "NotAllowed", False),
     (job(), rules(queue=SELECTED, namespaces={"team": {"tier": "gold", "more": "x"}}), "", True),
@@ -38,7 +43,7 @@ TABLE = [
     (job(), rules(queue={**SELECTED, "namespaces": ("team",)}), "", True),
     (job(claims=CLAIMS), rules(queue={"quota": {"requests.nvidia.com/gpu": 8}}), "ClaimsNotCounted", False),
     (job(claims=CLAIMS), rules(queue={"quota": {"cpu": 8, "memory": "1Gi", "pods": 4, "jobs": 2}}), "", True),
-    (job(claims=CLAIMS), rules(queues={}, implicit=True), "", True),
+    (job(claims=CLAIMS, queue="team"), rules(queues={}, implicit=True), "", True),
     (job(), rules(queue={"quota": {"nvidia.com/gpu": 8}}), "", True),
     (job(priority_class="urgent"), rules(), "", True),
     (job(priority_class="lazy"), rules(), "PriorityClassNotFound", False),
@@ -147,3 +152,66 @@ def test_timers_keep_one_moment_per_key() -> None:
     assert list(timers.due(102.0)) == []
     assert list(timers.due(1000.0)) == [*keys[3:], keys[2]]
     assert len(timers) == 0
+
+
+SPECS = {name: TenantQueueSpec() for name in ("team-a", "team-b", "research")}
+
+
+@pytest.mark.parametrize(
+    ("queue", "given", "words"),
+    [
+        ("tema-a", {"queues": SPECS}, "did you mean team-a or team-b?"),
+        ("reserach", {"queues": SPECS}, "did you mean research?"),
+        ("defualt", {"queues": {}, "implicit": True}, "did you mean default?"),
+        ("zzz", {"queues": SPECS}, "namespace team may use research, team-a, team-b"),
+        ("zzz", {"queues": {}, "implicit": True}, "namespace team may use default, team"),
+        (
+            "zzz",
+            {"queues": {"others": TenantQueueSpec(namespaces=("others",))}},
+            "there is no queue for namespace team",
+        ),
+        (
+            "zzz",
+            {"queues": {f"q{number}": TenantQueueSpec() for number in range(9)}},
+            "may use q0, q1, q2, q3, q4, ...",
+        ),
+    ],
+)
+def test_who_names_a_queue_that_is_not_there_is_told_what_to_do(queue: str, given: dict[str, Any], words: str) -> None:
+    asking, found = job(queue=queue), rules(**given)
+    sentence = standing.hinted(standing.of(asking, found, NOW), asking, found).sentence
+    assert sentence.endswith(words)
+    assert f"torchq queue create {queue}" in sentence
+    assert "torchq job move train QUEUE" in sentence
+
+
+def test_the_longest_sentence_fits_into_a_status() -> None:
+    names = {"a" * 60 + f"{number:03}": TenantQueueSpec() for number in range(300)}
+    asking, found = job(queue="a" * 63), rules(queues=names)
+    assert len(standing.hinted(standing.of(asking, found, NOW), asking, found).sentence) <= 1024
+
+
+def test_a_queue_that_is_there_needs_no_hint() -> None:
+    asking = job(held=True)
+    stands = standing.of(asking, rules(), NOW)
+    assert standing.hinted(stands, asking, rules()) is stands
+
+
+@pytest.mark.parametrize(
+    ("queue", "namespace", "implicit", "usable"),
+    [
+        ("team", "team", True, True),
+        ("default", "team", True, True),
+        ("default", "default", True, True),
+        ("team", "default", True, False),
+        ("invented", "team", True, False),
+        ("team", "team", False, False),
+        ("default", "team", False, False),
+        ("a", "team", False, True),
+    ],
+)
+def test_a_namespace_implies_its_own_name_and_default(queue: str, namespace: str, implicit: bool, usable: bool) -> None:
+    found = rules(implicit=implicit)
+    assert standing.usable(queue, namespace, found) is usable
+    assert standing.withdrawn(queue, namespace, found) is not usable
+    assert route.tenant("team", "team", rules(implicit=True)) == "/team", "a name alone makes no tenant"

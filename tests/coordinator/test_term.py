@@ -200,14 +200,27 @@ def test_an_unknown_queue_admits_nobody_until_it_is_created(desk: Desk, namespac
     desk.until(lambda: desk.held() == {key})
 
 
-def test_where_queues_are_implicit_a_new_name_is_a_queue_at_once(
+def test_where_queues_are_implicit_a_namespace_has_a_queue_of_its_name_and_default_and_no_other(
     embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
 ) -> None:
     with Desk(embedded_cluster, clock, implicit_queues=True) as desk:
         desk.begin()
-        for name in ("one", "two", "three"):
-            key = desk.submit(name, namespace, f"queue-of-{name}")
+        for queue in (namespace, "default"):
+            key = desk.submit(f"of-{queue}", namespace, queue)
             desk.until(lambda key=key: key in desk.held(), worker=False)
+        lost = [desk.submit(f"lost-{number}", namespace, f"invented-{number}") for number in range(12)]
+        desk.until(lambda: all(map(desk.watches.job, lost)) and not desk.term.flush(), worker=False)
+        desk.until(lambda: not desk.watches.take_settings_changed(0.0), worker=False)
+        assert desk.waiting() & set(lost) == desk.held() & set(lost) == set()
+        assert {each.spec.name for each in desk.store.snapshot(1).queues} == {namespace, "default"}
+        clock.step(1.0)
+        desk.reasons.step()
+        told = desk.job(lost[0]).status.queue
+        assert told.reason == "QueueNotFound"
+        assert "torchq queue create invented-" in told.message
+        assert f"namespace {namespace} may use default, {namespace}" in told.message
+        desk.queue("invented-3")
+        desk.until(lambda: lost[3] in desk.held(), worker=False)
 
 
 def test_where_queues_are_implicit_a_name_that_nobody_used_for_a_while_is_a_queue_again(
@@ -215,14 +228,43 @@ def test_where_queues_are_implicit_a_name_that_nobody_used_for_a_while_is_a_queu
 ) -> None:
     with Desk(embedded_cluster, clock, implicit_queues=True) as desk:
         desk.begin()
-        first = desk.submit("first", namespace, "returning")
+        first = desk.submit("first", namespace, namespace)
         desk.until(lambda: first in desk.held(), worker=False)
         embedded_cluster.delete(TORCHJOBS, "first", namespace)
         desk.until(lambda: not desk.held())
         desk.watches.touch_settings()
-        desk.until(lambda: "returning" not in {each.spec.name for each in desk.store.snapshot(1).queues})
-        second = desk.submit("second", namespace, "returning")
+        desk.until(lambda: namespace not in {each.spec.name for each in desk.store.snapshot(1).queues})
+        second = desk.submit("second", namespace, namespace)
         desk.until(lambda: second in desk.held(), worker=False)
+
+
+def test_a_job_that_runs_in_a_queue_that_an_earlier_version_made_up_keeps_its_charge(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    """The earlier version is played by a TenantQueue that is gone by the time of the new leader."""
+    with Desk(embedded_cluster, clock, implicit_queues=True) as desk:
+        desk.queue("invented")
+        desk.begin()
+        runs = desk.submit("runs", namespace, "invented")
+        desk.until(lambda: desk.job(runs).admission is not None)
+        embedded_cluster.delete(TENANT_QUEUES, "invented")
+        desk.until(lambda: not desk.watches.queues.values(), worker=False)
+        waits = desk.submit("waits", namespace, "invented")
+        desk.until(lambda: desk.watches.job(waits) is not None, worker=False)
+        for epoch in (2, 3):
+            desk.begin(epoch)
+            desk.until(lambda: not desk.term.flush())
+            assert desk.store.reservations()[runs].queue == "invented"
+            assert desk.content.usage["invented"]["jobs"] == 1
+            assert {each.spec.name for each in desk.store.snapshot(1).queues} == {"invented"}
+            assert desk.waiting() == set()
+            desk.lose()
+        desk.begin(4)
+        embedded_cluster.delete(TORCHJOBS, "runs", namespace)
+        desk.until(lambda: runs not in desk.held())
+        desk.watches.touch_settings()
+        desk.until(lambda: not desk.store.snapshot(1).queues)
+        assert desk.held() == set()
 
 
 def test_queues_opened_one_after_the_other_open_together(desk: Desk, namespace: str) -> None:
