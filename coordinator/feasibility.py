@@ -45,7 +45,7 @@ PRIORITY_CLASS = "spec.schedulingPolicy.priorityClassName"
 LESS = "ask for less"
 LATER = "it waits until there are nodes that have it"
 _REMEDIES = {
-    "QueueNotFound": "name another queue, or have an admin create it (torchq queue create)",
+    "QueueNotFound": "name another queue, or have an admin create it (torchq queue create NAME)",
     "NotAllowed": "name a queue of the namespace, or have an admin open this one to it",
     "ClaimsNotCounted": "name another queue",
     "PriorityClassNotFound": "name another one, or have an admin create it",
@@ -126,9 +126,12 @@ def _barred(asked: Asked, rules: Rules) -> Iterator[Finding]:
     for job, by in jobs:
         stands = standing.of(job, by, 0.0)
         if stands.code in _REMEDIES:
-            sentence = stands.sentence.removesuffix(": it waits until there is one")
+            sentence = stands.sentence.removesuffix(standing.UNTIL_THERE)
             field = _FIELDS.get(stands.code, asked.claims)
-            yield Finding(stands.code, field, f"{sentence}: {_REMEDIES[stands.code]}")
+            remedy = _REMEDIES[stands.code]
+            if stands.code == "QueueNotFound":
+                remedy = f"{remedy}; {standing.alternatives(asked.queue, asked.namespace, rules)}"
+            yield Finding(stands.code, field, f"{sentence}: {remedy}")
 
 
 def _beyond_quota(charge: Amounts, spec: QueueSpec, specs: Iterable[QueueSpec]) -> Iterator[Finding]:

@@ -49,6 +49,8 @@ CODES = frozenset(get_args(Code))
 
 DEFAULT_QUEUE = "default"
 """Where queues are implicit, the one that every namespace may use."""
+UNTIL_THERE = ": it waits until there is one"
+"""How the sentence about a queue or a PriorityClass that is not there ends."""
 MOST_COMPARED = 256
 """Names of queues with which an unknown one is compared."""
 MOST_NAMED = 5
@@ -103,20 +105,26 @@ def of(job: JobView, rules: Rules, now: float) -> Standing:
 
 
 def hinted(stands: Standing, job: JobView, rules: Rules) -> Standing:
-    """The same with what helps who reads it: of a queue that is not there, the names that are near to its name, or else
-    those of a few others. Costs some milliseconds where there are many queues."""
+    """The same; of a queue that is not there, with the queues that may be meant and with what to do."""
     if stands.code != "QueueNotFound":
         return stands
-    namespace = job.key.namespace
+    queue, key = job.queue, job.key
+    todo = f"create it (torchq queue create {queue}) or name another one (torchq job move {key.name} QUEUE)"
+    return replace(stands, sentence=f"{stands.sentence}; {todo}; {alternatives(queue, key.namespace, rules)}")
+
+
+def alternatives(queue: str, namespace: str, rules: Rules) -> str:
+    """The queues near to a name for which there is none, or else a few others. Costs some milliseconds where there are
+    many queues."""
     names = {name for name in rules.queues if allowed(name, namespace, rules)}
-    names |= {name for name in (namespace, DEFAULT_QUEUE) if usable(name, namespace, rules)}
-    ranked = sorted(names, key=lambda name: (name[:1] != job.queue[:1], name))[:MOST_COMPARED]
-    near = difflib.get_close_matches(job.queue, ranked, MOST_NAMED)
+    if rules.implicit:
+        names |= {name for name in (namespace, DEFAULT_QUEUE) if usable(name, namespace, rules)}
+    ranked = sorted(names, key=lambda name: (name[:1] != queue[:1], name))[:MOST_COMPARED]
+    near = difflib.get_close_matches(queue, ranked, MOST_NAMED)
     if near:
-        return replace(stands, sentence=f"{stands.sentence}; did you mean {' or '.join(near)}?")
+        return f"did you mean {' or '.join(near)}?"
     some = ", ".join(sorted(names)[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")
-    there = f"namespace {namespace} may use {some}" if names else f"there is no queue for namespace {namespace}"
-    return replace(stands, sentence=f"{stands.sentence}; {there}")
+    return f"namespace {namespace} may use {some}" if names else f"there is no queue for namespace {namespace}"
 
 
 def priority(job: JobView, rules: Rules) -> int:
@@ -159,10 +167,7 @@ def _barred(job: JobView, rules: Rules) -> Standing | None:
     """What others would have to change."""
     queue, namespace, spec = job.queue, job.key.namespace, rules.queues.get(job.queue)
     if spec is None and not _implicit(queue, namespace, rules):
-        sentence = (
-            f"there is no TenantQueue {queue}: it waits until there is one (torchq queue create {queue}) or it names "
-            f"another one (torchq job move {job.key.name} QUEUE)"
-        )
+        sentence = f"there is no TenantQueue {queue}{UNTIL_THERE}"
         return Standing("QueueNotFound", sentence, ordered=False)
     if spec is not None and not allowed(queue, namespace, rules):
         sentence = f"queue {queue} is not for namespace {namespace} (its spec.namespaces and namespaceSelector)"
@@ -170,7 +175,7 @@ def _barred(job: JobView, rules: Rules) -> Standing | None:
     if job.claims and spec is not None and (refusal := claims.refusal(queue, spec.quota_amounts)):
         return Standing("ClaimsNotCounted", f"{job.claims}: {refusal}", ordered=False)
     if job.priority_class and job.priority_class not in rules.priorities:
-        sentence = f"there is no PriorityClass {job.priority_class}: it waits until there is one"
+        sentence = f"there is no PriorityClass {job.priority_class}{UNTIL_THERE}"
         return Standing("PriorityClassNotFound", sentence, ordered=False)
     return None
 

@@ -60,8 +60,7 @@ class JobView:
     key: JobKey
     queue: str
     submitted: float
-    sequence: str = ""
-    """Its place among the jobs that were created in the same second (`crds.sequence`); empty if it has none."""
+    sequence: str = ""  # its place among the jobs that were created in the same second (`crds.sequence`)
     priority: int = 0
     priority_class: str = ""
     """The PriorityClass that says its priority; empty if it says so itself."""
@@ -297,8 +296,8 @@ def _counted(text: bytes) -> Amounts:
 
 
 def queue_view(manifest: Manifest) -> TenantQueue:
-    """A TenantQueue as admins want it. One that cannot be read is closed: nobody is admitted beyond a limit that may be
-    meant. One with limits that an earlier version let pass, and that limit nothing, is read as that version read it."""
+    """A TenantQueue as admins want it. One that cannot be read is closed, as limits may be meant; limits without effect
+    that an earlier version stored are read as that version did."""
     try:
         return tenantqueue.read(manifest)
     except InvalidObject as error:

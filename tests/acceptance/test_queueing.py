@@ -112,13 +112,15 @@ def test_a_paused_queue_admits_nothing_and_what_runs_goes_on(stack: Stack, recor
 
 @EVERYWHERE
 def test_a_job_larger_than_the_pool_waits_and_others_pass(stack: Stack) -> None:
-    large, small = fresh(), fresh()
-    stack.submit(job(large, python("pass"), cpu="64", queue="large"), anyway=True)
+    large, small, crowded, roomy = fresh(), fresh(), fresh("large"), fresh("small")
+    for queue in (crowded, roomy):
+        stack.torchq("queue", "create", queue)
+    stack.submit(job(large, python("pass"), cpu="64", queue=crowded), anyway=True)
     stack.reach(large, "Queued")
-    stack.submit(job(small, python("pass"), queue="small"))
+    stack.submit(job(small, python("pass"), queue=roomy))
     stack.reach(small, "Succeeded")
     assert stack.phase(large) == "Queued"
     assert (
-        json.loads(stack.torchq("job", "list", "-o", "json", "--queue", "large"))["items"][0]["metadata"]["name"]
+        json.loads(stack.torchq("job", "list", "-o", "json", "--queue", crowded))["items"][0]["metadata"]["name"]
         == large
     )
