@@ -55,7 +55,8 @@ def order(pod: LocalPod, container: Mapping[str, Any], place: Place) -> Order:
     words = [*container["command"], *(container.get("args") or ())]
     command = tuple(expand(word, variables) for word in words)
     directory = container.get("workingDir") or pod.annotations.get(labels.SUBMIT_DIRECTORY) or place.folder
-    return Order(command, variables, directory)
+    limits = demand.amounts((container.get("resources") or {}).get("limits"))
+    return Order(command, variables, directory, limits.get("memory", 0))
 
 
 def environment(pod: LocalPod, container: Mapping[str, Any], place: Place) -> dict[str, str]:

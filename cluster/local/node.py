@@ -22,7 +22,7 @@ from typing import Any
 from cluster import client, errors, threads
 from cluster.api import Cluster, Manifest
 from cluster.informer import Informer
-from cluster.local import capacity, environment, gang_nouns, localpod, registration, shutdown_record
+from cluster.local import capacity, cgroups, environment, gang_nouns, localpod, registration, shutdown_record
 from cluster.local.capacity import Machine
 from cluster.local.devices import Devices
 from cluster.local.kubelet import Kubelet
@@ -81,7 +81,7 @@ class LocalNode:
         self.errors = ObjectErrors()
         """Pods that were skipped."""
         self._reporter = Reporter(cluster, self.errors)
-        runs = Runs(layout, settings.log_bytes)
+        runs = Runs(layout, settings.log_bytes, cgroups.find())
         self._memory = MemoryWatch(runs.record_oom, self.errors)
         ground = Ground(
             layout=layout,

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.local import log_files, log_times, processes, shim, zygote
+from cluster.local.cgroups import NO_GROUPS, ControlGroups
 from cluster.local.layout import Layout
 from cluster.local.processes import Process
 from cluster.local.zygote import Zygote
@@ -95,14 +96,17 @@ class Order:
     command: tuple[str, ...]
     environment: Mapping[str, str]
     directory: str
+    memory: int = 0
+    """The bytes that it may use; 0 for any number."""
 
 
 class Runs:
     """The runs in one data folder."""
 
-    def __init__(self, layout: Layout, log_bytes: int = LOG_BYTES) -> None:
+    def __init__(self, layout: Layout, log_bytes: int = LOG_BYTES, groups: ControlGroups = NO_GROUPS) -> None:
         """`log_bytes`: what is kept of the logs of a container, over all its runs."""
         self._layout = layout
+        self._groups = groups
         self._log_bytes = log_bytes
         self._zygote = Zygote()
 
@@ -182,7 +186,9 @@ class Runs:
     def _spawn(self, folder: Path, key: RunKey, order: Order, lock: int) -> None:
         """Have a shim born with the order and the lock."""
         environment = {**order.environment, processes.MARK: key.mark}
-        paper = zygote.write_order((str(folder), list(order.command), environment, order.directory, self._log_bytes))
+        group = self._groups.make(key.mark.rstrip("/").replace("/", "-"), order.memory)
+        words = (str(folder), list(order.command), environment, order.directory, self._log_bytes, group)
+        paper = zygote.write_order(words)
         try:
             output = os.open(folder / "shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             try:

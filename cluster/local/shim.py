@@ -42,9 +42,9 @@ _MOST_OPEN = 64
 START_ERROR = 128
 """The exit code of a container whose command could not be executed, as containerd gives it."""
 
-Order = tuple[str, list[str], dict[str, str], str, int]
-"""The run's folder, the command, its environment, its working directory, and the bytes of log that its container may
-keep."""
+Order = tuple[str, list[str], dict[str, str], str, int, str]
+"""The run's folder, the command, its environment, its working directory, the bytes of log that its container may keep,
+and the folder of its control group, if it has one."""
 
 _PIECE = 64 * 1024
 """Bytes of output that are read at once: what a pipe holds."""
@@ -139,6 +139,7 @@ def main() -> None:
         except OSError:
             pass  # the disk is full
     signalled = f', "signalledAt": {_signalled[0]}' if _signalled else ""
+    _leave(group=order[5], folder=folder)
     _record_end(folder, f'{{{_ending(status, problem)}{signalled}, "finishedAt": {time.time()}}}')
 
 
@@ -178,8 +179,9 @@ def _fork(order: Order, output: int, problem: str) -> tuple[int, int, int]:
 
 def _become(order: Order, ready: int, output: int, problem: str) -> str:
     """Turn this child into the command, once it is on record; what went wrong, if it comes back."""
-    _, command, environment, directory, _ = order
+    _, command, environment, directory, _, group = order
     os.setsid()
+    _join(group)
     _set_process_option(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if not os.read(ready, 2):
         return "the shim ended before the command began"
@@ -258,6 +260,58 @@ def _drain(printed: int, log: LogWriter) -> None:
             left -= len(piece)
     except BlockingIOError:
         return
+
+
+def _join(group: str) -> None:
+    """Go into a control group; without it the node watches alone."""
+    try:
+        if group:
+            _write_now(os.path.join(group, "cgroup.procs"), "0")
+    except OSError:
+        pass
+
+
+def _leave(group: str, folder: str) -> None:
+    """Remove the control group of a container of which nothing is left; note whether it was ended because of its
+    memory."""
+    if not group:
+        return
+    try:
+        if _count(group, "oom_kill") and not os.path.exists(os.path.join(folder, OUT_OF_MEMORY)):
+            write_reserved(folder, OUT_OF_MEMORY, _oom_message(group, os.path.basename(os.path.dirname(folder))))
+        os.rmdir(group)
+    except OSError:
+        pass  # how it ended is written all the same
+
+
+def _count(group: str, name: str) -> int:
+    with open(os.path.join(group, "memory.events"), encoding="ascii") as file:
+        return sum(int(words[1]) for words in map(str.split, file) if words[0] == name)
+
+
+def _oom_message(group: str, container: str) -> str:
+    limit, peak = _megabytes(group, "memory.max"), _megabytes(group, "memory.peak")
+    return (
+        f"container {container} used {peak or limit}Mi of memory, and its limit is {limit}Mi "
+        "(resources.limits.memory): raise the limit, or let the program use less"
+    )
+
+
+def _megabytes(group: str, name: str) -> int:
+    try:
+        with open(os.path.join(group, name), encoding="ascii") as file:
+            return int(file.read()) >> 20
+    except (OSError, ValueError):  # memory.peak is of Linux 5.19
+        return 0
+
+
+def _write_now(path: str, text: str) -> None:
+    """Write to a file that is there, at once and in one piece. OSError."""
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
 
 
 def _kill(child: int) -> None:
