@@ -35,7 +35,10 @@ _ERROR_CODE = re.compile(r'"error_?[cC]ode"\s*:\s*"?(-?[0-9]{1,9})(?![0-9])')
 
 _SAID = re.compile(r'^\{"message": ?(?:\{"message": ?)?"((?:[^"\\]|\\.)*)')
 _CALLSTACK = re.compile(r'((?:[^"\\]|\\.)*)", ?"timestamp": ?"\d+"\}')
-"""The end of an error file whose beginning was cut off: the last line of a traceback says the same."""
+"""The end of an error file whose beginning was cut off: the last line of a traceback says the same. The time that the
+search takes grows with the square of the text."""
+_LONGEST_FILE = 4096
+"""Characters of an error file that a node keeps."""
 _AFTERMATH = "\nDuring handling of the above exception"
 """What torchrun says of its own trouble with the error file."""
 
@@ -73,13 +76,18 @@ class LastWords:
     """Whether what it is to be blamed for may be further back in the log than the text goes."""
 
 
+_SILENT = LastWords("", lost_peer=False)
+
+
 def last_words(message: str) -> LastWords:
     """What a failed container said, or the process of it that failed first: its exception if it has left one, else the
     last line of the message."""
+    if not message:
+        return _SILENT
     recorded = _recorded(message)
     if recorded:
         return LastWords(recorded, lost_peer(recorded))
-    root = _ROOT.search(message)
+    root = _root(message)
     chosen = _chosen(tracebacks.raised(message), root.group() if root else "", alone=_ALONE in message)
     if chosen is None:
         killed = root is not None and _is_killed(root.group())
@@ -88,6 +96,12 @@ def last_words(message: str) -> LastWords:
     text = chosen.text if root is None or _ALONE in message or chosen.source != (None, None) else chosen.alone
     doubtful = root is not None and _follows(chosen)
     return LastWords(text, lost_peer(chosen.whole), doubtful and _is_cut(message))
+
+
+def _root(message: str) -> re.Match[str] | None:
+    """The last root cause that is reported, to the end of the message: torchrun may have been started twice."""
+    at = message.rfind("Root Cause")
+    return None if at < 0 else _ROOT.match(message, at)
 
 
 def _recorded(message: str) -> str:
@@ -174,7 +188,7 @@ def cause(message: str) -> int | None:
 
     A torchrun that was itself told to stop by a signal ended by that signal.
     """
-    root = _ROOT.search(message)
+    root = _root(message)
     found = _EXIT_CODE.search(root.group()) if root else _ERROR_CODE.search(message)
     if found is not None:
         code = int(found.group(1))
@@ -189,10 +203,11 @@ def cause(message: str) -> int | None:
 def said(message: str) -> str:
     """What the process said that failed first, if the message is an error file's, or has torchrun's root cause; else
     the message itself."""
-    found = _SAID.match(message) or _CALLSTACK.search(message)
+    cut = len(message) <= _LONGEST_FILE and '"timestamp"' in message
+    found = _SAID.match(message) or (_CALLSTACK.search(message) if cut else None)
     if found:
         return found.group(1).replace("\\n", "\n").replace('\\"', '"')
-    root = _ROOT.search(message)
+    root = _root(message)
     return root.group().partition(_AFTERMATH)[0] if root else message
 
 

@@ -22,6 +22,7 @@ LONGEST = 30_000
 """Characters of one exception's message that are kept."""
 _NOISE = 50
 """Lines of others between a traceback and its exception after which it is given up."""
+_LONGEST_NAME = 300
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _TEE = re.compile(r"\[[A-Za-z_]\w*?(\d+)\]:\s?")
 _RANK = re.compile(r"\[rank(\d+)\]:(?: |$)?")
@@ -126,7 +127,7 @@ class _Reader:
         if not line.strip() or len(self._message) >= MOST_LINES or _opens(line):
             return True
         # Of those that do not name themselves the next one may have failed, too.
-        return bool(_OVER.match(line) or (self._source == (None, None) and _USUAL.match(line)))
+        return bool(_OVER.match(line) or (self._source == (None, None) and _USUAL.match(line, 0, _LONGEST_NAME)))
 
     def _look(self, number: int, line: str) -> None:
         """A line that belongs to no message."""
@@ -141,7 +142,7 @@ class _Reader:
         inner = _MARGIN.sub("", line, count=1)
         if not inner.strip() or inner[0].isspace():
             return
-        if _USUAL.match(inner) or _PERHAPS.match(inner):
+        if _is_named(inner):
             self._message = [inner]
         else:
             self._noise += 1
@@ -158,6 +159,11 @@ class _Reader:
         self._last = Raised(text, self._source, self._begun, self._chain, alone)
         self._begun, self._message, self._chain = None, [], ()
         return self._last
+
+
+def _is_named(line: str) -> bool:
+    """Whether a line may be an exception's first: only its beginning is looked at, which bounds the search."""
+    return bool(_USUAL.match(line, 0, _LONGEST_NAME) or _PERHAPS.match(line, 0, _LONGEST_NAME))
 
 
 def _without_margin(line: str) -> str:

@@ -144,6 +144,11 @@ class TestWhoFailedFirst:
         found = torchrun.last_words(ranks(0, f"{chained}RuntimeError: no step") + report(0))
         assert (found.text, found.lost_peer) == ("RuntimeError: no step", True)
 
+    def test_the_last_of_several_torchruns_counts(self) -> None:
+        first = ranks(1, f"{BEGIN}KeyError: 'first'") + report(1, others=failure(0, -15, 1))
+        last = ranks(0, f"{BEGIN}{SHAPES}") + report(0, others=failure(1, -15, 1))
+        assert torchrun.last_words(first + "again\n" + last).text == SHAPES
+
     def test_a_crash_is_its_own_although_others_lost_a_peer(self) -> None:
         found = torchrun.last_words(ranks(0, f"{BEGIN}{LOST}") + report(1, -11, others=failure(0, 1, 1)))
         assert not found.lost_peer
@@ -158,3 +163,24 @@ def test_a_message_is_bounded_between_words() -> None:
 
 def test_a_line_whose_beginning_was_cut_says_so() -> None:
     assert torchrun.last_words("OLUME_DATA " * 200).text.startswith("... OLUME_DATA OLUME_DATA")
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "A" + "a" * 10**6,
+        "a." * 500_000,
+        '"' * 10**6,
+        '\\"' * 500_000,
+        "[rank1]:" * 100_000,
+        "\x1b[" * 300_000,
+        " " * 10**6,
+        "-" * 10**6 + "x",
+        "exitcode" + " " * 10**6,
+        "Root Cause" * 100_000,
+        "Traceback (most recent call last):\n" * 20_000,
+    ],
+)
+def test_no_log_keeps_its_reader_busy(hostile: str) -> None:
+    """A search that takes the square of the text would not end in hours."""
+    torchrun.last_words(f"{BEGIN}{hostile}\n{hostile}\n")
