@@ -130,6 +130,10 @@ NEVER_RUNS: dict[str, tuple[Edit, str]] = {
         ),
         f"{TASKS}.Worker.template.spec.containers[0].volumeMounts[0].mountPath: '/data' cannot be mounted",
     ),
+    "an unknown queue": (
+        lambda body: body["spec"].setdefault("schedulingPolicy", {}).update(queue="defalt"),
+        "spec.schedulingPolicy.queue: there is no TenantQueue defalt: name another queue",
+    ),
     "no such PriorityClass": (
         lambda body: body["spec"].setdefault("schedulingPolicy", {}).update(priorityClassName="gold"),
         "spec.schedulingPolicy.priorityClassName: there is no PriorityClass gold",
