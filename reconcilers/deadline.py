@@ -3,8 +3,8 @@
 One rule: pure. The time of the job (`activeDeadlineSeconds`) begins with the admission and never stops.
 
 The time of the first stage begins with the admission, that of a later one when the successes it waited for are there;
-and that of all of them again when a job that ran is restarted, and when one that failed has backed off. How long a
-success takes, nobody knows, and nobody asks.
+and that of all of them again when a job that ran is restarted, when one that failed has backed off, and when there is a
+ready node again after a time without any. How long a success takes, nobody knows, and nobody asks.
 """
 
 from collections.abc import Iterable
@@ -26,6 +26,8 @@ class Deadline:
     now: datetime
     pause: float = 0.0
     """Seconds that the job still backs off: none of its time passes meanwhile."""
+    ready_again: datetime | None = None
+    """When the cluster had a ready node again, if it had none since the job was admitted: nothing could run before."""
 
     def left(self, job: TorchJob, pods: Iterable[PodView]) -> float | None:
         """Seconds until its pods have to run; None if they need not, or do."""
@@ -35,8 +37,8 @@ class Deadline:
         # A pod that is being deleted is none.
         found = progress.of(job, (pod for pod in pods if not pod.deleting))
         late = (each for each in due if not progress.running(job, found, (each,)))
-        paused = self._paused(job)
-        began = (max(moment, paused or moment) for each in late if (moment := _began(job, each)) is not None)
+        delays = [each for each in (self._paused(job), self.ready_again) if each is not None]
+        began = (max(moment, *delays) if delays else moment for each in late if (moment := _began(job, each)))
         return min((self.seconds - (self.now - each).total_seconds() for each in began), default=None)
 
     def active(self, job: TorchJob) -> float | None:

@@ -96,6 +96,18 @@ def sight(nodes: NodeCache | None, pods: Iterable[PodView], grace: float, now: f
     return Sight(frozenset(name for name, seconds in known.items() if seconds <= 0), min(waiting, default=None))
 
 
+def ready_again(nodes: NodeCache | None, moment: float) -> float | None:
+    """When there was a ready node again, in seconds since the epoch, if none of those that are ready now was ready at a
+    moment; None if one was, or if there is none, or nothing is known."""
+    first: float | None = None
+    for node in nodes.values() if nodes is not None and nodes.synced else ():
+        if node.ready:
+            if node.since is None or node.since <= moment:
+                return None
+            first = node.since if first is None else min(first, node.since)
+    return first
+
+
 def elsewhere(nodes: NodeCache | None, avoided: Iterable[str], spec: TorchJobSpec) -> bool:
     """Whether the nodes that are left would have room for the whole job, were they empty: a gang that cannot do without
     a node is not to be kept away from it."""

@@ -101,6 +101,7 @@ class Observer:
             recreations=self._recreations(task.key),
             dead_nodes=sight.dead,
             next_dead=sight.next,
+            ready_again=self._ready_again(job),
             other_nodes=self._elsewhere(job, sight.dead),
         )
 
@@ -120,6 +121,14 @@ class Observer:
         if not isinstance(job, TorchJob) or not job.status.excluded_nodes:
             return False
         return node_view.elsewhere(self.nodes, {*job.status.excluded_nodes, *dead}, job.spec)
+
+    def _ready_again(self, job: TorchJob | InvalidJob | None) -> float | None:
+        """Asked only while the job has to run by a certain time."""
+        since = job.admission.admitted_at if isinstance(job, TorchJob) and job.admission else None
+        if since is None or not isinstance(job, TorchJob):
+            return None
+        due = job.status.phase == "Admitted" or len(job.spec.stages) > 1
+        return node_view.ready_again(self.nodes, since.timestamp()) if due else None
 
     def _draining(self, job: TorchJob | InvalidJob | None, reservation: Reservation | None) -> bool:
         """By the queue that pays, or is about to."""

@@ -5,7 +5,7 @@ One rule: pure; the plan is empty when nothing is left to do, and every action i
 
 import math
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 from crds import conditions
 from crds.status import Admission, TorchJobStatus
@@ -117,7 +117,8 @@ def _runs_out(observation: Observation, deadline: Deadline) -> float | None:
 def _deadline(observation: Observation, settings: ReconcileSettings, now: datetime) -> Deadline:
     job = observation.job
     pause = backoff.left(job.status, settings, now) if isinstance(job, TorchJob) else 0.0
-    return Deadline(settings.admission_timeout if settings.make_pods else 0.0, now, pause)
+    again = None if observation.ready_again is None else datetime.fromtimestamp(observation.ready_again, UTC)
+    return Deadline(settings.admission_timeout if settings.make_pods else 0.0, now, pause, again)
 
 
 def _why_back(after: TorchJobStatus) -> tuple[Action, ...]:

@@ -80,6 +80,8 @@ class Observation:
     """Of the nodes that its pods are on: those that are gone, or have not been ready for longer than the grace."""
     next_dead: float | None = None
     """Seconds until another one of them will have been silent for too long."""
+    ready_again: float | None = None
+    """When the cluster had a ready node again, in seconds since the epoch, if it had none since the job's admission."""
     other_nodes: bool = False
     """Whether the job would fit on the nodes that are ready and that none of its pods is kept away from."""
     refused: str = ""

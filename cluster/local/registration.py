@@ -53,6 +53,8 @@ def register(cluster: Cluster, node: Node, now: float) -> None:
     except errors.AlreadyExists:
         cluster.patch(NODES, node.name, {"metadata": {"labels": dict(node.labels)}})
     before = cluster.get(NODES, node.name).get("status") or {}
+    if _was_away(cluster, node, now):  # as a node controller sees it: it becomes ready now
+        before = {**before, "conditions": [each for each in _conditions(before) if each["type"] != "Ready"]}
     status = _status(node, before, now)
     if podstatus.differs(status, before):
         cluster.patch(NODES, node.name, {"status": status}, subresource="status")
@@ -139,6 +141,19 @@ class Heartbeat:
             metadata = {"name": self._node.name, "namespace": LEASE_NAMESPACE}
             body = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}
             self._cluster.create(LEASES, body, LEASE_NAMESPACE)
+
+
+def _was_away(cluster: Cluster, node: Node, now: float) -> bool:
+    """Whether the node has given no sign of life for as long as its Lease lasts."""
+    try:
+        renewed = (cluster.get(LEASES, node.name, LEASE_NAMESPACE).get("spec") or {}).get("renewTime")
+        return renewed is None or now - datetime.fromisoformat(renewed).timestamp() > _LEASE_SECONDS
+    except (errors.NotFound, ValueError, TypeError):
+        return True
+
+
+def _conditions(status: dict[str, Any]) -> list[Any]:
+    return list(podstatus.sound(status.get("conditions")))
 
 
 def _status(node: Node, before: dict[str, Any], now: float) -> dict[str, Any]:

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from cluster.local import processes
+from cluster.local import podstatus, processes, registration
 from crds.resources import LEASES, NODES
-from tests.local_node.stage import Stage, first, terminated
+from tests.local_node.stage import SETTINGS, Stage, first, terminated
 from tests.waiting import until
 
 SLEEP = ("sleep", "600")
@@ -309,3 +309,20 @@ def test_the_node_object(stage: Stage) -> None:
     assert node["status"]["allocatable"]["cpu"] == "8"
     assert {each["type"]: each["status"] for each in node["status"]["conditions"]} == {"Ready": "True"}
     assert until(lambda: stage.cluster.list(LEASES, "kube-node-lease").items, bool)
+
+
+@pytest.mark.parametrize(("renewed", "moves"), [(None, True), (1_000.0, True), (1_050.0, False)])
+def test_a_node_that_gave_no_sign_of_life_becomes_ready_when_it_is_back(
+    bare: Stage, renewed: float | None, moves: bool
+) -> None:
+    node = registration.node(f"away-{renewed or 0:.0f}", SETTINGS.machine)
+    registration.register(bare.cluster, node, 1_000.0)
+    if renewed is not None:
+        when = podstatus.timestamp(renewed).replace("Z", ".000000Z")
+        times = {"renewTime": when, "holderIdentity": node.name, "leaseDurationSeconds": 40}
+        body = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": {"name": node.name}, "spec": times}
+        bare.cluster.create(LEASES, body, registration.LEASE_NAMESPACE)
+    registration.register(bare.cluster, node, 1_060.0)
+    [ready] = bare.cluster.get(NODES, node.name)["status"]["conditions"]
+    assert ready["lastTransitionTime"] == podstatus.timestamp(1_060.0 if moves else 1_000.0)
+    bare.cluster.delete(NODES, node.name)

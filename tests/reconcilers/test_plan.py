@@ -647,6 +647,16 @@ class TestDeadline:
         assert left is not None
         assert left < 0
 
+    def test_no_time_passes_while_no_node_is_ready(self) -> None:
+        """A machine that was off for a night does not send a job back that was admitted in the evening."""
+        admitted = observe(job(status=status("Admitted")), *all_pods("Pending"))
+        assert "NotRunningInTime" in str(plan(admitted, ReconcileSettings(), self.LATE))
+        back = replace(admitted, ready_again=self.LATE.timestamp() - 10)
+        assert "NotRunningInTime" not in str(plan(back, ReconcileSettings(), self.LATE))
+        assert Deadline(600.0, self.LATE, ready_again=self.LATE).left(admitted.job, admitted.pods) == 600.0
+        earlier = NOW - timedelta(days=1)  # that was before its admission
+        assert self.left(self.LATE) == Deadline(600.0, self.LATE, ready_again=earlier).left(admitted.job, ())
+
     def test_a_later_stage_has_its_time(self) -> None:
         assert self.left(self.LATE, pod("Master"), tasks=self.STAGES) is None
         assert self.left(self.LATE, pod("Master", phase="Succeeded"), tasks=self.STAGES) is None

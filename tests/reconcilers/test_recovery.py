@@ -381,6 +381,28 @@ class TestSight:
         each = (NodeView(name, True, T - 1000, True, {"cpu": cpu, "memory": 1, "pods": 3}) for name, cpu in nodes)
         assert node_view.elsewhere(Nodes(*each), avoided, job().spec) == room  # three pods of 1 cpu
 
+    @pytest.mark.parametrize(
+        ("nodes", "expected"),
+        [
+            ([], None),
+            ([("a", True, T - 100)], None),  # it was ready when the job was admitted
+            ([("a", True, T + 50)], T + 50),
+            ([("a", True, T + 50), ("b", True, T + 40)], T + 40),
+            ([("a", True, T + 50), ("b", True, T - 100)], None),
+            ([("a", True, T + 50), ("b", False, T - 100)], T + 50),
+            ([("a", False, T + 50)], None),
+            ([("a", True, None), ("b", True, T + 40)], None),
+        ],
+    )
+    def test_when_a_cluster_without_a_ready_node_has_one_again(
+        self, nodes: list[tuple[str, bool, float | None]], expected: float | None
+    ) -> None:
+        cache = Nodes(*(NodeView(name, ready, since, True) for name, ready, since in nodes))
+        assert node_view.ready_again(cache, T) == expected
+        cache.synced = False
+        assert node_view.ready_again(cache, T) is None
+        assert node_view.ready_again(None, T) is None
+
     def test_closed_and_silent_nodes_take_nobody(self) -> None:
         much = {"cpu": 99_000, "pods": 110}
         closed, silent = NodeView("closed", True, T, False, much), NodeView("silent", False, T, True, much)
