@@ -6,12 +6,13 @@ One rule: it only reads; an account that can list and get, and a read-only one o
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from cluster import errors
 from cluster.api import Cluster, Manifest
-from coordinator import namespace_quota, queue_specs, repair, views
+from coordinator import namespace_quota, queue_specs, repair, route, views
 from coordinator.doctor import ClusterPicture, LeaseView, Look
 from coordinator.leader import EPOCH, ERRORS, LEASE
 from coordinator.namespace_quota import Quotas
@@ -63,19 +64,19 @@ class Looker:
         namespaces = self._read(NAMESPACES, views.namespace_view, wrong)
         classes = self._read(PRIORITY_CLASSES, views.priority_class_view, wrong)
         quotas = _by_namespace(self._read(RESOURCE_QUOTAS, resource_quota.read, wrong))
+        rules = Rules(
+            queues={queue.metadata.name: queue.spec for queue in queues},
+            priorities={each.name: each.value for each in classes},
+            namespaces={each.name: each.labels for each in namespaces},
+            quotas=quotas,
+            implicit=False,
+        )
         lease, now = self._lease(), time.time()
         return ClusterPicture(
             jobs={job.key: job for job in jobs},
             pods=tuple(pods),
             specs={queue.metadata.name: queue_specs.spec(queue) for queue in queues},
-            rules=Rules(
-                queues={queue.metadata.name: queue.spec for queue in queues},
-                priorities={each.name: each.value for each in classes},
-                namespaces={each.name: each.labels for each in namespaces},
-                quotas=quotas,
-                yielding=_yielding(jobs, pods, quotas, now),
-                implicit=False,
-            ),
+            rules=replace(rules, yielding=_yielding(jobs, pods, quotas, rules, now)),
             lease=None if lease is None else _lease_view(lease),
             skipped=self._skipped(lease),
             unreadable=wrong,
@@ -126,7 +127,7 @@ def _by_namespace(quotas: Iterable[Quota]) -> dict[str, tuple[Quota, ...]]:
 
 
 def _yielding(
-    jobs: Iterable[JobView], pods: Iterable[PodView], quotas: Quotas, now: float
+    jobs: Iterable[JobView], pods: Iterable[PodView], quotas: Quotas, rules: Rules, now: float
 ) -> dict[str, frozenset[JobKey]]:
     """By namespace, the refused jobs that let others go first, as the leader finds them."""
     there = Counter(pod.job for pod in pods if pod.occupies)
@@ -136,7 +137,12 @@ def _yielding(
             refused.setdefault(job.key.namespace, []).append(job)
     return {
         namespace: namespace_quota.yielding(
-            some, quotas.get(namespace, ()), now, services=True, arrived=there.__getitem__
+            some,
+            quotas.get(namespace, ()),
+            now,
+            services=True,
+            arrived=there.__getitem__,
+            place=partial(route.place, rules=rules),
         )
         for namespace, some in refused.items()
     }

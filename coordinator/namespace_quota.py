@@ -9,6 +9,7 @@ of the job is changed, and when another try is asked for.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from coordinator.views import JobView
 from coordinator.waits import Refusal
@@ -87,13 +88,14 @@ def yielding(
     *,
     services: bool,
     arrived: Callable[[JobKey], int],
+    place: Callable[[JobView], Any],
 ) -> frozenset[JobKey]:
     """Of the jobs of a namespace that were refused before, those that have to let others go first: of one queue as many
-    are in the order as fit together, by priority and age. Otherwise all of them would be picked when there is room for
-    one, and all but one be refused again.
+    are in the order as fit together, the first ones of the queue. Otherwise all of them would be picked when there is
+    room for one, and all but one be refused again.
 
     `arrived` is how many pods of a job are there: until all of a job's pods are, what its ResourceQuota shows as used
-    lacks the others.
+    lacks the others. `place` sorts the jobs of a queue.
     """
     refused = [job for job in jobs if job.waits is not None and job.waits.refusal is not None]
     if len(refused) < 2 or not quotas:
@@ -104,7 +106,7 @@ def yielding(
             coming = _with(coming, job, quotas)
     by_queue: dict[str, Taken] = {}
     found = set()
-    for job in sorted(filter(_waits, refused), key=lambda each: (-each.priority, each.submitted, each.key)):
+    for job in sorted(filter(_waits, refused), key=place):
         taken = by_queue.setdefault(job.queue, coming)
         if barred(job, quotas, now, services=services) is not None:
             continue

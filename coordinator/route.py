@@ -34,6 +34,8 @@ from coordinator import standing
 from coordinator.standing import Rules, Standing
 from coordinator.views import JobView
 from crds.keys import JobKey
+from crds.tenantqueue import TenantQueueSpec
+from queues import order
 from queues.values import Entry, Offer, Reservation
 
 DRAINING_SECONDS = 5.0
@@ -164,6 +166,12 @@ def entry(job: JobView, rules: Rules) -> Entry:
         returning=job.returning,
         port=job.wants_port or rules.shared_address,
     )
+
+
+def place(job: JobView, rules: Rules) -> tuple[float, str]:
+    """What to sort the waiting jobs of a queue by."""
+    spec = rules.queues.get(job.queue, TenantQueueSpec())
+    return order.place(entry(job, rules), spec.aging_seconds)
 
 
 def served(entry: Entry, held: Reservation) -> bool:

@@ -259,7 +259,10 @@ class Term:
             jobs = [job for key in keys if (job := self.watches.job(key)) is not None]
             quotas, now = self.rules().quotas.get(namespace, ()), self.clock()
             services = not self.rules().shared_address
-            yielding = namespace_quota.yielding(jobs, quotas, now, services=services, arrived=self._arrived)
+            place = partial(route.place, rules=self.rules())
+            yielding = namespace_quota.yielding(
+                jobs, quotas, now, services=services, arrived=self._arrived, place=place
+            )
             self.watches.set_yielding(namespace, yielding)
             rules = self.rules()
             kept_out = frozenset(

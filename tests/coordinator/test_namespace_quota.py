@@ -1,13 +1,15 @@
 """Which jobs ResourceQuotas keep out of the order, and which of them are routed again."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator import namespace_quota
+from coordinator import namespace_quota, route
 from coordinator.quota_jobs import EVERY, QuotaJobs
+from coordinator.standing import Rules
 from coordinator.views import JobView
 from crds import resource_quota
 from crds.keys import JobKey
@@ -16,6 +18,7 @@ from tests.clock import Clock
 from tests.coordinator.builders import admission, job, quota, refused
 
 NOW = 1000.0
+PLACE = partial(route.place, rules=Rules())
 
 
 def one(number: int, cpu: int = 2000, **changes: Any) -> JobView:
@@ -27,7 +30,7 @@ def one(number: int, cpu: int = 2000, **changes: Any) -> JobView:
 
 def yields(*jobs: JobView, free: int = 4000, arrived: int = 0) -> list[str]:
     quotas = (quota(cpu=(10_000, 10_000 - free)),)
-    found = namespace_quota.yielding(jobs, quotas, NOW, services=True, arrived=lambda _: arrived)
+    found = namespace_quota.yielding(jobs, quotas, NOW, services=True, arrived=lambda _: arrived, place=PLACE)
     return sorted(key.name for key in found)
 
 
