@@ -280,6 +280,8 @@ def describe(pod: PodView) -> str:
 
 
 def _advice(pod: PodView) -> str:
+    if pod.reason == "OOMKilled" and "limits.memory" not in pod.message:  # a node of Kubernetes gives no numbers
+        return " (it used more memory than its resources.limits.memory: raise the limit, or let the program use less)"
     return f" ({pod.advice})" if pod.advice else ""
 
 

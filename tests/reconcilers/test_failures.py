@@ -264,6 +264,15 @@ class TestWhatCounts:
             "pod digits-master-0 failed with exit code 1 of torchrun, whose process ended with SIGKILL (Error)",
         ),
         ({"exit_code": 1, "cause": 1}, "pod digits-master-0 failed with exit code 1 (Error)"),
+        (
+            {"exit_code": 137, "reason": "OOMKilled"},
+            "pod digits-master-0 failed with exit code 137 (OOMKilled) (it used more memory than its "
+            "resources.limits.memory: raise the limit, or let the program use less)",
+        ),
+        (
+            {"exit_code": 137, "reason": "OOMKilled", "message": "2Gi of 1Gi (resources.limits.memory)"},
+            "pod digits-master-0 failed with exit code 137 (OOMKilled): 2Gi of 1Gi (resources.limits.memory)",
+        ),
     ],
 )
 def test_the_sentence(fields: dict[str, Any], sentence: str) -> None:
