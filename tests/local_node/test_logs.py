@@ -148,6 +148,26 @@ def test_a_reader_meets_every_byte_once_while_files_are_begun(tmp_path: Path) ->
     assert seen == b"".join(b"line %d\n" % number for number in range(3000))
 
 
+def test_a_reader_meets_what_is_written_while_it_looks_for_the_next_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "output").write_bytes(b"one\n")
+    reader = LogReader(tmp_path, 0)
+    assert reader.read() == b"one\n"
+    look = log_files.files
+
+    def late(folder: str | Path) -> list[log_files.LogFile]:
+        if not (tmp_path / "output.8").exists():
+            with (tmp_path / "output").open("ab") as file:
+                file.write(b"two\n")
+            (tmp_path / "output.8").write_bytes(b"three\n")
+        return look(folder)
+
+    monkeypatch.setattr(log_files, "files", late)
+    assert [reader.read(), reader.read(), reader.read()] == [b"two\n", b"three\n", b""]
+    reader.close()
+
+
 def test_a_reader_that_is_too_slow_goes_on_with_what_is_kept(tmp_path: Path) -> None:
     folder = tmp_path / "0"
     folder.mkdir()
