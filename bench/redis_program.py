@@ -1,10 +1,11 @@
 """Which Redis server the benchmarks start.
 
-One rule: the one that the environment variable TORCHQ_BENCH_REDIS_SERVER names, else the one that `torchq local up`
-starts.
+One rule: the one that the environment variable TORCHQ_BENCH_REDIS_SERVER names, else a redis-server on PATH, with which
+the figures of bench/README.md were measured, else the one that `torchq local up` starts.
 """
 
 import os
+import shutil
 
 from coordinator import local
 
@@ -13,7 +14,7 @@ VARIABLE = "TORCHQ_BENCH_REDIS_SERVER"
 
 def path() -> str:
     """The path of the server. LocalError where there is none."""
-    return os.environ.get(VARIABLE) or local.redis_server()
+    return os.environ.get(VARIABLE) or shutil.which("redis-server") or local.redis_server()
 
 
 def version(printed: str) -> str:

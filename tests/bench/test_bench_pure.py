@@ -82,6 +82,17 @@ def test_without_a_server_there_is_one_message(monkeypatch: pytest.MonkeyPatch) 
     assert done.stderr.startswith("Error: picks: there is no Redis server")
 
 
+def test_a_redis_server_on_path_is_measured_before_the_packages(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "redis-server"
+    program.touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert redis_program.path() == str(program)
+    monkeypatch.setenv(redis_program.VARIABLE, "/elsewhere/valkey-server")
+    assert redis_program.path() == "/elsewhere/valkey-server"
+
+
 def test_without_redis_benchmark_its_rate_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", "")
     assert redis_server.operations_per_second(tmp_path) == {}
