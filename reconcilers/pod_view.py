@@ -279,7 +279,7 @@ def _end(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> dict
         "exit_code": code,
         "cause": torchrun.cause(said) if code else None,
         "lost_peer": bool(code) and told.lost_peer,
-        "unexplained": bool(code) and (told.more or message != _message(other, told, status, LONGEST_EXPLANATION)),
+        "unexplained": (bool(code) and told.more) or message != _message(other, told, status, LONGEST_EXPLANATION),
         "ended": moments.seconds(ended.get("finishedAt")),
     }
 

@@ -110,6 +110,16 @@ def test_the_condition_has_the_whole_message(bench: Bench) -> None:
     assert logs.read == [], "its status has all of it"
 
 
+def test_a_pod_that_its_node_did_not_take(bench: Bench) -> None:
+    run(bench, Logs({}))
+    why = "volume data is mounted at /data: " + "a mount at an absolute path is not there on one machine, " * 5
+    whole = why + "find the folder by TORCHQ_VOLUME_DATA"
+    status = {"phase": "Failed", "reason": "NotSupported", "message": whole}
+    bench.cluster.patch(PODS, "digits-worker-0", {"status": status}, bench.namespace, subresource="status")
+    bench.reconcile()
+    assert bench.said("Failed")[1] == f"pod digits-worker-0 failed without an exit code (NotSupported): {whole}"
+
+
 def test_a_pod_that_is_gone_when_it_is_asked_about(bench: Bench) -> None:
     run(bench, Logs({}))
     fail(bench, "digits-worker-1", RECORDED)
