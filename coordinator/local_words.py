@@ -34,8 +34,12 @@ def after_down(resolved: Resolved, environ: Mapping[str, str]) -> str:
     found = target.find(resolved, environ)
     if found.source in ("default", target.LOCAL_SOURCE) and not found.runs:
         return "no other cluster is current: `torchq local up` starts this one again"
-    context = resolved.settings.context or target.context_of(found)
-    return f"torchq's commands go to {target.word(found, context, environ)} again ({found.source})"
+    word = target.word(found, resolved.settings.context, environ)
+    if found.source == target.LOCAL_SOURCE:
+        return f"torchq's commands go to {word} again"
+    if found == target.elsewhere(environ):
+        return f"torchq's commands go to {word} again ({found.source})"
+    return f"torchq's commands go to {word}: {found.source} names it"
 
 
 def not_here(environ: Mapping[str, str], data: Path) -> list[str]:

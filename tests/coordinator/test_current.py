@@ -230,6 +230,11 @@ def test_up_and_down_say_where_commands_go(environ: dict[str, str], tmp_path: Pa
     assert said.startswith("torchq's commands still go to my prod (KUBECONFIG names it)")
     current.give_back(environ, folder, lambda _: False)
     assert local_words.after_down(resolved, environ) == "torchq's commands go to my prod again (~/.kube/config)"
+    named = {**environ, "KUBECONFIG": str(tmp_path / ".kube" / "config")}
+    assert local_words.after_down(resolved, named) == "torchq's commands go to my prod: KUBECONFIG names it"
+    with running(folder):
+        current.take(environ, folder)
+        assert local_words.after_down(resolved, environ) == f"torchq's commands go to local:{folder} again"
 
 
 def test_a_look_at_the_lock_does_not_keep_a_cluster_from_starting(
