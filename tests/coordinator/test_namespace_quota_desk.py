@@ -12,6 +12,7 @@ from crds.keys import JobKey
 from crds.resources import RESOURCE_QUOTAS, TORCHJOBS
 from crds.status import QueueStatus
 from tests.coordinator.desk import Clock, Desk, task
+from tests.waiting import until
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.parametrize("server", ["real"], indirect=True)]
 
@@ -206,3 +207,20 @@ def test_a_quota_whose_status_is_not_computed_yet_holds_nothing(desk: Desk, name
     status = {"status": {"used": {"pods": "0"}}}
     desk.cluster.patch(RESOURCE_QUOTAS, "team", status, namespace, subresource="status")
     desk.until(lambda: len(desk.pods_of(key)) == 2)
+
+
+def test_a_queue_pays_for_a_job_that_was_refused(cluster: KubernetesCluster, clock: Clock, namespace: str) -> None:
+    with Desk(cluster, clock, pool="cpu=1") as desk:
+        desk.queue("a")
+        desk.queue("b")
+        Quota(cluster, namespace, limits_memory="1Gi")
+        refused = desk.submit("a-1", namespace, "a", tasks=limited(1, "2Gi"))
+        same = desk.submit("a-2", namespace, "a", tasks=limited(1, "1Mi"))
+        other = desk.submit("b-first", namespace, "b", tasks=limited(1, "1Mi"))
+        until(lambda: len(desk.watches.jobs.values()) == 3 and len(desk.watches.queues.values()) == 2)
+        desk.begin()
+        desk.until(lambda: desk.job(refused).status.attempt == 1)
+        desk.until(lambda: desk.held() - {refused})
+        assert desk.held() == {other}
+        assert desk.waiting() == {same}
+        assert kept_out(desk, refused)

@@ -4,9 +4,12 @@ from typing import Any
 
 import pytest
 
-from crds.resources import EVENTS, RESOURCE_QUOTAS
+from cluster.client import KubernetesCluster
+from crds.resources import EVENTS, POD_GROUPS, RESOURCE_QUOTAS
+from tests.coordinator import kinds
 from tests.reconcilers.bench import Bench
 from tests.reconcilers.builders import task, template
+from tests.reconcilers.conftest import benches
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.parametrize("server", ["real"], indirect=True)]
 LIMITED = template(resources={"requests": {"cpu": "1"}, "limits": {"cpu": "1", "memory": "2Gi"}})
@@ -176,3 +179,21 @@ def test_the_same_limits_refuse_it_after_longer_and_longer_pauses(bench: Bench) 
         pauses.append((waits.not_before - waits.since).total_seconds())
     assert times == [1, 2, 3, 4]
     assert all(0.75 * 5 * 2**n - 1 <= pause <= 5 * 2**n for n, pause in enumerate(pauses))
+
+
+@pytest.mark.parametrize("name", ["count/podgroups.scheduling.volcano.sh", "pods"])
+def test_a_gang_gives_its_room_back_with_its_group(cluster: KubernetesCluster, namespace: str, name: str) -> None:
+    kinds.install_gangs(cluster)
+    for bench in benches(cluster, namespace, gang_scheduler="volcano"):
+        quota(bench, **{name: "0"})
+        bench.submit({"Worker": task(2)})
+        bench.pick()
+        bench.reconcile()
+        for group in cluster.list(POD_GROUPS, namespace).items:
+            change = {"status": {"phase": "Inqueue"}}
+            cluster.patch(POD_GROUPS, group["metadata"]["name"], change, namespace)
+        go(bench)
+        assert bench.said("Queued")[0] == "NamespaceQuota"
+        assert bench.names() == []
+        assert cluster.list(POD_GROUPS, namespace).items == []
+        assert bench.job.admission is None
