@@ -327,7 +327,7 @@ def main() -> None:
     threads.end_process_with_any()
     try:
         asyncio.run(_serve(Layout(arguments.data), arguments.port))
-    except (PortInUse, DiskFailed, OSError) as error:
+    except (PortInUse, DiskFailed, Refusal, OSError) as error:  # a Refusal: there is no room for the first objects
         sys.exit(str(error))
 
 

@@ -8,6 +8,7 @@ A commit on a full disk then overwrites what is on disk already. (Where the file
 as Btrfs and ZFS do, it also needs what that keeps free for itself.)
 """
 
+import errno
 import os
 import sqlite3
 import time
@@ -21,6 +22,7 @@ _LOG_BYTES = 24 * 1024 * 1024
 _MOST_SPARE, _LEAST_SPARE = 4 * 1024 * 1024, 2 * 1024 * 1024
 """Bytes of free pages: so many are made when there are fewer than the least."""
 _PIECE = 1024 * 1024
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _RETRY_SECONDS = 1.0
 _TABLE = "CREATE TABLE IF NOT EXISTS spare (room BLOB)"
 
@@ -109,14 +111,26 @@ def allocate(path: Path, size: int) -> None:
     """Have a file be so long at least, on disk. OSError."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(descriptor, 0, size)
+        if _preallocated(descriptor, size):
             return
-        missing = size - os.lseek(descriptor, 0, os.SEEK_END)  # macOS
+        missing = size - os.lseek(descriptor, 0, os.SEEK_END)
         while missing > 0:
             missing -= os.write(descriptor, bytes(min(missing, _PIECE)))
     finally:
         os.close(descriptor)
+
+
+def _preallocated(descriptor: int, size: int) -> bool:
+    """Whether the system could do it without writing. OSError if there is no room."""
+    if not hasattr(os, "posix_fallocate"):  # macOS
+        return False
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            raise
+        return False  # this file system cannot
+    return True
 
 
 def is_full(error: sqlite3.Error) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import shutil
 import subprocess
@@ -160,6 +161,20 @@ def test_the_room_is_there_from_the_start_and_after_growth(tmp_path: Path) -> No
     disk.close()
 
 
+@pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EINVAL])
+def test_a_file_system_that_cannot_allocate_is_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def cannot(*_: int) -> None:
+        raise OSError(code, "not here")
+
+    monkeypatch.setattr(disk_room.os, "posix_fallocate", cannot)
+    disk = Disk(tmp_path / "objects.sqlite")
+    assert not disk.full
+    assert (tmp_path / "objects.sqlite-wal").stat().st_size >= 24 * MIB
+    disk.close()
+
+
 # A whole server, whose files cannot become longer than this
 
 
@@ -190,6 +205,15 @@ def fill(cluster: KubernetesCluster, most: int = 400) -> str:
         except errors.ServerError as error:
             return str(error)
     raise AssertionError("it is never full")
+
+
+def test_a_new_server_without_room_says_so_in_a_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "cluster.local.apiserver", "--data", str(tmp_path / "data")]
+    words = [sys.executable, "-c", LIMITED, str(MIB), *command]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"the disk of {tmp_path / 'data'} is full")
+    assert "Traceback" not in ended.stderr
 
 
 def test_a_server_whose_disk_is_full_takes_what_ends_things(tmp_path: Path) -> None:
