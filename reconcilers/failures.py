@@ -270,6 +270,8 @@ def _blames_node(root: Fault) -> bool:
 
 def describe(pod: PodView) -> str:
     """A sentence that names the pod and how it ended."""
+    if pod.reason in SHUT_DOWN:
+        return f"pod {pod.name} was ended with its node{f' {pod.node}' * bool(pod.node)}, which was shut down"
     how = f"with exit code {pod.exit_code}" if pod.exit_code is not None else "without an exit code"
     through = pod.cause if pod.exit_code == 1 and pod.cause not in (None, 1) else None
     if through is not None:

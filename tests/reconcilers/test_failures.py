@@ -273,6 +273,10 @@ class TestWhatCounts:
             {"exit_code": 137, "reason": "OOMKilled", "message": "2Gi of 1Gi (resources.limits.memory)"},
             "pod digits-master-0 failed with exit code 137 (OOMKilled): 2Gi of 1Gi (resources.limits.memory)",
         ),
+        (
+            {"exit_code": 0, "reason": "Terminated", "disruption": "TerminationByKubelet: x", "node": "local"},
+            "pod digits-master-0 was ended with its node local, which was shut down",
+        ),
     ],
 )
 def test_the_sentence(fields: dict[str, Any], sentence: str) -> None:

@@ -1,0 +1,89 @@
+"""Which ends are the work of a shutdown: tables, without processes."""
+
+from pathlib import Path
+
+import pytest
+
+from cluster.local import lifecycle, shutdown_record
+from cluster.local.layout import Layout
+from cluster.local.lifecycle import Containers
+from cluster.local.processes import Process
+from cluster.local.runs import Ending, Run
+from cluster.local.shutdown import NEAR_SECONDS, NodeShutdown
+from cluster.local.shutdown_record import EndingPod, Mark
+
+BEGAN, TOLD = 1_000.0, 2_000.0
+"""When the node began, and when it was told to shut down."""
+
+
+def ending(finished: float, signalled: float = 0.0, signal: int = 0) -> Ending:
+    return Ending(128 + signal if signal else 0, finished, signal=signal, signalled_at=signalled)
+
+
+@pytest.mark.parametrize(
+    ("found", "running", "shutting_down"),
+    [
+        (ending(TOLD - 0.1), False, False),  # it ended by itself, a moment before
+        (ending(TOLD - 0.1, signal=9), False, False),
+        (ending(TOLD - 0.1, signal=15), False, True),
+        (ending(TOLD - 0.1, signal=1), False, True),
+        (ending(TOLD + 5, signalled=TOLD - 0.1), False, True),
+        (ending(TOLD + 5, signalled=TOLD + 0.1), False, True),
+        (ending(TOLD - NEAR_SECONDS - 1, signal=15), False, False),  # too early: somebody ended it
+        (ending(TOLD + 5, signalled=TOLD - NEAR_SECONDS - 1), False, False),
+        (ending(BEGAN - 500, signalled=BEGAN - 510), True, True),  # no node lived to see it
+        (ending(BEGAN - 500, signal=15), False, False),
+        (ending(BEGAN - 500), False, False),
+    ],
+)
+def test_which_ends_a_shutdown_explains(tmp_path: Path, found: Ending, running: bool, shutting_down: bool) -> None:
+    now = BEGAN
+    node = NodeShutdown(Layout(tmp_path), lambda: now)
+    assert node.explains(found) is running
+    now = TOLD
+    node.request()
+    assert node.explains(found) is shutting_down
+
+
+def test_the_next_node_knows_when_the_last_one_was_told_to_shut_down(tmp_path: Path) -> None:
+    NodeShutdown(Layout(tmp_path), lambda: TOLD).request()
+    following = NodeShutdown(Layout(tmp_path), lambda: TOLD + 100)
+    assert following.explains(ending(TOLD + 1, signal=15))
+    assert not following.explains(ending(TOLD + 101, signal=15))
+    assert not following.explains(ending(TOLD - NEAR_SECONDS - 1, signal=15))
+
+
+def run(restart: int, finished: float | None, code: int = 0) -> Run:
+    return Run(restart, 1.0, Process(1, 1), None if finished is None else Ending(code, finished))
+
+
+@pytest.mark.parametrize(
+    ("policy", "histories", "before"),
+    [
+        ("Never", {"a": (run(0, 9.0),), "b": (run(0, 9.9),)}, True),
+        ("Never", {"a": (run(0, 9.0, 1),), "b": (run(0, 9.9),)}, True),
+        ("Never", {"a": (run(0, 9.0),), "b": (run(0, 10.0),)}, False),
+        ("Never", {"a": (run(0, 9.0),), "b": (run(0, None),)}, False),
+        ("Never", {"a": (run(0, 9.0),), "b": ()}, False),
+        ("OnFailure", {"a": (run(0, 9.0, 1),), "b": (run(0, 9.0),)}, False),  # it would have begun again
+        ("OnFailure", {"a": (run(0, 8.0, 1), run(1, 9.0)), "b": (run(0, 9.0),)}, True),
+        ("Always", {"a": (run(0, 9.0),), "b": (run(0, 9.0),)}, False),
+    ],
+)
+def test_whether_a_pod_had_ended_before_its_mark(
+    policy: lifecycle.RestartPolicy, histories: dict[str, tuple[Run, ...]], before: bool
+) -> None:
+    assert lifecycle.ended_before(Containers(("a", "b"), (), policy), histories, 10.0) is before
+
+
+def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    assert (shutdown_record.read(layout, "u"), shutdown_record.left(layout)) == (None, None)
+    for mark in (Mark(1.5), Mark(1.5, 2.5, (("a", 0), ("b", 3)))):
+        shutdown_record.write(layout, "u", mark)
+        assert shutdown_record.read(layout, "u") == mark
+    pods = (EndingPod("team", "a", "digits", None), EndingPod("team", "b", "", 3.5))
+    shutdown_record.write_left(layout, pods)
+    assert shutdown_record.left(layout) == pods
+    shutdown_record.clear_left(layout)
+    assert shutdown_record.left(layout) is None
