@@ -1,16 +1,27 @@
-"""Which ends are the work of a shutdown: tables, without processes."""
+"""Which ends are the work of a shutdown, as tables; and when containers are asked to end."""
 
+import os
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from cluster.local import lifecycle, shutdown_record
+from cluster.local import lifecycle, localpod, shutdown_record
+from cluster.local.devices import Devices
+from cluster.local.kubelet import Kubelet
 from cluster.local.layout import Layout
 from cluster.local.lifecycle import Containers
+from cluster.local.localpod import LocalPod
+from cluster.local.memory_watch import MemoryWatch
+from cluster.local.podwork import Ground
 from cluster.local.processes import Process
-from cluster.local.runs import Ending, Run
+from cluster.local.reporter import Report, Reporter
+from cluster.local.runs import Ending, Run, Runs
 from cluster.local.shutdown import NEAR_SECONDS, NodeShutdown
 from cluster.local.shutdown_record import EndingPod, Mark
+from cluster.object_errors import ObjectErrors
+from tests.waiting import until
 
 BEGAN, TOLD = 1_000.0, 2_000.0
 """When the node began, and when it was told to shut down."""
@@ -87,3 +98,67 @@ def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
     assert shutdown_record.left(layout) == pods
     shutdown_record.clear_left(layout)
     assert shutdown_record.left(layout) is None
+
+
+class Recorder:
+    """Takes what a node would write to the API server, which shows none of it."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self.marked: set[str] = set()
+        self.asked_too_early: set[str] = set()
+
+    def report(self, report: Report) -> None:
+        conditions = (report.status or {}).get("conditions", ())
+        if any(each["type"] == "DisruptionTarget" for each in conditions):
+            self.marked.add(report.pod.name)
+            mark = shutdown_record.read(self._layout, report.pod.uid)
+            if mark is None or mark.asked_at is not None:
+                self.asked_too_early.add(report.pod.name)
+
+
+def made(name: str, folder: Path) -> LocalPod:
+    """A pod of this node that notes when it runs and when it is asked to end."""
+    script = (
+        f"trap 'touch {folder}/asked-{name}; exit 0' TERM; touch {folder}/ready-{name}; while :; do sleep 0.02; done"
+    )
+    container = {"name": "c", "image": "any", "command": ["sh", "-c", script]}
+    metadata = {"name": name, "namespace": "team", "uid": f"uid-{name}", "creationTimestamp": "2026-01-02T03:04:05Z"}
+    spec = {"nodeName": "local", "restartPolicy": "Never", "containers": [container]}
+    return localpod.read({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}})
+
+
+def test_no_container_is_asked_to_end_before_the_api_server_shows_every_mark(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "data")
+    recorder = Recorder(layout)
+    runs, errors = Runs(layout), ObjectErrors()
+    ground = Ground(
+        layout=layout,
+        runs=runs,
+        devices=Devices(layout, ()),
+        reporter=cast(Reporter, recorder),
+        base={"PATH": os.environ["PATH"]},
+        allocatable={"pods": 10, "cpu": 1000},
+        memory=MemoryWatch(runs.record_oom, errors),
+        shutdown=NodeShutdown(layout),
+    )
+    pods = [made(name, tmp_path) for name in ("one", "two")]
+    kubelet = Kubelet("local", ground, errors=errors)
+    kubelet.start(pods)
+    try:
+        for pod in pods:
+            kubelet.changed(None, pod)
+        until(lambda: len(list(tmp_path.glob("ready-*"))) == 2)
+        kubelet.shut_down()
+        until(lambda: recorder.marked == {"one", "two"})
+        assert not recorder.asked_too_early
+        target = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+        for pod in pods:
+            kubelet.changed(pod, replace(pod, manifest={**pod.manifest, "status": {"conditions": [target]}}))
+        until(lambda: kubelet.left == ())
+        assert sorted(path.name for path in tmp_path.glob("asked-*")) == ["asked-one", "asked-two"]
+    finally:
+        kubelet.hurry()
+        kubelet.shut_down()
+        until(lambda: kubelet.left == ())
+        kubelet.stop()
