@@ -17,15 +17,17 @@ def after_up(resolved: Resolved, environ: Mapping[str, str], data: Path) -> list
     """Which cluster the commands go to now that the one in `data` runs, and how to reach the other."""
     found = target.find(resolved, environ)
     if found.data != data:
+        own = f"for this cluster: torchq --kubeconfig {shlex.quote(str(data / 'kubeconfig'))} COMMAND"
+        word = target.word(found, resolved.settings.context, environ)
+        if word == target.UNKNOWN:
+            return [f"torchq's commands go to no cluster; {own}"]
         named = resolved.sources["context"] if resolved.settings.context else found.source
         reason = f"{named} names it" if found.source != target.LOCAL_SOURCE else "it was made current before"
-        return [
-            f"torchq's commands still go to {target.word(found, resolved.settings.context, environ)} ({reason}); "
-            f"for this cluster: torchq --kubeconfig {shlex.quote(str(data / 'kubeconfig'))} COMMAND"
-        ]
+        return [f"torchq's commands still go to {word} ({reason}); {own}"]
     word = target.word(found, "", environ)
     if found.source != target.LOCAL_SOURCE:
-        return [f"torchq's commands go to it ({word}): {found.source} names it"]
+        why = "no other cluster is configured" if found.source == "default" else f"{found.source} names it"
+        return [f"torchq's commands go to it ({word}): {why}"]
     return [f"torchq's commands now go to it ({word}){_way_out(environ)}"]
 
 

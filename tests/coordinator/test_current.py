@@ -211,6 +211,14 @@ def test_a_cluster_has_one_word(environ: dict[str, str], tmp_path: Path) -> None
     assert Session({}, None, in_pod).cluster_word == "in-cluster"
 
 
+def test_a_private_cluster_on_a_machine_without_another_one_says_so(environ: dict[str, str], tmp_path: Path) -> None:
+    folder = data_folder(tmp_path / "data")
+    (said,) = local_words.after_up(settings.resolve({}, environ, None), environ, folder)
+    assert said == (
+        f"torchq's commands go to no cluster; for this cluster: torchq --kubeconfig {folder}/kubeconfig COMMAND"
+    )
+
+
 def test_up_and_down_say_where_commands_go(environ: dict[str, str], tmp_path: Path) -> None:
     another_cluster(tmp_path, "my prod")
     folder, resolved = data_folder(tmp_path / "data"), settings.resolve({}, environ, None)
