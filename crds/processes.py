@@ -25,6 +25,8 @@ MAIN = "torch"
 _SUFFIX = "/gpu"
 """How the names of whole GPUs end: nvidia.com/gpu, amd.com/gpu. A part of a GPU (nvidia.com/mig-1g.5gb) has another
 name, and a process can use only one of these."""
+_OTHER_GPUS = frozenset(("gpu.intel.com/i915", "gpu.intel.com/xe"))
+"""Whole GPUs that are named after their kernel drivers (Intel's device plugin)."""
 
 
 def _checked(given: Any) -> Any:
@@ -51,7 +53,7 @@ def gpus(pod_spec: Mapping[str, Any]) -> int:
     """How many whole GPUs the main container asks for, by its requests or its limits. ValueError for what is not a
     quantity."""
     asked = demand.requests(main_container(pod_spec))
-    return sum(amount for name, amount in asked.items() if name.endswith(_SUFFIX))
+    return sum(amount for name, amount in asked.items() if name.endswith(_SUFFIX) or name in _OTHER_GPUS)
 
 
 def in_pod(asked: int | str | None, pod_spec: Mapping[str, Any]) -> int:
