@@ -178,8 +178,7 @@ def _queue(wrong: dict[str, str]) -> Callable[[Manifest], TenantQueue]:
 
 def _ineffective(queue: TenantQueue) -> str:
     """The limits of a queue that do not do what they say; empty if there are none."""
-    found = "; ".join(f"{each.field}: {each.message}" for each in tenantqueue.ineffective(queue))
-    return found[:LONGEST]
+    return _short("; ".join(f"{each.field}: {each.message}" for each in tenantqueue.ineffective(queue)))
 
 
 def _subject(resource: Resource, manifest: Manifest) -> str:

@@ -19,7 +19,7 @@ from functools import reduce
 from types import MappingProxyType
 from typing import Any
 
-from crds import demand, quantities
+from crds import demand, excerpts, quantities
 from crds.amounts import JOBS, NOTHING, PODS, Amounts, add, peak, scale
 from crds.tasks import TaskSpec
 from crds.torchjob import TorchJob
@@ -123,7 +123,8 @@ class Shortage:
         told += [f"{len(first) - MOST_NAMED} more"] if len(first) > MOST_NAMED else []
         verb = "can never hold" if self.never else "has no room for"
         more = " (a smaller job, or a larger ResourceQuota)" if self.never else ""
-        return f"ResourceQuota {self.quota} of the namespace {verb} the job's pods: {'; '.join(told)}{more}"[:LONGEST]
+        said = f"ResourceQuota {self.quota} of the namespace {verb} the job's pods: {'; '.join(told)}{more}"
+        return excerpts.excerpt(said, LONGEST)
 
 
 def same(sentence: str, other: str) -> bool:

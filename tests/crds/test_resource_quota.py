@@ -79,6 +79,17 @@ def test_a_job_that_can_never_fit_is_told_so_by_the_limits_that_are_too_small() 
     assert "cpu" not in str(short)
 
 
+def test_a_long_sentence_is_cut_between_words() -> None:
+    names = [f"{letter * 200}.example/{letter * 60}" for letter in "abcd"]
+    needs = Needs(((resource_quota.Part(dict.fromkeys(names, 4)),),))
+    limits = tuple(Limit(f"requests.{name}", 4, 4, name) for name in names)
+    said = str(resource_quota.shortage(needs, [Quota("n", "q" * 253, limits)]))
+    assert len(said) <= resource_quota.LONGEST
+    assert said.endswith(" ...")
+    whole = {"q" * 253, *(f"requests.{name}:" for name in names)}
+    assert all(word in whole for word in said.split() if len(word) > 50)
+
+
 def test_where_pods_share_an_address_no_service_is_made() -> None:
     needs = resource_quota.of_job(job())
     assert resource_quota.shortage(needs, [read({"services": "0"})], services=False) is None
