@@ -34,7 +34,8 @@ class QuotaRefusal(Observed):
     generation: Tally = 0
     """The generation of the spec that was refused; the refusal says nothing of another."""
     times: Tally = 1
-    """How often in a row these limits refused the job: its pauses double with each."""
+    """How often in a row ResourceQuotas refused the job while its spec and the limits stayed as they are: its pauses
+    double with each."""
 
 
 class QueueStatus(Observed):

@@ -60,17 +60,20 @@ def _has_least(job: TorchJob, task_type: str, pods: Iterable[PodView]) -> bool:
 
 
 def noted(job: TorchJob, refused: OverQuota) -> QueueStatus:
-    """What `status.queue` remembers of a refusal; one by the same limits counts as a repetition."""
+    """What `status.queue` remembers of a refusal. It counts as a repetition unless the job or a limit has changed
+    since: several ResourceQuotas, and several limits of one, may refuse the same job in any order."""
     known = job.status.queue or QueueStatus()
     before, generation = known.refused_by, job.metadata.generation
-    again = before is not None and (before.name, before.hard, before.generation) == (
-        refused.quota,
-        refused.hard,
-        generation,
-    )
+    again = before is not None and before.generation == generation and not _is_changed(before, refused)
     times = before.times + 1 if before is not None and again else 1
     refusal = QuotaRefusal(name=refused.quota, hard=dict(refused.hard), generation=generation, times=times)
     return known.model_copy(update={"refused_by": refusal})
+
+
+def _is_changed(before: QuotaRefusal, refused: OverQuota) -> bool:
+    """Whether a limit that refused the job before refuses it with another number now."""
+    same = before.name == refused.quota
+    return same and any(before.hard.get(name, hard) != hard for name, hard in refused.hard.items())
 
 
 def sent_back(job: TorchJob, refusal: QuotaRefusal | None, message: str, now: datetime) -> TorchJobStatus:

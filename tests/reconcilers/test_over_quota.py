@@ -62,7 +62,7 @@ def refused(**hard: str) -> OverQuota:
     return OverQuota("compute", hard, "exceeded quota: compute")
 
 
-def test_the_same_limits_count_and_others_begin_anew() -> None:
+def test_refusals_count_until_a_limit_is_changed() -> None:
     job = parse(manifest())
     once = over_quota.noted(job, refused(pods="4"))
     known = job.model_copy(update={"status": job.status.model_copy(update={"queue": once})})
@@ -70,10 +70,13 @@ def test_the_same_limits_count_and_others_begin_anew() -> None:
     assert once.refused_by is not None
     assert again.refused_by is not None
     assert (once.refused_by.times, again.refused_by.times) == (1, 2)
-    for other in (refused(pods="5"), refused(cpu="4"), OverQuota("more", {"pods": "4"}, "")):
-        fresh = over_quota.noted(known, other).refused_by
-        assert fresh is not None
-        assert fresh.times == 1
+    changed = over_quota.noted(known, refused(pods="5", cpu="4")).refused_by
+    assert changed is not None
+    assert changed.times == 1
+    for other in (refused(cpu="4"), OverQuota("more", {"pods": "4"}, ""), OverQuota("more", {"pods": "5"}, "")):
+        further = over_quota.noted(known, other).refused_by
+        assert further is not None
+        assert further.times == 2, "ResourceQuotas that refuse the job in turn make its pauses grow all the same"
 
 
 @pytest.mark.parametrize("times", [1, 2, 7, 8, 1000, 2**40])
