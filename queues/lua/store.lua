@@ -122,27 +122,34 @@ local function decode(text)
 end
 
 -- The tie-break in the text of an entry. No pattern: it would look at each letter.
+local find, sub, byte = string.find, string.sub, string.byte
 local function tie_of(text)
-  local first = string.find(text, '"', 1, true)
-  return string.sub(text, first + 1, string.find(text, '"', first + 1, true) - 1)
+  local first = find(text, '"', 1, true) + 1
+  return sub(text, first, find(text, '"', first, true) - 1)
 end
 
 -- The JSON of an entry.
 local function content(text)
-  local first = string.find(text, '"', 1, true)
-  return string.sub(text, string.find(text, '"', first + 1, true) + 2)
+  return sub(text, find(text, '"', find(text, '"', 1, true) + 1, true) + 2)
 end
 
--- The place of a job.
+-- The place of a job. There are few lengths.
+local suffixes = {}
 local function place(tie, key)
-  return tie .. key .. string.format(' %03d', #tie)
+  local length = #tie
+  local suffix = suffixes[length]
+  if not suffix then
+    suffix = string.format(' %03d', length)
+    suffixes[length] = suffix
+  end
+  return tie .. key .. suffix
 end
 
 -- The job key in a place. What is no place may give anything.
 local ZEROS = 111 * string.byte('0')
 local function key_of(place)
-  local hundreds, tens, ones = string.byte(place, -3, -1)
-  return ones and string.sub(place, 100 * hundreds + 10 * tens + ones - ZEROS + 1, -5) or ''
+  local hundreds, tens, ones = byte(place, -3, -1)
+  return ones and sub(place, 100 * hundreds + 10 * tens + ones - ZEROS + 1, -5) or ''
 end
 
 -- The cohort and the other rules in the rules' text; none is of a queue that is not configured.

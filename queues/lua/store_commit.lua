@@ -164,9 +164,9 @@ local function admit(at, own, demand, port)
 end
 
 -- The picks of each queue together, in its book.
-local function take(at, own)
+local function take(at, own, tie)
   local others, key = own.keys, keys[at]
-  local where = place(tie_of(entries[at]), key)
+  local where = place(tie, key)
   if others then
     local count = #others + 1
     others[count], own.places[count] = key, where
@@ -179,10 +179,14 @@ end
 
 -- Take the picks one by one. What refused the first that was refused, and how many stand.
 local function take_all()
-  local versions, find = picks.versions, string.find
+  local versions, find, sub = picks.versions, string.find, string.sub
   for at = 1, #keys do
     local key, entry, own, demand, port = keys[at], entries[at], owns[queue_of[at]], demands[demand_of[at]], 0
-    if not entry or gone[key] or find(entry, versions[at], 1, true) ~= 1 then
+    local first, last -- of the version, which the tie-break in quotation marks follows
+    if entry and not gone[key] then
+      first, last = find(entry, versions[at], 1, true)
+    end
+    if first ~= 1 then
       return 'entry', at - 1
     end
     local grown = grows[at] or false
@@ -199,7 +203,7 @@ local function take_all()
     if not (port or grown) then
       return 'port', at - 1
     end
-    take(at, own)
+    take(at, own, sub(entry, last + 2, find(entry, '"', last + 2, true) - 1))
     gone[key] = true
     reservations[2 * at - 1], reservations[2 * at] = key, grown and grow(at, demand) or admit(at, own, demand, port)
   end

@@ -225,8 +225,13 @@ def test_a_queue_that_cannot_be_read_is_closed_and_one_that_can_is_believed(mani
     view = views.queue_view(stored(manifest))
     spec = queue_specs.spec(view)
     assert all(0 <= amount <= demand.LARGEST for amount in spec.quota.values())
-    if found(stored(manifest), "TenantQueue"):
+    try:
+        tenantqueue.read(stored(manifest))
+    except InvalidObject:
         assert not spec.open
+    else:
+        assert spec.open == (stored(manifest).get("spec", {}).get("stopPolicy", "None") == "None")
+        assert bool(found(stored(manifest), "TenantQueue")) == any(tenantqueue.ineffective(view))
 
 
 def task(**fields: Any) -> dict[str, Any]:
