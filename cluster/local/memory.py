@@ -41,11 +41,15 @@ def used(pids: Iterable[int]) -> int:
 def is_due(limit: int, rough_now: int, last: Measured | None, now: float, interval: float = _EXACT_SECONDS) -> bool:
     """Whether the exact figure may have reached the limit since it was taken last: to know it is expensive.
 
-    It grows by no more than the rough one does; but that one may also shrink meanwhile, so its age counts too.
+    It grows by no more than the rough one does; but that one may also shrink meanwhile, so its age counts too. Growth
+    counts twice, so that the next look is in time.
     """
     if rough_now <= limit:
         return False
-    return last is None or now - last.at >= interval or 2 * (rough_now - last.rough) >= limit - last.used
+    if last is None or now - last.at >= interval:
+        return True
+    growth = rough_now - last.rough
+    return last.used + max(growth, 2 * growth) >= limit
 
 
 def shown(size: int) -> str:
