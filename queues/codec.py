@@ -22,6 +22,8 @@ from queues.values import LAW, Account, Clock, Entry, Overtaken, QueueSpec, Rese
 
 Text = bytes | str
 NO_ACCOUNT = Account()
+_SEPARATORS = 5
+"""Quotation marks around a tie-break and spaces in it."""
 _UNKEPT = re.compile(r'[^!-~]|["\\]')
 """Characters that the key of an entry may not have: it is part of a text that is sorted, and is quoted as it is."""
 NOTHING_RECORDED = "null"
@@ -45,9 +47,11 @@ def check(value: Entry | Reservation) -> None:
 
 def encode_tie(entry: Entry) -> str:
     """What decides between jobs of one score, as JSON. Unstorable."""
-    if _UNKEPT.search(str(entry.key)) or not math.isfinite(entry.submitted):
+    tie = f'"{order.tie(entry)}"'
+    plain = tie.isascii() and tie.isprintable() and tie.count('"') + tie.count(" ") == _SEPARATORS
+    if not plain or "\\" in tie or _UNKEPT.search(entry.key.uid) or not math.isfinite(entry.submitted):
         check(entry)
-    return f'"{order.tie(entry)}"'
+    return tie
 
 
 def encode_entry(entry: Entry) -> str:
