@@ -59,7 +59,9 @@ def test_status_shows_that_all_is_well(stack: Stack) -> None:
     assert found["reconciles"] > 0
     assert found["waits"]["admissions"] > 0
     assert sum(found["workers"].values()) > 0
-    assert stack.torchq("top", "--count", "1").startswith("Leader:")
+    cluster, leader = stack.torchq("top", "--count", "1").splitlines()[:2]
+    assert cluster.startswith("Cluster:")
+    assert leader.startswith("Leader:")
 
 
 @EVERYWHERE
