@@ -1,6 +1,7 @@
 """A front desk on an API server: the real watches, term and reconciler over queues in memory and a stepped clock."""
 
 import logging
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -24,6 +25,15 @@ def desk(embedded_cluster: KubernetesCluster, clock: Clock) -> Iterator[Desk]:
     """On the embedded server."""
     with Desk(embedded_cluster, clock) as desk:
         yield desk
+
+
+@pytest.fixture(autouse=True)
+def _umask() -> Iterator[None]:
+    """`torchq local up` and `down` change the umask of their process, which is the tests' own here."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture(autouse=True)
