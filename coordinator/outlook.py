@@ -14,11 +14,13 @@ from cluster import errors
 from coordinator import feasibility, remote, views
 from coordinator.errors import CoordinatorError
 from coordinator.feasibility import Asked, Finding
+from coordinator.reading import NotKnown
 from coordinator.session import Session
 from crds.torchjob import TorchJob
 
 AGAIN_SECONDS = 0.5
 """After so long the coordinator is asked again before a job is refused: it may not have seen yet what was just made."""
+EARLIER = "the coordinator is of an earlier version, which does not check jobs"
 MOST_SHOWN = 20
 """Jobs of one submission of which is said why they can never run."""
 
@@ -62,6 +64,8 @@ class Asking:
                 found |= _answers(fetch, doubtful)
         except remote.NoneKnown:
             return [[] for _ in jobs]  # no coordinator here answers questions
+        except NotKnown as error:
+            raise Unknown(EARLIER) from error
         except (CoordinatorError, errors.ClusterError, ValueError) as error:
             raise Unknown(str(error)) from error
         return [found[question] for question in questions]

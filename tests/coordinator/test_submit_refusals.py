@@ -14,6 +14,7 @@ import yaml
 from cluster import errors
 from cluster.client import KubernetesCluster
 from coordinator import outlook, remote
+from coordinator.answers import Answerer
 from coordinator.leader import LEASE
 from coordinator.serve import Coordinator
 from coordinator.settings import Settings
@@ -239,6 +240,17 @@ def test_an_account_that_may_not_ask_is_refused_nothing(
     said = place.submit(body("one", "nobody"))
     assert warnings(said) == "note: whether the jobs can ever run was not checked: you may not get leases\n"
     monkeypatch.undo()
+    assert jobs(embedded_cluster, place.namespace) == ["one"]
+
+
+def test_a_coordinator_of_an_earlier_version_refuses_nothing(
+    place: Place, embedded_cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no such path: its answer is what this one says of any other unknown path."""
+    answer = Answerer.answer
+    monkeypatch.setattr(Answerer, "answer", lambda self, path: answer(self, path.replace("/v1/check", "/v1/unknown")))
+    said = place.submit(body("one", "nobody"))
+    assert warnings(said) == f"note: whether the jobs can ever run was not checked: {outlook.EARLIER}\n"
     assert jobs(embedded_cluster, place.namespace) == ["one"]
 
 
