@@ -185,7 +185,7 @@ def _stay(session: Session, data: Path, no_current: bool, channel: Channel | Non
         if channel is None and not _runs(data):
             _check(session, data, flags)
         options = Options(data=data, environment=session.environment(), **{**flags, "redis": _redis(session, flags)})
-        code = stack.run(options, (channel or progress).part, ready, click.echo)
+        code = stack.run(options, (channel or progress).part, ready, output.progress)
         if not came_up:
             raise LocalError("the cluster was stopped while it started; nothing of it was left running")
     except (*SHOWN, OSError) as error:
@@ -200,25 +200,25 @@ def _stay(session: Session, data: Path, no_current: bool, channel: Channel | Non
 
 def _tell_up(session: Session, data: Path, no_current: bool, said: str) -> None:
     """Make the cluster the current one; say which cluster commands go to, and what may come next."""
-    click.echo(f"{said}; its data and logs are in {data}")
+    output.progress(f"{said}; its data and logs are in {data}")
     try:
         if not no_current:
             current.take(session.environ, data)
         for line in local_words.after_up(session.resolved, session.environ, data):
-            click.echo(line)
+            output.progress(line)
     except LocalError as error:
         click.echo(f"note: {error}", err=True)
-    click.echo(NEXT.format(kubeconfig=shlex.quote(str(Files(data).layout.kubeconfig))))
+    output.progress(NEXT.format(kubeconfig=shlex.quote(str(Files(data).layout.kubeconfig))))
 
 
 def _let_go(session: Session, data: Path) -> None:
     """A cluster that was stopped is not the current one any more; say which one is."""
     try:
         if current.give_back(session.environ, data, _runs):
-            click.echo(local_words.after_down(session.resolved, session.environ))
+            output.progress(local_words.after_down(session.resolved, session.environ))
         else:
             for line in local_words.not_here(session.environ, data):
-                click.echo(line)
+                output.progress(line)
     except LocalError as error:
         click.echo(f"note: {error}", err=True)
 
@@ -252,7 +252,7 @@ def down(session: Session, data: Path, keep: bool, now: bool) -> None:
 def end_pods(session: Session, data: Path, now: bool) -> None:
     """End the pods that a cluster which does not run has left; started in the background by `down` itself."""
     start_log(session.settings.log_level)
-    sys.exit(stack.end_pods(data, now=now, say=click.echo))
+    sys.exit(stack.end_pods(data, now=now, say=output.progress))
 
 
 @local.command()

@@ -12,10 +12,8 @@ import sys
 import time
 from pathlib import Path
 
-import click
-
 from cluster.stop import HURRY
-from coordinator import local, local_pods, local_state, target
+from coordinator import local, local_pods, local_state, output, target
 from coordinator.errors import LocalError
 from coordinator.local_state import Files
 
@@ -29,7 +27,7 @@ def down(data: Path, *, keep: bool = False, now: bool = False) -> None:
     """End the cluster, and its pods unless they are kept; say what became of them. LocalError if that cannot be."""
     pid = local_state.supervisor_pid(data)
     if pid is None and (keep or not local_pods.running(data)):
-        click.echo(f"no cluster runs in {data}{left_running(data, '; ')}")
+        output.progress(f"no cluster runs in {data}{left_running(data, '; ')}")
         return
     if keep and local_pods.ending(data):
         raise LocalError("--keep comes too late: the pods are being ended")
@@ -40,9 +38,9 @@ def down(data: Path, *, keep: bool = False, now: bool = False) -> None:
             _end_pods(data, now=now)
     except KeyboardInterrupt:
         wait, kill = target.command("down", data), local.hurry_command(data)
-        click.echo(f"\nthe cluster goes on going down: `{wait}` waits for it, `{kill}` kills its pods")
+        output.progress(f"\nthe cluster goes on going down: `{wait}` waits for it, `{kill}` kills its pods")
         sys.exit(1)
-    click.echo(f"the cluster is down{left_running(data, '; ')}")
+    output.progress(f"the cluster is down{left_running(data, '; ')}")
 
 
 def _end_pods(data: Path, *, now: bool) -> None:
@@ -102,9 +100,9 @@ class _Progress:
             hint = (
                 "" if self._count else f" (Ctrl-C leaves them ending, `{local.hurry_command(self._data)}` kills them)"
             )
-            click.echo(local_pods.progress(left, time.time()) + hint)
+            output.progress(local_pods.progress(left, time.time()) + hint)
         elif not self._count:
-            click.echo("the coordinator and the workers are still ending")
+            output.progress("the coordinator and the workers are still ending")
         self._count, self._said_at = len(left), now
 
 

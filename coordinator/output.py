@@ -3,6 +3,8 @@
 One rule: columns are stable and plain, so that `awk` works on them.
 """
 
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -106,6 +108,18 @@ def show(value: Any, form: str) -> None:
         click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
     else:
         click.echo(yaml.safe_dump(value, sort_keys=False), nl=False)
+
+
+def progress(text: str) -> None:
+    """Print a line about work that must go on although its reader goes away, as `head` does, or a terminal that is
+    closed. From then on nothing is printed."""
+    try:
+        click.echo(text)
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def age(since: str | None, now: datetime) -> str:

@@ -1,10 +1,11 @@
 """The start of `torchq local up` on bad days: what it says is so, and nothing is left running."""
 
+import contextlib
 import fcntl
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,27 @@ def start(stack: Stack, *more: str) -> "subprocess.Popen[str]":
     )
 
 
+@contextlib.contextmanager
+def held_node(stack: Stack) -> Iterator[None]:
+    """The start cannot go on meanwhile, however fast it is: the node is stopped."""
+    until(lambda: node_of(stack))
+    os.kill(node_of(stack), signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(node_of(stack), signal.SIGCONT)
+
+
+def node_of(stack: Stack) -> int:
+    """The process id of the node, once it has begun; 0 if there is none."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().split(b"\0")
+            if b"cluster.local.node" in words and str(stack.data).encode() in words:
+                return int(path.parent.name)
+    return 0
+
+
 def test_after_a_crash_it_is_up_when_it_says_so(make_stack: Make) -> None:
     stack = make_stack()
     assert stack.up().code == 0
@@ -53,7 +75,7 @@ def test_after_a_crash_it_is_up_when_it_says_so(make_stack: Make) -> None:
 
 def test_a_part_that_does_not_start_is_named_with_its_own_log(make_stack: Make) -> None:
     stack = make_stack()
-    stack.data.mkdir()
+    stack.data.mkdir(mode=0o700)
     with (stack.data / "node.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         said = stack.up()
@@ -80,9 +102,9 @@ def test_interrupted_while_it_starts_it_stops_what_it_started(
 ) -> None:
     stack = make_stack()
     process = start(stack, *options)
-    until(lambda: stack.layout.logs("node").exists())
-    assert "the cluster is starting" in stack.local("status").out
-    process.send_signal(number)
+    with held_node(stack):
+        assert "the cluster is starting" in stack.local("status").out
+        process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (1, "")
     assert words in err
@@ -93,7 +115,8 @@ def test_interrupted_while_it_starts_it_stops_what_it_started(
 def test_down_while_it_starts_ends_the_start(make_stack: Make) -> None:
     stack = make_stack()
     process = start(stack)
-    until(lambda: stack.layout.logs("node").exists())
+    with held_node(stack):
+        os.kill(stack.supervisor(), signal.SIGTERM)
     assert stack.down().code == 0
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (1, "")
@@ -108,6 +131,40 @@ def test_two_starts_at_once_are_one_cluster(make_stack: Make) -> None:
     assert [each.returncode for each in both] == [0, 0], said
     assert sorted(out.partition(";")[0] for out, _ in said) == ["the cluster is up", "the cluster is up already"]
     assert len([line for line in processes_of(stack) if "cluster.local.apiserver" in line]) == 1
+
+
+@pytest.mark.parametrize("command", ["up", "down"])
+def test_a_reader_that_goes_away_does_not_concern_the_cluster(make_stack: Make, command: str) -> None:
+    stack = make_stack()
+    if command == "down":
+        assert stack.up().code == 0
+    words = torchq_command("local", command, "--data", str(stack.data), *(stack.options if command == "up" else ()))
+    with unread(stack, words) as process:
+        assert process.stderr is not None
+        assert (process.stderr.read(), process.wait(60)) == ("", 0)
+    assert (stack.local("status").code == 0) == (command == "up")
+
+
+def test_a_reader_that_goes_away_in_the_foreground_does_not_end_the_cluster(make_stack: Make) -> None:
+    stack = make_stack()
+    with unread(stack, torchq_command("local", "up", "--foreground", "--data", str(stack.data), *stack.options)) as up:
+        until(lambda: stack.local("status").code == 0)
+        up.send_signal(signal.SIGINT)
+        assert up.wait(60) == 0
+    assert not processes_of(stack)
+
+
+def unread(stack: Stack, command: list[str]) -> "subprocess.Popen[str]":
+    """A command whose output has no reader."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    environment = clean_environment()
+    try:
+        return subprocess.Popen(
+            command, env=environment, stdout=writing, stderr=subprocess.PIPE, text=True, cwd=stack.folder
+        )
+    finally:
+        os.close(writing)
 
 
 def test_in_the_foreground_it_says_the_same_and_ends_with_the_signal(make_stack: Make) -> None:
