@@ -124,6 +124,17 @@ def ineffective(item: Manifest) -> tuple[Problem, ...]:
     return tuple(tenantqueue.ineffective(queue))
 
 
+def _stored_before(session: Session, name: str) -> tuple[errors.FieldCause, ...]:
+    """The limits of a queue, made under an earlier version, for which an API server refuses any change of its limits.
+    It does not say which they are."""
+    try:
+        found = ineffective(session.cluster.get(TENANT_QUEUES, name))
+    except errors.ClusterError:
+        return ()
+    hint = f"(as stored: torchq queue set-quota {name} sets or --unset removes it)"
+    return tuple(errors.FieldCause(each.field, f"{each.message} {hint}") for each in found)
+
+
 def amounts(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     """NAME=QUANTITY,... as a map."""
     pairs = [part.partition("=") for value in values for part in value.split(",")]
@@ -246,7 +257,10 @@ def resume(session: Session, names: tuple[str, ...], dry_run: bool, reason: str)
 
 def _change(session: Session, name: str, spec: dict[str, Any], code: str, said: str, change: Change) -> None:
     """One patch and its event."""
-    item = session.cluster.patch(TENANT_QUEUES, name, {"spec": spec}, dry_run=change.dry_run)
+    try:
+        item = session.cluster.patch(TENANT_QUEUES, name, {"spec": spec}, dry_run=change.dry_run)
+    except errors.Invalid as error:
+        raise errors.Invalid(str(error), error.causes + _stored_before(session, name)) from error
     form = f"queue {name} {said}" if code in ("QueuePaused", "QueueResumed") else f"queue {name}: {said}"
     events.tell(session, item, code, form, change)
 

@@ -175,6 +175,21 @@ def test_limits_are_set_and_unset_one_by_one(torchq: Torchq, embedded_cluster: K
     assert "NAME=QUANTITY" in torchq("queue", "set-quota", "a", "cpu", code=2).stderr
 
 
+def test_a_change_that_a_limit_of_an_earlier_version_prevents_names_that_limit(
+    torchq: Torchq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get = KubernetesCluster.get
+
+    def of_an_earlier_version(self: KubernetesCluster, *arguments: Any, **options: Any) -> Any:
+        found = get(self, *arguments, **options)
+        return found | {"spec": {**found["spec"], "quota": {"cpu": "4", "gpu": "2"}}}
+
+    torchq("queue", "create", "a", "--quota", "cpu=4")
+    monkeypatch.setattr(KubernetesCluster, "get", of_an_earlier_version)
+    said = torchq("queue", "set-quota", "a", "cpu=much", code=1).stderr
+    assert "gpu is not a resource; did you mean nvidia.com/gpu? (as stored: torchq queue set-quota a" in said
+
+
 def test_a_queue_joins_a_cohort_and_leaves_it(torchq: Torchq, embedded_cluster: KubernetesCluster) -> None:
     torchq("queue", "create", "a", "--quota", "cpu=4", "--strict", "--namespace", "team-a", "--namespace", "team-b")
     torchq("queue", "set-cohort", "a", "x", "--borrowing-limit", "cpu=2")
