@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -71,15 +72,29 @@ def without(entries: Sequence[Entry], gone: Entry, runs: Callable[[Path], bool])
 
 def _read(path: Path) -> list[Entry]:
     try:
-        return [Entry(str(each["data"]), str(each["host"])) for each in orjson.loads(path.read_bytes())]
-    except FileNotFoundError:
+        return [_entry(each) for each in _listed(orjson.loads(path.read_bytes()))]
+    except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         raise LocalError(f"cannot read which local cluster is current: {path}: {error.strerror}") from error
-    except (orjson.JSONDecodeError, TypeError, KeyError):
+    except (TypeError, KeyError, ValueError):
         raise LocalError(
             f"cannot read which local cluster is current: {path} is damaged; remove it, then: torchq local up"
         ) from None
+
+
+def _listed(found: object) -> list[Any]:
+    if not isinstance(found, list):
+        raise TypeError(found)
+    return found
+
+
+def _entry(found: Any) -> Entry:
+    """TypeError, KeyError, ValueError for what torchq has not written."""
+    entry = Entry(found["data"], found["host"])
+    if not Path(entry.data).is_absolute() or "\0" in entry.data or not isinstance(entry.host, str):
+        raise ValueError(found)
+    return entry
 
 
 def _change(environ: Mapping[str, str], edit: Callable[[list[Entry]], list[Entry]]) -> None:

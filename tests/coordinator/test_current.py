@@ -130,7 +130,17 @@ def test_a_home_folder_that_machines_share_has_a_current_cluster_for_each(
     assert current.data(environ) == folder
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", '{"data": "/x"}', '[{"data": "/x"}]', "null"])
+_HAND_EDITED = [
+    "{}",
+    f'[{{"data": "x", "host": "{socket.gethostname()}"}}]',
+    f'[{{"data": "", "host": "{socket.gethostname()}"}}]',
+    f'[{{"data": "/a\\u0000b", "host": "{socket.gethostname()}"}}]',
+    f'[{{"data": 5, "host": "{socket.gethostname()}"}}]',
+    '[{"data": "/x", "host": 5}]',
+]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '{"data": "/x"}', '[{"data": "/x"}]', "null", *_HAND_EDITED])
 def test_a_damaged_note_is_named_and_no_other_cluster_is_used(
     environ: dict[str, str], tmp_path: Path, text: str
 ) -> None:
