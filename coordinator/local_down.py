@@ -33,7 +33,9 @@ def down(data: Path, *, keep: bool = False, now: bool = False) -> None:
         raise LocalError("--keep comes too late: the pods are being ended")
     try:
         if pid is not None:
-            _wait(data, pid, local.LEAVE if keep else HURRY if now else signal.SIGTERM)
+            # A supervisor of the version before is ended without its pods; they are ended by this version then.
+            leaves = keep or local_state.predates(data)
+            _wait(data, pid, local.LEAVE if leaves else HURRY if now else signal.SIGTERM)
         if not keep:
             _end_pods(data, now=now)
     except KeyboardInterrupt:

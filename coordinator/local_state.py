@@ -78,6 +78,13 @@ def supervisor_pid(data: Path) -> int | None:
     return None if holder is None else int(holder.split()[0])
 
 
+def predates(data: Path) -> bool:
+    """Whether the version before runs the stack of a data folder: it kills pods 5 s after it was told to end, and takes
+    what they exit with for their own doing."""
+    holder = _holder(data)
+    return holder is not None and " " not in holder and bool(_start_ticks(int(holder)))
+
+
 def members(data: Path) -> dict[str, int]:
     """The stack's processes by name; empty while it does not run, or is not ready."""
     holder = _holder(data)

@@ -1,0 +1,45 @@
+"""`torchq local down` of a cluster that the version before has started: which signal its supervisor is sent."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coordinator import local, local_down, local_state
+from tests.waiting import until
+
+SUPERVISOR = """
+import fcntl, os, pathlib, signal, sys
+data = pathlib.Path(sys.argv[1])
+with (data / "lock").open("w") as lock:
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    start = (" " + open("/proc/self/stat").read().rpartition(")")[2].split()[19]) if sys.argv[2] == "now" else ""
+    lock.write(f"{os.getpid()}{start}")
+    lock.flush()
+    signals = {signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    (data / "holds").touch()
+    (data / "sent").write_text(str(int(signal.sigwait(signals))))
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "options", "number"),
+    [
+        ("now", {}, "15"),
+        ("now", {"keep": True}, str(int(local.LEAVE))),
+        ("before", {}, str(int(local.LEAVE))),
+        ("before", {"keep": True}, str(int(local.LEAVE))),
+        ("before", {"now": True}, str(int(local.LEAVE))),
+    ],
+)
+def test_a_supervisor_of_the_version_before_does_not_end_the_pods_itself(
+    tmp_path: Path, version: str, options: dict[str, bool], number: str
+) -> None:
+    with subprocess.Popen([sys.executable, "-c", SUPERVISOR, str(tmp_path), version]) as supervisor:
+        until((tmp_path / "holds").exists)
+        assert local_state.predates(tmp_path) == (version == "before")
+        local_down.down(tmp_path, **options)
+        assert supervisor.wait(10) == 0
+    assert (tmp_path / "sent").read_text() == number
