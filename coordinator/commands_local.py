@@ -138,6 +138,8 @@ def up(
 def _check(session: Session, data: Path, flags: dict[str, Any]) -> None:
     """What would not work is refused before anything is started; what is strange is told."""
     local_checks.folder(data)
+    if not _runs(data):
+        local_checks.copy(data)
     for note in private_folder.secure(data):
         click.echo(f"note: {note}", err=True)
     if flags["port"]:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cluster.local import capacity, disk, embedded_redis
+from coordinator import local_state
 from coordinator.errors import LocalError, SettingsError
 from coordinator.local_state import Files
 from crds import quantities
@@ -126,6 +127,15 @@ def folder(path: Path) -> None:
         disk.check(database)
     except disk.DiskFailed as error:
         raise LocalError(f"--data: {error}; choose another data folder, or the torchq that wrote it") from error
+
+
+def copy(path: Path) -> None:
+    """LocalError for a copy of a running cluster's folder: the pods of both would have the same processes."""
+    if pid := local_state.original(path):
+        raise LocalError(
+            f"--data: {path} is a copy of the folder of a cluster that runs (process {pid}), whose pods it would take "
+            "over: stop that cluster first, or choose another folder"
+        )
 
 
 def _write(path: Path) -> None:

@@ -21,6 +21,8 @@ from coordinator.settings import REDIS_URL_NOTE
 _PATIENCE_SECONDS = 1.0
 """How long the lock may be held by a process that only looks, or by one that has not written its name yet."""
 _PAUSE_SECONDS = 0.01
+_END_SECONDS = 3.0
+"""How long a process may live after it has let go of the lock."""
 _NOWHERE = (errno.ENAMETOOLONG, errno.ELOOP)
 """Paths at which there cannot be a file."""
 _START_TICKS = 19
@@ -83,6 +85,22 @@ def predates(data: Path) -> bool:
     what they exit with for their own doing."""
     holder = _holder(data)
     return holder is not None and " " not in holder and bool(_start_ticks(int(holder)))
+
+
+def original(data: Path) -> int | None:
+    """The process that runs the stack of which this folder is a copy, made while it ran; None if it is none. For a folder
+    in which no stack runs: a supervisor that has just ended one there is waited for."""
+    try:
+        signature = Files(data).lock.read_text()
+    except (OSError, UnicodeDecodeError):
+        return None
+    pid, _, ticks = signature.partition(" ")
+    deadline = time.monotonic() + _END_SECONDS
+    while ticks and pid.isdecimal() and int(pid) != os.getpid() and _is_alive(signature):
+        if time.monotonic() > deadline:
+            return int(pid)
+        time.sleep(_PAUSE_SECONDS)
+    return None
 
 
 def members(data: Path) -> dict[str, int]:
@@ -163,6 +181,7 @@ def _is_alive(signature: str) -> bool:
 
 def _start_ticks(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[_START_TICKS].decode()
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return "" if fields[0] == b"Z" else fields[_START_TICKS].decode()
     except (OSError, IndexError):
         return ""

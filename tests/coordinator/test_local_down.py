@@ -1,12 +1,14 @@
-"""`torchq local down` of a cluster that the version before has started: which signal its supervisor is sent."""
+"""Supervisors that are not this command's own: of the version before, and of the folder that a folder is a copy of."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from coordinator import local, local_down, local_state
+from coordinator import local, local_checks, local_down, local_state
+from coordinator.errors import LocalError
 from tests.waiting import until
 
 SUPERVISOR = """
@@ -43,3 +45,18 @@ def test_a_supervisor_of_the_version_before_does_not_end_the_pods_itself(
         local_down.down(tmp_path, **options)
         assert supervisor.wait(10) == 0
     assert (tmp_path / "sent").read_text() == number
+
+
+def test_a_copy_of_a_running_clusters_folder_is_refused_until_that_one_has_ended(tmp_path: Path) -> None:
+    data, copy = tmp_path / "data", tmp_path / "copy"
+    data.mkdir()
+    with subprocess.Popen([sys.executable, "-c", SUPERVISOR, str(data), "now"]) as supervisor:
+        until((data / "holds").exists)
+        shutil.copytree(data, copy)
+        with pytest.raises(
+            LocalError, match=f"copy of the folder of a cluster that runs \\(process {supervisor.pid}\\)"
+        ):
+            local_checks.copy(copy)
+        supervisor.terminate()
+        local_checks.copy(copy)
+    local_checks.copy(tmp_path)
