@@ -88,7 +88,7 @@ def predates(data: Path) -> bool:
 
 
 def original(data: Path) -> int | None:
-    """The process that runs the stack of which this folder is a copy, made while it ran; None if it is none. For a folder
+    """The process that runs the stack of which this folder is a copy, made while it ran; else None. For a folder
     in which no stack runs: a supervisor that has just ended one there is waited for."""
     try:
         signature = Files(data).lock.read_text()
