@@ -41,12 +41,13 @@ def start(stack: Stack, *more: str) -> "subprocess.Popen[str]":
 @contextlib.contextmanager
 def held_node(stack: Stack) -> Iterator[None]:
     """The start cannot go on meanwhile, however fast it is: the node is stopped."""
-    until(lambda: node_of(stack))
-    os.kill(node_of(stack), signal.SIGSTOP)
+    pid = until(lambda: node_of(stack))
+    os.kill(pid, signal.SIGSTOP)
     try:
         yield
     finally:
-        os.kill(node_of(stack), signal.SIGCONT)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
 
 def node_of(stack: Stack) -> int:
