@@ -22,6 +22,8 @@ Quotas = Mapping[str, tuple[Quota, ...]]
 """By namespace."""
 Taken = Mapping[str, Amounts]
 """What jobs that go first are about to use, by ResourceQuota."""
+CODE = "NamespaceQuota"
+"""The reason to wait of a job that they do not hold."""
 YIELDS = "the ResourceQuotas of the namespace have room for older jobs first that were refused before it"
 PAUSES = "it is tried again at status.queue.notBefore"
 
@@ -95,7 +97,8 @@ def yielding(
     room for one, and all but one be refused again.
 
     `arrived` is how many pods of a job are there: until all of a job's pods are, what its ResourceQuota shows as used
-    lacks the others. `place` sorts the jobs of a queue.
+    lacks the others. `place` sorts the jobs of a queue. A job whose status says that it waits for something else, for
+    GPUs that are not free for example, lets no other job wait: it may do so for long.
     """
     refused = [job for job in jobs if job.waits is not None and job.waits.refusal is not None]
     if len(refused) < 2 or not quotas:
@@ -108,7 +111,7 @@ def yielding(
     found = set()
     for job in sorted(filter(_waits, refused), key=place):
         taken = by_queue.setdefault(job.queue, coming)
-        if barred(job, quotas, now, services=services) is not None:
+        if job.told not in ("", CODE) or barred(job, quotas, now, services=services) is not None:
             continue
         if resource_quota.shortage(needs(job), quotas, services=services, taken=taken) is not None:
             found.add(job.key)

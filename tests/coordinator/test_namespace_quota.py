@@ -49,8 +49,14 @@ def test_a_job_that_does_not_fit_or_cannot_go_lets_no_other_wait() -> None:
         {"finished": True},
         {"refusal": {"until": NOW + 1, "hard": (("cpu", "10"),)}},
         {"queue": "b"},
+        {"told": "WaitingForPool"},
+        {"told": "QueueHeld"},
     ):
         assert yields(one(0, **changes), one(1), one(2)) == [], changes
+
+
+def test_a_job_that_no_other_reason_keeps_goes_before_younger_ones() -> None:
+    assert yields(one(0, told="NamespaceQuota"), one(1, told="NamespaceQuota"), one(2)) == ["j2"]
 
 
 def test_room_that_is_about_to_be_used_is_not_given_twice() -> None:
