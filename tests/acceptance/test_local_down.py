@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.jobs import job
-from tests.acceptance.stack import Stack, alive, fresh, until
+from tests.acceptance.stack import Stack, alive, clean_environment, fresh, torchq_command, until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
@@ -112,15 +113,17 @@ def test_what_goes_down_in_the_middle_of_training_goes_on_from_there(stack: Stac
         stack.reach(each.name, "Queued")
     before = {each.name: stack.admission(each.name) for each in trainings}
 
-    command = stack.begin("down")
-    until(lambda: [each.noted("asked") for each in trainings[:4]] == [1, 1, 1, 4])
-    assert "goes down" in stack.local("status").out
-    os.kill(stack.supervisor(), signal.SIGTERM)  # nobody is hurried by that
-    for each in trainings:
-        each.let("saved")
-    said = command()
-    assert said.code == 0, said
-    assert "60 s at most" in said.out
+    command = torchq_command("local", "down", "--data", str(stack.data))
+    with subprocess.Popen(command, env=clean_environment(), stdout=subprocess.PIPE, text=True) as down:
+        assert down.stdout is not None
+        assert any("60 s at most" in line for line in down.stdout), "nothing was said of pods that end"
+        until(lambda: [each.noted("asked") for each in trainings[:4]] == [1, 1, 1, 4])
+        assert "goes down" in stack.local("status").out
+        os.kill(stack.supervisor(), signal.SIGTERM)  # the pods are not hurried by that
+        for each in trainings:
+            each.let("saved")
+        assert "the cluster is down" in down.stdout.read()
+        assert down.wait(60) == 0
     assert [each.noted("saved") for each in trainings[:4]] == [1, 1, 1, 4]
     assert not stack.pod_processes()
 
