@@ -198,7 +198,7 @@ def test_a_pod_that_waits_at_its_gate_goes_when_it_is_deleted(stage: Stage) -> N
     name = gated(stage, "true", terminationGracePeriodSeconds=600)
     waiting(stage, name)
     mark = stage.get(name)["metadata"]["uid"] + "/"
-    assert processes.members(mark)
+    until(lambda: processes.members(mark))
     folder = stage.folder(name)
     stage.delete(name)
     stage.gone(name)  # long before the grace is over: SIGTERM is enough

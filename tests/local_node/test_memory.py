@@ -106,7 +106,7 @@ def test_shared_memory_is_held_against_the_limit_once(setup: str, limit: int, en
             if recorded:
                 break
         assert bool(recorded) == ended
-        assert watched.process.alive() != ended
+        until(watched.process.alive, lambda alive: alive != ended)  # a signal takes a moment
 
 
 def test_what_cannot_be_put_on_record_is_ended_all_the_same() -> None:
