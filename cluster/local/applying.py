@@ -121,8 +121,8 @@ def applied(live: Manifest | None, wish: Application) -> Manifest:
     mine = found.get(who, Owned(frozenset(), ""))
     result: Manifest = _merged(live, _section(config, who.subresource), schema)
     kept = fields.union(*(owned.fields for each, owned in found.items() if each != who))
-    for path in sorted(mine.fields - kept, key=len, reverse=True):
-        if not any(other[: len(path)] == path for other in kept):
+    for path in sorted(mine.fields - kept, key=len):  # a list's item goes before its fields
+        if not _is_key(path) and not any(other[: len(path)] == path for other in kept):
             _remove(result, path)
     changed, removed = _compared(live, result, schema)
     if not wish.force:
@@ -184,6 +184,11 @@ def _listed(live: list[Any], config: list[Any], node: Node) -> Iterator[Any]:
         else:
             place = ours.pop(0)
             yield _merged(present[place], wanted[place], node.items or ANY) if place in present else wanted[place]
+
+
+def _is_key(path: Path) -> bool:
+    """Whether a field tells an item of its list from the others: an item that stays keeps it, or it would match any."""
+    return len(path) > 1 and path[-2].startswith("k:") and path[-1][2:] in field_sets.identity(path[-2])
 
 
 def _remove(value: Any, path: Path) -> bool:

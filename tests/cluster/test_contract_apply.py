@@ -136,6 +136,20 @@ def test_whoever_applies_gets_what_he_says_and_others_keep_theirs(
     assert kept == set(live) | set(first)
 
 
+def test_an_item_that_stays_keeps_its_key() -> None:
+    def wish(names: list[str]) -> applying.Application:
+        config = pod(containers=[{"name": name, "image": "1"} for name in names])
+        return applying.Application(config, SCHEMA, applying.Manager(applying.APPLY, "one", "v1"), "now", force=True)
+
+    live = applying.applied(pod(containers=[]), wish(["a", "b"]))
+    image = ("f:spec", "f:containers", 'k:{"name":"b"}', "f:image")
+    owners = applying.owners(live)
+    owners[applying.Manager(applying.UPDATE, "two", "v1")] = applying.Owned(frozenset([image]), "now")
+    live["metadata"]["managedFields"] = applying.written(owners)
+    left = applying.applied(live, wish([]))
+    assert left["spec"]["containers"] == [{"name": "b", "image": "1"}]
+
+
 def test_a_fieldset_is_written_as_anywhere(server: Server, namespace: str) -> None:
     body = pod(containers=[{"name": "a", "image": "i", "env": [{"name": "A", "value": "1"}], "command": ["x"]}])
     body["metadata"] |= {"labels": {"l": "1"}, "finalizers": ["example.com/a"]}
