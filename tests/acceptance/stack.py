@@ -155,9 +155,10 @@ class Stack:
         return found
 
     def kill(self, name: str) -> int:
-        """Kill one of its processes at once; the pid it had."""
+        """Kill one of its processes and wait for its end; the pid it had."""
         pid = self.pids()[name]
         os.kill(pid, signal.SIGKILL)
+        until(lambda: not alive(pid))  # on a busy machine a killed process holds its locks a moment longer
         return pid
 
     def pod_processes(self) -> set[int]:

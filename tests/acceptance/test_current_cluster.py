@@ -1,8 +1,6 @@
 """`torchq local up` beside another cluster's kubeconfig: which cluster the commands go to, and that they say so."""
 
 import json
-import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -66,7 +64,7 @@ def test_the_cluster_that_came_up_is_current_until_it_goes_down(make_stack: Make
         shown = json.loads(torchq(home, "config", "-o", "json").out)["kubeconfig"]
         assert shown == {"value": str(stack.layout.kubeconfig), "source": "torchq local up"}
 
-        os.kill(stack.pids()["supervisor"], signal.SIGKILL)
+        stack.kill("supervisor")
         crashed = until(lambda: torchq(home, "queue", "create", "lost"), lambda said: "not running" in said.err)
         assert (crashed.code, PROD in crashed.err) == (1, False), "another cluster was used"
         assert torchq(home, "local", "up", *local, *stack.options).code == 0

@@ -1,7 +1,5 @@
 """kill -9 of any process while jobs come and go: nothing is lost, nothing is doubled, no quota is exceeded."""
 
-import os
-import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -95,7 +93,7 @@ def test_all_workers_are_killed(stream: Stream) -> None:
 def test_the_supervisor_is_killed_and_the_cluster_started_again(stream: Stream) -> None:
     stream.flowing()
     stack, pids = stream.stack, stream.stack.pids()
-    os.kill(pids["supervisor"], signal.SIGKILL)
+    stack.kill("supervisor")
     said = stack.up()  # while the parts of before still notice
     assert said.code == 0, said
     stream.check()

@@ -64,7 +64,7 @@ def test_after_a_crash_it_is_up_when_it_says_so(make_stack: Make) -> None:
     stack = make_stack()
     assert stack.up().code == 0
     before = stack.pids()
-    os.kill(before["supervisor"], signal.SIGKILL)
+    stack.kill("supervisor")
     said = stack.up()
     assert said.code == 0, said
     assert said.out.startswith("the cluster is up; ")
