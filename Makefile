@@ -40,7 +40,7 @@ bench: $(VENV)/.dev
 
 manifests: $(VENV)/.dev
 	$(BIN)/python -m crds.generate
-	$(BIN)/python -m coordinator.rbac
+	$(BIN)/python -m coordinator.rbac.manifests
 
 # The newest versions that pyproject.toml allows, with their hashes; `make lock LOCK=--keep` keeps the versions.
 LOCK ?=

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 import click
 import orjson
 
-from bench import (
-    apiserver,
+from bench.benchmarks import (
     burst,
     churn,
     fairness,
@@ -19,9 +18,7 @@ from bench import (
     ingest,
     kueue_baseline,
     latency,
-    machine,
     memory,
-    panels,
     picks,
     pods,
     reconcile,
@@ -30,10 +27,11 @@ from bench import (
     worst,
 )
 from bench.errors import BenchError
-from bench.panels import PANELS
 from bench.report import Figures, report, text
-from cluster.errors import ClusterError
+from bench.support import apiserver, machine, panels
+from bench.support.panels import PANELS
 from coordinator.errors import CoordinatorError
+from kube.errors import ClusterError
 from queues.errors import QueueError
 
 SHORT: Mapping[str, Callable[[], dict[str, Any]]] = {

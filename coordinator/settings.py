@@ -14,8 +14,9 @@ import pydantic
 from pydantic import Field
 
 from coordinator.errors import SettingsError
-from crds import quantities, resource_names
-from queues import redis_url, rules
+from crds.resources import quantities, resource_names
+from queues import rules
+from queues.redis import url
 from queues.rules import Patience, Rules
 
 PREFIX = "TORCHQ_"
@@ -237,7 +238,7 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | N
             values[name] = value
             sources[name] = _origin(source, name)
         values |= _from_url_file(layer, sources)
-    if redis_url.has_password(str(flags.get("redis_url") or "")):
+    if url.has_password(str(flags.get("redis_url") or "")):
         raise SettingsError(PASSWORD_SHOWN)
     try:
         settings = Settings.model_validate(values)
@@ -262,7 +263,7 @@ def _from_url_file(layer: Mapping[str, Any], sources: dict[str, str]) -> dict[st
 
 def masked(name: str, value: object) -> str:
     """A setting as it may be shown: a URL loses its password."""
-    return redis_url.shown(str(value)) if name == "redis_url" else str(value)
+    return url.shown(str(value)) if name == "redis_url" else str(value)
 
 
 def parse_pool(text: str) -> dict[str, int] | Literal["nodes"] | None:

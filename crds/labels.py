@@ -29,7 +29,8 @@ FOLDER_UNKNOWN = f"{GROUP}/FolderUnknown"
 """Condition of a pod on the embedded node: a container failed because a file is missing in its working folder, which is
 an empty one, as neither the container nor the job names a folder. The message says what to do."""
 SUBMITTED = f"{GROUP}/submitted"
-"""Annotation on a TorchJob: when `torchq submit` submitted it, and its place in the list (`crds.sequence`). It decides
+"""Annotation on a TorchJob: when `torchq submit` submitted it, and its place in the list
+(`crds.torchjob.submission_order`). It decides
 the order among jobs that were created in the same second."""
 RETRY_AT = f"{GROUP}/retry-at"
 """Annotation on a TorchJob: a time (RFC 3339). A job that was sent back before it, by backing off or parking, waits in
@@ -51,7 +52,7 @@ for. False, with a reason, where that could not be done."""
 POD_UID = f"{GROUP}/pod-uid"
 """Annotation on a request to recreate containers: the uid of the pod that is meant."""
 RESTART_REQUEST = f"{GROUP}/restart-request"
-"""Annotation on a TorchJob: what its owner wants restarted, as JSON (`crds.restarts`)."""
+"""Annotation on a TorchJob: what its owner wants restarted, as JSON (`crds.torchjob.restart_requests`)."""
 
 VET = f"{GROUP}/vet"
 """Annotation on a pod of a dry run, any text: an embedded API server then refuses what its node would not run."""

@@ -9,11 +9,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, WithJsonSchema
 
-from crds import demand, problems, quantities, resource_names
-from crds.amounts import OTHERS, Amounts
+from crds import problems
 from crds.errors import InvalidObject, Problem
 from crds.metadata import Metadata, Named
 from crds.model import Name, Observed, Written
+from crds.resources import quantities, resource_names
+from crds.resources.amounts import OTHERS, Amounts
+from crds.torchjob import demand
 
 MAX_WEIGHT = 1_000_000
 LABEL_VALUE = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cluster.api import Manifest
-from crds import integers, labels, owners, quantities
-from crds.resources import Resource
+from crds import integers, labels, owners
+from crds.api_resources import Resource
+from crds.resources import quantities
 from gang.values import Binding, Gang, GroupView
+from kube.api import Manifest
 
 
 class Backend(Protocol):

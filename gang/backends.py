@@ -5,7 +5,7 @@ One rule: nothing but this table knows all of them.
 
 from collections.abc import Callable, Mapping
 
-from crds.resources import ALPHA_POD_GROUPS, NATIVE_POD_GROUPS, Resource
+from crds.api_resources import ALPHA_POD_GROUPS, NATIVE_POD_GROUPS, Resource
 from gang.backend import Backend
 from gang.coscheduling import Coscheduling
 from gang.koordinator import Koordinator

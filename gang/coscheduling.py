@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.api import Manifest
-from crds import quantities
-from crds.resources import COSCHEDULING_POD_GROUPS, Resource
+from crds.api_resources import COSCHEDULING_POD_GROUPS, Resource
+from crds.resources import quantities
 from gang import backend
 from gang.values import Binding, Gang, GroupView
+from kube.api import Manifest
 
 POD_GROUP = "scheduling.x-k8s.io/pod-group"
 """Label on a pod."""

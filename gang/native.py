@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.api import Manifest
-from crds.resources import ALPHA_POD_GROUPS, NATIVE_POD_GROUPS, Resource
+from crds.api_resources import ALPHA_POD_GROUPS, NATIVE_POD_GROUPS, Resource
 from gang import backend
 from gang.values import Binding, Gang, GroupView
+from kube.api import Manifest
 
 SIZE = ("schedulingPolicy",)
 

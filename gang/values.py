@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from crds.amounts import Amounts
-from crds.resources import Resource
+from crds.api_resources import Resource
+from crds.resources.amounts import Amounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

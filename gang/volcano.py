@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.api import Manifest
-from crds import quantities
-from crds.resources import GANG_QUEUES, POD_GROUPS, Resource
+from crds.api_resources import GANG_QUEUES, POD_GROUPS, Resource
+from crds.resources import quantities
 from gang import backend
 from gang.values import Binding, Gang, GroupView
+from kube.api import Manifest
 
 GROUP_NAME = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 """Annotations on a pod: Volcano's scheduler reads the first, its GPU sharing the second."""

@@ -1,14 +1,14 @@
 """What a queue may hold: its quota, what it may borrow, and what its cohort has together.
 
-One rule: pure, and counted anew from the usage of every member. `lua/store_commit.lua` does the same with sums that it
+One rule: pure, and counted anew from the usage of every member. `lua/store/commit.lua` does the same with sums that it
 keeps.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from crds import amounts
-from crds.amounts import NOTHING, Amounts
+from crds.resources import amounts
+from crds.resources.amounts import NOTHING, Amounts
 from queues.values import QueueSpec
 
 

@@ -17,7 +17,7 @@ more than twice this after it."""
 RETURNING_SECONDS = 4 * BOOST_LIMIT_SECONDS
 """How far ahead a job goes that was running when its queue was drained. Two boosts lie within 2 limits of each other,
 so it is ahead of all that came after it, and of everything submitted up to 2 limits before it; what was submitted 6
-limits before it stays ahead. It asks for no more than it held (`coordinator.views.JobView.returning`)."""
+limits before it stays ahead. It asks for no more than it held (`coordinator.cache.views.JobView.returning`)."""
 
 LAST_SECOND = 10**10 - 1
 """The latest second of creation that is told from others, in seconds since 1970: it has ten digits."""

@@ -5,7 +5,7 @@ One rule: values only; the settings become rules in one place.
 
 from dataclasses import dataclass
 
-from crds import amounts
+from crds.resources import amounts
 from queues.values import Overtaken
 
 

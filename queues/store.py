@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from crds.amounts import Amounts
 from crds.keys import JobKey
-from queues.picture import StorePicture
+from crds.resources.amounts import Amounts
+from queues.inspection_values import StorePicture
 from queues.values import Batch, Behind, Committed, Entry, Place, QueueSpec, Reservation, Snapshot
 
 
@@ -21,7 +21,7 @@ class StoreSettings:
     ports: tuple[int, int] | None = None
     """First and last port to give to admitted jobs that ask for one; None: none are given."""
     counted: frozenset[str] = frozenset()
-    """Names of resources whose usage is counted though no limit names them (see `queues.counted`)."""
+    """Names of resources whose usage is counted though no limit names them (see `queues.picking.counted`)."""
 
     def __post_init__(self) -> None:
         """ValueError for a range that is none."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from crds.amounts import NOTHING, Amounts
 from crds.keys import JobKey
+from crds.resources.amounts import NOTHING, Amounts
 
 Kind = Literal["admit", "grow"]
 """What an entry asks for: a whole job's admission, or more room for an admitted one (elastic)."""
@@ -32,7 +32,8 @@ class Entry:
     submitted: float
     """Seconds since the epoch; the job's age, kept over suspensions and restarts of anything."""
     sequence: str = field(default="", compare=False)
-    """Its place among the jobs that were created in the same second (`crds.sequence`); empty: it has none. A store
+    """Its place among the jobs that were created in the same second (`crds.torchjob.submission_order`); empty: it has
+    none. A store
     reads it once, when it puts a job that does not wait yet, and does not give it back."""
     priority: int = 0
     attempt: int = 1
@@ -122,11 +123,12 @@ class Waiting:
 
 
 class Account(NamedTuple):
-    """What a queue was served, as the store keeps it, written only when a pick concerns the queue (`queues.ledger`
+    """What a queue was served, as the store keeps it, written only when a pick concerns the queue
+    (`queues.picking.fair_share`
     reads it)."""
 
     base: int = 0
-    """What the queue was served, in 1/`queues.ledger.UNIT` of cost."""
+    """What the queue was served, in 1/`queues.picking.fair_share.UNIT` of cost."""
     weight: int = 0
     """The weight with which the queue counted after the last pick; 0: it neither contended nor was ahead of its
     share."""
@@ -300,7 +302,8 @@ class Offer:
 
     key: JobKey
     tenant: str
-    """Whose turn it uses in the work queue: a queue or a namespace that an admin has made (`coordinator.route.tenant`),
+    """Whose turn it uses in the work queue: a queue or a namespace that an admin has made
+    (`coordinator.routing.route.tenant`),
     never a name that users invent."""
     seen: int = 0
     """The newest resourceVersion the coordinator saw for the key's pods; a worker's cache must have reached it."""

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from crds.amounts import Amounts
 from crds.keys import JobKey
-from queues.picture import WorkPicture
+from crds.resources.amounts import Amounts
+from queues.inspection_values import WorkPicture
 from queues.values import Offer, Refusal, Task
 
 SETTLED_SECONDS = 10

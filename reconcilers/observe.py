@@ -12,25 +12,26 @@ from typing import Any, Protocol
 
 import pydantic
 
-from cluster import errors
-from cluster.api import Cluster, Manifest
-from cluster.informer import Informer
-from crds import labels, recall
+from crds import labels
+from crds.api_resources import PODS, TORCHJOBS
 from crds.errors import InvalidObject
 from crds.keys import JobKey
-from crds.resources import PODS, TORCHJOBS
-from crds.status import TorchJobStatus
-from crds.torchjob import TorchJob
+from crds.torchjob import cached_parser
+from crds.torchjob.status import TorchJobStatus
+from crds.torchjob.torchjob import TorchJob
 from gang.values import GroupView
+from kube import errors
+from kube.api import Cluster, Manifest
+from kube.informer import Informer
 from queues.values import Reservation, Task
-from reconcilers import node_view, pod_view
-from reconcilers.group_view import GroupSight
-from reconcilers.node_view import NodeCache
-from reconcilers.pod_view import PodView
-from reconcilers.queue_view import QueueCache
-from reconcilers.recreate_view import RecreateCache, RecreateView
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import InvalidJob, Observation
+from reconcilers.views import node_view, pod_view
+from reconcilers.views.node_view import NodeCache
+from reconcilers.views.pod_group_view import GroupSight
+from reconcilers.views.pod_view import PodView
+from reconcilers.views.queue_view import QueueCache
+from reconcilers.views.recreate_request import RecreateCache, RecreateView
 
 REMEMBERED = 10_000
 """Keys whose newest pod is remembered; one that is forgotten costs an AlreadyExists at most."""
@@ -182,7 +183,7 @@ class Observer:
         if metadata["uid"] != key.uid or "deletionTimestamp" in metadata:
             return None
         try:
-            return recall.parse(manifest)
+            return cached_parser.parse(manifest)
         except InvalidObject as error:
             return _invalid(manifest, error)
 

@@ -11,23 +11,23 @@ from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
 
-from cluster.api import Cluster
 from crds import integers
-from crds.amounts import Amounts
 from crds.keys import JobKey
-from crds.torchjob import TorchJob
+from crds.resources.amounts import Amounts
+from crds.torchjob.torchjob import TorchJob
+from kube.api import Cluster
 from queues.values import Refusal, Task
 from queues.work import Left
-from reconcilers import explain
-from reconcilers.apply import Application, Outcome
-from reconcilers.group_view import GroupCache, GroupSight
-from reconcilers.node_view import NodeCache
+from reconcilers.apply.apply import Application, Outcome
 from reconcilers.observe import Observer, PodCache
-from reconcilers.plan import plan
-from reconcilers.queue_view import QueueCache
-from reconcilers.recreate_view import RecreateCache
+from reconcilers.plan import failure_text
+from reconcilers.plan.plan import plan
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import Hindrance, Observation, Plan
+from reconcilers.views.node_view import NodeCache
+from reconcilers.views.pod_group_view import GroupCache, GroupSight
+from reconcilers.views.queue_view import QueueCache
+from reconcilers.views.recreate_request import RecreateCache
 
 RaiseCharge = Callable[[JobKey, str, int, Amounts], Refusal]
 """`queues.work.WorkSink.raise_charge`."""
@@ -132,12 +132,12 @@ class Reconciler:
     def _decide(self, observation: Observation) -> Plan:
         """The plan, once all is known of the pod that is to blame for a failure."""
         decided = plan(observation, self._settings, self._now())
-        for _ in range(explain.MOST):
+        for _ in range(failure_text.MOST):
             if decided.unexplained is None:
                 return decided
-            observation = explain.explained(self._cluster, observation, decided.unexplained)
+            observation = failure_text.explained(self._cluster, observation, decided.unexplained)
             decided = plan(observation, self._settings, self._now())
-        return plan(explain.given_up(observation), self._settings, self._now())
+        return plan(failure_text.given_up(observation), self._settings, self._now())
 
     def close(self) -> None:
         """End its threads."""

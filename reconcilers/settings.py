@@ -6,7 +6,7 @@ One rule: one frozen object, made once by the wiring.
 from dataclasses import dataclass
 from typing import Literal
 
-from crds.resources import Resource
+from crds.api_resources import Resource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

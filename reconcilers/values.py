@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cluster.api import Manifest
-from crds.amounts import Amounts
+from crds.api_resources import Resource
 from crds.errors import Problem
 from crds.keys import JobKey
-from crds.resources import Resource
-from crds.status import TorchJobStatus
-from crds.torchjob import TorchJob
+from crds.resources.amounts import Amounts
+from crds.torchjob.status import TorchJobStatus
+from crds.torchjob.torchjob import TorchJob
 from gang.values import GroupView
+from kube.api import Manifest
 from queues.values import Reservation
-from reconcilers.pod_view import PodView
-from reconcilers.recreate_view import RecreateView
+from reconcilers.views.pod_view import PodView
+from reconcilers.views.recreate_request import RecreateView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[1]
 PACKAGES = ("crds", "cluster", "gang", "queues", "reconcilers", "coordinator")
 DATA = (".yaml", ".lua")
 
@@ -48,7 +48,7 @@ def test_scripts_and_definitions_are_in_it(content: set[str]) -> None:
     assert {
         "crds/manifests/torchjobs.yaml",
         "crds/manifests/tenantqueues.yaml",
-        "queues/lua/store_commit.lua",
+        "queues/lua/store/commit.lua",
     } <= content
 
 
@@ -65,7 +65,7 @@ def test_the_wheel_says_what_it_needs_and_which_command_it_brings(wheel: Path) -
         assert f"{folder}/licenses/LICENSE" in archive.namelist() or f"{folder}/LICENSE" in archive.namelist()
     assert f"Version: {project['version']}" in metadata
     assert metadata.count("Requires-Dist:") >= len(project["dependencies"])
-    assert "torchq = coordinator.cli:main" in commands
+    assert "torchq = coordinator.cli.main:main" in commands
 
 
 def test_what_is_in_the_wheel_starts_by_itself(wheel: Path, tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def run(place: Path, *arguments: str) -> str:
     script = (
         f"import sys; sys.meta_path[:] = [each for each in sys.meta_path if 'editable' not in str(each).lower()]; "
         f"sys.path[:] = [{str(place)!r}] + [each for each in sys.path if each not in ('', {str(ROOT)!r})]; "
-        "from coordinator import cli; assert cli.__file__.startswith(sys.path[0]), cli.__file__; cli.main()"
+        "from coordinator.cli import main as cli; assert cli.__file__.startswith(sys.path[0]), cli.__file__; cli.main()"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, *arguments], cwd=place, capture_output=True, text=True, check=False

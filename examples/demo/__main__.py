@@ -21,13 +21,13 @@ import click
 import yaml
 from rich.console import Console
 
-from cluster import client, errors
-from cluster.api import Cluster, Manifest
-from cluster.settings import ConnectionSettings
-from coordinator.processes import Command, Supervisor
-from crds.resources import TORCHJOBS
+from coordinator.local.supervisor import Command, Supervisor
+from crds.api_resources import TORCHJOBS
 from examples.demo import order, screen
 from examples.demo.screen import Moment
+from kube import client, errors
+from kube.api import Cluster, Manifest
+from kube.settings import ConnectionSettings
 
 TRAINING = Path(__file__).parent.parent / "digits"
 MISSING = 2
@@ -40,7 +40,7 @@ class DemoFailed(Exception):
 
 def torchq(kubeconfig: Path, *arguments: str) -> str:
     """Run the command line as a user would; its output. DemoFailed with what it said if it refuses."""
-    command = [sys.executable, "-m", "coordinator.cli", "--kubeconfig", str(kubeconfig), *arguments]
+    command = [sys.executable, "-m", "coordinator.cli.main", "--kubeconfig", str(kubeconfig), *arguments]
     done = subprocess.run(command, cwd=TRAINING, capture_output=True, text=True, check=False)
     if done.returncode:
         raise DemoFailed(f"torchq {' '.join(arguments)}: {done.stderr.strip()}")
@@ -50,7 +50,7 @@ def torchq(kubeconfig: Path, *arguments: str) -> str:
 @contextmanager
 def stack(data: Path, cpus: int, redis: str) -> Iterator[Supervisor]:
     """The embedded cluster in a temporary folder, on private ports; gone at the end, whatever happens."""
-    command = [sys.executable, "-m", "coordinator.cli", "local", "up", "--foreground", "--no-current"]
+    command = [sys.executable, "-m", "coordinator.cli.main", "local", "up", "--foreground", "--no-current"]
     command += ["--data", str(data), "--cpus", str(cpus), "--memory", "16Gi", "--gpus", "0", "--workers", "2"]
     command += ["--redis", redis] if redis else []
     supervisor = Supervisor(drain_seconds=60)

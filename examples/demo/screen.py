@@ -11,8 +11,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
-from cluster.api import Manifest
 from examples.demo.order import WEIGHTS
+from kube.api import Manifest
 
 FINAL = ("Succeeded", "Failed")
 

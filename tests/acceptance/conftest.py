@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.real_stack import RealStack
-from tests.acceptance.stack import COMMANDS, Stack, fresh
-from tests.cluster.conftest import real_server
-from tests.cluster.servers import Server
+from tests.support.acceptance.real_stack import RealStack
+from tests.support.acceptance.stack import COMMANDS, Stack, fresh
+from tests.support.kube.fixtures import real_server
+from tests.support.kube.servers import Server
 
 __all__ = ["real_server"]
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster import errors
-from crds.resources import TORCHJOBS
-from tests.acceptance.jobs import job, python
-from tests.acceptance.stack import EVERYWHERE, Stack, clean_environment, fresh, run, until
+from crds.api_resources import TORCHJOBS
+from kube import errors
+from tests.support.acceptance.jobs import job, python
+from tests.support.acceptance.stack import EVERYWHERE, Stack, clean_environment, fresh, run, until
 
 pytestmark = pytest.mark.acceptance
 

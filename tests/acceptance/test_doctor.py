@@ -10,11 +10,11 @@ import pytest
 import redis
 import yaml
 
-from crds.resources import EVENTS, TORCHJOBS
-from queues import schema
-from tests.acceptance.jobs import job, python, recording
-from tests.acceptance.stack import Said, Stack, clean_environment, fresh, run, until
-from tests.queues.guarded import READS, WRITES, Guarded, guarded
+from crds.api_resources import EVENTS, TORCHJOBS
+from queues import redis_keys
+from tests.support.acceptance.jobs import job, python, recording
+from tests.support.acceptance.stack import Said, Stack, clean_environment, fresh, run, until
+from tests.support.queues.guarded import READS, WRITES, Guarded, guarded
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
@@ -47,7 +47,7 @@ class GuardedStack(Stack):
     def settled(self) -> bool:
         client = self.admin()
         try:
-            return not client.exists(schema.USAGE, schema.RESERVATIONS, schema.ENTRIES)
+            return not client.exists(redis_keys.USAGE, redis_keys.RESERVATIONS, redis_keys.ENTRIES)
         finally:
             client.close()
 
@@ -94,14 +94,14 @@ def test_what_is_broken_is_named_and_mended_while_a_job_runs(
     running, waiting = fresh("runs"), fresh("waits")
     stack.submit(job(running, recording(records, gate=gate), workers=3), job(waiting, recording(records), workers=3))
     stack.reach(running, "Running")
-    place = until(lambda: next((each for each in admin.hkeys(schema.ENTRIES) if waiting.encode() in each), None))
-    held = admin.hkeys(schema.RESERVATIONS)[0]
+    place = until(lambda: next((each for each in admin.hkeys(redis_keys.ENTRIES) if waiting.encode() in each), None))
+    held = admin.hkeys(redis_keys.RESERVATIONS)[0]
     ghost = b"default/ghost/u1"
-    admin.hset(schema.RESERVATIONS, ghost, admin.hget(schema.RESERVATIONS, held))
-    pool = json.loads(admin.hget(schema.USAGE, ""))
-    admin.hset(schema.USAGE, "", json.dumps(pool | {"cpu": pool["cpu"] + 700}))
-    admin.zadd(f"{schema.ORDER}default", {place: 7})
-    admin.hset(schema.RECORDS, "default/stuck/u2", '{"state":"ready","tenant":"a","since":"1"}')
+    admin.hset(redis_keys.RESERVATIONS, ghost, admin.hget(redis_keys.RESERVATIONS, held))
+    pool = json.loads(admin.hget(redis_keys.USAGE, ""))
+    admin.hset(redis_keys.USAGE, "", json.dumps(pool | {"cpu": pool["cpu"] + 700}))
+    admin.zadd(f"{redis_keys.ORDER}default", {place: 7})
+    admin.hset(redis_keys.RECORDS, "default/stuck/u2", '{"state":"ready","tenant":"a","since":"1"}')
     admin.set("torchq:junk", "x")
     broken = json.loads(stack.doctor("--settle", "1", "-o", "json").out)
     found = {(each["code"], each["subject"]) for each in broken["disagreements"]}

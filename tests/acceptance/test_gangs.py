@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from cluster import errors
-from cluster.api import Manifest
 from crds import labels
-from crds.resources import COSCHEDULING_POD_GROUPS, GANG_QUEUES, POD_GROUPS
-from tests.acceptance.jobs import job, python, recording, spans
-from tests.acceptance.stack import Stack, fresh, until
+from crds.api_resources import COSCHEDULING_POD_GROUPS, GANG_QUEUES, POD_GROUPS
+from kube import errors
+from kube.api import Manifest
+from tests.support.acceptance.jobs import job, python, recording, spans
+from tests.support.acceptance.stack import Stack, fresh, until
 
 pytestmark = pytest.mark.acceptance
 

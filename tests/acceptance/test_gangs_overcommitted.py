@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.jobs import recording, spans
-from tests.acceptance.stack import Stack, clean_environment, fresh, until
 from tests.acceptance.test_gangs import gang
+from tests.support.acceptance.jobs import recording, spans
+from tests.support.acceptance.stack import Stack, clean_environment, fresh, until
 
 pytestmark = pytest.mark.acceptance
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from crds import labels
-from crds.resources import NAMESPACES, PODS, TENANT_QUEUES, TORCHJOBS
-from tests.acceptance.jobs import job, python
-from tests.acceptance.stack import Stack, fresh, until
+from crds.api_resources import NAMESPACES, PODS, TENANT_QUEUES, TORCHJOBS
+from tests.support.acceptance.jobs import job, python
+from tests.support.acceptance.stack import Stack, fresh, until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 

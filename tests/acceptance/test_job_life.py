@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster.api import Manifest
-from tests.acceptance.jobs import job, python, recording, spans
-from tests.acceptance.stack import EVERYWHERE, Stack, alive, fresh, torchq_command, until
-from tests.reconcilers.test_tracebacks import BEGIN, LOGS, LOST, SHAPES, failure, ranks, report
+from kube.api import Manifest
+from tests.reconcilers.views.test_tracebacks import BEGIN, LOGS, LOST, SHAPES, failure, ranks, report
+from tests.support.acceptance.jobs import job, python, recording, spans
+from tests.support.acceptance.stack import EVERYWHERE, Stack, alive, fresh, torchq_command, until
 
 pytestmark = pytest.mark.acceptance
 

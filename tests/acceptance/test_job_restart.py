@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.jobs import job, recording, spans
-from tests.acceptance.stack import Stack, fresh, until
+from tests.support.acceptance.jobs import job, recording, spans
+from tests.support.acceptance.stack import Stack, fresh, until
 
 pytestmark = pytest.mark.acceptance
 

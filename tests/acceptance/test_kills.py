@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.jobs import job, most_at_once, recording, spans
-from tests.acceptance.stack import Stack, alive, fresh, until
+from tests.support.acceptance.jobs import job, most_at_once, recording, spans
+from tests.support.acceptance.stack import Stack, alive, fresh, until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 

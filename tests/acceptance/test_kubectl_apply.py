@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from crds.resources import TORCHJOBS
-from tests.acceptance.jobs import job
-from tests.acceptance.stack import Stack, fresh, until
+from crds.api_resources import TORCHJOBS
+from tests.support.acceptance.jobs import job
+from tests.support.acceptance.stack import Stack, fresh, until
 
 pytestmark = pytest.mark.acceptance
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from examples.demo import order
-from tests.acceptance.jobs import in_order, job, python, recording, spans
-from tests.acceptance.stack import EVERYWHERE, Stack, fresh, until
+from tests.support.acceptance.jobs import in_order, job, python, recording, spans
+from tests.support.acceptance.stack import EVERYWHERE, Stack, fresh, until
 
 pytestmark = pytest.mark.acceptance
 

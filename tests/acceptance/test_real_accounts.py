@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from cluster import errors
-from coordinator import rbac
-from coordinator.permissions import COORDINATOR, DOCTOR, USER, WORKER, Role
-from crds.resources import PODS, TENANT_QUEUES, TORCHJOBS
-from queues import schema
-from tests.acceptance.jobs import job, python, recording
-from tests.acceptance.real_stack import RealStack
-from tests.acceptance.stack import Said, Stack, fresh, run, until
-from tests.rbac.access import CLUSTER_ROLES
+from coordinator.rbac import manifests
+from coordinator.rbac.permissions import COORDINATOR, DOCTOR, USER, WORKER, Role
+from crds.api_resources import PODS, TENANT_QUEUES, TORCHJOBS
+from kube import errors
+from queues import redis_keys
+from tests.support.acceptance.jobs import job, python, recording
+from tests.support.acceptance.real_stack import RealStack
+from tests.support.acceptance.stack import Said, Stack, fresh, run, until
+from tests.support.rbac.access import CLUSTER_ROLES
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.apiserver]
 ON_REAL = pytest.mark.parametrize("stack", ["real"], indirect=True)
@@ -25,7 +25,7 @@ ON_REAL = pytest.mark.parametrize("stack", ["real"], indirect=True)
 @contextmanager
 def without(stack: Stack, role: Role, target: str, verb: str) -> Iterator[None]:
     """One verb less in a ClusterRole."""
-    name = rbac.full_name(role)
+    name = manifests.full_name(role)
     found = stack.api.get(CLUSTER_ROLES, name)["rules"]
     less = [
         rule | {"verbs": [each for each in rule["verbs"] if each != verb]} if rule["resources"] == [target] else rule
@@ -77,7 +77,7 @@ def _refused(stack: RealStack, name: str) -> bool:
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
         "spec": {
-            "user": f"system:serviceaccount:{rbac.SYSTEM_NAMESPACE}:{rbac.full_name(WORKER)}",
+            "user": f"system:serviceaccount:{manifests.SYSTEM_NAMESPACE}:{manifests.full_name(WORKER)}",
             "resourceAttributes": {"verb": "create", "resource": "pods", "namespace": "default"},
         },
     }
@@ -174,8 +174,8 @@ def test_the_doctor_under_its_account_finds_and_mends(stack: RealStack, tmp_path
     stack.reach(name, "Running")
     assert doctor(stack).code == 0
     with stack.redis() as connection:
-        [held] = connection.hgetall(schema.RESERVATIONS).values()
-        connection.hset(schema.RESERVATIONS, "default/ghost/u1", held)
+        [held] = connection.hgetall(redis_keys.RESERVATIONS).values()
+        connection.hset(redis_keys.RESERVATIONS, "default/ghost/u1", held)
     said = doctor(stack, "-o", "json")
     assert said.code == 1
     found = {(each["code"], each["subject"]) for each in json.loads(said.out)["disagreements"]}

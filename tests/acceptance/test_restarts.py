@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from cluster import errors
 from crds import labels
-from crds.resources import EVENTS, PODS, TORCHJOBS
-from tests.acceptance.jobs import job, python
-from tests.acceptance.stack import Stack, fresh, until
+from crds.api_resources import EVENTS, PODS, TORCHJOBS
+from kube import errors
+from tests.support.acceptance.jobs import job, python
+from tests.support.acceptance.stack import Stack, fresh, until
 
 pytestmark = [
     pytest.mark.acceptance,

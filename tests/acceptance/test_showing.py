@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from cluster.local import embedded_redis
-from crds.resources import EVENTS
-from tests.acceptance.jobs import job, python, recording, spans
-from tests.acceptance.stack import EVERYWHERE, Stack, fresh, until
+from crds.api_resources import EVENTS
+from embedded.redis import server
+from tests.support.acceptance.jobs import job, python, recording, spans
+from tests.support.acceptance.stack import EVERYWHERE, Stack, fresh, until
 
 pytestmark = pytest.mark.acceptance
 
@@ -125,7 +125,7 @@ def test_queues_are_read_from_redis_without_a_coordinator(stack: Stack) -> None:
     stack.torchq("queue", "create", queue, "--hold")
     stack.submit(job(name, python("pass"), queue=queue))
     until(lambda: figures(stack, queue).get("pending") == 1)
-    redis = f"unix://{embedded_redis.socket_path(stack.layout)}"
+    redis = f"unix://{server.socket_path(stack.layout)}"
     until(lambda: shown(stack, "--redis", redis, "job", "why", name)["code"] == "QueueHeld")
     assert "fits now" in stack.tried("--redis", redis, "next").err
     stack.torchq("job", "cancel", name)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.acceptance.stack import Stack, fresh
+from tests.support.acceptance.stack import Stack, fresh
 
 pytestmark = [
     pytest.mark.acceptance,

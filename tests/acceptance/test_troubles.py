@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster import errors
-from crds.resources import LEASES, NAMESPACES, PODS, TORCHJOBS
-from tests.acceptance.jobs import job, python, recording
-from tests.acceptance.stack import Stack, fresh, until
+from crds.api_resources import LEASES, NAMESPACES, PODS, TORCHJOBS
+from kube import errors
+from tests.support.acceptance.jobs import job, python, recording
+from tests.support.acceptance.stack import Stack, fresh, until
 
 pytestmark = pytest.mark.acceptance
 

@@ -10,17 +10,19 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from bench import api_counts, baseline_scenario, kueue_baseline, latency, open_loop
-from bench.baseline_scenario import Scenario
+from bench.benchmarks import kueue_baseline, latency, open_loop
+from bench.benchmarks.kueue_baseline import Seen
+from bench.benchmarks.later import Later
+from bench.benchmarks.open_loop import Planned, Sent
 from bench.cli import main
-from bench.kueue_baseline import Seen
-from bench.later import Later
-from bench.ledger import Ledger
-from bench.open_loop import Planned, Sent
-from bench.pod_player import RUN_LABEL
-from crds import demand, tenantqueue, torchjob
-from reconcilers import status
-from tests.waiting import SECONDS
+from bench.support import api_counts, baseline_scenario
+from bench.support.baseline_scenario import Scenario
+from bench.support.ledger import Ledger
+from bench.support.pod_player import RUN_LABEL
+from crds import tenantqueue
+from crds.torchjob import demand, torchjob
+from reconcilers.plan import status
+from tests.support.waiting import SECONDS
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 REAL = """

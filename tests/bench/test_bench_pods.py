@@ -3,9 +3,9 @@
 import pytest
 from click.testing import CliRunner
 
-from bench import pods
+from bench.benchmarks import pods
 from bench.cli import main
-from crds import demand, torchjob
+from crds.torchjob import demand, torchjob
 
 
 def test_the_share_is_of_what_the_client_reaches_alone_before_and_after() -> None:

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from bench import fairness, picks, redis_program, redis_server
+from bench.benchmarks import fairness, picks
 from bench.cli import SHORT, main
 from bench.errors import BenchError
 from bench.report import milliseconds, report, text
-from queues.memory_store import MemoryStore
+from bench.support import redis_program, redis_server
+from queues.storage.memory_store import MemoryStore
 
 MACHINE = {"cpu", "cores", "system", "python", "torchq", "redis_server", "rq", "commit", "load_before", "load_after"}
 

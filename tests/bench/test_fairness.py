@@ -5,10 +5,10 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from bench import fairness, withdrawals
+from bench.benchmarks import fairness, withdrawals
+from bench.benchmarks.fairness import Admission
 from bench.cli import main
-from bench.fairness import Admission
-from bench.games import Fluid
+from bench.support.games import Fluid
 from queues.rules import Rules
 
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from bench import full_reconcile, pods, raw_caller
-from cluster.api import Manifest
-from tests.coordinator.desk import manifest
+from bench.benchmarks import full_reconcile, pods
+from bench.support import raw_caller
+from kube.api import Manifest
+from tests.support.coordinator.desk import manifest
 
 GIVEN = {"namespace": "b", "uid": "u", "creationTimestamp": "2026-01-02T03:04:05Z", "resourceVersion": "1"}
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from bench import hostile
-from bench.hostile import ATTACKS, Options
-from crds import torchjob
-from crds.demand import MOST_RESOURCES
-from crds.torchjob import TorchJob
+from bench.benchmarks import hostile
+from bench.benchmarks.hostile import ATTACKS, Options
+from crds.torchjob import torchjob
+from crds.torchjob.demand import MOST_RESOURCES
+from crds.torchjob.torchjob import TorchJob
 
 OURS = "bench-1"
 

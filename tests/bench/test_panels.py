@@ -6,10 +6,11 @@ import orjson
 import pytest
 from click.testing import CliRunner
 
-from bench import fairness, panels
+from bench.benchmarks import fairness
 from bench.cli import main
 from bench.errors import BenchError
-from bench.panels import Panel
+from bench.support import panels
+from bench.support.panels import Panel
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from bench import scenarios, simulate
-from bench.arena import Fifo, Production, WeightedRoundRobin
+from bench.benchmarks import simulate
 from bench.cli import main
 from bench.errors import BenchError
-from bench.scenarios import GPU, Job, Scenario
+from bench.support import scenarios
+from bench.support.arena import Fifo, Production, WeightedRoundRobin
+from bench.support.scenarios import GPU, Job, Scenario
 from crds.keys import JobKey
 from queues.rules import Rules
 from queues.values import Entry, QueueSpec

@@ -2,10 +2,10 @@
 
 import pytest
 
-from bench import worst
-from cluster import streams
-from coordinator import views
-from reconcilers import pod_view
+from bench.benchmarks import worst
+from coordinator.cache import views
+from kube import streams
+from reconcilers.views import pod_view
 
 SIZE = 300_000
 

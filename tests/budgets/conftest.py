@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster.client import KubernetesCluster
-from coordinator import foreign
-from tests.budgets.wire import Metered
-from tests.cluster.conftest import cluster, embedded_cluster, embedded_server, namespace, real_server, server
+from coordinator.cache import optional_kinds
+from kube.client import KubernetesCluster
 from tests.coordinator.conftest import _clear
-from tests.coordinator.desk import Clock
+from tests.support.coordinator.desk import Clock
+from tests.support.kube.fixtures import cluster, embedded_cluster, embedded_server, namespace, real_server, server
+from tests.support.metered import Metered
 
 __all__ = ["_clear", "cluster", "embedded_cluster", "embedded_server", "namespace", "real_server", "server"]
 
@@ -17,7 +17,7 @@ __all__ = ["_clear", "cluster", "embedded_cluster", "embedded_server", "namespac
 @pytest.fixture(autouse=True)
 def _asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is: kinds that are not there are asked for once."""
-    monkeypatch.setattr(foreign, "LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr(optional_kinds, "LOOK_SECONDS", 3600.0)
 
 
 @pytest.fixture

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster.client import KubernetesCluster
+from crds.api_resources import EVENTS, GANG_QUEUES, POD_GROUPS
 from crds.keys import JobKey
-from crds.resources import EVENTS, GANG_QUEUES, POD_GROUPS
-from tests.budgets.wire import Metered
-from tests.coordinator import kinds
-from tests.coordinator.desk import Clock, task
-from tests.waiting import until
+from kube.client import KubernetesCluster
+from tests.support.coordinator import kinds
+from tests.support.coordinator.desk import Clock, task
+from tests.support.metered import Metered
+from tests.support.waiting import until
 
 STATUS = "PATCH torchjobs/status"
 

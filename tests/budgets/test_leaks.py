@@ -11,25 +11,25 @@ from typing import Any
 
 import pytest
 
-from cluster import client
-from cluster.client import KubernetesCluster
-from cluster.local.apiserver import ApiServer, running
-from cluster.local.capacity import Machine
-from cluster.local.layout import Layout
-from cluster.local.node import LocalNode, NodeSettings, running_node
-from cluster.settings import ConnectionSettings
-from coordinator import local
+from coordinator.local import stack
+from crds.api_resources import PODS, TORCHJOBS
 from crds.keys import JobKey
-from crds.resources import PODS, TORCHJOBS
-from queues import connection
-from queues.redis_store import RedisStore
-from queues.redis_work import RedisWork
+from embedded.apiserver.server import ApiServer, running
+from embedded.layout import Layout
+from embedded.node.node import LocalNode, NodeSettings, running_node
+from embedded.node.resources.machine import Machine
+from kube import client
+from kube.client import KubernetesCluster
+from kube.settings import ConnectionSettings
+from queues.dispatch.redis_work import RedisWork
+from queues.redis import connection
+from queues.storage.redis_store import RedisStore
 from queues.store import StoreSettings
 from queues.work import Lease
 from reconcilers import observe
-from tests.budgets.wire import Metered
-from tests.coordinator.desk import Clock
-from tests.work.conftest import redis_url
+from tests.queues.dispatch.conftest import redis_url
+from tests.support.coordinator.desk import Clock
+from tests.support.metered import Metered
 
 __all__ = ["redis_url"]
 
@@ -38,7 +38,8 @@ SECONDS = 90.0
 COUNTERS = {"torchq:version", "torchq:pick", "torchq:port", "torchq:revision", "torchq:work:dispatches"}
 """Keys whose values are numbers that rise, not things that are kept."""
 FULL = {"redis torchq:commit": 8 + 3}
-"""What fills up first: the last eight commits' answers and what is known of the last one (`queues/lua/store.lua`)."""
+"""What fills up first: the last eight commits' answers and what is known of the last one
+(`queues/lua/lib/store.lua`)."""
 LENGTHS = {b"list": "llen", b"hash": "hlen", b"set": "scard", b"zset": "zcard"}
 
 
@@ -84,7 +85,7 @@ def server(tmp_path: Path) -> Iterator[ApiServer]:
 @pytest.fixture
 def cluster(server: ApiServer) -> Iterator[KubernetesCluster]:
     connected = client.connect(ConnectionSettings(kubeconfig=str(server.kubeconfig)))
-    local.install(connected)
+    stack.install(connected)
     yield connected
     connected.close()
 

@@ -4,26 +4,26 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from cluster.client import KubernetesCluster
-from coordinator import foreign
-from coordinator.marks import PODS_SECONDS
-from crds.resources import PODS, TORCHJOBS
-from tests.budgets.wire import Metered
-from tests.coordinator import desk as desks
-from tests.coordinator import kinds
-from tests.coordinator.desk import Clock, task
-from tests.waiting import until
+from coordinator.cache import optional_kinds
+from coordinator.cache.dirty_keys import PODS_SECONDS
+from crds.api_resources import PODS, TORCHJOBS
+from kube.client import KubernetesCluster
+from tests.support.coordinator import desk as desks
+from tests.support.coordinator import kinds
+from tests.support.coordinator.desk import Clock, task
+from tests.support.metered import Metered
+from tests.support.waiting import until
 
 JOBS = 8
 WATCHED = ("namespaces", "nodes", "pods", "priorityclasses", "resourcequotas", "tenantqueues", "torchjobs")
 OF_WORKERS = ("nodes", "pods", "tenantqueues")
-QUESTIONS = len(foreign.KINDS)
+QUESTIONS = len(optional_kinds.KINDS)
 """Each process asks once which kinds of others there are, and again those that are not there, every 15 s."""
 STATUS = "PATCH torchjobs/status"
 
 
 def test_the_first_look_is_a_list_and_a_watch_of_each_resource(cluster: KubernetesCluster, clock: Clock) -> None:
-    kinds.uninstall(cluster, *foreign.KINDS)  # which tests before this one may have installed
+    kinds.uninstall(cluster, *optional_kinds.KINDS)  # which tests before this one may have installed
     with Metered(cluster, clock, pool="nodes", in_place="auto") as line:
         line.begin()
         line.settle()

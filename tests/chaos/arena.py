@@ -18,18 +18,18 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from cluster import client, errors
-from cluster.client import KubernetesCluster
-from cluster.local import embedded_redis
-from cluster.local.layout import Layout
-from cluster.settings import ConnectionSettings, RetrySettings
-from coordinator import local
-from coordinator.leader import LEASE
-from crds.resources import LEASES, NODES, TENANT_QUEUES
-from tests import ports
-from tests.acceptance.stack import clean_environment, torchq_command
+from coordinator.leader.election import LEASE
+from coordinator.local import stack
+from crds.api_resources import LEASES, NODES, TENANT_QUEUES
+from embedded.layout import Layout
+from embedded.redis import server
+from kube import client, errors
+from kube.client import KubernetesCluster
+from kube.settings import ConnectionSettings, RetrySettings
 from tests.chaos.parts import Part, Parts
 from tests.chaos.proxy import Network
+from tests.support import ports
+from tests.support.acceptance.stack import clean_environment, torchq_command
 
 COORDINATORS = ("coordinator-a", "coordinator-b")
 CLIENTS = (*COORDINATORS, "workers")
@@ -82,19 +82,19 @@ class Arena:
         self.records.mkdir()
         self.network: Network | None = None
         self._looking: KubernetesCluster | None = None
-        self.redis_socket = Path(embedded_redis.plan(self.layout).url.removeprefix("unix://"))
+        self.redis_socket = Path(server.plan(self.layout).url.removeprefix("unix://"))
 
     def start(self) -> None:
         """Bring everything up, each part when what it needs answers."""
         port = self._kept.enter_context(ports.held())  # the API server is killed, and comes back to it
-        self._python("apiserver", "cluster.local.apiserver", "--data", str(self.layout.root), "--port", str(port))
+        self._python("apiserver", "embedded.apiserver.server", "--data", str(self.layout.root), "--port", str(port))
         self.until(lambda: self.layout.kubeconfig.exists() and _accepts(port), "the API server")
-        local.install(self.api())
-        self._add("redis", embedded_redis.plan(self.layout).command)
-        self.until(lambda: embedded_redis.answers(f"unix://{self.redis_socket}"), "Redis")
+        stack.install(self.api())
+        self._add("redis", server.plan(self.layout).command)
+        self.until(lambda: server.answers(f"unix://{self.redis_socket}"), "Redis")
         kubeconfig = ["--kubeconfig", str(self.layout.kubeconfig)]
         size = ["--cpus", str(self.cpus), "--memory", "64Gi", "--gpus", "0", "--stop-pods"]
-        self._python("node", "cluster.local.node", "--data", str(self.layout.root), *kubeconfig, *size)
+        self._python("node", "embedded.node.node", "--data", str(self.layout.root), *kubeconfig, *size)
         api = self.api()
         self.until(lambda: api.list(NODES).items, "the node")
         self.network = Network(self.seed, self.layout.kubeconfig, self.redis_socket, [*CLIENTS])

@@ -15,10 +15,10 @@ from typing import Any
 
 import redis
 
-from cluster import errors
-from crds.resources import TORCHJOBS
-from tests.acceptance.jobs import job, python
+from crds.api_resources import TORCHJOBS
+from kube import errors
 from tests.chaos.arena import COORDINATORS, Arena, Times
+from tests.support.acceptance.jobs import job, python
 
 PRODUCTION = Times(lease=8.0, renew=2.0, running_lease=15.0, resync=60.0)
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import redis
 
-from cluster import errors
-from cluster.client import KubernetesCluster
 from crds import labels
-from crds.resources import PODS, TORCHJOBS
+from crds.api_resources import PODS, TORCHJOBS
+from kube import errors
+from kube.client import KubernetesCluster
 from tests.chaos import plan
 
 PAUSE_SECONDS = 0.4

@@ -1,6 +1,7 @@
 """The processes of a cluster under fire: started, and started again when they die.
 
-One rule: belongs to the main thread, which lives as long as they do; each of them ends with it (coordinator/leash.py).
+One rule: belongs to the main thread, which lives as long as they do; each of them ends with it
+(coordinator/local/die_with_parent.py).
 """
 
 import contextlib
@@ -12,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coordinator import leash
-from tests.acceptance.stack import alive
+from coordinator.local import die_with_parent
+from tests.support.acceptance.stack import alive
 
 RESTART_SECONDS = 0.3
 END_SECONDS = 40.0
@@ -43,7 +44,7 @@ class Part:
         """On a leash: it ends with this process."""
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                leash.held(self.command),
+                die_with_parent.held(self.command),
                 env=dict(self.environment),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -125,7 +126,7 @@ def still_alive(pids: set[int]) -> list[int]:
 def _ours(pid: int) -> bool:
     with contextlib.suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_bytes()
-        return any(word in words for word in (b"coordinator.cli", b"cluster.local", b"redis-server", b"valkey-server"))
+        return any(word in words for word in (b"coordinator.cli.main", b"embedded.", b"redis-server", b"valkey-server"))
     return False
 
 

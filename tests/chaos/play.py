@@ -16,9 +16,9 @@ from typing import Any
 
 import redis
 
-from cluster import errors
 from crds import labels
-from crds.resources import PODS, TORCHJOBS
+from crds.api_resources import PODS, TORCHJOBS
+from kube import errors
 from tests.chaos import plan, records
 from tests.chaos.arena import COORDINATORS, Arena, Times
 from tests.chaos.observer import FINAL, Observer, clock

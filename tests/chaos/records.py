@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance import jobs
 from tests.chaos import plan
+from tests.support.acceptance import jobs
 
 RECORDING = """
 import os, sys, time

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster.client import KubernetesCluster
-from tests.cluster.conftest import cluster, embedded_cluster, embedded_server, namespace, real_server, server
-from tests.cluster.servers import Server
-from tests.coordinator.command import Torchq, command
-from tests.coordinator.desk import Clock, Desk, clear
+from kube.client import KubernetesCluster
+from tests.support.coordinator.command import Torchq, command
+from tests.support.coordinator.desk import Clock, Desk, clear
+from tests.support.kube.fixtures import cluster, embedded_cluster, embedded_server, namespace, real_server, server
+from tests.support.kube.servers import Server
 
 __all__ = ["cluster", "embedded_cluster", "embedded_server", "namespace", "real_server", "server"]
 

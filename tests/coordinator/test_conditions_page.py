@@ -8,18 +8,18 @@ from typing import get_args
 
 import pytest
 
-from coordinator import standing
-from crds.conditions import NEXT, TRUE_IN
-from crds.fields import TABLE
-from queues import explain
+from coordinator.routing import eligibility
+from crds.schema.change_rules import TABLE
+from crds.torchjob.conditions import NEXT, TRUE_IN
+from queues.picking import explain
 
-ROOT = Path(standing.__file__).parent.parent
+ROOT = Path(eligibility.__file__).parents[2]
 PAGE = ROOT / "docs" / "conditions.md"
 REASON = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z]+)*")
 SAYERS = {"finished", "idle", "enter", "entered", "Idle", "Hindrance", "Verdict"}
 """What makes a reason of a condition from its arguments; `Tell` makes that of an event."""
 KINDS = ("PodGroup",)
-"""What may be missing, or refused: `reconcilers.apply` makes the reason from the kind."""
+"""What may be missing, or refused: `reconcilers.apply.apply` makes the reason from the kind."""
 
 
 def table(title: str) -> list[list[str]]:
@@ -31,7 +31,7 @@ def table(title: str) -> list[list[str]]:
 
 def reasons(sayers: set[str]) -> Iterator[str]:
     """Every reason that the reconcilers and gang schedulers can give, by calls of these names."""
-    for path in [*(ROOT / "reconcilers").glob("*.py"), *(ROOT / "gang").glob("*.py")]:
+    for path in [*(ROOT / "reconcilers").rglob("*.py"), *(ROOT / "gang").rglob("*.py")]:
         module = ast.parse(path.read_text())
         known = {
             each.targets[0].id: each.value.value
@@ -71,7 +71,7 @@ def test_fields() -> None:
 
 
 def test_reasons_to_wait() -> None:
-    assert {row[0] for row in table("Reasons to wait")} == standing.CODES | set(get_args(explain.Code))
+    assert {row[0] for row in table("Reasons to wait")} == eligibility.CODES | set(get_args(explain.Code))
 
 
 def test_reasons_of_conditions() -> None:
@@ -93,7 +93,7 @@ def test_events() -> None:
 
 
 def _sources(room: str) -> str:
-    return "\n".join(path.read_text() for path in (ROOT / room).glob("*.py"))
+    return "\n".join(path.read_text() for path in (ROOT / room).rglob("*.py"))
 
 
 @pytest.mark.parametrize("reason", ["PodFailed", "QueueDrained", "PodsForbidden", "InvalidSpec"])

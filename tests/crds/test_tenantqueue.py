@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from crds import resource_names, tenantqueue
+from crds import tenantqueue
 from crds.errors import InvalidObject
-from tests.crds.builders import queue
+from crds.resources import resource_names
+from tests.support.crds.builders import queue
 
 NO_RESOURCES = (
     *("gpu", "GPU", "gpus", "mem", "cpus", "CPU", "storage", "persistentvolumeclaims", "attachable-volumes-x", "*", ""),

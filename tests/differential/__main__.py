@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crds import generate
-from crds.resources import CRDS
-from tests.cluster import servers, widgets
-from tests.cluster.servers import Server
+from crds.api_resources import CRDS
 from tests.differential import run
 from tests.differential.run import Finding, Tally
+from tests.support.kube import servers, widgets
+from tests.support.kube.servers import Server
 
 
 @contextlib.contextmanager

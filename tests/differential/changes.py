@@ -7,11 +7,11 @@ One rule: each function is one thing that happens in a story, a call or a few th
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from crds.resources import Resource
-from tests.cluster.widgets import WIDGETS
+from crds.api_resources import Resource
 from tests.differential.manifests import SUBRESOURCES, spoiled
 from tests.differential.story import Story, call
 from tests.differential.wire import Call
+from tests.support.kube.widgets import WIDGETS
 
 MERGE, JSON_PATCH = "application/merge-patch+json", "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"

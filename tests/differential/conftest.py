@@ -1,5 +1,5 @@
 """The servers of the contract suites, for the differential run."""
 
-from tests.cluster.conftest import embedded_server, real_server
+from tests.support.kube.fixtures import embedded_server, real_server
 
 __all__ = ["embedded_server", "real_server"]

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from crds.resources import PODS, Resource
+from crds.api_resources import PODS, Resource
 from tests.differential.manifests import spoiled
 from tests.differential.story import Story, call
 from tests.differential.wire import Call

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from crds import generate
-from crds.resources import (
+from crds.api_resources import (
     CRDS,
     EVENTS,
     LEASES,
@@ -25,7 +25,7 @@ from crds.resources import (
     TORCHJOBS,
     Resource,
 )
-from tests.cluster.widgets import WIDGETS
+from tests.support.kube.widgets import WIDGETS
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 SECRETS = Resource("", "v1", "secrets", "Secret")

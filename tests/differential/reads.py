@@ -6,11 +6,11 @@ One rule: each function is one thing that happens in a story, a call or a few th
 
 from collections.abc import Iterator
 
-from crds.resources import PODS, TENANT_QUEUES, TORCHJOBS
-from tests.cluster.widgets import WIDGETS
+from crds.api_resources import PODS, TENANT_QUEUES, TORCHJOBS
 from tests.differential.selectors import FIELDS, SELECTORS
 from tests.differential.story import Story, quoted
 from tests.differential.wire import Call
+from tests.support.kube.widgets import WIDGETS
 
 
 def read(story: Story) -> Iterator[Call]:

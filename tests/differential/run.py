@@ -9,11 +9,11 @@ import threading
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from tests.cluster.servers import Server
 from tests.differential.calls import calls
 from tests.differential.compare import Difference, Seen, differences
 from tests.differential.story import Story
 from tests.differential.wire import HUNG_UP, Call, Line, Reply
+from tests.support.kube.servers import Server
 
 _CALLS = 20
 _WRITES = {"POST", "PUT", "PATCH", "DELETE"}

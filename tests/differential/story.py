@@ -8,10 +8,10 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from crds.resources import CRDS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, TENANT_QUEUES, TORCHJOBS, Resource
-from tests.cluster.widgets import WIDGETS
+from crds.api_resources import CRDS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, TENANT_QUEUES, TORCHJOBS, Resource
 from tests.differential.manifests import MAKERS, make
 from tests.differential.wire import Call
+from tests.support.kube.widgets import WIDGETS
 
 _WEIGHTS: dict[Resource, int] = {WIDGETS: 5, TORCHJOBS: 4, PODS: 4, TENANT_QUEUES: 2, CRDS: 1}
 

@@ -7,10 +7,10 @@ One rule: each function is one thing that happens in a story, a call or a few th
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from crds.resources import CRDS, NAMESPACES, PODS, SERVICES
-from tests.cluster.widgets import WIDGETS
+from crds.api_resources import CRDS, NAMESPACES, PODS, SERVICES
 from tests.differential.story import Story, call
 from tests.differential.wire import Call
+from tests.support.kube.widgets import WIDGETS
 
 MERGE, JSON_PATCH = "application/merge-patch+json", "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"

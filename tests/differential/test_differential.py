@@ -8,11 +8,11 @@ import random
 
 import pytest
 
-from tests.cluster.servers import Server
 from tests.differential import run
 from tests.differential.__main__ import report
 from tests.differential.calls import calls
 from tests.differential.story import Story
+from tests.support.kube.servers import Server
 
 pytestmark = pytest.mark.apiserver
 _CALLS = 400

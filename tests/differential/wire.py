@@ -11,7 +11,7 @@ import urllib.parse
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.cluster.servers import Server
+from tests.support.kube.servers import Server
 
 HOLE = re.compile(r"@\{(\w+)(?::([^}]*))?\}")
 _SECONDS = 60.0

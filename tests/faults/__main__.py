@@ -14,7 +14,7 @@ import time
 
 from tests.faults import backends, hunt, sharing
 from tests.faults.mutations import MUTATIONS, noticed
-from tests.faults.scenarios import SCENARIOS
+from tests.faults.scenarios.catalog import SCENARIOS
 from tests.faults.schedules import Schedule
 from tests.faults.sharing import Search
 from tests.faults.verdict import Broken

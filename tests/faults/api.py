@@ -12,23 +12,24 @@ from urllib.parse import parse_qsl, urlsplit
 
 import orjson
 
-from cluster import errors, requests, status
-from cluster.api import Listing, Manifest, Patch, WatchEvent
-from cluster.local import builtins, definitions, gang_nouns
-from cluster.local import requests as local_requests
-from cluster.local.catalog import Catalog, Kind, storage
-from cluster.local.garbage import Collector
-from cluster.local.handlers import Handlers, Question
-from cluster.local.journal import Change, EventKind
-from cluster.local.metadata import timestamp
-from cluster.local.objects import Stored
-from cluster.local.refusals import Refusal
-from cluster.local.requests import Target
-from cluster.local.store import Store
-from cluster.local.writes import WriteOptions, Writer
-from cluster.requests import Request
-from crds import definitions as ours
-from crds.resources import GANG_QUEUES, NAMESPACES, POD_GROUPS, PODS, RESOURCE_QUOTAS, Resource
+from crds.api_resources import GANG_QUEUES, NAMESPACES, POD_GROUPS, PODS, RESOURCE_QUOTAS, Resource
+from crds.schema import definitions as ours
+from embedded import volcano_crds
+from embedded.apiserver.kinds import builtins, definitions
+from embedded.apiserver.kinds.catalog import Catalog, Kind, storage
+from embedded.apiserver.kinds.metadata import timestamp
+from embedded.apiserver.status_errors import Refusal
+from embedded.apiserver.storage.journal import Change, EventKind
+from embedded.apiserver.storage.objects import Stored
+from embedded.apiserver.storage.store import Store
+from embedded.apiserver.verbs.garbage_collector import Collector
+from embedded.apiserver.verbs.handlers import Handlers, Question
+from embedded.apiserver.verbs.writes import WriteOptions, Writer
+from embedded.apiserver.wire import request as local_requests
+from embedded.apiserver.wire.request import Target
+from kube import errors, requests, status
+from kube.api import Listing, Manifest, Patch, WatchEvent
+from kube.requests import Request
 
 NOTHING_ADDED: Mapping[str, str] = {}
 VOLCANO = (POD_GROUPS, GANG_QUEUES)
@@ -38,7 +39,7 @@ VOLCANO = (POD_GROUPS, GANG_QUEUES)
 def catalog() -> Catalog:
     """What is served: the built-in kinds, ours, and Volcano's."""
     made = Catalog(builtins.kinds())
-    for definition in (ours.torchjob(), ours.tenant_queue(), gang_nouns.pod_group(), gang_nouns.queue()):
+    for definition in (ours.torchjob(), ours.tenant_queue(), volcano_crds.pod_group(), volcano_crds.queue()):
         definition.setdefault("metadata", {})["creationTimestamp"] = timestamp(0)
         definitions.complete(definition, None)
         kind = definitions.kind_of(definition)
@@ -261,7 +262,7 @@ class Api:
 
 
 class ApiClient:
-    """`cluster.api.Cluster` on it, one call at a time. Watches are stepped from outside (`tests.faults.caches`)."""
+    """`kube.api.Cluster` on it, one call at a time. Watches are stepped from outside (`tests.faults.caches`)."""
 
     def __init__(self, api: Api) -> None:
         self._api = api

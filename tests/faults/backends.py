@@ -11,11 +11,11 @@ from pathlib import Path
 
 import fakeredis
 
-from queues import connection
-from tests import redis_server
+from queues.redis import connection
 from tests.faults.places import MemoryPlace, RedisPlace
 from tests.faults.schedules import Backend
 from tests.faults.world import PlaceMaker
+from tests.support import redis_server
 
 
 @contextlib.contextmanager

@@ -6,11 +6,11 @@ One rule: late, but in order and complete, as a watch is.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cluster import errors
-from cluster.informer import Informer
-from cluster.local.catalog import storage
-from cluster.local.journal import Change
-from reconcilers.pod_view import PodView
+from embedded.apiserver.kinds.catalog import storage
+from embedded.apiserver.storage.journal import Change
+from kube import errors
+from kube.informer import Informer
+from reconcilers.views.pod_view import PodView
 from tests.faults.api import event
 
 _TRIMMED: dict[Any, Any] = {}

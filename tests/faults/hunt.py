@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from tests.faults.places import MemoryPlace
-from tests.faults.scenarios import SCENARIOS
+from tests.faults.scenarios.catalog import SCENARIOS
 from tests.faults.schedules import KINDS, Backend, Fault, Kind, Schedule
 from tests.faults.verdict import Broken
 from tests.faults.world import PlaceMaker, World

@@ -8,21 +8,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from coordinator import census, pod_claims
-from coordinator.watch import Watches
-from crds.torchjob import TorchJob
-from queues.memory_store import MemoryStore
-from queues.memory_work import MemoryWork
-from reconcilers import backoff, failures, measure, progress, reconcile
-from reconcilers.apply import Application
-from reconcilers.group_view import GroupSight
+from coordinator.cache.watches import Watches
+from coordinator.routing import pod_charges, rebuilt_state
+from crds.torchjob.torchjob import TorchJob
+from queues.dispatch.memory_work import MemoryWork
+from queues.storage.memory_store import MemoryStore
+from reconcilers import reconcile
+from reconcilers.apply.apply import Application
 from reconcilers.observe import Observer
+from reconcilers.plan import backoff, failures, progress
+from reconcilers.pods import measure
 from reconcilers.values import DeletePods, Plan, Remove, WriteStatus
+from reconcilers.views.pod_group_view import GroupSight
 from tests.faults import hunt
 from tests.faults.schedules import Kind
 from tests.faults.world import World
 
-_take, _remove, _pods_of = census.take, MemoryStore.remove, Watches.pods_of
+_take, _remove, _pods_of = rebuilt_state.take, MemoryStore.remove, Watches.pods_of
 _finish, _mark, _observe = MemoryWork.finish, MemoryWork.mark, Observer.observe
 _plan, _faults = reconcile.plan, failures.faults
 
@@ -100,9 +102,11 @@ MUTATIONS: dict[str, Mutation] = {
     "what is offered during a run is forgotten": Mutation(
         MemoryWork, "finish", _finish_for_good, ("restart", "quota"), ("yield",)
     ),
-    "a rebuild forgets the admitted": Mutation(census, "take", _census_without_jobs, ("quota",), ("kill>", "flush")),
+    "a rebuild forgets the admitted": Mutation(
+        rebuilt_state, "take", _census_without_jobs, ("quota",), ("kill>", "flush")
+    ),
     "pods are believed whatever queue they name": Mutation(
-        pod_claims, "counts", lambda *_: True, ("hostile",), ("kill>", "flush")
+        pod_charges, "counts", lambda *_: True, ("hostile",), ("kill>", "flush")
     ),
     "leases that end are not noticed": Mutation(MemoryWork, "_wake", lambda *_: None, ("life",), ("kill>",)),
     "workers trust their cache": Mutation(Observer, "observe", _observe_carelessly, ("life",), ("lag",), True),

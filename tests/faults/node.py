@@ -12,14 +12,14 @@ from typing import Any
 
 import orjson
 
-from cluster.api import Manifest
-from cluster.local.objects import Stored
-from cluster.requests import Request
 from crds import labels
-from crds.resources import NODES, POD_GROUPS, PODS, TORCHJOBS
-from reconcilers.containers import GATE
+from crds.api_resources import NODES, POD_GROUPS, PODS, TORCHJOBS
+from embedded.apiserver.storage.objects import Stored
+from kube.api import Manifest
+from kube.requests import Request
+from reconcilers.views.containers import GATE
 from tests.faults.api import Api, ApiClient
-from tests.faults.scenario import NAMESPACE, Scenario
+from tests.faults.scenarios.scenario import NAMESPACE, Scenario
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
 GANG_SCHEDULER = "volcano"

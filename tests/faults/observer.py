@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from crds.resources import POD_GROUPS, PODS, SERVICES, TORCHJOBS
+from crds.api_resources import POD_GROUPS, PODS, SERVICES, TORCHJOBS
 from tests.faults.api import Api
 from tests.faults.places import Place
 from tests.faults.readings import UNITS, Group, Job, Pod
-from tests.faults.scenario import NAMESPACE, Scenario
+from tests.faults.scenarios.scenario import NAMESPACE, Scenario
 from tests.faults.story import Story
 
 

@@ -11,13 +11,16 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, ResponseError
 
 from crds.keys import JobKey
-from queues import codec, errors, redis_store, redis_work
-from queues.memory_content import Content
-from queues.memory_store import MemoryStore
-from queues.memory_work import MemoryWork
-from queues.redis_store import RedisStore
-from queues.redis_work import RedisWork
-from queues.scripts import Script
+from queues import errors
+from queues.dispatch import redis_work
+from queues.dispatch.memory_work import MemoryWork
+from queues.dispatch.redis_work import RedisWork
+from queues.redis import codec
+from queues.redis.scripts import Script
+from queues.storage import redis_store
+from queues.storage.memory_content import Content
+from queues.storage.memory_store import MemoryStore
+from queues.storage.redis_store import RedisStore
 from queues.store import QueueStore, StoreSettings
 from queues.values import Reservation
 from queues.work import Lease
@@ -231,7 +234,7 @@ class _Line:
 
 
 class _Pipeline:
-    """As much of redis-py's as `queues.connection` uses."""
+    """As much of redis-py's as `queues.redis.connection` uses."""
 
     def __init__(self, line: _Line) -> None:
         self._line = line

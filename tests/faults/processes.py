@@ -12,29 +12,29 @@ from functools import partial
 from queue import Empty
 from typing import Any, Protocol
 
-from cluster import errors as cluster_errors
-from cluster.informer import Informer
+from coordinator.cache.optional_kinds import LOOK_SECONDS, Foreign
+from coordinator.cache.watches import Watches
 from coordinator.errors import LeadershipLost
-from coordinator.foreign import LOOK_SECONDS, Foreign
-from coordinator.leader import Leadership
-from coordinator.serve import RETRY_SECONDS, Coordinator
+from coordinator.leader.control_loop import Term, Unaccounted
+from coordinator.leader.coordinator import RETRY_SECONDS, Coordinator
+from coordinator.leader.election import Leadership
 from coordinator.settings import Settings
-from coordinator.term import Term, Unaccounted
-from coordinator.watch import Watches
-from coordinator.worker_process import EXPECTED, reconcile_settings
-from crds.resources import POD_GROUPS
+from coordinator.worker.process import EXPECTED, reconcile_settings
+from crds.api_resources import POD_GROUPS
 from gang.values import GroupView
+from kube import errors as cluster_errors
+from kube.informer import Informer
 from queues import errors as queue_errors
-from queues.keeper import Keeper
-from queues.outage import Outage
-from queues.redis_work import RedisWork
-from queues.runs import Runs
+from queues.dispatch.lease_renewer import Keeper
+from queues.dispatch.redis_work import RedisWork
+from queues.dispatch.task_runner import Runs
+from queues.redis.log_throttle import Outage
 from queues.values import Task
-from reconcilers.group_view import groups_informer
-from reconcilers.node_view import nodes_informer
 from reconcilers.observe import pods_informer
-from reconcilers.queue_view import queues_informer
 from reconcilers.reconcile import Reconciler
+from reconcilers.views.node_view import nodes_informer
+from reconcilers.views.pod_group_view import groups_informer
+from reconcilers.views.queue_view import queues_informer
 from tests.faults.api import ApiClient
 from tests.faults.caches import Cache, Feed, Logs
 from tests.faults.fibers import Fiber
@@ -156,7 +156,7 @@ class Process:
 
 
 class CoordinatorProcess(Process):
-    """`coordinator.serve.Coordinator`, whose two threads are steps here."""
+    """`coordinator.leader.coordinator.Coordinator`, whose two threads are steps here."""
 
     def __init__(self, host: Host, name: str) -> None:
         super().__init__(host, name)

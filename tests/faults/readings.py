@@ -11,7 +11,7 @@ import orjson
 
 from crds import labels
 from tests.faults.node import GROUP_NAME
-from tests.faults.scenario import NAMESPACE
+from tests.faults.scenarios.scenario import NAMESPACE
 
 UNITS = {"cpu": 1000}
 """A charge counts thousandths of a core."""

@@ -10,13 +10,13 @@ from itertools import islice
 
 import pytest
 
-from tests import redis_server
 from tests.faults import backends, hunt
 from tests.faults.mutations import noticed
 from tests.faults.places import MemoryPlace
-from tests.faults.scenarios import SCENARIOS
+from tests.faults.scenarios.catalog import SCENARIOS
 from tests.faults.schedules import Backend, Fault, Schedule
 from tests.faults.world import PlaceMaker
+from tests.support import redis_server
 
 SEED = 3
 STRIDE = 199

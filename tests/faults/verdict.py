@@ -6,7 +6,7 @@ One rule: what is wrong is broken at once, unless somebody slept beyond its leas
 from collections.abc import Sequence
 
 from tests.faults.observer import Observer
-from tests.faults.scenario import Scenario
+from tests.faults.scenarios.scenario import Scenario
 from tests.faults.schedules import ZOMBIES, Kind, Schedule
 
 START = 1_700_000_000.0

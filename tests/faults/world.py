@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from cluster import errors
-from cluster.local.journal import Change
 from coordinator.settings import Settings
-from crds.resources import TORCHJOBS, Resource
+from crds.api_resources import TORCHJOBS, Resource
+from embedded.apiserver.storage.journal import Change
+from kube import errors
 from queues.values import Task
-from tests.faults import scenarios
 from tests.faults.api import Api, ApiClient
 from tests.faults.caches import Feed, Logs
 from tests.faults.fibers import Fiber, Killed
@@ -23,7 +22,8 @@ from tests.faults.node import Node
 from tests.faults.observer import Observer
 from tests.faults.places import Place
 from tests.faults.processes import CoordinatorProcess, Process, WorkerProcess
-from tests.faults.scenario import Scenario
+from tests.faults.scenarios import catalog
+from tests.faults.scenarios.scenario import Scenario
 from tests.faults.schedules import WAITS, Kind, Schedule
 from tests.faults.verdict import RESYNC_SECONDS, START, Broken, Verdict
 
@@ -53,7 +53,7 @@ class World:
     ticks: int = 0
 
     def __post_init__(self) -> None:
-        self.scenario: Scenario = scenarios.SCENARIOS[self.schedule.scenario]
+        self.scenario: Scenario = catalog.SCENARIOS[self.schedule.scenario]
         self.random = random.Random(f"{self.schedule.scenario} {self.schedule.seed}") if self.schedule.seed else None
         self.faults: dict[int, list[Kind]] = {}
         for fault in self.schedule.faults:
@@ -80,7 +80,7 @@ class World:
         self._restarts: list[tuple[float, str]] = []
         stuck = self.scenario.stuck * len(self.scenario.jobs) * 3 * self.settings.admission_timeout
         self.verdict = Verdict(self.observer, self.scenario, self.schedule, self.expected, stuck)
-        scenarios.populate(self.client, self.scenario)
+        catalog.populate(self.client, self.scenario)
         self.observer.remember_strangers()
         for kind in ("coordinator", "worker", "worker"):
             self._start(kind)

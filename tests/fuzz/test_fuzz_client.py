@@ -7,20 +7,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster import jsontext, streams
-from crds import bulk, labels
+from crds import labels
 from crds.keys import JobKey
+from crds.torchjob import size_limits
+from kube import jsontext, streams
 from queues.values import Task
-from reconcilers import pod_view
 from reconcilers.observe import Observer
-from reconcilers.plan import plan
-from reconcilers.pod_view import PodView
+from reconcilers.plan.plan import plan
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import Observation
-from tests.crds import served
-from tests.fuzz import strategies
+from reconcilers.views import pod_view
+from reconcilers.views.pod_view import PodView
 from tests.fuzz.test_fuzz_manifests import NOW, job, refused, stored, task
-from tests.reconcilers.simulation import merged
+from tests.support.crds import served
+from tests.support.fuzz import strategies
+from tests.support.reconcilers.simulation import merged
 
 KEY = JobKey("team", "a", "0c5e8f0a-7a4e-4b0e-9d0a-3f3a54c1d001")
 
@@ -35,7 +36,7 @@ def test_what_is_too_deep_is_cut_and_the_rest_is_read(levels: int) -> None:
     deep = b'{"a":[' * levels + b'"]}\\""' + b"]}" * levels
     found = jsontext.loads(b'{"items":[{"x":"}]"},' + deep + b',{"y":"\\\\"}],"z":1}')
     assert (found["items"][0], found["items"][2], found["z"]) == ({"x": "}]"}, {"y": "\\"}, 1)
-    assert bulk.values(found["items"][1], 10**6) < 0
+    assert size_limits.values(found["items"][1], 10**6) < 0
 
 
 @settings(deadline=None)

@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator import submission
-from coordinator.submission import BadManifest
+from coordinator.cli import submission
+from coordinator.cli.submission import BadManifest
 from crds import yamltext
 
 JOB = "apiVersion: train.distributed.io/v1alpha1\nkind: TorchJob\nmetadata: {name: a}\nspec: {}\n"
@@ -103,7 +103,7 @@ def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path: Path) -> None
 
 def torchq(*arguments: str, cwd: Path, closed: str = "") -> subprocess.CompletedProcess[str]:
     """The command without any cluster to reach, with some of its streams closed."""
-    command = f'exec "{sys.executable}" -m coordinator.cli "$@" {closed}'
+    command = f'exec "{sys.executable}" -m coordinator.cli.main "$@" {closed}'
     home = Path(__file__).parents[2]
     environment = {"PATH": os.environ["PATH"], "HOME": str(cwd), "PYTHONPATH": str(home)}
     return subprocess.run(

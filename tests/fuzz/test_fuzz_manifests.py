@@ -10,25 +10,27 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster.local import pruning
-from coordinator import census, pool, queue_specs, route, views
-from coordinator.route import Pods
-from coordinator.standing import Rules
-from crds import demand, problems, tenantqueue, torchjob
+from coordinator.cache import views
+from coordinator.routing import pool_capacity, queue_specs, rebuilt_state, route
+from coordinator.routing.eligibility import Rules
+from coordinator.routing.route import Pods
+from crds import problems, tenantqueue
 from crds.errors import InvalidObject
 from crds.keys import JobKey
-from queues import choose
-from queues.memory_content import Content
-from queues.memory_store import MemoryStore
+from crds.torchjob import demand, torchjob
+from embedded.apiserver.schema import pruning
+from queues.picking import choose
+from queues.storage.memory_content import Content
+from queues.storage.memory_store import MemoryStore
 from queues.values import QueueSpec, Reservation
-from reconcilers import pod_view
 from reconcilers.observe import _invalid
-from reconcilers.plan import plan
+from reconcilers.plan.plan import plan
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import CreatePods, InvalidJob, Observation, WriteStatus
-from tests.crds import served
-from tests.fuzz import strategies
-from tests.reconcilers.simulation import merged
+from reconcilers.views import pod_view
+from tests.support.crds import served
+from tests.support.fuzz import strategies
+from tests.support.reconcilers.simulation import merged
 
 ONLY_IN_PYTHON = (
     "dependency cycle",
@@ -136,7 +138,7 @@ def pass_along(manifest: dict[str, Any], *, judge: bool = True) -> None:
     for pods in (Pods(), Pods(occupy=True, queue="team", seen=5)):
         routed = route.route(view.key, view, pods, Rules(queued_after=0.5), 1e9)
         assert not (routed.put and view.invalid)
-    census.take([view], [], {}, Rules(), 1e9)
+    rebuilt_state.take([view], [], {}, Rules(), 1e9)
     if view.invalid:
         _plan(manifest, refused(manifest), None, judge)
         return
@@ -188,7 +190,7 @@ def _pod(made: dict[str, Any]) -> None:
     assert trimmed.job_uid
     view = views.pod_view(pod)
     assert view.demand == demand.pod_demand(pod["spec"])
-    pool.capacity("nodes", [], [view])
+    pool_capacity.capacity("nodes", [], [view])
 
 
 @settings(max_examples=60, deadline=None)

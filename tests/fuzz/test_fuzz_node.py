@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 
-from cluster import client, errors
-from cluster.local import acceptance, apiserver, localpod, placement
-from cluster.local.decisions import Bind, Wait
-from cluster.local.layout import Layout
-from cluster.local.node import running_node
-from cluster.local.room import Node
-from cluster.settings import ConnectionSettings
-from crds.resources import PODS
-from tests.local_node.stage import SETTINGS, Stage
+from crds.api_resources import PODS
+from embedded import pod, pod_requirements
+from embedded.apiserver import server as apiserver
+from embedded.layout import Layout
+from embedded.node.node import running_node
+from embedded.scheduler import placement
+from embedded.scheduler.decisions import Bind, Wait
+from embedded.scheduler.node_capacity import Node
+from kube import client, errors
+from kube.settings import ConnectionSettings
+from tests.support.embedded.stage import SETTINGS, Stage
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +134,7 @@ def manifest(name: str, **spec: Any) -> dict[str, Any]:
     ids=str,
 )
 def test_a_pod_that_makes_no_sense_waits_and_the_others_are_placed(spec: dict[str, Any]) -> None:
-    strange, good = localpod.read(manifest("strange", **spec)), localpod.read(manifest("good"))
+    strange, good = pod.read(manifest("strange", **spec)), pod.read(manifest("good"))
     decisions = {decision.pod.name: decision for decision in placement.place([strange, good], NODE)}
     assert isinstance(decisions["good"], Bind)
     assert isinstance(decisions["strange"], Wait)
@@ -150,13 +152,13 @@ def test_a_pod_that_makes_no_sense_waits_and_the_others_are_placed(spec: dict[st
     ids=str,
 )
 def test_a_spec_that_makes_no_sense_is_refused_with_a_reason(spec: dict[str, Any]) -> None:
-    verdict = acceptance.refusal({**manifest("p")["spec"], **spec}, {}, {})
+    verdict = pod_requirements.refusal({**manifest("p")["spec"], **spec}, {}, {})
     assert verdict is not None
     assert verdict.reason == "NotSupported"
 
 
 def test_a_pod_larger_than_any_number_is_too_large() -> None:
     spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1e99"}}}]}
-    [decision] = placement.place([localpod.read(manifest("big", **spec))], NODE)
+    [decision] = placement.place([pod.read(manifest("big", **spec))], NODE)
     assert isinstance(decision, Wait)
     assert "cpu" in decision.message

@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crds import generate
-from crds.resources import CRDS, NODES, PODS, TORCHJOBS
-from tests.cluster import servers
-from tests.cluster.servers import Server
-from tests.fuzz.raw import connected, exchanged
+from crds.api_resources import CRDS, NODES, PODS, TORCHJOBS
+from tests.support.fuzz.raw import connected, exchanged
+from tests.support.kube import servers
+from tests.support.kube.servers import Server
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 POD = PODS.path("default", "there")

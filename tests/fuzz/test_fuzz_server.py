@@ -13,15 +13,18 @@ from typing import Any
 
 import pytest
 
-from cluster.local import apiserver, journal, listener, watches
-from cluster.local.journal import Change, Journal
-from cluster.local.layout import Layout
-from cluster.local.objects import seal
-from cluster.local.schema import compile_schema
 from crds import generate
-from crds.resources import CRDS, PODS, TENANT_QUEUES, TORCHJOBS
-from tests.cluster import servers
-from tests.cluster.servers import Server
+from crds.api_resources import CRDS, PODS, TENANT_QUEUES, TORCHJOBS
+from embedded.apiserver import server as apiserver
+from embedded.apiserver.http import listener
+from embedded.apiserver.schema.schema import compile_schema
+from embedded.apiserver.storage import journal
+from embedded.apiserver.storage.journal import Change, Journal
+from embedded.apiserver.storage.objects import seal
+from embedded.apiserver.verbs import watches
+from embedded.layout import Layout
+from tests.support.kube import servers
+from tests.support.kube.servers import Server
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 JOBS = TORCHJOBS.path("default")

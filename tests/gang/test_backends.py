@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from crds import labels
-from crds.jobspec import GangScheduler
-from crds.resources import (
+from crds.api_resources import (
     ALPHA_POD_GROUPS,
     COSCHEDULING_POD_GROUPS,
     GANG_QUEUES,
@@ -16,6 +15,7 @@ from crds.resources import (
     POD_GROUPS,
     Resource,
 )
+from crds.torchjob.jobspec import GangScheduler
 from gang import backends
 from gang.values import Gang, GroupView
 

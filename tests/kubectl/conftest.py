@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster import client
-from cluster.local.node import running_node
-from cluster.settings import ConnectionSettings
 from crds import generate
-from crds.resources import NAMESPACES
-from tests.cluster import servers
-from tests.cluster.servers import Server
-from tests.kubectl.command import Kubectl
-from tests.local_node.stage import SETTINGS
+from crds.api_resources import NAMESPACES
+from embedded.node.node import running_node
+from kube import client
+from kube.settings import ConnectionSettings
+from tests.support.embedded.stage import SETTINGS
+from tests.support.kube import servers
+from tests.support.kube.servers import Server
+from tests.support.kubectl.command import Kubectl
 
 _NUMBERS = itertools.count(1)
 

@@ -4,9 +4,9 @@ import json
 import subprocess
 from pathlib import Path
 
-from tests.kubectl.command import Kubectl, needs_kubectl
-from tests.kubectl.things import config_map, job, pod, queue
-from tests.waiting import until
+from tests.support.kubectl.command import Kubectl, needs_kubectl
+from tests.support.kubectl.things import config_map, job, pod, queue
+from tests.support.waiting import until
 
 pytestmark = needs_kubectl
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

@@ -2,9 +2,9 @@
 
 import subprocess
 
-from tests.kubectl.command import Kubectl, needs_kubectl
-from tests.kubectl.things import pod
-from tests.waiting import until
+from tests.support.kubectl.command import Kubectl, needs_kubectl
+from tests.support.kubectl.things import pod
+from tests.support.waiting import until
 
 pytestmark = needs_kubectl
 

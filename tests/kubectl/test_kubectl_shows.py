@@ -2,8 +2,8 @@
 
 import json
 
-from tests.kubectl.command import Kubectl, needs_kubectl
-from tests.kubectl.things import config_map, job, pod
+from tests.support.kubectl.command import Kubectl, needs_kubectl
+from tests.support.kubectl.things import config_map, job, pod
 
 pytestmark = needs_kubectl
 

@@ -13,9 +13,9 @@ from kubernetes import dynamic
 from kubernetes import watch as official_watch
 from kubernetes.client.exceptions import ApiException
 
-from tests.cluster.servers import Server
-from tests.kubectl.things import job, pod
-from tests.waiting import until
+from tests.support.kube.servers import Server
+from tests.support.kubectl.things import job, pod
+from tests.support.waiting import until
 
 _NUMBERS = itertools.count(1)
 GROUP, VERSION = "train.distributed.io", "v1alpha1"

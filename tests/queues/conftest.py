@@ -7,13 +7,13 @@ import pytest
 from hypothesis import settings
 
 from crds.keys import JobKey
-from queues import connection
-from queues.memory_content import Content
-from queues.memory_store import MemoryStore
-from queues.redis_store import RedisStore
+from queues.redis import connection
+from queues.storage.memory_content import Content
+from queues.storage.memory_store import MemoryStore
+from queues.storage.redis_store import RedisStore
 from queues.store import QueueStore, StoreSettings
-from tests import redis_server
-from tests.clock import Clock
+from tests.support import redis_server
+from tests.support.clock import Clock
 
 settings.register_profile("queues", deadline=None, max_examples=60)
 settings.load_profile("queues")

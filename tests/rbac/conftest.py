@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster import client
-from cluster.client import KubernetesCluster
-from cluster.settings import ConnectionSettings
-from crds.resources import NATIVE_POD_GROUPS
-from tests.cluster.conftest import embedded_server, real_server
-from tests.cluster.servers import Server
-from tests.coordinator import kinds
-from tests.rbac.access import Access, Gated, Granted
-from tests.rbac.scenes import OTHERS
+from crds.api_resources import NATIVE_POD_GROUPS
+from kube import client
+from kube.client import KubernetesCluster
+from kube.settings import ConnectionSettings
+from tests.support.coordinator import kinds
+from tests.support.kube.fixtures import embedded_server, real_server
+from tests.support.kube.servers import Server
+from tests.support.rbac.access import Access, Gated, Granted
+from tests.support.rbac.scenes import OTHERS
 
 __all__ = ["embedded_server", "real_server"]
 

@@ -8,10 +8,12 @@ import pytest
 import yaml
 from click import Context
 
-from coordinator import cli, permissions, rbac, settings
-from coordinator.permissions import COORDINATOR, WORKER, Role
-from crds.resources import Resource
-from tests.rbac.access import FILES, Granted
+from coordinator import settings
+from coordinator.cli import main
+from coordinator.rbac import manifests, permissions
+from coordinator.rbac.permissions import COORDINATOR, WORKER, Role
+from crds.api_resources import Resource
+from tests.support.rbac.access import FILES, Granted
 
 FILE = FILES.parent / "kubernetes" / "torchq.yaml"
 KINDS = {
@@ -25,17 +27,17 @@ PROCESSES = [COORDINATOR, WORKER]
 
 
 def _container(role: Role) -> dict[str, Any]:
-    [found] = DEPLOYMENTS[rbac.full_name(role)]["spec"]["containers"]
+    [found] = DEPLOYMENTS[manifests.full_name(role)]["spec"]["containers"]
     return dict(found)
 
 
 @pytest.mark.parametrize("role", PROCESSES, ids=lambda role: role.name)
 def test_a_deployment_runs_its_command_under_its_account(role: Role) -> None:
-    spec = DEPLOYMENTS[rbac.full_name(role)]["spec"]
+    spec = DEPLOYMENTS[manifests.full_name(role)]["spec"]
     accounts = [each["metadata"]["name"] for each in yaml.safe_load_all((FILES / f"{role.name}.yaml").read_text())]
     assert spec["serviceAccountName"] in accounts
     [command] = _container(role)["args"]
-    assert cli.main.get_command(Context(cli.main), command) is not None
+    assert main.main.get_command(Context(main.main), command) is not None
 
 
 @pytest.mark.parametrize("role", PROCESSES, ids=lambda role: role.name)
@@ -45,14 +47,14 @@ def test_its_environment_is_of_settings_and_its_grace_longer_than_a_drain(role: 
     secret.write_text("rediss://redis:6379/0\n")
     made = settings.resolve({}, environment | {"TORCHQ_REDIS_URL_FILE": str(secret)}, None).settings
     assert made.redis_url == "rediss://redis:6379/0"
-    assert DEPLOYMENTS[rbac.full_name(role)]["spec"]["terminationGracePeriodSeconds"] > made.drain_seconds
+    assert DEPLOYMENTS[manifests.full_name(role)]["spec"]["terminationGracePeriodSeconds"] > made.drain_seconds
 
 
 def test_users_are_let_through_to_its_service() -> None:
     [service] = [each for each in MANIFESTS if each["kind"] == "Service"]
     [port] = service["spec"]["ports"]
     assert f"http:{service['metadata']['name']}:{port['name']}" == permissions.SERVICE
-    template = DEPLOYMENTS[rbac.full_name(COORDINATOR)]
+    template = DEPLOYMENTS[manifests.full_name(COORDINATOR)]
     assert service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
     [there] = _container(COORDINATOR)["ports"]
     assert (there["name"], str(there["containerPort"])) == (

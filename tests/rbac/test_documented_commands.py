@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from coordinator import cli
-from coordinator.permissions import USER
-from crds.resources import PODS, TENANT_QUEUES, TORCHJOBS
-from tests.coordinator.desk import clear, manifest, task
-from tests.kubectl.command import Kubectl, needs_kubectl
-from tests.rbac.access import TENANT, Access, Gated
+from coordinator.cli import main
+from coordinator.rbac.permissions import USER
+from crds.api_resources import PODS, TENANT_QUEUES, TORCHJOBS
+from tests.support.coordinator.desk import clear, manifest, task
+from tests.support.kubectl.command import Kubectl, needs_kubectl
+from tests.support.rbac.access import TENANT, Access, Gated
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -117,6 +117,6 @@ def test_a_look_beyond_the_namespace_is_refused_in_words(tenant: Kubectl, comman
 def said(tenant: Kubectl, *command: str) -> str:
     """What a torchq command prints under the tenant's account."""
     environment = {"TORCHQ_KUBECONFIG": str(tenant.kubeconfig), "TORCHQ_NAMESPACE": TENANT}
-    result = CliRunner().invoke(cli.main, command, env=environment, prog_name="torchq")
+    result = CliRunner().invoke(main.main, command, env=environment, prog_name="torchq")
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result.output

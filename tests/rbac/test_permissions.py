@@ -9,11 +9,11 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from cluster import errors
-from coordinator import cli, preflight, rbac
-from coordinator.permissions import COORDINATOR, QUEUE_ADMIN, ROLES, USER, WORKER, Role, Rule
+from coordinator.cli import main
+from coordinator.rbac import manifests, preflight
+from coordinator.rbac.permissions import COORDINATOR, QUEUE_ADMIN, ROLES, USER, WORKER, Role, Rule
 from coordinator.settings import Settings
-from crds.resources import (
+from crds.api_resources import (
     EVENTS,
     LEASES,
     NODES,
@@ -25,10 +25,11 @@ from crds.resources import (
     TENANT_QUEUES,
     TORCHJOBS,
 )
-from tests.coordinator.desk import clear, manifest, remove
-from tests.rbac.access import FILES, TENANT, Access, Gated, Granted
-from tests.rbac.gatekeeper import Gatekeeper, granted, of_rule
-from tests.rbac.scenes import OTHERS, SCENES, Stage
+from kube import errors
+from tests.support.coordinator.desk import clear, manifest, remove
+from tests.support.rbac.access import FILES, TENANT, Access, Gated, Granted
+from tests.support.rbac.gatekeeper import Gatekeeper, granted, of_rule
+from tests.support.rbac.scenes import OTHERS, SCENES, Stage
 
 EACH = [
     pytest.param(role, rule, verb, id=f"{role.name}-{verb}-{of_rule(rule).replace('/', '.')}")
@@ -46,7 +47,7 @@ def stage(
 ) -> Iterator[Stage]:
     yield Stage(access, monkeypatch, caplog, tmp_path)
     clear(access.admin)
-    remove(access.admin, LEASES, "torchq-coordinator", rbac.LEASE_NAMESPACE)
+    remove(access.admin, LEASES, "torchq-coordinator", manifests.LEASE_NAMESPACE)
     remove(access.admin, RESOURCE_QUOTAS, "team", TENANT)
     remove(access.admin, NODES, "here", "")
     for kind in filter(access.admin.serves, OTHERS):
@@ -199,7 +200,7 @@ def test_users_stay_in_their_namespace_and_see_their_queue_alone(granted: Grante
 def test_a_coordinator_has_one_lease(granted: Granted) -> None:
     coordinator = granted.cluster(COORDINATOR)
     for call in (
-        lambda: coordinator.get(LEASES, "another", rbac.LEASE_NAMESPACE),
+        lambda: coordinator.get(LEASES, "another", manifests.LEASE_NAMESPACE),
         lambda: coordinator.get(LEASES, "torchq-coordinator", "default"),
     ):
         with pytest.raises(errors.Forbidden):
@@ -211,11 +212,11 @@ def test_a_coordinator_has_one_lease(granted: Granted) -> None:
 
 def test_the_files_are_what_the_tables_say() -> None:
     written = {str(path.relative_to(FILES)): path.read_text() for path in FILES.rglob("*.yaml")}
-    assert written == rbac.files(), "run: python -m coordinator.rbac"
+    assert written == manifests.files(), "run: python -m coordinator.rbac.manifests"
 
 
 def printed(*arguments: str, code: int = 0) -> list[dict[str, object]]:
-    result = CliRunner().invoke(cli.main, ["rbac", *arguments], prog_name="torchq")
+    result = CliRunner().invoke(main.main, ["rbac", *arguments], prog_name="torchq")
     assert result.exit_code == code, result.output
     return list(yaml.safe_load_all(result.output)) if code == 0 else []
 

@@ -9,15 +9,16 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from coordinator import cli, preflight, rbac
-from coordinator.permissions import ROLES, WORKER
+from coordinator.cli import main
+from coordinator.rbac import manifests, preflight
+from coordinator.rbac.permissions import ROLES, WORKER
 from coordinator.settings import Settings
-from coordinator.worker_caches import Caches
+from coordinator.worker.caches import Caches
+from crds.api_resources import PODS, TORCHJOBS
 from crds.keys import JobKey
-from crds.resources import PODS, TORCHJOBS
-from tests.coordinator.desk import clear, manifest, task
-from tests.rbac.access import TENANT, Access
-from tests.rbac.scenes import Stage
+from tests.support.coordinator.desk import clear, manifest, task
+from tests.support.rbac.access import TENANT, Access
+from tests.support.rbac.scenes import Stage
 
 SETTINGS = Settings(gang_scheduler="none", in_place="recreate")
 ELSEWHERE = "default"
@@ -32,7 +33,7 @@ def stage(
 
 
 def printed(*arguments: str, code: int = 0) -> list[dict[str, Any]]:
-    result = CliRunner().invoke(cli.main, ["rbac", *arguments], prog_name="torchq")
+    result = CliRunner().invoke(main.main, ["rbac", *arguments], prog_name="torchq")
     assert result.exit_code == code, result.output
     return list(yaml.safe_load_all(result.output)) if code == 0 else []
 
@@ -65,7 +66,11 @@ def test_each_namespace_has_a_binding_of_the_account() -> None:
         ("RoleBinding", "b"),
     ]
     for each in bound:
-        assert each["roleRef"] == {"apiGroup": rbac.RBAC, "kind": "ClusterRole", "name": "torchq-worker-namespaced"}
+        assert each["roleRef"] == {
+            "apiGroup": manifests.RBAC,
+            "kind": "ClusterRole",
+            "name": "torchq-worker-namespaced",
+        }
         assert each["subjects"] == [{"kind": "ServiceAccount", "name": "torchq-worker", "namespace": "torchq-system"}]
     others = [name for name in ROLES if name != "worker"]
     assert [each for each in printed(*others) if each not in documents] == []

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from cluster.client import KubernetesCluster
-from coordinator.permissions import WORKER
+from coordinator.rbac.permissions import WORKER
+from kube.client import KubernetesCluster
 from reconcilers.observe import pods_informer
 from reconcilers.reconcile import Reconciler
 from reconcilers.settings import ReconcileSettings
-from tests.cluster.conftest import cluster, embedded_server, namespace, real_server, server
-from tests.rbac.gatekeeper import Gatekeeper
-from tests.reconcilers.bench import Bench, Counting
-from tests.waiting import SECONDS
+from tests.support.kube.fixtures import cluster, embedded_server, namespace, real_server, server
+from tests.support.rbac.gatekeeper import Gatekeeper
+from tests.support.reconcilers.bench import Bench, Counting
+from tests.support.waiting import SECONDS
 
 __all__ = ["cluster", "embedded_server", "namespace", "real_server", "server"]
 

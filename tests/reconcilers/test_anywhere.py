@@ -7,19 +7,20 @@ from typing import Any
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from cluster.api import Manifest
-from crds import labels, torchjob
+from crds import labels
+from crds.api_resources import POD_GROUPS
 from crds.errors import InvalidObject
-from crds.resources import POD_GROUPS
-from crds.torchjob import TorchJob
+from crds.torchjob import torchjob
+from crds.torchjob.torchjob import TorchJob
 from gang import backends
 from gang.values import GroupView
-from reconcilers import tasks
-from reconcilers.pod_view import PodView
-from reconcilers.recreate_view import RecreateView
+from kube.api import Manifest
+from reconcilers.pods import task_members
 from reconcilers.settings import ReconcileSettings
-from tests.reconcilers.anywhere import Anywhere
-from tests.reconcilers.builders import ADMISSION, KEY, NOW, RESERVATION, manifest, pod, status, task
+from reconcilers.views.pod_view import PodView
+from reconcilers.views.recreate_request import RecreateView
+from tests.support.reconcilers.anywhere import Anywhere
+from tests.support.reconcilers.builders import ADMISSION, KEY, NOW, RESERVATION, manifest, pod, status, task
 
 NAMES = ("Master", "Worker", "AIMaster", "Prepare", "Evaluate")
 PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
@@ -192,7 +193,7 @@ def worlds(draw: st.DrawFn) -> Anywhere:
     """Any job in any state."""
     described = draw(jobs())
     job = torchjob.parse(copy.deepcopy(described))
-    names = [*tasks.members(job, 1), f"digits-{next(iter(job.spec.tasks)).lower()}-9"]
+    names = [*task_members.members(job, 1), f"digits-{next(iter(job.spec.tasks)).lower()}-9"]
     pods = draw(pods_of(names))
     groups, bodies = draw(groups_of())
     asked = draw(st.sampled_from(['{"id": "again"}', '{"id": "more", "task": "Worker"}', "", "nonsense"]))
@@ -235,7 +236,7 @@ def test_reconciles_come_to_rest(world: Anywhere, data: st.DataObject) -> None:
 def test_a_job_whose_pods_end_ends(world: Anywhere, data: st.DataObject) -> None:
     job = world.job
     assert job is not None
-    assume(tasks.decisive(job.spec) and not job.spec.suspend)
+    assume(task_members.decisive(job.spec) and not job.spec.suspend)
     for most in data.draw(st.lists(st.sampled_from([0, 1, 2, 100]), max_size=6)):
         if data.draw(st.booleans()):
             world.look()

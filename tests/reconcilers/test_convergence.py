@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from crds import torchjob
+from crds.api_resources import RECREATE_REQUESTS
 from crds.labels import RESTART_REQUEST
-from crds.resources import RECREATE_REQUESTS
-from reconcilers import tasks
-from reconcilers.pod_view import PodView
-from reconcilers.recreate_view import RecreateView
+from crds.torchjob import torchjob
+from reconcilers.pods import task_members
 from reconcilers.settings import ReconcileSettings
-from tests.reconcilers.builders import ADMISSION, NOW, RESERVATION, manifest, pod, status, task
-from tests.reconcilers.simulation import Simulation
+from reconcilers.views.pod_view import PodView
+from reconcilers.views.recreate_request import RecreateView
+from tests.support.reconcilers.builders import ADMISSION, NOW, RESERVATION, manifest, pod, status, task
+from tests.support.reconcilers.simulation import Simulation
 
 PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 SHAPES: tuple[dict[str, Any], ...] = (
@@ -149,7 +149,7 @@ asked_for = st.sampled_from(
 @settings(max_examples=300, deadline=None)
 def test_from_any_state_to_one_where_nothing_is_left_to_do(data: st.DataObject) -> None:
     described = data.draw(jobs()) | {"status": data.draw(statuses())}
-    names = [*tasks.members(torchjob.parse(described), 1), "digits-worker-7"]
+    names = [*task_members.members(torchjob.parse(described), 1), "digits-worker-7"]
     reservation = data.draw(st.none() | st.integers(1, 3).map(lambda attempt: replace(RESERVATION, attempt=attempt)))
     there, pods = data.draw(st.sampled_from([described, None])), data.draw(pods_of(names))
     Simulation(

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crds import torchjob
+from crds.torchjob import torchjob
 from reconcilers.settings import ReconcileSettings
-from tests.reconcilers.builders import ADMISSION, RESERVATION, manifest, status, task
-from tests.reconcilers.gang_simulation import GangSimulation
+from tests.support.reconcilers.builders import ADMISSION, RESERVATION, manifest, status, task
+from tests.support.reconcilers.gang_simulation import GangSimulation
 
 NAMES = ("Master", "Prepare", "Worker", "AIMaster", "Evaluate")
 

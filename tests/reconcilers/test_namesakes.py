@@ -2,15 +2,15 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from cluster.client import KubernetesCluster
+from crds.api_resources import PODS, SERVICES
 from crds.keys import JobKey
-from crds.resources import PODS, SERVICES
-from reconcilers import pod_view
-from reconcilers.apply import Application, Outcome
+from kube.client import KubernetesCluster
+from reconcilers.apply.apply import Application, Outcome
 from reconcilers.reconcile import no_store
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import Change, DeleteService, MarkPods, Plan
-from tests.reconcilers.builders import left_over
+from reconcilers.views import pod_view
+from tests.support.reconcilers.builders import left_over
 
 POD = {
     "apiVersion": "v1",

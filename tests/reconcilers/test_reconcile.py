@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from cluster.errors import NotFound
+from crds.api_resources import PODS, SERVICES, TORCHJOBS
 from crds.keys import JobKey
-from crds.resources import PODS, SERVICES, TORCHJOBS
+from kube.errors import NotFound
 from queues.values import Task
 from reconcilers import errors
 from reconcilers.observe import Observer
 from reconcilers.reconcile import Reconciler
 from reconcilers.settings import ReconcileSettings
-from tests.reconcilers import builders
-from tests.reconcilers.bench import Bench
-from tests.reconcilers.builders import task, template
+from tests.support.reconcilers import builders
+from tests.support.reconcilers.bench import Bench
+from tests.support.reconcilers.builders import task, template
 
 ALL = ["digits-master-0", "digits-worker-0", "digits-worker-1"]
 

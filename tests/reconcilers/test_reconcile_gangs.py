@@ -5,16 +5,17 @@ from typing import Any
 
 import pytest
 
-from cluster.api import Manifest
-from cluster.errors import NotFound
 from crds import labels
-from crds.resources import GANG_QUEUES, POD_GROUPS, PODS, TORCHJOBS
-from reconcilers import errors, group_view
-from tests.coordinator import kinds
-from tests.reconcilers import builders
-from tests.reconcilers.bench import Bench
-from tests.reconcilers.builders import task
+from crds.api_resources import GANG_QUEUES, POD_GROUPS, PODS, TORCHJOBS
+from kube.api import Manifest
+from kube.errors import NotFound
+from reconcilers import errors
+from reconcilers.views import pod_group_view
 from tests.reconcilers.conftest import benches
+from tests.support.coordinator import kinds
+from tests.support.reconcilers import builders
+from tests.support.reconcilers.bench import Bench
+from tests.support.reconcilers.builders import task
 
 PAIR = {"Master": task(), "Worker": task(2)}
 
@@ -91,7 +92,7 @@ def test_stages(gang: Bench) -> None:
 
 
 def test_a_queue_that_is_not_open(gang: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_view, "REMEMBERED_SECONDS", 0.0)
+    monkeypatch.setattr(pod_group_view, "REMEMBERED_SECONDS", 0.0)
     begin(gang, schedulingPolicy={"gangQueue": "closed-one"})
     gang.reconcile()
     assert gang.said("Admitted")[0] == "GangQueueMissing"

@@ -7,24 +7,24 @@ from typing import Any
 
 import pytest
 
-from cluster.client import KubernetesCluster
-from cluster.errors import Forbidden, Invalid
-from cluster.informer import Informer
-from coordinator.permissions import WORKER
+from coordinator.rbac.permissions import WORKER
 from crds import labels
-from crds.resources import EVENTS, NAMESPACES, NODES, PODS, RECREATE_REQUESTS, TORCHJOBS
-from reconcilers.node_view import NodeView, nodes_informer
+from crds.api_resources import EVENTS, NAMESPACES, NODES, PODS, RECREATE_REQUESTS, TORCHJOBS
+from kube.client import KubernetesCluster
+from kube.errors import Forbidden, Invalid
+from kube.informer import Informer
 from reconcilers.observe import pods_informer
 from reconcilers.reconcile import Reconciler
-from reconcilers.recreate_view import RecreateView, recreations_informer
 from reconcilers.settings import ReconcileSettings
-from tests.acceptance.stack import until
-from tests.cluster.servers import Server
-from tests.rbac.gatekeeper import Gatekeeper
-from tests.reconcilers import recreate_requests
-from tests.reconcilers.bench import Bench, Counting
-from tests.reconcilers.builders import task
-from tests.waiting import SECONDS
+from reconcilers.views.node_view import NodeView, nodes_informer
+from reconcilers.views.recreate_request import RecreateView, recreations_informer
+from tests.support.acceptance.stack import until
+from tests.support.kube.servers import Server
+from tests.support.rbac.gatekeeper import Gatekeeper
+from tests.support.reconcilers import recreate_requests
+from tests.support.reconcilers.bench import Bench, Counting
+from tests.support.reconcilers.builders import task
+from tests.support.waiting import SECONDS
 
 MASTER, WORKER_0, WORKER_1 = ALL = ["digits-master-0", "digits-worker-0", "digits-worker-1"]
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from reconcilers.plan import plan
+from reconcilers.plan.plan import plan
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import CreatePods, WriteStatus
-from tests.reconcilers.builders import NOW, job, observe, pod, status
+from tests.support.reconcilers.builders import NOW, job, observe, pod, status
 
 COUNTS = {"Master": {"active": 1, "ready": 1}, "Worker": {"active": 2, "ready": 2}}
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from reconcilers import torchrun
-from tests.reconcilers.builders import job, task
-from tests.reconcilers.test_pods import blueprint_of, pods
+from reconcilers.views import torchrun
+from tests.reconcilers.pods.test_manifests import blueprint_of, pods
+from tests.support.reconcilers.builders import job, task
 
 SCRIPT = """
 import torch, torch.distributed as world

@@ -1,0 +1,302 @@
+"""How close the admitted cost of each queue stays to its weight, from the first pick on, and how long a job may wait.
+
+One rule: pure. Fixed jobs from a seed, the production race, a clock that only the simulation moves.
+"""
+
+import heapq
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+
+from bench.benchmarks import withdrawals
+from bench.report import Figures
+from bench.support import games
+from bench.support.arena import Production
+from bench.support.panels import PANELS, Line, Panel
+from crds.keys import JobKey
+from crds.resources import amounts
+from queues.rules import Rules
+from queues.values import Entry, QueueSpec
+
+GPU = "nvidia.com/gpu"
+WEIGHTS: Mapping[str, int] = {"a": 5, "b": 3, "c": 1, "d": 1}
+CHURNED: Mapping[str, int] = {f"q{number:02}": 1 + number * 49 // 19 for number in range(20)}
+SIZES = (1, 2, 4, 8)
+START = 1_700_000_000.0
+_BACKLOG = 4
+_CHURN = 0.05
+"""How likely a queue empties, returns or changes its weight, at each pick."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to measure."""
+
+    picks: int = 20_000
+    pool: int = 0
+    """GPUs that all queues share; 0: no limit, so that only the weights decide."""
+    batch: int = 128
+    """Most picks from one snapshot."""
+    games: bool = False
+    """Play the games of `bench.support.games` instead, a twentieth of the picks each, and those of
+    `bench.benchmarks.withdrawals`, as many
+    seconds each."""
+    seed: int = 1
+
+
+SHORT = Options(picks=1_000)
+_PART = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A pick, and the weights that contended for it."""
+
+    queue: str
+    cost: int
+    weights: Mapping[str, int]
+
+
+def run(options: Options) -> Figures:
+    """Jobs of 1, 2, 4 and 8 GPUs: queues that always have some waiting, then queues that come, go and change."""
+    if options.games:
+        part = max(1, options.picks // _PART)
+        return games.run(part, options.seed) | withdrawals.run(part, options.seed)
+    steady = list(admissions(options))
+    title = "GPUs admitted beyond the weight's part of all so far"
+    return {
+        "picked": options.picks,
+        "largest_job_gpus": max(SIZES),
+        **_figures(options, steady),
+        "large_job": large_job(Rules(cost=GPU)),
+        PANELS: [Panel(title, "picks", "GPUs", distances([(each.queue, each.cost) for each in steady], WEIGHTS))],
+    }
+
+
+def _figures(options: Options, steady: list[Admission]) -> Figures:
+    churned = measure(churn(options))
+    shares = share([(each.queue, each.cost) for each in steady], WEIGHTS)
+    return {
+        "worst_deviation_gpus": measure(steady)["worst_deviation_gpus"],
+        "worst_wait_fair_turns": churned["worst_wait_fair_turns"],
+        "longest_run_after_idle": churned["longest_run_after_idle"],
+        "steady_worst_wait_fair_turns": measure(steady)["worst_wait_fair_turns"],
+        "churn_worst_deviation_gpus": churned["worst_deviation_gpus"],
+        **shares,
+    }
+
+
+def share(admitted: Iterable[tuple[str, int]], weights: Mapping[str, int]) -> Figures:
+    """Of admissions (queue, cost) in order: the largest distance of any queue from its weight's part of what was
+    admitted so far, over all prefixes and in units of the largest job; and the shares in the end."""
+    whole = sum(weights.values())
+    cost = dict.fromkeys(weights, 0)
+    total = largest = 0
+    worst = 0.0
+    for queue, size in admitted:
+        cost[queue] += size
+        total += size
+        largest = max(largest, size)
+        worst = max(worst, *(abs(cost[name] - total * weight / whole) for name, weight in weights.items()))
+    return {
+        "worst_prefix_deviation": worst / largest,
+        "target": {name: weight / whole for name, weight in weights.items()},
+        "shares": {name: each / total for name, each in cost.items()},
+    }
+
+
+def distances(admitted: Iterable[tuple[str, int]], weights: Mapping[str, int]) -> Mapping[str, Line]:
+    """Each queue's distance from its weight's part, pick by pick."""
+    whole, total = sum(weights.values()), 0
+    cost = dict.fromkeys(weights, 0)
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in weights}
+    for number, (queue, size) in enumerate(admitted, start=1):
+        cost[queue] += size
+        total += size
+        for name, weight in weights.items():
+            found[name].append((number, cost[name] - total * weight / whole))
+    return found
+
+
+def measure(admitted: Iterable[Admission]) -> Figures:
+    """Against the fluid share of the queues contending at each moment: the largest distance (a queue that joins begins
+    at none), the longest wait in a queue's own fair turns (the time in which it earns one job of mean size), and the
+    most picks in a row of a queue that has just come back."""
+    observer = _Observer()
+    for each in admitted:
+        observer.see(each)
+    return {
+        "worst_deviation_gpus": observer.worst,
+        "worst_wait_fair_turns": observer.longest_wait * observer.picks / observer.cost,
+        "longest_run_after_idle": observer.longest_run,
+    }
+
+
+@dataclass(slots=True)
+class _Observer:
+    """What the fluid share would have been so far."""
+
+    picks: int = 0
+    cost: int = 0
+    worst: float = 0.0
+    longest_wait: float = 0.0
+    longest_run: int = 0
+    _weights: Mapping[str, int] = field(default_factory=dict)
+    _behind: dict[str, float] = field(default_factory=dict)
+    """What each contending queue has earned since it joined, beyond what it got."""
+    _waited: dict[str, float] = field(default_factory=dict)
+    """What it has earned since its last pick."""
+    _joined: set[str] = field(default_factory=set)
+    """Who came back and was not picked yet."""
+    _runner: str = ""
+    _run: int = 0
+
+    def see(self, pick: Admission) -> None:
+        """Count a pick."""
+        if pick.weights != self._weights:
+            self._join(pick.weights)
+        whole = sum(self._weights.values())
+        for name, weight in self._weights.items():
+            self._behind[name] += pick.cost * weight / whole
+            self._waited[name] += pick.cost * weight / whole
+        self.picks += 1
+        self.cost += pick.cost
+        self.longest_wait = max(self.longest_wait, self._waited[pick.queue])
+        self._waited[pick.queue] = 0.0
+        self._behind[pick.queue] -= pick.cost
+        self.worst = max(self.worst, *map(abs, self._behind.values()))
+        self._follow(pick.queue)
+
+    def _join(self, weights: Mapping[str, int]) -> None:
+        same = {name for name, weight in weights.items() if self._weights.get(name) == weight}
+        if self._weights:
+            self._joined |= weights.keys() - self._weights.keys()
+        self._joined &= weights.keys()
+        self._behind = {name: self._behind[name] if name in same else 0.0 for name in weights}
+        self._waited = {name: self._waited[name] if name in same else 0.0 for name in weights}
+        self._weights = dict(weights)
+
+    def _follow(self, queue: str) -> None:
+        if queue in self._joined:
+            self._joined.discard(queue)
+            self._runner, self._run = queue, 1
+        elif queue == self._runner:
+            self._run += 1
+        else:
+            self._runner, self._run = "", 0
+        self.longest_run = max(self.longest_run, self._run)
+
+
+def admissions(options: Options) -> Iterator[Admission]:
+    """The picks, in order, while every queue always has jobs. With a pool, jobs run 1 to 100 s and then give their GPUs
+    back."""
+    arena = _arena(WEIGHTS, options.pool)
+    source = _Source(options.seed)
+    lengths = random.Random(options.seed + 1)
+    for queue in WEIGHTS:
+        source.fill(arena, queue, options.batch + _BACKLOG)
+    running: list[tuple[float, JobKey, Entry]] = []
+    now, left = START, options.picks
+    while left:
+        taken = arena.admit(now, min(left, options.batch))
+        for entry in taken:
+            if options.pool:
+                heapq.heappush(running, (now + lengths.uniform(1.0, 100.0), entry.key, entry))
+            source.fill(arena, entry.queue, 1)
+            yield Admission(entry.queue, entry.demand[GPU], WEIGHTS)
+        left -= len(taken)
+        if not taken:
+            now, _, entry = heapq.heappop(running)
+            arena.release(entry)
+
+
+def churn(options: Options) -> Iterator[Admission]:
+    """The same with 20 queues of weights 1 to 50, of which some empty, return or change their weight at random."""
+    arena = _arena(CHURNED, 0)
+    source, fate = _Source(options.seed), random.Random(options.seed + 2)
+    for queue in CHURNED:
+        source.fill(arena, queue, _BACKLOG)
+    for _ in range(options.picks):
+        if fate.random() < _CHURN:
+            _disturb(arena, source, fate)
+        for entry in arena.admit(START, 1):
+            weights = {name: line.spec.weight for name, line in arena.lines.items() if line.waiting}
+            weights.setdefault(entry.queue, arena.lines[entry.queue].spec.weight)
+            yield Admission(entry.queue, entry.demand[GPU], weights)
+            source.fill(arena, entry.queue, 1)
+
+
+def _disturb(arena: Production, source: "_Source", fate: random.Random) -> None:
+    """Something happens to one queue; the last one that has jobs keeps them."""
+    queue = fate.choice(list(arena.lines))
+    line = arena.lines[queue]
+    busy = sum(bool(each.waiting) for each in arena.lines.values())
+    if fate.random() < 0.2:
+        arena.reweigh(queue, fate.randint(1, 50))
+    elif not line.waiting:
+        source.fill(arena, queue, _BACKLOG)
+    elif busy > 1:
+        for waiting in list(line.waiting):
+            arena.withdraw(waiting.entry)
+
+
+class _Source:
+    """Jobs of mixed size, one per second, as many as are wanted."""
+
+    def __init__(self, seed: int) -> None:
+        self._sizes = random.Random(seed)
+        self._numbers = count()
+
+    def fill(self, arena: Production, queue: str, jobs: int) -> None:
+        """Let so many more wait in a queue."""
+        for _ in range(jobs):
+            arena.put(job(queue, next(self._numbers), self._sizes.choice(SIZES)))
+
+
+def job(queue: str, number: int, gpus: int) -> Entry:
+    """A job that asks for GPUs."""
+    return Entry(
+        key=JobKey(queue, f"job-{number:07}", f"uid-{number}"),
+        queue=queue,
+        submitted=START + number,
+        demand={amounts.JOBS: 1, GPU: gpus},
+    )
+
+
+def large_job(rules: Rules) -> Figures:
+    """How many small jobs go before a large one that needs the whole of a pool of 64 GPUs (or of its queue's quota),
+    while small ones come without end and one ends per second; and the bound: the weights are equal, so the large one
+    has its turn after one small one at the latest, and then the patience of the rules counts."""
+    across = _overtakers(QueueSpec(name="large"), "small", {GPU: 64}, rules)
+    within = _overtakers(QueueSpec(name="small", quota={GPU: 64}), "small", None, rules)
+    return {
+        "across_queues_overtaken": across,
+        "across_queues_bound": rules.patience.times + 1,
+        "within_queue_overtaken": within,
+        "within_queue_bound": rules.queue_bypasses,
+    }
+
+
+def _overtakers(spec: QueueSpec, small: str, pool: Mapping[str, int] | None, rules: Rules) -> int:
+    specs = [spec] if spec.name == small else [spec, QueueSpec(name=small)]
+    arena = Production(specs, pool, rules)
+    for number in range(1_000):
+        arena.put(job(small, number, 1))
+    running = list(arena.admit(START, 64))
+    large = job(spec.name, -1, 64)
+    arena.put(large)
+    overtakers = 0
+    for second in count(1):
+        arena.release(running.pop(0))
+        admitted = arena.admit(START + second, 64)
+        if large in admitted:
+            break
+        running += admitted
+        overtakers += len(admitted)
+    return overtakers
+
+
+def _arena(weights: Mapping[str, int], pool: int) -> Production:
+    specs = [QueueSpec(name=name, weight=weight) for name, weight in weights.items()]
+    return Production(specs, {GPU: pool} if pool else None, Rules(cost=GPU))

@@ -1,0 +1,177 @@
+"""What one tenant's attack costs another: its jobs' times from submission to admission, without the attack and with it.
+
+One rule: both tenants have an account's rights only. What the attacker submits is what its role may write, and the API
+server takes; the other tenant's jobs arrive at a fixed rate, whatever becomes of those before
+(`bench.benchmarks.open_loop`).
+
+    names      suspended jobs, each of which names another queue that does not exist
+    victim     suspended jobs that name the other tenant's queue
+    waiting    jobs that wait in the attacker's own queue, whose quota is one job
+    failing    jobs whose containers fail at once, with the largest backoffLimit
+    resources  held jobs that ask for made-up resources, as many as a job may have, each for others
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bench import report
+from bench.benchmarks import open_loop
+from bench.benchmarks.latency import Sight
+from bench.benchmarks.open_loop import Planned, Timetable
+from bench.report import Figures
+from bench.support import installation, stack
+from bench.support.baseline_scenario import NOBODY
+from bench.support.installation import Installation, Wanted
+from bench.support.pod_player import FAILS_LABEL, RUN_LABEL
+from bench.support.processes import Bench, room
+from crds.api_resources import NAMESPACES, TENANT_QUEUES, TORCHJOBS
+from crds.torchjob.demand import MOST_RESOURCES
+from kube.api import Manifest
+
+POOL = "cpu=1000000"
+_POLL_SECONDS = 0.1
+_QUIET_SECONDS = 2.0
+"""Between the two measurements."""
+MOST_RESTARTS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to measure."""
+
+    attack: str = "names"
+    jobs: int = 4_000
+    """Of the attacker."""
+    attack_rate: float = 100.0
+    """Jobs per second of the attacker; 0: all of them are there before the measurement begins."""
+    rate: float = 5.0
+    """Jobs per second of the other tenant."""
+    seconds: float = 60.0
+    """Of each of the two measurements."""
+    patience: float = 60.0
+    """Seconds after the last arrival after which a job that is not admitted counts with the time it has waited."""
+    run_ms: int = 200
+    """What each pod is said to run."""
+    workers: int = 2
+    threads: int = 8
+    """Creates of each tenant that are under way at the same time at most."""
+
+
+SHORT = Options(jobs=200, seconds=4.0)
+
+
+def run(options: Options) -> Figures:
+    """Start everything, and measure the other tenant alone and beside the attacker. BenchError if that fails."""
+    wanted = Wanted(workers=options.workers, settings={"TORCHQ_POOL": POOL})
+    with room(stack.STOP_SECONDS) as bench, installation.running(bench, wanted) as torchq:
+        ours, evil = torchq.namespace, f"{torchq.namespace}-evil"
+        torchq.admin.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": evil}})
+        _create_queue(torchq, f"{ours}-0", [ours])
+        _create_queue(torchq, evil, [evil], quota={"jobs": 1} if options.attack == "waiting" else {})
+        bench.start_python("pod-player", "bench.support.pod_player", torchq.server.kubeconfig, "8", stage=2)
+        with Sight(torchq) as sight:
+            alone = _measure(bench, torchq, sight, "alone", options)
+            time.sleep(_QUIET_SECONDS)
+            attack = _attack(bench, torchq, evil, options)
+            attacked = _measure(bench, torchq, sight, "attacked", options)
+            return {
+                "alone_ms": alone,
+                "attacked_ms": attacked,
+                "ratio_p50": _ratio(attacked["p50"], alone["p50"]),
+                "ratio_p99": _ratio(attacked["p99"], alone["p99"]),
+                "attack_over": attack.over(),
+                **installation.costs(bench, {}),
+                "log_troubles": stack.troubles(bench.folder),
+            }
+
+
+def _ratio(attacked: float, alone: float) -> float:
+    return round(attacked / alone, 2)
+
+
+def _create_queue(torchq: Installation, name: str, namespaces: list[str], **spec: Any) -> None:
+    body = {"apiVersion": TENANT_QUEUES.api_version, "kind": TENANT_QUEUES.kind, "metadata": {"name": name}}
+    torchq.admin.create(TENANT_QUEUES, {**body, "spec": {"namespaces": namespaces, **spec}})
+
+
+def _attack(bench: Bench, torchq: Installation, evil: str, options: Options) -> Timetable:
+    """Let it begin, or have all of it there."""
+    rate = options.attack_rate
+    made = ATTACKS[options.attack]
+    jobs = [Planned(number / rate if rate else 0.0, made(torchq.namespace, number)) for number in range(options.jobs)]
+    table = open_loop.prepare(bench, torchq.server.kubeconfig, evil, jobs, 1, options.threads, "attacker")
+    table.open()
+    if not rate:
+        bench.wait(table.over, "the attacker", 10.0 + options.jobs / 20)
+    return table
+
+
+def _measure(bench: Bench, torchq: Installation, sight: Sight, name: str, options: Options) -> dict[str, float]:
+    """Milliseconds from each job's arrival to its admission."""
+    planned = list(plan(f"{torchq.namespace}-0", name, options))
+    kubeconfig, threads = torchq.server.kubeconfig, options.threads
+    table = open_loop.prepare(bench, kubeconfig, torchq.namespace, planned, 1, threads, name)
+    start = table.open()
+    names, admitted = {each.job["metadata"]["name"]: each.due for each in planned}, sight.moments["admitted"]
+    pause, deadline = threading.Event(), start + options.seconds + options.patience
+    while time.monotonic() < deadline and not names.keys() <= admitted.keys():
+        bench.keep_alive()
+        pause.wait(_POLL_SECONDS)
+    now = time.monotonic()
+    return report.milliseconds([admitted.get(each, now) - start - due for each, due in names.items()])
+
+
+def plan(queue: str, name: str, options: Options) -> Iterator[Planned]:
+    """The other tenant's jobs, evenly spaced."""
+    for number in range(int(options.rate * options.seconds)):
+        yield Planned(number / options.rate, job(f"{name}-{number}", queue, {RUN_LABEL: str(options.run_ms)}))
+
+
+def job(
+    name: str, queue: str, labels: Mapping[str, str], requests: Mapping[str, str] | None = None, **spec: Any
+) -> Manifest:
+    """A job of one pod, which no node takes."""
+    resources = {"requests": dict(requests or {"cpu": "1"})}
+    container = {"name": "torch", "image": "none", "command": ["true"], "resources": resources}
+    template = {"metadata": {"labels": dict(labels)}, "spec": {"schedulerName": NOBODY, "containers": [container]}}
+    policy = {"queue": queue, **spec.pop("schedulingPolicy", {})}
+    return {
+        "apiVersion": TORCHJOBS.api_version,
+        "kind": TORCHJOBS.kind,
+        "metadata": {"name": name},
+        "spec": {"schedulingPolicy": policy, "torchTaskSpecs": {"Master": {"template": template}}, **spec},
+    }
+
+
+def _names(_: str, number: int) -> Manifest:
+    return job(f"attack-{number}", f"invented-{number}", {}, suspend=True)
+
+
+def _victim(ours: str, number: int) -> Manifest:
+    return job(f"attack-{number}", f"{ours}-0", {}, suspend=True)
+
+
+def _waiting(ours: str, number: int) -> Manifest:
+    return job(f"attack-{number}", f"{ours}-evil", {RUN_LABEL: "3600000"})
+
+
+def _failing(ours: str, number: int) -> Manifest:
+    return job(f"attack-{number}", f"{ours}-evil", {FAILS_LABEL: "1"}, backoffLimit=MOST_RESTARTS)
+
+
+def _resources(ours: str, number: int) -> Manifest:
+    asked = {f"example.com/r{number}-{index}": "1" for index in range(MOST_RESOURCES)}
+    return job(f"attack-{number}", f"{ours}-evil", {}, asked, schedulingPolicy={"hold": True})
+
+
+ATTACKS: Mapping[str, Callable[[str, int], Manifest]] = {
+    "names": _names,
+    "victim": _victim,
+    "waiting": _waiting,
+    "failing": _failing,
+    "resources": _resources,
+}
+"""What makes the attacker's jobs, of the other tenant's namespace and a number."""

@@ -1,0 +1,309 @@
+"""Kueue's own scalability test (`bench.support.baseline_scenario`), on the coordinator, store and workers of
+production.
+
+One rule: what is told is seen from outside: jobs by a watch, charges in Redis, requests by the API server's own count.
+
+Without pods (`none`, as in Kueue's test) workers write the admission and no more, and we say that a job has succeeded
+when its run time is over. With them (`one`) each job has a pod, and we say that the pod runs and has succeeded.
+"""
+
+import statistics
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from bench import report
+from bench.benchmarks import open_loop
+from bench.benchmarks.later import Later
+from bench.benchmarks.open_loop import Sent
+from bench.errors import BenchError
+from bench.report import Figures
+from bench.support import api_counts, installation, panels, stack
+from bench.support.baseline_scenario import CLASSES, Planted, Scenario
+from bench.support.installation import Installation, Wanted
+from bench.support.ledger import HELD, Ledger
+from bench.support.panels import PANELS, Panel
+from bench.support.processes import Bench, room
+from crds.api_resources import TENANT_QUEUES, TORCHJOBS
+from crds.torchjob.status import TorchJobStatus
+from kube import client, errors
+from kube.api import Manifest
+from kube.informer import Informer
+from kube.settings import ConnectionSettings
+from queues.errors import QueueError
+from queues.store import QueueStore
+from reconcilers.plan import status
+
+_POLL_SECONDS = 0.1
+_SAMPLE_SECONDS = 0.2
+_CONFLICT_SECONDS, _RETRY_SECONDS = 0.02, 0.2
+_FINISHERS = 48
+"""Ends of jobs being written at the same time at most: so many that a slow server does not make us late."""
+_MILLI = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to measure."""
+
+    pods: str = "none"
+    """`none`, or `one` for each job."""
+    kubeconfig: str = ""
+    """Of an API server; empty: one of our own."""
+    real: bool = False
+    """Whether our own is kube-apiserver, or the embedded one."""
+    jobs_factor: float = 1.0
+    """Part of the 15,000 jobs."""
+    workers: int = 2
+    clients: int = 2
+    """Processes that create jobs."""
+    threads: int = 16
+    """Requests under way at the same time in each of them at most."""
+    seconds: float = 3_600.0
+    """When to give up."""
+
+
+SHORT = Options(jobs_factor=0.005)
+
+
+def run(options: Options) -> Figures:
+    """Start everything, submit on time, wait until all have ended and nothing is charged. BenchError if one fails."""
+    settings = {"TORCHQ_POOL": "none", "TORCHQ_ADMISSION_TIMEOUT": "0"}
+    if options.pods == "none":
+        settings["TORCHQ_PODS"] = "none"
+    wanted = Wanted(kubeconfig=options.kubeconfig, real=options.real, workers=options.workers, settings=settings)
+    with room(stack.STOP_SECONDS) as bench, installation.running(bench, wanted) as torchq:
+        scenario = Scenario(torchq.namespace, options.jobs_factor)
+        for queue in scenario.queues():
+            torchq.admin.create(TENANT_QUEUES, queue)
+        if options.pods == "one":
+            arguments = (torchq.server.kubeconfig, str(options.threads))
+            bench.start_python("pod-player", "bench.support.pod_player", *arguments, stage=2)
+        with Play(torchq, scenario, options) as play:
+            return {"server": torchq.server.name, **_measure(bench, play, options)}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is kept of a job."""
+
+    name: str
+    phase: str
+    version: str
+    generation: int
+    status: Mapping[str, Any]
+    """Empty once it is over."""
+
+
+class Play:
+    """Watches the jobs, and ends those whose time is over where there are no pods to do it."""
+
+    def __init__(self, torchq: Installation, scenario: Scenario, options: Options) -> None:
+        self.torchq = torchq
+        self.scenario = scenario
+        self.jobs = scenario.jobs()
+        self.ledger = Ledger(self.jobs, scenario.cohort_quota)
+        self.later = Later(_FINISHERS)
+        self.finishes = 0
+        """Requests of ours that said that a job is over."""
+        self._ends = options.pods == "none"
+        # By a worker's name, too: whose fields they are, the server keeps by the name, and it costs to share them.
+        self._as_worker = client.connect(ConnectionSettings(kubeconfig=torchq.server.kubeconfig))
+        self._informer = Informer(
+            torchq.admin, TORCHJOBS, trim=_trim, namespace=torchq.namespace, on_change=self._changed
+        )
+
+    def __enter__(self) -> "Play":
+        self.later.__enter__()
+        self._informer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._informer.stop()
+        self.later.__exit__()
+        self._as_worker.close()
+
+    def _changed(self, before: Seen | None, after: Seen | None) -> None:
+        if after is None:
+            return
+        now = time.monotonic()
+        entered = self.ledger.changed(after.name, before.phase if before else "", after.phase, now)
+        if entered and self._ends:
+            self.later.at(now + self.jobs[after.name].kind.run_s, lambda: self._end(after.name))
+
+    def _end(self, name: str) -> None:
+        """Say that it has succeeded, unless its room was taken back meanwhile."""
+        seen = self._informer.get(self.torchq.namespace, name)
+        if seen is None or seen.phase not in HELD:
+            return
+        change = {"status": succeeded(seen, datetime.now(UTC))}
+        self.finishes += 1
+        try:
+            self._as_worker.patch(
+                TORCHJOBS,
+                name,
+                change,
+                self.torchq.namespace,
+                subresource="status",
+                resource_version=seen.version,
+            )
+        except errors.Conflict:
+            self.later.after(_CONFLICT_SECONDS, lambda: self._end(name))
+        except errors.ClusterError:
+            self.later.after(_RETRY_SECONDS, lambda: self._end(name))
+
+
+class Charges:
+    """Adds up over time what all queues are charged, as the store says it."""
+
+    def __init__(self, store: QueueStore) -> None:
+        self.cpu_seconds = 0.0
+        self._store = store
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="charges")
+
+    def __enter__(self) -> "Charges":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        last = time.monotonic()
+        while not self._stopping.wait(_SAMPLE_SECONDS):
+            now = time.monotonic()
+            self.cpu_seconds += self._charged() * (now - last)
+            last = now
+
+    def _charged(self) -> float:
+        """Cpu; none while the store cannot say."""
+        try:
+            return sum(each.usage.get("cpu", 0) for each in self._store.snapshot(1).queues) / _MILLI
+        except QueueError:
+            return 0.0
+
+
+def _measure(bench: Bench, play: Play, options: Options) -> Figures:
+    torchq, jobs = play.torchq, len(play.jobs)
+    kubeconfig, plan = torchq.server.kubeconfig, play.scenario.plan()
+    table = open_loop.prepare(bench, kubeconfig, torchq.namespace, plan, options.clients, options.threads)
+    requests, cpu = torchq.requests(), installation.cpu(bench)
+    with Charges(torchq.store()) as charges:
+        start = table.open()
+        _wait(bench, play, options.seconds)
+    wall = max(play.ledger.ended.values()) - start
+    bench.wait(table.over, "the submitters")
+    sent = table.sent()
+    costs = installation.costs(bench, cpu)
+    asked = torchq.requests() - requests
+    quota = play.scenario.quota
+    return {
+        "jobs": jobs,
+        "wall_s": round(wall, 2),
+        "capacity_bound_s": round(play.scenario.work / quota, 2),
+        "admitted_per_s": round(jobs / (max(play.ledger.admitted.values()) - start), 1),
+        "usage_percent": round(100 * charges.cpu_seconds / (quota * wall), 1),
+        "useful_percent": round(100 * play.scenario.work / (quota * wall), 1),
+        **_waits(play.jobs, play.ledger.admitted, sent),
+        "api_writes_per_job": _writes(asked, play.finishes, jobs),
+        "peak_rss_mb": round(sum(_ours(costs["peak_rss_mb_by_process"])), 1),
+        **costs,
+        "sent_back": play.ledger.sent_back,
+        "over_quota_cpu": play.ledger.over,
+        **open_loop.lateness(sent.values()),
+        **_ends(play),
+        "requests_per_job": api_counts.per_job(asked, jobs),
+        "refused": api_counts.refused(asked),
+        "log_troubles": stack.troubles(bench.folder),
+        PANELS: list(_panels(play, sent, start)),
+    }
+
+
+def _wait(bench: Bench, play: Play, seconds: float) -> None:
+    """Until every job has ended and nothing is charged. What dies meanwhile is started again."""
+    deadline = time.monotonic() + seconds
+    pause = threading.Event()
+    while len(play.ledger.ended) < len(play.jobs) or _charged(play.torchq.store()):
+        if play.ledger.failed:
+            raise BenchError(f"job {play.ledger.failed} failed{bench.logs()}")
+        if time.monotonic() > deadline:
+            raise BenchError(f"not all jobs ended in {seconds:.0f} s: {play.ledger.text()}{bench.logs()}")
+        bench.keep_alive()
+        pause.wait(_POLL_SECONDS)
+
+
+def _charged(store: QueueStore) -> bool:
+    try:
+        return bool(store.held())
+    except QueueError:
+        return True
+
+
+def succeeded(seen: Seen, now: datetime) -> dict[str, Any]:
+    """The change of its status with which a worker says that a job is done."""
+    before = TorchJobStatus.model_validate(seen.status)
+    after = status.entered(before, seen.generation, "Succeeded", "Succeeded", "its run time is over", now)
+    return status.change(before, after.model_copy(update={"completion_time": now}))
+
+
+def _by_class(
+    jobs: Mapping[str, Planted], admitted: Mapping[str, float], sent: Mapping[str, Sent]
+) -> Mapping[str, list[float]]:
+    """Seconds from sending the create to seeing the admission, by class."""
+    found: dict[str, list[float]] = {each.name: [] for each in CLASSES}
+    for name, moment in admitted.items():
+        found[jobs[name].kind.name].append(moment - sent[name].sent)
+    return found
+
+
+def _panels(play: Play, sent: Mapping[str, Sent], start: float) -> Iterator[Panel]:
+    waits = _by_class(play.jobs, play.ledger.admitted, sent)
+    lines = {name: panels.shares(each) for name, each in waits.items() if each}
+    yield Panel("waits, by class", "waited at most, s", "% of jobs", lines)
+    moments = {"created": (each.sent for each in sent.values()), "admitted": play.ledger.admitted.values()}
+    counted = {**moments, "ended": play.ledger.ended.values()}
+    drawn = {name: panels.shares(moment - start for moment in each) for name, each in counted.items()}
+    yield Panel("how far", "seconds since the first job", "% of jobs", drawn)
+
+
+def _waits(jobs: Mapping[str, Planted], admitted: Mapping[str, float], sent: Mapping[str, Sent]) -> Figures:
+    found = _by_class(jobs, admitted, sent)
+    return {
+        "wait_s": {name: round(statistics.fmean(waits), 3) for name, waits in found.items()},
+        "wait_s_p99": {name: round(_p99(waits), 3) for name, waits in found.items()},
+        "wait_s_max": {name: round(max(waits), 3) for name, waits in found.items()},
+    }
+
+
+def _p99(values: Iterable[float]) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]
+
+
+def _ends(play: Play) -> Figures:
+    """How late we were to say that jobs are over."""
+    return {"finish_late_ms": report.milliseconds(play.later.late)} if play.later.late else {}
+
+
+def _writes(asked: Counter[str], finishes: int, jobs: int) -> float | None:
+    """Changes asked for by torchq: all but those of this benchmark. None if the server does not tell."""
+    verbs = api_counts.by_verb(asked)
+    own = verbs["POST torchjobs"] + verbs["PATCH pods/status"] + finishes
+    return round((api_counts.writes(asked) - own) / jobs, 3) if asked else None
+
+
+def _ours(by_process: Mapping[str, float]) -> list[float]:
+    return [value for name, value in by_process.items() if name.startswith(installation.OURS)]
+
+
+def _trim(manifest: Manifest) -> Seen:
+    metadata, found = manifest["metadata"], manifest.get("status") or {}
+    phase = found.get("phase", "")
+    generation = metadata.get("generation", 0)
+    return Seen(metadata["name"], phase, metadata["resourceVersion"], generation, found if phase in HELD else {})

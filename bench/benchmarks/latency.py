@@ -1,0 +1,188 @@
+"""How long a job waits for its admission and its pod when jobs arrive at a fixed rate and nothing is scarce.
+
+One rule: an open loop. A job's time begins when it was to arrive, not when we got round to sending it, and the next one
+arrives whether this one was answered or not: so a stall counts against every job that it met.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from bench import report
+from bench.benchmarks import open_loop
+from bench.benchmarks.open_loop import Planned, Sent
+from bench.errors import BenchError
+from bench.report import Figures
+from bench.support import api_counts, installation, panels, stack
+from bench.support.baseline_scenario import NOBODY
+from bench.support.installation import Installation, Wanted
+from bench.support.ledger import FINAL, HELD
+from bench.support.panels import PANELS, Panel
+from bench.support.pod_player import RUN_LABEL
+from bench.support.processes import Bench, room
+from crds import labels
+from crds.api_resources import PODS, TENANT_QUEUES, TORCHJOBS
+from kube.api import Manifest
+from kube.informer import Informer
+
+_POLL_SECONDS = 0.1
+_SETTLE_SECONDS = 120.0
+"""How long after the last arrival the last pod may come."""
+STAGES = ("admitted", "pod_created")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to measure."""
+
+    rate: float = 20.0
+    """Jobs per second."""
+    seconds: float = 600.0
+    arrivals: str = "poisson"
+    """`poisson` (independent users) or `even`."""
+    queues: int = 10
+    run_ms: int = 1_000
+    """What each pod is said to run."""
+    kubeconfig: str = ""
+    """Of an API server; empty: one of our own."""
+    real: bool = False
+    """Whether our own is kube-apiserver, or the embedded one."""
+    workers: int = 2
+    threads: int = 32
+    """Creates under way at the same time at most."""
+    seed: int = 1
+
+
+SHORT = Options(seconds=5.0)
+
+
+def run(options: Options) -> Figures:
+    """Start everything, let jobs arrive, wait until each has its pod and has ended. BenchError if they do not."""
+    settings = {"TORCHQ_POOL": "none"}
+    wanted = Wanted(kubeconfig=options.kubeconfig, real=options.real, workers=options.workers, settings=settings)
+    with room(stack.STOP_SECONDS) as bench, installation.running(bench, wanted) as torchq:
+        for number in range(options.queues):
+            body = {"apiVersion": TENANT_QUEUES.api_version, "kind": TENANT_QUEUES.kind}
+            torchq.admin.create(TENANT_QUEUES, {**body, "metadata": {"name": f"{torchq.namespace}-{number}"}})
+        arguments = (torchq.server.kubeconfig, str(options.threads // 4 or 1))
+        bench.start_python("pod-player", "bench.support.pod_player", *arguments, stage=2)
+        with Sight(torchq) as sight:
+            return {"server": torchq.server.name, **_measure(bench, torchq, sight, options)}
+
+
+class Sight:
+    """When a watch has shown each job's admission, pod and end. Moments are `time.monotonic`."""
+
+    def __init__(self, torchq: Installation) -> None:
+        self.moments: Mapping[str, dict[str, float]] = {stage: {} for stage in STAGES}
+        self.ended: set[str] = set()
+        self.failed = ""
+        where = torchq.namespace
+        self._jobs = Informer(torchq.admin, TORCHJOBS, trim=_phase, namespace=where, on_change=self._job_changed)
+        self._pods = Informer(
+            torchq.admin,
+            PODS,
+            trim=_owner,
+            namespace=where,
+            label_selector=labels.JOB_UID,
+            on_change=self._pod_changed,
+        )
+
+    def __enter__(self) -> "Sight":
+        for informer in (self._jobs, self._pods):
+            informer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for informer in (self._jobs, self._pods):
+            informer.stop()
+
+    def _job_changed(self, _: tuple[str, str] | None, after: tuple[str, str] | None) -> None:
+        name, phase = after or ("", "")
+        if phase in HELD or phase in FINAL:
+            self.moments["admitted"].setdefault(name, time.monotonic())
+        if phase in FINAL:
+            self.ended.add(name)
+        if phase == "Failed":
+            self.failed = name
+
+    def _pod_changed(self, before: str | None, after: str | None) -> None:
+        if before is None and after is not None:
+            self.moments["pod_created"].setdefault(after, time.monotonic())
+
+
+def _measure(bench: Bench, torchq: Installation, sight: Sight, options: Options) -> Figures:
+    planned = list(plan(torchq.namespace, options))
+    table = open_loop.prepare(bench, torchq.server.kubeconfig, torchq.namespace, planned, 1, options.threads)
+    requests, cpu = torchq.requests(), installation.cpu(bench)
+    table.open()
+    _wait(bench, sight, len(planned), options.seconds + _SETTLE_SECONDS)
+    bench.wait(table.over, "the submitter")
+    sent = table.sent()
+    costs = installation.costs(bench, cpu)
+    asked = torchq.requests() - requests
+    since = {stage: _since(sight.moments[stage], sent) for stage in STAGES}
+    times = {stage: report.milliseconds(since[stage]) for stage in STAGES}
+    lines = {stage: panels.shares(1000 * each for each in since[stage]) for stage in STAGES if since[stage]}
+    return {
+        "jobs": len(planned),
+        **{f"{name}_ms": times["pod_created"][name] for name in ("p50", "p95", "p99", "max")},
+        **{f"{stage}_ms": times[stage] for stage in STAGES},
+        **open_loop.lateness(sent.values()),
+        **costs,
+        "requests_per_job": api_counts.per_job(asked, len(planned)),
+        "refused": api_counts.refused(asked),
+        "log_troubles": stack.troubles(bench.folder),
+        PANELS: [Panel("since the moment each job was to arrive", "at most, ms", "% of jobs", lines)],
+    }
+
+
+def _wait(bench: Bench, sight: Sight, jobs: int, seconds: float) -> None:
+    """Until all jobs have ended. What dies meanwhile is started again."""
+    deadline = time.monotonic() + seconds
+    pause = threading.Event()
+    while len(sight.ended) < jobs:
+        if sight.failed:
+            raise BenchError(f"job {sight.failed} failed{bench.logs()}")
+        if time.monotonic() > deadline:
+            raise BenchError(f"{len(sight.ended)} of {jobs} jobs ended in {seconds:.0f} s{bench.logs()}")
+        bench.keep_alive()
+        pause.wait(_POLL_SECONDS)
+
+
+def plan(prefix: str, options: Options) -> Iterator[Planned]:
+    """The jobs, each in a queue drawn for it, at moments of the kind that is wanted. The same for the same seed."""
+    chance = random.Random(options.seed)
+    due, number = 0.0, 0
+    while due < options.seconds:
+        yield Planned(due, job(number, f"{prefix}-{chance.randrange(options.queues)}", options.run_ms))
+        number += 1
+        due = due + chance.expovariate(options.rate) if options.arrivals == "poisson" else number / options.rate
+
+
+def job(number: int, queue: str, run_ms: int) -> Manifest:
+    """A job of one pod, which no node takes."""
+    container = {"name": "torch", "image": "none", "command": ["true"], "resources": {"requests": {"cpu": "1"}}}
+    spec = {"schedulerName": NOBODY, "containers": [container]}
+    template = {"metadata": {"labels": {RUN_LABEL: str(run_ms)}}, "spec": spec}
+    return {
+        "apiVersion": TORCHJOBS.api_version,
+        "kind": TORCHJOBS.kind,
+        "metadata": {"name": f"latency-{number}"},
+        "spec": {"schedulingPolicy": {"queue": queue}, "torchTaskSpecs": {"Master": {"template": template}}},
+    }
+
+
+def _since(moments: Mapping[str, float], sent: Mapping[str, Sent]) -> list[float]:
+    """Seconds since each job was to arrive."""
+    return [moment - sent[name].due for name, moment in moments.items()]
+
+
+def _phase(manifest: Manifest) -> tuple[str, str]:
+    return manifest["metadata"]["name"], (manifest.get("status") or {}).get("phase", "")
+
+
+def _owner(manifest: Manifest) -> str:
+    return str(manifest["metadata"]["labels"][labels.JOB_NAME])

@@ -1,0 +1,96 @@
+"""What many waiting jobs cost in memory: the coordinator, and Redis.
+
+One rule: the coordinator's own caches, race and store in a process of their own, fed with a watch's lines; the jobs
+come through one by one and are nowhere else.
+"""
+
+import gc
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from bench.benchmarks import ingest
+from bench.report import Figures
+from bench.support import redis_server
+from bench.support.processes import room
+from coordinator.settings import Settings
+from queues import redis_keys
+from queues.redis import connection
+
+POOL = "nvidia.com/gpu=4"
+"""Room for one job; all others wait."""
+_MEGABYTE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to measure."""
+
+    jobs: int = 100_000
+    queues: int = 1_000
+    seconds: float = 900.0
+    """When to give up."""
+
+
+SHORT = Options(jobs=2_000, queues=20)
+
+
+def run(options: Options) -> Figures:
+    """Let so many jobs wait and look at the processes. LocalError without a Redis server."""
+    with room() as bench:
+        url = redis_server.start(bench)
+        answer = bench.folder / "coordinator.json"
+        bench.start_python(
+            "coordinator", "bench.benchmarks.memory", url, str(options.jobs), str(options.queues), str(answer)
+        )
+        bench.wait(answer.exists, "the coordinator to have seen all jobs", options.seconds)
+        found: Figures = orjson.loads(answer.read_bytes())
+        client = connection.connect(url, client_name="torchq-bench")
+        redis = client.info("memory")
+        waiting = int(client.hlen(redis_keys.ENTRIES))
+    return {
+        "waiting": waiting,
+        **found,
+        "redis_mb": redis["used_memory"] / _MEGABYTE,
+        "redis_rss_mb": redis["used_memory_rss"] / _MEGABYTE,
+    }
+
+
+def coordinate(url: str, jobs: int, queues: int, answer: Path) -> None:
+    """Be the coordinator; its figures go into a file once every job waits and a few rounds of picks were made."""
+    bare = _resident("VmRSS")
+    client = connection.connect(url, client_name="torchq-bench")
+    settings = Settings(pool=POOL, implicit_queues=True)
+    desk = ingest.Desk(ingest.Lines(_pieces(jobs, queues)), client, settings)
+    desk.ingest(jobs)
+    for _ in range(3):
+        desk.term.configure()
+        desk.term.cycle()
+    gc.collect()
+    figures = {
+        "coordinator_mb": _resident("VmRSS"),
+        "coordinator_peak_mb": _resident("VmHWM"),
+        "python_alone_mb": bare,
+        "picked": desk.term.counts.picked,
+    }
+    desk.close()
+    written = answer.with_suffix(".part")
+    written.write_bytes(orjson.dumps(figures))
+    written.rename(answer)
+
+
+def _pieces(jobs: int, queues: int) -> Iterator[bytes]:
+    return (ingest.line(number, queues) for number in range(jobs))
+
+
+def _resident(field: str) -> float:
+    """Megabytes of this process in memory: VmRSS now, VmHWM at most so far."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(each.split()[1]) / 1024 for each in lines if each.startswith(field))
+
+
+if __name__ == "__main__":
+    coordinate(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))

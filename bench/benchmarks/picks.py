@@ -1,0 +1,255 @@
+"""Durable picks per second: who goes next, decided and written down in a real Redis.
+
+One rule: the coordinator's own rounds, `snapshot -> choose -> commit`, with its own settings, one after the other.
+"""
+
+import itertools
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bench.errors import BenchError
+from bench.report import Figures
+from bench.support import redis_server
+from bench.support.processes import room
+from coordinator import settings
+from coordinator.leader import control_loop, gc_tuning
+from crds.keys import JobKey
+from crds.resources import amounts
+from crds.resources.amounts import Amounts
+from queues import rules
+from queues.pick_cycle import Rounds
+from queues.redis import connection
+from queues.storage.redis_store import RedisStore
+from queues.store import PendingCommit, QueueStore
+from queues.values import Batch, Behind, Committed, Entry, QueueSpec, Reservation, Snapshot
+
+GPU = "nvidia.com/gpu"
+START = 1_700_000_000.0
+COHORT = 6
+"""Queues that lend to each other."""
+BESIDE = 1_000
+"""Jobs put and jobs released per second, beside the picks."""
+_JOB: Amounts = {"cpu": 4_000, GPU: 1}
+_QUOTA: Amounts = {"cpu": 10_000_000, GPU: 10_000}
+_BORROWING: Amounts = {"cpu": 400_000, GPU: 100}
+_DEFAULTS = settings.resolve({}, {}, None).settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to measure."""
+
+    queues: int = 1_000
+    jobs: int = 100_000
+    hard: bool = False
+    """Two resources limited in every queue, cohorts of six, the first job of each tenth queue does not fit, and jobs
+    are put and released all the time."""
+    batch: int = _DEFAULTS.batch
+    seconds: float = 10.0
+    """How long picks are made, if there are enough jobs."""
+
+
+SHORT = Options(queues=100, jobs=5_000, seconds=2.0)
+
+
+@dataclass(slots=True)
+class Timed:
+    """A store whose calls are timed."""
+
+    store: QueueStore
+    snapshots: float = 0.0
+    commits: float = 0.0
+    longest: float = 0.0
+    """The longest commit: so long Redis may have served nobody else."""
+    answered: float = 0.0
+    """When the last one was done; until then the next had to wait."""
+
+    def snapshot(
+        self, heads: int, since: int | None = None, more: Collection[str] = (), known: Mapping[str, int] | None = None
+    ) -> Snapshot:
+        begun = time.perf_counter()
+        found = self.store.snapshot(heads, since, more, known)
+        self.snapshots += time.perf_counter() - begun
+        return found
+
+    def pending_commit(self, batch: Batch) -> "TimedCommit":
+        return TimedCommit(self, self.store.pending_commit(batch))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+
+@dataclass(slots=True)
+class TimedCommit:
+    """One commit of it. Only the waiting counts: what is done meanwhile is the coordinator's own."""
+
+    timed: Timed
+    commit: PendingCommit
+    begun: float = 0.0
+
+    @property
+    def name(self) -> str:
+        return self.commit.name
+
+    def begin(self, change: int) -> None:
+        self.begun = time.perf_counter()
+        self.commit.begin(change)
+
+    def outcome(self) -> Committed:
+        begun = time.perf_counter()
+        committed = self.commit.outcome()
+        now = time.perf_counter()
+        self.timed.commits += now - begun
+        self.timed.longest = max(self.timed.longest, now - max(self.begun, self.timed.answered))
+        self.timed.answered = now
+        return committed
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        return self.commit.reservations()
+
+    def shown(self) -> tuple[Behind, ...]:
+        return self.commit.shown()
+
+
+@dataclass(slots=True)
+class Beside:
+    """Jobs that arrive and jobs that end while picks are made."""
+
+    store: QueueStore
+    options: Options
+    running: list[JobKey] = field(default_factory=list)
+    done: int = 0
+
+    def catch_up(self, seconds: float) -> None:
+        """Put and release as many as are due after so long."""
+        due = int(seconds * BESIDE) - self.done
+        if not due or not self.options.hard:
+            return
+        arrived = itertools.islice(entries(self.options), self.done % self.options.jobs, None)
+        later = range(self.done, self.done + due)
+        self.store.put(_again(entry, number) for entry, number in zip(arrived, later, strict=False))
+        ended, self.running = self.running[:due], self.running[due:]
+        self.store.remove(ended)
+        self.done += due
+
+
+def run(options: Options) -> Figures:
+    """Fill a Redis with waiting jobs, then pick. LocalError without a Redis server."""
+    with room() as bench:
+        client = connection.connect(redis_server.start(bench), client_name="torchq-bench")
+        store = RedisStore(client)
+        store.rebuild(1, held(options), [])
+        store.configure(list(specs(options)), None)
+        waiting = list(entries(options))
+        started = time.perf_counter()
+        store.put(waiting)
+        put = len(waiting) / (time.perf_counter() - started)
+        del waiting  # no coordinator holds them
+        gc_tuning.look_seldom()
+        gc_tuning.settle()  # as after a rebuild
+        worked = Worked(client)
+        figures = pick(store, options)
+        figures |= worked.per("pick", figures["picked"])
+        machine = redis_server.operations_per_second(bench.folder)
+    return {"picks_per_s": figures.pop("picks_per_s"), "put_per_s": put, **machine, **figures}
+
+
+class Worked:
+    """How long both processes have worked, whoever else uses the cores. Redis: its thread that runs scripts."""
+
+    def __init__(self, client: connection.Connection) -> None:
+        self._client = client
+        self._python, self._redis = time.process_time(), self._of_redis()
+
+    def per(self, unit: str, count: float) -> Figures:
+        """Microseconds since the beginning, of each."""
+        python, redis = time.process_time() - self._python, self._of_redis() - self._redis
+        return {f"python_cpu_us_per_{unit}": 1e6 * python / count, f"redis_cpu_us_per_{unit}": 1e6 * redis / count}
+
+    def _of_redis(self) -> float:
+        with connection.translated(self._client):
+            told = self._client.info("cpu")
+        return float(told["used_cpu_user_main_thread"] + told["used_cpu_sys_main_thread"])
+
+
+def pick(store: QueueStore, options: Options) -> Figures:
+    """Rounds until the time is over or nobody can go."""
+    timed, beside, now = Timed(store), Beside(store, options), time.perf_counter
+    rounds = Rounds(timed, rules.from_settings(amounts.JOBS, _DEFAULTS.queue_bypasses))
+    most = max(2, min(_DEFAULTS.heads, control_loop.KNOWN // options.queues))
+    seconds, picked, refused = [], 0, 0
+    begun = now()
+    while (started := now()) - begun < options.seconds:
+        beside.catch_up(started - begun)
+        made = rounds.round(START, options.batch, most)
+        if not made.picked and not made.refused:
+            break
+        seconds.append(now() - started)
+        if options.hard and len(beside.running) < 2 * BESIDE:
+            beside.running += [each.key for each in made.reservations]
+        picked, refused = picked + made.picked, refused + bool(made.refused)
+    total = now() - begun
+    if not picked:
+        raise BenchError("nothing was picked")
+    return {
+        "picks_per_s": picked / total,
+        "picked": picked,
+        "picks_per_round": picked / len(seconds),
+        "refused_rounds": refused,
+        "first_round_s": seconds[0],
+        "put_and_released_beside": beside.done,
+        "snapshot_us_per_pick": 1e6 * timed.snapshots / picked,
+        "commit_us_per_pick": 1e6 * timed.commits / picked,
+        "rest_us_per_pick": 1e6 * (total - timed.snapshots - timed.commits) / picked,
+        "longest_commit_ms": 1e3 * timed.longest,
+    }
+
+
+def _again(entry: Entry, number: int) -> Entry:
+    """Another job like one that was there before."""
+    key = replace(entry.key, name=f"late-{number:07}", uid=f"{entry.key.uid[:-7]}{number:07}")
+    return replace(entry, key=key, submitted=entry.submitted + 1e6, demand={amounts.JOBS: 1, **_JOB})
+
+
+def specs(options: Options) -> Iterator[QueueSpec]:
+    """The tenant queues, weights 1 to 5."""
+    for number in range(options.queues):
+        spec = QueueSpec(name=_queue(number), weight=1 + number % 5)
+        cohort = f"cohort-{number // COHORT:05}"
+        yield replace(spec, quota=_QUOTA, borrowing=_BORROWING, cohort=cohort) if options.hard else spec
+
+
+def entries(options: Options) -> Iterator[Entry]:
+    """The waiting jobs, round and round over the queues, one per second."""
+    for number in range(options.jobs):
+        queue = number % options.queues
+        first = number < options.queues
+        demand = amounts.add(_QUOTA, _BORROWING) if first and _blocked(queue, options) else _JOB
+        yield Entry(
+            key=_key(queue, f"job-{number:07}"),
+            queue=_queue(queue),
+            submitted=START + number,
+            demand={amounts.JOBS: 1, **demand},
+        )
+
+
+def held(options: Options) -> Iterator[Reservation]:
+    """A job that runs in each queue whose next one asks for all it can ever have, so that it does not fit now."""
+    for number in range(options.queues):
+        if _blocked(number, options):
+            charge = {amounts.JOBS: 1, "cpu": 1_000, GPU: 1}
+            yield Reservation(key=_key(number, "runs"), queue=_queue(number), attempt=1, epoch=1, charge=charge, pick=1)
+
+
+def _blocked(queue: int, options: Options) -> bool:
+    return options.hard and queue % 10 == 0
+
+
+def _queue(number: int) -> str:
+    return f"team-{number:05}"
+
+
+def _key(queue: int, name: str) -> JobKey:
+    return JobKey(_queue(queue), name, f"00000000-0000-4000-8000-{queue:05}{name[-7:]:0>7}")

@@ -1,0 +1,67 @@
+"""One plain RQ job per key, which is what torchq's batches stand beside.
+
+One rule: in RQ's favour. Jobs are written in one go instead of enqueued one by one, their results are not kept, and the
+workers do not fork (`rq.SimpleWorker`).
+"""
+
+import os
+import time
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from bench.support.processes import Bench
+from queues.redis import connection
+
+QUEUE = "plain"
+FUNCTION = "bench.benchmarks.plain_rq.count"
+_CHUNK = 500
+
+
+def count(counter: str, seconds: float) -> None:
+    """The job: as little as a reconcile of `noop_worker` does."""
+    if seconds:
+        time.sleep(seconds)
+    runs = os.open(counter, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(runs, b".")
+    os.close(runs)
+
+
+def start(bench: Bench, url: str, workers: int) -> None:
+    """Start RQ's own worker processes, and wait until they have registered."""
+    options = ["--url", url, "--serializer", "json", "--worker-class", "rq.SimpleWorker", "--quiet"]
+    for number in range(workers):
+        bench.start_python(f"plain-{workers}-{number}", "rq.cli", "worker", *options, QUEUE, stage=1)
+    client = connection.connect(url, client_name="torchq-bench")
+    bench.wait(partial(_registered, client, workers), f"{workers} RQ workers")
+    client.close()
+
+
+def push(url: str, jobs: int, counter: str, seconds: float) -> None:
+    """Write the jobs as RQ keeps them, and make them ready."""
+    client = connection.connect(url, client_name="torchq-bench")
+    created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    fields: dict[Any, Any] = {
+        "created_at": created,
+        "enqueued_at": created,
+        "data": f'["{FUNCTION}", null, ["{counter}", {seconds}], {{}}]',
+        "origin": QUEUE,
+        "status": "queued",
+        "description": FUNCTION,
+        "timeout": "180",
+        "result_ttl": "0",
+    }
+    with connection.translated(client):
+        client.sadd("rq:queues", f"rq:queue:{QUEUE}")
+        for start_of_chunk in range(0, jobs, _CHUNK):
+            pipeline = client.pipeline(transaction=False)
+            for number in range(start_of_chunk, min(jobs, start_of_chunk + _CHUNK)):
+                pipeline.hset(f"rq:job:plain-{number}", mapping=fields)
+                pipeline.rpush(f"rq:queue:{QUEUE}", f"plain-{number}")
+            pipeline.execute()
+    client.close()
+
+
+def _registered(client: connection.Connection, workers: int) -> bool:
+    with connection.translated(client):
+        return int(client.scard(f"rq:workers:{QUEUE}")) >= workers

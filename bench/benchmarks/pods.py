@@ -1,0 +1,227 @@
+"""Pods created per second through coordinator and workers, beside what the same client reaches by itself.
+
+One rule: the same pods, on the same API server, in the same run, counted by the same watch; the client alone before and
+after each time, since the machine has other work.
+"""
+
+import itertools
+import statistics
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from bench.errors import BenchError
+from bench.report import Figures
+from bench.support import api_counts, installation, stack
+from bench.support.baseline_scenario import NOBODY
+from bench.support.installation import Installation, Wanted
+from bench.support.processes import Bench, room
+from coordinator.settings import Settings
+from crds.api_resources import PODS, TENANT_QUEUES, TORCHJOBS
+from kube.api import Manifest
+from kube.informer import Informer
+
+PART = "bench/part"
+"""Label: in which part of the run a pod was made."""
+_POLL_SECONDS = 0.02
+_SENT = (
+    *("containers", "restartPolicy", "schedulerName", "hostname", "subdomain"),
+    *("clusterIP", "ports", "selector", "publishNotReadyAddresses"),
+)
+"""Fields of the spec of a pod or service that are not the server's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to measure."""
+
+    pods: int = 1_000
+    """In each part of the run."""
+    jobs: int = 8
+    """How many jobs they are of in the part with many."""
+    workers: int = 2
+    rounds: int = 3
+    """How often each part is run."""
+    kubeconfig: str = ""
+    """Of an API server; empty: one of our own."""
+    real: bool = False
+    """Whether our own is kube-apiserver, or the embedded one."""
+    seconds: float = 300.0
+    """When to give up, in each part."""
+
+
+SHORT = Options(pods=160, jobs=8, rounds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a part of the run came to."""
+
+    rate: float
+    """Pods per second."""
+    cpu: float
+    """CPU milliseconds per pod, of every process but the benchmark's own."""
+
+
+def run(options: Options) -> Figures:
+    """One job, then several, between runs of the client alone. BenchError if pods do not come."""
+    settings = {"TORCHQ_POOL": "none"}
+    wanted = Wanted(kubeconfig=options.kubeconfig, real=options.real, workers=options.workers, settings=settings)
+    with room(stack.STOP_SECONDS) as bench, installation.running(bench, wanted) as torchq, Sight(torchq) as sight:
+        course = Course(bench, torchq, sight, options)
+        for number in range(options.jobs):
+            body = {"apiVersion": TENANT_QUEUES.api_version, "kind": TENANT_QUEUES.kind}
+            torchq.admin.create(TENANT_QUEUES, {**body, "metadata": {"name": f"{torchq.namespace}-{number}"}})
+        course.warm_up()
+        requests, cpu = torchq.requests(), installation.cpu(bench)
+        alone, one, many = [course.alone("alone-0")], list[Part](), list[Part]()
+        for number in range(options.rounds):
+            one.append(course.through(f"one-{number}", 1))
+            many.append(course.through(f"many-{number}", options.jobs))
+            alone.append(course.alone(f"alone-{number + 1}"))
+        asked = torchq.requests() - requests
+        costs = installation.costs(bench, cpu)
+    return {"server": torchq.server.name, **figures(alone, one, many), **costs, "requests": api_counts.by_verb(asked),
+            "refused": api_counts.refused(asked)}  # fmt: skip
+
+
+def figures(alone: Sequence[Part], one: Sequence[Part], many: Sequence[Part]) -> Figures:
+    """The middle of each part's rounds; and ours as parts of what the client reached before and after that round."""
+    around = [(before.rate + after.rate) / 2 for before, after in itertools.pairwise(alone)]
+    found: Figures = {}
+    for name, parts in (("alone", alone), ("one_job", one), ("many_jobs", many)):
+        found[f"{name}_pods_per_s"] = round(statistics.median(each.rate for each in parts), 1)
+        found[f"{name}_cpu_ms_per_pod"] = round(statistics.median(each.cpu for each in parts), 2)
+    for name, parts in (("one_job", one), ("many_jobs", many)):
+        shares = [each.rate / yardstick for each, yardstick in zip(parts, around, strict=True)]
+        found[f"share_{name}"] = round(statistics.median(shares), 3)
+        found[f"shares_{name}"] = [round(each, 3) for each in shares]
+    return found
+
+
+class Sight:
+    """When a watch has shown each pod of each part of the run. Moments are `time.monotonic`."""
+
+    def __init__(self, torchq: Installation) -> None:
+        self.moments: dict[str, list[float]] = {}
+        self._pods = Informer(
+            torchq.admin, PODS, trim=_part, namespace=torchq.namespace, label_selector=PART, on_change=self._changed
+        )
+
+    def __enter__(self) -> "Sight":
+        self._pods.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pods.stop()
+
+    def count(self, part: str) -> int:
+        """How many pods of a part there have been."""
+        return len(self.moments.get(part, ()))
+
+    def rate(self, part: str) -> float:
+        """Pods per second, from the first one to the last."""
+        moments = self.moments[part]
+        return (len(moments) - 1) / (max(moments) - min(moments))
+
+    def _changed(self, before: str | None, after: str | None) -> None:
+        if before is None and after is not None:
+            self.moments.setdefault(after, []).append(time.monotonic())
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """The parts of the run."""
+
+    bench: Bench
+    torchq: Installation
+    sight: Sight
+    options: Options
+
+    def warm_up(self) -> None:
+        """One job goes all the way; its worker's pod, without what makes it the job's, is what the client makes."""
+        self._submit("warm", 2, 0)
+        self._wait("warm", 2)
+        pod = self.torchq.admin.get(PODS, "warm-0-worker-0", self.torchq.namespace)
+        self._body().write_bytes(orjson.dumps(bare(pod)))
+
+    def alone(self, part: str) -> Part:
+        """The client alone: as many processes as there are workers, each as many requests at once as a worker."""
+        admin, count = self.torchq.server, -(-self.options.pods // self.options.workers)
+        body = orjson.loads(self._body().read_bytes())
+        body["metadata"]["labels"] = {**body["metadata"].get("labels", {}), PART: part}
+        gate, file = self.bench.folder / f"gate-{part}", self.bench.folder / f"{part}.json"
+        file.write_bytes(orjson.dumps(body))
+        names = [f"maker-{part}-{number}" for number in range(self.options.workers)]
+        for name in names:
+            where = (admin.accounts[1], str(gate), self.torchq.namespace, str(file), name)
+            threads = str(Settings().parallel_writes)
+            self.bench.start_python(name, "bench.support.pod_maker", *where, str(count), threads, stage=2)
+        self.bench.wait_said(names, "ready")
+        return self._measured(part, gate.touch, count * self.options.workers)
+
+    def through(self, part: str, jobs: int) -> Part:
+        """So many jobs, submitted at once."""
+        each = self.options.pods // jobs
+
+        def submit() -> None:
+            for number in range(jobs):
+                self._submit(part, each, number)
+
+        return self._measured(part, submit, each * jobs)
+
+    def _measured(self, part: str, begin: Callable[[], None], count: int) -> Part:
+        before = sum(installation.cpu(self.bench).values())
+        begin()
+        self._wait(part, count)
+        used = sum(installation.cpu(self.bench).values()) - before
+        return Part(self.sight.rate(part), used / count * 1_000)
+
+    def _submit(self, part: str, pods: int, number: int) -> None:
+        queue = f"{self.torchq.namespace}-{number}"
+        self.torchq.admin.create(TORCHJOBS, job(f"{part}-{number}", queue, part, pods), self.torchq.namespace)
+
+    def _wait(self, part: str, count: int) -> None:
+        deadline, pause = time.monotonic() + self.options.seconds, threading.Event()
+        while self.sight.count(part) < count:
+            if time.monotonic() > deadline:
+                raise BenchError(f"{part}: {self.sight.count(part)} of {count} pods came{self.bench.logs()}")
+            pause.wait(_POLL_SECONDS)
+
+    def _body(self) -> Path:
+        return self.bench.folder / "pod.json"
+
+
+def job(name: str, queue: str, part: str, pods: int) -> Manifest:
+    """A job of so many pods, made at once, which no node takes."""
+    container = {"name": "torch", "image": "none", "command": ["true"], "resources": {"requests": {"cpu": "1"}}}
+    spec = {"schedulerName": NOBODY, "containers": [container]}
+    task = {"template": {"metadata": {"labels": {PART: part}}, "spec": spec}}
+    tasks = {"Master": task, "Worker": {"numTasks": pods - 1, "dependsOn": [], **task}}
+    policy = {"queue": queue, "gangScheduler": "none"}
+    return {
+        "apiVersion": TORCHJOBS.api_version,
+        "kind": TORCHJOBS.kind,
+        "metadata": {"name": name},
+        "spec": {"schedulingPolicy": policy, "torchTaskSpecs": tasks},
+    }
+
+
+def _part(manifest: Manifest) -> str:
+    return str(manifest["metadata"]["labels"][PART])
+
+
+def bare(found: Manifest, kind: str = "Pod") -> Manifest:
+    """A pod or service as a worker sends it, but of no job: nobody would count it, or take it away."""
+    metadata = {name: found["metadata"][name] for name in ("annotations",) if name in found["metadata"]}
+    spec = {name: found["spec"][name] for name in _SENT if name in found["spec"]}
+    return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def named(body: Manifest, name: str) -> Manifest:
+    """The same by another name."""
+    return {**body, "metadata": {**body["metadata"], "name": name}}

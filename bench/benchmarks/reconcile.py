@@ -1,0 +1,150 @@
+"""Reconciles per second through the work queue and real worker processes: such that do nothing, beside plain RQ jobs,
+and whole ones, beside the same API calls made bare.
+
+One rule: those that do nothing are counted by the workers themselves, from the first offer to the last run; a key that
+ran twice is an error. (Whole ones: `bench.benchmarks.full_reconcile`.)
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.benchmarks import full_reconcile, plain_rq
+from bench.errors import BenchError
+from bench.report import Figures
+from bench.support import redis_server
+from bench.support.processes import Bench, room
+from coordinator import settings
+from crds.keys import JobKey
+from queues.dispatch.redis_work import RedisWork
+from queues.redis import connection
+from queues.storage.redis_store import RedisStore
+from queues.values import Offer
+
+TENANTS = 8
+_SECONDS = 300.0
+_DEFAULTS = settings.resolve({}, {}, None).settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to measure."""
+
+    keys: int = 4_000
+    plain_jobs: int = 300
+    """Plain RQ jobs to compare with; fewer, for they are slower."""
+    work_ms: float = 0.0
+    """How long each reconcile, and each plain job, sleeps."""
+    threads: int = _DEFAULTS.threads
+    sizes: tuple[int, ...] = full_reconcile.Options().sizes
+    """Pods of a job, for whole reconciles; none of them if empty."""
+    pods: int = full_reconcile.Options().pods
+    """Of all jobs of a size together."""
+    real: bool = False
+    """Whole ones against kube-apiserver on etcd instead of the embedded API server."""
+
+
+SHORT = Options(keys=2_000, plain_jobs=300, sizes=(1, 8), pods=32)
+
+
+def run(options: Options) -> Figures:
+    """With one worker process and with two. LocalError without a Redis server."""
+    one, two = (_torchq(options, workers) for workers in (1, 2))
+    plain_one, plain_two = (_plain(options, workers) for workers in (1, 2))
+    return {
+        "reconciles_per_s_1_worker": one,
+        "reconciles_per_s_2_workers": two,
+        "plain_rq_per_s_1_worker": plain_one,
+        "plain_rq_per_s_2_workers": plain_two,
+        "times_plain_rq_1_worker": one / plain_one,
+        "times_plain_rq_2_workers": two / plain_two,
+        **(_whole(options) if options.sizes else {}),
+    }
+
+
+def _whole(options: Options) -> Figures:
+    """By one worker process, and by two."""
+
+    def by(workers: int) -> Figures:
+        wanted = full_reconcile.Options(sizes=options.sizes, pods=options.pods, real=options.real, workers=workers)
+        return full_reconcile.run(wanted)
+
+    return {"whole_1_worker": by(1), "whole_2_workers": by(2)}
+
+
+def _torchq(options: Options, workers: int) -> float:
+    with room() as bench:
+        url = redis_server.start(bench)
+        client = connection.connect(url, client_name="torchq-bench")
+        RedisStore(client).rebuild(1, [], [])
+        work = RedisWork(client)
+        counter = bench.folder / "runs"
+        arguments = (url, str(counter), str(options.threads), str(options.work_ms / 1000))
+        for number in range(workers):
+            bench.start_python(f"worker-{number}", "bench.support.noop_worker", *arguments, stage=1)
+        _warm_up(bench, work, client, counter, workers)
+        return _rate(counter, options.keys, lambda: work.offer(_offers(options.keys)), lambda: _dispatch(work))
+
+
+def _plain(options: Options, workers: int) -> float:
+    with room() as bench:
+        url = redis_server.start(bench)
+        counter = bench.folder / "runs"
+        plain_rq.start(bench, url, workers)
+        seconds = options.work_ms / 1000
+        return _rate(
+            counter,
+            options.plain_jobs,
+            lambda: plain_rq.push(url, options.plain_jobs, str(counter), seconds),
+            lambda: time.sleep(_DEFAULTS.dispatch_seconds),
+        )
+
+
+def _warm_up(bench: Bench, work: RedisWork, client: connection.Connection, counter: Path, workers: int) -> None:
+    """All workers are there, and one key has gone all the way."""
+    bench.wait(lambda: _registered(client) == workers, f"{workers} workers")
+    work.offer(_offers(1))
+    bench.wait(lambda: work.dispatch() or _size(counter) == 1, "a first run")
+    bench.wait(lambda: _size(counter) == 1, "a first run")
+    counter.write_bytes(b"")
+
+
+def _rate(counter: Path, runs: int, begin: Callable[[], None], pump: Callable[[], None]) -> float:
+    started = time.perf_counter()
+    begin()
+    while (done := _size(counter)) < runs:
+        if time.perf_counter() - started > _SECONDS:
+            raise BenchError(f"only {done} of {runs} runs in {_SECONDS:.0f} s")
+        pump()
+    seconds = time.perf_counter() - started
+    if _size(counter) > runs:
+        raise BenchError(f"{_size(counter)} runs of {runs} keys: some ran twice")
+    return runs / seconds
+
+
+def _dispatch(work: RedisWork) -> None:
+    """As the coordinator does it: again at once while there is something to hand out."""
+    if not work.dispatch():
+        time.sleep(_DEFAULTS.dispatch_seconds)
+
+
+def _offers(keys: int) -> list[Offer]:
+    return [
+        Offer(
+            key=JobKey(f"team-{number % TENANTS}", f"job-{number}", f"uid-{number}"), tenant=f"team-{number % TENANTS}"
+        )
+        for number in range(keys)
+    ]
+
+
+def _registered(client: connection.Connection) -> int:
+    with connection.translated(client):
+        return int(client.hlen("torchq:work:threads"))
+
+
+def _size(counter: Path) -> int:
+    try:
+        return counter.stat().st_size
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,123 @@
+"""Many TorchJobs on a real API server, under the accounts of deploy/rbac, with pods whose phases are played.
+
+One rule: every job has to succeed and nothing to stay charged; what the API server counted is told, by verb and code.
+"""
+
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from bench.benchmarks import crowd
+from bench.benchmarks.crowd import Crowd
+from bench.errors import BenchError
+from bench.report import Figures
+from bench.support import api_counts, installation, stack
+from bench.support.installation import Installation, Wanted
+from bench.support.processes import Bench, room
+from crds.api_resources import TENANT_QUEUES, TORCHJOBS
+from kube.api import Manifest
+from kube.informer import Informer
+
+_FINAL = ("Succeeded", "Failed")
+_POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to measure."""
+
+    jobs: int = 15_000
+    queues: int = 30
+    workers: int = 2
+    cpus: int = 200
+    """What the queues share; each job asks for one."""
+    clients: int = 1
+    """Processes that create jobs."""
+    threads: int = 8
+    """Requests under way at the same time in each of them, and in the process that plays the pods."""
+    seconds: float = 3_600.0
+    """When to give up."""
+
+
+def run(options: Options) -> Figures:
+    """Start everything, submit, wait for the end, tell. BenchError if it does not come, or not well."""
+    wanted = Wanted(real=True, workers=options.workers, settings={"TORCHQ_POOL": f"cpu={options.cpus}"})
+    submitters = Crowd(clients=options.clients, threads=options.threads, jobs=options.jobs, queues=options.queues)
+    with room(stack.STOP_SECONDS) as bench, installation.running(bench, wanted) as torchq:
+        _prepare(bench, torchq, options)
+        tally = Tally()
+        with Informer(torchq.admin, TORCHJOBS, trim=_phase, on_change=tally.changed):
+            requests, cpu = torchq.requests(), installation.cpu(bench)
+            started = crowd.begin(bench, torchq.server.kubeconfig, submitters)
+            _wait(bench, torchq, tally, options)
+            wall = time.monotonic() - started
+            requests = torchq.requests() - requests
+        return {
+            "server": torchq.server.name,
+            "wall_s": round(wall, 1),
+            "jobs_per_s": round(options.jobs / wall, 1),
+            "phases": {phase: count for phase, count in tally.phases.items() if count},
+            "attempts": dict(tally.admissions),
+            **installation.costs(bench, cpu),
+            "submit_troubles": crowd.troubles(bench, submitters),
+            "log_troubles": stack.troubles(bench.folder),
+            "requests_per_job": api_counts.per_job(requests, options.jobs),
+            "refused": api_counts.refused(requests),
+        }
+
+
+class Tally:
+    """How many jobs are in which phase, as a watch shows it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.phases: Counter[str] = Counter()
+        self.admissions: Counter[int] = Counter()
+        """How many jobs ended in their first attempt, their second, ..."""
+
+    def changed(self, before: tuple[str, int] | None, after: tuple[str, int] | None) -> None:
+        """One job changed."""
+        with self._lock:
+            if before:
+                self.phases[before[0]] -= 1
+            if after:
+                self.phases[after[0]] += 1
+                if after[0] in _FINAL and (before is None or before[0] != after[0]):
+                    self.admissions[after[1]] += 1
+
+    @property
+    def ended(self) -> int:
+        """Jobs that have ended."""
+        return sum(self.phases[each] for each in _FINAL)
+
+    def text(self) -> str:
+        """For people who wait."""
+        return " ".join(f"{phase or 'New'}={count}" for phase, count in sorted(self.phases.items()) if count)
+
+
+def _prepare(bench: Bench, torchq: Installation, options: Options) -> None:
+    """Who plays the pods, and the queues."""
+    bench.start_python(
+        "pod-player", "bench.support.pod_player", torchq.server.kubeconfig, str(options.threads), stage=2
+    )
+    for number in range(options.queues):
+        body = {"apiVersion": TENANT_QUEUES.api_version, "kind": TENANT_QUEUES.kind}
+        torchq.admin.create(TENANT_QUEUES, {**body, "metadata": {"name": f"team-{number}"}, "spec": {"weight": 1}})
+
+
+def _wait(bench: Bench, torchq: Installation, tally: Tally, options: Options) -> None:
+    """Until all have ended and nothing is charged."""
+    deadline = time.monotonic() + options.seconds
+    pause = threading.Event()
+    store = torchq.store()
+    while tally.ended < options.jobs or store.held():
+        if time.monotonic() > deadline:
+            raise BenchError(f"not all jobs ended in {options.seconds:.0f} s: {tally.text()}{bench.logs()}")
+        pause.wait(_POLL_SECONDS)
+
+
+def _phase(manifest: Manifest) -> tuple[str, int]:
+    status: dict[str, Any] = manifest.get("status") or {}
+    return str(status.get("phase") or ""), int(status.get("attempt") or 0)

@@ -1,0 +1,179 @@
+"""What would happen: the production race, quotas and gangs under a virtual clock, beside FIFO and plain round robin.
+
+One rule: nothing is measured that the clock of this machine moves; the same jobs give the same figures anywhere.
+
+A job is admitted with all its pods or not at all, holds its room until its time is over, and never waits for anything
+but room. How pods fit on single nodes is not looked at: the pool is one number per resource.
+"""
+
+import heapq
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.errors import BenchError
+from bench.report import Figures
+from bench.support import panels, scenarios
+from bench.support.arena import Arena, Fifo, Production, WeightedRoundRobin
+from bench.support.panels import PANELS, Panel
+from bench.support.scenarios import GPU, Scenario
+from crds.resources import amounts
+from queues.rules import from_settings
+from queues.values import Entry
+
+_LIMIT = 1_024
+_MOST_PANELS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to simulate."""
+
+    trace: str = ""
+    """A CSV file of tasks: name, cpu_milli, memory_mib, num_gpu, qos, creation_time, deletion_time."""
+    scenario: str = ""
+    """A YAML file of queues, jobs and a pool. With neither file: queues of weights 5, 3, 1, 1 and mixed GPU jobs."""
+    jobs: int = 100_000
+    """How many, where no file says it."""
+    room: float = 0.6
+    """Of a trace: the pool as a part of the most that its tasks would ever use at once."""
+    cost: str = GPU
+    against: bool = True
+    """Whether FIFO and plain weighted round robin are simulated, too."""
+    seed: int = 1
+
+
+SHORT = Options(jobs=2_000)
+
+
+def run(options: Options) -> Figures:
+    """Figures of the production race, and in `against` of its rivals. BenchError for a file that makes no sense."""
+    scenario = read(options)
+    rules = from_settings(options.cost, 32)
+    pool, queues = scenario.pool, scenario.queues
+    rivals: dict[str, Callable[[], Arena]] = {
+        "fifo": lambda: Fifo(queues, pool),
+        "weighted_round_robin": lambda: WeightedRoundRobin(queues, pool),
+    }
+    ours = play(Production(queues, pool, rules), scenario, options.cost)
+    played = {name: play(make(), scenario, options.cost) for name, make in rivals.items()} if options.against else {}
+    against = {name: each.figures() for name, each in played.items()}
+    drawn = list(_panels({"torchq": ours, **played}))
+    return {"simulated": len(scenario.jobs), **ours.figures(), "against": against, PANELS: drawn}
+
+
+def _panels(played: Mapping[str, "Played"]) -> Iterator[Panel]:
+    """A panel per queue: how many of its jobs have waited at most so long, with each picker."""
+    queues = sorted({queue for each in played.values() for queue in each.waits})
+    for queue in queues[:_MOST_PANELS]:
+        lines = {name: panels.shares(each.waits[queue]) for name, each in played.items() if each.waits.get(queue)}
+        yield Panel(f"queue {queue}", "waited at most, s", "% of jobs", lines)
+
+
+def read(options: Options) -> Scenario:
+    """The scenario that the options mean. BenchError."""
+    if options.trace and options.scenario:
+        raise BenchError("give a trace or a scenario, not both")
+    if options.trace:
+        return scenarios.trace(Path(options.trace), options.room)
+    if options.scenario:
+        return scenarios.from_yaml(Path(options.scenario), options.seed)
+    return scenarios.mixed(options.jobs, options.seed)
+
+
+def play(arena: Arena, scenario: Scenario, cost: str) -> "Played":
+    """All jobs, from the first submission to the last end."""
+    played = Played(arena, scenario, cost)
+    while played.step():
+        pass
+    return played
+
+
+@dataclass(slots=True)
+class Played:
+    """What has happened so far."""
+
+    arena: Arena
+    scenario: Scenario
+    cost: str
+    now: float = 0.0
+    arrived: int = 0
+    admitted: int = 0
+    ends: list[tuple[float, int, Entry]] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    """How long each job runs, of those that arrived and were not admitted."""
+    waits: dict[str, list[float]] = field(default_factory=dict)
+    used: float = 0.0
+    """Room times seconds, of the resource that is counted."""
+    jain: float = 0.0
+    contended: float = 0.0
+    """Seconds in which two queues or more had jobs waiting."""
+
+    def step(self) -> bool:
+        """The next moment at which something arrives or ends; False if there is none."""
+        jobs = self.scenario.jobs
+        coming = jobs[self.arrived].entry.submitted if self.arrived < len(jobs) else None
+        moments = [moment for moment in (coming, self.ends[0][0] if self.ends else None) if moment is not None]
+        if not moments:
+            return False
+        self._pass(min(moments))
+        while self.ends and self.ends[0][0] <= self.now:
+            self.arena.release(heapq.heappop(self.ends)[-1])
+        while self.arrived < len(jobs) and jobs[self.arrived].entry.submitted <= self.now:
+            job = jobs[self.arrived]
+            self.seconds[job.entry.key.uid] = job.seconds
+            self.arena.put(job.entry)
+            self.arrived += 1
+        while admitted := self.arena.admit(self.now, _LIMIT):
+            self._begin(admitted)
+        return True
+
+    def _begin(self, admitted: Sequence[Entry]) -> None:
+        for entry in admitted:
+            self.waits.setdefault(entry.queue, []).append(self.now - entry.submitted)
+            end = self.now + self.seconds.pop(entry.key.uid)
+            self.admitted += 1
+            heapq.heappush(self.ends, (end, self.admitted, entry))
+
+    def _pass(self, moment: float) -> None:
+        """Time goes by; what is used and who waits stays as it is."""
+        gone = moment - self.now if self.arrived else 0.0
+        self.now = moment
+        self.used += gone * self.arena.used.get(self.cost, 0)
+        waiting = [line for line in self.arena.lines.values() if line.ranks]
+        held = [line.used.get(self.cost, 0) / line.spec.weight for line in waiting]
+        if len(held) > 1 and any(held):
+            self.contended += gone
+            self.jain += gone * jain(held)
+
+    def figures(self) -> Figures:
+        """What it comes to."""
+        all_waits = [wait for waits in self.waits.values() for wait in waits]
+        makespan = self.now - self.scenario.jobs[0].entry.submitted if self.scenario.jobs else 0.0
+        room = (self.arena.pool or amounts.NOTHING).get(self.cost, 0)
+        return {
+            "admitted": len(all_waits),
+            "never_admitted": len(self.seconds),
+            "makespan_s": makespan,
+            "utilisation_percent": 100 * self.used / (room * makespan) if room and makespan else None,
+            "jain_index": self.jain / self.contended if self.contended else None,
+            "longest_wait_s": max(all_waits, default=0.0),
+            "wait_s": {queue: _waits(waits) for queue, waits in sorted(self.waits.items())},
+        }
+
+
+def jain(parts: Sequence[float]) -> float:
+    """Jain's index of fairness: 1 if all have the same, 1/n if one of n has all."""
+    return sum(parts) ** 2 / (len(parts) * sum(part * part for part in parts))
+
+
+def _waits(waits: Sequence[float]) -> Mapping[str, float]:
+    ordered = sorted(waits)
+    return {
+        "jobs": len(ordered),
+        "mean": statistics.fmean(ordered),
+        "p50": ordered[len(ordered) // 2],
+        "p95": ordered[len(ordered) * 95 // 100],
+        "max": ordered[-1],
+    }

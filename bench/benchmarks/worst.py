@@ -1,0 +1,311 @@
+"""What a single object costs the thread of an informer, for the objects that cost most.
+
+One rule: each shape is as large as an API server stores, and costs what it costs when it is seen for the first time:
+nothing of it is remembered.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import orjson
+
+from bench.report import Figures
+from coordinator.cache import views
+from crds import labels
+from kube import streams
+from reconcilers.views import pod_view
+
+Body = dict[str, Any]
+Make = Callable[[int], Body]
+LARGEST = 1_400_000
+"""Bytes of JSON: etcd takes 1.5 MiB with its own additions."""
+MOST_ANNOTATIONS = 30_000
+"""An API server takes 256 KiB of them."""
+UID = "0c5e8f0a-7a4e-4b0e-9d0a-3f3a54c1d001"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to measure."""
+
+    bytes: int = LARGEST
+    rounds: int = 5
+    """How often each shape is read; the least time counts."""
+
+
+SHORT = Options(bytes=100_000, rounds=1)
+
+
+def run(options: Options) -> Figures:
+    """Milliseconds of CPU per event, by kind and shape, and the worst of them."""
+    found = {
+        f"{kind}_{name}_ms": 1e3 * _seconds(made, options.rounds, view)
+        for kind, shapes, view in (
+            ("job", JOBS, views.job_view),
+            ("pod", PODS, views.pod_view),
+            ("worker_pod", PODS, pod_view.trim),
+        )
+        for name, make in shapes.items()
+        if (made := fitting(make, options.bytes))
+    }
+    return {**found, "worst_ms": max(found.values())}
+
+
+def _seconds(body: Body, rounds: int, view: Callable[[Body], object]) -> float:
+    line = text({"type": "MODIFIED", "object": body})
+    return min(_once(line, number, view) for number in range(rounds))
+
+
+def _once(line: bytes, number: int, view: Callable[[Body], object]) -> float:
+    fresh = line.replace(UID.encode(), f"{number:08d}{UID[8:]}".encode())
+    began = time.thread_time()
+    for event in streams.events([fresh, b"\n"], "watch"):
+        view(event.object)
+    return time.thread_time() - began
+
+
+def fitting(make: Callable[[int], Body], size: int) -> Body:
+    """The largest object of a shape that is not larger than `size` bytes."""
+    few, more = (len(text(make(count))) for count in (160, 320))
+    count = max(1, 160 + (size - few) * 160 // max(1, more - few))
+    while count > 1 and len(text(make(count))) > size:
+        count = count * 97 // 100
+    return make(count)
+
+
+def _metadata(**more: Any) -> Body:
+    return {
+        "name": "train",
+        "namespace": "team",
+        "uid": UID,
+        "resourceVersion": "7",
+        "generation": 1,
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        **more,
+    }
+
+
+def _many(count: int, make: Callable[[int], Any]) -> list[Any]:
+    return [make(number) for number in range(count)]
+
+
+def _asks(number: int, **more: Any) -> Body:
+    return {"name": f"c{number}", "resources": {"requests": {f"example.org/r{number}": 1}}, **more}
+
+
+def _one(**more: Any) -> Body:
+    return {"name": "torch", "image": "torch:1", **more}
+
+
+def _names(count: int) -> Mapping[str, int]:
+    return {f"example.org/r{number}": 1 for number in range(count)}
+
+
+def text(body: Body) -> bytes:
+    """As JSON. A string `@9000/90@` stands for a hundred lists, each 90 levels deep: no writer goes as deep as an API
+    server reads."""
+    return _NESTED.sub(_nest, orjson.dumps(body))
+
+
+def _nest(found: re.Match[bytes]) -> bytes:
+    levels = int(found[2])
+    return b",".join([b"[" * levels + b"]" * levels] * (int(found[1]) // levels))
+
+
+_NESTED = re.compile(rb'"@([0-9]+)/([0-9]+)@"')
+SPECS: Mapping[str, Callable[[int], Body]] = {
+    "containers_each_with_a_resource": lambda n: {"containers": _many(n, _asks)},
+    "init_containers_each_with_a_resource": lambda n: {"containers": [_one()], "initContainers": _many(n, _asks)},
+    "sidecars_each_with_a_resource": lambda n: {
+        "containers": [_one()],
+        "initContainers": _many(n, lambda number: _asks(number, restartPolicy="Always")),
+    },
+    "sidecars_between_init_containers": lambda n: {
+        "containers": [_one()],
+        "initContainers": _many(n, lambda number: _asks(number, **({"restartPolicy": "Always"} if number % 2 else {}))),
+    },
+    "small_containers": lambda n: {"containers": _many(n, lambda number: {"name": f"c{number}"})},
+    "resources_of_a_container": lambda n: {"containers": [_one(resources={"requests": _names(n)})]},
+    "limits_and_requests": lambda n: {
+        "containers": [_one(resources={"requests": _names(n // 2), "limits": _names(n)})]
+    },
+    "resources_of_the_pod": lambda n: {"containers": [_one()], "resources": {"requests": _names(n)}},
+    "overhead": lambda n: {"containers": [_one()], "overhead": _names(n)},
+    "quantities": lambda n: {
+        "containers": [_one(resources={"requests": {f"a.b/{i}": f"0.{i:060d}" for i in range(n)}})]
+    },
+    "wrong_quantities": lambda n: {
+        "containers": [_one(resources={"requests": {f"a.b/{i}": "1e9999" for i in range(n)}})]
+    },
+    "wrong_resource_names": lambda n: {"containers": [_one(resources={"requests": {f"?{i}": "1" for i in range(n)}})]},
+    "a_long_quantity": lambda n: {"containers": [_one(resources={"requests": {"cpu": "1" * n}})]},
+    "a_long_resource_name": lambda n: {"containers": [_one(resources={"requests": {"a" * n: 1}})]},
+    "env": lambda n: {"containers": [_one(env=_many(n, lambda number: {"name": f"V{number}", "value": "x"}))]},
+    "env_without_names": lambda n: {"containers": [_one(env=[{}] * n)]},
+    "ports": lambda n: {"containers": [_one(ports=_many(n, lambda number: {"containerPort": 1 + number % 65_535}))]},
+    "ports_of_the_host": lambda n: {
+        "hostNetwork": True,
+        "containers": [_one(ports=_many(n, lambda number: {"containerPort": 1 + number % 65_535, "hostPort": 1}))],
+    },
+    "wrong_ports": lambda n: {"containers": [_one(ports=[{"containerPort": 0}] * n)]},
+    "arguments": lambda n: {"containers": [_one(args=["x"] * n)]},
+    "tolerations": lambda n: {"containers": [_one()], "tolerations": _many(n, lambda number: {"key": f"k{number}"})},
+    "resource_claims": lambda n: {
+        "containers": [_one()],
+        "resourceClaims": _many(n, lambda number: {"name": f"c{number}"}),
+    },
+    "empty_objects": lambda n: {"containers": [_one()], "unknown": [{}] * n},
+    "empty_lists": lambda n: {"containers": [_one()], "unknown": [[]] * n},
+    "short_strings": lambda n: {"containers": [_one()], "unknown": _many(n, str)},
+    "short_keys": lambda n: {"containers": [_one()], "unknown": {str(number): 0 for number in range(n)}},
+    "numbers": lambda n: {"containers": [_one()], "unknown": [0.1] * n},
+    "a_long_string": lambda n: {"containers": [_one(args=["é" * n])]},
+    "escapes": lambda n: {"containers": [_one(args=["\n" * n])]},
+    "nested": lambda n: {"containers": [_one()], "unknown": [f"@{90 * n}/90@"]},
+    "nested_deep": lambda n: {"containers": [_one()], "unknown": [f"@{400 * n}/400@"]},
+    "nested_beyond_reading": lambda n: {"containers": [_one()], "unknown": [f"@{9_000 * n}/9000@"]},
+    "nested_beyond_reading_with_strings": lambda n: {
+        "containers": [_one(args=["x"] * 300 * n)],
+        "unknown": [f"@{1_100 * n}/1100@"],
+    },
+}
+"""Specs of pods."""
+
+
+def _job(spec: Body, metadata: Body | None = None, status: Body | None = None) -> Body:
+    return {
+        "apiVersion": "train.distributed.io/v1alpha1",
+        "kind": "TorchJob",
+        "metadata": metadata or _metadata(),
+        "spec": spec,
+        "status": status or {},
+    }
+
+
+def _task(spec: Body, **more: Any) -> Body:
+    return {"template": {"spec": spec}, **more}
+
+
+def _job_of(spec: Body) -> Body:
+    return _job({"torchTaskSpecs": {"Master": _task(spec)}})
+
+
+def _spread(make: Callable[[int], Body], tasks: int = 16) -> Callable[[int], Body]:
+    """The same over as many tasks as a job may have."""
+    return lambda n: _job(
+        {"torchTaskSpecs": {f"T{at}": _task(make(max(1, n // tasks)), numTasks=9_999) for at in range(tasks)}}
+    )
+
+
+_PLAIN: Body = {"torchTaskSpecs": {"Master": _task({"containers": [_one()]})}}
+_MARKS: Mapping[str, Callable[[int], Body]] = {
+    "labels": lambda n: _metadata(labels={f"a/{number}": "" for number in range(n)}),
+    "annotations": lambda n: _metadata(
+        annotations={f"a/{number}": "" for number in range(min(n, MOST_ANNOTATIONS))}, labels={"a": "x" * n}
+    ),
+    "finalizers": lambda n: _metadata(finalizers=_many(n, lambda number: f"a/{number}")),
+    "owners": lambda n: _metadata(
+        ownerReferences=_many(n, lambda number: {"apiVersion": "v1", "kind": "A", "name": "a", "uid": str(number)})
+    ),
+    "managed_fields": lambda n: _metadata(
+        managedFields=[{"manager": "m", "fieldsV1": {f"f:{number}": {} for number in range(n)}}]
+    ),
+}
+"""Metadata of any object."""
+
+
+def _of_each(
+    wrap: Callable[[Body], Body], makes: Mapping[str, Callable[[int], Body]]
+) -> dict[str, Callable[[int], Body]]:
+    return {name: partial(_wrapped, wrap, make) for name, make in makes.items()}
+
+
+def _wrapped(wrap: Callable[[Body], Body], make: Callable[[int], Body], count: int) -> Body:
+    return wrap(make(count))
+
+
+JOBS: Mapping[str, Callable[[int], Body]] = {
+    **_of_each(_job_of, SPECS),
+    **{f"tasks_of_{name}": _spread(make) for name, make in SPECS.items()},
+    **_of_each(partial(_job, _PLAIN), _MARKS),
+    "a_status_in_the_spec": lambda n: _job_of({"unknown": {"a": {}, "status": {"x": [f"@{90 * n}/90@"]}}}),
+    "task_types": lambda n: _job(
+        {"torchTaskSpecs": {f"T{number}": _task({"containers": [_one()]}) for number in range(n)}}
+    ),
+    "wrong_task_types": lambda n: _job({"torchTaskSpecs": {f"?{number}": {} for number in range(n)}}),
+    "unknown_fields": lambda n: _job({**_PLAIN, **{f"u{number}": 0 for number in range(n)}}),
+    "minimums": lambda n: _job({**_PLAIN, "minMembers": {f"T{number}": 1 for number in range(n)}}),
+    "dependencies": lambda n: _job(
+        {"torchTaskSpecs": {"Master": _task({"containers": [_one()]}, dependsOn=[{"taskType": "Worker"}] * n)}}
+    ),
+    "spot_labels": lambda n: _job(
+        {
+            "torchTaskSpecs": {
+                "Master": _task({"containers": [_one()]}, spotTaskSpec={"labels": {str(i): "" for i in range(n)}})
+            }
+        }
+    ),
+    "template_labels": lambda n: _job(
+        {
+            "torchTaskSpecs": {
+                "Master": {
+                    "template": {
+                        "metadata": {"labels": {str(i): "" for i in range(n)}},
+                        "spec": {"containers": [_one()]},
+                    }
+                }
+            }
+        }
+    ),
+}
+
+
+def _pod(spec: Body, metadata: Body | None = None) -> Body:
+    ours = {
+        "labels": {labels.JOB_UID: UID, labels.JOB_NAME: "train"},
+        "ownerReferences": [
+            {
+                "apiVersion": "train.distributed.io/v1alpha1",
+                "kind": "TorchJob",
+                "name": "train",
+                "uid": UID,
+                "controller": True,
+            }
+        ],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata or _metadata(**ours),
+        "spec": {"nodeName": "one", **spec},
+        "status": {"phase": "Pending"},
+    }
+
+
+def _is_of_a_pod(name: str, make: Make) -> bool:
+    """Whether an API server stores a pod like that: it keeps nothing unknown, and nothing that is wrong."""
+    return "unknown" not in make(1) and not name.startswith(("wrong_", "a_long_")) and "without" not in name
+
+
+PODS: Mapping[str, Callable[[int], Body]] = {
+    **_of_each(_pod, {name: make for name, make in SPECS.items() if _is_of_a_pod(name, make)}),
+    **_of_each(partial(_pod, {"containers": [_one()]}), _MARKS),
+    "charge": lambda n: _pod(
+        {"containers": [_one()]},
+        _metadata(
+            labels={labels.JOB_UID: UID},
+            ownerReferences=[{"kind": "TorchJob", "name": "train", "uid": UID, "controller": True}],
+            annotations={labels.CHARGE: orjson.dumps({f"r{number}": 1 for number in range(n)}).decode()},
+        ),
+    ),
+}
+
+
+def shapes() -> Iterator[tuple[str, Callable[[int], Body]]]:
+    """All of them, with their names."""
+    yield from ((f"job_{name}", make) for name, make in JOBS.items())
+    yield from ((f"pod_{name}", make) for name, make in PODS.items())

@@ -1,0 +1,71 @@
+"""The machine and the versions a figure was measured with.
+
+One rule: read, never guessed; what cannot be read is an empty text.
+"""
+
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from bench.support import redis_program
+from coordinator.errors import LocalError
+
+ROOT = Path(__file__).resolve().parent.parent
+_PACKAGES = ("torchq", "redis", "rq", "kubernetes", "aiohttp")
+
+
+def load() -> float:
+    """How many processes ran or wanted to, on average over the last minute: above the cores, others were in the way."""
+    return round(os.getloadavg()[0], 2)
+
+
+def facts() -> dict[str, Any]:
+    """What the figures depend on besides the code; `commit` ends in `+` if the checkout has changes of its own."""
+    return {
+        "cpu": _cpu(),
+        "cores": os.cpu_count() or 0,
+        "system": platform.system() + " " + platform.release(),
+        "python": platform.python_version(),
+        "redis_server": _redis_server(),
+        **{package.replace("-", "_"): _version(package) for package in _PACKAGES},
+        "commit": _commit(),
+    }
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+
+
+def _redis_server() -> str:
+    try:
+        return redis_program.version(_output([redis_program.path(), "--version"]))
+    except LocalError:
+        return ""
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _commit() -> str:
+    git = ["git", "-C", str(ROOT)]
+    commit = _output([*git, "rev-parse", "--short", "HEAD"])
+    changed = commit and _output([*git, "status", "--porcelain", "--untracked-files=no"])
+    return commit + ("+" if changed else "")
+
+
+def _output(command: list[str]) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=False).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""

@@ -1,0 +1,30 @@
+"""A worker process as torchq runs it, whose reconciles only count: `noop_worker URL COUNTER THREADS SECONDS`.
+
+One rule: each run adds one byte to the file COUNTER, which several processes may do at once.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+
+from queues.dispatch import rq_worker
+from queues.values import Task
+
+
+def main() -> None:
+    """Run until SIGTERM."""
+    url, counter, threads, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+    runs = os.open(counter, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def reconcile(_task: Task, _holds: Callable[[], bool]) -> float | None:
+        if seconds:
+            time.sleep(seconds)
+        os.write(runs, b".")
+        return None
+
+    rq_worker.run_worker(url, reconcile, threads=threads, drain_seconds=2.0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""A process that makes the calls of reconciles bare: `raw_caller KUBECONFIG FOLDER NUMBER OF THREADS PARALLEL`.
+
+One rule: the same client, the same calls in the same order, and nothing decided: what a reconcile is measured against.
+
+FOLDER/plan-N, for N = 1, 2, ..., is a file of JSON lines `[namespace, job, patch of its status or null, services,
+pods]`, of which this process takes every OF-th from NUMBER on: a GET of the job, then the writes, pods PARALLEL at a
+time. It says `ready N` when it has read them and begins when there is FOLDER/gate-N; `done N`, when it began and when
+it ended (`time.monotonic`) are its next line. Both files appear whole, by being renamed.
+"""
+
+import itertools
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from crds.api_resources import PODS, SERVICES, TORCHJOBS
+from kube import client
+from kube.api import Cluster
+from kube.settings import ConnectionSettings
+
+AGENT = "bench-raw"
+_POLL_SECONDS = 0.005
+
+
+def main() -> None:
+    """One plan after the other, until killed."""
+    kubeconfig, folder, *numbers = sys.argv[1:]
+    number, of, threads, parallel = map(int, numbers)
+    settings = ConnectionSettings(kubeconfig=kubeconfig, user_agent=AGENT, pool_connections=threads + parallel + 2)
+    cluster = client.connect(settings)
+    with ThreadPoolExecutor(parallel) as writers, ThreadPoolExecutor(threads) as callers:
+
+        def make(call: Sequence[Any]) -> None:
+            reconcile(cluster, writers, *call)
+
+        list(callers.map(lambda _: cluster.serves(PODS), range(threads)))  # a worker's connections are open already
+        for part in itertools.count(1):
+            plan = _there(Path(folder) / f"plan-{part}").read_bytes()
+            calls = [orjson.loads(line) for line in plan.splitlines()[number::of]]
+            print(f"ready {part}", flush=True)
+            _there(Path(folder) / f"gate-{part}")
+            began = time.monotonic()
+            list(callers.map(make, calls))
+            print(f"done {part} {began} {time.monotonic()}", flush=True)
+
+
+def _there(file: Path) -> Path:
+    while not file.exists():
+        time.sleep(_POLL_SECONDS)
+    return file
+
+
+def reconcile(
+    cluster: Cluster, writers: ThreadPoolExecutor, namespace: str, name: str, patch: Any, services: Any, pods: Any
+) -> None:
+    """The calls of one reconcile."""
+    cluster.get(TORCHJOBS, name, namespace)
+    if patch is not None:
+        cluster.patch(TORCHJOBS, name, {"status": patch}, namespace, subresource="status")
+    for service in services:
+        cluster.create(SERVICES, service, namespace)
+    list(writers.map(lambda pod: cluster.create(PODS, pod, namespace), pods))
+
+
+if __name__ == "__main__":
+    main()

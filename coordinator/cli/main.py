@@ -1,0 +1,75 @@
+"""The `torchq` command.
+
+One rule: commands change things only through the Kubernetes API, so that its access rules hold for them too.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from coordinator import settings
+from coordinator.cli import output
+from coordinator.cli.session import Commands, Session, pass_session
+from crds import generate
+
+LATER = {
+    "coordinator": "coordinator.cli.commands.processes:coordinator",
+    "worker": "coordinator.cli.commands.processes:worker",
+    "local": "coordinator.cli.commands.local:local",
+    "submit": "coordinator.cli.commands.job:submit",
+    "job": "coordinator.cli.commands.job:job",
+    "queue": "coordinator.cli.commands.queue:queue",
+    "next": "coordinator.cli.commands.inspect:foretell",
+    "status": "coordinator.cli.commands.inspect:status",
+    "top": "coordinator.cli.commands.inspect:top",
+    "doctor": "coordinator.cli.commands.doctor:doctor",
+    "redis": "coordinator.cli.commands.redis:redis",
+    "rbac": "coordinator.cli.commands.rbac:rbac",
+}
+
+
+@click.group(
+    cls=Commands,
+    later=LATER,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.option("--kubeconfig", help="kubeconfig file (default: $KUBECONFIG, the current local cluster, ~/.kube/config)")
+@click.option("--context", help="context of $KUBECONFIG or ~/.kube/config (also where a local cluster is current)")
+@click.option("-n", "--namespace", help="namespace to act in")
+@click.option("--redis", "redis_url", help="Redis URL; one with a password goes into TORCHQ_REDIS_URL or a file")
+@click.option("--redis-url-file", help="file with the Redis URL in it")
+@click.option("--coordinator", help="URL of a coordinator to ask about the queues (default: the cluster knows)")
+@click.option("--config", "file", type=click.Path(path_type=Path), envvar="TORCHQ_CONFIG", help="settings file (TOML)")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="what goes to the log")
+@click.version_option(package_name="torchq", message="torchq %(version)s")
+@click.pass_context
+def main(context: click.Context, /, file: Path | None, **flags: Any) -> None:
+    """Queues for distributed PyTorch training: tenants own queues, weights decide whose job goes next."""
+    context.obj = Session({name: value for name, value in flags.items() if value is not None}, file)
+
+
+@main.command()
+def crds() -> None:
+    """Print the CustomResourceDefinitions, ready for `kubectl apply -f -`."""
+    click.echo(generate.documents(), nl=False)
+
+
+@main.command()
+@click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print for programs")
+@pass_session
+def config(session: Session, form: str | None) -> None:
+    """Print every setting, its value and where it came from. Secrets are masked."""
+    resolved = session.resolved
+    values = {name: settings.masked(name, getattr(resolved.settings, name)) for name in settings.Settings.model_fields}
+    sources = {**resolved.sources, "kubeconfig": session.target.source}
+    values["kubeconfig"] = session.target.kubeconfig
+    if form:
+        output.show({name: {"value": value, "source": sources[name]} for name, value in values.items()}, form)
+        return
+    rows = [(name, value or '""', sources[name]) for name, value in values.items()]
+    click.echo(output.columns(("SETTING", "VALUE", "SOURCE"), rows))
+
+
+if __name__ == "__main__":
+    main()

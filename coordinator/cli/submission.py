@@ -1,0 +1,313 @@
+"""From files to TorchJobs in the cluster: all of them or none.
+
+One rule: the API server judges; what it cannot see (a dependency cycle, a pod template) is checked here in the same
+words, and nothing is created before everything has passed. Whether a job could ever run, the coordinator and the node
+of an embedded cluster are asked beforehand (`coordinator.cli.outlook`).
+"""
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+import yaml
+
+from coordinator.cli import outlook
+from coordinator.cli.outlook import Judged, Outlook
+from coordinator.errors import CoordinatorError
+from coordinator.routing.feasibility import Finding
+from crds import labels, tenantqueue, yamltext
+from crds.api_resources import PODS, TENANT_QUEUES, TORCHJOBS
+from crds.errors import InvalidObject
+from crds.keys import JobKey
+from crds.torchjob import claims, submission_order, torchjob
+from kube import errors
+from kube.api import Cluster, Manifest
+
+LARGEST_FILE = 32 * 1024 * 1024
+"""Bytes of one file: room for ten thousand jobs."""
+
+
+class BadManifest(CoordinatorError):
+    """A file holds something that cannot be submitted."""
+
+
+class PartlySubmitted(CoordinatorError):
+    """A job was refused after others had been created, and these could not be taken back; names them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A document, where it came from and its namespace."""
+
+    source: str
+    namespace: str
+    body: Manifest
+
+
+class Checked(NamedTuple):
+    """A document that the API server takes."""
+
+    job: torchjob.TorchJob
+    refused: list[Finding]
+    """What the node of an embedded cluster would not run."""
+
+
+def read(paths: Iterable[str], namespace: str, directory: str) -> list[Submitted]:
+    """All TorchJobs of the files (`-`: standard input). BadManifest names file and document."""
+    return [document for path in paths for document in _documents(path, namespace, directory)]
+
+
+def folder() -> str:
+    """The folder of submission. BadManifest if it is gone, or cannot be told to an API server."""
+    try:
+        found = os.getcwd()
+        found.encode()
+    except OSError as error:
+        raise BadManifest(f"the current folder is gone ({error.strerror}): change to another one") from error
+    except UnicodeEncodeError as error:
+        raise BadManifest("the current folder's name is not UTF-8: jobs run where they were submitted") from error
+    return found
+
+
+def submit(
+    cluster: Cluster,
+    documents: list[Submitted],
+    *,
+    dry_run: bool,
+    look: Outlook = lambda jobs: [[] for _ in jobs],
+    anyway: bool = False,
+    tell: Callable[[str], object] = lambda _: None,
+) -> list[JobKey]:
+    """Check every document, then create all; if one is refused nevertheless, those before it are taken back.
+
+    `look` says which of the jobs could never run: that is refused, and with `anyway` told as a warning.
+    The keys in the order given. PartlySubmitted if they could not be taken back, `outlook.NeverRuns`.
+    """
+    _check_names(documents)
+    documents = in_sequence(documents, time.time_ns() // 1000)
+    checked = [_check(cluster, document) for document in documents]
+    for warning in outlook.weigh(_judged(documents, checked, look, tell), anyway=anyway):
+        tell(warning)
+    made: list[JobKey] = []
+    try:
+        for document in () if dry_run else documents:
+            made.append(_create(cluster, document))
+    except errors.ClusterError as error:
+        _take_back(cluster, made, error)
+        raise
+    return made
+
+
+def _judged(
+    documents: list[Submitted], checked: list[Checked], look: Outlook, tell: Callable[[str], object]
+) -> list[Judged]:
+    """What is found about each job. What the node says of a pod's size, it says by its field: that is enough."""
+    try:
+        found = look([each.job for each in checked])
+    except outlook.Unknown as error:
+        tell(f"note: whether the jobs can ever run was not checked: {error}")
+        found = [[] for _ in checked]
+    kept = (
+        [each for each in of_job if not (refused and each.code == "ExceedsNodes")]
+        for (_, refused), of_job in zip(checked, found, strict=True)
+    )
+    return [
+        Judged(document.source, _name(document), (*refused, *of_job))
+        for document, (_, refused), of_job in zip(documents, checked, kept, strict=True)
+    ]
+
+
+def _name(document: Submitted) -> str:
+    """As its owner knows the job, whose name may be yet to be made."""
+    metadata = document.body["metadata"]
+    return str(metadata.get("name") or f"{metadata.get('generateName', '')}*")
+
+
+def in_sequence(documents: Iterable[Submitted], microseconds: int) -> list[Submitted]:
+    """The documents with their places in the list and the moment of submission, in microseconds since 1970: an API
+    server keeps the time of creation in whole seconds only. What a file says of that is of an earlier submission."""
+    return [_placed(document, submission_order.text(microseconds, place)) for place, document in enumerate(documents)]
+
+
+def _placed(document: Submitted, submitted: str) -> Submitted:
+    metadata = document.body["metadata"]
+    annotations = {**metadata["annotations"], labels.SUBMITTED: submitted}
+    return replace(document, body={**document.body, "metadata": {**metadata, "annotations": annotations}})
+
+
+def _create(cluster: Cluster, document: Submitted) -> JobKey:
+    metadata = cluster.create(TORCHJOBS, document.body, document.namespace)["metadata"]
+    return JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
+
+
+def _take_back(cluster: Cluster, made: list[JobKey], cause: errors.ClusterError) -> None:
+    left = list(made)
+    try:
+        for key in made:
+            with contextlib.suppress(errors.NotFound):
+                cluster.delete(TORCHJOBS, key.name, key.namespace, uid=key.uid)
+            left.remove(key)
+    except errors.ClusterError as error:
+        names = ", ".join(map(str, left))
+        raise PartlySubmitted(f"{cause}\nsubmitted and not taken back ({error}): {names}") from error
+
+
+def _check_names(documents: list[Submitted]) -> None:
+    """Two jobs of one name would pass one by one, and the second would be refused when the first is there."""
+    first: dict[tuple[str, str], str] = {}
+    for document in documents:
+        name = document.body["metadata"].get("name")
+        if not name:
+            continue
+        job = (document.namespace, str(name))
+        if job in first:
+            raise BadManifest(f"{document.source}: job {document.namespace}/{name} is in {first[job]} already")
+        first[job] = document.source
+
+
+def _check(cluster: Cluster, document: Submitted) -> Checked:
+    refused: list[Finding] = []
+    try:
+        stored = cluster.create(TORCHJOBS, document.body, document.namespace, dry_run=True)
+        job = torchjob.parse(stored)
+        _check_claims(cluster, job)
+        for task_type, task in job.spec.tasks.items():
+            refused += _check_template(cluster, job, task_type, task.template)
+    except InvalidObject as error:
+        causes = tuple(errors.FieldCause(each.field, each.message) for each in error.problems)
+        name = document.body["metadata"].get("name", "")
+        raise errors.Invalid(f'{document.source}: TorchJob "{name}" is invalid', causes) from error
+    except errors.Invalid as error:
+        raise errors.Invalid(f"{document.source}: {error}", error.causes) from error
+    except errors.AlreadyExists as error:
+        raise errors.AlreadyExists(f"{document.source}: {error}") from error
+    return Checked(job, refused)
+
+
+def _check_claims(cluster: Cluster, job: torchjob.TorchJob) -> None:
+    """A job with resource claims would wait out of the order of a queue whose quota names a device: refused at once.
+    Where the queue cannot be read, the status of the job says it later."""
+    if not job.spec.claims:
+        return
+    with contextlib.suppress(errors.NotFound, errors.Forbidden, InvalidObject):
+        queue = tenantqueue.read(cluster.get(TENANT_QUEUES, job.queue))
+        if refusal := claims.refusal(job.queue, queue.spec.quota_amounts):
+            raise errors.Invalid(
+                f'TorchJob "{job.metadata.name}" is invalid', (errors.FieldCause(job.spec.claims, refusal),)
+            )
+
+
+def _check_template(
+    cluster: Cluster, job: torchjob.TorchJob, task_type: str, template: dict[str, Any]
+) -> list[Finding]:
+    """Templates are opaque in the TorchJob's schema: let the API server judge one as the pod it will become. What the
+    node of an embedded cluster would refuse of such a pod."""
+    try:
+        _try_pod(cluster, job, task_type, template, {labels.VET: "true"})
+    except (errors.AlreadyExists, errors.Forbidden):
+        return []  # who may submit jobs need not be allowed to make pods: then the job's status will say
+    except errors.Invalid as refused:
+        try:
+            _try_pod(cluster, job, task_type, template, {})
+        except (errors.AlreadyExists, errors.Forbidden):
+            pass
+        except errors.Invalid as error:
+            prefix = f"spec.torchTaskSpecs.{task_type}.template."
+            causes = tuple(errors.FieldCause((prefix + each.field).rstrip("."), each.message) for each in error.causes)
+            raise errors.Invalid(f"the pod template of task {task_type} is invalid: {error}", causes) from error
+        return outlook.of_pods(task_type, {each.field: each.message for each in refused.causes})
+    return []
+
+
+def _try_pod(
+    cluster: Cluster,
+    job: torchjob.TorchJob,
+    task_type: str,
+    template: dict[str, Any],
+    annotations: Mapping[str, str],
+) -> None:
+    """Make a pod of a task in a dry run. Any ClusterError."""
+    metadata = template.get("metadata") or {}
+    given = metadata.get("annotations") or {}
+    if isinstance(given, dict):  # else the API server says what is wrong with them
+        metadata = {**metadata, "annotations": {**given, **annotations}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**metadata, "name": job.pod_name(task_type, 0)},
+        "spec": {**template.get("spec", {}), "restartPolicy": "Never"},
+    }
+    cluster.create(PODS, body, job.key.namespace, dry_run=True)
+
+
+def _documents(path: str, namespace: str, directory: str) -> Iterator[Submitted]:
+    for number, body in enumerate(_load(path), start=1):
+        source = path if number == 1 else f"{path}, document {number}"
+        if body is None:
+            continue
+        if (
+            not isinstance(body, dict)
+            or body.get("kind") != TORCHJOBS.kind
+            or body.get("apiVersion") != TORCHJOBS.api_version
+        ):
+            raise BadManifest(f"{source}: not a TorchJob (apiVersion: {TORCHJOBS.api_version}, kind: {TORCHJOBS.kind})")
+        metadata = _map(body.get("metadata"), f"{source}: metadata")
+        annotations = _map(metadata.get("annotations"), f"{source}: metadata.annotations")
+        body["metadata"] = {**metadata, "annotations": {labels.SUBMIT_DIRECTORY: directory, **annotations}}
+        yield Submitted(source, str(metadata.get("namespace") or namespace), _json(body, source))
+
+
+def _map(value: Any, what: str) -> dict[str, Any]:
+    if value is not None and not isinstance(value, dict):
+        raise BadManifest(f"{what}: must be a map")
+    return value or {}
+
+
+def _json(body: Any, source: str) -> Manifest:
+    """What JSON makes of it: YAML knows keys and values that no API server does."""
+    try:
+        found: Manifest = orjson.loads(orjson.dumps(body))
+    except (orjson.JSONEncodeError, RecursionError) as error:
+        raise BadManifest(
+            f"{source}: cannot be sent as JSON ({error}); "
+            "put quotes around keys such as on, yes or 1, and around dates and very long numbers"
+        ) from error
+    return found
+
+
+def _load(path: str) -> list[Any]:
+    try:
+        return list(yamltext.documents(_text(path)))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise BadManifest(f"{path}: {reason}") from error
+    except yaml.YAMLError as error:
+        raise BadManifest(f"{path}: not YAML: {_yaml_problem(error)}") from error
+    except (ValueError, RecursionError) as error:  # what looks like a date and is none; what is nested too deeply
+        raise BadManifest(f"{path}: not usable YAML: {error}") from error
+
+
+def _text(path: str) -> str:
+    if path != "-":
+        with Path(path).open("rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+    elif sys.stdin is None:
+        raise BadManifest("-: standard input is closed")
+    else:
+        content = sys.stdin.buffer.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise BadManifest(f"{path}: larger than {LARGEST_FILE >> 20} MiB: split it into several files")
+    return content.decode()
+
+
+def _yaml_problem(error: yaml.YAMLError) -> str:
+    """In one line: what, and where."""
+    mark = getattr(error, "problem_mark", None)
+    what = getattr(error, "problem", None) or next(iter(str(error).splitlines()), "no reason given")
+    return f"line {mark.line + 1}, column {mark.column + 1}: {what}" if mark else what

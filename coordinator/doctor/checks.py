@@ -1,0 +1,392 @@
+"""Comparing what cluster, queues and RQ say of the same jobs.
+
+One rule: pure, and of one look. Things in flight disagree too; only what is the same in a second look, a while later,
+is a disagreement (`confirmed`).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from coordinator.cache.views import JobView, PodView
+from coordinator.doctor.findings import Disagreement
+from coordinator.routing import rebuilt_state
+from coordinator.routing.eligibility import Rules
+from coordinator.routing.rebuilt_state import Census
+from crds.keys import JobKey
+from crds.resources import amounts
+from crds.resources.amounts import Amounts
+from crds.tenantqueue import TenantQueueSpec
+from queues import order
+from queues.inspection.rq_record import FUNCTION
+from queues.inspection_values import StorePicture, WorkPicture
+from queues.picking import counted
+from queues.values import Entry, QueueSpec, Reservation
+
+Found = Iterator[Disagreement]
+FAILURES = 5
+"""A job that is work is on its way; one whose runs failed this often in a row no longer counts as such."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseView:
+    """The leader's Lease."""
+
+    holder: str
+    epoch: int
+    renewed: str
+    """When it was renewed last, as the holder wrote it."""
+    seconds: float
+    """How long it may be silent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterPicture:
+    """What the cluster says."""
+
+    jobs: Mapping[JobKey, JobView] = field(default_factory=dict)
+    pods: tuple[PodView, ...] = ()
+    """Pods of ours; those of others do not matter here."""
+    specs: Mapping[str, QueueSpec] = field(default_factory=dict)
+    """The tenant queues as their admins want them."""
+    rules: Rules = field(default_factory=Rules)
+    """What queues and PriorityClasses say of who waits in order."""
+    lease: LeaseView | None = None
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """Processes that have skipped objects after unforeseen errors, and what they say of these objects."""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Objects that cannot be read, and why."""
+    ineffective: Mapping[str, str] = field(default_factory=dict)
+    """Queues with limits that do not do what they say, and which."""
+    now: float = 0.0
+    """The looker's own time, seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at everything."""
+
+    cluster: ClusterPicture
+    store: StorePicture
+    work: WorkPicture
+
+
+def confirmed(first: Iterable[Disagreement], second: Iterable[Disagreement]) -> tuple[Disagreement, ...]:
+    """What two looks have in common."""
+    return tuple(sorted(set(first) & set(second)))
+
+
+def compare(look: Look) -> tuple[Disagreement, ...]:
+    """Everything on which this look does not agree with itself."""
+    checks: list[Callable[[Look], Found]] = [_leadership, _objects, _keys, _rq, _work_lists, _work_records]
+    if look.store.epoch:
+        checks += [_epochs, _reservations, _usage, _ports, _entries, _places, _settings, _pods]
+    else:
+        checks += [_lost, _pods]
+    return tuple(sorted({each for check in checks for each in check(look)}))
+
+
+def _leadership(look: Look) -> Found:
+    lease = look.cluster.lease
+    if lease is None:
+        yield Disagreement("no-lease", "Lease", "no coordinator has ever led here")
+    elif not lease.holder:
+        yield Disagreement("no-leader", "Lease", "no coordinator leads")
+    elif look.cluster.now - _seconds(lease.renewed) > lease.seconds:
+        yield Disagreement(
+            "lease-silent", "Lease", f"{lease.holder} holds it and has not renewed it since {lease.renewed}"
+        )
+    if not any(ends > look.work.now for ends in look.work.workers.values()):
+        yield Disagreement("no-workers", "workers", "no worker is registered, so nothing is reconciled")
+
+
+def _objects(look: Look) -> Found:
+    for process, said in look.cluster.skipped.items():
+        yield Disagreement("skipped-object", process, f"skips {said}")
+    for subject, why in look.cluster.unreadable.items():
+        yield Disagreement("unreadable-object", subject, why)
+    for queue, why in look.cluster.ineffective.items():
+        yield Disagreement("ineffective-limit", f"queue {queue}", f"a limit does not do what it says: {why}")
+    for key, job in look.cluster.jobs.items():
+        if job.invalid and not (job.finished or job.deleting or _under_way(look, key)):
+            yield Disagreement("invalid-job", str(key), "it cannot be run as it is, and its status does not say so")
+
+
+def _lost(look: Look) -> Found:
+    if look.store.rebuilding:
+        yield Disagreement(
+            "rebuild-unfinished", "queues", f"a rebuild under epoch {look.store.rebuilding} has begun and not ended"
+        )
+    else:
+        yield Disagreement("store-lost", "queues", "Redis holds no epoch: the queues are lost")
+
+
+def _epochs(look: Look) -> Found:
+    lease = look.cluster.lease
+    if lease is not None and lease.epoch != look.store.epoch:
+        yield Disagreement(
+            "epoch-differs", "queues", f"Redis is at epoch {look.store.epoch}, the Lease at {lease.epoch}"
+        )
+    newer = [job for job in look.cluster.jobs.values() if job.admission and job.admission.epoch > look.store.epoch]
+    for job in newer:
+        assert job.admission is not None
+        yield Disagreement(
+            "epoch-differs",
+            str(job.key),
+            f"admitted under epoch {job.admission.epoch}, Redis is at epoch {look.store.epoch}",
+        )
+
+
+def _reservations(look: Look) -> Found:
+    """The reservations against what a rebuild would charge now."""
+    held = look.store.reservations
+    charged = _census(look).reservations
+    wanted = {reservation.key: reservation for reservation in charged}
+    for key in sorted(wanted.keys() - held.keys()):
+        yield Disagreement(
+            "missing-reservation", str(key), f"the cluster shows attempt {wanted[key].attempt}, Redis charges nothing"
+        )
+    for key in sorted(held.keys() - wanted.keys()):
+        yield Disagreement(
+            "orphan-reservation",
+            str(key),
+            f"charged {_text(held[key].charge)} to queue {held[key].queue} (attempt {held[key].attempt}), but "
+            f"{_state(look.cluster.jobs.get(key))} and no pod occupies",
+        )
+    for key in sorted(wanted.keys() & held.keys()):
+        yield from _reservation(look, held[key], wanted[key])
+
+
+def _census(look: Look) -> Census:
+    """What a rebuild would bring now. Where Redis knows a queue that nobody created, queues are implicit."""
+    rules, specs = look.cluster.rules, look.cluster.specs
+    created = {**dict.fromkeys(specs, TenantQueueSpec()), **rules.queues}
+    rules = replace(rules, queues=created, implicit=not look.store.specs.keys() <= specs.keys())
+    return rebuilt_state.take(
+        look.cluster.jobs.values(), look.cluster.pods, look.store.reservations, rules, look.cluster.now
+    )
+
+
+def _reservation(look: Look, held: Reservation, wanted: Reservation) -> Found:
+    job = look.cluster.jobs.get(held.key)
+    if job is not None and job.admission is not None:
+        differs = [
+            f"{name} {_text(getattr(held, name))} instead of {_text(getattr(wanted, name))}"
+            for name in ("queue", "attempt", "charge", "port")
+            if getattr(held, name) != getattr(wanted, name)
+        ]
+        if differs:
+            yield Disagreement("wrong-reservation", str(held.key), f"Redis has {', '.join(differs)}")
+    elif wanted is held and not _under_way(look, held.key):
+        yield Disagreement(
+            "unseen-pick", str(held.key), f"picked (attempt {held.attempt}), but no worker is told to admit it"
+        )
+
+
+def _usage(look: Look) -> Found:
+    """What is counted as used against the sum of the reservations."""
+    store = look.store
+    sums: dict[str, dict[str, int]] = {}
+    total: dict[str, int] = {}
+    for reservation in store.reservations.values():
+        charge = amounts.only(reservation.charge, store.counted)
+        amounts.increase(sums.setdefault(reservation.queue, {}), charge)
+        amounts.increase(total, charge)
+    for queue in sorted(sums.keys() | store.usage.keys()):
+        yield from _leak(f"queue {queue}", store.usage.get(queue, {}), sums.get(queue, {}))
+    yield from _leak("pool", store.pool_usage, total)
+    if store.counted is not None and (missing := counted.names(store.specs.values(), store.pool) - store.counted):
+        yield Disagreement(
+            "wrong-settings", "usage", f"Redis does not count what is used of {', '.join(sorted(missing))}"
+        )
+
+
+def _leak(subject: str, used: Amounts, summed: Amounts) -> Found:
+    leaked = {name: amount for name, amount in amounts.subtract(used, summed).items() if amount}
+    if leaked:
+        yield Disagreement(
+            "leaked-charge", subject, f"Redis counts more (or less) than the reservations take: {_text(leaked)}"
+        )
+
+
+def _ports(look: Look) -> Found:
+    held = [(each.port, key) for key, each in sorted(look.store.reservations.items()) if each.port]
+    for port, key in held:
+        holder = look.store.ports.get(port)
+        if holder != key:
+            yield Disagreement("wrong-port", str(key), f"port {port} is noted as held by {holder or 'nobody'}")
+    for port in sorted(look.store.ports.keys() - {port for port, _ in held}):
+        yield Disagreement("wrong-port", str(look.store.ports[port]), f"port {port} is held without a reservation")
+
+
+def _entries(look: Look) -> Found:
+    """The entries against those that the cluster's waiting jobs should have."""
+    store = look.store
+    wanted = {entry.key: entry for entry in _census(look).entries}
+    entries = {key: entry for key, entry in store.entries.items() if entry.kind == "admit"}
+    for key in sorted(wanted.keys() - entries.keys()):
+        yield Disagreement("missing-entry", str(key), f"waits for queue {wanted[key].queue} but is in no queue")
+    for key in sorted(entries.keys() - wanted.keys()):
+        state = "it holds a reservation" if key in store.reservations else _state(look.cluster.jobs.get(key))
+        yield Disagreement("stray-entry", str(key), f"waits in queue {entries[key].queue}, but {state}")
+    for key in sorted(wanted.keys() & entries.keys()):
+        yield from _entry(entries[key], wanted[key])
+
+
+def _entry(found: Entry, wanted: Entry) -> Found:
+    differs = [
+        f"{name} {_text(getattr(found, name))} instead of {_text(getattr(wanted, name))}"
+        for name in ("queue", "priority", "submitted", "attempt", "demand", "returning")
+        if getattr(found, name) != getattr(wanted, name)
+    ]
+    if differs:
+        yield Disagreement("wrong-entry", str(found.key), f"its entry has {', '.join(differs)}")
+
+
+def _places(look: Look) -> Found:
+    """The orders of the queues against the entries."""
+    store = look.store
+    for key, entry in sorted(store.entries.items()):
+        aging = store.specs.get(entry.queue, QueueSpec(name=entry.queue)).aging_seconds
+        score, wanted = store.places.get(entry.queue, {}).get(key), order.score(entry, aging)
+        if score is None:
+            yield Disagreement("misplaced-entry", str(key), f"has an entry but no place in queue {entry.queue}")
+        elif score != wanted:
+            yield Disagreement(
+                "misplaced-entry", str(key), f"its score in queue {entry.queue} is {score!r} instead of {wanted!r}"
+            )
+    for queue, places in sorted(store.places.items()):
+        for key in sorted(places):
+            entry_of = store.entries.get(key)
+            if entry_of is None or entry_of.queue != queue:
+                yield Disagreement("misplaced-entry", str(key), f"has a place in queue {queue} but no entry for it")
+    for queue, stray in sorted(store.stray_places.items()):
+        for key in sorted(stray):
+            yield Disagreement("misplaced-entry", str(key), f"has a place in queue {queue} that is not its entry's")
+
+
+def _settings(look: Look) -> Found:
+    for name, wanted in sorted(look.cluster.specs.items()):
+        known = look.store.specs.get(name)
+        if known != wanted:
+            yield Disagreement("wrong-settings", f"queue {name}", f"Redis has {known or 'nothing'} instead of {wanted}")
+
+
+def _pods(look: Look) -> Found:
+    for pod in look.cluster.pods:
+        if pod.job is None or not pod.occupies or pod.deleting or _under_way(look, pod.job):
+            continue
+        job, name = look.cluster.jobs.get(pod.job), f"{pod.namespace}/{pod.name}"
+        if job is None:
+            yield Disagreement("orphan-pod", name, f"occupies for job {pod.job}, which is gone")
+        elif job.admission is None or job.admission.attempt != pod.attempt:
+            admitted = f"is at attempt {job.admission.attempt}" if job.admission else "is not admitted"
+            yield Disagreement(
+                "foreign-attempt-pod", name, f"occupies for attempt {pod.attempt} of job {pod.job}, which {admitted}"
+            )
+
+
+def _work_lists(look: Look) -> Found:
+    """The lists and counts that dispatch goes by."""
+    work = look.work
+    if work.ready_count != work.ready_length:
+        yield Disagreement(
+            "wrong-ready-count", "work", f"{work.ready_count - work.ready_length:+d} keys counted as ready that are not"
+        )
+    for tenant in sorted(name for name, keys in work.ready.items() if keys and name not in work.turns):
+        yield Disagreement("stuck-tenant", tenant or '""', "has ready keys but will never have a turn")
+    for worker in sorted(work.threads - work.workers.keys()):
+        yield Disagreement("stray-threads", worker, "its threads are counted, but it is not registered")
+    for key, ends in sorted(work.leases.items()):
+        record = work.records.get(key)
+        if record is None or record.state != "leased":
+            yield Disagreement("stray-lease", str(key), f"a lease until {_time(ends)} that nobody was given")
+
+
+def _work_records(look: Look) -> Found:
+    """Keys that nothing would ever bring back."""
+    for key, record in sorted(look.work.records.items()):
+        match record.state:
+            case "ready" if key not in look.work.ready.get(record.tenant, ()):
+                yield Disagreement("stuck-key", str(key), f"ready since {record.since}, but in no list of ready keys")
+            case "delayed" if record.due is None:
+                yield Disagreement("stuck-key", str(key), f"delayed (ready before: {record.since}), but never due")
+            case "leased" if record.lease_ends is None:
+                yield Disagreement("lost-lease", str(key), f"leased (token {record.token}), but its lease never ends")
+            case "leased" if record.lease_ends is not None and record.lease_ends < look.work.now:
+                ended = _time(record.lease_ends)
+                yield Disagreement(
+                    "stuck-lease", str(key), f"its lease (token {record.token}) ended at {ended}, nobody took it back"
+                )
+            case "ready" | "delayed" | "leased":
+                pass
+            case other:
+                yield Disagreement("stuck-key", str(key), f"is in no known state: {other[:20]!r}")
+
+
+def _rq(look: Look) -> Found:
+    for job in look.work.rq:
+        if job.function != FUNCTION:
+            named = f"names {job.function[:60]!r}" if job.function else "has a record that no worker can read"
+            yield Disagreement("foreign-rq-job", job.id[:80], f"{named} (in RQ: {job.where}); workers refuse it")
+        elif job.where in ("none", "queue", "intermediate", "started"):
+            yield from _batch(job.id, job.where)
+        else:
+            yield Disagreement("failed-batch", job.id, f"was not run to its end (in RQ: {job.where})")
+
+
+def _keys(look: Look) -> Found:
+    for fault in (*look.store.faults, *look.work.faults):
+        yield Disagreement("broken-key", fault.where, fault.why)
+    for name in look.store.unknown:
+        yield Disagreement("unknown-key", name, "is under torchq's or RQ's prefix, but neither makes such a key")
+    if look.store.foreign:
+        yield Disagreement(
+            "foreign-keys", look.store.foreign[0], f"{len(look.store.foreign)} or more keys of somebody else"
+        )
+
+
+def _batch(job_id: str, where: str) -> Found:
+    if where == "none":
+        yield Disagreement("orphan-batch", job_id, "a batch that is in no list of RQ, so no worker will take it")
+
+
+def _under_way(look: Look, key: JobKey) -> bool:
+    """Whether a worker is about to look at the job."""
+    record = look.work.records.get(key)
+    return record is not None and record.failures < FAILURES
+
+
+def _state(job: JobView | None) -> str:
+    if job is None:
+        return "the job is gone"
+    words = {
+        "is being deleted": job.deleting,
+        f"has ended ({job.phase})": job.finished,
+        "cannot be run as it is": job.invalid,
+        "is admitted": job.admission is not None,
+        "is suspended": job.suspended,
+        "is on hold": job.held,
+    }
+    return f"the job {next((text for text, true in words.items() if true), 'waits')}"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name}={value[name]}" for name in sorted(value)) + "}"
+    return str(value)
+
+
+def _seconds(timestamp: str) -> float:
+    """0 for what is no time: such a Lease was renewed by nobody."""
+    try:
+        return datetime.fromisoformat(timestamp).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def _time(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    except (OverflowError, ValueError, OSError):
+        return str(seconds)

@@ -1,0 +1,189 @@
+"""Reading everything that `torchq doctor` compares.
+
+One rule: it only reads; an account that can list and get, and a read-only one on Redis, are enough.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+
+from coordinator.cache import views
+from coordinator.cache.views import JobView, PodView
+from coordinator.doctor.checks import ClusterPicture, LeaseView, Look
+from coordinator.leader import rebuild_request
+from coordinator.leader.election import EPOCH, ERRORS, LEASE
+from coordinator.routing import namespace_quota, queue_specs, route
+from coordinator.routing.eligibility import Rules
+from coordinator.routing.namespace_quota import Quotas
+from crds import excerpts, integers, labels, tenantqueue
+from crds.api_resources import (
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
+    TENANT_QUEUES,
+    TORCHJOBS,
+    Resource,
+)
+from crds.errors import InvalidObject
+from crds.keys import JobKey
+from crds.tenantqueue import TenantQueue
+from crds.torchjob import resource_quota
+from crds.torchjob.resource_quota import Quota
+from kube import errors
+from kube.api import Cluster, Manifest
+from queues.store import QueueStore
+from queues.work import WorkSource
+
+T = TypeVar("T")
+LONGEST = 1000
+"""Characters of what is said about an object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looker:
+    """Takes one look at a time."""
+
+    cluster: Cluster
+    store: QueueStore
+    work: WorkSource
+    lease_namespace: str
+
+    def look(self) -> Look:
+        """Everything, as it is about now."""
+        return Look(self._cluster(), self.store.inspect(), self.work.inspect())
+
+    def _cluster(self) -> ClusterPicture:
+        wrong: dict[str, str] = {}
+        # The jobs last: what pods say of attempts is judged by jobs that are at least as new.
+        pods = self._read(PODS, views.pod_view, wrong, label_selector=labels.JOB_UID)
+        jobs = self._read(TORCHJOBS, views.job_view, wrong)
+        queues = self._read(TENANT_QUEUES, _queue(wrong), wrong)
+        namespaces = self._read(NAMESPACES, views.namespace_view, wrong)
+        classes = self._read(PRIORITY_CLASSES, views.priority_class_view, wrong)
+        quotas = _by_namespace(self._read(RESOURCE_QUOTAS, resource_quota.read, wrong))
+        rules = Rules(
+            queues={queue.metadata.name: queue.spec for queue in queues},
+            priorities={each.name: each.value for each in classes},
+            namespaces={each.name: each.labels for each in namespaces},
+            quotas=quotas,
+            implicit=False,
+        )
+        lease, now = self._lease(), time.time()
+        return ClusterPicture(
+            jobs={job.key: job for job in jobs},
+            pods=tuple(pods),
+            specs={queue.metadata.name: queue_specs.spec(queue) for queue in queues},
+            rules=replace(rules, yielding=_yielding(jobs, pods, quotas, rules, now)),
+            lease=None if lease is None else _lease_view(lease),
+            skipped=self._skipped(lease),
+            unreadable=wrong,
+            ineffective={queue.metadata.name: said for queue in queues if (said := _ineffective(queue))},
+            now=now,
+        )
+
+    def _read(
+        self, resource: Resource, trim: Callable[[Manifest], T], wrong: dict[str, str], *, label_selector: str = ""
+    ) -> list[T]:
+        """The objects of a kind that can be read; the others are added to `wrong`."""
+        found = []
+        for item in (
+            each for page in self.cluster.pages(resource, label_selector=label_selector) for each in page.items
+        ):
+            try:
+                found.append(trim(item))
+            except Exception as error:
+                wrong[_subject(resource, item)] = _short(f"cannot be read: {type(error).__name__}: {error}")
+        return found
+
+    def _skipped(self, lease: Manifest | None) -> dict[str, str]:
+        """What the leader says in its Lease, and embedded nodes in their status."""
+        said = str(((lease or {}).get("metadata") or {}).get("annotations", {}).get(ERRORS, ""))
+        found = {"coordinator": _short(said)} if said else {}
+        for node in self.cluster.list(NODES).items:
+            for each in (node.get("status") or {}).get("conditions") or ():
+                if each.get("type") == labels.OBJECT_ERRORS and each.get("status") == "True":
+                    found[f"node {node['metadata']['name']}"] = _short(str(each.get("message")))
+        return found
+
+    def _lease(self) -> Manifest | None:
+        try:
+            return self.cluster.get(LEASES, LEASE, self.lease_namespace)
+        except errors.NotFound:
+            return None
+
+    def repair(self, seconds: float) -> None:
+        """Have the leader build the queues anew. `repair.NoRepair` if it does not."""
+        rebuild_request.ask(self.cluster, LEASE, self.lease_namespace, seconds=seconds)
+
+
+def _by_namespace(quotas: Iterable[Quota]) -> dict[str, tuple[Quota, ...]]:
+    found: dict[str, list[Quota]] = {}
+    for each in sorted(quotas, key=lambda each: each.name):
+        found.setdefault(each.namespace, []).append(each)
+    return {namespace: tuple(each) for namespace, each in found.items()}
+
+
+def _yielding(
+    jobs: Iterable[JobView], pods: Iterable[PodView], quotas: Quotas, rules: Rules, now: float
+) -> dict[str, frozenset[JobKey]]:
+    """By namespace, the refused jobs that let others go first, as the leader finds them."""
+    there = Counter(pod.job for pod in pods if pod.occupies)
+    refused: dict[str, list[JobView]] = {}
+    for job in jobs:
+        if job.waits is not None and job.waits.refusal is not None:
+            refused.setdefault(job.key.namespace, []).append(job)
+    return {
+        namespace: namespace_quota.yielding(
+            some,
+            quotas.get(namespace, ()),
+            now,
+            services=True,
+            arrived=there.__getitem__,
+            place=partial(route.place, rules=rules),
+        )
+        for namespace, some in refused.items()
+    }
+
+
+def _lease_view(lease: Manifest) -> LeaseView:
+    spec: Mapping[str, Any] = lease.get("spec") or {}
+    epoch = str((lease["metadata"].get("annotations") or {}).get(EPOCH, ""))
+    return LeaseView(
+        holder=str(spec.get("holderIdentity") or ""),
+        epoch=integers.bounded(epoch, 0),
+        renewed=str(spec.get("renewTime") or ""),
+        seconds=float(spec.get("leaseDurationSeconds") or 0),
+    )
+
+
+def _short(text: str) -> str:
+    return excerpts.excerpt(text, LONGEST)
+
+
+def _queue(wrong: dict[str, str]) -> Callable[[Manifest], TenantQueue]:
+    """Reads a queue as the coordinator does: one that is invalid admits nothing."""
+
+    def read(manifest: Manifest) -> TenantQueue:
+        try:
+            return tenantqueue.read(manifest)
+        except InvalidObject as error:
+            wrong[_subject(TENANT_QUEUES, manifest)] = _short(f"admits nothing until it is mended: {error}")
+            return views.queue_view(manifest)
+
+    return read
+
+
+def _ineffective(queue: TenantQueue) -> str:
+    """The limits of a queue that do not do what they say; empty if there are none."""
+    return _short("; ".join(f"{each.field}: {each.message}" for each in tenantqueue.ineffective(queue)))
+
+
+def _subject(resource: Resource, manifest: Manifest) -> str:
+    metadata = manifest.get("metadata") or {}
+    return f"{resource.kind} {'/'.join(filter(None, (metadata.get('namespace'), metadata.get('name'))))}"

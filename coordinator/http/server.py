@@ -1,0 +1,193 @@
+"""Whether a coordinator is well, and what the queues look like, over HTTP.
+
+One rule: read-only: it changes nothing, and what it knows it knows from looking.
+
+    /healthz   200 while the process runs
+    /readyz    200 when it has seen the cluster and nothing is failing, else 503 with the reason
+    /status    JSON: identity of the leader, epoch, counts, what is failing
+    /v1/...    JSON: the queues (coordinator.http.queue_api)
+
+What it costs is bounded (coordinator.http.bounded_server): beyond that, everything but the first two is answered with
+503.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from coordinator.cache.views import JobView
+from coordinator.cli.api_client import IDENTITY
+from coordinator.errors import CoordinatorError
+from coordinator.http.bounded_server import Answer, HttpServer, Question
+from coordinator.http.queue_api import Answerer, NotSure, waits
+from coordinator.leader.coordinator import Coordinator
+from coordinator.query.queries import StoreReading
+from coordinator.routing import eligibility, queue_specs
+from coordinator.routing.eligibility import Standing
+from coordinator.routing.feasibility import Known
+from coordinator.settings import parse_pool
+
+ANY_PORT = -1
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+PROBES = ("/healthz", "/readyz")
+"""Answered whatever else is asked: a kubelet that gets no answer restarts the leader."""
+WAITS_SECONDS = 5.0
+"""How old percentiles of waits may be: they are made from every job there is."""
+log = logging.getLogger(__name__)
+
+
+def status(coordinator: Coordinator) -> dict[str, Any]:
+    """What /status says."""
+    leadership, counts = coordinator.leadership, coordinator.counts
+    return {
+        "leading": leadership.leading,
+        "leader": leadership.holder,
+        "epoch": leadership.epoch,
+        "synced": coordinator.watches.synced,
+        "failing": _failing(coordinator),
+        "jobs": len(coordinator.watches.jobs.values()),
+        "routed": counts.routed,
+        "picked": counts.picked,
+        "dispatched": counts.dispatched,
+        "rebuilds": counts.rebuilds,
+        "skippedObjects": coordinator.watches.errors.objects,
+        "skips": coordinator.watches.errors.times,
+        "skipped": coordinator.watches.errors.shown,
+    }
+
+
+class About:
+    """What /v1/status adds to the numbers of the queues."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self._waits: dict[str, Any] = {}
+        self._until = 0.0
+
+    def __call__(self) -> dict[str, Any]:
+        coordinator, now = self._coordinator, time.monotonic()
+        if not self._waits or now > self._until:
+            self._waits, self._until = waits(coordinator.watches.jobs.values()), now + WAITS_SECONDS
+        return {
+            "leader": coordinator.leadership.holder,
+            "answeredBy": coordinator.leadership.identity,
+            "synced": coordinator.watches.synced,
+            "failing": _failing(coordinator),
+            "waits": self._waits,
+        }
+
+
+def policies(coordinator: Coordinator) -> dict[str, str]:
+    """The stop policy of every queue that somebody created."""
+    return {queue.metadata.name: queue.spec.stop_policy for queue in coordinator.watches.queues.values()}
+
+
+@contextmanager
+def serving(coordinator: Coordinator, port: int, reading: StoreReading | None = None) -> Iterator[int]:
+    """Answer at a port of the settings' address meanwhile, and have the Lease say so; the port. 0 answers nowhere, -1
+    at any free one. Without a `reading` there is no /v1. CoordinatorError names a port that is in use."""
+    if port == 0:
+        yield 0
+        return
+    address = coordinator.settings.health_address
+    desk = Desk(coordinator, answerer(coordinator, reading) if reading else None)
+    identity = {IDENTITY: coordinator.leadership.identity}
+    server = HttpServer(desk.quick, lambda question: desk.answer(*question), lambda: identity)
+    with ExitStack() as running:
+        try:
+            bound = running.enter_context(server.running(address, 0 if port == ANY_PORT else port))
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno else error
+            raise CoordinatorError(f"health port {address}:{port}: {why}; choose another with --health-port") from error
+        if reading is not None and address in LOOPBACK:
+            coordinator.leadership.address = f"http://127.0.0.1:{bound}"
+        yield bound
+
+
+def _meant(host: str, address: str) -> bool:
+    """Whether a request is for us: a page in a browser may give a name of its own to a loopback address."""
+    try:
+        return address not in LOOPBACK or not host or urlsplit(f"//{host}").hostname in LOOPBACK
+    except ValueError:
+        return False
+
+
+def _failing(coordinator: Coordinator) -> str:
+    parts = (coordinator.failing, coordinator.watches.failing, coordinator.leadership.failing)
+    return "; ".join(dict.fromkeys(part for part in parts if part))
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What answers whoever asks."""
+
+    coordinator: Coordinator
+    answerer: Answerer | None
+
+    def quick(self, question: Question) -> Answer | None:
+        """The answer to a probe, which waits for nothing; None for any other question."""
+        path, _ = question
+        return self.answer(*question) if path in PROBES else None
+
+    def answer(self, path: str, host: str) -> Answer:
+        """Whatever goes wrong is an answer as well."""
+        if not _meant(host, self.coordinator.settings.health_address):
+            return _text(403, "ask for this machine by its own name")
+        try:
+            return self._answer(path)
+        except Exception:
+            log.exception("GET %s", path[:100])
+            return _text(500, "see the coordinator's log")
+
+    def _answer(self, path: str) -> Answer:
+        match path:
+            case "/healthz":
+                return _text(200, "ok")
+            case "/readyz":
+                failing = _failing(self.coordinator) or ("" if self.coordinator.watches.synced else "not synced yet")
+                return _text(503 if failing else 200, failing or "ok")
+            case "/status":
+                return _json(200, status(self.coordinator))
+            case _ if self.answerer is not None and path.startswith("/v1/"):
+                return _json(*self.answerer.answer(path))
+        return _text(404, "try /healthz, /readyz or /status")
+
+
+def _text(code: int, said: str) -> Answer:
+    return code, said.encode() + b"\n", "text/plain"
+
+
+def _json(code: int, document: Any) -> Answer:
+    return code, orjson.dumps(document) + b"\n", "application/json"
+
+
+def answerer(coordinator: Coordinator, reading: StoreReading) -> Answerer:
+    """The API of a coordinator."""
+    watches, implicit = coordinator.watches, coordinator.settings.implicit_queues
+
+    def stands(job: JobView) -> Standing:
+        rules = replace(watches.rules(), implicit=implicit)
+        return eligibility.hinted(eligibility.of(job, rules, time.time()), job, rules)
+
+    return Answerer(reading, watches.jobs.get, About(coordinator), stands, lambda: known(coordinator), reading.supposed)
+
+
+def known(coordinator: Coordinator) -> Known:
+    """What jobs are judged by before there are any; also by a coordinator that does not lead. NotSure if its caches may
+    be old."""
+    watches, settings = coordinator.watches, coordinator.settings
+    if not watches.synced or watches.failing:
+        raise NotSure(watches.failing or "the coordinator has not read the cluster yet")
+    return Known(
+        rules=replace(watches.rules(), implicit=settings.implicit_queues),
+        specs={queue.metadata.name: queue_specs.spec(queue) for queue in watches.queues.values()},
+        setting=parse_pool(settings.pool),
+        nodes=tuple(watches.nodes.values()) if watches.nodes else (),
+    )

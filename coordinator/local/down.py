@@ -1,0 +1,123 @@
+"""`torchq local down`: ask the cluster of a data folder to end, and wait until nothing of it runs.
+
+One rule: it waits as long as the pods may take, and says how long that is; it may be interrupted and called again at
+any time. What it ends it ends through the supervisor, or through one that it starts, if there is none and pods run.
+"""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from coordinator.cli import output
+from coordinator.errors import LocalError
+from coordinator.local import remaining_pods, stack, stack_state, target
+from coordinator.local.stack_state import Files
+from kube.stop import HURRY
+
+_TRIES = 3
+"""How often the pods are gone on with whose supervisor was killed."""
+_LOOK_SECONDS = 0.2
+_SAY_AGAIN_SECONDS = 15.0
+
+
+def down(data: Path, *, keep: bool = False, now: bool = False) -> None:
+    """End the cluster, and its pods unless they are kept; say what became of them. LocalError if that cannot be."""
+    pid = stack_state.supervisor_pid(data)
+    if pid is None and (keep or not remaining_pods.running(data)):
+        output.progress(f"no cluster runs in {data}{left_running(data, '; ')}")
+        return
+    if keep and remaining_pods.ending(data):
+        raise LocalError("--keep comes too late: the pods are being ended")
+    try:
+        if pid is not None:
+            # A supervisor of the version before is ended without its pods; they are ended by this version then.
+            leaves = keep or stack_state.predates(data)
+            _wait(data, pid, stack.LEAVE if leaves else HURRY if now else signal.SIGTERM)
+        if not keep:
+            _end_pods(data, now=now)
+    except KeyboardInterrupt:
+        wait, kill = target.command("down", data), stack.hurry_command(data)
+        output.progress(f"\nthe cluster goes on going down: `{wait}` waits for it, `{kill}` kills its pods")
+        sys.exit(1)
+    output.progress(f"the cluster is down{left_running(data, '; ')}")
+
+
+def _end_pods(data: Path, *, now: bool) -> None:
+    """End the pods that run although the supervisor is gone: it was killed, or it was told to leave them."""
+    for _ in range(_TRIES):
+        if not remaining_pods.running(data):
+            return
+        _wait(data, stack_state.supervisor_pid(data) or _start_ending(data, now=now), None)
+    left = remaining_pods.running(data)
+    if left:
+        raise LocalError(f"{remaining_pods.counted(left)} cannot be ended; see {_log(data)}")
+
+
+def left_running(data: Path, before: str = "") -> str:
+    """What to know of pods that run without their cluster, after the words `before`; empty if there are none."""
+    pods = remaining_pods.running(data)
+    if not pods:
+        return ""
+    verb = "runs" if len(pods) == 1 else "run"
+    up, end = target.command("up", data), target.command("down", data)
+    return f"{before}{remaining_pods.counted(pods)} still {verb}: `{up}` goes on with what runs, `{end}` ends it"
+
+
+def _wait(data: Path, pid: int, number: signal.Signals | None) -> None:
+    """Send a signal to a process and wait until it is gone; through a descriptor, which cannot come to mean another
+    process."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    progress = _Progress(data)
+    try:
+        if number is not None:
+            signal.pidfd_send_signal(descriptor, number)
+        while not select.select([descriptor], [], [], _LOOK_SECONDS)[0]:
+            progress.look()
+    except ProcessLookupError:
+        return
+    finally:
+        os.close(descriptor)
+
+
+class _Progress:
+    """What was said of pods that end; said again when their number changes, and from time to time."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self._count = 0
+        self._said_at = time.monotonic()
+
+    def look(self) -> None:
+        left = remaining_pods.ending(self._data) or ()
+        now = time.monotonic()
+        if len(left) == self._count and now - self._said_at < _SAY_AGAIN_SECONDS:
+            return
+        if left:
+            hint = (
+                "" if self._count else f" (Ctrl-C leaves them ending, `{stack.hurry_command(self._data)}` kills them)"
+            )
+            output.progress(remaining_pods.progress(left, time.time()) + hint)
+        elif not self._count:
+            output.progress("the coordinator and the workers are still ending")
+        self._count, self._said_at = len(left), now
+
+
+def _start_ending(data: Path, *, now: bool) -> int:
+    """Start what ends the pods of a cluster that does not run; its process id."""
+    log = _log(data)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "coordinator.cli.main", "local", "end-pods", "--data", str(data), *["--now"] * now]
+    with log.open("ab") as out:
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+    return child.pid
+
+
+def _log(data: Path) -> Path:
+    return Files(data).layout.logs("stack")

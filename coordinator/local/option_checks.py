@@ -1,0 +1,176 @@
+"""What `torchq local up` is asked for, checked before anything is started.
+
+One rule: a value that cannot work is refused with the option's name and what is allowed. Nothing is made but the data
+folder, which is tried out.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from coordinator.errors import LocalError, SettingsError
+from coordinator.local import stack_state
+from coordinator.local.stack_state import Files
+from crds.resources import quantities
+from embedded.apiserver.storage import disk
+from embedded.node.resources import machine
+from embedded.redis import server
+from queues.errors import QueueError
+from queues.redis import connection
+from queues.redis import url as redis_url
+
+MOST_CPUS = 1_000_000
+LEAST_MEMORY = 16 * 2**20
+MOST_GPUS = 1024
+LEAST_FREE = 16 * 2**20
+"""Bytes that must be free on the disk of the data folder."""
+LONGEST_PATH = 1024
+"""Bytes of the data folder's path: files of pods lie some hundred bytes deeper, and the system's limit is 4096."""
+REDIS_SECONDS = 2.0
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_PROBE = bytes(64 * 1024)
+
+
+def cpus(text: str) -> str:
+    """The value of --cpus. ValueError unless it is a quantity of CPUs."""
+    amount = quantities.parse("cpu", text)
+    if not 0 < amount <= MOST_CPUS * 1000:
+        raise ValueError(f"must be more than 0 and at most {MOST_CPUS}, as in 4 or 2500m, not {text}")
+    return text
+
+
+def memory(text: str) -> str:
+    """The value of --memory. ValueError unless it is an amount of memory that something can run in."""
+    amount = quantities.parse("memory", text)
+    if amount < LEAST_MEMORY:
+        raise ValueError(f"{text} is {amount} bytes: must be at least 16Mi; write a number with a unit, as in 64Gi")
+    return text
+
+
+def gpus(text: str) -> str:
+    """The value of --gpus. ValueError unless it is a whole number."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text) <= MOST_GPUS):
+        raise ValueError(f"must be a whole number from 0 to {MOST_GPUS}, not {text}")
+    return text
+
+
+def beyond_machine(memory: str, gpus: str) -> Iterator[str]:
+    """What the node will offer that this machine does not have: allowed, as for trying things out, and told."""
+    has = machine.memory()
+    if memory and quantities.parse("memory", memory) > has:
+        yield f"--memory {memory} is more than this machine has ({has / 2**30:.1f}Gi): jobs may run out of memory"
+    if gpus and int(gpus) > (found := len(machine.gpus(os.environ))):
+        yield f"--gpus {gpus} is more than this machine has ({found}): jobs get numbers of GPUs that are not there"
+
+
+def redis(url: str, source: str) -> None:
+    """A Redis of the user's own. SettingsError for a URL that cannot be used; LocalError if it does not answer."""
+    try:
+        redis_url.check(url)
+        client = connection.connect(url, client_name="torchq-probe", timeout=REDIS_SECONDS, retries=0)
+    except QueueError as error:
+        raise SettingsError(f"{source}: {error}") from error
+    try:
+        with connection.translated(client):
+            client.ping()
+    except QueueError as error:
+        raise LocalError(f"{source}: {error}") from error
+    finally:
+        client.close()
+
+
+def port(number: int) -> None:
+    """LocalError if the API server cannot listen there; another program would be taken for it."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server will: old connections do not count
+        try:
+            probe.bind(("127.0.0.1", number))
+        except OSError as error:
+            raise LocalError(
+                f"the API server cannot have port 127.0.0.1:{number}: {error.strerror}; choose another with --port"
+            ) from error
+
+
+def is_free(number: int) -> bool:
+    """Whether the API server can listen there."""
+    try:
+        port(number)
+    except LocalError:
+        return False
+    return True
+
+
+def folder(path: Path) -> None:
+    """Make the data folder and try it out. LocalError if it cannot be written, locked or hold sockets, if a newer
+    version wrote it, or if it is a new one on a full disk."""
+    database = Files(path).layout.database
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        raise _refused(path, "its path is not UTF-8") from None
+    if len(os.fsencode(path)) > LONGEST_PATH:
+        raise _refused(path, f"its path is longer than {LONGEST_PATH} bytes")
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _write(path)
+        if (free := shutil.disk_usage(path).free) < LEAST_FREE and not database.exists():
+            raise _refused(path, f"its disk is full: {free >> 20}Mi are free, at least {LEAST_FREE >> 20}Mi are needed")
+    except OSError as error:
+        if error.errno in _FULL and database.exists():
+            return  # a cluster that was there before may start: its jobs can be deleted, which makes room
+        raise _refused(path, error.strerror or str(error), error) from error
+    _hold_socket(path)
+    try:
+        disk.check(database)
+    except disk.DiskFailed as error:
+        raise LocalError(f"--data: {error}; choose another data folder, or the torchq that wrote it") from error
+
+
+def copy(path: Path) -> None:
+    """LocalError for a copy of a running cluster's folder: the pods of both would have the same processes."""
+    if pid := stack_state.original(path):
+        raise LocalError(
+            f"--data: {path} is a copy of the folder of a cluster that runs (process {pid}), whose pods it would take "
+            "over: stop that cluster first, or choose another folder"
+        )
+
+
+def _write(path: Path) -> None:
+    """Write, lock and remove a file; none of the cluster's own."""
+    probe = path / f".probe-{secrets.token_hex(4)}"
+    with contextlib.ExitStack() as stack:
+        descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        stack.callback(os.close, descriptor)
+        stack.callback(probe.unlink)
+        if os.write(descriptor, _PROBE) < len(_PROBE):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise _refused(path, f"its file system has no locks ({error.strerror})") from error
+
+
+def _hold_socket(path: Path) -> None:
+    """Redis listens on a socket in the folder, or, if its path is too long for that, in a short one elsewhere."""
+    try:
+        folder = server.socket_path(Files(path).layout).parent
+        probe = (folder if folder.is_dir() else path) / f".s{secrets.token_hex(2)}"
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(str(probe))
+            probe.unlink()
+    except server.RedisFailed as error:
+        raise LocalError(str(error)) from error
+    except OSError as error:
+        raise _refused(path, f"its file system has no sockets ({error.strerror or error})") from error
+
+
+def _refused(path: Path, why: str, error: OSError | None = None) -> LocalError:
+    where = f" ({error.filename})" if error and error.filename and str(error.filename) != str(path) else ""
+    return LocalError(f"--data {path} cannot be used: {why}{where}; choose another folder with --data")

@@ -1,0 +1,57 @@
+"""The pods that still run or end on this machine, in words.
+
+One rule: it only looks.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from coordinator.local.stack_state import Files
+from embedded.node import leftovers
+from embedded.node.leftovers import RunningPod
+from embedded.node.shutdown import shutdown_record
+from embedded.node.shutdown.shutdown_record import EndingPod
+
+SHOWN = 5
+"""Jobs that are named one by one."""
+
+
+def running(data: Path) -> tuple[RunningPod, ...]:
+    """The pods of a data folder of which processes run; with their names only while no cluster runs there."""
+    return leftovers.running(Files(data).layout)
+
+
+def ending(data: Path) -> tuple[EndingPod, ...] | None:
+    """The pods that end because the cluster goes down; None if none is being ended."""
+    return shutdown_record.left(Files(data).layout)
+
+
+def clear(data: Path) -> None:
+    """Forget what an earlier node that was killed had still to end."""
+    shutdown_record.clear_left(Files(data).layout)
+
+
+def counted(pods: Iterable[EndingPod | RunningPod]) -> str:
+    """How many pods these are, and of which jobs: `4 pods of job team/digits`, `3 pods (2 of job team/digits, 1 of
+    job team/words)`."""
+    found = list(pods)
+    number = f"{len(found)} pod{'s' * (len(found) != 1)}"
+    jobs = Counter(f"job {each.namespace}/{each.job}" for each in found if each.job)
+    if list(jobs.values()) == [len(found)]:
+        return f"{number} of {next(iter(jobs))}"
+    parts = [f"{count} of {job}" for job, count in jobs.most_common(SHOWN)]
+    more = [f"others of {len(jobs) - SHOWN} more jobs"] if len(jobs) > SHOWN else []
+    return f"{number} ({', '.join(parts + more)})" if parts else number
+
+
+def progress(pods: Iterable[EndingPod], now: float) -> str:
+    """The same of pods that end, with the longest time that is left: `1 pod of job team/digits still ends, 41 s at
+    most`. `now` is in seconds since the epoch."""
+    found = list(pods)
+    times = [each.until for each in found if each.until is not None]
+    verb = "ends" if len(found) == 1 else "end"
+    left = math.ceil(max(times) - now) if times else None
+    most = "" if left is None else f", {left} s at most" if left > 0 else "; what is left is being killed"
+    return f"{counted(found)} still {verb}{most}"

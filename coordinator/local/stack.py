@@ -1,0 +1,361 @@
+"""The whole of torchq on one machine: API server, Redis, node, coordinator and workers under one supervisor.
+
+One rule: wiring only. Each part is its own process and meets the others over HTTP and Redis, as on a real cluster.
+"""
+
+import contextlib
+import logging
+import os
+import random
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from coordinator.errors import LocalError
+from coordinator.leader.election import LEASE
+from coordinator.local import option_checks, remaining_pods, stack_shutdown, stack_state, target
+from coordinator.local.stack_shutdown import CLUSTER, DATA, DESK, NODE, NODE_NAME, Say
+from coordinator.local.stack_start import START_SECONDS, Report, Start, Stopped, unreported
+from coordinator.local.stack_state import Files
+from coordinator.local.supervisor import Command, Supervisor
+from coordinator.settings import Settings
+from crds import generate
+from crds.api_resources import CRDS, LEASES, TENANT_QUEUES, TORCHJOBS, Resource
+from embedded import volcano_crds
+from embedded.node import registration
+from embedded.node.resources import machine
+from embedded.redis import server
+from embedded.redis.persistence import Persistence
+from kube import client, errors
+from kube.api import Cluster
+from kube.settings import ConnectionSettings
+from kube.stop import PatientStop
+from queues.errors import QueueError
+from queues.redis import connection
+
+log = logging.getLogger(__name__)
+
+PROGRAMS = {"apiserver": "embedded.apiserver.server", NODE_NAME: "embedded.node.node"}
+"""The programs of the embedded cluster, by the names of their processes."""
+PORT_SECONDS = 5.0
+"""How long the API server of a stack that was killed may keep its port."""
+PORTS_PER_STACK = 1_000
+"""Ports handed to masters by one stack: a block of its own, so that two stacks on one machine rarely meet."""
+FIRST_PORT, LAST_PORT = 10_000, 30_000
+"""Below the ephemeral ports of Linux (32768 and up), which any program may be given."""
+LEAVE = signal.SIGUSR1
+"""To the supervisor: end, and let the pods run on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What `torchq local up` was asked for."""
+
+    data: Path
+    cpus: str = ""
+    memory: str = ""
+    gpus: str = ""
+    log_size: str = ""
+    """What is kept of the output of each container."""
+    redis: str = ""
+    """The URL of a Redis that runs; empty: one of the stack's own."""
+    workers: int = 2
+    port: int = 0
+    """Of the API server; 0: the one it had, else any free one."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Settings for coordinator and workers."""
+
+
+def run(
+    options: Options,
+    report: Report = unreported,
+    ready: Callable[[], None] = lambda: None,
+    say: Say = lambda _: None,
+) -> int:
+    """Start everything, call `ready`, keep everything alive until told to end, end it. The exit code.
+
+    `report` is called with each part whose start begins. LocalError if one does not start: then no part runs.
+
+    SIGTERM and SIGINT end the pods too, each with its whole grace; `LEAVE` does not; `HURRY` kills them. `say` is for
+    what people should know meanwhile.
+    """
+    files = Files(options.data)
+    options.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    stop = PatientStop(LEAVE)
+    stop.listen()
+    with stack_state.locked(files):
+        files.ready.unlink(missing_ok=True)
+        remaining_pods.clear(options.data)
+        supervisor = Supervisor()
+        try:
+            with contextlib.suppress(Stopped):
+                _start(options, Start(files, supervisor, stop, report))
+                stack_state.note_ready(files, supervisor.pids())
+                ready()
+                _watch(files, supervisor, stop)
+        except LocalError:
+            stop.leaves = True  # a cluster that did not start ends nothing
+            raise
+        finally:
+            files.ready.unlink(missing_ok=True)
+            killed = stack_shutdown.end(supervisor, stop, options.data, say, hurry_command(options.data))
+    return 1 if killed else 0
+
+
+def end_pods(data: Path, *, now: bool, say: Say) -> int:
+    """End the pods that a stack has left running, each with its whole grace or, if `now`, at once. The exit code."""
+    files = Files(data)
+    stop = PatientStop(LEAVE)
+    stop.listen()
+    stop.hurried = now
+    with stack_state.locked(files):
+        remaining_pods.clear(data)
+        supervisor = Supervisor()
+        try:
+            _start_api_server(Start(files, supervisor, lambda: False))
+            supervisor.start(stack_shutdown.shutting_down(_node(files, [])))
+            killed = stack_shutdown.end_pods(supervisor, stop, data, say, hurry_command(data))
+        finally:
+            supervisor.stop()
+    return 1 if killed else 0
+
+
+def hurry_command(data: Path) -> str:
+    """What to type to kill the pods that end."""
+    return f"{target.command('down', data)} --now"
+
+
+def checked_log_size(text: str) -> str:
+    """The value of `--container-log-max-size`, if the node takes it. ValueError, with the option's name."""
+    machine.log_bytes(text)
+    return text
+
+
+def install(cluster: Cluster) -> None:
+    """Create or update the CustomResourceDefinitions and wait until they are served."""
+    for body in generate.load():
+        name = body["metadata"]["name"]
+        try:
+            cluster.create(CRDS, body)
+        except errors.AlreadyExists:
+            cluster.patch(CRDS, name, {"spec": body["spec"]})
+    for resource in (TORCHJOBS, TENANT_QUEUES):
+        _until(lambda resource=resource: _listable(cluster, resource), f"{resource.plural} to be served")  # type: ignore[misc]
+
+
+def redis_server() -> str:
+    """The path of the Redis server that a stack starts. LocalError where there is none."""
+    try:
+        return server.server()
+    except server.RedisFailed as error:
+        raise LocalError(str(error)) from error
+
+
+def _start(options: Options, start: Start) -> None:
+    """One part after the other, each when what it needs answers."""
+    files, supervisor = start.files, start.supervisor
+    plan = _plan_redis(options, files)
+    _start_api_server(start, options.port)
+    try:
+        cluster = client.connect(ConnectionSettings(kubeconfig=str(files.layout.kubeconfig)))
+        install(cluster)
+        volcano_crds.install(cluster)  # the workers ask once what is served; the node may be known from last time
+        url = _start_redis(options, plan, files, supervisor)
+        start.wait("Redis", "redis", lambda: connection.answers(url))
+        before = signs_of_life(cluster)
+        supervisor.start(_node(files, _capacity(options)))
+        # The Node object of the last start may offer more than this machine has now: a coordinator would admit jobs
+        # to it.
+        start.wait("the node", NODE_NAME, lambda: signs_of_life(cluster) not in ({}, before))
+        for command in _desk(options, files, url):
+            supervisor.start(command)
+        start.wait(
+            "the coordinator and the workers",
+            "coordinator",
+            lambda: _leads(cluster, options, supervisor.pids().get("coordinator", 0)),
+        )
+    except errors.ClusterError as error:
+        raise start.failed("the API server", "apiserver", str(error)) from error
+    except QueueError as error:
+        raise start.failed("Redis", "redis", str(error)) from error
+
+
+def _start_api_server(start: Start, chosen: int = 0) -> None:
+    files, layout = start.files, start.files.layout
+    port = _free_port(start, chosen)
+    start.supervisor.start(_module(files, "apiserver", ["--data", str(layout.root), "--port", str(port)], CLUSTER))
+    start.wait("the API server", "apiserver", lambda: _accepts(port) and layout.kubeconfig.exists())
+
+
+def _free_port(start: Start, chosen: int) -> int:
+    """The API server's port: the one that was chosen, or, if that is 0, the one of last time. LocalError if another
+    program has it. The API server of a stack that was killed a moment ago may still have it, which is waited for."""
+    port = chosen or _kept_port(start.files)
+    with contextlib.suppress(LocalError):
+        start.wait("the API server", "apiserver", lambda: option_checks.is_free(port), seconds=PORT_SECONDS)
+    option_checks.port(port)
+    return port
+
+
+def _node(files: Files, capacity: list[str]) -> Command:
+    where = ["--data", str(files.layout.root), "--kubeconfig", str(files.layout.kubeconfig)]
+    return _module(files, NODE_NAME, [*where, "--stop-pods", *capacity], NODE)
+
+
+def signs_of_life(cluster: Cluster) -> dict[str, str]:
+    """When each node of a cluster has renewed its Lease; a node does so first when its Node object is up to date."""
+    leases = cluster.list(LEASES, registration.LEASE_NAMESPACE).items
+    return {each["metadata"]["name"]: str((each.get("spec") or {}).get("renewTime")) for each in leases}
+
+
+def _leads(cluster: Cluster, options: Options, pid: int) -> bool:
+    """Whether our coordinator has the Lease. One that was killed with it has to be waited out."""
+    namespace = options.environment.get("TORCHQ_LEASE_NAMESPACE", Settings.model_fields["lease_namespace"].default)
+    try:
+        lease = cluster.get(LEASES, LEASE, namespace)
+    except (errors.NotFound, errors.Unreachable):
+        return False
+    return f"-{pid}-" in str((lease.get("spec") or {}).get("holderIdentity"))
+
+
+def _watch(files: Files, supervisor: Supervisor, stopping: Callable[[], bool]) -> None:
+    """Keep everything alive, and the list of processes true."""
+    shown: dict[str, int] = {}
+    persistence = None
+    if files.redis_url.exists():
+        persistence = Persistence(files.redis_url.read_text(), files.layout.redis)
+    while not stopping():
+        supervisor.step()
+        if persistence is not None:
+            persistence.step(time.monotonic())
+        pids = supervisor.pids()
+        if pids != shown:
+            with contextlib.suppress(OSError):  # the disk is full: tried again
+                stack_state.note_ready(files, pids)
+                shown = pids
+        time.sleep(0.05)
+
+
+def _start_redis(options: Options, plan: server.Plan | None, files: Files, supervisor: Supervisor) -> str:
+    """The URL of the Redis to use; starts the one that is planned."""
+    files.redis_url.unlink(missing_ok=True)
+    if plan is None:
+        return options.redis
+    files.redis_url.write_text(plan.url)
+    supervisor.start(
+        Command(
+            name="redis",
+            arguments=plan.command,
+            output=files.layout.logs("redis"),
+            stage=DATA,
+            foreign=True,
+            after_end=lambda status: _keep_redis_startable(files, status),
+        )
+    )
+    return plan.url
+
+
+def _plan_redis(options: Options, files: Files) -> server.Plan | None:
+    """How to run a Redis of the stack's own; None if it uses another one. LocalError if that is not possible."""
+    if options.redis:
+        return None
+    try:
+        return server.plan(files.layout)
+    except server.RedisFailed as error:
+        raise LocalError(str(error)) from error
+
+
+def _keep_redis_startable(files: Files, status: int) -> None:
+    """Set aside what the server of a stack that has ended could not read."""
+    moved = server.set_aside(files.layout, status)
+    if moved:
+        log.warning(
+            "Redis could not read its append-only file and starts with an empty one; the queues are read from the "
+            "cluster again. The old file is in %s, the reason in %s",
+            moved,
+            files.layout.logs("redis"),
+        )
+
+
+def _desk(options: Options, files: Files, redis_url: str) -> Iterator[Command]:
+    """Coordinator and workers, with the settings of one machine."""
+    first = random.randrange(FIRST_PORT, LAST_PORT, PORTS_PER_STACK)
+    defaults = {
+        "TORCHQ_MASTER_ADDRESS": "loopback",
+        "TORCHQ_GANG_SCHEDULER": "none",  # the embedded scheduler binds a job's pods all or none anyway
+        "TORCHQ_IN_PLACE": "local",
+        "TORCHQ_IMPLICIT_QUEUES": "true",
+        "TORCHQ_HEALTH_PORT": "-1",  # the Lease says which
+        "TORCHQ_PORT_FIRST": str(first),
+        "TORCHQ_PORT_LAST": str(first + PORTS_PER_STACK - 1),
+    }
+    # Whatever cluster and Redis its user works with elsewhere, a stack works with its own.
+    own = {
+        "TORCHQ_KUBECONFIG": str(files.layout.kubeconfig),
+        "TORCHQ_CONTEXT": "",
+        "TORCHQ_REDIS_URL": redis_url,
+    }
+    environment = {**os.environ, **defaults, **options.environment, **own}
+    names = ["coordinator", *(f"worker-{index}" for index in range(options.workers))]
+    for name in names:
+        arguments = ["coordinator"] if name == "coordinator" else ["worker", "--single"]
+        yield Command(
+            name=name,
+            arguments=[sys.executable, "-m", "coordinator.cli.main", *arguments],
+            environment=environment,
+            output=files.layout.logs(name),
+            stage=DESK,
+        )
+
+
+def _module(files: Files, name: str, arguments: list[str], stage: int) -> Command:
+    """A process of the embedded cluster."""
+    command = [sys.executable, "-m", PROGRAMS[name], *arguments]
+    return Command(name=name, arguments=command, output=files.layout.logs(name), stage=stage, foreign=True)
+
+
+def _capacity(options: Options) -> list[str]:
+    given = {
+        "--cpus": options.cpus,
+        "--memory": options.memory,
+        "--gpus": options.gpus,
+        "--container-log-max-size": options.log_size,
+    }
+    return [text for flag, value in given.items() if value for text in (flag, value)]
+
+
+def _kept_port(files: Files) -> int:
+    """The port of last time, so that kubeconfigs stay right; the first time any free one."""
+    with contextlib.suppress(OSError, ValueError):
+        if 0 < (kept := int(files.port.read_text())) < 65_536:
+            return kept
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    files.port.write_text(str(port))
+    return port
+
+
+def _accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _listable(cluster: Cluster, resource: Resource) -> bool:
+    try:
+        cluster.list(resource)
+    except errors.NotFound:
+        return False
+    return True
+
+
+def _until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise LocalError(f"waited {START_SECONDS:.0f} s in vain for {what}; see the logs folder")
+        time.sleep(0.02)

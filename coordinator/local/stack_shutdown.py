@@ -1,0 +1,76 @@
+"""How a stack ends: coordinator and workers first, so that no pod is made or replaced; then the node, which ends the
+pods and takes the time they have; then what it needed.
+
+One rule: nothing but a wish to hurry shortens the time of a pod, and a node that dies on the way is started again to go
+on with it.
+"""
+
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from coordinator.local import remaining_pods
+from coordinator.local.supervisor import Command, Supervisor
+from kube.stop import HURRY, PatientStop
+
+NODE_NAME = "node"
+CLUSTER, DATA, NODE, DESK = range(4)
+"""Stages: stopped from the last to the first, so that each part ends while what it needs still answers."""
+_LOOK_SECONDS = 0.05
+_MOST_DEATHS = 8
+"""How often in a row a node that ends pods may die before it is given up: after about 25 s."""
+Say = Callable[[str], None]
+
+
+def end(supervisor: Supervisor, stop: PatientStop, data: Path, say: Say, hint: str) -> list[str]:
+    """End everything; the names of the parts that had to be killed. `hint` is the command that hurries."""
+    killed = supervisor.end(DESK)
+    if supervisor.has(NODE_NAME):
+        killed += supervisor.end(NODE, signal.SIGINT) if stop.leaves else end_pods(supervisor, stop, data, say, hint)
+    return killed + supervisor.stop()
+
+
+def end_pods(supervisor: Supervisor, stop: PatientStop, data: Path, say: Say, hint: str) -> list[str]:
+    """Have the node end the pods, and itself then; its name if it could not."""
+    command = supervisor.command(NODE_NAME)
+    if not command.once:
+        command = shutting_down(command)
+        supervisor.replace(command)
+        supervisor.send(NODE_NAME, signal.SIGTERM)
+    told = _Told(data, say, hint)
+    hurried = False
+    while supervisor.has(NODE_NAME) and supervisor.deaths(NODE_NAME) < _MOST_DEATHS:
+        if stop.hurried and not hurried:
+            hurried = True
+            supervisor.replace(replace(command, arguments=[*command.arguments, "--now"]))
+            supervisor.send(NODE_NAME, HURRY)
+        told.look(stop.repeated)
+        supervisor.step()
+        time.sleep(_LOOK_SECONDS)
+    if not supervisor.has(NODE_NAME):
+        return []
+    say("the node could not end the pods; see logs/node.log in the data folder")
+    return [NODE_NAME, *supervisor.end(NODE, signal.SIGINT)]
+
+
+def shutting_down(node: Command) -> Command:
+    """The node that ends the pods that run, and itself then."""
+    return replace(node, arguments=[*node.arguments, "--shut-down"], once=True)
+
+
+class _Told:
+    """What was said of the pods that end, so that it is said once."""
+
+    def __init__(self, data: Path, say: Say, hint: str) -> None:
+        self._data, self._say, self._hint = data, say, hint
+        self._count = 0
+        self._repeated = 0
+
+    def look(self, repeated: int) -> None:
+        """Say how many pods still end, if that changed or if the process was told to end again."""
+        left = remaining_pods.ending(self._data) or ()
+        if left and (len(left) != self._count or repeated != self._repeated):
+            self._say(f"{remaining_pods.progress(left, time.time())}; `{self._hint}` kills them at once")
+        self._count, self._repeated = len(left), repeated

@@ -1,0 +1,97 @@
+"""The start of a stack, part by part: progress, patience, and what is said of a part that does not start.
+
+One rule: a start ends with a stack that runs, or with one message that names the part and shows the end of its log.
+"""
+
+import itertools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from coordinator.errors import LocalError
+from coordinator.local.stack_state import Files
+from coordinator.local.supervisor import Supervisor
+
+START_SECONDS = 60.0
+"""How long one part may take to answer before the start is given up."""
+MOST_DEATHS = 4
+"""A part that has ended so often in a row does not start. Processes of a stack that was killed a moment ago may hold
+what it needs (a port, a lock) a little longer."""
+TAIL_LINES = 8
+_TAIL_BYTES = 64 * 1024
+_LOOK_SECONDS = 0.02
+
+Report = Callable[[str], None]
+"""Called with the name of each part when its start begins."""
+
+
+class Stopped(Exception):
+    """A stop signal came while starting."""
+
+
+def unreported(_part: str) -> None:
+    """A report that nobody reads."""
+
+
+def last_lines(output: bytes) -> list[str]:
+    """The last lines of a log; of lines that are alike and follow each other, as of a process that starts again and
+    again, one."""
+    lines = output.decode(errors="replace").splitlines()
+    return [line for line, _ in itertools.groupby(lines)][-TAIL_LINES:]
+
+
+@dataclass(slots=True)
+class Start:
+    """One start of the processes of a supervisor."""
+
+    files: Files
+    supervisor: Supervisor
+    stopping: Callable[[], bool]
+    report: Report = unreported
+    _part: str = ""
+    """What is being started."""
+    _lengths: dict[Path, int] = field(default_factory=dict)
+    """How long each log was before: what earlier starts wrote explains nothing."""
+
+    def __post_init__(self) -> None:
+        logs = self.files.layout.logs("any").parent
+        self._lengths = {path: path.stat().st_size for path in logs.glob("*.log")}
+
+    def wait(self, part: str, process: str, condition: Callable[[], bool], seconds: float = START_SECONDS) -> None:
+        """Return when the condition holds. Stopped; LocalError if a process ends again and again, or time is up: then
+        it is about `part`, whose process is `process`."""
+        if part != self._part:
+            self.report(part)
+            self._part = part
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if self.stopping():
+                raise Stopped
+            self.supervisor.step()
+            self._check()
+            if time.monotonic() > deadline:
+                raise self.failed(part, process, f"it did not answer within {seconds:.0f} s")
+            time.sleep(_LOOK_SECONDS)
+
+    def failed(self, part: str, process: str, why: str) -> LocalError:
+        """What to say of a part that did not start."""
+        log = self.files.layout.logs(process)
+        lines = self._tail(log)
+        shown = f"; the end of {log}:\n" + "\n".join(f"  {line}" for line in lines) if lines else f"; see {log}"
+        return LocalError(f"the cluster did not start: {part}: {why}{shown}")
+
+    def _check(self) -> None:
+        for name, (deaths, how) in self.supervisor.troubles().items():
+            if deaths >= MOST_DEATHS:
+                raise self.failed(f"process {name}", name, f"it {how}, {deaths} times in a row")
+
+    def _tail(self, log: Path) -> list[str]:
+        """The last lines that were written since the start began."""
+        try:
+            with log.open("rb") as file:
+                length = file.seek(0, 2)
+                file.seek(max(self._lengths.get(log, 0), length - _TAIL_BYTES))
+                return last_lines(file.read())
+        except OSError:
+            return []

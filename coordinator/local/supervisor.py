@@ -1,0 +1,271 @@
+"""Child processes that are kept alive and never outlive us.
+
+One rule: every child ends with its supervisor, also when that is killed with -9: torchq's own processes watch a pipe
+(`end_with_parent`), other programs are started on a leash that Linux holds (`Command.foreign`).
+"""
+
+import logging
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from coordinator.local import die_with_parent
+from kube.stop import Stop
+
+log = logging.getLogger(__name__)
+
+PIPE = "TORCHQ_PARENT_PIPE"
+"""Environment variable: DESCRIPTOR:INODE of the pipe whose end of file says that the supervisor is gone."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
+_HEALTHY_SECONDS = 30.0
+"""A child that lived this long starts again without the pauses of earlier deaths."""
+_POLL_SECONDS = 0.05
+_KILL_MARGIN = 3.0
+"""Children bound their own drain; this much later they are killed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A process to keep alive."""
+
+    name: str
+    arguments: Sequence[str]
+    environment: Mapping[str, str] | None = None
+    """None: ours. Secrets belong here, not in the arguments, which everybody can read."""
+    output: Path | None = None
+    """Where its output is appended to; None: where ours goes."""
+    stage: int = 0
+    """Higher stages are stopped first, each one before the next: a worker drains while its Redis still answers."""
+    foreign: bool = False
+    """A program that cannot call `end_with_parent`."""
+    at_death: signal.Signals = signal.SIGINT
+    """What it gets, if it is foreign, when its supervisor dies."""
+    after_end: Callable[[int], None] | None = None
+    """Called with its exit status when it has ended, before it is started again."""
+    once: bool = False
+    """Whether it has work that is done when it ends with code 0: only then is it not started again."""
+
+
+@dataclass(slots=True)
+class _Child:
+    command: Command
+    process: subprocess.Popen[bytes] | None = None
+    started: float = 0.0
+    deaths: int = 0
+    ended: str = ""
+    due: float = 0.0
+
+
+def restart_pause(deaths: int) -> float:
+    """Seconds before a child starts again that died so many times in a row: 0.2, 0.4, 0.8 ... 30."""
+    return float(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(deaths - 1, 16)))
+
+
+class Supervisor:
+    """Starts children, restarts them when they die, stops them. For one thread, which must live as long as they do."""
+
+    def __init__(self, drain_seconds: float = 20.0) -> None:
+        self._drain = drain_seconds
+        self._children: dict[str, _Child] = {}
+        self._ending: list[_Child] = []
+        self._reader, self._writer = os.pipe()
+        self._pipe = f"{self._reader}:{os.fstat(self._reader).st_ino}"
+
+    def start(self, command: Command) -> None:
+        """Start a process and keep it alive from now on. OSError if it cannot be started at all."""
+        child = _Child(command)
+        self._spawn(child)
+        self._children[command.name] = child
+
+    def pids(self) -> dict[str, int]:
+        """The children that run, by name."""
+        return {name: child.process.pid for name, child in self._children.items() if child.process}
+
+    def has(self, name: str) -> bool:
+        """Whether it is to be kept alive, even if it does not run just now."""
+        return name in self._children
+
+    def command(self, name: str) -> Command:
+        """What is started under a name."""
+        return self._children[name].command
+
+    def deaths(self, name: str) -> int:
+        """How often in a row it has died soon after its start."""
+        return self._children[name].deaths
+
+    def replace(self, command: Command) -> None:
+        """Let what runs under this name run on, and start this command when it has ended; for a command that does its
+        work `once`, unless that ended with code 0."""
+        child = self._children[command.name]
+        child.command, child.deaths, child.due = command, 0, 0.0
+
+    def send(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a child, if it runs."""
+        child = self._children[name]
+        if child.process is not None and child.process.poll() is None:
+            child.process.send_signal(number)
+
+    def troubles(self) -> dict[str, tuple[int, str]]:
+        """Of each child that has ended by itself: how often in a row, and how it ended last."""
+        return {name: (child.deaths, child.ended) for name, child in self._children.items() if child.deaths}
+
+    def watch(self, stopping: Callable[[], bool]) -> None:
+        """Keep the children alive until told to stop."""
+        while not stopping():
+            self.step()
+            time.sleep(_POLL_SECONDS)
+
+    def step(self) -> None:
+        """Notice who died, and start again whose pause is over."""
+        now = time.monotonic()
+        for child in tuple(self._children.values()):
+            if child.process is not None and child.process.poll() is not None:
+                if child.command.once and child.process.returncode == 0:
+                    del self._children[child.command.name]
+                    continue
+                self._note_death(child, now)
+            if child.process is None and now >= child.due:
+                self._respawn(child)
+
+    def stop(self) -> list[str]:
+        """Ask all children to end, stage by stage; the names of those that had to be killed."""
+        killed: list[str] = []
+        try:
+            for stage in sorted({child.command.stage for child in self._children.values()}, reverse=True):
+                killed += self.end(stage)
+        finally:
+            for child in (*self._ending, *self._children.values()):
+                _kill(child)
+            self._children.clear()
+            os.close(self._writer)
+            os.close(self._reader)
+        return killed
+
+    def end(self, stage: int, number: signal.Signals = signal.SIGTERM) -> list[str]:
+        """Ask the children of one stage to end, and keep the others alive meanwhile: a session that ends sends SIGTERM
+        to all of them. The names of those that had to be killed."""
+        self._ending = [child for child in self._children.values() if child.command.stage == stage]
+        for child in self._ending:
+            del self._children[child.command.name]
+            if _runs(child) and child.process is not None:
+                child.process.send_signal(number)
+        return self._await(self._ending)
+
+    def _spawn(self, child: _Child) -> None:
+        command = child.command
+        environment = {**(os.environ if command.environment is None else command.environment), PIPE: self._pipe}
+        arguments = (
+            die_with_parent.held(command.arguments, command.at_death) if command.foreign else [*command.arguments]
+        )
+        output = open(command.output, "ab") if command.output else None  # noqa: SIM115 - handed to the child
+        try:
+            child.process = subprocess.Popen(
+                arguments,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=() if command.foreign else (self._reader,),
+                # Ctrl-C of a terminal reaches only the supervisor, which then stops the children in order.
+                process_group=0,
+            )
+        finally:
+            if output:
+                output.close()
+        child.started = time.monotonic()
+
+    def _respawn(self, child: _Child) -> None:
+        try:
+            self._spawn(child)
+        except OSError as error:
+            child.deaths += 1
+            child.ended = f"cannot be started: {error}"
+            child.due = time.monotonic() + restart_pause(child.deaths)
+            log.error("%s cannot be started: %s", child.command.name, error)
+
+    def _note_death(self, child: _Child, now: float) -> None:
+        assert child.process is not None
+        lived = now - child.started
+        child.deaths = 1 if lived > _HEALTHY_SECONDS else child.deaths + 1
+        pause = restart_pause(child.deaths)
+        name, pid, how = child.command.name, child.process.pid, ending(child.process.returncode)
+        log.warning("%s (pid %d) %s after %.0f s; starting it again in %.1f s", name, pid, how, lived, pause)
+        if child.command.after_end:
+            child.command.after_end(child.process.returncode)
+        child.process, child.due, child.ended = None, now + pause, how
+
+    def _await(self, members: Sequence[_Child]) -> list[str]:
+        deadline = time.monotonic() + self._drain + _KILL_MARGIN
+        while any(map(_runs, members)) and time.monotonic() < deadline:
+            self.step()
+            time.sleep(_POLL_SECONDS)
+        late = [child for child in members if _runs(child)]
+        for child in late:
+            log.warning("%s did not end in %.0f s and is killed", child.command.name, self._drain + _KILL_MARGIN)
+            _kill(child)
+        return [child.command.name for child in late]
+
+
+def supervise(commands: Sequence[Command], *, drain_seconds: float = 20.0) -> int:
+    """Keep the commands alive until SIGTERM or SIGINT, then stop them; the exit code: 1 if one had to be killed.
+
+    For the main thread. A second signal, more than a second later, kills what is left at once.
+    """
+    stop = Stop()
+    stop.listen()
+    supervisor = Supervisor(drain_seconds)
+    try:
+        for command in commands:
+            supervisor.start(command)
+        supervisor.watch(stop)
+    finally:
+        killed = supervisor.stop()
+    return 1 if killed else 0
+
+
+def ending(returncode: int) -> str:
+    """An exit status in words."""
+    if returncode >= 0:
+        return f"ended with code {returncode}"
+    return f"was ended by {signal.Signals(-returncode).name}"
+
+
+def end_with_parent(grace: float = 30.0) -> None:
+    """Called by a child early on: when its supervisor is gone, however that died, it gets SIGTERM as from a person, and
+    ends for good after `grace` seconds. Does nothing in a process that no supervisor started."""
+    descriptor, _, inode = os.environ.pop(PIPE, "").partition(":")
+    if descriptor and _is_pipe(int(descriptor), int(inode)):
+        os.set_inheritable(int(descriptor), False)
+        threading.Thread(target=_wait_for_parent, args=(int(descriptor), grace), name="parent", daemon=True).start()
+
+
+def _is_pipe(descriptor: int, inode: int) -> bool:
+    """Whether the variable is about this process: its parent may have inherited it and not the descriptor."""
+    try:
+        return os.fstat(descriptor).st_ino == inode
+    except OSError:
+        return False
+
+
+def _wait_for_parent(descriptor: int, grace: float) -> None:
+    os.read(descriptor, 1)
+    log.warning("the supervisor is gone; ending too")
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(grace)
+    os._exit(1)
+
+
+def _runs(child: _Child) -> bool:
+    return child.process is not None and child.process.poll() is None
+
+
+def _kill(child: _Child) -> None:
+    if child.process is not None and child.process.poll() is None:
+        child.process.kill()
+        child.process.wait()

@@ -1,0 +1,123 @@
+"""Which cluster the commands go to, why that one, and what it is called in one word.
+
+One rule: what the user names wins, in this order: --kubeconfig (or TORCHQ_KUBECONFIG, or the settings file),
+KUBECONFIG, --context; then the local cluster that is current, then ~/.kube/config, then the cluster that this process
+runs in as a pod. A local cluster that does not run is never replaced by another one.
+"""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from coordinator.errors import LocalError
+from coordinator.local import current_cluster, stack_state, user_folders
+from coordinator.local.stack_state import Files
+from coordinator.settings import Resolved
+from kube import client, errors
+from kube.settings import ConnectionSettings
+
+LOCAL = "local"
+"""The word for the local cluster in the usual data folder; another one is `local:FOLDER`."""
+IN_CLUSTER = "in-cluster"
+UNKNOWN = "?"
+LOCAL_SOURCE = "torchq local up"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A cluster to talk to."""
+
+    kubeconfig: str = ""
+    """Path of the kubeconfig; empty: none, the cluster is the one that this process is a pod of."""
+    source: str = "default"
+    """What named it: a flag, a variable, a file or `torchq local up`."""
+    implied: bool = False
+    """Whether the connection has to be told the kubeconfig, as kubectl's rules would not find it."""
+
+    @property
+    def data(self) -> Path | None:
+        """The data folder, if it is a local cluster that `torchq local` runs."""
+        folder = Path(self.kubeconfig).absolute().parent
+        is_local = bool(self.kubeconfig) and Files(folder).layout.kubeconfig.name == Path(self.kubeconfig).name
+        return folder if is_local and (self.implied or Files(folder).lock.is_file()) else None
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is a local cluster that runs. LocalError if that cannot be told."""
+        return self.data is not None and stack_state.supervisor_pid(self.data) is not None
+
+    def check(self) -> None:
+        """LocalError if it is a local cluster that does not run."""
+        if self.data is not None and not self.runs:
+            raise LocalError(
+                f"the local cluster in {self.data} is not running: start it with `{command('up', self.data)}`, "
+                "or name another cluster with --context NAME or --kubeconfig FILE"
+            )
+
+
+def find(resolved: Resolved, environ: Mapping[str, str], *, serves: bool = False) -> Target:
+    """The cluster of an invocation. A process that serves (`serves`: coordinator, worker) never follows what is current
+    for the user who happened to start it. LocalError if the note of what is current cannot be read."""
+    settings = resolved.settings
+    if settings.kubeconfig:
+        return Target(settings.kubeconfig, resolved.sources["kubeconfig"])
+    if named := environ.get("KUBECONFIG"):
+        return Target(named, "KUBECONFIG")
+    usual = _usual(environ)
+    if settings.context:
+        return Target(usual or client.DEFAULT_KUBECONFIG, client.DEFAULT_KUBECONFIG)
+    if not serves and (data := current_cluster.data(environ)) is not None:
+        return Target(str(Files(data).layout.kubeconfig), LOCAL_SOURCE, implied=True)
+    return elsewhere(environ)
+
+
+def elsewhere(environ: Mapping[str, str]) -> Target:
+    """The cluster where none is named and no local one is current."""
+    if usual := _usual(environ):
+        return Target(usual, client.DEFAULT_KUBECONFIG)
+    if client.IN_CLUSTER in environ:
+        return Target("", IN_CLUSTER)
+    embedded = _default_embedded(environ)
+    return Target(str(embedded), "default", implied=True) if embedded and embedded.exists() else Target()
+
+
+def word(target: Target, context: str, environ: Mapping[str, str]) -> str:
+    """The cluster in one word: `local`, `local:FOLDER`, the name of its context, or `in-cluster`."""
+    if target.data is not None:
+        embedded = _default_embedded(environ)
+        return LOCAL if embedded and embedded.parent == target.data else f"{LOCAL}:{target.data}"
+    if not target.kubeconfig:
+        return IN_CLUSTER if target.source == IN_CLUSTER else UNKNOWN
+    return context or context_of(target) or UNKNOWN
+
+
+def context_of(target: Target) -> str:
+    """The current context of a kubeconfig; empty if there is none, or the file cannot be used."""
+    try:
+        return client.context_name(ConnectionSettings(kubeconfig=target.kubeconfig))
+    except errors.Misconfigured:
+        return ""
+
+
+def command(verb: str, data: Path) -> str:
+    """The `torchq local` command for a data folder."""
+    try:
+        usual = user_folders.default_data() == data
+    except LocalError:
+        usual = False
+    return f"torchq local {verb}" + ("" if usual else f" --data {shlex.quote(str(data))}")
+
+
+def _usual(environ: Mapping[str, str]) -> str:
+    """The kubeconfig of kubectl's usual place, if it is there."""
+    home = user_folders.home(environ)
+    path = home / ".kube" / "config" if home else None
+    return str(path) if path and path.exists() else ""
+
+
+def _default_embedded(environ: Mapping[str, str]) -> Path | None:
+    try:
+        return Files(user_folders.default_data(environ)).layout.kubeconfig
+    except LocalError:
+        return None

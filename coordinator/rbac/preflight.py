@@ -1,0 +1,83 @@
+"""Whether this process may do what it will have to do, asked before it begins.
+
+One rule: what is missing is said in one message, all of it at once. A server that cannot be asked (it does not answer,
+or knows no access reviews) stops nobody: then the request itself will tell.
+"""
+
+import logging
+from collections.abc import Collection, Iterator
+
+from coordinator.errors import CoordinatorError
+from coordinator.rbac.permissions import COORDINATOR, WORKER, Role, Rule
+from coordinator.settings import Settings
+from crds.api_resources import NODES, Resource
+from kube import errors
+from kube.api import Cluster
+
+REVIEWS = Resource(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
+)
+log = logging.getLogger(__name__)
+
+Question = tuple[Rule, str, str]
+"""A rule, one of its verbs, and a namespace (empty: all)."""
+
+
+class PermissionMissing(CoordinatorError):
+    """The account lacks a permission that this process needs."""
+
+
+def check(cluster: Cluster, role: Role, settings: Settings) -> None:
+    """PermissionMissing names every verb and resource the role needs and this account does not have."""
+    try:
+        refused = [each for each in questions(role, settings) if not _allowed(cluster, each)]
+    except errors.ClusterError as error:
+        log.debug("permissions are not checked beforehand: %s", error)
+        return
+    if refused and _in_some_namespaces(role, refused):
+        log.info(
+            "this account may make pods in some namespaces only: a job elsewhere says PodsForbidden until an admin "
+            "grants its namespace with `torchq rbac worker --namespaces`"
+        )
+    elif refused:
+        raise PermissionMissing(f"this account is not allowed to {'; '.join(map(_words, refused))}. {role.remedy}")
+
+
+def _in_some_namespaces(role: Role, refused: Collection[Question]) -> bool:
+    """Whether what is refused in the whole cluster is all that `torchq rbac worker --namespaces` grants elsewhere."""
+    needed = (rule for rule in role.by_namespace if not rule.optional)
+    by_namespace = {(rule.resource, rule.target, verb) for rule in needed for verb in rule.all_verbs}
+    return role is WORKER and {(rule.resource, rule.target, verb) for rule, verb, _ in refused} == by_namespace
+
+
+def questions(role: Role, settings: Settings) -> Iterator[Question]:
+    """One for each verb that the process cannot do without."""
+    for rule in role.rules:
+        if not rule.optional and not (role is COORDINATOR and rule.resource is NODES and settings.pool != "nodes"):
+            yield from ((rule, verb, "") for verb in rule.all_verbs)
+    for rule in role.lease:
+        yield from ((rule, verb, settings.lease_namespace) for verb in rule.all_verbs)
+
+
+def _allowed(cluster: Cluster, question: Question) -> bool:
+    rule, verb, namespace = question
+    asked = {
+        "verb": verb,
+        "group": rule.resource.group,
+        "resource": rule.resource.plural,
+        "subresource": rule.subresource,
+        "name": rule.name,
+        "namespace": namespace,
+    }
+    body = {
+        "apiVersion": REVIEWS.api_version,
+        "kind": REVIEWS.kind,
+        "spec": {"resourceAttributes": {name: value for name, value in asked.items() if value}},
+    }
+    return bool((cluster.create(REVIEWS, body).get("status") or {}).get("allowed"))
+
+
+def _words(question: Question) -> str:
+    rule, verb, namespace = question
+    group = f" ({rule.resource.group})" if rule.resource.group else ""
+    return f"{verb} {rule.target}{group}" + (f" in namespace {namespace}" if namespace else "")

@@ -1,0 +1,122 @@
+"""The two CustomResourceDefinitions.
+
+One rule: made from the models, the rules and the field table; `crds/manifests/` is their printed form.
+"""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from crds.api_resources import TENANT_QUEUES, TORCHJOBS, Resource
+from crds.schema import cel_rules, change_rules, structural
+from crds.schema.structural import Schema
+from crds.tenantqueue import QueueName, TenantQueue
+from crds.torchjob.torchjob import JobName, TorchJob
+
+WHOLE = {"x-kubernetes-map-type": "atomic"}
+"""For what has one owner, not one for each field: all owners are kept in the object, and merged when it changes."""
+AGE = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+
+
+def column(name: str, path: str, kind: str = "string", *, wide: bool = False) -> dict[str, Any]:
+    """A column of `kubectl get`; a wide one only with `-o wide`."""
+    return {"name": name, "type": kind, "jsonPath": path} | ({"priority": 1} if wide else {})
+
+
+def torchjob() -> dict[str, Any]:
+    """The CustomResourceDefinition of TorchJob."""
+    root = _root(TorchJob, JobName, defaults=False)
+    cel_rules.attach(root, "spec.torchTaskSpecs", cel_rules.task_map())
+    cel_rules.attach(root, "spec.torchTaskSpecs.*", cel_rules.task())
+    cel_rules.attach(root, "spec.torchElasticPolicy", cel_rules.elastic())
+    for path in ("spec.nprocPerNode", "spec.torchElasticPolicy.nprocPerNode"):
+        cel_rules.attach(root, path, cel_rules.nproc_per_node())
+    cel_rules.attach(root, "spec", cel_rules.spec())
+    cel_rules.attach(root, "", [*cel_rules.torchjob(), change_rules.transition()])
+    structural.below(root, "spec.torchTaskSpecs.*.template").update(WHOLE)
+    scale = {
+        "specReplicasPath": ".spec.torchTaskSpecs.Worker.numTasks",
+        "statusReplicasPath": ".status.taskStatuses.Worker.active",
+        "labelSelectorPath": ".status.selector",
+    }
+    columns = [
+        column("Phase", ".status.phase"),
+        column("Queue", ".status.tenantQueue"),
+        column("Attempt", ".status.attempt", "integer", wide=True),
+        column("Restarts", ".status.restartCount", "integer", wide=True),
+        AGE,
+    ]
+    return definition(TORCHJOBS, ["tj"], root, columns, {"status": {}, "scale": scale}, categories=["torchq"])
+
+
+def tenant_queue() -> dict[str, Any]:
+    """The CustomResourceDefinition of TenantQueue."""
+    root = _root(TenantQueue, QueueName, defaults=True)
+    cel_rules.attach(root, "spec.quota", cel_rules.quota())
+    cel_rules.attach(root, "spec.borrowingLimit", cel_rules.quota())
+    cel_rules.attach(root, "spec", cel_rules.tenant_queue())
+    columns = [
+        column("Weight", ".spec.weight", "integer"),
+        column("Pending", ".status.pending", "integer"),
+        column("Admitted", ".status.admitted", "integer"),
+        column("Share", ".status.share", wide=True),
+        column("Target", ".status.target", wide=True),
+        column("Stop", ".spec.stopPolicy", wide=True),
+        AGE,
+    ]
+    return definition(TENANT_QUEUES, ["tq"], root, columns, {"status": {}}, categories=["torchq"])
+
+
+def _root(model: type[BaseModel], name: type[BaseModel], *, defaults: bool) -> Schema:
+    """A root as the API server wants it: of metadata only the name may be bounded; nothing is filled into a status."""
+    spec = structural.schema(model, defaults=defaults)["properties"]["spec"]
+    status = structural.schema(model, defaults=False)["properties"]["status"]
+    return {
+        "description": model.__doc__,
+        "type": "object",
+        "required": [] if "default" in spec else ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object", "properties": structural.schema(name, defaults=False)["properties"]},
+            "spec": spec,
+            "status": status | WHOLE,
+        },
+    }
+
+
+def definition(
+    resource: Resource,
+    short: list[str],
+    root: Schema,
+    columns: list[dict[str, Any]],
+    subresources: dict[str, Any],
+    **names: list[str],
+) -> dict[str, Any]:
+    """The CustomResourceDefinition of a kind in its one version; `names` are further names, by what they are."""
+    version = {
+        "name": resource.version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": root},
+        "subresources": subresources,
+        "additionalPrinterColumns": columns,
+    }
+    known = {
+        "kind": resource.kind,
+        "listKind": f"{resource.kind}List",
+        "plural": resource.plural,
+        "singular": resource.kind.lower(),
+        "shortNames": short,
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{resource.plural}.{resource.group}"},
+        "spec": {
+            "group": resource.group,
+            "names": {**known, **names},
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "versions": [version],
+        },
+    }

@@ -1,0 +1,142 @@
+"""What must hold between the fields of a TorchJob.
+
+One rule: everything here is a CEL rule of the CRD too (`crds.schema.cel_rules`), in the same words, but for the cycle,
+which CEL
+cannot see, and the inside of the opaque pod template, where the GPUs of a container are.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from crds import problems
+from crds.errors import Problem
+from crds.metadata import Metadata
+from crds.torchjob import processes
+from crds.torchjob.jobspec import TorchJobSpec
+from crds.torchjob.tasks import AI_MASTER, MASTER, WORKER, TaskSpec
+from crds.torchjob.template import PodTemplate
+
+TASKS = "spec.torchTaskSpecs"
+MAX_POD_NAME = 63
+"""A pod's name is its host name and its service's name, which are DNS labels."""
+
+ONE_MASTER = "a job has exactly one Master: set numTasks to 1"
+SPELLING = "Master, Worker and AIMaster are spelled so"
+TWINS = "task types must differ in more than case"
+LONG_POD_NAME = f"pod names, <job>-<task type>-<index>, would exceed {MAX_POD_NAME} characters: shorten the job's name"
+UNKNOWN_MEMBER = "every task type here must be one of spec.torchTaskSpecs"
+MANY_MEMBERS = "must not be greater than the task's numTasks"
+UNKNOWN_UPSTREAM = "taskType must be another task of spec.torchTaskSpecs"
+ENDLESS_UPSTREAM = "a task with restartPolicy Always never succeeds: wait for phase Running"
+MANY_SPOT_TASKS = "numSpotTasks must not be greater than numTasks"
+NO_GPUS = (
+    "the main container of task {} asks for no GPU: ask for one in its resources (nvidia.com/gpu), or write a number"
+)
+ELASTIC_RANGE = "numMinReplicas must not be greater than numMaxReplicas"
+
+
+def invalid(field: str, shown: object, message: str) -> Problem:
+    """A problem in the API server's form."""
+    return Problem(field, f"Invalid value: {problems.shown(shown)}: {message}")
+
+
+def check(metadata: Metadata, spec: TorchJobSpec) -> Iterator[Problem]:
+    """Everything wrong between the fields of a job whose fields are right each by itself."""
+    yield from _task_types(metadata, spec)
+    for task_type, task in spec.torch_task_specs.items():
+        yield from _task(task_type, task, spec)
+    yield from _members(spec)
+    yield from _elastic(spec)
+    yield from _processes(spec)
+    yield from cycles(spec.torch_task_specs)
+
+
+def _task_types(metadata: Metadata, spec: TorchJobSpec) -> Iterator[Problem]:
+    declared = spec.torch_task_specs
+    known = {name.lower(): name for name in (MASTER, WORKER, AI_MASTER)}
+    seen: dict[str, str] = {}
+    for task_type, task in declared.items():
+        folded = task_type.lower()
+        if known.get(folded, task_type) != task_type:
+            yield invalid(f"{TASKS}.{task_type}", task_type, SPELLING)
+        if seen.setdefault(folded, task_type) != task_type:
+            yield invalid(f"{TASKS}.{task_type}", task_type, TWINS)
+        if len(pod_name(metadata.name, task_type, task.num_tasks - 1)) > MAX_POD_NAME:
+            yield invalid(f"{TASKS}.{task_type}", task_type, LONG_POD_NAME)
+    if MASTER in declared and declared[MASTER].num_tasks != 1:
+        yield invalid(f"{TASKS}.{MASTER}.numTasks", declared[MASTER].num_tasks, ONE_MASTER)
+
+
+def pod_name(job: str, task_type: str, index: int) -> str:
+    """The name of a pod: the same for ever, so that making it twice is harmless."""
+    return f"{job}-{task_type.lower()}-{index}"
+
+
+def _task(task_type: str, task: TaskSpec, spec: TorchJobSpec) -> Iterator[Problem]:
+    at = f"{TASKS}.{task_type}"
+    yield from problems.find(PodTemplate, task.template, f"{at}.template")
+    for index, upstream in enumerate(task.depends_on):
+        if upstream.task_type == task_type or upstream.task_type not in spec.torch_task_specs:
+            yield invalid(f"{at}.dependsOn[{index}].taskType", upstream.task_type, UNKNOWN_UPSTREAM)
+        elif upstream.phase == "Succeeded" and spec.torch_task_specs[upstream.task_type].restart_policy == "Always":
+            yield invalid(f"{at}.dependsOn[{index}].phase", upstream.phase, ENDLESS_UPSTREAM)
+    if task.spot_task_spec is not None and task.spot_task_spec.num_spot_tasks > task.num_tasks:
+        yield invalid(f"{at}.spotTaskSpec.numSpotTasks", task.spot_task_spec.num_spot_tasks, MANY_SPOT_TASKS)
+
+
+def _members(spec: TorchJobSpec) -> Iterator[Problem]:
+    for task_type, least in spec.min_members.items():
+        task = spec.torch_task_specs.get(task_type)
+        if task is None:
+            yield invalid(f"spec.minMembers.{task_type}", task_type, UNKNOWN_MEMBER)
+        elif least > task.num_tasks:
+            yield invalid(f"spec.minMembers.{task_type}", least, MANY_MEMBERS)
+
+
+def _elastic(spec: TorchJobSpec) -> Iterator[Problem]:
+    policy = spec.torch_elastic_policy
+    if policy is None or policy.num_min_replicas is None or policy.num_max_replicas is None:
+        return
+    if policy.num_min_replicas > policy.num_max_replicas:
+        yield invalid("spec.torchElasticPolicy.numMinReplicas", policy.num_min_replicas, ELASTIC_RANGE)
+
+
+def _processes(spec: TorchJobSpec) -> Iterator[Problem]:
+    policy, own = spec.torch_elastic_policy, spec.nproc_per_node
+    other = policy.nproc_per_node if policy is not None else None
+    if own is not None and other is not None and own != other:
+        yield invalid("spec.nprocPerNode", own, processes.ONE_VALUE)
+    elif spec.asked_processes == processes.GPUS:
+        field = "spec.nprocPerNode" if own is not None else "spec.torchElasticPolicy.nprocPerNode"
+        for task_type in _without_gpus(spec):
+            yield invalid(field, processes.GPUS, NO_GPUS.format(task_type))
+
+
+def _without_gpus(spec: TorchJobSpec) -> Iterator[str]:
+    """The tasks with ranks whose main container asks for no GPU; a template that is wrong is another problem."""
+    for task_type, task in spec.torch_task_specs.items():
+        sound = not problems.find(PodTemplate, task.template)
+        if sound and not task.auxiliary and not processes.gpus(task.template["spec"]):
+            yield task_type
+
+
+def cycles(tasks: Mapping[str, TaskSpec]) -> Iterator[Problem]:
+    """The first circle among the tasks' dependencies, if there is one."""
+    upstreams = {
+        name: [each.task_type for each in task.depends_on if each.task_type != name] for name, task in tasks.items()
+    }
+    circle = next(filter(None, (_circle(name, upstreams) for name in tasks)), None)
+    if circle:
+        yield Problem(TASKS, f"dependency cycle {' -> '.join(circle)}")
+
+
+def _circle(start: str, upstreams: Mapping[str, list[str]]) -> list[str]:
+    """The way from a task over its upstreams back to itself; empty if there is none."""
+    ways, seen = [[start]], {start}
+    for way in ways:
+        for upstream in upstreams.get(way[-1], ()):
+            if upstream == start:
+                return [*way, start]
+            if upstream not in seen:
+                seen.add(upstream)
+                ways.append([*way, upstream])
+    return []

@@ -1,0 +1,131 @@
+"""Discovery: what this server serves, for clients that ask before they act.
+
+One rule: everything is derived from the catalog, so a CRD shows up the moment it is served.
+"""
+
+import base64
+import hashlib
+import sys
+from typing import Any
+
+from embedded.apiserver.http import reviews
+from embedded.apiserver.kinds.catalog import Catalog, Kind
+from embedded.apiserver.status_errors import no_such_page
+from embedded.apiserver.wire import request
+
+KUBERNETES = ("1", "33")
+"""The release whose behaviour this server follows."""
+
+_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+_DEFINED_VERBS = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]
+"""The same, in the order in which they are told of what CRDs define."""
+_SUBRESOURCES: dict[str, tuple[str, list[str]]] = {
+    "status": ("", ["get", "patch", "update"]),
+    "scale": ("Scale", ["get", "patch", "update"]),
+    "binding": ("Binding", ["create"]),
+    "eviction": ("Eviction", ["create"]),
+    "log": ("", ["get"]),
+}
+
+_FOREIGN = {"scale": {"group": "autoscaling", "version": "v1"}, "eviction": {"group": "policy", "version": "v1"}}
+"""Subresources whose bodies are of another group."""
+_UNSTORED = (reviews.AUTHENTICATION, reviews.AUTHORIZATION)
+"""Groups that store nothing: questions."""
+
+
+def answer(path: str, catalog: Catalog) -> dict[str, Any]:
+    """The answer to a discovery path. NotFound for any other."""
+    match path.strip("/").split("/"):
+        case ["version"]:
+            return _version()
+        case ["api"]:
+            return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+        case ["apis"]:
+            groups = [_group(name, catalog) for name in _groups(catalog)]
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+        case ["apis", group] if group in _groups(catalog):
+            return {**_group(group, catalog), "kind": "APIGroup", "apiVersion": "v1"}
+        case ["api", version]:
+            return _resources("", version, catalog)
+        case ["apis", group, version]:
+            return _resources(group, version, catalog)
+        case _:
+            raise no_such_page()
+
+
+def _version() -> dict[str, str]:
+    major, minor = KUBERNETES
+    python = ".".join(str(part) for part in sys.version_info[:3])
+    return {
+        "major": major,
+        "minor": minor,
+        "gitVersion": f"v{major}.{minor}.0+torchq-local",
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "compiler": sys.implementation.name,
+        "platform": sys.platform,
+        "goVersion": f"none (Python {python})",
+    }
+
+
+def _groups(catalog: Catalog) -> list[str]:
+    return list(dict.fromkeys([*(kind.resource.group for kind in catalog.kinds() if kind.resource.group), *_UNSTORED]))
+
+
+def _group(group: str, catalog: Catalog) -> dict[str, Any]:
+    versions = dict.fromkeys(kind.resource.version for kind in catalog.kinds() if kind.resource.group == group) or [
+        "v1"
+    ]
+    described = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+    return {"name": group, "versions": described, "preferredVersion": described[0]}
+
+
+def _resources(group: str, version: str, catalog: Catalog) -> dict[str, Any]:
+    kinds = [k for k in catalog.kinds() if (k.resource.group, k.resource.version) == (group, version)]
+    if not kinds and not (group in _UNSTORED and version == "v1"):
+        raise request.unserved(group, catalog)
+    return {
+        "kind": "APIResourceList",
+        **({"apiVersion": "v1"} if group else {}),
+        "groupVersion": f"{group}/{version}" if group else version,
+        "resources": [
+            *(described for kind in kinds for described in _describe(kind)),
+            *reviews.resources(group, version),
+        ],
+    }
+
+
+def _describe(kind: Kind) -> list[dict[str, Any]]:
+    resource = kind.resource
+    own = {
+        "name": resource.plural,
+        "singularName": kind.singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": _DEFINED_VERBS if kind.custom else _VERBS,
+        **({"shortNames": list(kind.short_names)} if kind.short_names else {}),
+        **({"categories": list(kind.categories)} if kind.categories else {}),
+        "storageVersionHash": _stored_as(kind),
+    }
+    # Of what CRDs define the status comes first, of all others the names are in order.
+    return [own, *(_describe_part(kind, part) for part in sorted(kind.subresources, reverse=kind.custom))]
+
+
+def _stored_as(kind: Kind) -> str:
+    """By which clients see that objects are stored as another version than they were: a hash of its name."""
+    resource = kind.resource
+    digest = hashlib.sha256(f"{resource.group}/{resource.version}/{resource.kind}".encode()).digest()
+    return base64.b64encode(digest[:8]).decode()
+
+
+def _describe_part(kind: Kind, part: str) -> dict[str, Any]:
+    word, verbs = _SUBRESOURCES[part]
+    return {
+        "name": f"{kind.resource.plural}/{part}",
+        "singularName": "",
+        "namespaced": kind.resource.namespaced,
+        "kind": word or kind.resource.kind,
+        "verbs": verbs,
+        **_FOREIGN.get(part, {}),
+    }

@@ -1,0 +1,140 @@
+"""OpenAPI documents: what kubectl asks for to explain resources, to check requests, and to make patches.
+
+One rule: everything is derived from the catalog, as discovery is; a document is made when it is first asked for, and
+anew when what is served has changed.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from embedded.apiserver.http import openapi_paths, openapi_protobuf
+from embedded.apiserver.http.discovery import KUBERNETES
+from embedded.apiserver.kinds import descriptions, metadata
+from embedded.apiserver.kinds.catalog import Catalog, Kind
+from embedded.apiserver.status_errors import no_such_path
+
+SECOND = "/openapi/v2"
+Document = dict[str, Any]
+_INTERNAL = ("x-kept", "x-dropped")
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_NUMBER_OR_TEXT = {"oneOf": [{"type": "string"}, {"type": "number"}]}
+_NOT_IN_V2 = ("oneOf", "anyOf", "allOf", "not", "nullable")
+
+
+class OpenApi:
+    """The documents of one server."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._kinds: list[Kind] = []
+        self._made: dict[str, bytes] = {}
+
+    def answer(self, path: str) -> bytes:
+        """The document at a path below /openapi. NotFound for any other."""
+        kinds = self._catalog.kinds()
+        if len(kinds) != len(self._kinds) or any(new is not old for new, old in zip(kinds, self._kinds, strict=True)):
+            self._kinds, self._made = kinds, {}
+        if path not in self._made:
+            self._made[path] = orjson.dumps(self._make(path))
+        return self._made[path]
+
+    def packed(self) -> bytes:
+        """The second version's document in protobuf."""
+        return openapi_protobuf.document(orjson.loads(self.answer(SECOND)))
+
+    def _make(self, path: str) -> Document:
+        match path.strip("/").split("/"):
+            case ["openapi", "v3"]:
+                return {"paths": {root: {"serverRelativeURL": self._address(root)} for root in self._roots()}}
+            case ["openapi", "v3", *rest] if "/".join(rest) in self._roots():
+                return _third(self._roots()["/".join(rest)])
+            case ["openapi", "v2"]:
+                return _second(self._kinds)
+            case _:
+                raise no_such_path()
+
+    def _roots(self) -> dict[str, list[Kind]]:
+        """The kinds of each group and version, by its path."""
+        found: dict[str, list[Kind]] = {}
+        for kind in self._kinds:
+            found.setdefault(kind.resource.path().strip("/").rpartition("/")[0], []).append(kind)
+        return found
+
+    def _address(self, root: str) -> str:
+        path = f"/openapi/v3/{root}"
+        return f"{path}?hash={hashlib.sha256(self.answer(path)).hexdigest()[:32].upper()}"
+
+
+def _third(kinds: list[Kind]) -> Document:
+    paths = {path: item for kind in kinds for path, item in openapi_paths.third(kind, _reference(kind, 3))}
+    schemas = {_name(kind): _schema(kind, 3) for kind in kinds} | {_META: _clean(metadata.SCHEMA, 3)}
+    return {"openapi": "3.0.0", "info": _info(), "paths": paths, "components": {"schemas": schemas}}
+
+
+def _second(kinds: list[Kind]) -> Document:
+    paths = {path: item for kind in kinds for path, item in openapi_paths.second(kind, _reference(kind, 2))}
+    definitions = {_name(kind): _schema(kind, 2) for kind in kinds} | {_META: _clean(metadata.SCHEMA, 2)}
+    return {"swagger": "2.0", "info": _info(), "paths": paths, "definitions": definitions}
+
+
+def _info() -> Document:
+    return {"title": "Kubernetes", "version": f"v{'.'.join(KUBERNETES)}.0"}
+
+
+def _name(kind: Kind) -> str:
+    resource = kind.resource
+    if kind.custom:
+        domain = ".".join(reversed(resource.group.split(".")))
+        return f"{domain}.{resource.version}.{resource.kind}"
+    package = resource.group.partition(".")[0] or "core"
+    return f"io.k8s.api.{package}.{resource.version}.{resource.kind}"
+
+
+def _reference(kind: Kind, version: int) -> Document:
+    return {"$ref": _place(version) + _name(kind)}
+
+
+def _place(version: int) -> str:
+    return "#/definitions/" if version == 2 else "#/components/schemas/"
+
+
+def _schema(kind: Kind, version: int) -> Document:
+    found = _clean(kind.schema.source, version)
+    found["properties"] = {**found["properties"], "metadata": _metadata(version)}
+    found["x-kubernetes-group-version-kind"] = [openapi_paths.identity(kind)]
+    found["properties"] |= {
+        name: {**found["properties"][name], "description": text} for name, text in descriptions.ROOT.items()
+    }
+    return found if kind.custom else descriptions.described(found, kind.resource.kind)
+
+
+def _metadata(version: int) -> Document:
+    reference = {"$ref": _place(version) + _META}
+    return {**reference} if version == 2 else {"allOf": [reference], "default": {}}
+
+
+def _clean(schema: Any, version: int) -> Document:
+    """A schema as it is published: without what is only ours, and in the words of the OpenAPI version."""
+    if schema.get("format") == "quantity":
+        return {"type": "string"} if version == 2 else dict(_NUMBER_OR_TEXT)
+    return dict(_cleaned(schema, version))
+
+
+def _cleaned(schema: Any, version: int) -> Iterator[tuple[str, Any]]:
+    for key, value in schema.items():
+        if key in _INTERNAL or (version == 2 and key in _NOT_IN_V2):
+            continue
+        match key, value:
+            case "properties", dict():
+                yield key, {name: _clean(child, version) for name, child in value.items()}
+            case (("items" | "additionalProperties" | "not"), dict()):
+                yield key, _clean(value, version)
+            case (("allOf" | "anyOf" | "oneOf"), list()):
+                yield key, [_clean(child, version) for child in value]
+            case _:
+                yield key, value
+    if schema.get("x-kubernetes-int-or-string") and version == 3 and "anyOf" not in schema:
+        yield "oneOf", [{"type": "integer"}, {"type": "string"}]

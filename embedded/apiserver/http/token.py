@@ -1,0 +1,71 @@
+"""Who may talk to the embedded API server: whoever can read the token in its data folder.
+
+One rule: the token is written to files of mode 0600 and nowhere else.
+"""
+
+import base64
+import hmac
+import ipaddress
+import json
+import os
+import secrets
+from pathlib import Path
+
+from embedded.layout import Layout
+
+CONTEXT = "torchq-local"
+
+
+class NotLoopback(ValueError):
+    """The embedded API server is for this machine only."""
+
+
+def check_host(host: str) -> None:
+    """NotLoopback unless the address is one of this machine's own."""
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = host == "localhost"
+    if not loopback:
+        raise NotLoopback(f"the embedded API server listens on loopback only, not on {host!r}: use 127.0.0.1")
+
+
+def token(layout: Layout) -> str:
+    """This cluster's bearer token, made at the first start."""
+    if layout.token.exists():
+        kept = layout.token.read_text().strip()
+        if kept:
+            return kept
+    made = secrets.token_urlsafe(32)
+    write_private(layout.token, made + "\n")
+    return made
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read, all at once."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    scratch.unlink(missing_ok=True)
+    with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    scratch.replace(path)
+
+
+def kubeconfig(url: str, bearer: str, authority: bytes) -> str:
+    """A kubeconfig for this cluster (JSON is YAML): address, token, and the authority its certificate is checked by."""
+    cluster = {"server": url, "certificate-authority-data": base64.b64encode(authority).decode()}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": CONTEXT,
+        "clusters": [{"name": CONTEXT, "cluster": cluster}],
+        "users": [{"name": CONTEXT, "user": {"token": bearer}}],
+        "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": CONTEXT, "namespace": "default"}}],
+    }
+    return json.dumps(config, indent=2) + "\n"
+
+
+def admits(header: str, bearer: str) -> bool:
+    """Whether an Authorization header carries the token."""
+    kind, _, word = header.partition(" ")
+    return kind == "Bearer" and hmac.compare_digest(word.encode(errors="surrogateescape"), bearer.encode())

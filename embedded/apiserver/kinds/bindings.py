@@ -1,0 +1,89 @@
+"""Binding a pod to a node, and what the bodies of a pod's subresources have in common.
+
+One rule: a pod is bound once; whoever comes second is told who was first.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from crds.api_resources import PODS
+from embedded.apiserver import status_errors
+from embedded.apiserver.kinds import metadata, preconditions
+from embedded.apiserver.kinds.catalog import Kind
+from embedded.apiserver.status_errors import Refusal
+from embedded.apiserver.storage.objects import Stored
+from kube.api import Manifest
+
+_BINDING = replace(PODS, plural="pods/binding")
+"""What refusals of a binding call it."""
+
+
+def named(body: Manifest, kind: str, api_version: str, name: str) -> str:
+    """The pod that the body of a subresource is about; `name` is what the path says, if it does. BadRequest."""
+    for key, expected in (("kind", (kind,)), ("apiVersion", (api_version, f"{api_version}beta1"))):
+        if body.get(key, expected[0]) not in expected[: 1 if api_version == "v1" else 2]:
+            word, version = body.get("kind", kind), body.get("apiVersion", api_version)
+            where = f'{word} in version "{str(version).rpartition("/")[2]}" cannot be handled as a {kind}'
+            raise status_errors.bad_request(f'{where}: no kind "{word}" is registered for version "{version}"')
+    own: Any = body.get("metadata") or {}
+    if not isinstance(own, dict):
+        raise status_errors.bad_request("metadata is not a JSON object")
+    found = own.get("name", "")
+    if not name and not found:
+        raise status_errors.bad_request("Name parameter required.")
+    if not isinstance(found, str) or (name and found != name):
+        raise status_errors.bad_request(f"name in URL does not match name in {kind} object")
+    return found
+
+
+def check(body: Manifest) -> str:
+    """The node a binding names. A failure without a reason, as with a Kubernetes API server."""
+    target: Any = body.get("target") or {}
+    if not isinstance(target, dict):
+        raise status_errors.bad_request("target is not a JSON object")
+    problems = []
+    if target.get("kind", "Node") not in {"Node", ""}:
+        problems.append(f'target.kind: Unsupported value: "{target["kind"]}": supported values: "Node", "<empty>"')
+    if not target.get("name") or not isinstance(target["name"], str):
+        problems.append("target.name: Required value")
+    if problems:
+        raise Refusal(500, "", problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
+    return str(target["name"])
+
+
+def bound(kind: Kind, current: Stored, body: Manifest, now: float, *, dry_run: bool = False) -> Manifest:
+    """The pod with the binding's target as its node. Conflict if it has one already or is being deleted."""
+    node, own = check(body), body.get("metadata") or {}
+    preconditions.check(kind, current, own.get("uid") or "", own.get("resourceVersion") or "", dry_run=dry_run)
+    pod = current.manifest()
+    why = _obstacle(current, pod["spec"])
+    if why:
+        raise status_errors.conflict(_BINDING, current.name, f"pod {current.name} {why}")
+    pod["spec"]["nodeName"] = node
+    for field in ("annotations", "labels"):
+        if own.get(field):
+            pod["metadata"][field] = {**pod["metadata"].get(field, {}), **own[field]}
+    conditions = [c for c in pod["status"].get("conditions") or () if c.get("type") != "PodScheduled"]
+    moment = metadata.timestamp(now)
+    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": moment}
+    pod["status"]["conditions"] = [*conditions, scheduled]
+    return pod
+
+
+def evicted(current: Stored, now: float) -> Manifest:
+    """The pod that says of itself that it is to go."""
+    pod, moment = current.manifest(), metadata.timestamp(now)
+    status = pod.setdefault("status", {})
+    others = [each for each in status.get("conditions") or () if each.get("type") != "DisruptionTarget"]
+    told = {"reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
+    disrupted = {"type": "DisruptionTarget", "status": "True", **told, "lastProbeTime": None}
+    status["conditions"] = [*others, {**disrupted, "lastTransitionTime": moment}]
+    return pod
+
+
+def _obstacle(current: Stored, spec: Manifest) -> str:
+    if current.deleting:
+        return "is being deleted, cannot be assigned to a host"
+    if spec.get("nodeName"):
+        return f'is already assigned to node "{spec["nodeName"]}"'
+    return "has non-empty .spec.schedulingGates" if spec.get("schedulingGates") else ""

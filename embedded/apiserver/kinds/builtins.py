@@ -1,0 +1,234 @@
+"""The resources that are there without a CRD.
+
+One rule: a table; each resource's shape is given as far as torchq and its users write it, and open where nobody checks.
+"""
+
+import base64
+from typing import Any
+
+from crds.api_resources import CRDS, EVENTS, LEASES, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, SERVICES, Resource
+from embedded.apiserver.kinds import (
+    config_data,
+    definitions,
+    leases_and_events,
+    metadata,
+    nodes_and_namespaces,
+    pod_rules,
+    pod_vetting,
+    priority_classes,
+    services,
+)
+from embedded.apiserver.kinds.catalog import Column, Kind
+from embedded.apiserver.kinds.pod_schema import (
+    BYTES,
+    FLAG,
+    NUMBER,
+    OPEN,
+    POD,
+    SWITCH,
+    TEXT,
+    choice,
+    fields,
+    many,
+    mapping,
+    merged,
+)
+from embedded.apiserver.schema.schema import compile_schema
+from kube.api import Manifest
+
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+SECRETS = Resource("", "v1", "secrets", "Secret")
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
+
+_OBJECT = {"apiVersion": TEXT, "kind": TEXT, "metadata": metadata.SCHEMA}
+_POD_FIELDS = (
+    *("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName"),
+    *("status.phase", "status.podIP", "status.nominatedNodeName"),
+)
+_INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_EVENT_FIELDS = (*(f"involvedObject.{name}" for name in _INVOLVED), "reason", "reportingComponent", "source", "type")
+_FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_STATUS = frozenset({"status"})
+
+
+def _shape(**properties: dict[str, Any]) -> Any:
+    return compile_schema(fields(**_OBJECT, **properties))
+
+
+def _encode_secret(new: Manifest, old: Manifest | None) -> None:  # noqa: ARG001
+    written = new.pop("stringData", None)
+    if written:
+        encoded = {name: base64.b64encode(text.encode()).decode() for name, text in written.items()}
+        new["data"] = {**(new.get("data") or {}), **encoded}
+
+
+_SECRET_TYPE = {**TEXT, "default": "Opaque"}
+_AGE = Column("Age", "date", ".metadata.creationTimestamp")
+
+
+def first() -> list[tuple[Resource, Manifest]]:
+    """The objects every cluster begins with, with their resources."""
+    namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in _FIRST_NAMESPACES]
+    classes = [(PRIORITY_CLASSES, each) for each in priority_classes.first()]
+    return [*((NAMESPACES, each) for each in namespaces), *classes]
+
+
+def kinds() -> list[Kind]:
+    """All of them."""
+    return [*_workloads(), *_places(), *_contents(), *_rules()]
+
+
+def _workloads() -> list[Kind]:
+    return [
+        Kind(
+            resource=PODS,
+            looks=4,
+            singular="pod",
+            short_names=("po",),
+            categories=("all",),
+            schema=compile_schema(POD),
+            subresources=frozenset({"status", "binding", "eviction", "log"}),
+            shown_when_gone=True,
+            admit=pod_rules.admit,
+            selectable=_POD_FIELDS,
+            generation=True,
+            graceful=True,
+            complete=pod_rules.complete,
+            check=pod_rules.check,
+            vet=pod_vetting.vet,
+            columns=(Column("Status", "string", ".status.phase"), _AGE),
+        ),
+        Kind(
+            resource=SERVICES,
+            singular="service",
+            short_names=("svc",),
+            categories=("all",),
+            schema=_shape(spec=services.SPEC, status=services.STATUS),
+            subresources=_STATUS,
+            simple_names=True,
+            complete=services.complete,
+            check=services.check,
+            selectable=("spec.clusterIP", "spec.type"),
+            upsert=True,
+            shown_when_gone=True,
+        ),
+    ]
+
+
+def _places() -> list[Kind]:
+    return [
+        Kind(
+            resource=NODES,
+            looks=4,
+            singular="node",
+            short_names=("no",),
+            schema=_shape(
+                spec={**nodes_and_namespaces.NODE, "default": {}},
+                status={**nodes_and_namespaces.NODE_STATUS, "default": {}},
+            ),
+            subresources=_STATUS,
+            status_at_birth=True,
+            selectable=("spec.unschedulable",),
+            complete=nodes_and_namespaces.complete_node,
+            check=nodes_and_namespaces.check_node,
+        ),
+        Kind(
+            resource=NAMESPACES,
+            looks=4,
+            singular="namespace",
+            short_names=("ns",),
+            schema=_shape(spec=nodes_and_namespaces.NAMESPACE, status=nodes_and_namespaces.NAMESPACE_STATUS),
+            subresources=_STATUS,
+            selectable=("status.phase",),
+            simple_names=True,
+            complete=nodes_and_namespaces.complete_namespace,
+            check=nodes_and_namespaces.check_namespace,
+            columns=(Column("Status", "string", ".status.phase"), _AGE),
+        ),
+    ]
+
+
+def _contents() -> list[Kind]:
+    return [
+        Kind(
+            resource=EVENTS,
+            looks=2,
+            singular="event",
+            short_names=("ev",),
+            schema=_shape(**leases_and_events.EVENT),
+            check=leases_and_events.check_event,
+            upsert=True,
+            selectable=_EVENT_FIELDS,
+        ),
+        Kind(
+            resource=CONFIG_MAPS,
+            looks=4,
+            singular="configmap",
+            short_names=("cm",),
+            schema=_shape(data=mapping(TEXT), binaryData=mapping(BYTES), immutable=FLAG),
+            check=config_data.check_config_map,
+        ),
+        Kind(
+            resource=SECRETS,
+            looks=4,
+            singular="secret",
+            schema=_shape(data=mapping(BYTES), stringData=mapping(TEXT), type=_SECRET_TYPE, immutable=FLAG),
+            complete=_encode_secret,
+            check=config_data.check_secret,
+            selectable=("type",),
+        ),
+        Kind(
+            resource=SERVICE_ACCOUNTS,
+            looks=4,
+            singular="serviceaccount",
+            short_names=("sa",),
+            shown_when_gone=True,
+            schema=_shape(secrets=merged(OPEN, "name"), imagePullSecrets=many(OPEN), automountServiceAccountToken=FLAG),
+        ),
+    ]
+
+
+def _rules() -> list[Kind]:
+    return [
+        Kind(
+            resource=RESOURCE_QUOTAS,
+            singular="resourcequota",
+            short_names=("quota",),
+            shown_when_gone=True,
+            schema=_shape(spec=OPEN, status=OPEN),
+            subresources=_STATUS,
+        ),
+        Kind(
+            resource=LEASES,
+            versioned=True,
+            singular="lease",
+            schema=_shape(spec={**leases_and_events.LEASE, "default": {}}),
+            upsert=True,
+            check=leases_and_events.check_lease,
+        ),
+        Kind(
+            resource=PRIORITY_CLASSES,
+            counted=False,
+            singular="priorityclass",
+            short_names=("pc",),
+            schema=_shape(
+                value={**NUMBER, "default": 0},
+                globalDefault=SWITCH,
+                description=TEXT,
+                preemptionPolicy={**choice("PreemptLowerPriority", "Never"), "default": "PreemptLowerPriority"},
+            ),
+            generation=True,
+            check=priority_classes.check,
+        ),
+        Kind(
+            resource=CRDS,
+            singular="customresourcedefinition",
+            short_names=("crd", "crds"),
+            schema=_shape(spec={**OPEN, "properties": definitions.SPEC}, status=OPEN),
+            subresources=_STATUS,
+            generation=True,
+            complete=definitions.complete,
+            check=definitions.check,
+        ),
+    ]

@@ -1,0 +1,93 @@
+"""ConfigMaps and Secrets: what may be in them, and what may change.
+
+One rule: what is marked immutable stays.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from embedded.apiserver import status_errors
+from embedded.apiserver.status_errors import Cause
+from kube.api import Manifest
+
+_KEY = r"[-._a-zA-Z0-9]+"
+_KEY_DETAIL = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
+    f"'key-name', regex used for validation is '{_KEY}')"
+)
+_LARGEST = 1024 * 1024
+_ACCOUNT = "kubernetes.io/service-account.name"
+_JSON = {".dockerconfigjson": "kubernetes.io/dockerconfigjson", ".dockercfg": "kubernetes.io/dockercfg"}
+_NEEDED: Mapping[str, tuple[str, ...]] = {
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/basic-auth": ("username", "password"),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    **{kind: (key,) for key, kind in _JSON.items()},
+}
+"""Keys by a secret's type."""
+_FINAL = "field is immutable when `immutable` is set"
+
+
+def check_config_map(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
+    """What is wrong with a ConfigMap, or with the change of one."""
+    yield from _check_keys(new.get("data") or {}, "data")
+    yield from _check_keys(new.get("binaryData") or {}, "binaryData")
+    for key in (new.get("data") or {}).keys() & (new.get("binaryData") or {}).keys():
+        yield status_errors.wrong(f"data[{key}]", key, "duplicate of key present in binaryData")
+    sizes = [len(text.encode()) for text in (new.get("data") or {}).values()]
+    if sum(sizes) + sum(len(text) // 4 * 3 for text in (new.get("binaryData") or {}).values()) > _LARGEST:
+        yield status_errors.too_long("[]", _LARGEST)
+    yield from _check_final(new, old, ("data", "binaryData"))
+
+
+def check_secret(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
+    """What is wrong with a Secret, or with the change of one."""
+    yield from _check_keys(new.get("data") or {}, "data")
+    if sum(len(text) // 4 * 3 for text in (new.get("data") or {}).values()) > _LARGEST:
+        yield status_errors.too_long("data", _LARGEST)
+    yield from _check_type(new, new.get("data") or {})
+    if old is not None and new.get("type") != old.get("type"):
+        yield status_errors.immutable("type", new.get("type", ""))
+    yield from _check_final(new, old, ("data",))
+
+
+def _check_type(new: Manifest, data: Mapping[str, str]) -> Iterator[Cause]:
+    """What a secret of a known type has to have."""
+    kind = new.get("type", "")
+    wanted = _NEEDED.get(kind, ())
+    if kind == "kubernetes.io/basic-auth" and any(key in data for key in wanted):
+        wanted = ()  # one of them is enough
+    yield from (status_errors.required(f"data[{key}]") for key in wanted if key not in data)
+    for key in _JSON.keys() & data.keys() if kind in _JSON.values() else ():
+        try:
+            json.loads(base64.b64decode(data[key]))
+        except ValueError as error:
+            yield status_errors.wrong(
+                f"data[{key}]", "<secret contents redacted>", f"is no JSON: {str(error).partition(':')[0]}"
+            )
+    if kind == "kubernetes.io/service-account-token" and not (new["metadata"].get("annotations") or {}).get(_ACCOUNT):
+        yield status_errors.required(f"metadata.annotations[{_ACCOUNT}]")
+
+
+def _check_keys(entries: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    for key in entries:
+        if len(key) > 253:
+            yield status_errors.wrong(f"{path}[{key}]", key, "must be no more than 253 characters")
+        elif not re.fullmatch(_KEY, key):
+            yield status_errors.wrong(f"{path}[{key}]", key, _KEY_DETAIL)
+        elif key == "." or key.startswith(".."):
+            detail = "must not be '.'" if key == "." else "must not start with '..'"
+            yield status_errors.wrong(f"{path}[{key}]", key, detail)
+
+
+def _check_final(new: Manifest, old: Manifest | None, fields: tuple[str, ...]) -> Iterator[Cause]:
+    if old is None or not old.get("immutable"):
+        return
+    if not new.get("immutable"):
+        yield status_errors.not_allowed("immutable", _FINAL)
+    for field in fields:
+        if new.get(field) != old.get(field):
+            yield status_errors.not_allowed(field, _FINAL)

@@ -1,0 +1,99 @@
+"""Containers of pods: what is wrong with one.
+
+One rule: pure; every problem names its field.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from crds.resources import quantities
+from embedded.apiserver import status_errors
+from embedded.apiserver.kinds import metadata, services
+from embedded.apiserver.status_errors import Cause
+
+_ENV_NAME = re.compile(r"[^=\x00-\x1f\x7f]+")
+_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
+_STANDARD = ("cpu", "memory", "ephemeral-storage")
+"""Resources of which more may be promised than there is."""
+
+
+def check(container: dict[str, Any], path: str, seen: set[str]) -> Iterator[Cause]:
+    name = container.get("name", "")
+    problem = metadata.label_problem(name)
+    if not name:
+        yield status_errors.required(f"{path}.name")
+    elif problem:
+        yield status_errors.wrong(f"{path}.name", name, problem)
+    elif name in seen:
+        yield status_errors.duplicate(f"{path}.name", name)
+    seen.add(name)
+    image = container.get("image", "")
+    if not image:
+        yield status_errors.required(f"{path}.image")
+    elif image != image.strip():
+        yield status_errors.wrong(f"{path}.image", image, "must not have leading or trailing whitespace")
+    for index, variable in enumerate(container.get("env") or ()):
+        yield from _check_variable(variable, f"{path}.env[{index}]")
+    yield from _check_ports(container.get("ports") or [], f"{path}.ports")
+    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if probe in container and not any(handler in container[probe] for handler in _HANDLERS):
+            yield status_errors.required(f"{path}.{probe}", "must specify a handler type")
+    yield from _check_resources(container.get("resources") or {}, f"{path}.resources")
+
+
+def _check_variable(variable: dict[str, Any], path: str) -> Iterator[Cause]:
+    if not _ENV_NAME.fullmatch(variable["name"]):
+        detail = "a valid environment variable name must consist only of printable characters other than '='"
+        yield status_errors.wrong(f"{path}.name", variable["name"], detail)
+    source = variable.get("valueFrom")
+    if source is not None and variable.get("value"):
+        yield status_errors.wrong(f"{path}.valueFrom", "", "may not be specified when `value` is not empty")
+    if source is not None and len(source) != 1:
+        yield status_errors.wrong(f"{path}.valueFrom", "", "must specify one of: `fieldRef`, `resourceFieldRef`, "
+                             "`configMapKeyRef` or `secretKeyRef`")  # fmt: skip
+
+
+def _check_ports(ports: list[dict[str, Any]], path: str) -> Iterator[Cause]:
+    names: set[str] = set()
+    for index, port in enumerate(ports):
+        there, name = f"{path}[{index}]", port.get("name", "")
+        problems = list(services.port_name_problems(name)) if name else []
+        yield from (status_errors.wrong(f"{there}.name", name, text) for text in problems)
+        if name in names:
+            yield status_errors.duplicate(f"{there}.name", name)
+        if name and not problems:
+            names.add(name)
+        for field in ("containerPort", "hostPort"):
+            if field in port and not 1 <= port[field] <= 65535:
+                yield status_errors.wrong(f"{there}.{field}", port[field], "must be between 1 and 65535, inclusive")
+
+
+def _check_resources(resources: dict[str, Any], path: str) -> Iterator[Cause]:
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    problems = [*check_amounts(limits, f"{path}.limits"), *check_amounts(requests, f"{path}.requests")]
+    yield from problems
+    if problems:
+        return
+    if any("/" in name and name not in limits for name in requests):
+        yield status_errors.required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+    for name in requests.keys() & limits.keys():
+        if quantities.exact(requests[name]) > quantities.exact(limits[name]):
+            detail = f"must be less than or equal to {name} limit of {limits[name]}"
+            yield status_errors.wrong(f"{path}.requests", requests[name], detail)
+
+
+def check_amounts(amounts: dict[str, Any] | None, path: str) -> Iterator[Cause]:
+    for name, amount in (amounts or {}).items():
+        there = f"{path}[{name}]"
+        if "/" not in name and name not in _STANDARD and not name.startswith("hugepages-"):
+            yield status_errors.wrong(there, name, "must be a standard resource type or fully qualified")
+            yield status_errors.wrong(there, name, "must be a standard resource for containers")
+        try:
+            exact = quantities.exact(amount)
+            if exact < 0:
+                yield status_errors.wrong(there, amount, "must be greater than or equal to 0")
+            elif "/" in name and exact % 1:
+                yield status_errors.wrong(there, amount, "must be an integer")
+        except ValueError as error:
+            yield status_errors.wrong(there, amount, str(error))

@@ -1,0 +1,217 @@
+"""ObjectMeta: what every object carries, who may set which part of it, and what a name looks like.
+
+One rule: what the server owns (uid, times, generation, resourceVersion) is never taken from a client.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+from embedded.apiserver import status_errors
+from embedded.apiserver.status_errors import Cause
+from kube.api import Manifest
+
+_MERGED = {"x-kubernetes-patch-strategy": "merge"}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        **{name: {"type": "string"} for name in ("name", "generateName", "namespace", "uid", "selfLink")},
+        "resourceVersion": {"type": "string"},
+        **{name: {"type": "string", "format": "date-time"} for name in ("creationTimestamp", "deletionTimestamp")},
+        **{name: {"type": "integer"} for name in ("generation", "deletionGracePeriodSeconds")},
+        "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+        "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
+        "finalizers": {"type": "array", "items": {"type": "string"}, **_MERGED},
+        "managedFields": {"x-kubernetes-preserve-unknown-fields": True},
+        "ownerReferences": {
+            **_MERGED,
+            "x-kubernetes-patch-merge-key": "uid",
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    **{name: {"type": "string"} for name in ("apiVersion", "kind", "name", "uid")},
+                    **{name: {"type": "boolean"} for name in ("controller", "blockOwnerDeletion")},
+                },
+            },
+        },
+    },
+}
+"""ObjectMeta as a structural schema."""
+
+SERVER_OWNED = (
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "resourceVersion",
+    "selfLink",
+    "managedFields",
+)
+"""Fields of the metadata that an update carries over from the stored object."""
+
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_QUALIFIED = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_is_label: Callable[[str], object] = re.compile(_LABEL).fullmatch
+_is_subdomain: Callable[[str], object] = re.compile(_SUBDOMAIN).fullmatch
+_is_qualified: Callable[[str], object] = re.compile(_QUALIFIED).fullmatch
+_LONGEST_KEPT = 320
+"""Characters of a key whose verdict is remembered: no right one is longer."""
+_LABEL_DETAIL = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
+    f"an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
+)
+_SUBDOMAIN_DETAIL = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
+    f"end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
+)
+_QUALIFIED_DETAIL = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    f"character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_QUALIFIED}')"
+)
+_VALUE_DETAIL = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    f"'({_QUALIFIED})?')"
+)
+_STANDARD_FINALIZERS = {"kubernetes", "orphan", "foregroundDeletion"}
+_MOST_ANNOTATIONS = 256 * 1024
+
+
+_LAST_SECOND = 253_402_300_799
+"""The end of the year 9999: RFC 3339 knows none after it."""
+
+
+def timestamp(seconds: float) -> str:
+    """A metav1.Time: RFC 3339 in whole seconds; what is beyond its end is its end."""
+    return datetime.fromtimestamp(min(int(seconds), _LAST_SECOND), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def label_problem(text: str) -> str:
+    """Why a text is no DNS label; empty if it is one."""
+    if len(text) > 63:
+        return "must be no more than 63 characters"
+    if _is_label(text):
+        return ""
+    return "must not contain dots" if _is_subdomain(text) else _LABEL_DETAIL
+
+
+def subdomain_problem(text: str) -> str:
+    """Why a text is no DNS subdomain; empty if it is one."""
+    if len(text) > 253:
+        return "must be no more than 253 characters"
+    return "" if _is_subdomain(text) else _SUBDOMAIN_DETAIL
+
+
+def qualified_problems(key: str) -> tuple[str, ...]:
+    """Why a text is no qualified name (a label's key, a finalizer)."""
+    return _qualified_problems(key) if len(key) <= _LONGEST_KEPT else tuple(_against_qualified(key))
+
+
+def _against_qualified(key: str) -> list[str]:
+    prefix, slash, name = key.partition("/")
+    if not slash:
+        prefix, name = "", key
+    if "/" in name:
+        detail = _QUALIFIED_DETAIL.removeprefix("name part must consist").join(("a valid label key must consist", ""))
+        return [f"{detail} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+    problems = ["prefix part must be non-empty"] if slash and not prefix else []
+    if prefix and subdomain_problem(prefix):
+        problems.append(f"prefix part {subdomain_problem(prefix)}")
+    if not name:
+        problems.append("name part must be non-empty")
+    elif len(name) > 63:
+        problems.append("name part must be no more than 63 characters")
+    if not _is_qualified(name):
+        problems.append(_QUALIFIED_DETAIL)
+    return problems
+
+
+@lru_cache(4096)
+def _qualified_problems(key: str) -> tuple[str, ...]:
+    """The same few keys are on every object."""
+    return tuple(_against_qualified(key))
+
+
+def value_problems(value: str) -> list[str]:
+    """Why a text is no label's value."""
+    problems = ["must be no more than 63 characters"] if len(value) > 63 else []
+    if value and not _is_qualified(value):
+        problems.append(_VALUE_DETAIL)
+    return problems
+
+
+def check(metadata: Mapping[str, Any], *, simple_names: bool) -> Iterator[Cause]:
+    """Everything wrong with an object's metadata, beyond its schema."""
+    problem_of = label_problem if simple_names else subdomain_problem
+    prefix, name = metadata.get("generateName", ""), metadata.get("name")
+    masked = f"{prefix[:-1]}a" if len(prefix) > 1 and prefix.endswith("-") else prefix
+    if prefix and problem_of(masked):
+        yield status_errors.wrong("metadata.generateName", prefix, problem_of(masked))
+    if not name:
+        yield status_errors.required("metadata.name", "name or generateName is required")
+    elif problem_of(name):
+        yield status_errors.wrong("metadata.name", name, problem_of(name))
+    for key, value in (metadata.get("labels") or {}).items():
+        yield from (status_errors.wrong("metadata.labels", key, text) for text in qualified_problems(key))
+        yield from (status_errors.wrong("metadata.labels", value, text) for text in value_problems(value))
+    yield from _check_annotations(metadata.get("annotations") or {})
+    for finalizer in metadata.get("finalizers") or ():
+        yield from (
+            status_errors.wrong("metadata.finalizers", finalizer, text) for text in qualified_problems(finalizer)
+        )
+    yield from _check_owners(metadata.get("ownerReferences") or ())
+
+
+def check_finalizers(metadata: Mapping[str, Any]) -> Iterator[Cause]:
+    """Finalizers of a built-in resource that nobody can know."""
+    for index, name in enumerate(metadata.get("finalizers") or ()):
+        if "/" not in name and name not in _STANDARD_FINALIZERS:
+            detail = "name is neither a standard finalizer name nor is it fully qualified"
+            yield status_errors.wrong(f"metadata.finalizers[{index}]", name, detail)
+
+
+def _check_annotations(annotations: Mapping[str, str]) -> Iterator[Cause]:
+    for key in annotations:
+        yield from (status_errors.wrong("metadata.annotations", key, text) for text in qualified_problems(key.lower()))
+    if sum(len(key) + len(value) for key, value in annotations.items()) > _MOST_ANNOTATIONS:
+        yield status_errors.too_long("metadata.annotations", _MOST_ANNOTATIONS)
+
+
+def _check_owners(owners: Sequence[Mapping[str, Any]]) -> Iterator[Cause]:
+    path, leader = "metadata.ownerReferences", ""
+    for owner in owners:
+        version = owner.get("apiVersion", "")
+        if not version or version.count("/") > 1:
+            yield status_errors.wrong(f"{path}.apiVersion", version, "version must not be empty")
+        empty = [name for name in ("kind", "name", "uid") if not owner.get(name)]
+        yield from (status_errors.wrong(f"{path}.{name}", "", "must not be empty") for name in empty)
+        if (version, owner.get("kind")) == ("v1", "Event"):
+            yield status_errors.wrong(path, owner, "/v1, Kind=Event is disallowed from being an owner")
+        if owner.get("controller"):
+            own = f"{owner.get('kind', '')}/{owner.get('name', '')}"
+            if leader:
+                found = f'Found "true" in references for {leader} and {own}'
+                yield status_errors.wrong(path, owners, f"Only one reference can have Controller set to true. {found}")
+            leader = leader or own
+
+
+def check_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Cause]:
+    """Changes of metadata that are refused."""
+    added = [item for item in new.get("finalizers") or () if item not in (old.get("finalizers") or ())]
+    if added and "deletionTimestamp" in old:
+        detail = "no new finalizers can be added if the object is being deleted, found new finalizers " + str(added)
+        yield status_errors.not_allowed("metadata.finalizers", detail)
+
+
+def carry_over(new: Manifest, old: Manifest) -> None:
+    """Put the server's part of the old metadata into the new object."""
+    kept = {name: old["metadata"][name] for name in SERVER_OWNED if name in old["metadata"]}
+    own = {name: value for name, value in new["metadata"].items() if name not in SERVER_OWNED}
+    new["metadata"] = {**own, **kept}

@@ -1,0 +1,82 @@
+"""Pods: what may change after creation.
+
+One rule: what has been placed and started is fixed; all else is told field by field.
+"""
+
+import ipaddress
+from collections.abc import Iterator
+from typing import Any
+
+from embedded.apiserver import status_errors
+from embedded.apiserver.status_errors import Cause
+from embedded.apiserver.storage.objects import encode
+
+_CHANGEABLE = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
+_IMMUTABLE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+def check(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Cause]:
+    """What of the change of a spec is not allowed."""
+    several = [f for f in ("containers", "initContainers") if len(new.get(f) or ()) != len(old.get(f) or ())]
+    if several:
+        yield status_errors.not_allowed(f"spec.{several[0]}", "pod updates may not add or remove containers")
+        return
+    yield from _check_deadline(new, old)
+    known = {gate.get("name") for gate in old.get("schedulingGates") or ()}
+    for index, gate in enumerate(new.get("schedulingGates") or ()):
+        if gate.get("name") not in known:
+            detail = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
+            yield status_errors.not_allowed(f"spec.schedulingGates[{index}].name", detail)
+    kept = [_without_seconds(each) for each in new.get("tolerations") or ()]
+    if any(_without_seconds(each) not in kept for each in old.get("tolerations") or ()):
+        detail = "existing toleration can not be modified except its tolerationSeconds"
+        yield status_errors.not_allowed("spec.tolerations", detail)
+    if encode(_fixed(new)) != encode(_fixed(old)):
+        yield status_errors.not_allowed("spec", _IMMUTABLE)
+
+
+def _check_deadline(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Cause]:
+    path, seconds, before = (
+        "spec.activeDeadlineSeconds",
+        new.get("activeDeadlineSeconds"),
+        old.get("activeDeadlineSeconds"),
+    )
+    if seconds is not None and not 0 <= seconds < 2**31:
+        yield status_errors.wrong(path, seconds, "must be between 0 and 2147483647, inclusive")
+    elif seconds is not None and before is not None and seconds > before:
+        yield status_errors.wrong(path, seconds, "must be less than or equal to previous value")
+    elif seconds is None and before is not None:
+        yield status_errors.wrong(path, None, "must not update from a positive integer to nil value")
+
+
+def _without_seconds(toleration: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
+
+
+def _fixed(spec: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in spec.items() if name not in _CHANGEABLE}
+    for field in ("containers", "initContainers"):
+        if field in kept:
+            kept[field] = [{**container, "image": ""} for container in kept[field]]
+    return kept
+
+
+def check_status(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Cause]:
+    """What of a status is wrong."""
+    if "qosClass" in old and new.get("qosClass") != old["qosClass"]:
+        yield status_errors.immutable("status.qosClass", new.get("qosClass", ""))
+    for index, each in enumerate(new.get("podIPs") or ()):
+        if not _is_address(each.get("ip", "")):
+            detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+            yield status_errors.wrong(f"status.podIPs[{index}]", each.get("ip", ""), detail)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return bool(ipaddress.ip_address(text))
+    except ValueError:
+        return False

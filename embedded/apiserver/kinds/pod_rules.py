@@ -1,0 +1,205 @@
+"""What the API server itself knows of pods: defaults, the problems of a spec, what may change after creation.
+
+One rule: pure; every problem names its field.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from embedded.apiserver import status_errors
+from embedded.apiserver.kinds import container_rules, metadata, pod_changes, priority_classes
+from embedded.apiserver.status_errors import Cause
+from kube.api import Manifest
+
+_NAMES: dict[str, Callable[[str], str]] = {
+    **dict.fromkeys(("nodeName", "serviceAccountName"), metadata.subdomain_problem),
+    **dict.fromkeys(("hostname", "subdomain"), metadata.label_problem),
+}
+"""Fields that are names of something, and what is wrong with a name."""
+_NEEDED = {"configMap": "name", "secret": "secretName", "hostPath": "path"}
+"""What the source of a volume has to say."""
+
+
+admit = priority_classes.admit
+
+
+def complete(new: Manifest, old: Manifest | None) -> None:
+    """A new pod is Pending, and its requests default to its limits."""
+    if old is None:
+        _begin(new, new["spec"])
+        return
+    _complete_status(new, old)
+    spec = new["spec"]
+    if spec != old["spec"]:  # of the same types, since both were read so
+        spec["tolerations"] = _tolerations(spec.get("tolerations") or [])
+        _default_pulls(spec)
+
+
+def _begin(new: Manifest, spec: dict[str, Any]) -> None:
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
+    spec["tolerations"] = _tolerations(spec.get("tolerations") or [])
+    if spec.get("serviceAccountName") or spec.get("serviceAccount"):
+        spec["serviceAccountName"] = spec["serviceAccount"] = spec.get("serviceAccountName") or spec["serviceAccount"]
+    for volume in spec.get("volumes") or ():
+        if volume.keys() <= {"name"}:
+            volume["emptyDir"] = {}
+    _default_pulls(spec)
+    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
+        _begin_container(container, spec)
+    new["status"] = {"phase": "Pending", "qosClass": _quality(spec)}
+    if spec.get("schedulingGates"):
+        new["status"]["conditions"] = [_gated(new["metadata"]["creationTimestamp"])]
+
+
+def _begin_container(container: dict[str, Any], spec: dict[str, Any]) -> None:
+    for port in container.get("ports") or () if spec.get("hostNetwork") else ():
+        port.setdefault("hostPort", port.get("containerPort", 0))
+    resources = container.get("resources") or {}
+    if resources.get("limits"):
+        resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
+
+
+def _complete_status(new: Manifest, old: Manifest) -> None:
+    status = new.setdefault("status", {})
+    if "qosClass" in old.get("status", {}):
+        status.setdefault("qosClass", old["status"]["qosClass"])
+    for one, several in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
+        if status.get(one) and (status.get(several) or [{}])[0].get("ip") != status[one]:
+            status[several] = [{"ip": status[one]}]
+
+
+def _gated(moment: str) -> dict[str, Any]:
+    """The condition of a pod that nobody may place yet."""
+    message = "Scheduling is blocked due to non-empty scheduling gates"
+    return {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": message,
+            "lastProbeTime": None, "lastTransitionTime": moment}  # fmt: skip
+
+
+def _default_pulls(spec: dict[str, Any]) -> None:
+    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
+        container.setdefault("imagePullPolicy", _pull_policy(container.get("image", "")))
+
+
+def _pull_policy(image: str) -> str:
+    name, _, digest = image.partition("@")
+    tag = name.rpartition("/")[2].partition(":")[2]
+    return "Always" if not digest and tag in {"", "latest"} else "IfNotPresent"
+
+
+def _tolerations(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """With those every pod has of a node that is not there: five minutes."""
+    added = []
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        if not any(each.get("key", key) == key and each.get("effect", "NoExecute") == "NoExecute" for each in given):
+            added.append({"effect": "NoExecute", "key": key, "operator": "Exists", "tolerationSeconds": 300})
+    return [*given, *added]
+
+
+def _counted(container: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What a container asks for of what the quality of service is about."""
+    given = container.get("resources") or {}
+    return {
+        field: {name: given[field][name] for name in ("cpu", "memory") if name in (given.get(field) or {})}
+        for field in ("requests", "limits")
+    }
+
+
+def _quality(spec: dict[str, Any]) -> str:
+    asked = [_counted(c) for field in ("initContainers", "containers") for c in spec.get(field) or ()]
+    if not any(resources.get("requests") or resources.get("limits") for resources in asked):
+        return "BestEffort"
+    equal = all(resources.get("requests") == resources.get("limits") for resources in asked)
+    whole = all({"cpu", "memory"} <= (resources.get("limits") or {}).keys() for resources in asked)
+    return "Guaranteed" if equal and whole else "Burstable"
+
+
+def check(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
+    """Everything wrong with a pod, or with the change of one."""
+    spec = new["spec"]
+    if old is not None:
+        if spec != old["spec"]:  # of the same types, since both were read so
+            yield from _check_spec(spec)
+            yield from pod_changes.check(spec, old["spec"])
+        yield from pod_changes.check_status(new.get("status") or {}, old.get("status") or {})
+        return
+    yield from _check_spec(spec)
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(field) or ()):
+            for number, port in enumerate(container.get("ports") or ()):
+                if spec.get("hostNetwork") and port.get("hostPort") != port.get("containerPort"):
+                    path = f"spec.{field}[{index}].ports[{number}].hostPort"
+                    detail = "must match `containerPort` when `hostNetwork` is true"
+                    yield status_errors.wrong(path, port.get("hostPort", 0), detail)
+
+
+def _check_spec(spec: dict[str, Any]) -> Iterator[Cause]:
+    containers = spec.get("containers") or []
+    if not containers:
+        yield status_errors.required("spec.containers")
+    seen: set[str] = set()
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(field) or ()):
+            yield from container_rules.check(container, f"spec.{field}[{index}]", seen)
+    yield from _check_volumes(spec, {volume.get("name") for volume in spec.get("volumes") or ()})
+    yield from container_rules.check_amounts(spec.get("overhead"), "spec.overhead")
+    yield from _check_names(spec)
+    for index, toleration in enumerate(spec.get("tolerations") or ()):
+        yield from _check_toleration(toleration, f"spec.tolerations[{index}]")
+    seconds = spec.get("activeDeadlineSeconds", 1)
+    if not 1 <= seconds < 2**31:
+        detail = "must be between 1 and 2147483647, inclusive"
+        yield status_errors.wrong("spec.activeDeadlineSeconds", seconds, detail)
+
+
+def _check_names(spec: dict[str, Any]) -> Iterator[Cause]:
+    for field, problem_of in _NAMES.items():
+        name = spec.get(field, "")
+        if name and problem_of(name):
+            yield status_errors.wrong(f"spec.{field}", name, problem_of(name))
+    for key, value in (spec.get("nodeSelector") or {}).items():
+        yield from (status_errors.wrong("spec.nodeSelector", key, text) for text in metadata.qualified_problems(key))
+        yield from (status_errors.wrong("spec.nodeSelector", value, text) for text in metadata.value_problems(value))
+
+
+def _check_toleration(toleration: dict[str, Any], path: str) -> Iterator[Cause]:
+    key, operator = toleration.get("key", ""), toleration.get("operator", "")
+    if not key and operator != "Exists":
+        detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+        yield status_errors.wrong(f"{path}.operator", operator, detail)
+    if operator == "Exists" and toleration.get("value"):
+        yield status_errors.wrong(
+            f"{path}.operator", toleration["value"], "value must be empty when `operator` is 'Exists'"
+        )
+    if operator not in {"", "Equal", "Exists"}:
+        yield status_errors.unsupported(f"{path}.operator", operator, ("Equal", "Exists"))
+    effects = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+    if toleration.get("effect") and toleration["effect"] not in effects:
+        yield status_errors.unsupported(f"{path}.effect", toleration["effect"], effects)
+
+
+def _check_volumes(spec: dict[str, Any], known: set[str | None]) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for index, volume in enumerate(spec.get("volumes") or ()):
+        name = volume.get("name", "")
+        problem = metadata.label_problem(name)
+        if problem:
+            yield status_errors.wrong(f"spec.volumes[{index}].name", name, problem)
+        if name in seen:
+            yield status_errors.duplicate(f"spec.volumes[{index}].name", name)
+        seen.add(name)
+        yield from _check_source(volume, f"spec.volumes[{index}]")
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(field) or ()):
+            for number, mount in enumerate(container.get("volumeMounts") or ()):
+                if mount["name"] not in known:
+                    path = f"spec.{field}[{index}].volumeMounts[{number}].name"
+                    yield Cause(path, f"Not found: {status_errors.shown(mount['name'])}", "FieldValueNotFound")
+
+
+def _check_source(volume: dict[str, Any], path: str) -> Iterator[Cause]:
+    for source in [source for source in volume if source != "name"][1:]:
+        yield status_errors.not_allowed(f"{path}.{source}", "may not specify more than 1 volume type")
+    for source, field in _NEEDED.items():
+        if source in volume and not volume[source].get(field):
+            yield status_errors.required(f"{path}.{source}.{field}")

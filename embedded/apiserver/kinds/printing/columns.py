@@ -1,0 +1,99 @@
+"""The columns of `kubectl get` for resources that are defined by CRDs.
+
+One rule: a cell that cannot be filled is empty; it never spoils its row.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from embedded.apiserver.kinds.catalog import Column, Kind
+from embedded.apiserver.kinds.printing import ages
+from embedded.apiserver.schema import json_paths
+from kube.api import Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """One column and how its cell is made from an object at some moment."""
+
+    column: Column
+    cell: Callable[[Manifest, float], Any]
+    format: str = ""
+
+
+def plain(title: str, read: Callable[[Manifest], Any], *, wide: bool = False, kind: str = "string") -> Cells:
+    """A column that does not depend on the time."""
+
+    def cell(body: Manifest, now: float) -> Any:  # noqa: ARG001
+        return read(body)
+
+    return Cells(Column(title, kind, "", 1 if wide else 0), cell)
+
+
+def timed(title: str, read: Callable[[Manifest, float], Any], *, wide: bool = False) -> Cells:
+    """A column that shows how long ago something was."""
+    return Cells(Column(title, "string", "", 1 if wide else 0), read)
+
+
+def name(*, wide: bool = False) -> Cells:
+    """The column that names the object."""
+    return replace(plain("Name", lambda body: body["metadata"]["name"], wide=wide), format="name")
+
+
+def age() -> Cells:
+    """The column most tables end with."""
+    return timed("Age", lambda body, now: ages.ago(body["metadata"].get("creationTimestamp"), now))
+
+
+def defined(kind: Kind) -> list[Cells]:
+    """The columns of a kind's own definition; its age if that has none."""
+    own = kind.columns or (Column("Age", "date", ".metadata.creationTimestamp"),)
+    return [name(), *(Cells(_described(column), _reader(column)) for column in own)]
+
+
+def _described(column: Column) -> Column:
+    told = column.description or f"Custom resource definition column (in JSONPath format): {column.path}"
+    return replace(column, description=told)
+
+
+def _reader(column: Column) -> Callable[[Manifest, float], Any]:
+    def read(body: Manifest, now: float) -> Any:
+        found = json_paths.find(body, column.path)
+        return _cell(found[0], column.type, now) if found else None
+
+    return read
+
+
+def _cell(value: Any, kind: str, now: float) -> Any:
+    match kind, value:
+        case "string", _:
+            return words(value)
+        case "date", str():
+            return ages.ago(value, now)
+        case (("integer" | "number"), bool()):
+            return None
+        case "integer", int() | float():
+            return int(value)
+        case "number", int() | float():
+            return float(value)
+        case "boolean", bool():
+            return value
+    return None
+
+
+def words(value: Any) -> str:
+    """A value as text, the way Go prints it."""
+    match value:
+        case None:
+            return "<nil>"
+        case bool():
+            return "true" if value else "false"
+        case Mapping():
+            return "map[" + " ".join(f"{key}:{words(value[key])}" for key in sorted(value)) + "]"
+        case list():
+            return "[" + " ".join(map(words, value)) + "]"
+        case float() if value.is_integer() and abs(value) < 1e21:
+            return str(int(value))
+        case _:
+            return str(value)

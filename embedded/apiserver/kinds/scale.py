@@ -1,0 +1,105 @@
+"""The scale subresource: a resource's number of replicas as an autoscaling/v1 Scale.
+
+One rule: a Scale is a view; what it shows and changes lives at the paths the resource's definition names.
+"""
+
+from typing import Any
+
+from embedded.apiserver import status_errors
+from embedded.apiserver.kinds.catalog import Kind, ScalePaths
+from embedded.apiserver.status_errors import Refusal
+from embedded.apiserver.storage.objects import Stored, field_text
+from kube.api import Manifest
+
+_API_VERSION, _KIND = "autoscaling/v1", "Scale"
+
+
+def show(kind: Kind, current: Stored) -> Manifest:
+    """The Scale of an object. InternalError, as with a Kubernetes API server, if the object has no such field."""
+    paths, manifest = _paths(kind), current.manifest()
+    own = manifest["metadata"]
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    replicas = _value(manifest, paths.spec)
+    if replicas is None:
+        raise Refusal(500, "InternalError", f"the spec replicas field {'.' + paths.spec!r} does not exist")
+    status: dict[str, Any] = {"replicas": _value(manifest, paths.status) or 0}
+    selector = field_text(manifest, paths.selector) if paths.selector else ""
+    if selector:
+        status["selector"] = selector
+    return {
+        "kind": _KIND,
+        "apiVersion": _API_VERSION,
+        "metadata": {name: own[name] for name in kept if name in own},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": status,
+    }
+
+
+def check(scale: Manifest, namespace: str, name: str) -> None:
+    """Whether a PUT's body is a Scale, and of the object on the URL. BadRequest if not."""
+    for key, expected in (("kind", _KIND), ("apiVersion", _API_VERSION)):
+        if scale.get(key, expected) != expected:
+            raise status_errors.bad_request("no kind is registered for the type v1.Scale")
+    _replicas(scale)
+    own: Any = scale.get("metadata") or {}
+    own = own if isinstance(own, dict) else {}
+    if own.get("namespace", namespace) != namespace:
+        message = "the namespace of the provided object does not match the namespace sent on the request"
+        raise status_errors.bad_request(message)
+    _check_name(own.get("name"), name)
+
+
+def _check_name(found: Any, name: str) -> None:
+    if not found:
+        why = f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        raise status_errors.bad_request(why)
+    if found != name:
+        raise status_errors.bad_request(f"the name of the object ({found}) does not match the name on the URL ({name})")
+
+
+def _replicas(scale: Manifest) -> int:
+    """The number in a Scale. BadRequest if there is none that fits."""
+    spec: Any = scale.get("spec") or {}
+    replicas = (spec.get("replicas") or 0) if isinstance(spec, dict) else None
+    if not isinstance(replicas, int) or isinstance(replicas, bool) or not -(2**31) <= replicas < 2**31:
+        raise status_errors.bad_request("no kind is registered for the type v1.Scale")
+    return replicas
+
+
+def applied(kind: Kind, current: Stored, scale: Manifest, *, patch: bool) -> Manifest:
+    """The object with a Scale's number of replicas. BadRequest; Invalid where a patch has left no Scale."""
+    if patch:
+        if (scale.get("kind"), scale.get("apiVersion")) != (_KIND, _API_VERSION):
+            raise status_errors.unreadable_patch(f"no kind is registered for the type {scale.get('kind')}")
+        try:
+            replicas = _replicas(scale)
+        except Refusal:
+            raise status_errors.unreadable_patch(
+                "json: cannot unmarshal spec.replicas into a number of 32 bits"
+            ) from None
+        own: Any = scale.get("metadata") or {}
+        _check_name(own.get("name") if isinstance(own, dict) else None, current.name)
+    else:
+        replicas = _replicas(scale)
+    manifest = current.manifest()
+    own = scale.get("metadata") or {}
+    manifest["metadata"].update({key: own[key] for key in ("uid", "resourceVersion") if own.get(key)})
+    parent: Any = manifest
+    *steps, last = _paths(kind).spec.split(".")
+    for step in steps:
+        parent = parent.setdefault(step, {})
+    parent[last] = replicas
+    return manifest
+
+
+def _paths(kind: Kind) -> ScalePaths:
+    if kind.scale is None:
+        raise status_errors.no_such_path()
+    return kind.scale
+
+
+def _value(manifest: Manifest, path: str) -> Any:
+    value: Any = manifest
+    for step in path.split("."):
+        value = value.get(step) if isinstance(value, dict) else None
+    return value

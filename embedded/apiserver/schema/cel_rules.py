@@ -1,0 +1,136 @@
+"""Walks an object beside its schema and runs the CEL rules of every value that has some.
+
+One rule: a rule names what the schema declares and nothing else; what a preserve-unknown field keeps counts only when
+whole objects are compared.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from embedded.apiserver.schema import cel
+from embedded.apiserver.schema.cel import Needs
+from embedded.apiserver.schema.schema import Node
+from embedded.apiserver.status_errors import Cause
+
+_VISIBLE_METADATA = ("name", "generateName")
+
+
+def check_object(
+    new: Mapping[str, Any], old: Mapping[str, Any] | None, root: Node, changed: set[str]
+) -> Iterator[Cause]:
+    """Run all rules of a resource on an object.
+
+    `changed` are the top-level fields that differ from the old object. Below an unchanged one only transition rules
+    run, as with a Kubernetes API server's ratcheting.
+    """
+    yield from _run(_root_view(new), _root_view(old) if old else None, root, "", bool(changed))
+    for name, child in root.properties.items():
+        if name in new:
+            yield from _check(new[name], (old or {}).get(name), child, name, name in changed)
+
+
+def _check(new: Any, old: Any, node: Node, path: str, changed: bool) -> Iterator[Cause]:
+    if not node.ruled or new is None or not (changed or node.transitional):
+        return
+    yield from _run(new, old, node, path, changed)
+    for step, item, item_before, child in _below(new, old, node):
+        yield from _check(item, item_before, child, path + step, changed)
+
+
+def _below(new: Any, old: Any, node: Node) -> Iterator[tuple[str, Any, Any, Node]]:
+    match new:
+        case dict():
+            before = old if isinstance(old, dict) else {}
+            for name, item in new.items():
+                if name in node.properties:
+                    yield f".{name}", item, before.get(name), node.properties[name]
+                elif node.additional is not None:
+                    yield f"[{name}]", item, before.get(name), node.additional
+        case list() if node.items is not None:
+            known = _by_keys(old, node) if node.list_type == "map" and isinstance(old, list) else {}
+            for index, item in enumerate(new):
+                yield f"[{index}]", item, known.get(_identity(item, node)), node.items
+
+
+def _by_keys(items: list[Any], node: Node) -> dict[tuple[Any, ...], Any]:
+    return {_identity(item, node): item for item in items}
+
+
+def _identity(item: Any, node: Node) -> tuple[Any, ...]:
+    return tuple(str(item.get(key)) for key in node.list_keys) if isinstance(item, dict) else ()
+
+
+def _run(value: Any, before: Any, node: Node, path: str, changed: bool) -> Iterator[Cause]:
+    plan = node.fresh if before is None else node.altered if changed else node.unaltered
+    open_questions = plan.memory.unanswered(plan.rules, value, before)
+    if not open_questions:
+        return
+    seen_before = None if before is None else visible(before, node, plan.needs)
+    seen = cel.context(visible(value, node, plan.needs), seen_before)
+    for rule, question in open_questions:
+        cause = cel.run(rule, seen, path, value)
+        if cause:
+            yield cause
+        else:
+            plan.memory.holds(question)
+
+
+def _root_view(value: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = value.get("metadata", {})
+    return {**value, "metadata": {name: metadata[name] for name in _VISIBLE_METADATA if name in metadata}}
+
+
+def visible(value: Any, node: Node, needs: Needs = None) -> Any:
+    """A value as CEL sees it: declared fields with their declared types, of them those that are needed.
+
+    Undeclared fields of a preserve-unknown object are kept as they are: no rule can name them (`undefined_fields`), but
+    they make two objects unequal, as they do on a Kubernetes API server.
+    """
+    match value:
+        case dict() if needs is not None:
+            children = {name: node.properties.get(name) or node.additional for name in needs if name in value}
+            return {name: visible(value[name], child, needs[name]) for name, child in children.items() if child}
+        case dict() if node.additional is not None:
+            return {name: visible(item, node.additional) for name, item in value.items()}
+        case dict():
+            known = {
+                name: visible(item, node.properties[name]) for name, item in value.items() if name in node.properties
+            }
+            return {**value, **known} if node.open else known
+        case list() if node.items is not None:
+            return [visible(item, node.items) for item in value]
+        case int() if node.type == "number" and not isinstance(value, bool):
+            return float(value)
+        case str() if node.limits and node.limits.format == "date-time":
+            return datetime.fromisoformat(value)
+        case _:
+            return value
+
+
+def undefined_fields(root: Node) -> Iterator[str]:
+    """Fields that a rule reads and the schema does not declare: a Kubernetes API server would not compile the rule."""
+    yield from _undefined(root, "", is_root=True)
+
+
+def _undefined(node: Node, path: str, *, is_root: bool = False) -> Iterator[str]:
+    for rule in node.rules:
+        for chain in rule.chains:
+            missing = _missing(node, chain, is_root)
+            if missing:
+                yield f"{path or '<root>'}: undefined field '{missing}' in rule {rule.source!r}"
+    for name, child in node.properties.items():
+        yield from _undefined(child, f"{path}.{name}" if path else name)
+    for child in filter(None, (node.additional, node.items)):
+        yield from _undefined(child, f"{path}[*]")
+
+
+def _missing(node: Node, chain: tuple[str, ...], is_root: bool) -> str:
+    for position, step in enumerate(chain):
+        if is_root and position == 0 and step == "metadata":
+            return next((name for name in chain[1:2] if name not in _VISIBLE_METADATA), "")
+        found = node.properties.get(step) or node.additional
+        if found is None:
+            return step
+        node = found
+    return ""

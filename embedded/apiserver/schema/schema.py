@@ -1,0 +1,195 @@
+"""Structural schemas: what an object of a resource may look like.
+
+One rule: a schema is compiled once, into frozen nodes; walking an object never looks at the YAML again.
+"""
+
+import functools
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from embedded.apiserver.schema import cel
+from embedded.apiserver.schema.cel import Plan, Rule
+
+_EMBEDDED: dict[str, dict[str, Any]] = {
+    "apiVersion": {"type": "string"},
+    "kind": {"type": "string"},
+    "metadata": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+}
+_NO_RULES = Plan((), {})
+_MOST_LOOPS = 5
+_LITERAL = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+"""Escaped characters and classes of characters: what stands in them is no operator."""
+_STEPS = re.compile(r"\.([^.\[]+)|\['((?:\\.|[^'])*)'\]")
+"""Of a rule's fieldPath: `.name` or `['name']`."""
+_PLAIN = {"string": str, "integer": int, "boolean": bool}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a value must satisfy beyond its type."""
+
+    enum: tuple[Any, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    exclusive_minimum: bool = False
+    exclusive_maximum: bool = False
+    multiple_of: float | None = None
+    pattern: str = ""
+    matches: Callable[[str], object] | None = None
+    """Whether a text matches the pattern."""
+    min_length: int | None = None
+    max_length: int | None = None
+    min_items: int | None = None
+    max_items: int | None = None
+    min_properties: int | None = None
+    max_properties: int | None = None
+    format: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """The schema of one value."""
+
+    type: str = ""
+    """Empty: any type."""
+    properties: Mapping[str, "Node"]
+    additional: "Node | None" = None
+    """The schema of a map's values."""
+    items: "Node | None" = None
+    required: tuple[str, ...] = ()
+    limits: Limits | None = None
+    open: bool = False
+    """Unknown fields are kept."""
+    int_or_string: bool = False
+    nullable: bool = False
+    default: bytes | None = None
+    """The default as JSON, to be parsed afresh for each object."""
+    defaults: Mapping[str, "Node"] = field(default_factory=dict, compare=False, repr=False)
+    """Those of the properties that have one."""
+    list_type: str = "atomic"
+    list_keys: tuple[str, ...] = ()
+    all_of: tuple["Node", ...] = ()
+    any_of: tuple["Node", ...] = ()
+    one_of: tuple["Node", ...] = ()
+    none_of: tuple["Node", ...] = ()
+    rules: tuple[Rule, ...] = ()
+    fresh: Plan = _NO_RULES
+    """The rules for a new value."""
+    altered: Plan = _NO_RULES
+    """The rules for a value that has changed."""
+    unaltered: Plan = _NO_RULES
+    """The rules for a value that has not changed: those that compare."""
+    ruled: bool = False
+    """Whether this node or one below has rules."""
+    transitional: bool = False
+    """Whether one of these compares with the value before."""
+    kept: bool = False
+    """Of a built-in resource: kept when it is empty, as what is behind a pointer in Go."""
+    dropped: bool = False
+    """Of a built-in resource: left away when it is 0 or false."""
+    plain: object = None
+    """Values of this class need no look at all: most of an object's leaves. None: every value is looked at."""
+    source: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What it was compiled from: descriptions, and how patches merge it."""
+
+
+ANY = Node(properties={}, open=True)
+
+
+def compile_schema(raw: Mapping[str, Any]) -> Node:
+    """Compile a schema that `structure.problems` has nothing against. ValueError if a rule does not compile."""
+    properties = {name: compile_schema(child) for name, child in (raw.get("properties") or {}).items()}
+    if raw.get("x-kubernetes-embedded-resource"):
+        properties = {name: compile_schema(child) for name, child in _EMBEDDED.items()} | properties
+    additional, items = raw.get("additionalProperties"), raw.get("items")
+    values = compile_schema(additional) if isinstance(additional, dict) else ANY if additional is True else None
+    elements = compile_schema(items) if items else None
+    rules = tuple(cel.compile_rule(_placed(raw, rule)) for rule in raw.get("x-kubernetes-validations") or ())
+    limits = _limits(raw)
+    checked = limits or any(raw.get(key) for key in ("allOf", "anyOf", "oneOf", "not"))
+    below = [*properties.values(), *filter(None, (values, elements))]
+    return Node(
+        source=raw,
+        type=raw.get("type", ""),
+        properties=properties,
+        defaults={name: child for name, child in properties.items() if child.default is not None},
+        additional=values,
+        items=elements,
+        required=tuple(raw.get("required") or ()),
+        limits=limits,
+        open=bool(raw.get("x-kubernetes-preserve-unknown-fields")),
+        int_or_string=bool(raw.get("x-kubernetes-int-or-string")),
+        nullable=bool(raw.get("nullable")),
+        default=orjson.dumps(raw["default"]) if "default" in raw else None,
+        list_type=raw.get("x-kubernetes-list-type", "atomic"),
+        list_keys=tuple(raw.get("x-kubernetes-list-map-keys") or ()),
+        all_of=_nodes(raw, "allOf"),
+        any_of=_nodes(raw, "anyOf"),
+        one_of=_nodes(raw, "oneOf"),
+        none_of=(compile_schema(raw["not"]),) if raw.get("not") else (),
+        rules=rules,
+        fresh=cel.plan(rule for rule in rules if not rule.transition),
+        altered=cel.plan(rules),
+        unaltered=cel.plan(rule for rule in rules if rule.transition),
+        ruled=bool(rules) or any(child.ruled for child in below),
+        transitional=any(rule.transition for rule in rules) or any(child.transitional for child in below),
+        kept=bool(raw.get("x-kept")),
+        dropped=bool(raw.get("x-dropped")),
+        plain=None if checked or raw.get("x-dropped") else _PLAIN.get(raw.get("type", "")),
+    )
+
+
+def _placed(raw: Mapping[str, Any], rule: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A rule whose fieldPath has the keys of maps in brackets, as refusals show it."""
+    node: Any = raw
+    path = ""
+    for plain, quoted in _STEPS.findall(rule.get("fieldPath") or ""):
+        step = plain or quoted
+        declared = step in (node.get("properties") or {})
+        path += f".{step}" if declared else f"[{step}]"
+        node = node["properties"][step] if declared else node.get("additionalProperties") or {}
+        node = node if isinstance(node, dict) else {}
+    return {**rule, "fieldPath": path}
+
+
+def _nodes(raw: Mapping[str, Any], key: str) -> tuple[Node, ...]:
+    return tuple(compile_schema(child) for child in raw.get(key) or ())
+
+
+def _limits(raw: Mapping[str, Any]) -> Limits | None:
+    limits = Limits(
+        enum=tuple(raw.get("enum") or ()),
+        minimum=raw.get("minimum"),
+        maximum=raw.get("maximum"),
+        exclusive_minimum=bool(raw.get("exclusiveMinimum")),
+        exclusive_maximum=bool(raw.get("exclusiveMaximum")),
+        multiple_of=raw.get("multipleOf"),
+        pattern=raw.get("pattern", ""),
+        matches=_matcher(raw["pattern"]) if raw.get("pattern") else None,
+        min_length=raw.get("minLength"),
+        max_length=raw.get("maxLength"),
+        min_items=raw.get("minItems"),
+        max_items=raw.get("maxItems"),
+        min_properties=raw.get("minProperties"),
+        max_properties=raw.get("maxProperties"),
+        format=raw.get("format", ""),
+    )
+    return None if limits == Limits() else limits
+
+
+def _matcher(pattern: str) -> Callable[[str], object]:
+    """Python's engine for patterns on which it is quick, CEL's for all others: that one never backtracks, as RE2."""
+    plain = _LITERAL.sub("", pattern)
+    if ")*" in plain or ")+" in plain or "){" in plain or len(re.findall(r"[*+{]", plain)) > _MOST_LOOPS:
+        return functools.partial(cel.matches, pattern=pattern)
+    return re.compile(python_pattern(pattern)).search
+
+
+def python_pattern(pattern: str) -> str:
+    """An RE2 pattern in Python's words: there `$` is the very end of the text, Python's stops before a newline."""
+    pieces = re.findall(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", pattern, re.DOTALL)
+    return "".join({"$": r"\Z", r"\z": r"\Z"}.get(piece, piece) for piece in pieces)

@@ -1,0 +1,147 @@
+"""What Go does to an object of a built-in resource: reads it into typed fields, and writes back what is not empty.
+
+One rule: a value of the wrong type is no invalid object but no object at all (400, at the first one); custom resources
+are judged by their schema instead (`validation`).
+"""
+
+import base64
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from crds.resources import quantities
+from embedded.apiserver.schema import go_times
+from embedded.apiserver.schema.schema import Node
+from embedded.apiserver.status_errors import bad_request
+from embedded.apiserver.wire.options import go_word
+
+_WORDS: dict[str, tuple[type, ...]] = {"string": (str,), "boolean": (bool,), "object": (dict,), "array": (list,)}
+_GO_TYPES = {"string": "string", "boolean": "bool", "integer": "int64", "number": "float64", "object": "struct",
+             "array": "slice"}  # fmt: skip
+_SIZED = (str, list, dict)
+_BITS = {"int32": 31, "int64": 63}
+_BREAKS = re.compile(r"[\r\n]")
+_BASE64 = re.compile(r"[A-Za-z0-9+/\r\n]*")
+_NUMBER = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
+
+def settle(value: Any, node: Node, path: str = "") -> list[str]:
+    """Read a value in place; the paths of the unknown fields that were dropped. BadRequest at the first wrong type."""
+    unknown: list[str] = []
+    _mapping(value, node, path, unknown)
+    return unknown
+
+
+def _read(value: Any, node: Node, path: str, unknown: list[str]) -> Any:
+    """The value as it is kept; None if there is nothing to keep."""
+    if value is None:
+        return None
+    if value.__class__ is node.plain:
+        return value
+    if node.limits and node.limits.format == "quantity":
+        return _quantity(value)
+    _check(value, node, path)
+    if node.limits and node.limits.format in _TEXTS:
+        return _TEXTS[node.limits.format](value)
+    match value:
+        case dict():
+            _mapping(value, node, path, unknown)
+        case list() if node.items is not None:
+            blank = _blank(node.items)
+            for index, item in enumerate(value):
+                read = _read(item, node.items, f"{path}[{index}]", unknown)
+                value[index] = blank if read is None and blank is not None else read
+    return value
+
+
+def _blank(node: Node) -> Any:
+    return {"string": "", "integer": 0, "boolean": False, "object": {}}.get(node.type)
+
+
+def _mapping(value: dict[str, Any], node: Node, path: str, unknown: list[str]) -> None:
+    properties, additional = node.properties, node.additional
+    for name in list(value):
+        child = properties.get(name) or additional
+        there = f"{path}.{name}" if path else name
+        if child is not None:
+            read = _read(value[name], child, there, unknown)
+            if read is None and additional is child:
+                read = _blank(child)
+            if read is None or (name in properties and _is_empty(read, child)):
+                del value[name]
+            else:
+                value[name] = read
+        elif not node.open and (node.type == "object" or properties):
+            unknown.append(there)
+            del value[name]
+    for name, child in node.defaults.items():
+        if child.default is not None and name not in value:
+            value[name] = orjson.loads(child.default)
+            if isinstance(value[name], dict):
+                _mapping(value[name], child, path, unknown)
+
+
+def _is_empty(value: Any, node: Node) -> bool:
+    """Whether Go leaves the field away: an empty text, list or map, unless it is behind a pointer."""
+    if value or node.kept:
+        return False
+    return node.dropped or isinstance(value, _SIZED)
+
+
+def _check(value: Any, node: Node, path: str) -> None:
+    if node.int_or_string:
+        if type(value) not in {int, str}:
+            raise _mismatch(value, path, "string")
+    elif node.type == "integer":
+        _check_integer(value, node, path)
+    elif node.type == "number":
+        if type(value) not in {int, float}:
+            raise _mismatch(value, path, "float64")
+    elif node.type and type(value) not in _WORDS[node.type]:
+        raise _mismatch(value, path, _GO_TYPES[node.type])
+
+
+def _check_integer(value: Any, node: Node, path: str) -> None:
+    bits = _BITS.get(node.limits.format if node.limits else "", 63)
+    if type(value) is not int:
+        raise _mismatch(value, path, f"int{bits + 1}")
+    if not -(2**bits) <= value < 2**bits:
+        raise bad_request(f"json: cannot unmarshal number {value} into Go struct field {path} of type int{bits + 1}")
+
+
+def _quantity(value: Any) -> str:
+    """A quantity as Go writes it."""
+    if type(value) not in {int, float, str}:
+        raise bad_request(_NUMBER)
+    try:
+        return quantities.written(value)
+    except ValueError:
+        raise bad_request(_NUMBER) from None
+
+
+def _bytes(value: str) -> str:
+    """Base64 as Go writes it."""
+    try:
+        return base64.b64encode(base64.b64decode(_BREAKS.sub("", value), validate=True)).decode()
+    except ValueError:
+        sound = _BASE64.match(value)
+        end = sound.end() if sound else 0
+        stray = end < len(value) and value[end] != "="
+        raise bad_request(
+            f"illegal base64 data at input byte {end if stray else max(0, len(value) - 1) // 4 * 4}"
+        ) from None
+
+
+def _mismatch(value: Any, path: str, wanted: str) -> Exception:
+    shown = f"number {value}" if type(value) is float and "int" in wanted else go_word(value)
+    return bad_request(f"json: cannot unmarshal {shown} into Go struct field {path} of type {wanted}")
+
+
+_TEXTS: dict[str, Callable[[str], str]] = {
+    "byte": _bytes,
+    **{form: functools.partial(go_times.written, form=form) for form in (go_times.SECONDS, go_times.MICROSECONDS)},
+}
+"""How texts of some formats are kept."""

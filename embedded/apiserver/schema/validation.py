@@ -1,0 +1,153 @@
+"""Whether an object satisfies its schema, in the words of a Kubernetes API server.
+
+One rule: all problems are found, not the first one, each with the path of its field.
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from embedded.apiserver import status_errors
+from embedded.apiserver.schema.json_types import json_type
+from embedded.apiserver.schema.schema import Limits, Node
+from embedded.apiserver.status_errors import Cause
+from embedded.apiserver.storage.objects import encode
+
+_DATE_TIME = re.compile(r"[0-9]{4}(-[0-9]{2}){2}[Tt][0-9]{2}(:[0-9]{2}){2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})")
+_INTEGERS = {"int32": 2**31, "int64": 2**63}
+
+
+def check(value: Any, node: Node, path: str) -> Iterator[Cause]:
+    """Everything wrong with a value, by its schema; rules are not looked at here."""
+    if value is None and node.nullable:
+        return
+    wrong = _type_problem(value, node, path)
+    if wrong:
+        yield wrong
+        return
+    if node.limits:
+        yield from _check_limits(value, node.limits, path)
+    match value:
+        case dict():
+            yield from _check_mapping(value, node, path)
+        case list():
+            yield from _check_list(value, node, path)
+    if node.all_of or node.any_of or node.one_of or node.none_of:
+        yield from _check_junctions(value, node, path)
+
+
+def _type_problem(value: Any, node: Node, path: str) -> Cause | None:
+    found = json_type(value)
+    if node.int_or_string:
+        wanted = "integer,string"
+        fits = found in {"integer", "string"}
+    else:
+        wanted = node.type
+        fits = not wanted or found == wanted or (wanted == "number" and found == "integer")
+    if fits:
+        return None
+    where = f"{path} in body" if path else "body"
+    return status_errors.wrong_type(path, found, f'{where} must be of type {wanted}: "{found}"')
+
+
+def _check_mapping(value: dict[str, Any], node: Node, path: str) -> Iterator[Cause]:
+    for name in node.required:
+        if name not in value:
+            yield status_errors.required(f"{path}.{name}" if path else name)
+    for name, item in value.items():
+        child = node.properties.get(name) or node.additional
+        if child is not None and item.__class__ is not child.plain:
+            yield from check(item, child, f"{path}.{name}" if path else name)
+
+
+def _check_list(value: list[Any], node: Node, path: str) -> Iterator[Cause]:
+    if node.items is not None:
+        for index, item in enumerate(value):
+            if item.__class__ is not node.items.plain:
+                yield from check(item, node.items, f"{path}[{index}]")
+    if node.list_type in {"set", "map"}:
+        yield from _check_unique(value, node, path)
+
+
+def _check_unique(value: list[Any], node: Node, path: str) -> Iterator[Cause]:
+    seen: set[bytes] = set()
+    for index, item in enumerate(value):
+        identity = {key: item.get(key) for key in node.list_keys} if isinstance(item, dict) and node.list_keys else item
+        text = encode({"": identity})
+        if text in seen:
+            yield status_errors.duplicate(f"{path}[{index}]", identity)
+        seen.add(text)
+
+
+def _check_limits(value: Any, limits: Limits, path: str) -> Iterator[Cause]:
+    if limits.enum and not any(type(value) is type(choice) and value == choice for choice in limits.enum):
+        yield status_errors.unsupported(path, value, limits.enum)
+    match value:
+        case str():
+            yield from _check_text(value, limits, path)
+        case bool():
+            pass
+        case int() | float():
+            yield from _check_number(value, limits, path)
+        case list() | dict():
+            yield from _check_size(value, limits, path)
+
+
+def _check_text(value: str, limits: Limits, path: str) -> Iterator[Cause]:
+    if limits.max_length is not None and len(value) > limits.max_length:
+        yield status_errors.too_long(path, limits.max_length)
+    if limits.min_length is not None and len(value) < limits.min_length:
+        yield status_errors.wrong(path, value, f"{path} in body should be at least {limits.min_length} chars long")
+    if limits.matches and not limits.matches(value):
+        yield status_errors.wrong(path, value, f"{path} in body should match '{limits.pattern}'")
+    if limits.format == "date-time" and not _is_moment(value):
+        yield status_errors.wrong_type(path, value, f'{path} in body must be of type date-time: "{value}"')
+
+
+def _is_moment(text: str) -> bool:
+    try:
+        return bool(_DATE_TIME.fullmatch(text) and datetime.fromisoformat(text.upper()))
+    except ValueError:  # a month 13
+        return False
+
+
+def _check_number(value: float, limits: Limits, path: str) -> Iterator[Cause]:
+    low, high, bound = limits.minimum, limits.maximum, _INTEGERS.get(limits.format)
+    if low is not None and (value < low or (limits.exclusive_minimum and value == low)):
+        than = "greater than" if limits.exclusive_minimum else "greater than or equal to"
+        yield status_errors.wrong(path, value, f"{path} in body should be {than} {low}")
+    if high is not None and (value > high or (limits.exclusive_maximum and value == high)):
+        than = "less than" if limits.exclusive_maximum else "less than or equal to"
+        yield status_errors.wrong(path, value, f"{path} in body should be {than} {high}")
+    if limits.multiple_of and value % limits.multiple_of:
+        yield status_errors.wrong(path, value, f"{path} in body should be a multiple of {limits.multiple_of}")
+    if bound is not None and not -bound <= value < bound:
+        yield status_errors.wrong(path, value, f"{path} in body should be of type {limits.format}: {value}")
+
+
+def _check_size(value: list[Any] | dict[str, Any], limits: Limits, path: str) -> Iterator[Cause]:
+    if isinstance(value, dict):
+        least, most, what = limits.min_properties, limits.max_properties, "properties"
+    else:
+        least, most, what = limits.min_items, limits.max_items, "items"
+    if most is not None and len(value) > most:
+        yield status_errors.too_many(path, len(value), most)
+    if least is not None and len(value) < least:
+        yield status_errors.wrong(path, len(value), f"{path} in body should have at least {least} {what}")
+
+
+def _check_junctions(value: Any, node: Node, path: str) -> Iterator[Cause]:
+    shown = json_type(value) if isinstance(value, dict | list) else value
+    for part in node.all_of:
+        yield from check(value, part, path)
+    if node.any_of and not any(_satisfies(value, part, path) for part in node.any_of):
+        yield status_errors.wrong(path, shown, f"{path} in body must validate at least one schema (anyOf)")
+    if node.one_of and sum(_satisfies(value, part, path) for part in node.one_of) != 1:
+        yield status_errors.wrong(path, shown, f"{path} in body must validate one and only one schema (oneOf)")
+    if any(_satisfies(value, part, path) for part in node.none_of):
+        yield status_errors.wrong(path, shown, f"{path} in body must not validate the schema (not)")
+
+
+def _satisfies(value: Any, node: Node, path: str) -> bool:
+    return next(check(value, node, path), None) is None

@@ -1,0 +1,93 @@
+"""A stored API object: its bytes and the few facts that lists, watches and garbage collection ask for.
+
+One rule: the bytes are the object. Whoever wants to change it parses a fresh copy, so nothing stored is ever aliased.
+"""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from embedded.apiserver.status_errors import bad_request
+from kube.api import Manifest
+
+_NO_TEXT: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One version of one object. Keys of the JSON are sorted behind the type: equal objects have equal bytes."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: int
+    raw: bytes
+    labels: Mapping[str, str]
+    fields: Mapping[str, str]
+    """Values of the resource's selectable fields beyond metadata.name and metadata.namespace."""
+    owners: tuple[str, ...]
+    """The uids of the owners."""
+    deleting: bool
+    """Whether it carries a deletionTimestamp."""
+
+    def manifest(self) -> Manifest:
+        """A fresh copy that the caller may change."""
+        parsed: Manifest = orjson.loads(self.raw)
+        return parsed
+
+
+def encode(manifest: Mapping[str, Any]) -> bytes:
+    """An object's canonical bytes. BadRequest for one that is nested deeper than can be written."""
+    try:
+        if not isinstance(manifest, dict) or not manifest.keys() >= {"apiVersion", "kind"}:
+            return orjson.dumps(manifest, option=orjson.OPT_SORT_KEYS)
+        rest = {name: value for name, value in manifest.items() if name not in {"apiVersion", "kind"}}
+        packed = orjson.dumps(rest, option=orjson.OPT_SORT_KEYS)
+        return head(manifest["apiVersion"], manifest["kind"]) + (packed[1:] if rest else b"}")
+    except TypeError as error:
+        raise bad_request(f"the object cannot be kept: {error}".lower()) from error
+
+
+@functools.lru_cache(maxsize=256)
+def head(api_version: str, kind: str) -> bytes:
+    """How the bytes of all objects of a kind begin: what a list of a built-in resource does not repeat."""
+    return orjson.dumps({"apiVersion": api_version, "kind": kind})[:-1] + b","
+
+
+def seal(manifest: Manifest, version: int, selectable: tuple[str, ...] = ()) -> Stored:
+    """Give a manifest its resourceVersion and freeze it."""
+    manifest["metadata"]["resourceVersion"] = str(version)
+    return read(encode(manifest), manifest, version, selectable)
+
+
+def read(raw: bytes, manifest: Manifest, version: int, selectable: tuple[str, ...]) -> Stored:
+    """The stored form of bytes and their parsed content."""
+    metadata = manifest["metadata"]
+    return Stored(
+        namespace=metadata.get("namespace", ""),
+        name=metadata["name"],
+        uid=metadata["uid"],
+        version=version,
+        raw=raw,
+        labels=metadata.get("labels") or _NO_TEXT,
+        fields={path: field_text(manifest, path) for path in selectable} if selectable else _NO_TEXT,
+        owners=tuple(owner["uid"] for owner in metadata.get("ownerReferences", ())),
+        deleting="deletionTimestamp" in metadata,
+    )
+
+
+def field_text(manifest: Manifest, path: str) -> str:
+    """The value at a dotted path as a field selector compares it; empty if there is none."""
+    value: Any = manifest
+    for step in path.split("."):
+        value = value.get(step) if isinstance(value, dict) else None
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case _:
+            return str(value)

@@ -1,0 +1,282 @@
+"""The embedded node: the scheduler and the one node of a cluster on this machine.
+
+One rule: the process may be killed at any moment; its pods run on, and the next node process takes them over. Two on
+one data folder are refused.
+
+Run it with `python -m embedded.node.node --data DIR --kubeconfig FILE`, or in a test with `running_node(...)`.
+"""
+
+import argparse
+import fcntl
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from crds.api_resources import NODES, PODS
+from embedded import pod, volcano_crds
+from embedded.layout import Layout
+from embedded.node import registration
+from embedded.node.kubelet import Kubelet
+from embedded.node.pods import environment
+from embedded.node.pods.pod_worker import Ground
+from embedded.node.pods.status_reporter import Reporter
+from embedded.node.registration import Heartbeat
+from embedded.node.resources import machine as node_machine
+from embedded.node.resources.devices import Devices
+from embedded.node.resources.machine import Machine
+from embedded.node.resources.memory_watch import MemoryWatch
+from embedded.node.runs import cgroups
+from embedded.node.runs.container_runs import LOG_BYTES, Runs
+from embedded.node.shutdown import shutdown_record
+from embedded.node.shutdown.shutdown import NodeShutdown
+from embedded.node.status.lifecycle import Backoff
+from embedded.pod import LocalPod
+from embedded.scheduler.scheduler import NodeView, Scheduler
+from kube import client, errors, threads
+from kube.api import Cluster, Manifest
+from kube.informer import Informer
+from kube.object_errors import ObjectErrors
+from kube.settings import ConnectionSettings
+from kube.stop import PatientStop
+
+logger = logging.getLogger(__name__)
+
+NAME = "local"
+"""The node's name."""
+_SYNC_SECONDS = 30.0
+_LOOK_SECONDS = 0.05
+
+
+class NodeFailed(Exception):
+    """The node cannot run; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """How a node runs pods."""
+
+    machine: Machine
+    name: str = NAME
+    backoff: Backoff = field(default_factory=Backoff)
+    """The waits before containers are restarted."""
+    log_bytes: int = LOG_BYTES
+    """What is kept of the output of each container."""
+    stop_pods: bool = False
+    """Whether the pods' processes end with the node. Else they run on, and the next node takes them over."""
+    runs_pods: bool = True
+    """Whether it takes pods, and begins containers. Else it is there to shut down: it ends what runs."""
+
+
+class LocalNode:
+    """The threads that make a node, and the scheduler."""
+
+    def __init__(self, cluster: Cluster, layout: Layout, settings: NodeSettings) -> None:
+        self._cluster = cluster
+        self._stop_pods = settings.stop_pods
+        self._runs_pods = settings.runs_pods
+        self._layout = layout
+        self._node = registration.node(settings.name, settings.machine)
+        self.errors = ObjectErrors()
+        """Pods that were skipped."""
+        self._reporter = Reporter(cluster, self.errors)
+        runs = Runs(layout, settings.log_bytes, cgroups.find())
+        self._memory = MemoryWatch(runs.record_oom, self.errors)
+        ground = Ground(
+            layout=layout,
+            runs=runs,
+            devices=Devices(layout, settings.machine.gpus),
+            reporter=self._reporter,
+            base=environment.base_environment(os.environ, str(Path(sys.executable).parent)),
+            allocatable=self._node.allocatable,
+            memory=self._memory,
+            shutdown=NodeShutdown(layout),
+            backoff=settings.backoff,
+        )
+        self._kubelet = Kubelet(settings.name, ground, errors=self.errors)
+        self._pods: Informer[LocalPod] = Informer(
+            cluster, PODS, trim=pod.read, on_change=self._changed, errors=self.errors
+        )
+        self._nodes: Informer[NodeView] = Informer(cluster, NODES, trim=_view, on_change=self._node_changed)
+        self._scheduler = Scheduler(cluster, self._node, self._pods.values, time.time, self._view, self.errors)
+        gangs = self._scheduler.book.caches if settings.runs_pods else ()
+        self._caches: tuple[Informer[Any], ...] = (self._pods, self._nodes, *gangs)
+        self._heartbeat = Heartbeat(cluster, self._node, self.errors)
+
+    def start(self) -> None:
+        """Register and begin. ClusterError if the API server does not answer or refuses, NodeFailed if it is slow."""
+        if self._runs_pods:
+            volcano_crds.install(self._cluster)  # before there is a node: who waits for one finds them
+            registration.register(self._cluster, self._node, time.time())
+        for cache in self._caches:
+            cache.start()
+        for cache in self._caches:
+            if not cache.wait_synced(_SYNC_SECONDS):
+                self._stop_caches()
+                what, why = cache.resource.plural, cache.failing
+                raise NodeFailed(f"the API server did not list {what} in {_SYNC_SECONDS:.0f} s: {why}")
+        self._reporter.start()
+        self._heartbeat.start()
+        self._memory.start()
+        if not self._runs_pods:
+            self._kubelet.shut_down()
+        self._kubelet.start(self._pods.values())
+        if self._runs_pods:
+            self._scheduler.start()
+
+    def shut_down(self, order: PatientStop) -> None:
+        """End the pods as a node that shuts down does: each has its whole grace. Returns when they have ended, or when
+        they are to run on after all."""
+        self._stop_scheduler()
+        self._heartbeat.shut_down()
+        self._kubelet.shut_down()
+        left = self._kubelet.left
+        while left != () and not order.leaves:
+            if order.hurried:
+                self._kubelet.hurry()
+            if left is not None and left != shutdown_record.left(self._layout):
+                with suppress(OSError):
+                    shutdown_record.write_left(self._layout, left)
+            time.sleep(_LOOK_SECONDS)
+            left = self._kubelet.left
+        shutdown_record.clear_left(self._layout)
+        self._stop_pods = False
+
+    def stop(self) -> None:
+        """End the threads; what they found is written first. Pods that are to stop with the node are killed."""
+        if self._stop_pods:
+            order = PatientStop(signal.SIGINT)
+            order.hurried = True
+            self.shut_down(order)
+        self._stop_scheduler()
+        self._kubelet.stop()
+        self._memory.stop()
+        self._heartbeat.stop()
+        self._stop_caches()
+        self._reporter.stop()
+
+    def _stop_scheduler(self) -> None:
+        if self._runs_pods:
+            self._scheduler.stop()
+
+    def _stop_caches(self) -> None:
+        for cache in self._caches:
+            cache.stop()
+
+    def leave_pods(self) -> None:
+        """Let the pods run on after all when the node stops."""
+        self._stop_pods = False
+
+    def _view(self) -> NodeView:
+        return self._nodes.get("", self._node.name) or NodeView()
+
+    def _node_changed(self, before: NodeView | None, after: NodeView | None) -> None:
+        if before != after:
+            self._scheduler.changed()
+
+    def _changed(self, before: LocalPod | None, after: LocalPod | None) -> None:
+        self._kubelet.changed(before, after)
+        self._scheduler.changed()
+
+
+def _view(node: Manifest) -> NodeView:
+    cordoned = (node.get("spec") or {}).get("unschedulable") is True
+    return NodeView(cordoned, node["metadata"].get("labels") or {})
+
+
+@contextmanager
+def running_node(cluster: Cluster, layout: Layout, settings: NodeSettings) -> Iterator[LocalNode]:
+    """A node for the time of the block, alone on its data folder. NodeFailed, ClusterError."""
+    with _alone(layout):
+        node = LocalNode(cluster, layout, settings)
+        node.start()
+        try:
+            yield node
+        finally:
+            node.stop()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a node until SIGTERM or SIGINT. The exit code: 1 if it could not run, with a line that says why.
+
+    Only SIGTERM stops the pods if that was asked for, SIGUSR2 at once; SIGINT is what a supervisor's death sends, and
+    the next node goes on with them, whether they were being stopped or not.
+    """
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    threads.end_process_with_any()
+    stop = PatientStop(leave=signal.SIGINT)
+    stop.listen()
+    if options.shut_down:
+        stop.request()
+        stop.hurried = options.now
+    try:
+        settings = _settings(options)
+        cluster = client.connect(ConnectionSettings(kubeconfig=options.kubeconfig, user_agent="torchq-node"))
+        with running_node(cluster, Layout(options.data), settings) as node:
+            logger.info("node %s runs pods; it has %s", settings.name, settings.machine)
+            stop.wait()
+            if stop.leaves or not settings.stop_pods:
+                node.leave_pods()
+            else:
+                node.shut_down(stop)
+    except (NodeFailed, errors.ClusterError, ValueError, OSError) as e:
+        print(f"node: {e}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m embedded.node.node", description="Run the embedded node.")
+    parser.add_argument("--data", type=Path, required=True, help="the cluster's data folder")
+    parser.add_argument("--kubeconfig", required=True, help="how to reach the API server")
+    parser.add_argument("--cpus", default="", help="CPUs for pods, as in 4 or 2500m (default: this machine's)")
+    parser.add_argument("--memory", default="", help="memory for pods, as in 8Gi (default: this machine's)")
+    parser.add_argument("--gpus", type=int, help="GPUs for pods (default: this machine's)")
+    parser.add_argument(
+        "--container-log-max-size", default="64Mi", help="output kept of each container, all its log files together"
+    )
+    parser.add_argument("--stop-pods", action="store_true", help="end the pods' processes when the node ends")
+    parser.add_argument("--shut-down", action="store_true", help="run no pods: end those that run, then end")
+    parser.add_argument("--now", action="store_true", help="with --shut-down: kill them")
+    return parser
+
+
+def _settings(options: argparse.Namespace) -> NodeSettings:
+    options.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if options.gpus is not None and options.gpus < 0:
+        raise ValueError(f"--gpus must not be negative, not {options.gpus}")
+    measured = node_machine.measure(options.data, os.environ)
+    machine = node_machine.overridden(measured, options.cpus, options.memory, options.gpus)
+    log_bytes = node_machine.log_bytes(options.container_log_max_size)
+    stop_pods = options.stop_pods or options.shut_down
+    return NodeSettings(machine, log_bytes=log_bytes, stop_pods=stop_pods, runs_pods=not options.shut_down)
+
+
+@contextmanager
+def _alone(layout: Layout) -> Iterator[None]:
+    """The lock of the one node of a data folder; it goes with the process. NodeFailed if another has it."""
+    layout.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(layout.root / "node.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        _lock(descriptor, layout)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, layout: Layout) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as e:
+        raise NodeFailed(f"another node runs on {layout.root}; stop it, or choose another data folder") from e
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""What this machine offers to pods.
+
+One rule: what the process may use, not what the machine has: CPU affinity and the limits of its control groups count.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from crds.resources import quantities
+from embedded.node.pods.environment import GPU
+
+MOST_PODS = 1000
+"""Pods the node runs at once at most."""
+_LEAST_LOG_BYTES = 1024 * 1024
+_CGROUPS = Path("/sys/fs/cgroup")
+_GPU_QUERY = ("nvidia-smi", "--query-gpu=index", "--format=csv,noheader")
+_PATIENCE_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What pods may use together."""
+
+    cpu: int
+    """In thousandths of a core."""
+    memory: int
+    """In bytes."""
+    gpus: tuple[str, ...] = ()
+    """The devices, as CUDA_VISIBLE_DEVICES names them."""
+    storage: int = 0
+    """In bytes."""
+
+    @property
+    def amounts(self) -> dict[str, int]:
+        """The same as amounts of resources. A node without GPUs does not mention them."""
+        found = {"cpu": self.cpu, "memory": self.memory, "pods": MOST_PODS, "ephemeral-storage": self.storage}
+        return found | ({GPU: len(self.gpus)} if self.gpus else {})
+
+
+def measure(folder: Path, environment: Mapping[str, str]) -> Machine:
+    """This machine, as far as this process may use it; `folder` is on the disk that pods write to."""
+    return Machine(cpus(), memory(), gpus(environment), shutil.disk_usage(folder).total)
+
+
+def overridden(machine: Machine, cpus: str = "", memory: str = "", gpus: int | None = None) -> Machine:
+    """The same with what an admin says instead. ValueError for what is not a quantity."""
+    return Machine(
+        quantities.parse("cpu", cpus) if cpus else machine.cpu,
+        quantities.parse("memory", memory) if memory else machine.memory,
+        machine.gpus if gpus is None else tuple(str(index) for index in range(gpus)),
+        machine.storage,
+    )
+
+
+def log_bytes(text: str) -> int:
+    """The bytes that `--container-log-max-size` stands for. ValueError, with the option's name."""
+    try:
+        size = quantities.parse("memory", text)
+    except ValueError as e:
+        raise ValueError(f"--container-log-max-size: {e}") from e
+    if size < _LEAST_LOG_BYTES:
+        raise ValueError(f"--container-log-max-size must be 1Mi or more, not {text}")
+    return size
+
+
+def cpus() -> int:
+    """Thousandths of cores this process may use."""
+    allowed = len(os.sched_getaffinity(0)) * 1000
+    return min([allowed, *_cpu_quotas()])
+
+
+def memory() -> int:
+    """Bytes of memory this process may use."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = (_number(path) for path in _limit_files("memory", "memory.max", "memory.limit_in_bytes"))
+    return min([physical, *filter(None, limits)])
+
+
+def gpus(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The NVIDIA GPUs this process may use: CUDA_VISIBLE_DEVICES, the driver's tool, the driver's folder."""
+    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    found = _gpus_of_driver()
+    if visible is None:
+        return found
+    return tuple(device.strip() for device in visible.split(",") if device.strip()) if found else ()
+
+
+def _gpus_of_driver() -> tuple[str, ...]:
+    with suppress(OSError, subprocess.SubprocessError):
+        answer = subprocess.run(_GPU_QUERY, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=True)
+        return tuple(answer.stdout.split())
+    with suppress(OSError):
+        return tuple(str(index) for index, _ in enumerate(Path("/proc/driver/nvidia/gpus").iterdir()))
+    return ()
+
+
+def _cpu_quotas() -> Iterator[int]:
+    for path in _limit_files("cpu", "cpu.max", "cpu.cfs_quota_us"):
+        with suppress(OSError, ValueError):
+            words = path.read_text().split()
+            period = words[1] if len(words) > 1 else (path.parent / "cpu.cfs_period_us").read_text()
+            if int(words[0]) > 0:
+                yield max(1, int(words[0]) * 1000 // int(period))
+
+
+def _number(path: Path) -> int:
+    with suppress(OSError, ValueError):
+        return int(path.read_text())
+    return 0
+
+
+def _limit_files(controller: str, unified: str, legacy: str) -> Iterator[Path]:
+    """The files that may limit this process, of its own control group and of all above it."""
+    with suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers == "":
+                yield from _upwards(_CGROUPS, path, unified)
+            elif controller in controllers.split(","):
+                yield from _upwards(_CGROUPS / controller, path, legacy)
+
+
+def _upwards(mount: Path, path: str, name: str) -> Iterator[Path]:
+    steps = Path(path.lstrip("/"))
+    for folder in (steps, *steps.parents):
+        yield mount / folder / name

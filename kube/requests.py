@@ -1,0 +1,199 @@
+"""What is sent to the API server for each verb: path, query and body.
+
+One rule: pure, and no path is made from a name that could lead elsewhere: an empty name in a DELETE would name the
+whole collection.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from urllib.parse import quote, urlencode
+
+import orjson
+
+from crds.api_resources import PODS, SERVICES, Resource
+from kube import errors
+from kube.api import Manifest, Patch
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request, ready to be sent any number of times."""
+
+    method: str
+    path: str
+    """Path and query."""
+    action: str
+    """The same in words, for messages."""
+    body: bytes | None = None
+    content_type: str = JSON
+    repeatable: bool = True
+    """Whether sending it twice leaves what sending it once leaves; the answers may differ (AlreadyExists, NotFound)."""
+
+
+def get(resource: Resource, name: str, namespace: str) -> Request:
+    """Read one object."""
+    return Request("GET", _object_path(resource, name, namespace), _words("get", resource, namespace, name))
+
+
+def served(resource: Resource) -> Request:
+    """Read which resources there are of one group and version."""
+    return Request("GET", resource.root, f"ask for the resources of {resource.api_version}")
+
+
+def page(
+    resource: Resource, namespace: str, *, label_selector: str, field_selector: str, limit: int, token: str
+) -> Request:
+    """Read one page of a list; `token` is the `continue` of the page before, limit 0 asks for everything at once."""
+    query = {
+        "labelSelector": label_selector,
+        "fieldSelector": field_selector,
+        "limit": str(limit or ""),
+        "continue": token,
+    }
+    return Request("GET", _collection_path(resource, namespace) + _query(query), _words("list", resource, namespace))
+
+
+def watch(
+    resource: Resource, namespace: str, *, resource_version: str, label_selector: str, timeout_seconds: int
+) -> Request:
+    """Follow changes of a collection."""
+    query = {
+        "watch": "1",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": resource_version,
+        "timeoutSeconds": str(timeout_seconds),
+        "labelSelector": label_selector,
+    }
+    return Request("GET", _collection_path(resource, namespace) + _query(query), _words("watch", resource, namespace))
+
+
+def create(resource: Resource, body: Manifest, namespace: str, *, dry_run: bool) -> Request:
+    """Make an object. One whose name the server makes (generateName) is not repeatable: there could be two."""
+    metadata = body.get("metadata") or {}
+    namespace = namespace or metadata.get("namespace", "")
+    return Request(
+        "POST",
+        resource.path(_namespace(resource, namespace)) + _strict(dry_run),
+        _words("create", resource, namespace),
+        orjson.dumps(body),
+        repeatable=bool(metadata.get("name")) or dry_run,
+    )
+
+
+def patch(
+    resource: Resource,
+    name: str,
+    change: Patch,
+    namespace: str,
+    *,
+    subresource: str,
+    resource_version: str,
+    dry_run: bool,
+) -> Request:
+    """Change an object. A mapping is a merge patch, a sequence a JSON patch, whose `add` must not run twice."""
+    merge = isinstance(change, Mapping)
+    if resource_version:
+        change = _pinned(change, resource_version)
+    return Request(
+        "PATCH",
+        _object_path(resource, name, namespace, subresource) + _strict(dry_run),
+        _words("patch", resource, namespace, name, subresource),
+        orjson.dumps(change),
+        content_type=MERGE_PATCH if merge else JSON_PATCH,
+        repeatable=merge or dry_run,
+    )
+
+
+def delete(
+    resource: Resource, name: str, namespace: str, *, uid: str, grace_period_seconds: int | None, dry_run: bool = False
+) -> Request:
+    """Delete one object, its dependents in the background."""
+    options: Manifest = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
+    if uid:
+        options["preconditions"] = {"uid": uid}
+    if grace_period_seconds is not None:
+        options["gracePeriodSeconds"] = grace_period_seconds
+    if dry_run:
+        options["dryRun"] = ["All"]
+    path = _object_path(resource, name, namespace)
+    return Request("DELETE", path, _words("delete", resource, namespace, name), orjson.dumps(options))
+
+
+def logs(
+    pod: str, namespace: str, container: str, *, follow: bool, lines: int | None = None, previous: bool = False
+) -> Request:
+    """Read a container's output, or its last lines; with `previous`, of the run before the last restart."""
+    query = {
+        "container": container,
+        "follow": "true" if follow else "",
+        "tailLines": "" if lines is None else str(lines),
+        "previous": "true" if previous else "",
+    }
+    path = _object_path(PODS, pod, namespace, "log")
+    return Request("GET", path + _query(query), _words("read the log of", PODS, namespace, pod))
+
+
+def service(namespace: str, name: str, path: str) -> Request:
+    """Read what a service answers at a path (with its query), through the API server; the name as its proxy has it:
+    protocol:name:port."""
+    home = SERVICES.path(_segment(namespace, "metadata.namespace"), name, "proxy")
+    return Request("GET", home + path, f"ask service {name.split(':')[1]!r} in namespace {namespace}")
+
+
+def metrics() -> Request:
+    """What the server counts."""
+    return Request("GET", "/metrics", "read the metrics")
+
+
+def _pinned(change: Patch, resource_version: str) -> Patch:
+    if not isinstance(change, Mapping):
+        raise ValueError("a resource_version goes with a merge patch only; put a `test` operation into a JSON patch")
+    return {**change, "metadata": {**change.get("metadata", {}), "resourceVersion": resource_version}}
+
+
+def _object_path(resource: Resource, name: str, namespace: str, subresource: str = "") -> str:
+    return resource.path(_namespace(resource, namespace), _segment(name, "metadata.name"), subresource)
+
+
+def _collection_path(resource: Resource, namespace: str) -> str:
+    return resource.path(_segment(namespace, "metadata.namespace") if namespace else "")
+
+
+def _namespace(resource: Resource, namespace: str) -> str:
+    if not resource.namespaced:
+        return ""
+    if not namespace:
+        raise _refused("metadata.namespace", f"{resource.plural} need a namespace")
+    return _segment(namespace, "metadata.namespace")
+
+
+def _segment(text: str, field: str) -> str:
+    """A path segment, or Invalid: as in Kubernetes, a name is not empty, `.` or `..` and has no `/` or `%`."""
+    if text in ("", ".", "..") or "/" in text or "%" in text:
+        raise _refused(field, f"{text!r} cannot be a name")
+    return quote(text, safe="")
+
+
+def _refused(field: str, message: str) -> errors.Invalid:
+    return errors.Invalid(f"{field}: {message}", (errors.FieldCause(field, message),))
+
+
+@cache
+def _strict(dry_run: bool) -> str:
+    return _query({"fieldValidation": "Strict", "dryRun": "All" if dry_run else ""})
+
+
+def _query(parameters: Mapping[str, str]) -> str:
+    given = {name: value for name, value in parameters.items() if value}
+    return "?" + urlencode(given) if given else ""
+
+
+def _words(verb: str, resource: Resource, namespace: str, name: str = "", subresource: str = "") -> str:
+    what = "/".join(filter(None, [resource.plural, subresource])) + (f" {name!r}" if name else "")
+    group = f" ({resource.group})" if resource.group else ""
+    return f"{verb} {what}{group}" + (f" in namespace {namespace}" if namespace and resource.namespaced else "")

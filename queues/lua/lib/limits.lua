@@ -1,0 +1,46 @@
+-- Prelude: whether there is room for a demand, and a reservation's text. Needs lib/store.lua and lib/usage.lua.
+--
+-- A demand is {names, sizes}: what it asks for, as two lists.
+-- over_limits(book, demand)   "quota" or "cohort", whichever has no room for it, or nil. The book's sums must have been read
+--                             (used_of).
+-- over_pool(pool, demand)     "pool" if the pool {resource: amount} has no room for it, or nil
+-- reservation_text(..)        the JSON of a reservation, of texts
+
+local JOBS, OTHERS = 'jobs', '*' -- as in crds/resources/amounts.py
+
+-- Which limit of its queue has no room for a demand.
+local function over_limits(own, demand)
+  local names, sizes, quota, used = demand.names, demand.sizes, own.quota, own.used
+  local shared, over_cohort = own.cohort, false
+  for at = 1, #names do
+    local name, asked = names[at], sizes[at]
+    local most = quota[name]
+    if most and asked > 0 then
+      local borrowed = shared and (own.borrowing[name] or math.huge) or 0
+      if (used[name] or 0) + asked > most + borrowed then
+        return 'quota'
+      end
+      over_cohort = over_cohort or shared and (shared.used[name] or 0) + asked > (shared.quota[name] or 0)
+    end
+  end
+  return over_cohort and 'cohort' or nil
+end
+
+-- The same for the pool.
+local function over_pool(pool, demand)
+  local used, others = used_of(books[ALL]), pool[OTHERS]
+  for at = 1, #demand.names do
+    local name = demand.names[at]
+    local most = pool[name] or name ~= JOBS and others
+    if most and demand.sizes[at] > 0 and (used[name] or 0) + demand.sizes[at] > most then
+      return 'pool'
+    end
+  end
+  return nil
+end
+
+-- As queues/redis/codec.py writes it.
+local function reservation_text(attempt, charge_text, epoch, kind, pick, port, queue)
+  return '{"attempt":' .. attempt .. ',"charge":' .. charge_text .. ',"epoch":' .. epoch .. ',"kind":"' .. kind
+    .. '","pick":' .. pick .. ',"port":' .. port .. ',"queue":' .. quoted(queue) .. '}'
+end

@@ -1,0 +1,29 @@
+-- Lose keys, so that a rebuild begins with nothing. The store is lost from the first call on: it refuses everything but a
+-- rebuild, and workers stop at the missing epoch.
+--
+-- KEYS: none
+-- ARGV: epoch of the caller's term, then names of keys below torchq: or rq:
+-- Keys: torchq:epoch, torchq:rebuilding (see lib/store.lua), whatever they hold; and those named.
+-- Returns: number of keys that were there. Error STALEEPOCH, with nothing changed, if somebody rebuilt or rebuilds under a
+-- higher epoch.
+
+local ours = tonumber(ARGV[1])
+
+-- What cannot be read is nobody's epoch.
+local function epoch(key)
+  local text = redis.pcall('GET', key)
+  return type(text) == 'string' and tonumber(text) or 0
+end
+
+local known = math.max(epoch('torchq:epoch'), epoch('torchq:rebuilding'))
+if known > ours then
+  return redis.error_reply('STALEEPOCH epoch ' .. ARGV[1] .. ' is over: the queues are at ' .. string.format('%.0f', known))
+end
+redis.call('DEL', 'torchq:epoch', 'torchq:rebuilding')
+local gone = 0
+for at = 2, #ARGV do
+  if string.sub(ARGV[at], 1, 7) == 'torchq:' or string.sub(ARGV[at], 1, 3) == 'rq:' then
+    gone = gone + redis.call('UNLINK', ARGV[at])
+  end
+end
+return gone

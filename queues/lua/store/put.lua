@@ -1,0 +1,74 @@
+-- Let jobs wait, or change how they wait.
+--
+-- ARGV: epoch (0: whatever it is), then per entry: job key, its tie-break as JSON, its JSON text; no key twice
+-- Keys and preludes: lib/store.lua
+-- Returns: number of entries that changed. Errors STORELOST, STALEEPOCH.
+-- A job that holds a reservation is left alone but for kind "grow", one that holds none is left alone by that kind. A job that
+-- waits already keeps the tie-break with which it was put first.
+
+local refused = refusal_while_open_or_rebuilding(ARGV[1])
+if refused then
+  return refused
+end
+
+local keys, leaving, added, entries = {}, {}, {}, {}
+for at = 2, #ARGV, 3 do
+  keys[#keys + 1] = ARGV[at]
+end
+local held, known = values('torchq:reservations', keys), values('torchq:entries', keys)
+
+local function leave(place, text)
+  local queue = cjson.decode(text).queue
+  touched[queue] = true
+  table.insert(list(leaving, queue), place)
+end
+
+-- Where it stands in the order is known only with the rules of its queue, which are read for all together.
+local function put(key, tie, text, entry)
+  touched[entry.queue] = true
+  entries[#entries + 1] = key
+  entries[#entries + 1] = ',"' .. tie .. '",' .. text -- its version is given below
+  entry.place = place(tie, key)
+  table.insert(list(added, entry.queue), entry)
+end
+
+local function scores(waiting, aging)
+  local found = {}
+  for _, entry in ipairs(waiting) do
+    found[#found + 1] = score(entry, aging)
+    found[#found + 1] = entry.place
+  end
+  return found
+end
+
+for at = 1, #keys do
+  local text, before = ARGV[3 * at + 1], known[at] and content(known[at])
+  if before ~= text then
+    local entry = cjson.decode(text)
+    if (entry.kind == 'grow') == (held[at] ~= false) then
+      local tie = tie_of(known[at] or ARGV[3 * at])
+      if before then
+        leave(place(tie, keys[at]), before)
+      end
+      put(keys[at], tie, text, entry)
+    end
+  end
+end
+for queue, places in pairs(leaving) do
+  write('ZREM', 'torchq:order:' .. queue, places)
+end
+local queues = {}
+for queue in pairs(added) do
+  queues[#queues + 1] = queue
+end
+for at, text in ipairs(values('torchq:rules', queues)) do
+  local _, rules = rules_of(text)
+  write('ZADD', 'torchq:order:' .. queues[at], scores(added[queues[at]], rules.aging_seconds))
+end
+local first = redis.call('INCRBY', 'torchq:version', #entries / 2) - #entries / 2
+for at = 2, #entries, 2 do
+  entries[at] = whole(first + at / 2) .. entries[at]
+end
+write('HSET', 'torchq:entries', entries)
+tell_changes()
+return #entries / 2

@@ -1,0 +1,51 @@
+-- Charge an admitted job for more, or refuse that and change nothing. Name by name the larger of what its reservation has and
+-- what is asked for counts: the same call again finds its work done.
+--
+-- ARGV: 1 key   2 token of whoever is at work on it   3 attempt of the reservation   4 JSON of amounts
+-- Keys and preludes: lib/store.lua, lib/usage.lua, lib/limits.lua, lib/records.lua; of lib/mark.lua's keys the records are read
+-- Returns: "" if the reservation has that charge now; "quota", "cohort" or "pool", whichever has no room for the difference;
+-- "reservation" if the token is not the key's any more, a rebuild has happened since its run began, or the key holds no
+-- reservation of that attempt. Error STORELOST.
+
+local KEY, TOKEN, ATTEMPT = ARGV[1], ARGV[2], tonumber(ARGV[3])
+
+local refused = refusal(0)
+if refused then
+  return refused
+end
+local record, text = record_of(KEY), redis.call('HGET', 'torchq:reservations', KEY)
+if not text or not record or record.token ~= TOKEN or record.epoch ~= redis.call('GET', 'torchq:epoch') then
+  return 'reservation'
+end
+local held = cjson.decode(text)
+if held.attempt ~= ATTEMPT then
+  return 'reservation'
+end
+
+local more, names, sizes = {}, {}, {}
+for name, amount in pairs(cjson.decode(ARGV[4])) do
+  local size = amount - (held.charge[name] or 0)
+  if size > 0 then
+    more[name], held.charge[name] = size, amount
+    names[#names + 1], sizes[#sizes + 1] = name, size
+  end
+end
+if #names == 0 then
+  return ''
+end
+
+open_books({ held.queue, ALL })
+local own, demand = books[held.queue], { names = names, sizes = sizes }
+used_of(own)
+local pool = read_limits()
+local over = over_limits(own, demand) or pool and over_pool(cjson.decode(pool), demand)
+if over then
+  return over
+end
+charge(held.queue, more, 1)
+redis.call('HSET', 'torchq:reservations', KEY, reservation_text(
+  whole(held.attempt), amounts_text(held.charge), whole(held.epoch), held.kind, whole(held.pick), whole(held.port), held.queue
+))
+save_books()
+tell_changes()
+return ''

@@ -1,0 +1,77 @@
+-- A rebuild, in three steps so that no step blocks the server for long: `begin` empties the store, which is lost from then
+-- on; `charge` (and store_put) fill it; `open` ends it. Whoever begins with a higher epoch meanwhile takes it over.
+--
+-- ARGV: epoch, step; then for `charge`, per reservation: job key, its JSON text
+-- Keys and preludes: lib/store.lua, lib/usage.lua, lib/cohorts.lua
+-- Returns: 1. Errors STALEEPOCH, STORELOST.
+
+local EPOCH, STEP = ARGV[1], ARGV[2]
+local ours = tonumber(EPOCH)
+
+local function number(key)
+  return tonumber(redis.call('GET', key) or 0)
+end
+
+local function too_late(than)
+  return redis.error_reply('STALEEPOCH cannot rebuild under epoch ' .. EPOCH .. ': the queues are at ' .. whole(than))
+end
+
+local function begin()
+  local known, other = number('torchq:epoch'), number('torchq:rebuilding')
+  if ours <= known or ours < other then
+    return too_late(math.max(known, other))
+  end
+  redis.call('SET', 'torchq:rebuilding', EPOCH)
+  redis.call('SET', 'torchq:layout', LAYOUT)
+  for _, queue in ipairs(redis.call('ZRANGE', 'torchq:changed', 0, -1)) do
+    redis.call('DEL', 'torchq:order:' .. queue)
+  end
+  redis.call('DEL', 'torchq:epoch', 'torchq:commit', 'torchq:usage', 'torchq:cohorts', 'torchq:shared', 'torchq:ports')
+  redis.call('DEL', 'torchq:entries', 'torchq:reservations')
+  redis.call('DEL', 'torchq:change', 'torchq:changed', 'torchq:settled')
+  return 1
+end
+
+local function reserve_all()
+  local last = number('torchq:port')
+  for at = 3, #ARGV, 2 do
+    if redis.call('HEXISTS', 'torchq:reservations', ARGV[at]) == 0 then
+      reserve(ARGV[at], ARGV[at + 1])
+      last = math.max(last, cjson.decode(ARGV[at + 1]).port)
+    end
+  end
+  redis.call('SET', 'torchq:port', whole(last))
+  save_books()
+  return 1
+end
+
+-- What workers have made stays known, as long as it is charged.
+local function prune_made()
+  for _, key in ipairs(redis.call('HKEYS', 'torchq:work:made')) do
+    if redis.call('HEXISTS', 'torchq:reservations', key) == 0 then
+      redis.call('HDEL', 'torchq:work:made', key)
+    end
+  end
+end
+
+local function open()
+  prune_made()
+  count_cohorts()
+  redis.call('SET', 'torchq:change', whole(ours * CHANGES_PER_EPOCH))
+  redis.call('SET', 'torchq:settled', whole(ours * CHANGES_PER_EPOCH))
+  redis.call('SET', 'torchq:epoch', EPOCH)
+  redis.call('DEL', 'torchq:rebuilding')
+  return 1
+end
+
+if STEP == 'begin' then
+  return begin()
+end
+if number('torchq:epoch') == ours then
+  return 1
+end
+local other = number('torchq:rebuilding')
+if other ~= ours then
+  return other > ours and too_late(other) or redis.error_reply('STORELOST the rebuild under epoch ' .. EPOCH .. ' was lost')
+end
+return STEP == 'charge' and reserve_all() or open()

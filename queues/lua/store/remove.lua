@@ -1,0 +1,75 @@
+-- Jobs that wait no longer and hold nothing: forget the entries, free charges and ports.
+--
+-- ARGV: epoch (0: whatever it is), newest resourceVersion of pods the caller knows of (empty: free whatever there may
+--       be), then job keys
+-- Keys and preludes: lib/store.lua, lib/usage.lua, lib/records.lua; of lib/mark.lua's keys the records and torchq:work:made are read
+-- Returns: the keys whose reservation was kept: somebody is at work on them, or has made pods later than that.
+-- Errors STORELOST, STALEEPOCH.
+
+local refused = refusal_while_open_or_rebuilding(ARGV[1])
+if refused then
+  return refused
+end
+local SEEN = tonumber(ARGV[2])
+
+local function may_have_pods(key)
+  if not SEEN then
+    return false
+  end
+  local made = tonumber(redis.call('HGET', 'torchq:work:made', key) or '0')
+  if made > SEEN then
+    return true
+  end
+  local record = record_of(key)
+  return record and record.run ~= nil
+end
+
+local keys, kept, gone = {}, {}, {}
+local left, leaving, unmade = {}, {}, {}
+for at = 3, #ARGV do
+  keys[#keys + 1] = ARGV[at]
+end
+local entries, held = values('torchq:entries', keys), values('torchq:reservations', keys)
+
+local function forget_entry(key, text)
+  local queue = cjson.decode(content(text)).queue
+  touched[queue] = true
+  table.insert(list(leaving, queue), place(tie_of(text), key))
+  left[#left + 1] = key
+end
+
+local function charged_queues()
+  local queues, known = { ALL }, {}
+  for at = 1, #keys do
+    local queue = held[at] and decode(held[at]).queue
+    if queue and not known[queue] then
+      known[queue] = true
+      queues[#queues + 1] = queue
+    end
+  end
+  return queues
+end
+
+open_books(charged_queues())
+for at, key in ipairs(keys) do
+  if entries[at] and not gone[key] then
+    forget_entry(key, entries[at])
+  end
+  if held[at] and may_have_pods(key) then
+    kept[#kept + 1] = key
+  elseif not gone[key] then
+    unmade[#unmade + 1] = key
+    if held[at] then
+      release(key, held[at])
+    end
+  end
+  gone[key] = true
+end
+for queue, some in pairs(leaving) do
+  write('ZREM', 'torchq:order:' .. queue, some)
+end
+write('HDEL', 'torchq:entries', left)
+write('HDEL', 'torchq:work:made', unmade)
+save_books()
+tell_changes()
+return kept

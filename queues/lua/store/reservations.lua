@@ -1,0 +1,22 @@
+-- Read reservations.
+--
+-- ARGV: epoch (0: whatever it is), "all" or "some", then for "some": job keys
+-- Keys and preludes: lib/store.lua
+-- Returns: per reservation: job key, its JSON text. Errors STORELOST, STALEEPOCH.
+
+local refused = refusal(ARGV[1])
+if refused then
+  return refused
+end
+if ARGV[2] == 'all' then
+  return redis.call('HGETALL', 'torchq:reservations')
+end
+local found = {}
+for at = 3, #ARGV do
+  local text = redis.call('HGET', 'torchq:reservations', ARGV[at])
+  if text then
+    found[#found + 1] = ARGV[at]
+    found[#found + 1] = text
+  end
+end
+return found

@@ -1,0 +1,125 @@
+-- Everything `choose` needs, read at one moment; or what of it has changed. Reads only.
+--
+-- ARGV: 1 epoch (0: whatever it is)   2 how many heads of each queue   3 the change that is known already (empty: none)
+--       4 version: entries up to it are not said where a queue is shown because it changed, but for their versions (empty:
+--         all are said)
+--       5 how many names of queues follow to show in any case; then those; then queues to show if they have not changed,
+--         each with the number of its first entries to leave out
+-- Keys and preludes: lib/store.lua, lib/heads.lua
+-- Returns: JSON text {epoch, revision, version (given last), change, whole, clock, usage (of the pool), if whole: pool and
+-- departed (queue -> account, of queues that are not configured)}; then per
+-- queue a list, of several queues joined by commas: settings (if not whole: the name), account, overtaken, usage, number of
+-- waiting entries, how many of them are left out, flat list of version, tie-break and entry of the next ones. What is missing
+-- is null, an entry that is not said 0, and so is its tie-break; clock and accounts are strings.
+-- Errors STORELOST, STALEEPOCH.
+
+local refused = refusal(ARGV[1])
+if refused then
+  return refused
+end
+local HEADS, SINCE, VERSION, NAMED = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local numbers = redis.call('MGET', 'torchq:epoch', 'torchq:revision', 'torchq:change', 'torchq:settled', 'torchq:version')
+local CHANGE = tonumber(numbers[3])
+local WHOLE = not (SINCE and SINCE >= tonumber(numbers[4]) and SINCE <= CHANGE)
+
+-- The names of the queues to show; of which the known entries are not said; how many first entries are left out.
+local function shown()
+  if WHOLE then
+    return redis.call('HKEYS', 'torchq:queues'), {}, {}
+  end
+  local names, brief, after = redis.call('ZRANGEBYSCORE', 'torchq:changed', '(' .. ARGV[3], '+inf'), {}, {}
+  for _, name in ipairs(names) do
+    brief[name] = VERSION ~= nil
+  end
+  for at = 6, 5 + NAMED do
+    if brief[ARGV[at]] == nil then
+      names[#names + 1] = ARGV[at]
+    end
+    brief[ARGV[at]] = false
+  end
+  for at = 6 + NAMED, #ARGV, 2 do
+    if brief[ARGV[at]] == nil then
+      names[#names + 1] = ARGV[at]
+      after[ARGV[at]] = tonumber(ARGV[at + 1])
+    end
+    brief[ARGV[at]] = false
+  end
+  return names, brief, after
+end
+
+local queues, brief, after = shown()
+local settings = values('torchq:queues', queues)
+local accounts, overtaken = values('torchq:accounts', queues), values('torchq:overtaken', queues)
+local usage = values('torchq:usage', queues)
+local line = line_up(queues, after, HEADS)
+
+-- Of a queue of which old entries are not said.
+local function shorten(at)
+  for each = line.first[at], line.first[at + 1] - 1 do
+    local version = string.match(line.texts[each], '^%d+')
+    if version and tonumber(version) <= VERSION then
+      line.texts[each] = version .. ',0,0'
+    end
+  end
+end
+
+local function text(value)
+  return value and '"' .. value .. '"' or 'null'
+end
+
+-- The accounts of queues that are not configured, as JSON.
+local function departed()
+  local known, found = 0, {}
+  for at = 1, #queues do
+    known = known + (accounts[at] and 1 or 0)
+  end
+  if not WHOLE or redis.call('HLEN', 'torchq:accounts') == known then
+    return '{}'
+  end
+  local configured = {}
+  for _, queue in ipairs(queues) do
+    configured[queue] = true
+  end
+  local all = redis.call('HGETALL', 'torchq:accounts')
+  for at = 1, #all, 2 do
+    if not configured[all[at]] then
+      found[#found + 1] = quoted(all[at]) .. ':' .. text(all[at + 1])
+    end
+  end
+  return '{' .. table.concat(found, ',') .. '}'
+end
+
+local parts, size = {}, 0
+local function view(at, queue)
+  if brief[queue] then
+    shorten(at)
+  end
+  for _, part in ipairs({
+    size == 0 and '[' or ',[', WHOLE and settings[at] or quoted(queue), ',', text(accounts[at]), ',', overtaken[at] or 'null',
+    ',', usage[at] or '{}', ',', line.waiting[at], ',', after[queue] or 0, ',[',
+  }) do
+    size = size + 1
+    parts[size] = part
+  end
+  size = entries_of(line, at, parts, size) + 1
+  parts[size] = ']]'
+end
+
+local answer = { table.concat({
+  '{"epoch":' .. numbers[1],
+  '"revision":' .. (numbers[2] or '0'),
+  '"version":' .. (numbers[5] or '0'),
+  '"change":' .. numbers[3],
+  '"whole":' .. tostring(WHOLE),
+  '"clock":' .. text(redis.call('GET', 'torchq:clock')),
+  '"departed":' .. departed(),
+  '"usage":' .. (redis.call('HGET', 'torchq:usage', '') or '{}'),
+  '"pool":' .. (WHOLE and redis.call('GET', 'torchq:pool') or 'null') .. '}',
+}, ',') }
+for at, queue in ipairs(queues) do
+  if settings[at] then
+    view(at, queue)
+  end
+  size = joined(answer, parts, size, at == #queues and 1 or TOGETHER)
+end
+return answer

@@ -1,0 +1,390 @@
+"""The queue store in memory: the twin of redis_store that tests and what-if questions run on.
+
+One rule: it skips nothing that Redis does (JSON, versions, epochs, ports), so what holds here holds there.
+"""
+
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from crds.keys import JobKey
+from crds.resources import amounts
+from crds.resources.amounts import Amounts
+from queues import errors, limits, order
+from queues.inspection_values import StorePicture
+from queues.picking import counted
+from queues.redis import codec
+from queues.storage.commits import AtOnce
+from queues.storage.memory_content import Content, Last
+from queues.store import PendingCommit, StoreSettings
+from queues.values import (
+    NO_ACCOUNTS,
+    Batch,
+    Committed,
+    Entry,
+    Pick,
+    Place,
+    QueueSpec,
+    Refusal,
+    Reservation,
+    Settlement,
+    Snapshot,
+    Waiting,
+)
+
+CHANGES_PER_EPOCH = 2**32
+"""A rebuild begins to number changes with its epoch times this, so that no number comes twice."""
+
+
+class MemoryStore:
+    """QueueStore in one process; safe to share between threads."""
+
+    def __init__(
+        self,
+        mark: Callable[[JobKey, str], None],
+        settings: StoreSettings | None = None,
+        content: Content | None = None,
+        may_have_pods: Callable[[JobKey, int], bool] = lambda *_: False,
+    ) -> None:
+        """`mark(key, tenant)` makes a committed key work (`MemoryWork.mark`), `may_have_pods(key, seen)` says whether a
+        reservation must be kept (`MemoryWork.may_have_pods`)."""
+        self._mark = mark
+        self._settings = settings or StoreSettings()
+        self._content = Content() if content is None else content
+        self._may_have_pods = may_have_pods
+        self._epoch = 0
+        self._touched: set[str] = set()
+
+    def epoch(self) -> int:
+        """See QueueStore."""
+        return self._content.epoch
+
+    def incarnation(self) -> str:
+        """See QueueStore."""
+        return self._content.incarnation
+
+    def prepare(self, epoch: int, entries: Iterable[Entry]) -> None:
+        """See QueueStore. Here nothing takes its time."""
+        list(entries)
+        self.forget(epoch - 1)
+
+    def rebuild(self, epoch: int, reservations: Iterable[Reservation], entries: Iterable[Entry]) -> None:
+        """See QueueStore."""
+        held, waiting = list(reservations), list(entries)
+        for reservation in held:
+            codec.check(reservation)
+        for entry in waiting:
+            codec.check(entry)
+        content = self._content
+        with content.lock:
+            if epoch <= content.epoch:
+                raise errors.StaleEpoch(f"cannot rebuild under epoch {epoch}: the queues are at {content.epoch}")
+            content.entries, content.reservations, content.usage, content.pool_usage = {}, {}, {}, {}
+            content.members = {}
+            for reservation in held:
+                self._reserve(reservation)
+            for entry in _last_words(waiting):
+                self._put(entry)
+            content.epoch = self._epoch = epoch
+            content.change = content.settled = epoch * CHANGES_PER_EPOCH
+            content.changed, self._touched, content.last = {}, set(), Last()
+            content.last_port = max([content.last_port, *(reservation.port for reservation in held)])
+
+    def configure(self, queues: Collection[QueueSpec], pool: Amounts | None) -> None:
+        """See QueueStore."""
+        content = self._content
+        specs = {spec.name: codec.decode_spec(codec.encode_spec(spec)) for spec in queues}
+        pool = codec.decode_amounts(codec.encode_amounts(pool))
+        with content.lock:
+            self._guard()
+            names = counted.names(queues, pool, self._settings.counted)
+            if (specs, pool, names) == (content.specs, content.pool, content.counted) and content.revision:
+                return
+            content.specs, content.pool = specs, pool
+            if names != content.counted:
+                content.count(names)
+            content.overtaken = {name: each for name, each in content.overtaken.items() if name in specs}
+            content.revision += 1
+            content.change += 1
+            content.settled = content.change
+
+    def put(self, entries: Iterable[Entry]) -> None:
+        """See QueueStore."""
+        with self._content.lock:
+            self._guard()
+            found = list(_last_words(entries))
+            for entry in found:
+                codec.check(entry)
+            for entry in found:
+                self._put(entry)
+            self._tell_changes()
+
+    def remove(self, keys: Iterable[JobKey], seen: int | None = None) -> list[JobKey]:
+        """See QueueStore."""
+        kept = []
+        with self._content.lock:
+            self._guard()
+            for key in keys:
+                self._forget_entry(key)
+                if seen is not None and key in self._content.reservations and self._may_have_pods(key, seen):
+                    kept.append(key)
+                else:
+                    self._release(key)
+            self._tell_changes()
+        return kept
+
+    def snapshot(
+        self, heads: int, since: int | None = None, more: Collection[str] = (), known: Mapping[str, int] | None = None
+    ) -> Snapshot:
+        """See QueueStore."""
+        content = self._content
+        with content.lock:
+            self._guard()
+            whole = since is None or not content.settled <= since <= content.change
+            changed = {name for name, number in content.changed.items() if since is None or number > since}
+            anew = content.specs.keys() if whole else content.specs.keys() & (changed | set(more))
+            after = {name: count for name, count in (known or {}).items() if name in content.specs.keys() - anew}
+            shown = anew | after.keys()
+            lines = content.lines(shown)
+            return Snapshot(
+                epoch=content.epoch,
+                revision=content.revision,
+                pool=content.pool,
+                pool_usage=dict(content.pool_usage),
+                clock=content.clock,
+                queues=tuple(content.view(name, lines[name], heads, after.get(name, 0)) for name in sorted(shown)),
+                change=content.change,
+                whole=whole,
+                departed=content.departed() if whole else NO_ACCOUNTS,
+            )
+
+    def commit(self, batch: Batch) -> Committed:
+        """See QueueStore."""
+        return self._commit(batch, uuid.uuid4().hex)
+
+    def _commit(self, batch: Batch, name: str) -> Committed:
+        content = self._content
+        with content.lock:
+            self._guard(batch.epoch)
+            before, last = content.change, content.last
+            if batch.follows and (last.name != batch.follows or not last.whole):
+                return Committed((), "predecessor", before)
+            known = last.change if batch.follows else batch.change
+            others = [queue for queue, number in content.changed.items() if number > known >= content.settled]
+            taken, refused = self._take_all(batch)
+            if batch.settlement is not None and not refused:
+                self._settle(batch.settlement)
+            self._tell_changes()
+            change, shown = content.change, () if refused else content.behind(batch)
+            content.last = Last(name, not refused, change)
+        for reservation in taken:
+            self._mark(reservation.key, reservation.queue)
+        return Committed(tuple(taken), refused, change, before == known, tuple(sorted(others)), shown, len(taken))
+
+    def pending_commit(self, batch: Batch) -> PendingCommit:
+        """See QueueStore."""
+        return AtOnce(self._commit, batch)
+
+    def _take_all(self, batch: Batch) -> tuple[list[Reservation], Refusal]:
+        taken: list[Reservation] = []
+        if batch.revision != self._content.revision:
+            return taken, "revision"
+        for pick in batch.picks:
+            refused = self._refusal(pick)
+            if refused:
+                return taken, refused
+            taken.append(self._take(batch.epoch, pick))
+        return taken, ""
+
+    def raise_charge(self, key: JobKey, attempt: int, charge: Amounts) -> Refusal:
+        """What `MemoryWork.raise_charge` asks, for a key that is its caller's."""
+        content = self._content
+        with content.lock:
+            self._guard()
+            held = content.reservations.get(key)
+            if held is None or held.attempt != attempt:
+                return "reservation"
+            more = {name: amount for name, amount in amounts.subtract(charge, held.charge).items() if amount > 0}
+            over = self._exceeded(held.queue, more)
+            if more and not over:
+                self._release(key)
+                self._reserve(replace(held, charge=amounts.add(held.charge, more)))
+                self._tell_changes()
+            return over
+
+    def place(self, key: JobKey) -> Place | None:
+        """See QueueStore."""
+        content = self._content
+        with content.lock:
+            self._guard()
+            found = content.entries.get(key)
+            if found is None:
+                return None
+            aging = content.specs.get(found.entry.queue, QueueSpec(name=found.entry.queue)).aging_seconds
+            line = [each.entry for each in content.entries.values() if each.entry.queue == found.entry.queue]
+            ours = content.place(found.entry, aging)
+            rank = sum(content.place(each, aging) < ours for each in line)
+            return Place(entry=found.entry, rank=rank, waiting=len(line))
+
+    def reservations(self, keys: Sequence[JobKey] | None = None) -> dict[JobKey, Reservation]:
+        """See QueueStore."""
+        with self._content.lock:
+            self._guard()
+            held = self._content.reservations
+            return {key: held[key] for key in sorted(held if keys is None else held.keys() & set(keys))}
+
+    def held(self) -> dict[JobKey, Reservation]:
+        """See QueueStore."""
+        with self._content.lock:
+            self._guard(self._content.epoch)
+            return dict(self._content.reservations)
+
+    def inspect(self) -> StorePicture:
+        """See QueueStore."""
+        content = self._content
+        with content.lock:
+            return StorePicture(
+                epoch=content.epoch,
+                specs=dict(content.specs),
+                pool=content.pool,
+                entries={key: waiting.entry for key, waiting in content.entries.items()},
+                places=content.places(),
+                reservations=dict(content.reservations),
+                usage={name: dict(used) for name, used in content.usage.items()},
+                pool_usage=dict(content.pool_usage),
+                counted=content.counted,
+                ports={each.port: key for key, each in content.reservations.items() if each.port},
+            )
+
+    def forget(self, epoch: int) -> None:
+        """See QueueStore."""
+        content = self._content
+        with content.lock:
+            if content.epoch > epoch:
+                raise errors.StaleEpoch(f"epoch {epoch} is over: the queues are at {content.epoch}")
+            content.entries, content.reservations, content.usage, content.pool_usage = {}, {}, {}, {}
+            content.members = {}
+            content.epoch = 0
+
+    def _guard(self, epoch: int = 0) -> None:
+        known, ours = self._content.epoch, epoch or self._epoch
+        if not known or ours > known:
+            raise errors.StoreLost("no epoch: the queues must be rebuilt first")
+        if ours and ours < known:
+            raise errors.StaleEpoch(f"epoch {ours} is over: the queues are at {known}")
+
+    def _put(self, entry: Entry) -> None:
+        content, first_member = self._content, order.member(entry)
+        entry = codec.decode_entry(codec.encode_entry(entry))
+        known = content.entries.get(entry.key)
+        if (entry.kind == "grow") != (entry.key in content.reservations) or (known and known.entry == entry):
+            return
+        member = content.members.get(entry.key, first_member)
+        self._forget_entry(entry.key)
+        content.members[entry.key] = member
+        content.version += 1
+        content.entries[entry.key] = Waiting(entry, content.version)
+        self._touched.add(entry.queue)
+
+    def _forget_entry(self, key: JobKey) -> None:
+        found = self._content.entries.pop(key, None)
+        self._content.members.pop(key, None)
+        if found is not None:
+            self._touched.add(found.entry.queue)
+
+    def _tell_changes(self) -> None:
+        """Number the change that has just been made, if it was one."""
+        content = self._content
+        if self._touched:
+            content.change += 1
+            content.changed |= dict.fromkeys(self._touched, content.change)
+            self._touched = set()
+
+    def _refusal(self, pick: Pick) -> Refusal:
+        content, entry = self._content, pick.waiting.entry
+        known = content.entries.get(entry.key)
+        if known is None or known.version != pick.waiting.version:
+            return "entry"
+        if (entry.kind == "grow") != (entry.key in content.reservations):
+            return "reservation"
+        over = self._exceeded(entry.queue, entry.demand)
+        if over:
+            return over
+        return "port" if entry.kind == "admit" and self._next_port(entry) is None else ""
+
+    def _exceeded(self, queue: str, demand: Amounts) -> Refusal:
+        """What has no room for a demand in a queue."""
+        content = self._content
+        spec = content.specs.get(queue, QueueSpec(name=queue))
+        over = limits.exceeded(demand, spec, content.specs.values(), content.usage)
+        if over:
+            return over
+        return "" if content.pool is None or amounts.fits(demand, content.pool_usage, content.pool) else "pool"
+
+    def _take(self, epoch: int, pick: Pick) -> Reservation:
+        content, entry = self._content, pick.waiting.entry
+        self._forget_entry(entry.key)
+        self._settle(Settlement(pick.clock, pick.accounts, pick.overtaken))
+        if entry.kind == "grow":
+            return self._grow(entry)
+        port = self._next_port(entry) or 0
+        content.last_port = port or content.last_port
+        content.picked += 1
+        reservation = Reservation(
+            key=entry.key,
+            queue=entry.queue,
+            attempt=entry.attempt,
+            epoch=epoch,
+            charge=entry.demand,
+            pick=content.picked,
+            port=port,
+        )
+        return self._reserve(reservation)
+
+    def _settle(self, changed: Settlement) -> None:
+        content = self._content
+        self._touched |= changed.accounts.keys() | changed.overtaken.keys()
+        if changed.clock is not None:
+            content.clock = codec.decode_clock(codec.encode_clock(changed.clock))
+        for name, account in changed.accounts.items():
+            if account.weight:
+                content.accounts[name] = account
+            else:
+                content.accounts.pop(name, None)
+        for queue, each in changed.overtaken.items():
+            content.overtaken[queue] = codec.decode_overtaken(codec.encode_overtaken(each))
+
+    def _grow(self, entry: Entry) -> Reservation:
+        held = self._content.reservations[entry.key]
+        self._release(entry.key)
+        return self._reserve(replace(held, charge=amounts.add(held.charge, entry.demand)))
+
+    def _reserve(self, reservation: Reservation) -> Reservation:
+        content, key, queue = self._content, reservation.key, reservation.queue
+        reservation = codec.decode_reservation(key, codec.encode_reservation(reservation))
+        if key not in content.reservations:
+            content.reservations[key] = reservation
+            self._touched.add(queue)
+            content.charge(reservation, 1)
+        return reservation
+
+    def _release(self, key: JobKey) -> None:
+        content = self._content
+        held = content.reservations.pop(key, None)
+        if held is not None:
+            self._touched.add(held.queue)
+            content.charge(held, -1)
+
+    def _next_port(self, entry: Entry) -> int | None:
+        """The first free port after the one given last; 0 if nobody asks or none are given, None if all are taken."""
+        if self._settings.ports is None or not entry.port:
+            return 0
+        first, last = self._settings.ports
+        taken = {reservation.port for reservation in self._content.reservations.values()}
+        after = range(max(first, self._content.last_port + 1), last + 1)
+        return next((port for port in (*after, *range(first, last + 1)) if port not in taken), None)
+
+
+def _last_words(entries: Iterable[Entry]) -> Iterable[Entry]:
+    """Of two entries of one job the later one counts."""
+    return {entry.key: entry for entry in entries}.values()

@@ -1,0 +1,42 @@
+"""The Event that tells a job's owner what happened to it.
+
+One rule: its name is made from what it says, so that a reconcile that is repeated tells nothing twice.
+"""
+
+import hashlib
+from datetime import UTC, datetime
+
+from crds import excerpts
+from crds.api_resources import EVENTS, TORCHJOBS
+from crds.keys import JobKey
+from kube.api import Manifest
+from reconcilers.values import Tell
+
+LONGEST = 1024
+"""Characters of an event's message."""
+
+
+def manifest(key: JobKey, event: Tell, now: float) -> Manifest:
+    """The Event on a job; `now` is seconds since the epoch."""
+    at = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    said = hashlib.sha256(f"{key.uid}/{event.reason}/{event.message}".encode()).hexdigest()[:16]
+    return {
+        "apiVersion": EVENTS.api_version,
+        "kind": EVENTS.kind,
+        "metadata": {"name": f"{key.name}.{said}", "namespace": key.namespace},
+        "involvedObject": {
+            "apiVersion": TORCHJOBS.api_version,
+            "kind": TORCHJOBS.kind,
+            "namespace": key.namespace,
+            "name": key.name,
+            "uid": key.uid,
+        },
+        "type": "Warning" if event.warning else "Normal",
+        "reason": event.reason,
+        "message": excerpts.excerpt(event.message, LONGEST),
+        "source": {"component": "torchq"},
+        "reportingComponent": "torchq",
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "count": 1,
+    }

@@ -1,0 +1,129 @@
+"""Which pods a job has: their stages, their ranks, and with whom each of them is bound.
+
+One rule: pure, over the spec alone and counts of pods. Tasks keep one stable order, Master first, and so do ranks.
+
+The tasks of a stage (`crds.torchjob.stages`) that are not auxiliary share one world (RANK, WORLD_SIZE), led by its
+rank 0.
+Without a gang scheduler tasks are made when their upstreams are there; those that wait for the same are made together,
+and named as one gang for a scheduler that likes to know.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from crds.torchjob.jobspec import TorchJobSpec
+from crds.torchjob.status import TaskStatus
+from crds.torchjob.tasks import MASTER, TaskSpec
+from crds.torchjob.torchjob import TorchJob
+from gang.members import Members
+
+Counts = Mapping[str, TaskStatus]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One pod of the job, whether it exists or not."""
+
+    name: str
+    task_type: str
+    index: int
+    stage: int
+    lead: str
+    """The rank 0 of the pod's stage; empty if the stage has none."""
+    rank: int | None
+    """None for an auxiliary task's, which belongs to no world."""
+    world_size: int
+    gang: str
+    """The pods that are made together with it, where no gang scheduler binds it."""
+    gang_size: int
+
+
+def members(job: TorchJob, attempt: int) -> dict[str, Member]:
+    """Every pod the job has when all of it runs under an admission, by name, in the order of ranks."""
+    spec = job.spec
+    gates = [_gate(task) for task in spec.tasks.values()]
+    stage_of = {name: stage for stage in spec.stages for name in stage.tasks}
+    found = {}
+    for (task_type, task), gate in zip(spec.tasks.items(), gates, strict=True):
+        stage = stage_of[task_type]
+        world = training(spec, stage.tasks)
+        first_rank = _pods(spec, world[: world.index(task_type)]) if task_type in world else None
+        lead = job.pod_name(world[0], 0) if world else ""
+        world_size = _pods(spec, world)
+        gang = f"{job.metadata.uid}-{attempt}-{gates.index(gate)}"
+        gang_size = sum(task.num_tasks for task in spec.tasks.values() if _gate(task) == gate)
+        for index in range(task.num_tasks):
+            name = job.pod_name(task_type, index)
+            found[name] = Member(
+                name=name,
+                task_type=task_type,
+                index=index,
+                stage=stage.index,
+                lead=lead,
+                rank=None if first_rank is None else first_rank + index,
+                world_size=world_size,
+                gang=gang,
+                gang_size=gang_size,
+            )
+    return found
+
+
+def leads(job: TorchJob) -> list[str]:
+    """The names of its rank 0s, one for each stage that is a world."""
+    worlds = (training(job.spec, stage.tasks) for stage in job.spec.stages)
+    return [job.pod_name(world[0], 0) for world in worlds if world]
+
+
+def training(spec: TorchJobSpec, task_types: Iterable[str]) -> list[str]:
+    """Those of some tasks that are not auxiliary."""
+    return [each for each in task_types if not spec.tasks[each].auxiliary]
+
+
+def _pods(spec: TorchJobSpec, task_types: Iterable[str]) -> int:
+    return sum(spec.tasks[each].num_tasks for each in task_types)
+
+
+def _gate(task: TaskSpec) -> tuple[bool, frozenset[tuple[str, str]]]:
+    return task.auxiliary, frozenset((each.task_type, each.phase) for each in task.depends_on)
+
+
+def counted(spec: TorchJobSpec, counts: Counts, task_type: str) -> Members:
+    """A task as its gang sees it."""
+    count = counts[task_type]
+    return Members(
+        wanted=spec.tasks[task_type].num_tasks,
+        minimum=spec.members(task_type),
+        running=count.ready,
+        succeeded=count.succeeded,
+    )
+
+
+def decisive(spec: TorchJobSpec) -> frozenset[str]:
+    """The tasks whose success is the job's.
+
+    A task that is always restarted never succeeds and decides nothing; nor does an auxiliary one, unless there is no
+    other. Of those that are left, with a Master among them: the Master, and tasks that start after a success which the
+    Master did not wait for (an evaluation at the end). Without: all.
+    """
+    ending = [each for each, task in spec.tasks.items() if task.restart_policy != "Always"]
+    deciding = frozenset(training(spec, ending) or ending)
+    if MASTER not in deciding:
+        return deciding
+    before = _upstream(spec, MASTER)
+    after = {
+        task_type
+        for task_type, task in spec.tasks.items()
+        if any(each.phase == "Succeeded" and each.task_type not in before for each in task.depends_on)
+    }
+    return deciding & ({MASTER} | after)
+
+
+def _upstream(spec: TorchJobSpec, task_type: str) -> frozenset[str]:
+    """Everything a task depends on, near and far."""
+    found: set[str] = set()
+    ahead = [task_type]
+    while ahead:
+        near = {each.task_type for each in spec.tasks[ahead.pop()].depends_on} - found
+        found |= near
+        ahead.extend(near)
+    return frozenset(found)

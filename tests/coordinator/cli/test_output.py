@@ -1,0 +1,34 @@
+"""Columns and ages."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from coordinator.cli import output
+
+
+def test_columns_line_up() -> None:
+    text = output.columns(("NAME", "N"), [("a", 1), ("longer", 22)])
+    assert text.splitlines() == ["NAME     N", "a        1", "longer   22"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (0, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (7199, "119m"),
+        (7200, "2h"),
+        (12_000, "3h20m"),
+        (172_800, "2d"),
+        (446_400, "5d4h"),
+    ],
+)
+def test_ages(seconds: int, expected: str) -> None:
+    now = datetime(2026, 1, 8, tzinfo=UTC)
+    assert output.age((now - timedelta(seconds=seconds)).isoformat(), now) == expected
+
+
+def test_no_timestamp_no_age() -> None:
+    assert output.age(None, datetime(2026, 1, 8, tzinfo=UTC)) == "-"

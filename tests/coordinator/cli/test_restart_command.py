@@ -1,0 +1,124 @@
+"""`torchq job restart`: one request for each call, refused where nothing runs."""
+
+import json
+from typing import Any
+
+import pytest
+
+from crds import labels
+from crds.api_resources import EVENTS, TORCHJOBS
+from crds.torchjob import restart_requests, torchjob
+from kube.client import KubernetesCluster
+from tests.support.coordinator.command import Torchq
+from tests.support.coordinator.desk import manifest, task
+
+ADMISSION = {"queue": "a", "attempt": 1, "epoch": 1, "charge": {"jobs": 1}}
+RUNNING: dict[str, Any] = {"phase": "Running", "admission": ADMISSION}
+
+
+@pytest.fixture
+def job(embedded_cluster: KubernetesCluster, namespace: str) -> str:
+    """A job that runs."""
+    embedded_cluster.create(TORCHJOBS, manifest("train", "a", {"Master": task(), "Worker": task(3)}), namespace)
+    say(embedded_cluster, namespace, **RUNNING)
+    return "train"
+
+
+def say(cluster: KubernetesCluster, namespace: str, **status: Any) -> None:
+    cluster.patch(TORCHJOBS, "train", {"status": status}, namespace, subresource="status")
+
+
+def asked(cluster: KubernetesCluster, namespace: str) -> restart_requests.RestartRequest | None:
+    return restart_requests.requested(torchjob.parse(cluster.get(TORCHJOBS, "train", namespace)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected", "said"),
+    [
+        ((), (None, None, ""), "restart of the whole job requested"),
+        (("--in-place",), (None, None, "InPlace"), "restart in place of the whole job requested"),
+        (("--task", "worker"), ("Worker", None, ""), "restart of task Worker requested"),
+        (
+            ("--task", "Worker", "--index", "2", "--recreate"),
+            ("Worker", 2, "Recreate"),
+            "restart with new pods of Worker 2 requested",
+        ),
+    ],
+)
+def test_a_request_is_what_was_asked_for(
+    torchq: Torchq,
+    job: str,
+    embedded_cluster: KubernetesCluster,
+    namespace: str,
+    arguments: tuple[str, ...],
+    expected: tuple[object, ...],
+    said: str,
+) -> None:
+    result = torchq("job", "restart", job, *arguments, "--reason", "it hangs")
+    assert result.output == f"job {namespace}/train: {said} on torchq-local\n"
+    found = asked(embedded_cluster, namespace)
+    assert found is not None
+    assert (found.task, found.index, found.how) == expected
+    (event,) = (each for each in embedded_cluster.list(EVENTS, namespace).items)
+    assert event["reason"] == "JobRestartRequested"
+    assert event["message"].endswith(", by torchq-local: it hangs")
+
+
+def test_each_call_is_one_restart(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    torchq("job", "restart", job)
+    first = asked(embedded_cluster, namespace)
+    assert first is not None
+    say(embedded_cluster, namespace, **RUNNING, restartRequest=first.id)
+    assert asked(embedded_cluster, namespace) is None
+    torchq("job", "restart", job)
+    second = asked(embedded_cluster, namespace)
+    assert second is not None
+    assert second.id != first.id
+
+
+def test_a_dry_run_asks_for_nothing(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    assert "(dry run)" in torchq("job", "restart", job, "--dry-run").output
+    assert asked(embedded_cluster, namespace) is None
+    assert embedded_cluster.list(EVENTS, namespace).items == []
+
+
+@pytest.mark.parametrize(
+    ("status", "spec", "words"),
+    [
+        ({"phase": "Queued"}, {}, "waits and has no pods"),
+        ({"phase": "Succeeded", "admission": ADMISSION}, {}, "has finished: submit a new job"),
+        (RUNNING, {"suspend": True}, "is suspended: torchq job resume"),
+    ],
+)
+def test_what_does_not_run_is_not_restarted(
+    torchq: Torchq,
+    embedded_cluster: KubernetesCluster,
+    namespace: str,
+    status: dict[str, Any],
+    spec: dict[str, Any],
+    words: str,
+) -> None:
+    embedded_cluster.create(TORCHJOBS, manifest("train", "a", **spec), namespace)
+    say(embedded_cluster, namespace, **status)
+    assert words in torchq("job", "restart", "train", code=1).stderr
+    found = embedded_cluster.get(TORCHJOBS, "train", namespace)["metadata"]
+    assert labels.RESTART_REQUEST not in json.dumps(found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--index", "1"), "give --task, too"),
+        (("--task", "Evaluator"), "has no Evaluator; it has"),
+        (("--task", "Worker", "--index", "3"), "it has Master 0..0, Worker 0..2"),
+        (("--task", "Worker", "--index", "-1"), "--index"),
+    ],
+)
+def test_a_pod_that_there_is_not_is_a_wrong_command_line(
+    torchq: Torchq, job: str, arguments: tuple[str, ...], words: str
+) -> None:
+    assert words in torchq("job", "restart", job, *arguments, code=2).stderr

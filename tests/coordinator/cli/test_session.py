@@ -1,0 +1,122 @@
+"""What every command shares: where the cluster is, what children are told, how trouble reads."""
+
+import os
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from coordinator.cli import session
+from coordinator.cli.session import Commands, Session
+from coordinator.errors import LocalError
+from coordinator.local import stack_state, user_folders
+from crds.errors import InvalidObject, Problem
+from kube import errors
+from queues.errors import StoreUnreachable
+from tests.support.kube.servers import Server
+
+
+@pytest.fixture
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> object:
+    """A machine without any Kubernetes configuration."""
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return home
+
+
+def made(**environ: str) -> Session:
+    return Session({}, None, {"HOME": os.environ["HOME"], **environ})
+
+
+def test_a_machine_with_no_other_cluster_uses_the_embedded_one(home: object) -> None:
+    assert made().connection.kubeconfig == ""
+    embedded = user_folders.default_data() / "kubeconfig"
+    embedded.parent.mkdir(parents=True)
+    embedded.write_text("{}")
+    with pytest.raises(LocalError, match="is not running"):
+        _ = made().connection
+    with stack_state.locked(stack_state.Files(embedded.parent)):
+        assert made().connection.kubeconfig == str(embedded)
+
+
+@pytest.mark.parametrize("environ", [{"KUBECONFIG": "/elsewhere"}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}])
+def test_a_machine_with_a_cluster_keeps_it(home: object, environ: dict[str, str]) -> None:
+    embedded = user_folders.default_data() / "kubeconfig"
+    embedded.parent.mkdir(parents=True)
+    embedded.write_text("{}")
+    assert made(**environ).connection.kubeconfig == ""
+
+
+def test_what_is_said_outright_wins(home: object) -> None:
+    assert made(TORCHQ_KUBECONFIG="/mine", KUBECONFIG="/elsewhere").connection.kubeconfig == "/mine"
+
+
+def test_no_cluster_at_all_is_a_message(home: object) -> None:
+    with pytest.raises(errors.Misconfigured, match="--kubeconfig"):
+        _ = made().cluster
+
+
+def test_a_child_is_told_what_is_no_default_and_nothing_else() -> None:
+    parent = Session(
+        {"threads": 3}, None, {"TORCHQ_REDIS_URL": "redis://me:secret@host/2", "TORCHQ_POOL": "none", "X": "1"}
+    )
+    told = parent.environment()
+    assert told == {"TORCHQ_THREADS": "3", "TORCHQ_REDIS_URL": "redis://me:secret@host/2", "TORCHQ_POOL": "none"}
+    assert made(**told).settings == parent.settings
+
+
+def test_every_kind_of_setting_survives_the_way_to_a_child() -> None:
+    flags = {"implicit_queues": True, "queued_after": 2.5, "master_address": "loopback", "health_port": 8080}
+    parent = Session(flags, None, {})
+    assert made(**parent.environment()).settings == parent.settings
+
+
+def test_a_commands_own_flags_join_the_others() -> None:
+    joined = Session({"threads": 3}, None, {"TORCHQ_PROCESSES": "5"}).with_flags(processes=7, health_port=None)
+    assert (joined.settings.threads, joined.settings.processes, joined.settings.health_port) == (3, 7, 0)
+
+
+def test_the_namespace_is_the_flags_or_the_contexts(embedded_server: Server) -> None:
+    environ = {"TORCHQ_KUBECONFIG": str(embedded_server.kubeconfig)}
+    assert Session({}, None, environ).namespace == "default"
+    assert Session({"namespace": "mine"}, None, environ).namespace == "mine"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (errors.NotFound("torchjobs 'x' is not there"), "Error: torchjobs 'x' is not there\n"),
+        (StoreUnreachable("Redis at redis://h does not answer"), "Error: Redis at redis://h does not answer\n"),
+        (InvalidObject((Problem("spec.a", "Required value"),)), "Error: spec.a: Required value\n"),
+        (
+            errors.Invalid(
+                "TorchJob x is invalid", (errors.FieldCause("spec.a", "too large"), errors.FieldCause("", "no"))
+            ),
+            "Error: TorchJob x is invalid\n  spec.a: too large\n  no\n",
+        ),
+    ],
+)
+def test_trouble_is_one_message_and_exit_code_1(error: Exception, words: str) -> None:
+    @click.group(cls=Commands)
+    def group() -> None: ...
+
+    @group.command()
+    def fail() -> None:
+        raise error
+
+    result = CliRunner().invoke(group, ["fail"])
+    assert (result.exit_code, result.stderr) == (1, words)
+
+
+def test_a_defect_of_ours_is_not_hidden() -> None:
+    @click.group(cls=Commands)
+    def group() -> None: ...
+
+    @group.command()
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    assert isinstance(CliRunner().invoke(group, ["fail"]).exception, ZeroDivisionError)
+    assert ZeroDivisionError not in session.SHOWN

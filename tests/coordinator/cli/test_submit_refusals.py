@@ -1,0 +1,320 @@
+"""`torchq submit` of what could never run: refused before anything is made, unless --anyway; `torchq job why` of it."""
+
+import copy
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from coordinator.cli import api_client, outlook
+from coordinator.http.queue_api import Answerer
+from coordinator.leader.coordinator import Coordinator
+from coordinator.leader.election import LEASE
+from coordinator.settings import Settings
+from crds import labels
+from crds.api_resources import LEASES, NODES, PODS, TORCHJOBS
+from kube import errors
+from kube.client import KubernetesCluster
+from queues.dispatch.memory_work import MemoryWork
+from queues.values import QueueSpec
+from tests.coordinator.cli.test_api_client import Store, answering
+from tests.support.coordinator.command import Torchq
+from tests.support.coordinator.desk import manifest
+from tests.support.waiting import SECONDS, until
+
+GPU = "nvidia.com/gpu"
+
+
+def body(name: str, queue: str, **changes: Any) -> dict[str, Any]:
+    """A job of one pod that an embedded node runs; `gpus` it asks for, `container` and `pod` that are added to it."""
+    gpus, container, pod = (changes.pop(each, None) for each in ("gpus", "container", "pod"))
+    one = {"name": "torch", "image": "torch:1", "command": ["python"], "resources": {"limits": {GPU: gpus or 0}}}
+    tasks = {"Master": {"template": {"spec": {"containers": [one | (container or {})], **(pod or {})}}}}
+    return manifest(name, queue, tasks, **changes)
+
+
+@contextmanager
+def node(cluster: KubernetesCluster, version: str, **allocatable: str) -> Iterator[None]:
+    """A ready node, and the only one."""
+    status = {
+        "allocatable": {"cpu": "8", "pods": "9", **allocatable},
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "nodeInfo": {"kubeletVersion": version},
+    }
+    cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "one"}, "status": status})
+    try:
+        yield
+    finally:
+        cluster.delete(NODES, "one")
+
+
+class Place:
+    """A cluster with a coordinator that answers, and files to submit."""
+
+    def __init__(self, torchq: Torchq, namespace: str, folder: Path, store: Store, desk: Coordinator) -> None:
+        self.torchq, self.namespace, self.folder, self.store, self.desk = torchq, namespace, folder, store, desk
+
+    def run(self, *arguments: str, code: int = 0) -> Any:
+        return self.torchq(*arguments, code=code, TORCHQ_LEASE_NAMESPACE=self.namespace)
+
+    def submit(self, *jobs: dict[str, Any], options: tuple[str, ...] = (), code: int = 0) -> Any:
+        file = self.folder / "jobs.yaml"
+        file.write_text(yaml.safe_dump_all(map(copy.deepcopy, jobs)))
+        return self.run("submit", *options, str(file), code=code)
+
+    def seen(self, count: int) -> None:
+        """Wait until the coordinator knows so many TenantQueues."""
+        until(lambda: len(self.desk.watches.queues.values()) == count)
+
+
+@pytest.fixture
+def store() -> Store:
+    store = Store(lambda *_: None)
+    store.rebuild(1, [], [])
+    return store
+
+
+@pytest.fixture(params=[labels.EMBEDDED])
+def place(
+    request: pytest.FixtureRequest,
+    torchq: Torchq,
+    embedded_cluster: KubernetesCluster,
+    namespace: str,
+    tmp_path: Path,
+    store: Store,
+) -> Iterator[Place]:
+    """With queue a (4 GPUs) and queue theirs, and a node of 8 GPUs: by default that of an embedded cluster."""
+    work = MemoryWork(lambda: 0.0, store.epoch, lambda _: None)
+    desk = Coordinator(embedded_cluster, store, work, Settings(lease_namespace=namespace, pool="nodes"))
+    with node(embedded_cluster, request.param, **{GPU: "8"}), answering(desk, store):
+        desk.leadership.step()
+        for informer in desk.watches.informers:
+            informer.start()
+        assert all(informer.wait_synced(SECONDS) for informer in desk.watches.informers)
+        found = Place(torchq, namespace, tmp_path, store, desk)
+        found.run("queue", "create", "a", "--quota", f"{GPU}=4")
+        found.run("queue", "create", "theirs", "--namespace", "somebody-else")
+        found.run("queue", "create", "wide")
+        found.seen(3)
+        yield found
+        for informer in desk.watches.informers:
+            informer.stop()
+
+
+on_kubernetes = pytest.mark.parametrize("place", ["v1.36.2"], indirect=True)
+
+NEVER = [
+    (body("no", "a", gpus=5), "spec.torchTaskSpecs: the job asks for 5 of nvidia.com/gpu, queue a can give 4 at most"),
+    (body("no", "nobody"), "spec.schedulingPolicy.queue: there is no TenantQueue nobody: name another queue"),
+    (body("no", "theirs"), "spec.schedulingPolicy.queue: queue theirs is not for namespace"),
+    (
+        body("no", "a", schedulingPolicy={"priorityClassName": "gold"}),
+        "spec.schedulingPolicy.priorityClassName: there is no PriorityClass gold",
+    ),
+]
+NOT_HERE = [
+    (body("no", "wide", gpus=9), "Master.template.spec.containers: a pod asks for 9 of nvidia.com/gpu"),
+    (body("no", "wide", container={"command": []}), "Master.template.spec.containers[0].command: is required"),
+    (
+        body("no", "wide", pod={"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "d"}}]}),
+        "Master.template.spec.volumes[0].persistentVolumeClaim: only emptyDir",
+    ),
+    (
+        body(
+            "no",
+            "wide",
+            container={"volumeMounts": [{"name": "d", "mountPath": "/d"}]},
+            pod={"volumes": [{"name": "d", "emptyDir": {}}]},
+        ),
+        "Master.template.spec.containers[0].volumeMounts[0].mountPath: '/d' cannot be mounted",
+    ),
+    (body("no", "wide", pod={"nodeSelector": {"gpu": "a100"}}), "does not have the label gpu=a100"),
+]
+
+
+def warnings(said: Any) -> str:
+    """What is said beside what was submitted, and where."""
+    return "".join(line for line in said.stderr.splitlines(keepends=True) if " submitted on " not in line)
+
+
+def jobs(cluster: KubernetesCluster, namespace: str) -> list[str]:
+    return [each["metadata"]["name"] for each in cluster.list(TORCHJOBS, namespace).items]
+
+
+@pytest.mark.parametrize("options", [(), ("--dry-run",)])
+@pytest.mark.parametrize(("job", "words"), [*NEVER, *NOT_HERE])
+def test_what_can_never_run_is_refused_and_nothing_is_made(
+    place: Place, embedded_cluster: KubernetesCluster, job: dict[str, Any], words: str, options: tuple[str, ...]
+) -> None:
+    said = place.submit(body("good", "a", gpus=4), job, options=options, code=1)
+    assert said.stdout == ""
+    assert 'document 2: TorchJob "no" can never run:\n' in said.stderr
+    assert words in said.stderr
+    assert '"good"' not in said.stderr
+    assert "nothing was submitted; --anyway" in said.stderr
+    assert jobs(embedded_cluster, place.namespace) == []
+
+
+@pytest.mark.parametrize(("job", "words"), [NEVER[0], NEVER[1], *NOT_HERE[:2]])
+def test_with_anyway_it_is_submitted_and_warned_of(
+    place: Place, embedded_cluster: KubernetesCluster, job: dict[str, Any], words: str
+) -> None:
+    said = place.submit(body("good", "a"), job, options=("--anyway",))
+    assert said.stderr.startswith('warning: TorchJob "no": ')
+    assert words in said.stderr
+    assert len(said.stdout.split()) == 2
+    assert jobs(embedded_cluster, place.namespace) == ["good", "no"]
+
+
+def test_what_could_run_is_submitted_without_a_word(place: Place) -> None:
+    said = place.submit(body("one", "a", gpus=4), body("two", "wide", gpus=8, suspend=True))
+    assert (len(said.stdout.split()), warnings(said)) == (2, "")
+
+
+@on_kubernetes
+def test_on_kubernetes_more_than_the_nodes_of_now_is_warned_of(place: Place) -> None:
+    said = place.submit(body("large", "wide", gpus=9), body("too", "wide", gpus=9))
+    assert len(said.stdout.split()) == 2
+    assert warnings(said) == (
+        'warning: TorchJob "large" and 1 more: spec.torchTaskSpecs: the job asks for 9 of nvidia.com/gpu, all nodes '
+        "together have 8: it waits until there are nodes that have it\n"
+    )
+
+
+@on_kubernetes
+@pytest.mark.parametrize(("job", "words"), NEVER)
+def test_on_kubernetes_the_queue_refuses_as_well(place: Place, job: dict[str, Any], words: str) -> None:
+    assert words in place.submit(job, code=1).stderr
+
+
+@on_kubernetes
+def test_on_kubernetes_no_embedded_node_refuses_anything(place: Place) -> None:
+    said = place.submit(*({**job, "metadata": {"name": f"j{at}"}} for at, (job, _) in enumerate(NOT_HERE[1:])))
+    assert warnings(said) == ""
+
+
+def test_a_malformed_pod_is_told_as_such_with_or_without_anyway(place: Place) -> None:
+    wrong = body("no", "wide", container={"name": "Not A Name", "command": []})
+    for options in ((), ("--anyway",)):
+        said = place.submit(wrong, options=options, code=1)
+        assert "containers[0].name" in said.stderr
+        assert "can never run" not in said.stderr
+
+
+def test_a_queue_that_was_created_just_now_is_asked_for_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The coordinator has not seen it yet when it is asked first."""
+
+    def create(_: float) -> None:
+        place.run("queue", "create", "new")
+        place.seen(4)
+
+    monkeypatch.setattr(outlook, "Asking", partial(outlook.Asking, pause=create))
+    assert warnings(place.submit(body("one", "new"))) == ""
+
+
+def test_a_coordinator_that_cannot_be_asked_refuses_nothing(place: Place, embedded_cluster: KubernetesCluster) -> None:
+    nowhere = {"metadata": {"annotations": {api_client.API: "http://127.0.0.1:9"}}}
+    embedded_cluster.patch(LEASES, LEASE, nowhere, place.namespace)
+    said = place.submit(body("one", "nobody"))
+    assert said.stderr.startswith("note: whether the jobs can ever run was not checked: the coordinator at")
+    assert len(said.stdout.split()) == 1
+    embedded_cluster.delete(LEASES, LEASE, place.namespace)
+    assert warnings(place.submit(body("two", "nobody"))) == ""
+
+
+def test_an_account_that_may_not_ask_is_refused_nothing(
+    place: Place, embedded_cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: KubernetesCluster, resource: Any, *rest: Any, **options: Any) -> Any:
+        if resource is LEASES:
+            raise errors.Forbidden("you may not get leases")
+        return get(self, resource, *rest, **options)
+
+    get = KubernetesCluster.get
+    monkeypatch.setattr(KubernetesCluster, "get", refuse)
+    said = place.submit(body("one", "nobody"))
+    assert warnings(said) == "note: whether the jobs can ever run was not checked: you may not get leases\n"
+    monkeypatch.undo()
+    assert jobs(embedded_cluster, place.namespace) == ["one"]
+
+
+def test_a_coordinator_of_an_earlier_version_refuses_nothing(
+    place: Place, embedded_cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no such path: its answer is what this one says of any other unknown path."""
+    answer = Answerer.answer
+    monkeypatch.setattr(Answerer, "answer", lambda self, path: answer(self, path.replace("/v1/check", "/v1/unknown")))
+    said = place.submit(body("one", "nobody"))
+    assert warnings(said) == f"note: whether the jobs can ever run was not checked: {outlook.EARLIER}\n"
+    assert jobs(embedded_cluster, place.namespace) == ["one"]
+
+
+def test_a_coordinator_that_has_not_read_the_cluster_says_so(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(place.desk.watches), "synced", property(lambda _: False))
+    said = place.submit(body("one", "nobody"))
+    assert "has not read the cluster yet" in said.stderr
+
+
+@pytest.mark.parametrize(
+    "question", ["", "job=", "job=5", "job={}", 'job={"namespace":"a","queue":"b","charge":{"x":"y"}}']
+)
+def test_a_question_that_makes_no_sense_is_refused(place: Place, question: str) -> None:
+    with pytest.raises(Exception, match="job"):
+        api_client.direct(place.desk.leadership.address)(f"/v1/check?{question}")
+
+
+def test_only_a_dry_run_that_asks_for_it_is_refused_by_the_node(
+    place: Place, embedded_cluster: KubernetesCluster
+) -> None:
+    spec = {"containers": [{"name": "torch", "image": "torch:1"}]}
+
+    def make(name: str, *, dry_run: bool, **annotations: str) -> None:
+        metadata = {"name": name, "annotations": annotations}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        embedded_cluster.create(PODS, pod, place.namespace, dry_run=dry_run)
+
+    make("plain", dry_run=True)
+    make("made", dry_run=False, **{labels.VET: "true"})
+    with pytest.raises(errors.Invalid) as refusal:
+        make("asks", dry_run=True, **{labels.VET: ""})
+    assert [each.field for each in refusal.value.causes] == ["spec.containers[0].command"]
+
+
+def why(place: Place, name: str) -> Any:
+    return json.loads(place.run("job", "why", name, "-o", "json").stdout)
+
+
+def test_a_suspended_job_says_whether_it_would_fit(place: Place, embedded_cluster: KubernetesCluster) -> None:
+    room = {"cpu": 8000, "pods": 9, GPU: 8, "*": 0}
+    place.store.configure([QueueSpec(name="a", quota={GPU: 4}), QueueSpec(name="wide")], room)
+    made = [body("fits", "a", gpus=4), body("never", "a", gpus=5)]
+    for each in made:
+        embedded_cluster.create(TORCHJOBS, {**each, "spec": {**each["spec"], "suspend": True}}, place.namespace)
+    until(lambda: len(place.desk.watches.jobs.values()) == 2)
+    fits = why(place, "fits")
+    assert (fits["code"], fits["ifResumed"]["fits"], fits["ifResumed"]["code"]) == ("Suspended", True, "Next")
+    assert (
+        "if it were resumed now, it would fit: the job goes with queue a's next turn"
+        in place.run("job", "why", "fits").stdout
+    )
+    said = place.run("job", "why", "never").stdout
+    assert "if it were resumed now, it could never run: ExceedsQuota: the job asks for 5 of nvidia.com/gpu" in said
+    place.store.configure([QueueSpec(name="a", quota={GPU: 4}, open=False)], room)
+    place.run("queue", "pause", "a")
+    until(lambda: why(place, "fits")["ifResumed"]["code"] == "QueueHeld")
+    assert why(place, "never")["ifResumed"]["code"] == "ExceedsQuota"
+
+
+def test_a_suspended_job_whose_coordinator_does_not_answer_says_so(
+    place: Place, embedded_cluster: KubernetesCluster
+) -> None:
+    embedded_cluster.create(TORCHJOBS, body("one", "a", suspend=True), place.namespace)
+    embedded_cluster.delete(LEASES, LEASE, place.namespace)
+    said = place.run("job", "why", "one").stdout
+    assert "spec.suspend is true: torchq job resume" in said
+    assert "whether it would fit now is not known: no coordinator answers" in said

@@ -1,0 +1,277 @@
+"""What the doctor finds: a table of one broken thing each, on values alone."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from coordinator.doctor import checks, findings
+from coordinator.doctor.checks import ClusterPicture, LeaseView, Look
+from crds.keys import JobKey
+from queues import order
+from queues.inspection.rq_record import FUNCTION
+from queues.inspection_values import Fault, RqJob, StorePicture, WorkPicture, WorkRecord
+from queues.picking import counted
+from queues.values import Entry, QueueSpec, Reservation
+from tests.support.coordinator.builders import KEY, admission, job, pod
+
+NOW = 1_800_000_000.0
+WAITS = JobKey("team", "waits", "u2")
+GONE = JobKey("team", "gone", "u9")
+CHARGE = {"cpu": 2000, "jobs": 1}
+SPEC = QueueSpec(name="a")
+ENTRY = Entry(key=WAITS, queue="a", submitted=100.0, attempt=1, demand=CHARGE)
+HELD = Reservation(key=KEY, queue="a", attempt=1, epoch=3, charge=CHARGE, port=20_001)
+BATCH = RqJob(id="b1", where="queue", function=FUNCTION)
+LEASED = WorkRecord(state="leased", tenant="a", token="t1", lease_ends=NOW + 9)
+
+
+def look(**changes: Any) -> Look:
+    """A cluster, a store and a work queue that agree: one job is admitted and runs, one waits. `changes` go to
+    whichever of the three has a field of that name."""
+    cluster = ClusterPicture(
+        jobs={KEY: job(admission=admission(), attempt=1, phase="Running"), WAITS: job(key=WAITS)},
+        pods=(pod(),),
+        specs={"a": SPEC},
+        lease=LeaseView(holder="me", epoch=3, renewed="2027-01-15T07:59:59.000000Z", seconds=8.0),
+        now=NOW,
+    )
+    store = StorePicture(
+        epoch=3,
+        specs={"a": SPEC},
+        entries={WAITS: ENTRY},
+        places={"a": {WAITS: order.score(ENTRY, 600.0)}},
+        reservations={KEY: HELD},
+        usage={"a": CHARGE},
+        pool_usage=CHARGE,
+        ports={20_001: KEY},
+    )
+    work = WorkPicture(now=NOW, workers={"w": NOW + 10}, threads=frozenset(("w",)), rq=(BATCH,))
+    parts = [
+        replace(part, **{name: value for name, value in changes.items() if hasattr(part, name)})
+        for part in (cluster, store, work)
+    ]
+    return Look(*parts)
+
+
+def codes(**changes: Any) -> list[tuple[str, str]]:
+    return [(each.code, each.subject) for each in checks.compare(look(**changes))]
+
+
+def test_what_agrees_is_not_told() -> None:
+    assert codes() == []
+
+
+WORKS = {KEY: LEASED}
+"""A worker has the job: what its pods say is about to change."""
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "subject"),
+    [
+        ({"lease": None}, "no-lease", "Lease"),
+        ({"lease": LeaseView(holder="", epoch=3, renewed="", seconds=8.0)}, "no-leader", "Lease"),
+        (
+            {"lease": LeaseView(holder="me", epoch=3, renewed="2027-01-15T07:59:51Z", seconds=8.0)},
+            "lease-silent",
+            "Lease",
+        ),
+        ({"lease": LeaseView(holder="me", epoch=3, renewed="never", seconds=8.0)}, "lease-silent", "Lease"),
+        ({"workers": {}, "threads": frozenset()}, "no-workers", "workers"),
+        ({"workers": {"w": NOW - 1}}, "no-workers", "workers"),
+        ({"skipped": {"coordinator": "TorchJob a/b (ValueError: no)"}}, "skipped-object", "coordinator"),
+        ({"unreadable": {"TenantQueue b": "admits nothing"}}, "unreadable-object", "TenantQueue b"),
+        ({"ineffective": {"b": "spec.quota: gpu is not a resource"}}, "ineffective-limit", "queue b"),
+        ({"epoch": 0}, "store-lost", "queues"),
+        ({"epoch": 0, "rebuilding": 4}, "rebuild-unfinished", "queues"),
+        (
+            {"lease": LeaseView(holder="me", epoch=4, renewed="2027-01-15T08:00:00Z", seconds=8.0)},
+            "epoch-differs",
+            "queues",
+        ),
+        # objects
+        (
+            {
+                "jobs": {
+                    KEY: job(admission=admission(), attempt=1, phase="Running"),
+                    WAITS: job(key=WAITS, invalid=True),
+                },
+                "entries": {},
+                "places": {},
+            },
+            "invalid-job",
+            str(WAITS),
+        ),
+        # charges
+        (
+            {"reservations": {KEY: replace(HELD, attempt=2)}},
+            "wrong-reservation",
+            str(KEY),
+        ),
+        (
+            {
+                "reservations": {KEY: replace(HELD, charge={"cpu": 1000, "jobs": 1})},
+                "usage": {"a": {"cpu": 1000, "jobs": 1}},
+                "pool_usage": {"cpu": 1000, "jobs": 1},
+            },
+            "wrong-reservation",
+            str(KEY),
+        ),
+        ({"pool_usage": {"cpu": 2001, "jobs": 1}}, "leaked-charge", "pool"),
+        ({"counted": counted.STANDARD, "pool_usage": {**CHARGE, "gpu": 1}}, "leaked-charge", "pool"),
+        (
+            {"counted": counted.STANDARD - {"cpu"}, "usage": {"a": {"jobs": 1}}, "pool_usage": {"jobs": 1}},
+            "wrong-settings",
+            "usage",
+        ),
+        ({"counted": counted.STANDARD, "pool": {"gpu": 1}}, "wrong-settings", "usage"),
+        ({"usage": {"a": CHARGE, "b": {"cpu": 1}}}, "leaked-charge", "queue b"),
+        ({"usage": {"a": {"cpu": 2000}}}, "leaked-charge", "queue a"),
+        ({"ports": {}}, "wrong-port", str(KEY)),
+        ({"ports": {20_001: GONE}}, "wrong-port", str(KEY)),
+        ({"ports": {20_001: KEY, 20_002: GONE}}, "wrong-port", str(GONE)),
+        # waiting
+        ({"entries": {}, "places": {}}, "missing-entry", str(WAITS)),
+        ({"entries": {WAITS: replace(ENTRY, demand={"jobs": 1})}}, "wrong-entry", str(WAITS)),
+        (
+            {"entries": {WAITS: replace(ENTRY, priority=1)}, "places": {"a": {WAITS: -500.0}}},
+            "wrong-entry",
+            str(WAITS),
+        ),
+        ({"places": {"a": {WAITS: 101.0}}}, "misplaced-entry", str(WAITS)),
+        ({"places": {}}, "misplaced-entry", str(WAITS)),
+        ({"places": {"a": {WAITS: 100.0, GONE: 1.0}}}, "misplaced-entry", str(GONE)),
+        ({"places": {"a": {WAITS: 100.0}, "b": {WAITS: 100.0}}}, "misplaced-entry", str(WAITS)),
+        # pods
+        ({"pods": (pod(attempt=2),)}, "foreign-attempt-pod", "team/train-master-0"),
+        # work
+        ({"ready_count": 1}, "wrong-ready-count", "work"),
+        (
+            {"ready": {"a": frozenset((KEY,))}, "ready_count": 1, "ready_length": 1},
+            "stuck-tenant",
+            "a",
+        ),
+        ({"threads": frozenset(("w", "dead"))}, "stray-threads", "dead"),
+        ({"leases": {KEY: NOW + 5}}, "stray-lease", str(KEY)),
+        ({"leases": {KEY: NOW - 5}, "records": {KEY: replace(LEASED, lease_ends=NOW - 5)}}, "stuck-lease", str(KEY)),
+        ({"records": {KEY: replace(LEASED, lease_ends=None)}}, "lost-lease", str(KEY)),
+        ({"records": {KEY: WorkRecord(state="ready", tenant="a", since="1")}}, "stuck-key", str(KEY)),
+        ({"records": {KEY: WorkRecord(state="delayed", tenant="a")}}, "stuck-key", str(KEY)),
+        ({"records": {KEY: WorkRecord(state="")}}, "stuck-key", str(KEY)),
+        # RQ and Redis
+        ({"rq": (BATCH, RqJob(id="x", where="queue", function="os.system"))}, "foreign-rq-job", "x"),
+        ({"rq": (RqJob(id="x", where="failed", function=""),)}, "foreign-rq-job", "x"),
+        ({"rq": (RqJob(id="x", where="failed", function=FUNCTION),)}, "failed-batch", "x"),
+        ({"rq": (RqJob(id="x", where="none", function=FUNCTION),)}, "orphan-batch", "x"),
+        ({"faults": (Fault("torchq:clock", "cannot be read"),)}, "broken-key", "torchq:clock"),
+        ({"unknown": ("torchq:junk",)}, "unknown-key", "torchq:junk"),
+        ({"foreign": ("somebody",)}, "foreign-keys", "somebody"),
+    ],
+)
+def test_one_thing_that_is_wrong_is_found_and_nothing_else(changes: dict[str, Any], code: str, subject: str) -> None:
+    assert codes(**changes) == [(code, subject)]
+
+
+def test_what_limits_do_not_name_is_in_no_sum() -> None:
+    held = {KEY: replace(HELD, charge={**CHARGE, "example.org/made-up": 1})}
+    assert codes(reservations=held, counted=counted.STANDARD) == [("wrong-reservation", str(KEY))]
+
+
+def test_a_reservation_of_a_job_that_is_gone_is_an_orphan() -> None:
+    held = {KEY: HELD, GONE: replace(HELD, key=GONE, port=0)}
+    twice = {"cpu": 4000, "jobs": 2}
+    assert codes(reservations=held, usage={"a": twice}, pool_usage=twice) == [("orphan-reservation", str(GONE))]
+
+
+@pytest.mark.parametrize("state", [{"phase": "Succeeded", "finished": True}, {"deleting": True}, {"invalid": True}])
+def test_a_job_at_its_end_holds_nothing(state: dict[str, Any]) -> None:
+    ended = job(admission=None if "invalid" in state else admission(), attempt=1, **state)
+    told = [("invalid-job", str(KEY))] if ended.invalid else []
+    assert codes(jobs={KEY: ended, WAITS: job(key=WAITS)}, pods=()) == [*told, ("orphan-reservation", str(KEY))]
+    assert codes(jobs={KEY: ended, WAITS: job(key=WAITS)}, pods=(pod(),), records=WORKS, leases={KEY: NOW + 9}) == []
+
+
+def test_an_admission_nobody_charges_is_missing() -> None:
+    assert codes(reservations={}, usage={}, pool_usage={}, ports={}) == [("missing-reservation", str(KEY))]
+
+
+def test_a_pod_of_a_job_that_is_not_admitted_is_foreign_and_has_to_be_charged() -> None:
+    jobs = {KEY: job(admission=admission(), attempt=1, phase="Running"), WAITS: job(key=WAITS, attempt=1)}
+    assert codes(jobs=jobs, pods=(pod(), pod(job=WAITS, name="waits-master-0"))) == [
+        ("foreign-attempt-pod", "team/waits-master-0"),
+        ("missing-reservation", str(WAITS)),
+        ("stray-entry", str(WAITS)),
+    ]
+
+
+def test_a_pod_that_occupies_for_a_job_that_is_gone_is_an_orphan_and_has_to_be_charged() -> None:
+    found = codes(pods=(pod(), pod(job=GONE, name="gone-master-0")))
+    assert found == [("missing-reservation", str(GONE)), ("orphan-pod", "team/gone-master-0")]
+
+
+@pytest.mark.parametrize("going", [{"deleting": True}, {"occupies": False}])
+def test_a_pod_that_goes_is_left_to_go(going: dict[str, Any]) -> None:
+    assert "foreign-attempt-pod" not in dict(codes(pods=(pod(), pod(attempt=7, name="old", **going))))
+
+
+def test_a_job_that_is_work_is_under_way_unless_its_runs_fail() -> None:
+    strange = (pod(attempt=7),)
+    assert codes(pods=strange, records=WORKS, leases={KEY: NOW + 9}) == []
+    failing = WorkRecord(state="delayed", tenant="a", failures=checks.FAILURES, due=NOW + 60)
+    assert codes(pods=strange, records={KEY: failing}) == [("foreign-attempt-pod", "team/train-master-0")]
+
+
+def test_a_pick_that_no_worker_is_told_of_is_found() -> None:
+    picked = {KEY: HELD, WAITS: replace(HELD, key=WAITS, port=0)}
+    twice = {"cpu": 4000, "jobs": 2}
+    store = {"reservations": picked, "usage": {"a": twice}, "pool_usage": twice}
+    waits = {"entries": {}, "places": {}}
+    assert codes(**store, **waits) == [("unseen-pick", str(WAITS))]
+    assert codes(**store, **waits, records={WAITS: LEASED}, leases={WAITS: NOW + 9}) == []
+    assert codes(**store) == [("stray-entry", str(WAITS)), ("unseen-pick", str(WAITS))]
+
+
+@pytest.mark.parametrize(
+    "state", [{"suspended": True}, {"held": True}, {"deleting": True}, {"phase": "Failed", "finished": True}]
+)
+def test_an_entry_of_a_job_that_should_not_wait_is_found(state: dict[str, Any]) -> None:
+    admitted = {KEY: job(admission=admission(), attempt=1)}
+    assert codes(jobs={**admitted, WAITS: job(key=WAITS, **state)}) == [("stray-entry", str(WAITS))]
+
+
+def test_settings_that_did_not_reach_the_store_are_found() -> None:
+    wanted = QueueSpec(name="a", weight=5)
+    assert codes(specs={"a": wanted}) == []  # both have it
+    here = replace(look().cluster, specs={"a": wanted})
+    found = checks.compare(Look(here, look().store, look().work))
+    assert [(each.code, each.subject) for each in found] == [("wrong-settings", "queue a")]
+    assert codes(specs={"a": SPEC, "implicit": QueueSpec(name="implicit")}) == []
+
+
+def test_an_admission_of_a_later_epoch_than_the_stores_is_found() -> None:
+    later = job(admission=admission(epoch=9), attempt=1)
+    assert ("epoch-differs", str(KEY)) in codes(jobs={KEY: later, WAITS: job(key=WAITS)})
+
+
+def test_of_a_lost_store_only_that_is_told() -> None:
+    empty = {"entries": {}, "places": {}, "reservations": {}, "usage": {}, "pool_usage": {}, "ports": {}}
+    assert codes(epoch=0, **empty) == [("store-lost", "queues")]
+
+
+def test_only_what_two_looks_show_alike_is_confirmed() -> None:
+    first = checks.compare(look(pool_usage={"cpu": 2001, "jobs": 1}, unknown=("torchq:junk",)))
+    moved = checks.compare(look(pool_usage={"cpu": 2002, "jobs": 1}, unknown=("torchq:junk",)))
+    assert [each.code for each in checks.confirmed(first, moved)] == ["unknown-key"]
+    renewed = replace(LEASED, lease_ends=NOW - 3)
+    expired = [
+        checks.compare(look(records={KEY: each}, leases={KEY: NOW - 5}))
+        for each in (replace(LEASED, lease_ends=NOW - 5), renewed, replace(LEASED, token="t2", lease_ends=NOW - 5))
+    ]
+    assert checks.confirmed(expired[0], expired[0])
+    assert checks.confirmed(expired[0], expired[1]) == checks.confirmed(expired[0], expired[2]) == ()
+
+
+def test_every_kind_says_what_mends_it() -> None:
+    assert findings.MENDS.keys() >= findings.HARMLESS | findings.NOT_MENDED
+    for code in findings.MENDS:
+        assert findings.Disagreement(code, "x", "y").mends

@@ -1,0 +1,99 @@
+"""What a probe is told, and what a port that is taken is called."""
+
+import json
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+
+import pytest
+
+from coordinator.errors import CoordinatorError
+from coordinator.http import server
+from coordinator.leader.coordinator import Coordinator
+from coordinator.settings import Settings
+from kube.client import KubernetesCluster
+from queues.dispatch.memory_work import MemoryWork
+from queues.storage.memory_store import MemoryStore
+from tests.support.waiting import SECONDS
+
+
+@pytest.fixture
+def coordinator(embedded_cluster: KubernetesCluster, namespace: str) -> Coordinator:
+    """One that has not been started."""
+    store = MemoryStore(lambda *_: None)
+    work = MemoryWork(lambda: 0.0, store.epoch, lambda _: None)
+    return Coordinator(embedded_cluster, store, work, Settings(lease_namespace=namespace))
+
+
+@pytest.fixture
+def port(coordinator: Coordinator) -> Iterator[int]:
+    with server.serving(coordinator, server.ANY_PORT) as port:
+        yield port
+
+
+def ask(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_it_lives_before_it_is_ready(port: int, coordinator: Coordinator) -> None:
+    assert ask(port, "/healthz") == (200, "ok\n")
+    assert ask(port, "/readyz") == (503, "not synced yet\n")
+    assert ask(port, "/elsewhere") == (404, "try /healthz, /readyz or /status\n")
+
+
+def test_it_is_ready_when_it_has_seen_the_cluster(port: int, coordinator: Coordinator) -> None:
+    for informer in coordinator.watches.informers:
+        informer.start()
+    try:
+        assert all(informer.wait_synced(SECONDS) for informer in coordinator.watches.informers)
+        assert ask(port, "/readyz") == (200, "ok\n")
+        coordinator.failing = "Redis at redis://127.0.0.1:6379/0 does not answer"
+        assert ask(port, "/readyz") == (503, "Redis at redis://127.0.0.1:6379/0 does not answer\n")
+    finally:
+        for informer in coordinator.watches.informers:
+            informer.stop()
+
+
+def test_its_status_is_json(port: int, coordinator: Coordinator) -> None:
+    coordinator.counts.picked = 7
+    coordinator.leadership.step()
+    code, text = ask(port, "/status")
+    found = json.loads(text)
+    assert (code, found["leading"], found["epoch"], found["picked"]) == (200, True, 1, 7)
+    assert found["leader"] == coordinator.leadership.holder != ""
+    assert found["failing"] == ""
+
+
+def test_a_port_in_use_is_named(coordinator: Coordinator) -> None:
+    with closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with (
+            pytest.raises(CoordinatorError, match=rf"127\.0\.0\.1:{port}.*in use.*--health-port"),
+            server.serving(coordinator, port),
+        ):
+            pass
+
+
+def test_port_0_listens_nowhere(coordinator: Coordinator) -> None:
+    with server.serving(coordinator, 0) as port:
+        assert port == 0
+        assert "health" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_flood_of_requests_takes_few_threads_and_no_probe(port: int) -> None:
+    with ExitStack() as stack:
+        for _ in range(200):
+            connection = stack.enter_context(closing(socket.create_connection(("127.0.0.1", port), timeout=5)))
+            connection.sendall(b"GET /status HTTP/1.1\r\nHost: x")  # and never the rest
+        assert ask(port, "/healthz") == (200, "ok\n")
+        assert threading.active_count() < 40

@@ -1,0 +1,539 @@
+"""A leader's term, step by step: jobs are put, picked, offered and forgotten as the API server's objects say."""
+
+from typing import Any
+
+import pytest
+
+from coordinator.leader.control_loop import CYCLE_SECONDS, Term, Unaccounted
+from crds import labels
+from crds.api_resources import PODS, TENANT_QUEUES, TORCHJOBS
+from crds.keys import JobKey
+from kube.client import KubernetesCluster
+from queues import errors
+from queues.pick_cycle import FEW
+from queues.storage.memory_store import MemoryStore
+from queues.values import Reservation
+from tests.support.coordinator import desk as desks
+from tests.support.coordinator.desk import LEASE_SECONDS, Clock, Desk
+from tests.support.waiting import SECONDS, until
+
+CHARGE = {"jobs": 1, "pods": 2, "cpu": 2000}
+
+
+def admit(desk: Desk, key: JobKey, epoch: int = 1, **changes: Any) -> None:
+    """Play the worker that writes an admission, with the pick the store has or one made up."""
+    held = desk.content.reservations.get(key)
+    port, attempt = (held.port, held.attempt) if held else (20_007, 1)
+    admission = {"queue": "a", "attempt": attempt, "epoch": epoch, "pick": 1, "charge": CHARGE, "port": port}
+    status = {"phase": "Admitted", "attempt": attempt, "admission": {**admission, **changes}}
+    status["admission"]["admittedAt"] = "2026-01-01T00:00:00Z"
+    desk.cluster.patch(TORCHJOBS, key.name, {"status": status}, key.namespace, subresource="status")
+    until(lambda: (seen := desk.watches.job(key)) is not None and seen.admission is not None)
+
+
+def make_pod(desk: Desk, key: JobKey, name: str = "train-master-0", *, node: str = "", **metadata: Any) -> None:
+    """Play the worker that makes a pod."""
+    found = {labels.JOB_UID: key.uid, labels.JOB_NAME: key.name, labels.QUEUE: "a", labels.ATTEMPT: "1"}
+    notes = {labels.CHARGE: '{"cpu":1000}'}
+    spec = desks.task()["template"]["spec"] | ({"nodeName": node} if node else {})
+    own = desks.owner(key)
+    given = {"name": name, "labels": found, "annotations": notes, "ownerReferences": [own], **metadata}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": given, "spec": spec}
+    made = desk.cluster.create(PODS, body, key.namespace)
+    assert desk.watches.pods.wait_for(int(made["metadata"]["resourceVersion"]), SECONDS)
+
+
+def seen(desk: Desk, key: JobKey) -> None:
+    """The watch has shown the job."""
+    until(lambda: desk.watches.job(key) is not None)
+
+
+def test_a_job_waits_is_picked_and_becomes_work(desk: Desk, namespace: str) -> None:
+    desk.queue("a")
+    desk.begin()
+    key = desk.submit("train", namespace, "a")
+    desk.until(lambda: desk.held() == {key}, worker=False)
+    (reservation,) = desk.content.reservations.values()
+    assert (reservation.queue, reservation.attempt, reservation.epoch, reservation.charge) == ("a", 1, 1, CHARGE)
+    desk.until(lambda: desk.term.counts.dispatched, worker=False)
+    ((leased, _),) = desk.work.pop()
+    assert leased == key
+    assert desk.term.counts.picked == 1
+    assert desk.waiting() == set()
+
+
+def test_a_job_that_finds_no_room_waits_and_a_worker_writes_so_after_a_while(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    with Desk(embedded_cluster, clock, pool="cpu=1") as desk:
+        desk.queue("a")
+        desk.begin()
+        key = desk.submit("train", namespace, "a")
+        desk.until(lambda: desk.waiting() == {key})
+        assert desk.phase(key) == ""
+        clock.step(desk.settings.queued_after)
+        desk.until(lambda: desk.phase(key) == "Queued")
+
+
+def test_a_finished_job_frees_its_room_once_no_pod_occupies(desk: Desk, namespace: str) -> None:
+    desk.queue("a")
+    desk.begin()
+    key = desk.submit("train", namespace, "a")
+    desk.until(lambda: desk.held() == {key}, worker=False)
+    admit(desk, key)
+    make_pod(desk, key)
+    desk.cluster.patch(
+        TORCHJOBS,
+        key.name,
+        {"status": {"phase": "Succeeded", "conditions": [ended()]}},
+        namespace,
+        subresource="status",
+    )
+    desk.until(lambda: (job := desk.watches.job(key)) and job.finished, worker=False)
+    desk.until(lambda: not desk.watches.take(0) and desk.term.flush() == 0, worker=False)
+    assert desk.held() == {key}
+    desk.move(key, "Succeeded")
+    desk.until(lambda: desk.held() == set(), worker=False)
+
+
+def test_a_charge_that_is_freed_after_the_workers_run_is_no_reason_for_another(
+    desk: Desk, namespace: str, clock: Clock
+) -> None:
+    desk.queue("a")
+    desk.begin()
+    key = desk.submit("train", namespace, "a")
+    desk.until(lambda: desk.term.counts.dispatched, worker=False)
+    (task,) = desk.work.begin(desk.work.pop())
+    admit(desk, key)
+    status = {"phase": "Succeeded", "conditions": [ended()]}
+    made = desk.cluster.patch(TORCHJOBS, key.name, {"status": status}, namespace, subresource="status")
+    desk.until(lambda: (job := desk.watches.job(key)) and job.finished, worker=False)
+    desk.until(lambda: not desk.watches.take(0) and desk.term.flush() == 0, worker=False)
+    assert desk.held() == {key}  # somebody is at it
+    desk.work.finish(key, task.token, settled=int(made["metadata"]["resourceVersion"]))
+    clock.step(2 * desk.settings.dispatch_seconds)
+    desk.until(lambda: desk.held() == set(), worker=False, seconds=5)
+    desk.term.step()
+    assert not desk.work.inspect().records
+
+
+def ended() -> dict[str, str]:
+    when = "2026-01-01T00:00:00Z"
+    return {"type": "Succeeded", "status": "True", "reason": "Succeeded", "message": "", "lastTransitionTime": when}
+
+
+def test_a_deleted_job_is_forgotten_and_its_room_is_free_when_its_pods_are_gone(desk: Desk, namespace: str) -> None:
+    desk.queue("a", quota={"jobs": 1})
+    desk.begin()
+    first, second = desk.submit("first", namespace, "a"), desk.submit("second", namespace, "a")
+    desk.until(lambda: desk.phase(first) == "Admitted" and len(desk.pods_of(first)) == 2)
+    desk.until(lambda: desk.waiting() == {second})
+    desk.cluster.delete(TORCHJOBS, "first", namespace, uid=first.uid)
+    desk.until(lambda: desk.held() == {second} and not desk.pods_of(first))
+    desk.cluster.delete(TORCHJOBS, "second", namespace, uid=second.uid)
+    desk.until(lambda: desk.held() == desk.waiting() == set())
+
+
+def test_a_suspended_job_gives_its_room_back_keeps_its_age_and_returns(desk: Desk, namespace: str) -> None:
+    desk.queue("a", quota={"jobs": 1})
+    desk.begin()
+    first = desk.submit("first", namespace, "a")
+    desk.until(lambda: len(desk.pods_of(first)) == 2)
+    second = desk.submit("second", namespace, "a")
+    desk.until(lambda: desk.waiting() == {second})
+    desk.change(first, suspend=True)
+    desk.until(lambda: desk.phase(first) == "Suspended" and desk.held() == {second})
+    assert not desk.pods_of(first)
+    assert desk.job(first).admission is None
+    desk.change(first, suspend=False)
+    desk.until(lambda: desk.waiting() == {first} and desk.phase(first) == "Queued")
+    assert desk.content.entries[first].entry.attempt == 2
+    assert desk.content.entries[first].entry.submitted == desk.job(first).submitted
+    desk.cluster.delete(TORCHJOBS, "second", namespace)
+    desk.until(lambda: desk.held() == {first} and len(desk.pods_of(first)) == 2)
+    assert desk.job(first).admission.attempt == 2
+
+
+def test_a_held_job_is_nobodys_turn_until_it_is_let_go(desk: Desk, namespace: str, clock: Clock) -> None:
+    desk.queue("a")
+    desk.begin()
+    key = desk.submit("train", namespace, "a", schedulingPolicy={"hold": True})
+    seen(desk, key)
+    desk.until(lambda: desk.term.counts.routed)
+    clock.step(desk.settings.queued_after)
+    desk.until(lambda: desk.phase(key) == "Queued")
+    assert (desk.waiting(), desk.held()) == (set(), set())
+    desk.change(key, schedulingPolicy={"queue": "a", "hold": False})
+    desk.until(lambda: desk.phase(key) == "Admitted")
+
+
+def test_a_waiting_job_follows_its_owner_to_another_queue(desk: Desk, namespace: str) -> None:
+    desk.queue("a", stopPolicy="Hold")
+    desk.queue("b", stopPolicy="Hold")
+    desk.begin()
+    key = desk.submit("train", namespace, "a")
+    desk.until(lambda: desk.waiting() == {key})
+    desk.change(key, schedulingPolicy={"queue": "b", "priority": 3})
+    desk.until(lambda: desk.content.entries[key].entry.queue == "b")
+    assert desk.content.entries[key].entry.priority == 3
+
+
+def test_a_pick_of_a_job_that_was_edited_since_is_given_back_and_made_anew(desk: Desk, namespace: str) -> None:
+    desk.queue("a")
+    desk.begin()
+    key = desk.submit("train", namespace, "a")
+    desk.until(lambda: desk.held() == {key}, worker=False)
+    bigger = {"torchTaskSpecs": {"Worker": {"numTasks": 4}}}
+    desk.cluster.patch(TORCHJOBS, key.name, {"spec": bigger}, namespace)
+    room = {"jobs": 1, "pods": 5, "cpu": 5000}
+    desk.until(lambda: (held := desk.content.reservations.get(key)) is not None and held.charge == room, worker=False)
+    desk.until(lambda: len(desk.pods_of(key)) == 5)
+    assert desk.content.usage == {"a": room}
+
+
+def test_an_unknown_queue_admits_nobody_until_it_is_created(desk: Desk, namespace: str) -> None:
+    desk.begin()
+    key = desk.submit("train", namespace, "later")
+    desk.until(lambda: desk.term.counts.routed)
+    assert desk.waiting() == set()
+    desk.queue("later")
+    desk.until(lambda: desk.held() == {key})
+
+
+def test_where_queues_are_implicit_a_namespace_has_a_queue_of_its_name_and_default_and_no_other(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    with Desk(embedded_cluster, clock, implicit_queues=True) as desk:
+        desk.begin()
+        for queue in (namespace, "default"):
+            key = desk.submit(f"of-{queue}", namespace, queue)
+            desk.until(lambda key=key: key in desk.held(), worker=False)
+        lost = [desk.submit(f"lost-{number}", namespace, f"invented-{number}") for number in range(12)]
+        desk.until(lambda: all(map(desk.watches.job, lost)) and not desk.term.flush(), worker=False)
+        desk.until(lambda: not desk.watches.take_settings_changed(0.0), worker=False)
+        assert desk.waiting() & set(lost) == desk.held() & set(lost) == set()
+        assert {each.spec.name for each in desk.store.snapshot(1).queues} == {namespace, "default"}
+        clock.step(1.0)
+        desk.reasons.step()
+        told = desk.job(lost[0]).status.queue
+        assert told.reason == "QueueNotFound"
+        assert "torchq queue create invented-" in told.message
+        assert f"namespace {namespace} may use default, {namespace}" in told.message
+        desk.queue("invented-3")
+        desk.until(lambda: lost[3] in desk.held(), worker=False)
+
+
+def test_where_queues_are_implicit_a_name_that_nobody_used_for_a_while_is_a_queue_again(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    with Desk(embedded_cluster, clock, implicit_queues=True) as desk:
+        desk.begin()
+        first = desk.submit("first", namespace, namespace)
+        desk.until(lambda: first in desk.held(), worker=False)
+        embedded_cluster.delete(TORCHJOBS, "first", namespace)
+        desk.until(lambda: not desk.held())
+        desk.watches.touch_settings()
+        desk.until(lambda: namespace not in {each.spec.name for each in desk.store.snapshot(1).queues})
+        second = desk.submit("second", namespace, namespace)
+        desk.until(lambda: second in desk.held(), worker=False)
+
+
+def test_a_job_that_runs_in_a_queue_that_an_earlier_version_made_up_keeps_its_charge(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    """The earlier version is played by a TenantQueue that is gone by the time of the new leader."""
+    with Desk(embedded_cluster, clock, implicit_queues=True) as desk:
+        desk.queue("invented")
+        desk.begin()
+        runs = desk.submit("runs", namespace, "invented")
+        desk.until(lambda: desk.job(runs).admission is not None)
+        embedded_cluster.delete(TENANT_QUEUES, "invented")
+        desk.until(lambda: not desk.watches.queues.values(), worker=False)
+        waits = desk.submit("waits", namespace, "invented")
+        desk.until(lambda: desk.watches.job(waits) is not None, worker=False)
+        for epoch in (2, 3):
+            desk.begin(epoch)
+            desk.until(lambda: not desk.term.flush())
+            assert desk.store.reservations()[runs].queue == "invented"
+            assert desk.content.usage["invented"]["jobs"] == 1
+            assert {each.spec.name for each in desk.store.snapshot(1).queues} == {"invented"}
+            assert desk.waiting() == set()
+            desk.lose()
+        desk.begin(4)
+        embedded_cluster.delete(TORCHJOBS, "runs", namespace)
+        desk.until(lambda: runs not in desk.held())
+        desk.watches.touch_settings()
+        desk.until(lambda: not desk.store.snapshot(1).queues)
+        assert desk.held() == set()
+
+
+def test_queues_opened_one_after_the_other_open_together(desk: Desk, namespace: str) -> None:
+    for name in ("a", "b"):
+        desk.queue(name, stopPolicy="Hold")
+    desk.begin()
+    jobs = {desk.submit(f"of-{name}", namespace, name) for name in ("a", "b")}
+    desk.until(lambda: desk.waiting() == jobs, worker=False)
+    revision = desk.content.revision
+    for name in ("a", "b"):
+        change = {"spec": {"stopPolicy": "None"}}
+        made = desk.cluster.patch(TENANT_QUEUES, name, change)["metadata"]["resourceVersion"]
+        until(lambda made=made: desk.watches.queues.resource_version >= int(made))
+        until(desk.watches.wake.is_set)
+        desk.term.step()
+        assert (desk.content.revision, desk.held()) == (revision, set())
+        desk.settling.step(desk.settings.settle_seconds * 0.9)
+        desk.watches.wake.clear()
+    desk.settling.step(desk.settings.settle_seconds * 0.2)
+    desk.term.step()
+    assert (desk.content.revision, desk.held()) == (revision + 1, jobs)
+
+
+def test_settings_that_never_rest_take_effect_nevertheless(desk: Desk) -> None:
+    settle = desk.settings.settle_seconds
+    desk.watches.take_settings_changed(0.0)
+    taken = 0
+    for _ in range(100):
+        desk.watches.touch_settings()
+        desk.settling.step(settle / 2)
+        taken += desk.watches.take_settings_changed(settle)
+    assert taken == 100 // 16
+
+
+def test_the_first_epoch_waits_for_nobody(desk: Desk) -> None:
+    desk.begin(epoch=1)
+    assert desk.paused == []
+
+
+def test_a_lost_store_is_rebuilt_from_the_cluster_after_one_lease(desk: Desk, namespace: str) -> None:
+    desk.queue("a")
+    desk.begin()
+    admitted = desk.submit("admitted", namespace, "a")
+    desk.until(lambda: desk.phase(admitted) == "Admitted" and len(desk.pods_of(admitted)) == 2)
+    before = desk.content.reservations[admitted]
+    desk.cluster.patch(TENANT_QUEUES, "a", {"spec": {"stopPolicy": "Hold"}})
+    desk.until(lambda: not desk.content.specs["a"].open)
+    waiting = desk.submit("waiting", namespace, "a")
+    desk.until(lambda: desk.waiting() == {waiting})
+    desk.lose()
+    with pytest.raises(errors.StoreLost):
+        desk.term.step()
+    desk.begin(epoch=2)
+    assert desk.paused == [pytest.approx(LEASE_SECONDS, abs=4)]
+    assert desk.content.reservations == {admitted: before}
+    assert desk.waiting() == {waiting}
+    assert desk.content.usage == {"a": CHARGE}
+    desk.move(admitted, "Running")
+    desk.until(lambda: desk.phase(admitted) == "Running")
+
+
+def test_pods_of_a_vanished_job_are_charged_after_a_loss_until_they_are_gone(desk: Desk, namespace: str) -> None:
+    desk.queue("a")
+    key = JobKey(namespace, "train", "8d1f4d7e-2f53-4b73-9a41-6f3f4b2a0c11")
+    make_pod(desk, key, node="one", finalizers=["example.org/keep"])  # the garbage collector does not get it
+    desk.begin(epoch=2)
+    assert desk.content.reservations[key].charge == {"jobs": 1, "pods": 1, "cpu": 1000}
+    desk.cluster.patch(PODS, "train-master-0", {"metadata": {"finalizers": None}}, namespace)
+    desks.remove(desk.cluster, PODS, "train-master-0", namespace)
+    desk.until(lambda: not desk.pods_of(key) and not desk.held())
+
+
+def test_a_takeover_keeps_the_picks_that_no_worker_has_written_yet(desk: Desk, namespace: str) -> None:
+    desk.queue("a")
+    desk.begin()
+    key = desk.submit("train", namespace, "a")
+    desk.until(lambda: desk.held() == {key}, worker=False)
+    pick = desk.content.reservations[key]
+    old = desk.term
+    desk.store = desk.open()
+    desk.begin(epoch=2)
+    assert desk.paused == []
+    assert desk.content.reservations == {key: pick}
+    with pytest.raises(errors.StaleEpoch):
+        old.cycle()
+    desk.until(lambda: desk.phase(key) == "Admitted")
+    assert desk.job(key).admission.epoch == pick.epoch
+    assert desk.job(key).admission.port == pick.port
+
+
+def test_a_takeover_forgets_the_pick_of_a_job_that_was_deleted_meanwhile(desk: Desk, namespace: str) -> None:
+    desk.queue("a")
+    desk.begin()
+    key = desk.submit("train", namespace, "a")
+    desk.until(lambda: desk.held() == {key}, worker=False)
+    desk.cluster.delete(TORCHJOBS, key.name, namespace)
+    until(lambda: desk.watches.job(key) is None)
+    desk.store = desk.open()
+    desk.begin(epoch=2)
+    assert desk.held() == desk.waiting() == set()
+
+
+def test_an_audit_sees_an_admission_that_the_store_has_forgotten(desk: Desk, namespace: str) -> None:
+    desk.queue("a")
+    desk.begin()
+    key = desk.submit("train", namespace, "a")
+    desk.until(lambda: desk.phase(key) == "Admitted")
+    assert desk.term.audit()
+    desk.store.remove([key])  # as if Redis had come back from an older file
+    assert not desk.term.audit()
+    desk.begin(epoch=2)
+    assert desk.held() == {key}
+    assert desk.term.audit()
+
+
+def test_a_suspended_job_at_rest_is_looked_at_by_a_new_leader_and_by_no_resync(desk: Desk, namespace: str) -> None:
+    desk.queue("a")
+    desk.begin()
+    key = desk.submit("train", namespace, "a", suspend=True)
+    desk.until(lambda: desk.phase(key) == "Suspended" and not desk.work.inspect().records)
+    until(lambda: (job := desk.watches.job(key)) is not None and job.at_rest)
+    desk.until(lambda: not desk.term.flush() and not desk.work.inspect().records)
+    desk.term.resync()
+    assert not desk.term.flush()
+    desk.change(key, backoffLimit=3)
+    desk.until(lambda: desk.job(key).status.observed_generation == 2)
+    desk.until(lambda: not desk.term.flush() and not desk.work.inspect().records)
+    desk.begin(epoch=2)
+    desk.until(lambda: desk.work.inspect().records.keys() == {key}, worker=False)
+
+
+def test_an_audit_looks_at_picks_in_the_turns_of_their_queues(desk: Desk, namespace: str) -> None:
+    desk.queue("a", namespaces=[namespace])
+    desk.begin()
+    key = desk.submit("train", namespace, "a")
+    desk.until(lambda: desk.held() == {key} and desk.watches.job(key) is not None, worker=False)
+    for epoch, queue, tenant in ((2, "a", "a"), (3, "invented", f"/{namespace}")):
+        desk.store.rebuild(epoch, [Reservation(key=key, queue=queue, attempt=1, epoch=epoch, charge=CHARGE)], [])
+        desk.work.clear()
+        desk.term.audit()
+        assert desk.work.inspect().ready.keys() == {tenant}
+
+
+def test_an_audit_has_leftovers_of_jobs_that_are_gone_looked_at(desk: Desk, namespace: str) -> None:
+    desk.begin()
+    gone = Reservation(key=JobKey(namespace, "gone", "u0"), queue="a", attempt=1, epoch=1, charge=CHARGE)
+    desk.store.rebuild(2, [gone], [])
+    assert desk.term.audit()
+    desk.until(lambda: not desk.held())
+
+
+def test_an_admission_without_a_charge_calls_for_a_rebuild(desk: Desk, namespace: str) -> None:
+    desk.queue("a", stopPolicy="Hold")
+    desk.begin()
+    key = desk.submit("train", namespace, "a")
+    seen(desk, key)
+    admit(desk, key)
+    with pytest.raises(Unaccounted):
+        desk.until(lambda: False, worker=False)
+    desk.begin(epoch=2)
+    assert desk.held() == {key}
+    assert desk.content.reservations[key].port == 20_007
+    desk.until(lambda: desk.term.flush() == 0, worker=False)
+
+
+class Failing:
+    """A store that cannot be reached when it is next asked for one thing."""
+
+    def __init__(self, store: MemoryStore, verb: str) -> None:
+        self._store, self._verb = store, verb
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._verb:
+            self._verb = ""
+            raise errors.StoreUnreachable("Redis at redis://127.0.0.1:6379/0 does not answer")
+        return getattr(self._store, name)
+
+
+@pytest.mark.parametrize("verb", ["put", "remove"])
+def test_a_store_that_fails_in_the_middle_loses_no_key(desk: Desk, namespace: str, verb: str) -> None:
+    desk.queue("a", stopPolicy="Hold")
+    desk.begin()
+    gone = desk.submit("gone", namespace, "a")
+    desk.until(lambda: desk.waiting() == {gone}, worker=False)
+    jobs = {desk.submit(f"job-{index}", namespace, "a") for index in range(5)}
+    desk.cluster.delete(TORCHJOBS, "gone", namespace)
+    for key in jobs:
+        seen(desk, key)
+    until(lambda: desk.watches.job(gone) is None)
+    term = Term(desk.watches, Failing(desk.open(), verb), desk.work, desk.settings, clock=desk.clock)
+    with pytest.raises(errors.StoreUnreachable):
+        flush_all(term)
+    flush_all(term)
+    assert desk.waiting() == jobs
+
+
+def test_work_that_cannot_be_offered_is_offered_later(desk: Desk, namespace: str) -> None:
+    desk.queue("a")
+    desk.begin()
+    key = desk.submit("train", namespace, "a", suspend=True)
+    seen(desk, key)
+    term = Term(desk.watches, desk.store, Failing(desk.work, "offer"), desk.settings, clock=desk.clock)
+    with pytest.raises(errors.StoreUnreachable):
+        until(lambda: term.step() and False)
+    desk.until(lambda: desk.phase(key) == "Suspended")
+
+
+def test_a_look_that_cannot_wait_and_cannot_be_offered_is_offered_later(desk: Desk, namespace: str) -> None:
+    desk.queue("a")
+    desk.begin()
+    key = desk.submit("train", namespace, "a")
+    desk.until(lambda: desk.phase(key) == "Admitted")
+    desk.change(key, suspend=True)
+    until(lambda: (job := desk.watches.job(key)) is not None and job.suspended)
+    term = Term(desk.watches, desk.store, Failing(desk.work, "offer"), desk.settings, clock=desk.clock)
+    with pytest.raises(errors.StoreUnreachable):
+        flush_all(term)
+    desk.until(lambda: desk.phase(key) == "Suspended")
+
+
+def flush_all(term: Term) -> None:
+    """Until nothing is marked; the watch may still be telling."""
+    until(term.flush)
+    while term.flush():
+        pass
+
+
+def test_a_quiet_desk_asks_again_after_a_while_only(desk: Desk, clock: Clock) -> None:
+    desk.queue("a")
+    desk.begin()
+    desk.until(lambda: not desk.term.unsettled)
+    cycles = Counting(desk.store)
+    term = desk.new_term(cycles)
+    term.unsettled = False
+    term.step()
+    clock.step(1)
+    term.step()
+    assert cycles.snapshots == 1
+    clock.step(CYCLE_SECONDS)
+    term.step()
+    assert cycles.snapshots == 2
+
+
+class Counting:
+    """A store that counts snapshots."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store, self.snapshots = store, 0
+
+    def snapshot(self, *asked: Any, **also: Any) -> Any:
+        self.snapshots += 1
+        return self._store.snapshot(*asked, **also)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def test_a_snapshot_shows_few_jobs_unless_none_of_them_can_ever_run(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    with Desk(embedded_cluster, clock, pool="cpu=2") as desk:
+        desk.queue("a")
+        desk.begin()
+        desk.until(lambda: not desk.term.unsettled)
+        hopeless = [
+            desk.submit(f"hopeless-{number:02}", namespace, "a", tasks={"Master": desks.task(cpu="9")})
+            for number in range(FEW + 2)
+        ]
+        desk.until(lambda: desk.waiting() == set(hopeless))
+        small = desk.submit("small", namespace, "a", tasks={"Master": desks.task()})
+        desk.until(lambda: small in desk.held())
+        assert desk.waiting() == set(hopeless)

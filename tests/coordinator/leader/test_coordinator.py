@@ -1,0 +1,241 @@
+"""The coordinator's own loop: it leads, it outlives its surroundings, it stops when told."""
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.leader import coordinator as coordinator_process
+from coordinator.leader import election
+from coordinator.leader.coordinator import Coordinator
+from coordinator.leader.election import EPOCH, LEASE
+from coordinator.settings import Settings
+from crds.api_resources import LEASES, TENANT_QUEUES
+from kube import client
+from kube.client import KubernetesCluster
+from kube.settings import ConnectionSettings, RetrySettings
+from queues import errors
+from queues.dispatch.memory_work import MemoryWork
+from queues.storage.memory_content import Content
+from queues.storage.memory_store import MemoryStore
+from tests.support import ports
+from tests.support.coordinator import desk as desks
+from tests.support.coordinator.desk import Desk
+from tests.support.waiting import SECONDS, until
+
+AWAY = "Redis at redis://127.0.0.1:6379/0 does not answer: Connection refused"
+QUICK = {"pool": "none", "lease_seconds": 60.0, "renew_seconds": 0.1, "settle_seconds": 0.01}
+SHORT = 0.6
+"""Seconds of a lease whose end is part of the story. Who is kept from renewing it for so long loses it."""
+
+
+class Place:
+    """A store and its work queue, which can be lost or out of reach."""
+
+    def __init__(self, content: Content | None = None) -> None:
+        self.content = content or Content()
+        reader = MemoryStore(lambda *_: None, content=self.content)
+        self.work = MemoryWork(lambda: 0.0, reader.epoch, lambda key: reader.reservations([key]).get(key))
+        self._store = MemoryStore(self.work.mark, content=self.content)
+        self.away = ""
+        self.refused = 0
+
+    def lose(self) -> None:
+        fresh = Content()
+        for name in Content.__slots__:
+            setattr(self.content, name, getattr(fresh, name))
+
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        def asked(*args: Any) -> Any:
+            if self.away:
+                self.refused += 1
+                raise errors.StoreUnreachable(self.away)
+            return getattr(self._store, verb)(*args)
+
+        return asked
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """The address of an API server that is not there."""
+    with ports.held() as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextmanager
+def running(cluster: KubernetesCluster, place: Place, namespace: str, **settings: Any) -> Iterator[Coordinator]:
+    chosen = Settings(**{**QUICK, "lease_namespace": namespace, **settings})
+    coordinator = Coordinator(cluster, place, place.work, chosen)
+    thread = threading.Thread(target=coordinator.run)
+    thread.start()
+    try:
+        yield coordinator
+    finally:
+        coordinator.stop.set()
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+
+
+def lease(cluster: KubernetesCluster, namespace: str) -> tuple[str, str]:
+    found = cluster.get(LEASES, LEASE, namespace)
+    return found["spec"].get("holderIdentity", ""), found["metadata"]["annotations"][EPOCH]
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.name == coordinator_process.log.name]
+
+
+def test_it_leads_picks_and_hands_the_lease_back(embedded_cluster: KubernetesCluster, namespace: str) -> None:
+    place = Place()
+    queue = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": "a"}}
+    embedded_cluster.create(TENANT_QUEUES, queue)
+    with running(embedded_cluster, place, namespace) as coordinator:
+        until(lambda: coordinator.counts.rebuilds == 1)
+        embedded_cluster.create(desks.TORCHJOBS, desks.manifest("train", "a"), namespace)
+        until(lambda: coordinator.counts.picked == 1)
+        assert lease(embedded_cluster, namespace) == (coordinator.leadership.holder, "1")
+        assert coordinator.failing == ""
+    assert lease(embedded_cluster, namespace) == ("", "1")
+
+
+def test_a_second_one_takes_over_at_once_when_the_first_stops(
+    embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    place = Place()
+    with running(embedded_cluster, place, namespace) as first:
+        until(lambda: first.leadership.leading)
+        with running(embedded_cluster, place, namespace) as second:
+            until(lambda: second.leadership.holder == first.leadership.holder)
+            assert not second.leadership.leading
+            first.stop.set()
+            until(lambda: second.counts.rebuilds == 1)
+            assert place.content.epoch == 2
+
+
+def test_a_redis_that_is_away_is_named_once_and_waited_for(
+    embedded_cluster: KubernetesCluster,
+    namespace: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(coordinator_process, "RETRY_SECONDS", 0.01)
+    caplog.set_level(logging.INFO)
+    place = Place()
+    with running(embedded_cluster, place, namespace) as coordinator:
+        until(lambda: coordinator.counts.rebuilds == 1)
+        place.away = AWAY
+        until(lambda: coordinator.failing == place.away)
+        assert told(caplog)[-1:] == [place.away]
+        place.away = ""
+        until(lambda: coordinator.counts.rebuilds == 2)
+        until(lambda: coordinator.failing == "")
+        until(lambda: told(caplog).count(AWAY) == 1 and "all is well again" in told(caplog))
+
+
+def test_nobody_leads_while_redis_is_away_for_everybody(
+    embedded_cluster: KubernetesCluster, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = Place()
+    place.away = AWAY
+    with running(embedded_cluster, place, namespace) as one, running(embedded_cluster, place, namespace) as two:
+        until(lambda: place.refused > 8)
+        assert [one.leadership.failing, two.leadership.failing] == [AWAY, AWAY]
+        assert "holderIdentity" not in embedded_cluster.get(LEASES, LEASE, namespace).get("spec", {})
+        place.away = ""
+        until(lambda: one.counts.rebuilds + two.counts.rebuilds == 1)
+        until(lambda: not one.leadership.failing and not two.leadership.failing)
+    said = [each.getMessage() for each in caplog.records if each.name == election.log.name]
+    assert said.count(f"not leading: {AWAY}") == 2  # once each
+
+
+def test_a_leader_that_cannot_reach_its_redis_makes_room_for_one_that_can(
+    embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    here = Place()
+    there = Place(here.content)
+    with running(embedded_cluster, here, namespace, lease_seconds=SHORT) as first:
+        until(lambda: first.counts.rebuilds == 1)
+        with running(embedded_cluster, there, namespace, lease_seconds=SHORT) as second:
+            here.away = AWAY
+            until(lambda: second.counts.rebuilds == 1)
+            assert here.content.epoch == 2
+            assert not first.leadership.leading
+            here.away, there.away = "", AWAY  # and the other way round: who led before leads again
+            until(lambda: first.counts.rebuilds == 2)
+            assert here.content.epoch == 3
+            assert not second.leadership.leading
+
+
+def test_a_store_that_was_lost_is_rebuilt_under_a_higher_epoch(
+    embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    place = Place()
+    with running(embedded_cluster, place, namespace, lease_seconds=SHORT) as coordinator:
+        until(lambda: coordinator.counts.rebuilds)
+        place.lose()
+        until(lambda: coordinator.counts.rebuilds > 1)
+        assert place.content.epoch > 1
+
+
+def test_a_redis_that_was_started_again_may_have_forgotten_something(
+    embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    place = Place()
+    with running(embedded_cluster, place, namespace) as coordinator:
+        until(lambda: coordinator.counts.rebuilds == 1)
+        place.content.incarnation = "second"
+        until(lambda: coordinator.counts.rebuilds == 2)
+        place.content.incarnation = "third"
+        until(lambda: coordinator.counts.rebuilds == 3)
+        assert place.content.epoch == 3
+
+
+def test_a_store_of_another_time_is_overtaken_in_one_step(embedded_cluster: KubernetesCluster, namespace: str) -> None:
+    place = Place()
+    place.content.epoch = 5_000
+    with running(embedded_cluster, place, namespace) as coordinator:
+        until(lambda: coordinator.counts.rebuilds == 1)
+        assert place.content.epoch == 5_001
+        assert lease(embedded_cluster, namespace)[1] == "5001"
+
+
+def test_an_api_server_that_is_away_is_named_once_and_does_not_delay_the_stop(
+    tmp_path: Path, nobody: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        json.dumps(
+            {
+                "current-context": "away",
+                "clusters": [{"name": "away", "cluster": {"server": nobody}}],
+                "users": [{"name": "away", "user": {}}],
+                "contexts": [{"name": "away", "context": {"cluster": "away", "user": "away"}}],
+            }
+        )
+    )
+    retries = RetrySettings(attempts=2, base_seconds=0.01)
+    away = client.connect(ConnectionSettings(kubeconfig=str(kubeconfig), retries=retries))
+    with running(away, Place(), "default") as coordinator:
+        until(lambda: coordinator.failing)
+        assert nobody in coordinator.failing
+    assert told(caplog) == [coordinator.failing]
+    assert len(caplog.records) <= 1 + len(coordinator.watches.informers)
+    away.close()
+
+
+def test_a_desk_with_nothing_to_do_is_not_kept_awake(desk: Desk, namespace: str) -> None:
+    desk.submit("waits", namespace, "nowhere")
+    desk.begin()
+    desk.until(lambda: not desk.term.unsettled)
+
+    def idle() -> bool:
+        desk.watches.wake.clear()
+        return not desk.term.step() and not desk.watches.wake.is_set()
+
+    until(idle)

@@ -1,0 +1,222 @@
+"""One leads: the Lease on an API server, with every candidate's clock in the test's hand."""
+
+import logging
+
+import pytest
+
+from coordinator.errors import LeadershipLost
+from coordinator.leader import election
+from coordinator.leader.election import EPOCH, LEASE, Leadership, Observed
+from crds.api_resources import LEASES
+from kube import errors
+from kube.client import KubernetesCluster
+from tests.support.coordinator.desk import Clock
+from tests.support.waiting import until
+
+SECONDS = 8.0
+
+
+def candidate(cluster: object, namespace: str, name: str, clock: Clock, renew: float = 2.0) -> Leadership:
+    return Leadership(
+        cluster, identity=name, namespace=namespace, lease_seconds=SECONDS, renew_seconds=renew, clock=clock
+    )
+
+
+def stored(cluster: KubernetesCluster, namespace: str) -> tuple[str, int]:
+    """Holder and epoch, as the API server has them."""
+    lease = cluster.get(LEASES, LEASE, namespace)
+    return lease["spec"].get("holderIdentity", ""), int(lease["metadata"]["annotations"][EPOCH])
+
+
+@pytest.mark.parametrize(
+    ("holder", "at", "now", "may"),
+    [
+        ("", 100.0, 100.0, True),
+        ("me", 100.0, 500.0, True),
+        ("other", 100.0, 100.0 + SECONDS, False),
+        ("other", 100.0, 100.1 + SECONDS, True),
+    ],
+)
+def test_a_lease_is_taken_when_it_is_free_ours_or_silent(holder: str, at: float, now: float, may: bool) -> None:
+    assert election.may_take(Observed(holder, "then", at), "me", SECONDS, now) is may
+
+
+def test_a_free_lease_is_taken_and_kept_in_one_term(cluster: KubernetesCluster, namespace: str, clock: Clock) -> None:
+    one = candidate(cluster, namespace, "one", clock)
+    assert not one.leading
+    one.step()
+    assert (one.leading, one.epoch, one.holder) == (True, 1, "one")
+    for _ in range(10):
+        clock.step(SECONDS - 1)
+        assert one.leading
+        one.step()
+    assert (one.leading, one.epoch) == (True, 1)
+    assert stored(cluster, namespace) == ("one", 1)
+
+
+def test_the_next_waits_a_whole_lease_since_it_saw_the_last_sign_of_life(
+    cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    one, two = candidate(cluster, namespace, "one", clock), candidate(cluster, namespace, "two", clock)
+    one.step()
+    clock.step(5)
+    two.step()  # five seconds late, and from now on it counts by itself
+    clock.step(SECONDS)
+    two.step()
+    assert not two.leading
+    assert two.holder == "one"
+    clock.step(0.1)
+    two.step()
+    assert (two.leading, two.epoch) == (True, 2)
+    assert stored(cluster, namespace) == ("two", 2)
+
+
+def test_a_renewed_lease_is_not_taken(cluster: KubernetesCluster, namespace: str, clock: Clock) -> None:
+    one, two = candidate(cluster, namespace, "one", clock), candidate(cluster, namespace, "two", clock)
+    for _ in range(20):
+        one.step()
+        two.step()
+        clock.step(2)
+        assert one.leading
+        assert not two.leading
+
+
+def test_a_leader_that_cannot_renew_stops_by_itself_before_anybody_starts(
+    cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    one, two = candidate(cluster, namespace, "one", clock), candidate(cluster, namespace, "two", clock)
+    one.step()
+    two.step()
+    while not two.leading:
+        clock.step(0.5)
+        two.step()
+        assert not (one.leading and two.leading)
+    with pytest.raises(LeadershipLost):
+        one.raise_epoch()
+    one.step()
+    assert not one.leading
+    assert one.holder == "two"
+    assert stored(cluster, namespace) == ("two", 2)
+
+
+def test_a_leader_that_was_away_for_a_lease_comes_back_in_a_new_term(
+    cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    one = candidate(cluster, namespace, "one", clock)
+    one.step()
+    clock.step(SECONDS)
+    assert not one.leading
+    one.step()
+    assert (one.leading, one.epoch) == (True, 2)
+
+
+def test_a_stopped_leader_hands_the_lease_back(cluster: KubernetesCluster, namespace: str, clock: Clock) -> None:
+    one, two = candidate(cluster, namespace, "one", clock), candidate(cluster, namespace, "two", clock)
+    one.step()
+    two.step()
+    one.stop()
+    assert not one.leading
+    assert stored(cluster, namespace) == ("", 1)
+    two.step()
+    assert (two.leading, two.epoch) == (True, 2)
+
+
+def test_who_does_not_lead_hands_nothing_back(cluster: KubernetesCluster, namespace: str, clock: Clock) -> None:
+    one, two = candidate(cluster, namespace, "one", clock), candidate(cluster, namespace, "two", clock)
+    one.step()
+    two.step()
+    two.stop()
+    assert stored(cluster, namespace) == ("one", 1)
+
+
+class Between:
+    """A cluster on which something happens between a candidate's read and its write."""
+
+    def __init__(self, cluster: KubernetesCluster, happens: object) -> None:
+        self.get, self.create = cluster.get, cluster.create
+        self._cluster, self._happens = cluster, happens
+
+    def patch(self, *args: object, **kwargs: object) -> object:
+        happens, self._happens = self._happens, lambda: None
+        happens()
+        return self._cluster.patch(*args, **kwargs)
+
+
+def test_of_two_at_once_one_wins_and_the_other_goes_on(
+    cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    one = candidate(cluster, namespace, "one", clock)
+    two = candidate(Between(cluster, one.step), namespace, "two", clock)
+    with pytest.raises(errors.Conflict):
+        two.step()
+    assert (one.leading, two.leading) == (True, False)
+    two.step()
+    assert (two.leading, two.holder) == (False, "one")
+
+
+def test_a_conflict_is_no_trouble_to_tell_of(embedded_cluster: KubernetesCluster, namespace: str, clock: Clock) -> None:
+    one = candidate(embedded_cluster, namespace, "one", clock)
+    two = candidate(Between(embedded_cluster, one.step), namespace, "two", clock, renew=0.01)
+    two.start()
+    try:
+        until(lambda: two.holder == "one")
+        assert two.failing == ""
+    finally:
+        two.stop()
+
+
+def test_a_rebuild_raises_the_epoch_above_everything_known(
+    cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    one = candidate(cluster, namespace, "one", clock)
+    one.step()
+    assert [one.raise_epoch(), one.raise_epoch(above=57), one.raise_epoch(above=3)] == [2, 58, 59]
+    one.step()
+    assert (one.epoch, stored(cluster, namespace)) == (59, ("one", 59))
+
+
+def test_an_epoch_that_is_no_number_counts_as_none(cluster: KubernetesCluster, namespace: str, clock: Clock) -> None:
+    one = candidate(cluster, namespace, "one", clock)
+    one.step()
+    cluster.patch(LEASES, LEASE, {"metadata": {"annotations": {EPOCH: "many"}}}, namespace)
+    assert one.raise_epoch(above=4) == 5
+
+
+class Broken:
+    """A cluster that fails in one way until told otherwise."""
+
+    def __init__(self, cluster: KubernetesCluster, error: Exception) -> None:
+        self._cluster, self.error, self.asked = cluster, error, 0
+
+    def get(self, *args: object) -> object:
+        self.asked += 1
+        if self.error is not None:
+            raise self.error
+        return self._cluster.get(*args)
+
+    def __getattr__(self, verb: str) -> object:
+        return getattr(self._cluster, verb)
+
+
+@pytest.mark.parametrize("error", [errors.Unreachable("the API server is away"), ZeroDivisionError("a defect")])
+def test_trouble_is_told_once_and_outlived(
+    embedded_cluster: KubernetesCluster,
+    namespace: str,
+    clock: Clock,
+    error: Exception,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broken = Broken(embedded_cluster, error)
+    one = candidate(broken, namespace, "one", clock, renew=0.01)
+    one.start()
+    try:
+        until(lambda: broken.asked > 5)
+        assert one.failing
+        assert not one.leading
+        told = [each for each in caplog.records if each.name == election.log.name and each.levelno >= logging.WARNING]
+        assert len(told) == 1
+        broken.error = None
+        until(lambda: one.leading and not one.failing)
+    finally:
+        one.stop()
+    assert stored(embedded_cluster, namespace) == ("", 1)

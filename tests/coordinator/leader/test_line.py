@@ -1,0 +1,130 @@
+"""A job's straight line in one process: from its submission to its end, on the embedded API server and on a real one.
+
+The test plays the node: it sets the pods' phases.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from crds.api_resources import PODS, TENANT_QUEUES
+from kube.client import KubernetesCluster
+from tests.support.coordinator import desk as desks
+from tests.support.coordinator.desk import Clock, Desk
+from tests.support.waiting import until
+
+WRITES = ("create", "patch", "delete")
+
+
+@pytest.fixture
+def line(cluster: KubernetesCluster, clock: Clock) -> Iterator[Desk]:
+    """On every server there is."""
+    with Desk(cluster, clock) as desk:
+        yield desk
+
+
+def test_a_job_runs_to_its_end_at_the_price_of_three_status_writes(line: Desk, namespace: str) -> None:
+    line.queue("a", quota={"jobs": 1})
+    line.begin()
+    key = line.submit("train", namespace, "a")
+    line.until(lambda: len(line.pods_of(key)) == 2)
+    assert line.phase(key) == "Admitted"
+    line.move(key, "Running")
+    line.until(lambda: line.phase(key) == "Running")
+    line.move(key, "Succeeded")
+    line.until(lambda: line.phase(key) == "Succeeded" and not line.held())
+    job = line.job(key)
+    assert (job.status.tenant_queue, job.admission.queue, job.status.completion_time is not None) == ("a", "a", True)
+    calls = line.working.calls
+    assert calls["patch TorchJob"] == 3  # Admitted, Running, Succeeded
+    assert calls["create Pod"] == 2
+    assert {name: count for name, count in calls.items() if name.startswith("list")} == {}
+    assert calls["pages Pod"] == 1
+    assert all(line.watching.calls[f"pages {kind}"] == 1 for kind in ("TorchJob", "Pod", "TenantQueue"))
+    assert not [name for name in line.watching.calls if name.startswith((*WRITES, "list", "get"))]
+
+
+def test_a_job_that_waited_costs_one_write_more(line: Desk, namespace: str, clock: Clock) -> None:
+    line.queue("a", stopPolicy="Hold")
+    line.begin()
+    key = line.submit("train", namespace, "a")
+    line.until(lambda: line.waiting() == {key})
+    clock.step(line.settings.queued_after)
+    line.until(lambda: line.phase(key) == "Queued")
+    line.cluster.patch(TENANT_QUEUES, "a", {"spec": {"stopPolicy": "None"}})
+    line.until(lambda: len(line.pods_of(key)) == 2)
+    line.move(key, "Running")
+    line.until(lambda: line.phase(key) == "Running")
+    line.move(key, "Succeeded")
+    line.until(lambda: line.phase(key) == "Succeeded" and not line.held())
+    assert line.working.calls["patch TorchJob"] == 4
+
+
+def test_jobs_of_two_queues_share_a_pool_by_weight(cluster: KubernetesCluster, namespace: str, clock: Clock) -> None:
+    with Desk(cluster, clock, pool="cpu=2") as line:
+        line.queue("heavy", weight=2, stopPolicy="Hold")
+        line.queue("light", stopPolicy="Hold")
+        line.begin()
+        keys = [line.submit(f"{name}-{index}", namespace, name) for index in range(3) for name in ("heavy", "light")]
+        line.until(lambda: line.waiting() == set(keys))
+        for name in ("heavy", "light"):
+            line.cluster.patch(TENANT_QUEUES, name, {"spec": {"stopPolicy": "None"}})
+        until(lambda: all(queue.spec.open for queue in line.watches.queues.values()))
+        order: list[str] = []
+        for _ in keys:
+            line.until(lambda: len(line.held()) == 1)
+            (key,) = line.held()
+            order.append(key.name.partition("-")[0])
+            line.until(lambda key=key: len(line.pods_of(key)) == 2)
+            line.move(key, "Succeeded")
+            line.until(lambda key=key: line.phase(key) == "Succeeded" and key not in line.held())
+        assert order == ["heavy", "light", "heavy", "heavy", "light", "light"]
+
+
+def test_a_job_that_fails_says_why_and_frees_its_room(line: Desk, namespace: str) -> None:
+    line.queue("a")
+    line.begin()
+    key = line.submit("train", namespace, "a", backoffLimit=0)
+    line.until(lambda: len(line.pods_of(key)) == 2)
+    line.move(key, "Failed")
+    line.until(lambda: line.phase(key) == "Failed" and not line.held())
+    assert any(each.type == "Failed" and each.message for each in line.job(key).status.conditions)
+
+
+def test_a_dependency_cycle_which_no_rule_of_the_server_sees_fails_with_a_reason(line: Desk, namespace: str) -> None:
+    line.queue("a")
+    line.begin()
+    tasks = {
+        "A": {**desks.task(), "dependsOn": [{"taskType": "B", "phase": "Succeeded"}]},
+        "B": {**desks.task(), "dependsOn": [{"taskType": "A", "phase": "Succeeded"}]},
+    }
+    made = line.cluster.create(desks.TORCHJOBS, desks.manifest("loop", "a", tasks=tasks), namespace)
+    line.until(lambda: status(line, namespace).get("phase") == "Failed")
+    (reason,) = [each for each in status(line, namespace)["conditions"] if each["status"] == "True"]
+    assert "dependency cycle A -> B -> A" in reason["message"]
+    assert made["metadata"]["uid"] not in {key.uid for key in line.held() | line.waiting()}
+
+
+def status(line: Desk, namespace: str) -> dict[str, object]:
+    return line.cluster.get(desks.TORCHJOBS, "loop", namespace).get("status") or {}
+
+
+def test_a_port_is_held_for_who_listens_at_its_node_and_for_nobody_else(
+    cluster: KubernetesCluster, clock: Clock, namespace: str
+) -> None:
+    with Desk(cluster, clock, master_address="service") as line:
+        line.queue("a")
+        line.begin()
+        host = desks.task()
+        host["template"]["spec"]["hostNetwork"] = True
+        there = line.submit("there", namespace, "a", tasks={"Master": host, "Worker": desks.task() | {"dependsOn": []}})
+        here = line.submit("here", namespace, "a")
+        line.until(lambda: all(len(line.pods_of(each)) == 2 for each in (there, here)))
+        held, none = (line.job(each).status.admission for each in (there, here))
+        assert held is not None
+        assert none is not None
+        assert (held.port, none.port) == (20_000, 0)
+        (container,) = line.cluster.get(PODS, "there-master-0", namespace)["spec"]["containers"]
+        assert [each["hostPort"] for each in container["ports"]] == [20_000]
+        worker = line.cluster.get(PODS, "there-worker-0", namespace)["spec"]["containers"][0]
+        assert {each["name"]: each.get("value") for each in worker["env"]}["MASTER_PORT"] == "20000"

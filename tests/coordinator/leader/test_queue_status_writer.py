@@ -1,0 +1,257 @@
+"""What a TenantQueue's status says, and how seldom it is written."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from coordinator.cache.views import JobView
+from coordinator.leader import queue_status_writer
+from coordinator.leader.queue_status_writer import QueueStatusWriter
+from crds import tenantqueue
+from crds.api_resources import TENANT_QUEUES
+from crds.keys import JobKey
+from crds.tenantqueue import TenantQueue, TenantQueueSpec, TenantQueueStatus
+from kube import errors
+from kube.object_errors import ObjectErrors
+from tests.support.coordinator import desk as desks
+from tests.support.coordinator.builders import admission, job
+from tests.support.coordinator.desk import Desk
+from tests.support.reconcilers.bench import Counting
+from tests.support.waiting import SECONDS, until
+
+
+def queue(name: str, weight: int = 1) -> TenantQueue:
+    return tenantqueue.parse(
+        {
+            "apiVersion": TENANT_QUEUES.api_version,
+            "kind": "TenantQueue",
+            "metadata": {"name": name},
+            "spec": {"weight": weight},
+        }
+    )
+
+
+def jobs(*each: JobView) -> list[JobView]:
+    return list(each)
+
+
+def status(**said: Any) -> dict[str, Any]:
+    return {"pending": 0, "admitted": 0, "usage": {}, "share": "0%", "target": "0%", **said}
+
+
+USED = {"cpu": "2", "jobs": "1"}
+
+
+@pytest.mark.parametrize(
+    ("seen", "a", "b"),
+    [
+        pytest.param([], status(), status(), id="nothing"),
+        pytest.param([job()], status(pending=1, target="100%"), status(), id="one waits"),
+        pytest.param(
+            [job(), job(queue="b")],
+            status(pending=1, target="75%"),
+            status(pending=1, target="25%"),
+            id="both have work: weights 3 and 1",
+        ),
+        pytest.param(
+            [job(admission=admission()), job(admission=admission(queue="b")), job(admission=admission())],
+            status(admitted=2, usage={"cpu": "4", "jobs": "2"}, share="66%", target="75%"),
+            status(admitted=1, usage=USED, share="33%", target="25%"),
+            id="admitted",
+        ),
+        pytest.param(
+            [job(admission=admission(charge={"cpu": 1500, "memory": 3 << 30, "jobs": 1}))],
+            status(admitted=1, usage={"cpu": "1500m", "jobs": "1", "memory": "3Gi"}, share="100%", target="100%"),
+            status(),
+            id="amounts as people write them",
+        ),
+        pytest.param(
+            [job(finished=True, admission=admission()), job(suspended=True), job(invalid=True)],
+            status(),
+            status(),
+            id="neither waiting nor admitted",
+        ),
+        pytest.param(
+            [job(suspended=True, admission=admission())],
+            status(admitted=1, usage=USED, share="100%", target="100%"),
+            status(),
+            id="suspended, its room not free yet",
+        ),
+        pytest.param([job(queue="nobodys")], status(), status(), id="a queue that nobody created"),
+    ],
+)
+def test_a_status_counts_who_waits_and_what_is_used(seen: list[JobView], a: Any, b: Any) -> None:
+    assert queue_status_writer.statuses([queue("a", 3), queue("b")], seen) == {"a": a, "b": b}
+
+
+def told(desk: Desk, name: str) -> dict[str, Any]:
+    """The status, as the API server has it."""
+    found: dict[str, Any] = desk.cluster.get(TENANT_QUEUES, name).get("status") or {}
+    return found
+
+
+def caught_up(desk: Desk, name: str) -> None:
+    version = int(desk.cluster.get(TENANT_QUEUES, name)["metadata"]["resourceVersion"])
+    assert desk.watches.queues.wait_for(version, SECONDS)
+
+
+@pytest.fixture
+def writer(desk: Desk) -> QueueStatusWriter:
+    return QueueStatusWriter(Counting(desk.cluster), desk.watches)
+
+
+def written(writer: QueueStatusWriter) -> int:
+    return writer.cluster.calls["patch TenantQueue"]
+
+
+def test_one_write_per_change(desk: Desk, namespace: str, writer: QueueStatusWriter) -> None:
+    desk.queue("a", stopPolicy="Hold")
+    desk.begin()
+    caught_up(desk, "a")
+    for _ in range(3):
+        writer.write()
+        assert written(writer) == 1
+    caught_up(desk, "a")
+    writer.write()
+    assert written(writer) == 1
+    key = desk.submit("train", namespace, "a")
+    desk.until(lambda: desk.waiting() == {key})
+    writer.write()
+    writer.write()
+    assert written(writer) == 2
+    assert told(desk, "a") == status(pending=1, target="100%")
+
+
+def test_amounts_that_are_gone_are_gone_also_for_a_writer_that_never_wrote_them(
+    desk: Desk, namespace: str, writer: QueueStatusWriter
+) -> None:
+    desk.queue("a")
+    desk.begin()
+    key = desk.submit("train", namespace, "a")
+    desk.until(lambda: (seen := desk.watches.job(key)) is not None and seen.admission is not None)
+    writer.write()
+    assert told(desk, "a")["usage"] == {**USED, "pods": "2"}
+    desk.cluster.delete(desks.TORCHJOBS, "train", namespace)
+    until(lambda: desk.watches.job(key) is None)
+    caught_up(desk, "a")
+    QueueStatusWriter(desk.cluster, desk.watches).write()
+    assert told(desk, "a")["usage"] == {}
+    assert told(desk, "a")["admitted"] == 0
+
+
+def test_a_queue_made_anew_under_its_name_is_told_about_anew(desk: Desk, writer: QueueStatusWriter) -> None:
+    for _ in range(2):
+        desk.queue("a")
+        caught_up(desk, "a")
+        writer.write()
+        assert told(desk, "a") == status()
+        desk.cluster.delete(TENANT_QUEUES, "a")
+        until(lambda: not desk.watches.queues.values())
+
+
+class Away:
+    """An API server that takes nothing."""
+
+    def __init__(self, error: Exception) -> None:
+        self.asked, self._error = 0, error
+
+    def patch(self, *_: object, **__: object) -> None:
+        self.asked += 1
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"),
+    [(errors.Unreachable("away"), 1), (errors.NotFound("deleted"), 3), (TypeError("nobody foresaw it"), 3)],
+)
+def test_what_is_not_taken_is_not_insisted_on(desk: Desk, error: Exception, asked: int) -> None:
+    for name in ("a", "b", "c"):
+        desk.queue(name)
+    caught_up(desk, "c")
+    away = Away(error)
+    QueueStatusWriter(away, desk.watches).write()
+    assert away.asked == asked
+
+
+def test_queues_take_turns_where_many_change(desk: Desk, writer: QueueStatusWriter) -> None:
+    names = [f"queue-{number:02}" for number in range(2 * queue_status_writer.AT_MOST + 1)]
+    for name in names:
+        desk.queue(name)
+    caught_up(desk, names[-1])
+    untold = {name for name in names if "pending" not in told(desk, name)}
+    for left in (queue_status_writer.AT_MOST + 1, 1, 0):
+        writer.write()
+        untold = {name for name in untold if "pending" not in told(desk, name)}
+        assert len(untold) == left
+
+
+def test_only_a_leader_writes_and_none_after_the_stop(
+    desk: Desk, writer: QueueStatusWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_status_writer, "EVERY", 0.005)
+    desk.queue("a")
+    caught_up(desk, "a")
+    stop, leads, asked = threading.Event(), threading.Event(), threading.Semaphore(0)
+
+    def leading() -> bool:
+        asked.release()
+        return leads.is_set()
+
+    thread = threading.Thread(target=writer.run, args=(stop, leading))
+    thread.start()
+    try:
+        assert all(asked.acquire(timeout=SECONDS) for _ in range(3))
+        assert written(writer) == 0
+        leads.set()
+        until(lambda: told(desk, "a"))
+    finally:
+        stop.set()
+        thread.join(SECONDS)
+    assert not thread.is_alive()
+
+
+def test_the_key_of_a_job_matters_to_nobody_here() -> None:
+    other = job(key=JobKey("team", "other", "u2"))
+    assert queue_status_writer.statuses([queue("a")], [job(), other])["a"]["pending"] == 2
+
+
+def test_shares_are_of_what_picks_are_counted_by() -> None:
+    charges = [("a", {"cpu": 1000, "gpu": 1, "jobs": 1}), ("b", {"cpu": 1000, "gpu": 3, "jobs": 1})]
+    admitted = [job(admission=admission(queue=name, charge=charge)) for name, charge in charges]
+    for cost, share in (("jobs", "50%"), ("gpu", "25%"), ("cpu", "50%"), ("tpu", "0%")):
+        assert queue_status_writer.statuses([queue("a"), queue("b")], admitted, cost)["a"]["share"] == share
+
+
+def test_usage_names_what_an_admin_or_a_node_has_named() -> None:
+    charges = [{"jobs": 1, **{f"example.org/{number}-{at}": 1 for at in range(60)}} for number in range(50)]
+    named = {"cpu": 1000, "example.org/tpu": 2, "example.org/node": 3, "example.org/cost": 4}
+    admitted = [job(admission=admission(charge={**charge, **named})) for charge in charges]
+    other = queue("b")
+    limited = other.model_copy(update={"spec": TenantQueueSpec(quota={"example.org/tpu": 9})})
+    queues = [queue("a"), limited]
+    found = queue_status_writer.statuses(queues, admitted, "example.org/cost", offered=("example.org/node",))["a"][
+        "usage"
+    ]
+    sums = {"cpu": "50", "jobs": "50", "example.org/tpu": "100", "example.org/node": "150", "example.org/cost": "200"}
+    assert found == sums
+
+
+def test_usage_names_no_more_than_a_status_may_have_and_the_limited_ones_first() -> None:
+    offered = [f"example.org/{at:03}" for at in range(200)]
+    charges = [{"jobs": 1, **dict.fromkeys(offered[at : at + 50], 1)} for at in range(0, 200, 50)]
+    limited = queue("a").model_copy(update={"spec": TenantQueueSpec(quota={"example.org/199": 9})})
+    admitted = [job(admission=admission(charge=charge)) for charge in charges]
+    found = queue_status_writer.statuses([limited], admitted, offered=offered)["a"]["usage"]
+    assert {"jobs", "example.org/199", "example.org/000"} <= found.keys()
+    assert len(found) == 64
+    TenantQueueStatus(usage=found)
+
+
+def test_a_job_that_cannot_be_counted_leaves_the_others_counted() -> None:
+    odd = job(admission=admission().model_copy(update={"charge": {"cpu": "much"}}))
+    sound = job(key=JobKey("team", "two", "u2"), admission=admission())
+    skipped = ObjectErrors()
+    found = queue_status_writer.statuses([queue("a")], [sound, odd], errors=skipped)
+    assert (found["a"]["admitted"], found["a"]["usage"]["cpu"]) == (1, "2")
+    assert skipped.shown.startswith("the charge of TorchJob team/train (TypeError")

@@ -1,0 +1,193 @@
+"""Jobs that merely wait take turns at being written to, and tenants take turns at that."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.leader.queued_limiter import AT_ONCE, PER_SECOND, Turns
+from coordinator.leader.round_robin import RoundRobin
+from crds.keys import JobKey
+from queues.values import Offer
+from tests.support.coordinator.desk import Clock
+
+DELAY = 1.0
+
+
+def key(number: int, tenant: str = "a") -> JobKey:
+    return JobKey(tenant, f"job{number}", f"{tenant}-{number}")
+
+
+def offer(number: int, tenant: str = "a", delay: float = DELAY) -> Offer:
+    return Offer(key=key(number, tenant), tenant=tenant, delay=delay)
+
+
+def drained(turns: Turns, clock: Clock, seconds: float, step: float = 0.05) -> list[tuple[float, Offer]]:
+    """The offers that were made in the next seconds, each with the seconds until then."""
+    began, found = clock(), []
+    while clock() < began + seconds:
+        found += [(clock() - began, each) for each in turns.due()]
+        clock.step(step)
+    return found
+
+
+def test_a_few_jobs_wait_for_their_delay_only() -> None:
+    clock = Clock()
+    turns = Turns(clock)
+    for number in range(AT_ONCE):
+        turns.place(offer(number))
+    clock.step(DELAY - 0.01)
+    assert turns.due() == []
+    clock.step(0.01)
+    assert turns.due() == [offer(number, delay=0.0) for number in range(AT_ONCE)]
+    assert len(turns) == 0
+
+
+def test_so_many_jobs_are_offered_in_a_second() -> None:
+    clock = Clock()
+    turns = Turns(clock)
+    for number in range(AT_ONCE + int(10 * PER_SECOND)):
+        turns.place(offer(number))
+    clock.step(DELAY)
+    found = drained(turns, clock, 20)
+    assert [each.key for _, each in found] == [key(number) for number in range(AT_ONCE + int(10 * PER_SECOND))]
+    seconds = Counter(int(at - 0.01) for at, _ in found)
+    assert all(abs(seconds[second] - PER_SECOND) <= 1 for second in range(1, 10))
+
+
+def test_a_tenants_first_job_is_offered_within_a_second_of_20_000_of_another_tenant() -> None:
+    clock = Clock()
+    turns = Turns(clock)
+    for number in range(20_000):
+        turns.place(offer(number))
+    drained(turns, clock, 5.0)
+    turns.place(offer(0, "b"))
+    found = drained(turns, clock, DELAY + 1.0)
+    assert key(0, "b") in [each.key for _, each in found]
+
+
+def test_jobs_that_are_picked_or_gone_take_no_turn() -> None:
+    clock = Clock()
+    turns = Turns(clock)
+    for number in range(2 * AT_ONCE):
+        turns.place(offer(number))
+    for number in range(AT_ONCE // 2):
+        turns.forget(key(number))
+    clock.step(DELAY)
+    assert [each.key for each in turns.due()] == [key(number) for number in range(AT_ONCE // 2, 3 * AT_ONCE // 2)]
+    for number in range(3 * AT_ONCE // 2, 2 * AT_ONCE - 1):
+        turns.forget(key(number))
+    clock.step(1 / PER_SECOND)
+    assert [each.key for each in turns.due()] == [key(2 * AT_ONCE - 1)]
+    assert len(turns) == 0
+
+
+def test_a_job_whose_status_is_wrong_waits_for_its_turn_only() -> None:
+    clock = Clock()
+    turns = Turns(clock)
+    turns.place(offer(1))
+    turns.place(offer(1, delay=0.0))
+    for number in range(2, AT_ONCE + 2):
+        turns.place(offer(number, delay=0.0))
+    assert [each.key for each in turns.due()] == [key(number) for number in range(1, AT_ONCE + 1)]
+    clock.step(1 / PER_SECOND)
+    assert [each.key for each in turns.due()] == [key(AT_ONCE + 1)]
+    assert len(turns) == 0
+
+
+def test_a_job_that_is_placed_again_keeps_its_turn() -> None:
+    clock = Clock()
+    turns = Turns(clock)
+    for number in range(AT_ONCE + 2):
+        turns.place(offer(number))
+    clock.step(DELAY)
+    turns.due()
+    turns.place(offer(AT_ONCE + 2))
+    for number in (AT_ONCE + 1, AT_ONCE):
+        turns.place(offer(number))
+    found = [each.key for _, each in drained(turns, clock, DELAY + 1)]
+    assert found == [key(AT_ONCE), key(AT_ONCE + 1), key(AT_ONCE + 2)]
+
+
+def test_jobs_that_come_and_go_leave_nothing() -> None:
+    clock = Clock()
+    turns = Turns(clock)
+    for number in range(AT_ONCE):  # they use the turns there are
+        turns.place(offer(number, "b"))
+    clock.step(DELAY)
+    turns.due()
+    for number in range(20_000):
+        turns.place(offer(number))
+        clock.step(0.0001)
+        turns.forget(key(number - 500))
+    clock.step(DELAY)
+    turns.due()
+    assert len(turns) <= 3 * 500 + 100
+
+
+def test_a_clock_that_is_set_back_makes_no_job_wait_for_it() -> None:
+    clock = Clock()
+    turns = Turns(clock)
+    for number in range(3 * AT_ONCE):
+        turns.place(offer(number))
+    clock.step(DELAY)
+    assert len(turns.due()) == AT_ONCE
+    turns.place(offer(0, "b"))
+    clock.step(-3600)
+    turns.place(offer(0, "c"))
+    found = [each.tenant for _, each in drained(turns, clock, DELAY + 1)]
+    assert found.count("b") == found.count("c") == 1
+    assert abs(len(found) - (DELAY + 1) * PER_SECOND) <= 2
+
+
+def test_a_clock_that_is_set_forward_offers_no_more_than_at_once() -> None:
+    clock = Clock()
+    turns = Turns(clock)
+    for number in range(3 * AT_ONCE):
+        turns.place(offer(number))
+    clock.step(1_000_000)
+    assert len(turns.due()) == AT_ONCE
+    assert len(turns.due()) == 0
+
+
+TENANTS = st.sampled_from("abc")
+JOBS = st.lists(st.tuples(st.sampled_from(["add", "discard", "pop"]), TENANTS, st.integers(0, 9)), max_size=200)
+
+
+@given(JOBS)
+def test_tenants_take_turns_whatever_comes_and_goes(steps: list[tuple[str, str, int]]) -> None:
+    robin, waiting = RoundRobin(), set[JobKey]()
+    passed: Counter[str] = Counter()
+    """How many jobs of others have gone since a tenant that waits had its last turn."""
+    for what, tenant, number in steps:
+        each = key(number, tenant)
+        if what == "add":
+            robin.add(tenant, float(number), each)
+            waiting.add(each)
+        elif what == "discard":
+            robin.discard(each)
+            waiting.discard(each)
+        else:
+            popped = robin.pop()
+            assert (popped is None) == (not waiting)
+            if popped is not None:
+                own = {job for job in waiting if job.namespace == popped.namespace}
+                assert int(popped.name[3:]) == min(int(job.name[3:]) for job in own)
+                waiting.discard(popped)
+                passed.update({job.namespace for job in waiting} - {popped.namespace})
+                passed[popped.namespace] = 0
+                assert max(passed.values()) <= 2
+        for gone in passed.keys() - {job.namespace for job in waiting}:
+            passed[gone] = 0
+        assert all((each in robin) == (each in waiting) for each in map(key, range(10)))
+
+
+def test_a_round_robin_remembers_no_more_than_what_waits() -> None:
+    robin = RoundRobin()
+    for number in range(10_000):
+        robin.add("a", float(number), key(number))
+        robin.discard(key(number - 100))
+    assert len(robin) <= 300
+    popped = [robin.pop() for _ in range(101)]
+    assert popped == [*(key(number) for number in range(9_900, 10_000)), None]
+    assert len(robin) == 0

@@ -1,0 +1,178 @@
+"""What the status of a waiting job says about why it waits, and how much that costs."""
+
+import threading
+from typing import Any
+
+from coordinator.leader import reason_writer
+from crds.api_resources import TENANT_QUEUES, TORCHJOBS
+from crds.keys import JobKey
+from kube.api import Manifest
+from tests.support.coordinator import desk as desks
+from tests.support.coordinator.desk import Clock, Desk
+from tests.support.waiting import SECONDS
+
+
+def said(desk: Desk, key: JobKey) -> str:
+    """The code in the job's status."""
+    told = desk.job(key).status.queue
+    return told.reason if told else ""
+
+
+def writes(desk: Desk) -> int:
+    """How many statuses of jobs the coordinator has written."""
+    return desk.watching.calls["patch TorchJob"]
+
+
+def tell(desk: Desk, clock: Clock) -> None:
+    """Let a moment pass in which reasons are written, and the watch show them."""
+    clock.step(1.0)
+    desk.reasons.step()
+
+
+def test_what_keeps_a_job_out_is_told_at_once_and_taken_back(desk: Desk, namespace: str, clock: Clock) -> None:
+    desk.queue("a", namespaces=["others"])
+    desk.begin()
+    keys = {
+        "NotAllowed": desk.submit("elsewhere", namespace, "a"),
+        "QueueNotFound": desk.submit("lost", namespace, "b"),
+        "Held": desk.submit("held", namespace, "b", schedulingPolicy={"hold": True}),
+    }
+    desk.until(lambda: all(map(desk.term.watches.job, keys.values())) and not desk.term.flush())
+    tell(desk, clock)
+    assert {code: said(desk, key) for code, key in keys.items()} == {code: code for code in keys}
+    told = desk.job(keys["NotAllowed"]).status.queue
+    assert (told.name, told.since.timestamp()) == ("a", desk.job(keys["NotAllowed"]).submitted)
+    assert told.message.startswith(f"queue a is not for namespace {namespace} (")
+    before = writes(desk)
+    desk.term.resync()
+    desk.until(lambda: not desk.term.flush())
+    tell(desk, clock)
+    assert writes(desk) == before
+    desk.cluster.patch(TENANT_QUEUES, "a", {"spec": {"namespaces": [], "stopPolicy": "Hold"}})
+    desk.until(lambda: keys["NotAllowed"] in desk.waiting())
+    tell(desk, clock)
+    assert said(desk, keys["NotAllowed"]) == ""
+
+
+def test_only_the_first_of_those_that_wait_long_is_told_and_admission_takes_it_back(
+    desk: Desk, namespace: str, clock: Clock
+) -> None:
+    desk.queue("a", quota={"jobs": 1})
+    desk.begin()
+    first = desk.submit("first", namespace, "a")
+    desk.until(lambda: len(desk.pods_of(first)) == 2)
+    second = desk.submit("second", namespace, "a", schedulingPolicy={"priority": 5})
+    third = desk.submit("third", namespace, "a")
+    desk.until(lambda: desk.waiting() == {second, third})
+    clock.now = desk.job(third).submitted + 1
+    tell(desk, clock)
+    assert not writes(desk)
+    clock.step(desk.settings.reason_after)
+    tell(desk, clock)
+    assert (said(desk, second), said(desk, third)) == ("WaitingForQuota", "")
+    desk.change(first, suspend=True)
+    desk.until(lambda: len(desk.pods_of(second)) == 2)
+    assert desk.job(second).status.queue is None
+    assert writes(desk) == 1
+
+
+def test_a_job_that_never_fits_is_told_at_once(desk: Desk, namespace: str, clock: Clock) -> None:
+    desk.queue("a", quota={"cpu": 1})
+    desk.begin()
+    large = desk.submit("large", namespace, "a")
+    small = desk.submit("small", namespace, "a", tasks={"Master": desks.task()})
+    desk.until(lambda: desk.held() == {small} and desk.waiting() == {large})
+
+    def told() -> bool:
+        tell(desk, clock)
+        return said(desk, large) == "ExceedsQuota"
+
+    desk.until(told)
+    behind = desk.submit("to-wait", namespace, "a", tasks={"Master": desks.task()})
+    desk.until(lambda: desk.waiting() == {large, behind})
+    clock.now = desk.job(behind).submitted + desk.settings.reason_after + 1
+    tell(desk, clock)
+    assert said(desk, behind) == "WaitingForQuota"
+
+
+def test_reasons_have_a_budget_and_the_oldest_comes_first(desk: Desk, namespace: str, clock: Clock) -> None:
+    desk.begin()
+    keys = [desk.submit(f"job-{number:02}", namespace, "nowhere") for number in range(30)]
+    desk.until(lambda: desk.term.counts.routed >= 30)
+    assert desk.reasons.step() == 5
+    clock.step(0.1)
+    assert desk.reasons.step() == 2
+    clock.step(60)
+    assert desk.reasons.step() == 5
+    assert [said(desk, key) for key in keys[:5]] == ["QueueNotFound"] * 5
+
+
+def test_tenants_take_turns_at_being_told(desk: Desk, namespace: str, clock: Clock) -> None:
+    """A tenant that has many old jobs, and names a queue of its own for each, does not keep another one waiting."""
+    desk.queue("ours", namespaces=[namespace])
+    desk.begin()
+    held = {"schedulingPolicy": {"hold": True}}
+    flood = [desk.submit(f"job-{number:02}", namespace, f"invented-{number}", **held) for number in range(20)]
+    ours = [desk.submit(f"ours-{number}", namespace, "ours", **held) for number in range(3)]
+    desk.until(lambda: desk.term.counts.routed >= 23)
+    assert desk.reasons.step() == 5
+    assert [said(desk, key) for key in flood[:4]] == ["Held"] * 3 + [""]
+    assert [said(desk, key) for key in ours] == ["Held", "Held", ""]
+
+
+def test_a_job_that_has_changed_meanwhile_is_left_alone(desk: Desk, namespace: str, clock: Clock) -> None:
+    desk.begin()
+    key = desk.submit("train", namespace, "nowhere")
+    desk.until(lambda: desk.term.counts.routed)
+    newer: Manifest = {"metadata": {"annotations": {"touched": "since"}}}
+    desk.watches.jobs.stop()
+    desk.cluster.patch(TORCHJOBS, key.name, newer, namespace)
+    clock.step(1.0)
+    desk.reasons.step()
+    assert said(desk, key) == ""
+
+
+class Odd:
+    """An API server, or a client, that fails about one job in a way that nobody foresaw."""
+
+    def __init__(self, cluster: Any, name: str) -> None:
+        self._cluster, self._name = cluster, name
+
+    def patch(self, resource: Any, name: str, *about: Any, **more: Any) -> Any:
+        if name == self._name:
+            raise TypeError("nobody foresaw it")
+        return self._cluster.patch(resource, name, *about, **more)
+
+
+def test_a_job_that_cannot_be_told_keeps_no_other_one_waiting(desk: Desk, namespace: str) -> None:
+    desk.begin()
+    keys = [desk.submit(f"job-{number}", namespace, "nowhere") for number in range(3)]
+    desk.until(lambda: desk.term.counts.routed >= 3)
+    desk.reasons.cluster = Odd(desk.watching, "job-0")
+
+    def told() -> list[str]:
+        desk.reasons.step()
+        return [said(desk, key) for key in keys]
+
+    desk.until(lambda: told() == ["", "QueueNotFound", "QueueNotFound"])
+    assert f"TorchJob {namespace}/job-0 waits (TypeError" in desk.watches.errors.shown
+
+
+def test_the_thread_that_tells_reasons_outlives_what_nobody_foresaw(desk: Desk, monkeypatch: Any) -> None:
+    monkeypatch.setattr(reason_writer, "EVERY", 0.005)
+    stop, failed = threading.Event(), threading.Semaphore(0)
+
+    def clock() -> float:
+        failed.release()
+        raise OverflowError("nobody foresaw it")
+
+    desk.reasons.elapsed = clock
+    thread = threading.Thread(target=desk.reasons.run, args=(stop, lambda: True))
+    thread.start()
+    try:
+        assert all(failed.acquire(timeout=SECONDS) for _ in range(3))
+        assert "the reasons that jobs wait (OverflowError" in desk.watches.errors.shown
+    finally:
+        stop.set()
+        thread.join(SECONDS)
+    assert not thread.is_alive()

@@ -1,0 +1,251 @@
+"""Jobs that were admitted and wait again: their room is free for others, and theirs again when their time comes."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from coordinator.leader.control_loop import Unaccounted
+from crds import labels
+from crds.api_resources import EVENTS, PODS, TENANT_QUEUES, TORCHJOBS
+from crds.keys import JobKey
+from kube.client import KubernetesCluster
+from tests.coordinator.leader.test_control_loop import admit, make_pod, seen
+from tests.support.coordinator.desk import Clock, Desk, task
+from tests.support.waiting import SECONDS, until
+
+
+def both_admitted(desk: Desk, namespace: str) -> tuple[JobKey, JobKey]:
+    """Two admissions where there is room for one, as after a loss in the wrong moment."""
+    desk.queue("a", quota={"jobs": 1})
+    older, newer = desk.submit("older", namespace, "a"), desk.submit("newer", namespace, "a")
+    seen(desk, newer)
+    admit(desk, older, epoch=1)
+    admit(desk, newer, epoch=2, port=20_008)
+    return older, newer
+
+
+def test_an_admission_without_room_and_pods_is_taken_back_the_newest_first(desk: Desk, namespace: str) -> None:
+    older, newer = both_admitted(desk, namespace)
+    desk.begin(3)
+    assert desk.held() == {older}
+    assert desk.term.audit()
+    desk.until(lambda: desk.phase(newer) == "Queued" and desk.waiting() == {newer})
+    assert desk.job(newer).admission is None
+    assert len(desk.pods_of(older)) == 2
+    assert not desk.pods_of(newer)
+    desk.change(older, suspend=True)
+    desk.until(lambda: len(desk.pods_of(newer)) == 2)
+    assert desk.job(newer).status.attempt == 2
+
+
+def test_an_admission_with_a_pod_stays_and_so_does_what_the_store_charged(desk: Desk, namespace: str) -> None:
+    _, newer = both_admitted(desk, namespace)
+    make_pod(desk, newer, "newer-master-0")
+    desk.begin(3)
+    assert desk.held() == {newer}
+    assert desk.term.audit()
+
+
+def test_an_admission_that_comes_to_light_later_is_taken_back_if_its_room_is_gone(desk: Desk, namespace: str) -> None:
+    desk.queue("a", quota={"jobs": 1})
+    desk.begin()
+    first = desk.submit("first", namespace, "a")
+    desk.until(lambda: desk.held() == {first}, worker=False)
+    late = desk.submit("late", namespace, "a")
+    desk.until(lambda: desk.waiting() == {late}, worker=False)
+    admit(desk, late, epoch=1, port=20_055)
+    with pytest.raises(Unaccounted):
+        desk.until(lambda: False)
+    desk.begin(2)
+    desk.until(lambda: desk.phase(late) == "Queued" and desk.waiting() == {late})
+    assert desk.held() == {first}
+
+
+def test_a_job_that_does_not_run_in_time_makes_room_and_backs_off_also_over_a_loss(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    with Desk(embedded_cluster, clock, admission_timeout=100, admission_backoff=60, admission_tries=2) as desk:
+        desk.queue("a", quota={"jobs": 1})
+        desk.begin()
+        stuck = desk.submit("stuck", namespace, "a", schedulingPolicy={"priority": 5})
+        desk.until(lambda: len(desk.pods_of(stuck)) == 2)
+        other = desk.submit("other", namespace, "a")
+        desk.until(lambda: desk.waiting() == {other})
+        clock.step(101)
+        desk.until(lambda: desk.phase(stuck) == "Queued" and desk.held() == {other})
+        assert not desk.pods_of(stuck)
+        tries, parked, until = tried(desk, stuck)
+        assert (tries, parked) == (1, False)
+        assert clock() + 45 <= until <= clock() + 60
+        desk.until(lambda: desk.waiting() == set())
+        desk.lose()
+        desk.begin(2)
+        assert desk.waiting() == set()
+        desk.move(other, "Running")
+        desk.until(lambda: desk.phase(other) == "Running")
+        desk.move(other, "Succeeded")
+        desk.until(lambda: desk.held() == set())
+        clock.step(61)
+        desk.until(lambda: len(desk.pods_of(stuck)) == 2)
+        assert desk.job(stuck).status.attempt == 2
+
+
+def tried(desk: Desk, key: JobKey) -> tuple[int, bool, float]:
+    """How often, whether it is parked, and until when it backs off."""
+    waits = desk.job(key).status.queue
+    assert waits is not None
+    return waits.tries, waits.parked, waits.not_before.timestamp() if waits.not_before else 0.0
+
+
+def test_a_job_that_never_runs_in_time_is_parked_until_somebody_asks_for_another_try(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    with Desk(embedded_cluster, clock, admission_timeout=100, admission_tries=1) as desk:
+        desk.queue("a")
+        desk.begin()
+        stuck = desk.submit("stuck", namespace, "a")
+        desk.until(lambda: len(desk.pods_of(stuck)) == 2)
+        clock.step(101)
+        desk.until(lambda: desk.phase(stuck) == "Queued" and desk.held() == set())
+        assert tried(desk, stuck) == (1, True, 0.0)
+        clock.step(100_000)
+        desk.term.resync()
+        desk.until(lambda: desk.watches.take(0) == [])
+        assert desk.waiting() | desk.held() == set()
+        asked = datetime.fromtimestamp(clock(), UTC).isoformat()
+        notes = {"metadata": {"annotations": {labels.RETRY_AT: asked}}}
+        embedded_cluster.patch(TORCHJOBS, "stuck", notes, namespace)
+        desk.until(lambda: len(desk.pods_of(stuck)) == 2)
+        desk.move(stuck, "Running")
+        desk.until(lambda: desk.phase(stuck) == "Running")
+        assert desk.job(stuck).status.queue is None
+        clock.step(1000)
+        desk.term.resync()
+        desk.until(lambda: desk.watches.take(0) == [])
+        assert desk.phase(stuck) == "Running"
+
+
+def test_a_try_that_is_asked_for_in_the_future_changes_nothing_before(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    with Desk(embedded_cluster, clock, admission_timeout=100, admission_backoff=60, admission_tries=2) as desk:
+        desk.queue("a")
+        desk.begin()
+        stuck = desk.submit("stuck", namespace, "a")
+        notes = {"metadata": {"annotations": {labels.RETRY_AT: "9999-12-31T23:59:59Z"}}}
+        embedded_cluster.patch(TORCHJOBS, "stuck", notes, namespace)
+        desk.until(lambda: len(desk.pods_of(stuck)) == 2)
+        clock.step(101)
+        desk.until(lambda: desk.phase(stuck) == "Queued" and desk.held() == set())
+        tries, parked, until = tried(desk, stuck)
+        assert (tries, parked, 45 <= until - clock() <= 60) == (1, False, True)
+        assert desk.waiting() | desk.held() == set()
+        clock.step(61)
+        desk.until(lambda: len(desk.pods_of(stuck)) == 2)
+        clock.step(101)
+        desk.until(lambda: desk.phase(stuck) == "Queued" and desk.held() == set())
+        assert tried(desk, stuck) == (2, True, 0.0)
+        asked = datetime.fromtimestamp(clock() + 1000, UTC).isoformat()
+        embedded_cluster.patch(TORCHJOBS, "stuck", {"metadata": {"annotations": {labels.RETRY_AT: asked}}}, namespace)
+        desk.until(lambda: desk.watches.take(0) == [])
+        assert desk.waiting() | desk.held() == set()
+        clock.step(1000)  # then it counts, without anybody's doing
+        desk.until(lambda: len(desk.pods_of(stuck)) == 2)
+
+
+def test_a_queue_that_drains_gets_its_room_back_and_its_jobs_come_first_when_it_goes_on(
+    desk: Desk, namespace: str, clock: Clock
+) -> None:
+    desk.queue("a", quota={"jobs": 1})
+    desk.begin()
+    first = desk.submit("first", namespace, "a")
+    desk.until(lambda: len(desk.pods_of(first)) == 2)
+    desk.move(first, "Running")
+    desk.until(lambda: desk.phase(first) == "Running")
+    urgent = desk.submit("urgent", namespace, "a", schedulingPolicy={"priority": 9})
+    desk.until(lambda: desk.waiting() == {urgent})
+    desk.cluster.patch(TENANT_QUEUES, "a", {"spec": {"stopPolicy": "HoldAndDrain"}})
+
+    def drained() -> bool:
+        clock.step(1.0)
+        return desk.phase(first) == "Queued" and desk.held() == set() and desk.waiting() == {first, urgent}
+
+    desk.until(drained)
+    assert not desk.pods_of(first)
+    assert desk.job(first).status.queue.drained
+    assert desk.content.entries[first].entry.returning
+    desk.cluster.patch(TENANT_QUEUES, "a", {"spec": {"stopPolicy": "None"}})
+    desk.until(lambda: desk.held() == {first} and len(desk.pods_of(first)) == 2)
+    assert desk.job(first).status.attempt == 2
+    assert desk.job(first).status.queue is None
+    assert desk.waiting() == {urgent}
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_queue_that_drains_does_not_wait_for_whatever_grace_a_template_asks_for(
+    desk: Desk, namespace: str, clock: Clock, gone: bool
+) -> None:
+    desk.queue("a")
+    desk.begin()
+    endless = task()
+    endless["template"]["spec"] |= {"nodeName": "n1", "terminationGracePeriodSeconds": 2**31}
+    key = desk.submit("train", namespace, "a", tasks={"Master": endless})
+    desk.until(lambda: len(desk.pods_of(key)) == 1)
+    desk.move(key, "Running")
+    desk.until(lambda: desk.phase(key) == "Running")
+
+    def grace() -> int | None:
+        (pod,) = desk.cluster.list(PODS, namespace).items
+        found = pod["metadata"].get("deletionGracePeriodSeconds")
+        return found if found is None else int(found)
+
+    if gone:  # its pod ends as its owner wants, and its queue pays
+        desk.cluster.delete(TORCHJOBS, key.name, namespace)
+        desk.until(lambda: grace() == 2**31)
+        assert desk.held() == {key}
+    desk.cluster.patch(TENANT_QUEUES, "a", {"spec": {"stopPolicy": "HoldAndDrain"}})
+
+    def shortened() -> bool:
+        clock.step(1.0)
+        return grace() == 3600
+
+    desk.until(shortened)
+    told = {each["reason"] for each in desk.cluster.list(EVENTS, namespace).items}
+    assert "GracePeriodShortened" in told
+    desk.cluster.delete(PODS, "train-master-0", namespace, grace_period_seconds=0)
+    desk.until(lambda: desk.held() == set())
+
+
+def test_a_pick_that_a_draining_queue_made_just_before_is_given_back(desk: Desk, namespace: str, clock: Clock) -> None:
+    desk.queue("a")
+    desk.begin()
+    key = desk.submit("train", namespace, "a")
+    desk.until(lambda: desk.held() == {key}, worker=False)
+    version = desk.cluster.patch(TENANT_QUEUES, "a", {"spec": {"stopPolicy": "HoldAndDrain"}})
+    assert desk.queues.wait_for(int(version["metadata"]["resourceVersion"]), SECONDS)
+
+    def back() -> bool:
+        clock.step(0.5)
+        return desk.held() == set() and desk.waiting() == {key}
+
+    desk.until(back)
+    assert not desk.pods_of(key)
+    assert desk.job(key).admission is None
+
+
+def test_a_queue_pays_for_a_job_that_held_room_and_did_not_run_in_time(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    with Desk(embedded_cluster, clock, admission_timeout=100, pool="cpu=2") as desk:
+        desk.queue("a")
+        desk.queue("b")
+        stuck, same = (desk.submit(name, namespace, "a") for name in ("a-stuck", "a-then"))
+        other = desk.submit("b-then", namespace, "b")
+        seen(desk, other)
+        until(lambda: len(desk.watches.queues.values()) == 2)
+        desk.begin()
+        desk.until(lambda: desk.held() == {stuck} and len(desk.pods_of(stuck)) == 2)
+        clock.step(101)
+        desk.until(lambda: desk.held() - {stuck})
+        assert desk.held() == {other}
+        assert desk.waiting() == {same}

@@ -1,0 +1,62 @@
+"""Supervisors that are not this command's own: of the version before, and of the folder that a folder is a copy of."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coordinator.errors import LocalError
+from coordinator.local import down, option_checks, stack, stack_state
+from tests.support.waiting import until
+
+SUPERVISOR = """
+import fcntl, os, pathlib, signal, sys
+data = pathlib.Path(sys.argv[1])
+with (data / "lock").open("w") as lock:
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    start = (" " + open("/proc/self/stat").read().rpartition(")")[2].split()[19]) if sys.argv[2] == "now" else ""
+    lock.write(f"{os.getpid()}{start}")
+    lock.flush()
+    signals = {signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    (data / "holds").touch()
+    (data / "sent").write_text(str(int(signal.sigwait(signals))))
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "options", "number"),
+    [
+        ("now", {}, "15"),
+        ("now", {"keep": True}, str(int(stack.LEAVE))),
+        ("before", {}, str(int(stack.LEAVE))),
+        ("before", {"keep": True}, str(int(stack.LEAVE))),
+        ("before", {"now": True}, str(int(stack.LEAVE))),
+    ],
+)
+def test_a_supervisor_of_the_version_before_does_not_end_the_pods_itself(
+    tmp_path: Path, version: str, options: dict[str, bool], number: str
+) -> None:
+    with subprocess.Popen([sys.executable, "-c", SUPERVISOR, str(tmp_path), version]) as supervisor:
+        until((tmp_path / "holds").exists)
+        assert stack_state.predates(tmp_path) == (version == "before")
+        down.down(tmp_path, **options)
+        assert supervisor.wait(10) == 0
+    assert (tmp_path / "sent").read_text() == number
+
+
+def test_a_copy_of_a_running_clusters_folder_is_refused_until_that_one_has_ended(tmp_path: Path) -> None:
+    data, copy = tmp_path / "data", tmp_path / "copy"
+    data.mkdir()
+    with subprocess.Popen([sys.executable, "-c", SUPERVISOR, str(data), "now"]) as supervisor:
+        until((data / "holds").exists)
+        shutil.copytree(data, copy)
+        with pytest.raises(
+            LocalError, match=f"copy of the folder of a cluster that runs \\(process {supervisor.pid}\\)"
+        ):
+            option_checks.copy(copy)
+        supervisor.terminate()
+        option_checks.copy(copy)
+    option_checks.copy(tmp_path)

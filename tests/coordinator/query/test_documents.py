@@ -1,0 +1,295 @@
+"""Documents made from a snapshot: figures of queues, foretold picks, where a job stands, and what is said of it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from coordinator.cli import columns
+from coordinator.cli import text as cli_text
+from coordinator.query import documents
+from coordinator.query.queries import NotKnown, StoreReading
+from queues.picking.choose import choose
+from queues.rules import Rules
+from queues.storage.memory_store import MemoryStore
+from queues.storage.stats import Vitals
+from tests.support.queues.builders import START, entries, entry, key, reservation, spec
+
+NOW = START + 100
+VITALS = Vitals(at=NOW, epoch=3, picks=10, runs=20, ready=1, delayed=2, leased=3, waiting=4, admitted=5)
+
+
+class Store(MemoryStore):
+    """Counts its snapshots."""
+
+    snapshots = 0
+
+    def snapshot(self, *arguments: Any, **options: Any) -> Any:
+        self.snapshots += 1
+        return super().snapshot(*arguments, **options)
+
+
+def opened(*specs: Any, pool: dict[str, int] | None = None, held: Any = (), waiting: Any = ()) -> Store:
+    store = Store(lambda *_: None)
+    store.rebuild(1, held, waiting)
+    store.configure(specs, pool)
+    return store
+
+
+def reading(store: Store, cost: str = "jobs", now: float = NOW, **policies: str) -> StoreReading:
+    return StoreReading(store, lambda: VITALS, Rules(cost=cost), lambda: policies, lambda: now)
+
+
+def test_a_queue_has_share_target_and_oldest_wait() -> None:
+    held = [reservation("x", "a", cpu=2000), reservation("y", "a", cpu=2000), reservation("z", "b", cpu=8000)]
+    store = opened(
+        spec("a", 3, cpu=8000), spec("b", 1), spec("idle", 5), held=held, waiting=[entry("w", "a", START + 40)]
+    )
+    a, b, idle = reading(store).queues()
+    assert a["status"] | {"lag": None} == {
+        "pending": 1,
+        "admitted": 2,
+        "usage": {"cpu": "4", "jobs": "2"},
+        "share": "66%",
+        "target": "75%",
+        "lag": None,
+        "oldestWaitSeconds": 60.0,
+        "first": "team/w",
+        "firstScore": START + 40,
+    }
+    assert (b["status"]["share"], b["status"]["target"], b["status"]["first"]) == ("33%", "25%", None)
+    assert (idle["status"]["share"], idle["status"]["target"]) == ("0%", "0%")
+    assert a["spec"]["quota"] == {"cpu": "8"}
+    assert columns.usage(a) == "cpu=4/8,jobs=2"
+
+
+def test_shares_are_of_what_is_counted() -> None:
+    store = opened(spec("a"), spec("b"), held=[reservation("x", "a", gpu=1), reservation("y", "b", gpu=3)])
+    assert [each["status"]["share"] for each in reading(store, cost="nvidia.com/gpu").queues()] == ["25%", "75%"]
+
+
+def test_a_queue_that_was_passed_over_lags_and_one_that_went_is_ahead() -> None:
+    store = opened(spec("a"), spec("b"), waiting=[*entries("a", 3), *entries("b", 3)])
+    assert [each["status"]["lag"] for each in reading(store).queues()] == [None, None]
+    found = reading(store)
+    picked = found.next(1)["items"][0]["queue"]
+    assert store.commit(choose(store.snapshot(8), NOW, 1, Rules())).refused == ""
+    lags = {each["metadata"]["name"]: each["status"]["lag"] for each in reading(store).queues()}
+    other = "b" if picked == "a" else "a"
+    assert (lags[picked], lags[other]) == (-0.5, 0.5)
+
+
+def test_lags_stay_small_and_even_out_though_queues_come_and_go() -> None:
+    rules = Rules()
+    store = opened(spec("a", 3), spec("b", 1), spec("c", 2), waiting=[*entries("a", 30), *entries("b", 2)])
+    for round_ in range(12):
+        if round_ == 5:
+            store.put(entries("c", 30))
+        assert store.commit(choose(store.snapshot(30), NOW, 1, rules)).refused == ""
+        lags = [each["status"]["lag"] for each in StoreReading(store, lambda: VITALS, rules).queues()]
+        assert all(abs(lag) <= 1.0 for lag in lags), lags
+        assert abs(sum(lags)) < 1.0
+
+
+@pytest.mark.parametrize(("policies", "state"), [({}, "Hold"), ({"a": "HoldAndDrain"}, "HoldAndDrain")])
+def test_how_a_queue_is_closed_is_said_as_well_as_it_is_known(policies: dict[str, str], state: str) -> None:
+    store = opened(replace(spec("a"), open=False))
+    (found,) = reading(store, **policies).queues()
+    assert columns.queue_state(found) == state
+
+
+def test_the_next_picks_are_those_that_will_be_made() -> None:
+    store = opened(spec("a", 5), spec("b"), spec("c"), waiting=[*entries("a", 9), *entries("b", 9), *entries("c", 9)])
+    before = store.snapshot(8)
+    foretold = [each["queue"] for each in reading(store).next(7)["items"]]
+    assert "".join(foretold) == "aabacaa"
+    assert store.snapshot(8) == before  # it was a dry run
+
+
+def test_a_full_pool_foretells_nothing_but_the_order() -> None:
+    store = opened(
+        spec("a"), pool={"cpu": 1000}, held=[reservation("x", "a", cpu=1000)], waiting=entries("a", 2, cpu=1)
+    )
+    found = reading(store)
+    assert found.next(5) == {
+        "items": [],
+        "pool": {"capacity": {"cpu": "1"}, "used": {"cpu": "1", "jobs": "1"}},
+        "waiting": 2,
+    }
+    assert [each["job"] for each in found.next(5, roomy=True)["items"]] == ["team/a-0000", "team/a-0001"]
+
+
+def test_a_job_that_waits_says_where_and_why() -> None:
+    store = opened(spec("a", 1, gpu=24), held=[reservation("x", "a", gpu=21)], waiting=entries("a", 3, gpu=8))
+    found = reading(store).job(key("a-0002"))
+    assert (found["state"], found["position"], found["of"], found["nextPick"]) == ("waiting", 3, 3, None)
+    assert found["code"] == "BehindOthers"
+    assert "needs 8 nvidia.com/gpu; queue a: 3 of 24 nvidia.com/gpu free" in found["numbers"]
+    first = reading(store).job(key("a-0000"))
+    assert (first["code"], first["position"]) == ("WaitingForQuota", 1)
+
+
+def test_a_job_that_will_go_says_when() -> None:
+    store = opened(spec("a"), spec("b"), waiting=[*entries("a", 2), *entries("b", 2)])
+    assert [reading(store).job(key(f"b-000{number}"))["nextPick"] for number in range(2)] == [2, 4]
+
+
+def test_a_job_that_holds_room_and_one_that_nobody_knows() -> None:
+    store = opened(spec("a"), held=[reservation("x", "a", attempt=2, cpu=1500)])
+    held = reading(store).job(key("x"))
+    assert (held["state"], held["attempt"], held["charge"]) == ("admitted", 2, {"cpu": "1500m", "jobs": "1"})
+    assert reading(store).job(key("nobody"))["state"] == "absent"
+
+
+def test_a_queue_that_is_not_there_is_named() -> None:
+    with pytest.raises(NotKnown, match="there is no queue nobody"):
+        reading(opened(spec("a"))).queue("nobody")
+
+
+def test_who_asks_within_a_second_shares_a_snapshot() -> None:
+    store = opened(spec("a"), waiting=entries("a", 3))
+    found = reading(store)
+    for _ in range(5):
+        found.queues()
+        found.job(key("a-0000"))
+    assert store.snapshots == 2  # the second shows more of the job's queue
+    found.next(2)
+    assert store.snapshots == 2
+
+
+def test_a_clock_that_was_set_back_does_not_keep_a_snapshot_for_ever() -> None:
+    store = opened(spec("a"))
+    now = [NOW]
+    found = StoreReading(store, lambda: VITALS, Rules(), clock=lambda: now[0])
+    found.queues()
+    now[0] -= 3600
+    found.queues()
+    assert store.snapshots == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "part", "expected"),
+    [((), 0.5, None), ((7,), 0.95, 7), (range(1, 101), 0.5, 50), (range(1, 101), 0.95, 95), ((3, 1, 2), 0.5, 2)],
+)
+def test_percentiles(values: Any, part: float, expected: float | None) -> None:
+    assert documents.percentile(tuple(values), part) == expected
+
+
+# What is said of it.
+
+
+def manifest(status: dict[str, Any] | None = None, **spec_of_job: Any) -> dict[str, Any]:
+    metadata = {"namespace": "team", "name": "train", "uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return {"metadata": metadata, "spec": {"torchTaskSpecs": {}, **spec_of_job}, "status": status or {}}
+
+
+ABSENT = {"state": "absent", "job": "team/train", "uid": "u1"}
+
+
+@pytest.mark.parametrize(
+    ("status", "spec_of_job", "code", "words"),
+    [
+        ({}, {}, "New", "has not put it into its queue yet"),
+        ({}, {"schedulingPolicy": {"hold": True}}, "Held", "torchq job resume"),
+        ({"queue": {"parked": True, "reason": "Parked", "message": "5 tries"}}, {}, "Parked", "5 tries"),
+        ({"queue": {"reason": "NotAllowed", "message": "queue a is for x"}}, {}, "NotAllowed", "queue a is for x"),
+        (
+            {"queue": {"reason": "BackingOff", "message": "later", "notBefore": "2026-01-01T01:00:00Z"}},
+            {},
+            "BackingOff",
+            "not before 2026-01-01T01:00:00Z",
+        ),
+    ],
+)
+def test_why_a_job_is_in_no_order(status: dict[str, Any], spec_of_job: dict[str, Any], code: str, words: str) -> None:
+    item = manifest(status, **spec_of_job)
+    assert cli_text.waits(item)
+    found = cli_text.waiting(item, ABSENT)
+    assert found["code"] == code
+    assert words in cli_text.why(found)
+    assert cli_text.why(found).startswith("job team/train waits in queue team: ")
+
+
+@pytest.mark.parametrize(
+    ("status", "spec_of_job", "state", "words"),
+    [
+        ({"phase": "Succeeded"}, {}, "finished", "it succeeded"),
+        ({"phase": "Suspended"}, {"suspend": True}, "suspended", "torchq job resume"),
+        (
+            {
+                "phase": "Admitted",
+                "admission": {"attempt": 2},
+                "conditions": [{"type": "Admitted", "message": "finalizers keep them"}],
+            },
+            {"suspend": True},
+            "suspended",
+            "until its pods are gone it holds its room: finalizers keep them",
+        ),
+        ({"phase": "Running", "admission": {"attempt": 2, "admittedAt": "then"}}, {}, "admitted", "attempt 2"),
+    ],
+)
+def test_a_job_that_does_not_wait_says_what_it_does(
+    status: dict[str, Any], spec_of_job: dict[str, Any], state: str, words: str
+) -> None:
+    item = manifest(status, **spec_of_job)
+    assert not cli_text.waits(item)
+    found = cli_text.settled(item)
+    assert found["state"] == state
+    assert words in cli_text.why(found)
+    assert "does not wait" in cli_text.position(found)
+
+
+def test_a_waiting_jobs_lines() -> None:
+    store = opened(spec("a", 1, gpu=24), held=[reservation("x", "a", gpu=21)], waiting=entries("a", 3, gpu=8))
+    found = cli_text.waiting(
+        manifest({"phase": "Queued"}, schedulingPolicy={"queue": "a"}), reading(store).job(key("a-0000"))
+    )
+    assert cli_text.why(found).splitlines() == [
+        "job team/train waits in queue a: WaitingForQuota",
+        "  queue a has no quota left for the job",
+        "  needs 8 nvidia.com/gpu; queue a: 3 of 24 nvidia.com/gpu free; 0 jobs ahead in queue a",
+        "  number 1 of 3 in queue a, not among the picks that can be foretold",
+        "  waiting since 2026-01-01T00:00:00Z",
+    ]
+
+
+def test_a_drained_job_says_so() -> None:
+    store = opened(replace(spec("a"), open=False), waiting=entries("a", 1))
+    told = {"queue": {"reason": "QueueDrained", "message": "it ran when its queue was drained"}}
+    found = cli_text.waiting(manifest(told), reading(store).job(key("a-0000")))
+    assert (found["code"], found["message"]) == ("QueueDrained", "it ran when its queue was drained")
+
+
+def test_rates_are_between_two_looks_at_one_redis() -> None:
+    before = {"at": 10.0, "picks": 100, "reconciles": 50}
+    assert cli_text.rates(before, {"at": 12.0, "picks": 140, "reconciles": 51}) == {
+        "picksPerSecond": 20.0,
+        "reconcilesPerSecond": 0.5,
+    }
+    assert cli_text.rates(before, {"at": 12.0, "picks": 3, "reconciles": 51}) == {}  # it was emptied meanwhile
+    assert cli_text.rates(before, before) == {}
+
+
+@pytest.mark.parametrize(
+    ("lease", "numbers", "words"),
+    [
+        ({"apiServer": "", "leader": "me"}, {"workers": {"w": 8}}, []),
+        ({"apiServer": "", "leader": ""}, {"workers": {"w": 8}}, ["no coordinator leads"]),
+        ({"apiServer": "", "leader": "me"}, {"workers": {}}, ["no worker is alive"]),
+        ({"apiServer": "away", "leader": ""}, {"redis": "gone"}, ["away", "gone"]),
+        ({"apiServer": ""}, {"leader": "me", "failing": "no pods", "workers": {"w": 8}}, ["no pods"]),
+    ],
+)
+def test_what_is_wrong_is_named(lease: dict[str, Any], numbers: dict[str, Any], words: list[str]) -> None:
+    found = cli_text.summary(lease, numbers, {})
+    assert bool(found["trouble"]) == bool(words)
+    assert all(word in cli_text.status(found) for word in words)
+
+
+def test_the_numbers_of_a_status() -> None:
+    numbers = documents.vitals(VITALS) | {"waits": {"admissions": 9, "p50Seconds": 1.0, "p95Seconds": 180.0}}
+    text = cli_text.status(cli_text.summary({"apiServer": "", "leader": "me"}, numbers, {}))
+    assert "me (epoch 3)" in text
+    assert "4 waiting, 5 admitted" in text
+    assert "1 ready, 2 delayed, 3 leased" in text
+    assert "p50 1s, p95 3m of the last 9 first admissions" in text

@@ -1,0 +1,210 @@
+"""Whether a job could ever run: by its queue, the queue's cohort, the pool and the nodes; with field and numbers."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.routing import feasibility
+from coordinator.routing.eligibility import Rules
+from coordinator.routing.feasibility import Asked, Known
+from crds.resources.amounts import NOTHING, Amounts
+from crds.tenantqueue import TenantQueueSpec
+from queues.values import QueueSpec
+from tests.support.coordinator.builders import job, node
+from tests.support.queues.builders import GPU
+
+EMBEDDED = node(allocatable={"cpu": 8000, "pods": 100, GPU: 8}, embedded=True)
+PLAIN = node(allocatable={"cpu": 8000, "pods": 100, GPU: 8})
+
+
+def spec(name: str, cohort: str = "", borrowing: Amounts = NOTHING, **quota: int) -> QueueSpec:
+    named = {GPU if each == "gpu" else each: amount for each, amount in quota.items()}
+    return QueueSpec(name=name, quota=named, cohort=cohort, borrowing=borrowing)
+
+
+def known(*specs: QueueSpec, **changes: Any) -> Known:
+    """Queues that everybody may use, and a pool without an end."""
+    rules = Rules(queues={each.name: TenantQueueSpec() for each in specs}, implicit=False)
+    return Known(**{"rules": rules, "specs": {each.name: each for each in specs}, "setting": None, **changes})
+
+
+def asked(queue: str = "a", pods: dict[str, dict[str, int]] | None = None, **charge: int) -> Asked:
+    named = {GPU if each == "gpu" else each: amount for each, amount in charge.items()}
+    return Asked(namespace="team", queue=queue, charge={"jobs": 1, "pods": 1, **named}, pods=pods or {})
+
+
+COHORT = (spec("a", "c", {GPU: 4}, gpu=4), spec("b", "c", gpu=8))
+
+
+@pytest.mark.parametrize(
+    ("demand", "by", "expected"),
+    [
+        pytest.param(asked(gpu=8), known(spec("a", gpu=8)), [], id="all of its quota"),
+        pytest.param(
+            asked(gpu=12),
+            known(spec("a", gpu=8)),
+            [("ExceedsQuota", "spec.torchTaskSpecs", "12 of nvidia.com/gpu, queue a can give 8 at most (its quota)")],
+            id="more than its quota",
+        ),
+        pytest.param(
+            asked(gpu=9, cpu=1500),
+            known(spec("a", gpu=8, cpu=1000)),
+            [
+                ("ExceedsQuota", "spec.torchTaskSpecs", "1500m of cpu, queue a can give 1 at most"),
+                ("ExceedsQuota", "spec.torchTaskSpecs", "9 of nvidia.com/gpu, queue a can give 8 at most"),
+            ],
+            id="every resource is told",
+        ),
+        pytest.param(
+            asked(), known(spec("a", jobs=0)), [("ExceedsQuota", "spec.torchTaskSpecs", "1 of jobs")], id="jobs"
+        ),
+        pytest.param(asked(gpu=8), known(*COHORT), [], id="what a cohort may lend counts"),
+        pytest.param(
+            asked(gpu=9),
+            known(*COHORT),
+            [
+                (
+                    "ExceedsQuota",
+                    "spec.torchTaskSpecs",
+                    "can give 8 at most (its quota, and what cohort c may lend to it)",
+                )
+            ],
+            id="up to the borrowing limit",
+        ),
+        pytest.param(
+            asked("b", gpu=13),
+            known(*COHORT),
+            [("ExceedsQuota", "spec.torchTaskSpecs", "queue b can give 12 at most")],
+            id="and to the sum of the quotas",
+        ),
+        pytest.param(asked(cpu=10**9), known(spec("a", gpu=1)), [], id="a quota limits only the names it has"),
+        pytest.param(
+            asked("nobody", gpu=12),
+            known(spec("a", gpu=8)),
+            [("QueueNotFound", "spec.schedulingPolicy.queue", "there is no TenantQueue nobody: name another queue")],
+            id="an unknown queue",
+        ),
+        pytest.param(
+            asked(gpu=12),
+            known(
+                spec("a", gpu=8),
+                rules=Rules(queues={"a": TenantQueueSpec(namespaces=("theirs",))}, implicit=False),
+            ),
+            [("NotAllowed", "spec.schedulingPolicy.queue", "queue a is not for namespace team")],
+            id="a queue of others tells nothing of its quota",
+        ),
+        pytest.param(
+            asked(gpu=5),
+            known(spec("a"), setting={GPU: 4}),
+            [
+                (
+                    "ExceedsPool",
+                    "spec.torchTaskSpecs",
+                    "5 of nvidia.com/gpu, all queues together have 4 (the setting pool)",
+                )
+            ],
+            id="a pool in numbers",
+        ),
+        pytest.param(asked(cpu=10**9), known(spec("a"), setting={GPU: 4}), [], id="which limits only its names"),
+    ],
+)
+def test_what_is_found(demand: Asked, by: Known, expected: list[tuple[str, str, str]]) -> None:
+    found = feasibility.judge(demand, by)
+    assert [(each.code, each.field) for each in found] == [(code, field) for code, field, _ in expected]
+    assert all(words in each.message for each, (_, _, words) in zip(found, expected, strict=True)), found
+    assert all(each.firm for each in found)
+
+
+@pytest.mark.parametrize("firm", [True, False])
+@pytest.mark.parametrize(
+    ("demand", "field", "words"),
+    [
+        (asked(gpu=16), "spec.torchTaskSpecs", "the job asks for 16 of nvidia.com/gpu, all nodes together have 8"),
+        (
+            asked(pods={"Worker": {GPU: 9, "pods": 1}}, gpu=8),
+            "spec.torchTaskSpecs.Worker",
+            "a pod of task Worker asks for 9 of nvidia.com/gpu, the largest node has 8",
+        ),
+        (asked(**{"example.org/fpga": 1}), "spec.torchTaskSpecs", "1 of example.org/fpga, all nodes together have 0"),
+    ],
+)
+def test_nodes_that_may_be_added_warn_and_the_one_node_refuses(
+    firm: bool, demand: Asked, field: str, words: str
+) -> None:
+    by = known(spec("a"), setting="nodes", nodes=(EMBEDDED if firm else PLAIN,))
+    (found,) = feasibility.judge(demand, by)
+    assert (found.code, found.field, found.firm) == ("ExceedsNodes", field, firm)
+    assert words in found.message
+    assert ("until there are nodes" in found.message) is not firm
+
+
+def test_a_pod_that_no_single_node_holds_is_told() -> None:
+    fast, large = (
+        node(allocatable={"cpu": 1000, "pods": 9, GPU: 8}),
+        node(name="two", allocatable={"cpu": 64_000, "pods": 9}),
+    )
+    by = known(spec("a"), setting="nodes", nodes=(fast, large))
+    pod = {"cpu": 2000, GPU: 1, "pods": 1}
+    (found,) = feasibility.judge(asked(pods={"Master": pod}, cpu=2000, gpu=1), by)
+    assert "2 cpu, 1 nvidia.com/gpu, 1 pods, which no node has together" in found.message
+    assert feasibility.judge(asked(pods={"Master": {GPU: 1, "pods": 1}}, gpu=1), by) == []
+
+
+def test_a_cluster_without_nodes_warns() -> None:
+    (found,) = feasibility.judge(asked(cpu=1), known(spec("a"), setting="nodes"))
+    assert (found.code, found.firm) == ("ExceedsNodes", False)
+
+
+def test_a_node_that_is_full_or_not_ready_may_be_used_later() -> None:
+    by = known(spec("a"), setting="nodes", nodes=(node(ready=False),))
+    assert feasibility.judge(asked(cpu=8000), by) == []
+
+
+def test_the_queue_and_the_priority_class_are_both_told() -> None:
+    wrong = Asked(namespace="team", queue="nobody", priority_class="gold", charge={"jobs": 1})
+    found = feasibility.judge(wrong, known(spec("a")))
+    assert [each.field for each in found] == [feasibility.QUEUE, feasibility.PRIORITY_CLASS]
+    assert "there is no PriorityClass gold: name another one" in found[1].message
+    silver = Known(rules=Rules(priorities={"gold": 7}, implicit=False), specs={}, setting=None)
+    assert [each.field for each in feasibility.judge(wrong, silver)] == [feasibility.QUEUE]
+
+
+def test_a_job_that_is_there_is_judged_by_what_it_is_charged() -> None:
+    found = feasibility.of(job(charge={GPU: 12, "jobs": 1}, priority_class="gold", claims="spec.x"))
+    assert (found.charge, found.priority_class, found.claims) == ({GPU: 12, "jobs": 1}, "gold", "spec.x")
+
+
+AMOUNTS = st.dictionaries(st.sampled_from(["cpu", GPU, "jobs"]), st.integers(0, 9), max_size=3)
+
+
+@given(AMOUNTS, AMOUNTS, AMOUNTS, AMOUNTS)
+def test_a_job_is_refused_for_its_quota_exactly_if_empty_queues_could_not_hold_it(
+    charge: Amounts, quota: Amounts, other: Amounts, borrowing: Amounts
+) -> None:
+    mine = QueueSpec(name="a", quota=quota, cohort="c", borrowing=borrowing)
+    specs = (mine, QueueSpec(name="b", quota=other, cohort="c"))
+    demand = Asked(namespace="team", queue="a", charge=dict(charge))
+    found = feasibility.judge(demand, known(*specs))
+    beyond = {
+        name
+        for name, amount in charge.items()
+        if name in quota and amount > min(quota[name] + other.get(name, 0), quota[name] + borrowing.get(name, 99))
+    }
+    assert len(found) == len(beyond)
+    assert all(any(f"of {name}," in each.message for each in found) for name in beyond)
+
+
+@given(AMOUNTS, st.text(max_size=5))
+def test_questions_and_answers_travel(charge: dict[str, int], name: str) -> None:
+    question = Asked(namespace="team", queue=name, charge=charge, pods={"Master": charge})
+    assert Asked.model_validate_json(question.model_dump_json()) == question
+    found = feasibility.judge(question, known(spec("a", gpu=0)))
+    assert feasibility.parse(feasibility.document(found)) == found
+
+
+@pytest.mark.parametrize("answer", [{}, {"findings": 5}, {"findings": [{"code": "X"}]}, {"findings": ["x"]}])
+def test_an_answer_that_makes_no_sense_is_none(answer: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="makes no sense"):
+        feasibility.parse(answer)

@@ -1,0 +1,126 @@
+"""What is said of a job that is in no order, and of one that can never run: nothing that misleads."""
+
+from typing import Any
+
+import pytest
+
+from coordinator.cache.job_waits import Waits
+from coordinator.cli import text as cli_text
+from coordinator.query import supposition
+from coordinator.query.documents import Document
+from coordinator.routing.eligibility import Rules, Standing
+from coordinator.routing.feasibility import Known
+from crds.tenantqueue import TenantQueueSpec
+from queues.values import Entry, QueueSpec
+from tests.coordinator.query.test_documents import manifest
+from tests.support.coordinator.builders import job, node
+
+QUEUE = QueueSpec(name="a", quota={"cpu": 4000})
+KNOWN = Known(
+    rules=Rules(queues={"a": TenantQueueSpec()}, implicit=False),
+    specs={"a": QUEUE},
+    setting="nodes",
+    nodes=(node(embedded=True),),
+)
+FITS = {"fits": True, "code": "Next", "message": "the job goes with queue a's next turn", "numbers": "needs 2 cpu"}
+
+
+def read(*answers: Document) -> Any:
+    """The queues' answers, and what they were asked about."""
+    asked: list[Entry] = []
+
+    def reading(entry: Entry) -> Document:
+        asked.append(entry)
+        return dict(answers[0])
+
+    return reading, asked
+
+
+@pytest.mark.parametrize(
+    "out_of_order",
+    [
+        {"suspended": True, "phase": "Suspended"},
+        {"held": True},
+        {"waits": Waits(queue="a", parked=True, dated=True)},
+        {"waits": Waits(queue="a", until=2e9)},
+    ],
+)
+def test_a_job_is_judged_as_if_its_owner_let_it_go_on(out_of_order: dict[str, Any]) -> None:
+    reading, asked = read(FITS)
+    assert supposition.supposed(job(**out_of_order), KNOWN, reading) == FITS
+    (entry,) = asked
+    assert (entry.queue, entry.demand) == ("a", {"cpu": 2000, "jobs": 1})
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "words"),
+    [
+        ({"charge": {"cpu": 5000, "jobs": 1}}, "ExceedsQuota", "queue a can give 4 at most"),
+        ({"charge": {"cpu": 1, "gpu": 1, "jobs": 1}}, "ExceedsQuota", "all nodes together have 0"),
+        ({"queue": "nobody"}, "QueueNotFound", "there is no TenantQueue nobody"),
+        ({"priority_class": "gold"}, "PriorityClassNotFound", "there is no PriorityClass gold"),
+    ],
+)
+def test_one_that_could_never_run_asks_no_queue(changes: dict[str, Any], code: str, words: str) -> None:
+    reading, asked = read(FITS)
+    found = supposition.supposed(job(suspended=True, **changes), KNOWN, reading)
+    assert (found["fits"], found["code"], asked) == (False, code, [])
+    assert words in found["message"]
+
+
+def test_room_that_is_missing_while_a_node_is_not_ready_is_not_called_too_little_for_ever() -> None:
+    reading, _ = read({"fits": False, "code": "ExceedsQuota", "message": "more than can ever be", "numbers": "n"})
+    assert supposition.supposed(job(suspended=True), KNOWN, reading)["code"] == "WaitingForPool"
+    assert supposition.too_large(job(), KNOWN)["code"] == "WaitingForPool"
+    said = supposition.too_large(job(charge={"cpu": 5000, "jobs": 1}), KNOWN)
+    assert said.keys() == {"message"}
+    assert "queue a can give 4 at most" in said["message"]
+
+
+def test_a_job_that_cannot_be_run_is_not_said_to_be_new() -> None:
+    assert supposition.absent(job(invalid=True), Standing())["code"] == "Invalid"
+    assert supposition.absent(job(), Standing()) == {}
+    assert supposition.absent(job(), Standing("Held", "held", ordered=False)) == {"code": "Held", "message": "held"}
+
+
+SUSPENDED = manifest({"phase": "Suspended"}, suspend=True)
+
+
+@pytest.mark.parametrize(
+    ("would", "lines"),
+    [
+        (FITS, ["  if it were resumed now, it would fit: the job goes with queue a's next turn", "  needs 2 cpu"]),
+        (
+            {"fits": False, "code": "WaitingForQuota", "message": "no quota left", "numbers": ""},
+            ["  if it were resumed now, it would wait: WaitingForQuota: no quota left"],
+        ),
+        (
+            {"fits": False, "code": "ExceedsQuota", "message": "12 of gpu"},
+            ["  if it were resumed now, it could never run: ExceedsQuota: 12 of gpu"],
+        ),
+        ({"unknown": "no answer"}, ["  whether it would fit now is not known: no answer"]),
+        (None, []),
+    ],
+)
+def test_a_suspended_jobs_lines(would: Document | None, lines: list[str]) -> None:
+    found = cli_text.settled(SUSPENDED, if_resumed=would)
+    assert cli_text.why(found).splitlines()[2:] == lines
+
+
+def test_a_job_that_backs_off_says_what_a_try_would_bring() -> None:
+    item = manifest({"queue": {"reason": "BackingOff", "message": "later", "notBefore": "2026-01-01T01:00:00Z"}})
+    place = {"state": "absent", "job": "team/train", "uid": "u1", "ifResumed": FITS}
+    lines = cli_text.why(cli_text.waiting(item, place)).splitlines()
+    assert lines[-2] == "  if it were tried again now, it would fit: the job goes with queue a's next turn"
+    assert "  not before 2026-01-01T01:00:00Z" in lines
+
+
+def test_a_job_that_can_never_run_is_told_no_pick() -> None:
+    place = {
+        "state": "waiting", "job": "team/train", "uid": "u1", "position": 1, "of": 2, "queue": "a",
+        "nextPick": None, "pickWithRoom": 1, "code": "ExceedsQuota", "message": "too much", "numbers": "",
+    }  # fmt: skip
+    for said in (cli_text.why, cli_text.position):
+        text = said(cli_text.waiting(manifest(), place))
+        assert "number 1 of 2 in queue a, not picked until that changes" in text
+        assert "once the pool has room" not in text

@@ -1,0 +1,174 @@
+"""Room that is kept for a large job is lent to jobs whose `activeDeadlineSeconds` end before it is needed."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from coordinator.cache import views
+from coordinator.cache.deadlines import END_SECONDS, GRANT_SECONDS, Deadlines
+from coordinator.cache.views import JobView, Lasts
+from crds.keys import JobKey
+from kube.client import KubernetesCluster
+from queues.picking.backfill import Forecast
+from tests.coordinator.cache.test_views import stored
+from tests.coordinator.leader.test_control_loop import seen
+from tests.coordinator.leader.test_withdrawals import end, kept
+from tests.support.coordinator import desk as desks
+from tests.support.coordinator.builders import KEY, admission, job
+from tests.support.coordinator.desk import Clock, Desk
+
+# What a job says
+
+ADMITTED = "2026-01-02T03:00:00Z"
+LATER = "2026-01-02T03:04:00Z"
+AT = datetime(2026, 1, 2, 3, tzinfo=UTC).timestamp()
+HOLDS = {"queue": "a", "attempt": 1, "epoch": 1, "charge": {"jobs": 1}}
+
+
+def view(status: dict[str, Any] | None = None, deadline: int | None = 60, **pod: Any) -> JobView:
+    """What the coordinator keeps of a job."""
+    container = {"name": "torch", "resources": {"requests": {"cpu": "1"}}}
+    manifest = stored({"spec": {"containers": [container], **pod}}, status)
+    if deadline is not None:
+        manifest["spec"]["activeDeadlineSeconds"] = deadline
+    return views.job_view(manifest)
+
+
+@pytest.mark.parametrize(
+    ("grace", "seconds"),
+    [(5, 65), (0, 60), (None, 90), (-1, 90), ("x", 90), (True, 90), (2**31, 60 + 2**31), (10**400, 60 + 2**63)],
+)
+def test_a_job_lasts_for_its_deadline_and_the_grace_of_its_pods(grace: Any, seconds: int) -> None:
+    assert view(terminationGracePeriodSeconds=grace).lasts == Lasts(seconds, None)
+
+
+def test_a_job_without_a_deadline_lasts_for_any_time() -> None:
+    assert view(deadline=None).lasts is None
+
+
+@pytest.mark.parametrize(
+    ("admitted", "started", "since"),
+    [
+        (ADMITTED, ADMITTED, AT),
+        (ADMITTED, None, AT),  # its pods are on their way out
+        (ADMITTED, LATER, AT + 240),  # resumed under a version that began its time again
+        (None, LATER, AT + 240),
+        (None, None, None),
+    ],
+)
+def test_the_time_of_an_admitted_job_has_begun(admitted: str | None, started: str | None, since: float | None) -> None:
+    status = {"phase": "Running", "admission": {**HOLDS, "admittedAt": admitted}, "startTime": started}
+    assert view(status).lasts == Lasts(90, since)
+
+
+# What is known of all of them
+
+LASTS = Lasts(70.0, None)
+QUEUED = job(phase="Queued", queue="a", lasts=LASTS)
+RUNS = job(key=JobKey("team", "runs", "u-runs"), admission=admission(charge={"cpu": 4}), lasts=Lasts(70.0, 1000.0))
+
+
+def known(*jobs: JobView, occupied: bool = True) -> Forecast | None:
+    deadlines = Deadlines()
+    for each in jobs:
+        deadlines.note(None, each)
+    return deadlines.forecast(lambda _: occupied)
+
+
+def test_it_is_known_when_admitted_jobs_end_and_how_long_waiting_ones_last() -> None:
+    sooner = replace(RUNS, key=JobKey("team", "sooner", "u-sooner"), lasts=Lasts(10.0, 1000.0))
+    assert known(QUEUED, RUNS, sooner) == Forecast(
+        ends=((1010.0 + END_SECONDS, {"cpu": 4}), (1070.0 + END_SECONDS, {"cpu": 4})),
+        longest={str(KEY): GRANT_SECONDS + 70.0 + END_SECONDS},
+        queues=frozenset({"a"}),
+    )
+
+
+@pytest.mark.parametrize("phase", ["", "Suspended", "Admitted"])
+def test_nothing_is_lent_to_a_job_whose_deadline_may_still_be_raised(phase: str) -> None:
+    assert known(replace(QUEUED, phase=phase)) is None
+
+
+def test_jobs_whose_end_is_not_known_do_not_count() -> None:
+    undated, endless = replace(RUNS, lasts=Lasts(70.0, None)), replace(RUNS, lasts=None)
+    for each in (undated, endless):
+        found = known(QUEUED, each)
+        assert found is not None
+        assert found.ends == ()
+
+
+@pytest.mark.parametrize("occupied", [True, False])
+def test_a_job_that_has_ended_counts_while_its_pods_hold_room(occupied: bool) -> None:
+    found = known(QUEUED, replace(RUNS, finished=True), occupied=occupied)
+    assert found is not None
+    assert len(found.ends) == occupied
+
+
+def test_a_job_is_forgotten_when_it_is_gone_or_has_no_deadline_any_more() -> None:
+    for after in (None, replace(QUEUED, lasts=None), replace(QUEUED, phase="Suspended")):
+        deadlines = Deadlines()
+        deadlines.note(None, QUEUED)
+        assert deadlines.forecast(lambda _: True) is not None
+        deadlines.note(QUEUED, after)
+        assert deadlines.forecast(lambda _: True) is None
+
+
+def test_another_job_of_the_same_name_takes_its_place() -> None:
+    other = replace(QUEUED, key=JobKey(KEY.namespace, KEY.name, "u-other"))
+    deadlines = Deadlines()
+    deadlines.note(None, QUEUED)
+    deadlines.note(QUEUED, other)
+    found = deadlines.forecast(lambda _: True)
+    assert found is not None
+    assert set(found.longest) == {str(other.key)}
+
+
+# From end to end
+
+SLOTS = 4
+ONE: dict[str, Any] = {"Master": desks.task()}
+ALL: dict[str, Any] = {"Master": desks.task(), "Worker": desks.task(SLOTS - 1)}
+HOUR = 3600
+
+
+def kept_with_deadlines(desk: Desk, namespace: str) -> tuple[JobKey, list[JobKey]]:
+    """A job of queue a as large as the pool, for which room is kept, and the jobs of b that hold 3 of 4 slots for an
+    hour at most."""
+    desk.queue("a")
+    desk.queue("b")
+    small = [desk.submit(f"b-{n}", namespace, "b", tasks=ONE, activeDeadlineSeconds=HOUR) for n in range(SLOTS + 5)]
+    seen(desk, small[-1])
+    desk.begin()
+    desk.until(lambda: desk.held() == set(small[:SLOTS]))
+    large = desk.submit("large", namespace, "a", tasks=ALL)
+    seen(desk, large)
+    for number in range(3):
+        end(desk, small[number])
+    desk.until(lambda: kept(desk))
+    desk.until(lambda: len(desk.held()) == SLOTS - 1)
+    running = [each for each in small if each in desk.held()]
+    desk.until(lambda: all(map(desk.pods_of, running)))
+    return large, running
+
+
+def test_a_short_job_uses_the_room_and_a_job_without_a_deadline_waits(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    with Desk(embedded_cluster, clock, pool=f"cpu={SLOTS}", cost="cpu") as desk:
+        large, running = kept_with_deadlines(desk, namespace)
+        for name, seconds in (("any", None), ("long", HOUR), ("short", 60)):
+            given = {} if seconds is None else {"activeDeadlineSeconds": seconds}
+            desk.submit(name, namespace, "b", tasks=ONE, **given)
+
+        def lent() -> bool:
+            clock.step(0.1)  # a job waits for a moment before its status says so
+            return len(desk.held()) == SLOTS
+
+        desk.until(lent)
+        assert {each.name for each in desk.held()} == {"short", *(each.name for each in running)}
+        assert kept(desk), "it still waits for the others"
+        for each in desk.held():
+            end(desk, each)
+        desk.until(lambda: large in desk.held())

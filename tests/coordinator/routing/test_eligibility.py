@@ -1,0 +1,217 @@
+"""What keeps a waiting job out of its queue's order, and what is said about it at once."""
+
+from typing import Any
+
+import pytest
+
+from coordinator.cache.job_waits import Waits
+from coordinator.cache.views import JobView
+from coordinator.leader.delayed_keys import Timers
+from coordinator.routing import eligibility, route
+from coordinator.routing.eligibility import Rules
+from coordinator.routing.route import Pods
+from crds.keys import JobKey
+from crds.tenantqueue import NamespaceSelector, TenantQueueSpec
+from tests.support.coordinator.builders import KEY, admission, job, quota, refused
+
+NOW = 1000.0
+CLAIMS = "spec.torchTaskSpecs.Master.template.spec.resourceClaims"
+SELECTED = {"namespace_selector": NamespaceSelector(match_labels={"tier": "gold"})}
+
+
+def rules(**changes: Any) -> Rules:
+    """Queue a exists, and one PriorityClass."""
+    spec = TenantQueueSpec(**changes.pop("queue", {}))
+    return Rules(**{"queues": {"a": spec}, "priorities": {"urgent": 7}, "implicit": False, **changes})
+
+
+TABLE = [
+    (job(), rules(), "", True),
+    (job(held=True), rules(), "Held", False),
+    (job(queue="b"), rules(), "QueueNotFound", False),
+    (job(queue="b"), rules(implicit=True), "QueueNotFound", False),
+    (job(queue="team"), rules(implicit=True), "", True),
+    (job(queue="default"), rules(implicit=True), "", True),
+    (job(queue="team"), rules(), "QueueNotFound", False),
+    (job(queue="default"), rules(), "QueueNotFound", False),
+    (job(), rules(implicit=True), "", True),
+    (job(), rules(queue={"namespaces": ("team",)}), "", True),
+    (job(), rules(queue={"namespaces": ("others", "more")}), "NotAllowed", False),
+    (job(), rules(queue=SELECTED, namespaces={"team": {"tier": "gold", "more": "x"}}), "", True),
+    (job(), rules(queue=SELECTED, namespaces={"team": {"tier": "iron"}}), "NotAllowed", False),
+    (job(), rules(queue=SELECTED), "NotAllowed", False),
+    (job(), rules(queue={**SELECTED, "namespaces": ("team",)}), "", True),
+    (job(claims=CLAIMS), rules(queue={"quota": {"requests.nvidia.com/gpu": 8}}), "ClaimsNotCounted", False),
+    (job(claims=CLAIMS), rules(queue={"quota": {"cpu": 8, "memory": "1Gi", "pods": 4, "jobs": 2}}), "", True),
+    (job(claims=CLAIMS, queue="team"), rules(queues={}, implicit=True), "", True),
+    (job(), rules(queue={"quota": {"nvidia.com/gpu": 8}}), "", True),
+    (job(priority_class="urgent"), rules(), "", True),
+    (job(priority_class="lazy"), rules(), "PriorityClassNotFound", False),
+    (job(), rules(quotas={"team": (quota(cpu=(2000, 0)),)}), "", True),
+    (job(), rules(quotas={"team": (quota(cpu=(2000, 1)),)}), "NamespaceQuota", False),
+    (job(), rules(quotas={"other": (quota(cpu=(0, 0)),)}), "", True),
+    (job(waits=refused(until=NOW + 1)), rules(quotas={"team": (quota(cpu=(9000, 0)),)}), "NamespaceQuota", False),
+    (job(waits=refused(until=NOW)), rules(quotas={"team": (quota(cpu=(9000, 0)),)}), "", True),
+    (job(waits=refused(until=NOW + 1)), rules(), "", True),
+    (job(waits=refused(until=NOW)), rules(yielding={"team": frozenset({KEY})}), "NamespaceQuota", False),
+    (job(held=True), rules(quotas={"team": (quota(cpu=(0, 0)),)}), "Held", False),
+    (job(waits=Waits(parked=True)), rules(), "Parked", False),
+    (job(waits=Waits(until=NOW + 1)), rules(), "BackingOff", False),
+    (job(waits=Waits(until=NOW)), rules(), "", True),
+    (job(waits=Waits(drained=True, queue="a")), rules(queue={"stop_policy": "HoldAndDrain"}), "QueueDrained", True),
+    (job(waits=Waits(drained=True, queue="a")), rules(), "", True),
+    (job(waits=Waits(drained=True, queue="b")), rules(queue={"stop_policy": "HoldAndDrain"}), "", True),
+    (job(), rules(ceilings={"a": {"cpu": 1999}}), "ExceedsQuota", True),
+    (job(), rules(ceilings={"a": {"cpu": 2000}, "b": {"cpu": 1}}), "", True),
+    (job(held=True, queue="b"), rules(), "Held", False),
+]
+
+
+@pytest.mark.parametrize(("waiting", "given", "code", "ordered"), TABLE)
+def test_every_row(waiting: JobView, given: Rules, code: str, ordered: bool) -> None:
+    found = eligibility.of(waiting, given, NOW)
+    assert (found.code, found.ordered) == (code, ordered)
+    routed = route.route(KEY, waiting, Pods(), given, NOW)
+    assert (routed.put is not None, routed.remove) == (ordered, not ordered)
+    assert (routed.told.code if routed.told else "") == code
+
+
+def test_every_code_has_a_row_and_a_sentence_that_a_status_can_hold() -> None:
+    assert {code for _, _, code, _ in TABLE if code} == eligibility.CODES
+    for waiting, given, code, _ in TABLE:
+        sentence = eligibility.of(waiting, given, NOW).sentence
+        assert bool(sentence) == bool(code)
+        assert len(sentence) <= 1024
+
+
+def test_what_is_told_already_is_not_told_again_and_what_is_over_is_taken_back() -> None:
+    assert route.route(KEY, job(held=True, told="Held"), Pods(), rules(), NOW).told is None
+    over = route.route(KEY, job(told="Held"), Pods(), rules(), NOW).told
+    assert over == eligibility.GOOD
+    assert route.route(KEY, job(told="WaitingForPool"), Pods(), rules(), NOW).told is None
+
+
+def test_a_priority_class_says_the_priority() -> None:
+    put = route.route(KEY, job(priority_class="urgent", priority=3), Pods(), rules(), NOW).put
+    assert put is not None
+    assert put.priority == 7
+
+
+def test_a_job_that_backs_off_is_looked_at_when_it_is_due() -> None:
+    found = route.route(KEY, job(waits=Waits(until=NOW + 60)), Pods(), rules(), NOW)
+    assert found.again == NOW + 60
+
+
+def test_what_was_charged_before_a_job_was_sent_back_is_over() -> None:
+    assert route.route(KEY, job(attempt=2), Pods(), rules(), NOW).over == 2
+    assert route.route(KEY, job(attempt=2, phase="Suspended"), Pods(), rules(), NOW).over == 0
+    draining = rules(queue={"stop_policy": "HoldAndDrain"})
+    assert route.route(KEY, job(attempt=2), Pods(), draining, NOW).over == 3
+
+
+@pytest.mark.parametrize(
+    ("held", "returns"),
+    [
+        (None, True),  # written by a version that did not say what it held
+        ({"jobs": 1, "pods": 1, "cpu": 4000}, True),
+        ({"jobs": 1, "pods": 2, "cpu": 5000, "memory": 1}, True),
+        ({"jobs": 1, "pods": 1, "cpu": 3999}, False),
+        ({"jobs": 1, "pods": 1}, False),
+        ({}, False),
+    ],
+)
+def test_a_job_that_asks_for_more_than_it_held_returns_to_its_place_by_age(
+    held: dict[str, int] | None, returns: bool
+) -> None:
+    drained = Waits(drained=True, queue="a", held=held)
+    asking = job(waits=drained, queue="a", charge={"jobs": 1, "pods": 1, "cpu": 4000})
+    assert route.entry(asking, Rules()).returning is returns
+
+
+def test_a_drained_job_returns_to_its_own_queue_first() -> None:
+    drained = Waits(drained=True, queue="a")
+    found = [route.entry(job(waits=drained, queue=queue), Rules()).returning for queue in ("a", "b")]
+    assert found == [True, False]
+
+
+def test_an_admitted_job_of_a_queue_that_drains_is_looked_at_again() -> None:
+    admitted = job(admission=admission(), phase="Running")
+    assert route.route(KEY, admitted, Pods(), rules(), NOW).again == 0.0
+    draining = rules(queue={"stop_policy": "HoldAndDrain"})
+    assert NOW < route.route(KEY, admitted, Pods(), draining, NOW).again < NOW + 60
+
+
+def test_timers_keep_one_moment_per_key() -> None:
+    timers, keys = Timers(), [JobKey("team", str(at), "u") for at in range(300)]
+    for at, key in enumerate(keys):
+        timers.set(key, 500.0)
+        timers.set(key, 100.0 + at)
+    timers.set(keys[1], 0.0)
+    timers.set(keys[2], 900.0)
+    assert list(timers.due(102.0)) == [keys[0]]
+    assert list(timers.due(102.0)) == []
+    assert list(timers.due(1000.0)) == [*keys[3:], keys[2]]
+    assert len(timers) == 0
+
+
+SPECS = {name: TenantQueueSpec() for name in ("team-a", "team-b", "research")}
+
+
+@pytest.mark.parametrize(
+    ("queue", "given", "words"),
+    [
+        ("tema-a", {"queues": SPECS}, "did you mean team-a or team-b?"),
+        ("reserach", {"queues": SPECS}, "did you mean research?"),
+        ("defualt", {"queues": {}, "implicit": True}, "did you mean default?"),
+        ("zzz", {"queues": SPECS}, "namespace team may use research, team-a, team-b"),
+        ("zzz", {"queues": {}, "implicit": True}, "namespace team may use default, team"),
+        (
+            "zzz",
+            {"queues": {"others": TenantQueueSpec(namespaces=("others",))}},
+            "there is no queue for namespace team",
+        ),
+        (
+            "zzz",
+            {"queues": {f"q{number}": TenantQueueSpec() for number in range(9)}},
+            "may use q0, q1, q2, q3, q4, ...",
+        ),
+    ],
+)
+def test_who_names_a_queue_that_is_not_there_is_told_what_to_do(queue: str, given: dict[str, Any], words: str) -> None:
+    asking, found = job(queue=queue), rules(**given)
+    sentence = eligibility.hinted(eligibility.of(asking, found, NOW), asking, found).sentence
+    assert sentence.endswith(words)
+    assert f"torchq queue create {queue}" in sentence
+    assert "torchq job move train QUEUE" in sentence
+
+
+def test_the_longest_sentence_fits_into_a_status() -> None:
+    names = {"a" * 60 + f"{number:03}": TenantQueueSpec() for number in range(300)}
+    asking, found = job(queue="a" * 63), rules(queues=names)
+    assert len(eligibility.hinted(eligibility.of(asking, found, NOW), asking, found).sentence) <= 1024
+
+
+def test_a_queue_that_is_there_needs_no_hint() -> None:
+    asking = job(held=True)
+    stands = eligibility.of(asking, rules(), NOW)
+    assert eligibility.hinted(stands, asking, rules()) is stands
+
+
+@pytest.mark.parametrize(
+    ("queue", "namespace", "implicit", "usable"),
+    [
+        ("team", "team", True, True),
+        ("default", "team", True, True),
+        ("default", "default", True, True),
+        ("team", "default", True, False),
+        ("invented", "team", True, False),
+        ("team", "team", False, False),
+        ("default", "team", False, False),
+        ("a", "team", False, True),
+    ],
+)
+def test_a_namespace_implies_its_own_name_and_default(queue: str, namespace: str, implicit: bool, usable: bool) -> None:
+    found = rules(implicit=implicit)
+    assert eligibility.usable(queue, namespace, found) is usable
+    assert eligibility.withdrawn(queue, namespace, found) is not usable
+    assert route.tenant("team", "team", rules(implicit=True)) == "/team", "a name alone makes no tenant"

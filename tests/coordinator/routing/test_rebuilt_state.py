@@ -1,0 +1,64 @@
+"""What a rebuild charges and who waits."""
+
+from typing import Any
+
+from coordinator.routing import rebuilt_state
+from coordinator.routing.eligibility import Rules
+from coordinator.routing.rebuilt_state import Census
+from crds.keys import JobKey
+from queues.values import Reservation
+from tests.support.coordinator.builders import KEY, admission, job, pod
+
+
+def take(jobs: Any, pods: Any, held: Any, rules: Rules = Rules()) -> Census:  # noqa: B008
+    return rebuilt_state.take(jobs, pods, held, rules, now=1000.0)
+
+
+HELD = Reservation(key=KEY, queue="a", attempt=1, epoch=3, charge={"cpu": 2000, "jobs": 1}, port=20_009)
+ADMITTED = Reservation(key=KEY, queue="a", attempt=1, epoch=3, charge={"cpu": 2000, "jobs": 1}, port=20_001)
+
+
+def test_an_admitted_job_is_charged_as_its_status_says() -> None:
+    found = take([job(admission=admission(), attempt=1)], [], {})
+    assert (found.reservations, found.entries) == ((ADMITTED,), ())
+
+
+def test_a_waiting_job_waits() -> None:
+    found = take([job()], [], {})
+    assert found.reservations == ()
+    assert [entry.key for entry in found.entries] == [KEY]
+
+
+def test_a_pick_that_no_worker_has_written_yet_is_kept() -> None:
+    assert take([job()], [], {KEY: HELD}).reservations == (HELD,)
+
+
+def test_a_pick_of_an_attempt_that_is_over_is_not() -> None:
+    assert take([job(attempt=1)], [], {KEY: HELD}).reservations == ()
+
+
+def test_a_finished_job_is_charged_while_a_pod_occupies() -> None:
+    ended = job(finished=True, admission=admission())
+    assert take([ended], [pod()], {}).reservations == (ADMITTED,)
+    assert take([ended], [pod(occupies=False)], {}) == Census((), ())
+
+
+def test_pods_of_a_vanished_job_are_charged_by_what_they_carry() -> None:
+    found = take([], [pod(attempt=2), pod(name="train-worker-0", attempt=2)], {})
+    assert found.reservations == (Reservation(key=KEY, queue="a", attempt=2, epoch=0, charge={"cpu": 2000, "jobs": 1}),)
+
+
+def test_suspended_deleting_invalid_and_finished_jobs_do_not_wait() -> None:
+    for state in (job(suspended=True), job(deleting=True), job(invalid=True), job(finished=True)):
+        assert take([state], [], {}) == Census((), ())
+
+
+def test_foreign_pods_are_nobodys_charge() -> None:
+    assert take([], [pod(job=None)], {}).reservations == ()
+
+
+def test_two_jobs_do_not_share_a_charge() -> None:
+    other = JobKey("team", "other", "u2")
+    found = take([job(admission=admission()), job(key=other)], [pod()], {})
+    assert {reservation.key for reservation in found.reservations} == {KEY}
+    assert [entry.key for entry in found.entries] == [other]

@@ -1,0 +1,66 @@
+"""Which admissions are taken back when a rebuild finds more of them than there is room for."""
+
+from typing import Any
+
+import pytest
+
+from coordinator.routing import revoke
+from crds.keys import JobKey
+from queues.values import QueueSpec, Reservation
+
+
+def key(name: str) -> JobKey:
+    return JobKey("team", name, name)
+
+
+def admitted(name: str, epoch: int, pick: int, cpu: int = 1, queue: str = "a", port: int = 0) -> Reservation:
+    charge = {"cpu": cpu, "jobs": 1}
+    return Reservation(key=key(name), queue=queue, attempt=1, epoch=epoch, pick=pick, charge=charge, port=port)
+
+
+def back(charged: list[Reservation], pool: Any = None, firm: str = "", **queues: QueueSpec) -> str:
+    found = revoke.excess(charged, {key(name) for name in firm}, queues, pool)
+    return "".join(sorted(each.name for each in found))
+
+
+THREE = [admitted("x", 1, 1), admitted("y", 1, 2), admitted("z", 2, 1)]
+
+
+def one(name: str = "a", **fields: Any) -> QueueSpec:
+    return QueueSpec(name=name, **fields)
+
+
+def test_what_fits_stays() -> None:
+    assert back(THREE, {"cpu": 3}, a=one(quota={"jobs": 3})) == ""
+    assert back(THREE) == ""
+
+
+@pytest.mark.parametrize(("most", "expected"), [(2, "z"), (1, "yz"), (0, "xyz")])
+def test_the_newest_goes_first(most: int, expected: str) -> None:
+    assert back(THREE, a=one(quota={"jobs": most})) == expected
+    assert back(THREE, {"cpu": most}) == expected
+
+
+def test_what_is_firm_stays_and_others_make_room_for_it() -> None:
+    assert back(THREE, firm="z", a=one(quota={"jobs": 1})) == "xy"
+    assert back(THREE, firm="xyz", a=one(quota={"jobs": 1})) == ""
+
+
+def test_only_who_takes_of_what_is_short_goes() -> None:
+    charged = [admitted("x", 1, 1, cpu=4), admitted("y", 1, 2, cpu=0), admitted("z", 1, 3, cpu=2)]
+    assert back(charged, {"cpu": 4}) == "z"
+    assert back([*charged, admitted("w", 9, 9, queue="b")], a=one(quota={"cpu": 4}), b=one("b")) == "z"
+
+
+def test_a_queue_may_keep_what_it_has_borrowed_and_no_more() -> None:
+    lender = one("b", cohort="c", quota={"jobs": 2})
+    assert back(THREE, a=one(cohort="c", quota={"jobs": 1}), b=lender) == ""
+    assert back(THREE, a=one(cohort="c", quota={"jobs": 1}, borrowing={"jobs": 1}), b=lender) == "z"
+    taken = [*THREE, admitted("v", 1, 3, queue="b")]
+    assert back(taken, a=one(cohort="c", quota={"jobs": 1}), b=lender) == "z"
+
+
+def test_a_port_is_one_jobs() -> None:
+    charged = [admitted("x", 1, 1, port=7), admitted("y", 2, 1, port=7), admitted("z", 2, 2, port=8)]
+    assert back(charged) == "y"
+    assert back(charged, firm="y") == "x"

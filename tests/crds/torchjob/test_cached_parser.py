@@ -1,0 +1,78 @@
+"""Whether a job's likes were seen before changes nothing of what is seen in it."""
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crds.errors import InvalidObject
+from crds.torchjob import cached_parser, torchjob
+from tests.crds.schema.test_agreement import jobs, names, queue_names, spoilt
+from tests.crds.torchjob.test_torchjob import REFUSED
+from tests.support.crds.builders import job, task, template
+
+policies = st.fixed_dictionaries(
+    {}, optional={"queue": queue_names, "priority": st.integers(-5, 5), "hold": st.booleans(), "more": st.just(1)}
+)
+own = st.fixed_dictionaries({}, optional={"schedulingPolicy": policies, "suspend": st.sampled_from([True, False, 1])})
+statuses = st.sampled_from([{}, {"phase": "Queued"}, {"phase": "Sometimes"}, {"admission": {"queue": "a"}}])
+
+
+def read(manifest: Any, by: Any) -> object:
+    """All there is to know of a manifest, or all that is wrong with it."""
+    try:
+        found = by(manifest)
+    except InvalidObject as error:
+        return error.problems
+    spec = found.spec
+    told = (spec.model_fields_set, spec.scheduling_policy.model_fields_set, list(spec.tasks), spec.scope)
+    return found, found.model_dump(), found.key, told, spec.stages, dict(spec.charge), spec.wants_port
+
+
+@settings(max_examples=60)
+@given(st.one_of(jobs(), spoilt()), st.lists(st.tuples(names, own, statuses), max_size=3))
+def test_a_job_is_what_it_is_whatever_was_seen_before(first: dict[str, Any], others: list[Any]) -> None:
+    shared = {name: value for name, value in first["spec"].items() if name not in ("schedulingPolicy", "suspend")}
+    likes = [job(name, status=status, **shared, **varied) for name, varied, status in others]
+    for each in (first, *likes, first):
+        before = orjson.dumps(each)
+        assert read(each, cached_parser.parse) == read(each, torchjob.parse)
+        assert orjson.dumps(each) == before
+
+
+@pytest.mark.parametrize(("manifest", "_found"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_what_is_wrong_is_told_alike(manifest: Any, _found: list[str]) -> None:
+    for _ in range(2):
+        assert read(manifest, cached_parser.parse) == read(manifest, torchjob.parse)
+
+
+def test_a_name_that_is_too_long_for_its_pods_is_noticed_beside_one_that_is_not() -> None:
+    tasks = {"Evaluator" + "x" * 11: task(numTasks=10_000)}
+    for length in (37, 38, 37, 40, 41):
+        manifest = job("n" * length, torchTaskSpecs=tasks)
+        assert read(manifest, cached_parser.parse) == read(manifest, torchjob.parse)
+    assert cached_parser.parse(job("n" * 37, torchTaskSpecs=tasks))
+    with pytest.raises(InvalidObject):
+        cached_parser.parse(job("n" * 38, torchTaskSpecs=tasks))
+
+
+def test_jobs_that_ask_for_the_same_share_what_was_worked_out() -> None:
+    one, other = (cached_parser.parse(job(name, schedulingPolicy={"queue": name})).spec for name in ("a", "b"))
+    assert one.tasks is other.tasks
+    assert one.charge is other.charge
+    assert (one.scheduling_policy.queue, other.scheduling_policy.queue) == ("a", "b")
+
+
+def test_what_is_long_or_no_json_is_read_and_not_kept() -> None:
+    known = cached_parser._shared.cache_info().currsize
+    kept = template()
+    kept["metadata"] = {"annotations": {"note": "x" * cached_parser.LONGEST}}
+    assert cached_parser.parse(job(torchTaskSpecs={"Worker": task(template=kept)})).spec.charge == {
+        "jobs": 1,
+        "pods": 1,
+    }
+    with pytest.raises(InvalidObject):
+        cached_parser.parse(job(torchTaskSpecs={"Worker": {7: 7}}))
+    assert cached_parser._shared.cache_info().currsize == known

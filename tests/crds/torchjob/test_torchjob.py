@@ -1,0 +1,272 @@
+"""A manifest becomes a valid TorchJob or a list of everything wrong with it."""
+
+from typing import Any
+
+import pytest
+
+from crds.errors import InvalidObject
+from crds.keys import JobKey
+from crds.torchjob import torchjob
+from tests.support.crds.builders import job, task, template
+
+
+def problems(manifest: Any) -> list[str]:
+    with pytest.raises(InvalidObject) as error:
+        torchjob.parse(manifest)
+    return [str(problem) for problem in error.value.problems]
+
+
+def test_defaults_by_task_type() -> None:
+    tasks = {name: task() for name in ("Worker", "AIMaster", "Evaluator", "Master")}
+    parsed = torchjob.parse(job(torchTaskSpecs=tasks))
+    assert {name: (each.num_tasks, each.restart_policy) for name, each in parsed.spec.tasks.items()} == {
+        "Master": (1, "ExitCode"),
+        "AIMaster": (1, "Never"),
+        "Evaluator": (1, "OnFailure"),
+        "Worker": (1, "OnFailure"),
+    }
+    assert list(parsed.spec.tasks) == ["Master", "AIMaster", "Evaluator", "Worker"]
+
+
+def test_what_is_written_wins_over_a_default() -> None:
+    parsed = torchjob.parse(job(torchTaskSpecs={"Master": task(restartPolicy="Always")}))
+    assert parsed.spec.tasks["Master"].restart_policy == "Always"
+
+
+def test_defaults_are_not_written_into_the_manifest() -> None:
+    manifest = job()
+    torchjob.parse(manifest)
+    assert manifest == job()
+
+
+def test_a_job_as_other_rooms_see_it() -> None:
+    parsed = torchjob.parse(job(minMembers={"Worker": 1}))
+    assert parsed.key == JobKey("team", "train", "u1")
+    assert parsed.queue == "team"
+    assert parsed.pod_name("Worker", 1) == "train-worker-1"
+    assert (parsed.spec.members("Worker"), parsed.spec.members("Master")) == (1, 1)
+    assert parsed.submitted == 1767225600.0
+    assert (parsed.admission, parsed.finished, parsed.deleting, parsed.status.attempt) == (None, False, False, 0)
+    assert torchjob.parse(job(schedulingPolicy={"queue": "gold"})).queue == "gold"
+
+
+def test_status_is_read_leniently() -> None:
+    status = {
+        "phase": "Running",
+        "admission": {
+            "queue": "q",
+            "attempt": 2,
+            "epoch": 7,
+            "charge": {"cpu": 1000, "pods": 2},
+            "port": 20001,
+            "new": 1,
+        },
+        "queue": {"parked": True, "notBefore": "2026-01-01T00:00:00Z"},
+        "taskStatuses": {"Worker": {"active": 2}},
+        "ofAnotherVersion": {},
+    }
+    found = torchjob.parse(job(status=status))
+    assert found.admission is not None
+    assert (found.admission.queue, found.admission.epoch, found.admission.charge) == ("q", 7, {"cpu": 1000, "pods": 2})
+    assert found.status.queue is not None
+    assert found.status.queue.parked
+    assert found.status.task_statuses["Worker"].active == 2
+
+
+def test_an_admission_of_a_version_that_counted_no_pods_counts_those_of_the_job() -> None:
+    admission = {"queue": "q", "attempt": 2, "epoch": 7, "charge": {"jobs": 1, "cpu": 1000}}
+    found = torchjob.parse(job(status={"phase": "Running", "admission": admission}))
+    assert found.admission is not None
+    assert found.admission.charge == {"jobs": 1, "cpu": 1000, "pods": found.spec.charge["pods"]}
+    assert found.admission.attempt == 2
+
+
+WORKERS = "spec.torchTaskSpecs.Worker"
+REFUSED: list[tuple[str, Any, list[str]]] = [
+    ("unknown field", job(numTask=1), ['spec.numTask: unknown field "spec.numTask"']),
+    ("snake case", job(clean_pod_policy="All"), ['spec.clean_pod_policy: unknown field "spec.clean_pod_policy"']),
+    (
+        "negative numTasks",
+        job(torchTaskSpecs={"Worker": task(numTasks=-1)}),
+        [f"{WORKERS}.numTasks: Invalid value: -1: {WORKERS}.numTasks in body should be greater than or equal to 1"],
+    ),
+    (
+        "unknown restartPolicy",
+        job(torchTaskSpecs={"Worker": task(restartPolicy="Sometimes")}),
+        [
+            f'{WORKERS}.restartPolicy: Unsupported value: "Sometimes": '
+            'supported values: "Always", "OnFailure", "ExitCode", "Never"'
+        ],
+    ),
+    (
+        "a text for a number",
+        job(backoffLimit="6"),
+        ['spec.backoffLimit: Invalid value: "string": spec.backoffLimit in body must be of type integer: "string"'],
+    ),
+    (
+        "two masters",
+        job(torchTaskSpecs={"Master": task(numTasks=2)}),
+        ["spec.torchTaskSpecs.Master.numTasks: Invalid value: 2: a job has exactly one Master: set numTasks to 1"],
+    ),
+    (
+        "minMembers above numTasks",
+        job(minMembers={"Worker": 3}),
+        ["spec.minMembers.Worker: Invalid value: 3: must not be greater than the task's numTasks"],
+    ),
+    (
+        "minMembers of no task",
+        job(minMembers={"Evaluator": 1}),
+        [
+            'spec.minMembers.Evaluator: Invalid value: "Evaluator": '
+            "every task type here must be one of spec.torchTaskSpecs"
+        ],
+    ),
+    (
+        "unknown dependency",
+        job(torchTaskSpecs={"Worker": task(dependsOn=[{"taskType": "Master"}])}),
+        [
+            f'{WORKERS}.dependsOn[0].taskType: Invalid value: "Master": '
+            "taskType must be another task of spec.torchTaskSpecs"
+        ],
+    ),
+    (
+        "dependency on the success of a task without an end",
+        job(
+            torchTaskSpecs={
+                "Board": task(restartPolicy="Always"),
+                "Worker": task(dependsOn=[{"taskType": "Board", "phase": "Succeeded"}]),
+            }
+        ),
+        [
+            f'{WORKERS}.dependsOn[0].phase: Invalid value: "Succeeded": '
+            "a task with restartPolicy Always never succeeds: wait for phase Running"
+        ],
+    ),
+    (
+        "dependency on itself",
+        job(torchTaskSpecs={"Worker": task(dependsOn=[{"taskType": "Worker"}])}),
+        [
+            f'{WORKERS}.dependsOn[0].taskType: Invalid value: "Worker": '
+            "taskType must be another task of spec.torchTaskSpecs"
+        ],
+    ),
+    (
+        "cycle",
+        job(
+            torchTaskSpecs={
+                "Master": task(dependsOn=[{"taskType": "Worker"}]),
+                "Worker": task(dependsOn=[{"taskType": "Master"}]),
+            }
+        ),
+        ["spec.torchTaskSpecs: dependency cycle Master -> Worker -> Master"],
+    ),
+    (
+        "a cycle behind a task that is not in it",
+        job(
+            torchTaskSpecs={
+                "A": task(dependsOn=[{"taskType": "B"}]),
+                "B": task(dependsOn=[{"taskType": "C"}]),
+                "C": task(dependsOn=[{"taskType": "D"}]),
+                "D": task(dependsOn=[{"taskType": "B"}]),
+            }
+        ),
+        ["spec.torchTaskSpecs: dependency cycle B -> C -> D -> B"],
+    ),
+    (
+        "a key that is no task type",
+        job(torchTaskSpecs={"a-b": task()}),
+        ['spec.torchTaskSpecs: Invalid value: "a-b": every key must match ^[A-Za-z][A-Za-z0-9]{0,19}$'],
+    ),
+    (
+        "twins",
+        job(torchTaskSpecs={"ps": task(), "PS": task()}),
+        ['spec.torchTaskSpecs.PS: Invalid value: "PS": task types must differ in more than case'],
+    ),
+    (
+        "a master in lower case",
+        job(torchTaskSpecs={"master": task()}),
+        ['spec.torchTaskSpecs.master: Invalid value: "master": Master, Worker and AIMaster are spelled so'],
+    ),
+    (
+        "no task",
+        job(torchTaskSpecs={}),
+        ["spec.torchTaskSpecs: Invalid value: 0: spec.torchTaskSpecs in body should have at least 1 properties"],
+    ),
+    ("a long name", job("a" * 41), ["metadata.name: Too long: may not be more than 40 bytes"]),
+    (
+        "a name that is no service's",
+        job("1a"),
+        ["metadata.name: Invalid value: \"1a\": metadata.name in body should match '^[a-z]([-a-z0-9]*[a-z0-9])?$'"],
+    ),
+    (
+        "long pod names",
+        job("a" * 40, torchTaskSpecs={"W" * 20: task(numTasks=11)}),
+        [
+            f'spec.torchTaskSpecs.{"W" * 20}: Invalid value: "{"W" * 20}": '
+            "pod names, <job>-<task type>-<index>, would exceed 63 characters: shorten the job's name"
+        ],
+    ),
+    (
+        "elastic range",
+        job(torchElasticPolicy={"numMinReplicas": 3, "numMaxReplicas": 2}),
+        [
+            "spec.torchElasticPolicy.numMinReplicas: Invalid value: 3: "
+            "numMinReplicas must not be greater than numMaxReplicas"
+        ],
+    ),
+    (
+        "more spot tasks than tasks",
+        job(torchTaskSpecs={"Worker": task(spotTaskSpec={"numSpotTasks": 2})}),
+        [f"{WORKERS}.spotTaskSpec.numSpotTasks: Invalid value: 2: numSpotTasks must not be greater than numTasks"],
+    ),
+    (
+        "no container",
+        job(torchTaskSpecs={"Worker": task(template={"spec": {}})}),
+        [f"{WORKERS}.template.spec.containers: Required value"],
+    ),
+    (
+        "no quantity",
+        job(torchTaskSpecs={"Worker": task(template=template(cpu="lots"))}),
+        [
+            f'{WORKERS}.template.spec.containers[0].resources.limits.cpu: Invalid value: "lots": '
+            "'lots' is not a quantity: write a number with an optional suffix, as in 500m, 1.5 or 2Gi"
+        ],
+    ),
+    ("no spec", {"metadata": {"name": "a"}}, ["spec: Required value"]),
+    ("another kind", job() | {"kind": "Job"}, ['kind: Unsupported value: "Job": supported values: "TorchJob"']),
+]
+
+
+@pytest.mark.parametrize(("manifest", "expected"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_refused_by_field_in_the_words_of_the_api_server(manifest: Any, expected: list[str]) -> None:
+    assert problems(manifest) == expected
+
+
+def test_all_problems_at_once() -> None:
+    tasks = {"Worker": task(numTasks=-1, restartPolicy="Sometimes"), "Master": task(dependsOn=[{}])}
+    fields = [problem.split(":")[0] for problem in problems(job(torchTaskSpecs=tasks, backoffLimit=-1, extra=1))]
+    assert fields == [
+        "spec.torchTaskSpecs.Worker.numTasks",
+        "spec.torchTaskSpecs.Worker.restartPolicy",
+        "spec.torchTaskSpecs.Master.dependsOn[0].taskType",
+        "spec.backoffLimit",
+        "spec.extra",
+    ]
+
+
+@pytest.mark.parametrize("manifest", [None, [], "TorchJob", 7, {}, {"metadata": 1, "spec": 2}, job(torchTaskSpecs=[1])])
+def test_what_is_no_job_at_all_is_no_traceback(manifest: Any) -> None:
+    assert problems(manifest)
+
+
+def test_the_message_names_every_problem() -> None:
+    with pytest.raises(InvalidObject, match=r"spec.a: .*; spec.b: "):
+        torchjob.parse(job(a=1, b=2))
+
+
+def test_a_template_may_hold_what_we_do_not_know() -> None:
+    spec = template(cpu=1)["spec"] | {"someFieldOfTomorrow": {"x": [1]}, "hostNetwork": True}
+    parsed = torchjob.parse(
+        job(torchTaskSpecs={"Worker": task(template={"metadata": {"labels": {"a": "b"}}, "spec": spec})})
+    )
+    assert parsed.spec.tasks["Worker"].template["spec"] == spec

@@ -1,0 +1,102 @@
+"""Control groups of containers, on a made-up hierarchy: which one is taken, and what the end of a container means."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from embedded.layout import Layout
+from embedded.node.runs import cgroups, shim
+from embedded.node.runs.cgroups import ControlGroups
+from embedded.node.runs.container_runs import Order, RunKey, Runs
+from tests.support.waiting import until
+
+MIB = 1024 * 1024
+OWN = "user.slice/user-7.slice/user@7.service/app.slice/shell.scope"
+KEY = RunKey(f"uid-{os.getpid()}", "torch", 0)
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Path:
+    """A hierarchy as systemd makes it; what of it is the user's own is said by the permissions."""
+    mount = tmp_path / "cgroup"
+    (mount / OWN).mkdir(parents=True)
+    for folder in (mount / OWN, *(mount / step for step in Path(OWN).parents)):
+        (folder / "cgroup.subtree_control").write_text("" if folder.name == "shell.scope" else "cpu memory pids\n")
+        (folder / "cgroup.procs").touch()
+    (tmp_path / "own").write_text(f"0::/{OWN}\n")
+    return mount
+
+
+def found(mount: Path, own: str = "") -> Path | None:
+    if own:
+        (mount.parent / "own").write_text(own)
+    return cgroups.find(mount, mount.parent / "own").folder
+
+
+def test_the_nearest_group_that_governs_memory_is_taken(mount: Path) -> None:
+    assert found(mount) == mount / Path(OWN).parent
+
+
+def test_a_group_that_does_not_govern_memory_is_passed_over(mount: Path) -> None:
+    (mount / Path(OWN).parent / "cgroup.subtree_control").write_text("cpu pids\n")
+    assert found(mount) == mount / Path(OWN).parent.parent
+
+
+def test_a_group_that_is_not_the_users_is_passed_over(mount: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = mount / "user.slice/user-7.slice/user@7.service"
+    monkeypatch.setattr(cgroups.os, "access", lambda path, _: Path(path).is_relative_to(mine))
+    assert found(mount) == mount / Path(OWN).parent
+    monkeypatch.setattr(cgroups.os, "access", lambda *_: False)
+    assert found(mount) is None
+
+
+@pytest.mark.parametrize("own", ["4:memory:/user\n0::/\n", "4:memory:/user\n", "0::/../other\n", "no such line\n"])
+def test_where_version_2_does_not_govern_there_is_none(mount: Path, own: str) -> None:
+    assert found(mount, own) is None
+    assert cgroups.find(mount, mount / "missing").folder is None
+
+
+def test_a_group_that_cannot_be_made_is_done_without(tmp_path: Path) -> None:
+    assert ControlGroups().make("x", MIB) == ""
+    assert ControlGroups(tmp_path).make("x", 0) == ""
+    assert ControlGroups(tmp_path / "missing").make("x", MIB) == ""
+    (tmp_path / "torchq-x").touch()
+    assert ControlGroups(tmp_path).make("x", MIB) == ""
+
+
+def test_the_limit_is_in_the_group(tmp_path: Path) -> None:
+    (tmp_path / "torchq-x").mkdir()  # a shim that was killed left it
+    group = Path(ControlGroups(tmp_path).make("x", 5 * MIB))
+    assert group.parent == tmp_path
+    assert (group / "memory.max").read_text() == str(5 * MIB)
+    assert (group / "memory.oom.group").read_text() == "1"
+
+
+def test_a_command_joins_its_group_before_it_begins(tmp_path: Path) -> None:
+    # A made-up group has no cgroup.procs of its own: the command makes do without, and ends as it would.
+    layout = Layout(tmp_path / "data")
+    runs = Runs(layout, groups=ControlGroups(tmp_path))
+    try:
+        assert runs.start(KEY, Order(("sh", "-c", "exit 5"), {"PATH": os.environ["PATH"]}, str(tmp_path), 5 * MIB))
+        run = until(lambda: runs.read(KEY), lambda run: run is not None and run.ending is not None)
+        assert (run.ending.exit_code, run.ending.reason) == (5, "")
+    finally:
+        runs.close()
+    (tmp_path / "cgroup.procs").touch()
+    shim._join(str(tmp_path))
+    assert (tmp_path / "cgroup.procs").read_text() == "0"
+
+
+def test_what_the_kernel_ended_is_said_to_be_out_of_memory(tmp_path: Path) -> None:
+    group, run = tmp_path / "group", tmp_path / "torch" / "0"
+    group.mkdir()
+    run.mkdir(parents=True)
+    (group / "memory.max").write_text(f"{300 * MIB}\n")
+    (group / "memory.events").write_text("low 0\nhigh 0\nmax 7\noom 1\noom_kill 0\noom_group_kill 0\n")
+    shim._leave(str(group), str(run))
+    assert not (run / shim.OUT_OF_MEMORY).exists()
+    (group / "memory.events").write_text("low 0\nhigh 0\nmax 7\noom 1\noom_kill 3\noom_group_kill 1\n")
+    shim._leave(str(group), str(run))
+    said = (run / shim.OUT_OF_MEMORY).read_text().rstrip()
+    assert said.startswith("container torch used 300Mi of memory, and its limit is 300Mi (resources.limits.memory)")

@@ -1,0 +1,182 @@
+"""What a container executes, what it is refused for, and what the machine offers."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from embedded import pod as pod_fields
+from embedded import pod_requirements
+from embedded.node.pods import environment
+from embedded.node.pods.environment import Place
+from embedded.node.resources import machine as node_machine
+from embedded.node.resources.machine import Machine
+from embedded.pod import LocalPod
+
+MACHINE = {"HOME": "/home/me", "PATH": "/usr/bin", "AWS_SECRET": "x", "LANG": "de_DE.UTF-8"}
+ALLOCATABLE = {"cpu": 4000, "memory": 1 << 30}
+
+
+def place(**given: Any) -> Place:
+    base = environment.base_environment(MACHINE, "/venv/bin")
+    settings: dict[str, Any] = {
+        "volumes": {},
+        "message": "/m",
+        "folder": "/pod",
+        "gpus": (),
+        "machine_gpus": False,
+        **given,
+    }
+    return Place(base=base, allocatable=ALLOCATABLE, **settings)
+
+
+def pod(*containers: dict[str, Any], **metadata: Any) -> LocalPod:
+    own = {"namespace": "ns", "name": "p", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z", **metadata}
+    return pod_fields.read({"metadata": own, "spec": {"containers": list(containers), "nodeName": "local"}})
+
+
+def variables(container: dict[str, Any], **given: Any) -> dict[str, str]:
+    return environment.environment(pod(container), container, place(**given))
+
+
+def container(**given: Any) -> dict[str, Any]:
+    return {"name": "c", "command": ["true"], **given}
+
+
+def test_the_base() -> None:
+    assert environment.base_environment(MACHINE, "/venv/bin") == {
+        "HOME": "/home/me",
+        "LANG": "de_DE.UTF-8",
+        "PATH": "/venv/bin:/usr/bin",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("$(A)", "1"),
+        ("$(A)$(B)", "12"),
+        ("x$(NOBODY)y", "x$(NOBODY)y"),
+        ("$$(A)", "$(A)"),
+        ("$$$(A)", "$1"),
+        ("$A ${A} $", "$A ${A} $"),
+        ("$(A", "$(A"),
+        ("$()", "$()"),
+    ],
+)
+def test_references(text: str, expected: str) -> None:
+    assert environment.expand(text, {"A": "1", "B": "2"}) == expected
+
+
+@pytest.mark.parametrize(
+    ("requested", "threads"), [(None, "1"), ("100m", "1"), ("1", "1"), ("1900m", "1"), ("2", "2"), ("16", "16")]
+)
+def test_threads_follow_the_cpus(requested: str | None, threads: str) -> None:
+    resources = {"requests": {"cpu": requested}} if requested else {}
+    assert variables(container(resources=resources))["OMP_NUM_THREADS"] == threads
+
+
+def test_the_pods_own_variables_win_but_for_the_gpus() -> None:
+    own = {"OMP_NUM_THREADS": "7", "GLOO_SOCKET_IFNAME": "eth0", "PATH": "/bin", "CUDA_VISIBLE_DEVICES": "0"}
+    found = variables(container(env=[{"name": n, "value": v} for n, v in own.items()]), gpus=("2", "3"))
+    assert found["OMP_NUM_THREADS"] == "7"
+    assert found["GLOO_SOCKET_IFNAME"] == "eth0"
+    assert found["PATH"] == "/bin"
+    assert found["CUDA_VISIBLE_DEVICES"] == "2,3"
+
+
+def test_gpus_of_the_machine_are_hidden_from_who_did_not_ask() -> None:
+    assert variables(container(), machine_gpus=True)["CUDA_VISIBLE_DEVICES"] == ""
+    assert "CUDA_VISIBLE_DEVICES" not in variables(container())
+
+
+def test_volumes_have_a_variable_each() -> None:
+    assert variables(container(), volumes={"my-data": "/x"})["TORCHQ_VOLUME_MY_DATA"] == "/x"
+
+
+@pytest.mark.parametrize(
+    ("reference", "expected"),
+    [
+        ({"resource": "requests.cpu"}, "2"),
+        ({"resource": "requests.cpu", "divisor": "1m"}, "1500"),
+        ({"resource": "limits.cpu"}, "4"),
+        ({"resource": "limits.memory", "divisor": "1Mi"}, "1024"),
+        ({"resource": "requests.memory"}, "1000"),
+    ],
+)
+def test_resource_references(reference: dict[str, Any], expected: str) -> None:
+    wanted = container(
+        resources={"requests": {"cpu": "1500m", "memory": "1000"}},
+        env=[{"name": "X", "valueFrom": {"resourceFieldRef": reference}}],
+    )
+    assert variables(wanted)["X"] == expected
+
+
+def test_the_command_and_the_working_directory() -> None:
+    wanted = container(command=["run", "$(A)"], args=["--name=$(A)"], env=[{"name": "A", "value": "1"}])
+    order = environment.order(pod(wanted), wanted, place())
+    assert order.command == ("run", "1", "--name=1")
+    assert order.directory == "/pod"
+    submitted = pod(wanted, annotations={"train.distributed.io/submit-directory": "/home/me/work"})
+    assert environment.order(submitted, wanted, place()).directory == "/home/me/work"
+    assert environment.order(submitted, wanted | {"workingDir": "/w"}, place()).directory == "/w"
+
+
+MOUNT = {"name": "v", "mountPath": "/data"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({}, None),
+        ({"volumes": [{"name": "v", "emptyDir": {}}]}, None),
+        ({"volumes": [{"name": "v"}], "containers": [container(volumeMounts=[MOUNT])]}, "TORCHQ_VOLUME_V"),
+        (
+            {
+                "volumes": [{"name": "v", "hostPath": {"path": "/data"}}],
+                "containers": [container(volumeMounts=[MOUNT])],
+            },
+            None,
+        ),
+        (
+            {"volumes": [{"name": "v", "hostPath": {"path": "/x"}}], "containers": [container(volumeMounts=[MOUNT])]},
+            "'/data' cannot be mounted",
+        ),
+        ({"containers": [container(volumeMounts=[MOUNT])]}, "there is no volume 'v'"),
+        ({"volumes": [{"name": "v", "configMap": {"name": "m"}}]}, "spec.volumes[0].configMap"),
+        ({"initContainers": [container(restartPolicy="Always")]}, "spec.initContainers[0].restartPolicy"),
+        ({"containers": [container(command=[])]}, "spec.containers[0].command is required"),
+        ({"containers": [container(envFrom=[{"secretRef": {"name": "s"}}])]}, "envFrom[0]: secretRef"),
+        ({"containers": [container(readinessProbe={"exec": {}})]}, "readinessProbe"),
+        (
+            {"containers": [container(env=[{"name": "X", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}])]},
+            "'spec.x'",
+        ),
+    ],
+)
+def test_what_is_refused(spec: dict[str, Any], words: str | None) -> None:
+    verdict = pod_requirements.refusal({"containers": [container()], **spec}, {}, ALLOCATABLE)
+    assert (verdict is None) if words is None else (verdict is not None and words in verdict.message)
+
+
+def test_a_pod_larger_than_the_node_is_refused() -> None:
+    verdict = pod_requirements.refusal({"containers": [container()]}, {"nvidia.com/gpu": 1}, ALLOCATABLE)
+    assert verdict is not None
+    assert verdict.reason == "OutOfnvidia.com/gpu"
+
+
+def test_this_machine(tmp_path: Path) -> None:
+    machine = node_machine.measure(tmp_path, {})
+    assert 0 < machine.cpu <= (os.cpu_count() or 0) * 1000
+    assert 0 < machine.memory <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert machine.amounts["cpu"] == machine.cpu
+
+
+def test_what_the_admin_says_instead() -> None:
+    machine = Machine(2000, 1 << 30, ("0",))
+    assert node_machine.overridden(machine) == machine
+    assert node_machine.overridden(machine, "2500m", "8Gi", 2) == Machine(2500, 8 << 30, ("0", "1"))
+    assert node_machine.overridden(machine, gpus=0).gpus == ()
+    with pytest.raises(ValueError, match="'lots'"):
+        node_machine.overridden(machine, memory="lots")

@@ -1,0 +1,149 @@
+"""PodGroups on an embedded cluster with a node."""
+
+import itertools
+from typing import Any
+
+from crds.api_resources import GANG_QUEUES, NODES, POD_GROUPS
+from embedded.scheduler import podgroups
+from embedded.scheduler.podgroup_cache import GangBook
+from tests.support.embedded.stage import Stage
+from tests.support.waiting import SECONDS, until
+
+SLEEP = ("sleep", "600")
+_NUMBERS = itertools.count(1)
+
+
+def make_group(stage: Stage, minimum: int, **spec: Any) -> str:
+    name = f"group-{next(_NUMBERS)}"
+    body = {
+        "apiVersion": POD_GROUPS.api_version,
+        "kind": POD_GROUPS.kind,
+        "metadata": {"name": name},
+        "spec": {"minMember": minimum, **spec},
+    }
+    stage.cluster.create(POD_GROUPS, body, "default")
+    return name
+
+
+def make_member(stage: Stage, group: str, *command: str, cpu: str = "1", task: str = "worker") -> str:
+    annotations = {"scheduling.k8s.io/group-name": group, "volcano.sh/task-spec": task}
+    container = {"resources": {"requests": {"cpu": cpu}}}
+    return stage.run(
+        *(command or SLEEP), container=container, metadata={"annotations": annotations}, schedulerName="volcano"
+    )
+
+
+def get(stage: Stage, group: str) -> dict[str, Any]:
+    return stage.cluster.get(POD_GROUPS, group, "default")
+
+
+def wait_group(stage: Stage, group: str, **expected: Any) -> dict[str, Any]:
+    found = until(
+        lambda: get(stage, group).get("status", {}),
+        lambda status: all(status.get(name) == value for name, value in expected.items()),
+    )
+    assert isinstance(found, dict)
+    return found
+
+
+def reason(status: dict[str, Any]) -> str:
+    (condition,) = status["conditions"]
+    assert (condition["type"], condition["status"]) == ("Unschedulable", "True")
+    return str(condition["reason"])
+
+
+def test_a_gangs_life(stage: Stage) -> None:
+    group = make_group(stage, 2, minTaskMember={"worker": 2}, minResources={"cpu": "2"})
+    assert reason(wait_group(stage, group, phase="Inqueue")) == "NotEnoughTasks"
+    first = make_member(stage, group, "sleep", "0.5")
+    stage.wait(first, lambda status: "not all of the group's 2 pods exist" in str(status.get("conditions")))
+    second = make_member(stage, group, "sleep", "0.5")
+    assert wait_group(stage, group, phase="Running")["conditions"] == []
+    for name in (first, second):
+        stage.phase(name, "Succeeded")
+    wait_group(stage, group, phase="Completed", running=0, succeeded=2)
+    version = get(stage, group)["metadata"]["resourceVersion"]
+    for name in (first, second):
+        stage.delete(name)
+        stage.gone(name)
+    other = stage.run("true")  # looked at after them
+    stage.phase(other, "Succeeded")
+    assert get(stage, group)["metadata"]["resourceVersion"] == version
+
+
+def test_two_gangs_of_which_one_fits(stage: Stage) -> None:
+    groups = [make_group(stage, 2) for _ in range(2)]
+    pods = {group: [make_member(stage, group, cpu="3") for _ in range(2)] for group in groups}
+    assert wait_group(stage, groups[0], phase="Running", running=2)
+    assert reason(wait_group(stage, groups[1], phase="Inqueue")) in ("NotEnoughResources", "NotEnoughTasks")
+    until(lambda: reason(get(stage, groups[1])["status"]), lambda word: word == "NotEnoughResources")
+    assert not any(stage.get(name)["spec"].get("nodeName") for name in pods[groups[1]])
+    for name in pods[groups[0]]:
+        stage.delete(name, grace=0)
+    wait_group(stage, groups[1], phase="Running", running=2)
+    for name in pods[groups[1]]:
+        stage.delete(name, grace=0)
+        stage.gone(name)
+
+
+def test_a_group_waits_for_its_queue_and_pods_for_their_group(stage: Stage) -> None:
+    orphan = make_member(stage, "nowhere")
+    stage.wait(orphan, lambda status: "there is no PodGroup nowhere" in str(status.get("conditions")))
+    stage.delete(orphan)
+    stage.gone(orphan)
+    group = make_group(stage, 1, queue="closed")
+    member = make_member(stage, group)
+    assert reason(wait_group(stage, group, phase="Pending")) == "QueueNotOpen"
+    stage.wait(member, lambda status: "the queue closed does not exist" in str(status.get("conditions")))
+    body = {"apiVersion": GANG_QUEUES.api_version, "kind": GANG_QUEUES.kind, "metadata": {"name": "closed"}, "spec": {}}
+    stage.cluster.create(GANG_QUEUES, body)
+    wait_group(stage, group, phase="Running", running=1)
+    stage.cluster.patch(GANG_QUEUES, "closed", {"status": {"state": "Closed"}}, subresource="status")
+    stage.delete(member, grace=0)
+    stage.gone(member)
+    assert reason(wait_group(stage, group, phase="Pending")) == "QueueNotOpen"
+
+
+def test_what_cannot_fit_stays_pending_until_it_can(stage: Stage) -> None:
+    group = make_group(stage, 1, minResources={"cpu": "9"})
+    assert reason(wait_group(stage, group, phase="Pending")) == "NotEnoughResources"
+    stage.cluster.patch(POD_GROUPS, group, {"spec": {"minResources": {"cpu": "8"}}}, "default")
+    assert reason(wait_group(stage, group, phase="Inqueue")) == "NotEnoughTasks"
+
+
+def test_pods_are_placed_by_the_nodes_labels_as_they_are_now(stage: Stage) -> None:
+    terms = [{"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    name = stage.run("true", affinity=affinity)
+    stage.wait(name, lambda status: "does not meet spec.affinity.nodeAffinity" in str(status.get("conditions")))
+    stage.cluster.patch(NODES, "local", {"metadata": {"labels": {"disk": "ssd"}}})
+    stage.phase(name, "Succeeded")
+    stage.cluster.patch(NODES, "local", {"metadata": {"labels": {"disk": None}}})
+
+
+def test_what_was_written_counts_before_the_api_server_shows_it(stage: Stage) -> None:
+    group = make_group(stage, 1)
+    book = GangBook(stage.cluster, lambda: None)
+    for cache in book.caches:
+        cache.start()
+        assert cache.wait_synced(SECONDS)
+    try:
+        for number in range(20):
+            book.write(book.gangs().groups["default", group], {"note": number})
+            assert book.gangs().groups["default", group].status["note"] == number
+    finally:
+        for cache in book.caches:
+            cache.stop()
+
+
+def test_a_group_that_was_replaced_or_went_is_not_written(stage: Stage) -> None:
+    group = make_group(stage, 1)
+    wait_group(stage, group, phase="Inqueue")
+    book = GangBook(stage.cluster, lambda: None)
+    stale = podgroups.read(get(stage, group))
+    stage.cluster.delete(POD_GROUPS, group, "default")
+    book.write(stale, {"phase": "Running"})
+    body = {"apiVersion": POD_GROUPS.api_version, "kind": POD_GROUPS.kind, "metadata": {"name": group}, "spec": {}}
+    stage.cluster.create(POD_GROUPS, body, "default")
+    book.write(stale, {"phase": "Completed"})
+    assert get(stage, group).get("status", {}).get("phase") != "Completed"

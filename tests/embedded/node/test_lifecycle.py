@@ -1,0 +1,185 @@
+"""What a pod does next and what its status says, as tables."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from embedded.node.runs.container_runs import Ending, Run
+from embedded.node.runs.processes import Process
+from embedded.node.status import lifecycle, pod_status
+from embedded.node.status.lifecycle import Backoff, Containers, Kill, Plan, RestartPolicy, Start, Stopping, Terminate
+from embedded.node.status.pod_status import Verdict, View
+
+NOW = 1_000_000.0
+
+
+def ended(restart: int = 0, code: int = 0, ago: float = 1.0, lasted: float = 1.0) -> Run:
+    return Run(restart, NOW - ago - lasted, Process(1, 1), Ending(code, NOW - ago))
+
+
+def running(restart: int = 0) -> Run:
+    return Run(restart, NOW - 5, Process(7, 1))
+
+
+def beginning(restart: int = 0) -> Run:
+    return Run(restart)
+
+
+def containers(policy: RestartPolicy, *main: str, init: tuple[str, ...] = ()) -> Containers:
+    return Containers(main or ("c",), init, policy)
+
+
+@pytest.mark.parametrize(
+    ("policy", "history", "expected"),
+    [
+        ("Never", (), Plan((Start("c", 0),))),
+        ("Never", (beginning(),), Plan()),
+        ("Never", (running(),), Plan()),
+        ("Never", (ended(code=0),), Plan()),
+        ("Never", (ended(code=1),), Plan()),
+        ("OnFailure", (ended(code=0),), Plan()),
+        ("OnFailure", (ended(code=1),), Plan((Start("c", 1),))),
+        ("Always", (ended(code=0),), Plan((Start("c", 1),))),
+        ("Always", (ended(0, 1, ago=60), ended(1, 1)), Plan(wake_at=NOW + 9)),
+        ("Always", (ended(0, 1, ago=60), ended(1, 1, ago=10)), Plan((Start("c", 2),))),
+        ("Always", (ended(0, 1), ended(1, 1), ended(2, 1)), Plan(wake_at=NOW + 19)),
+        ("Always", (ended(0, 1), ended(1, 1), ended(2, 1, lasted=600)), Plan((Start("c", 3),))),
+    ],
+)
+def test_the_next_step_of_one_container(policy: RestartPolicy, history: tuple[Run, ...], expected: Plan) -> None:
+    assert lifecycle.plan(containers(policy), {"c": history}, NOW) == expected
+
+
+def test_the_waits_between_restarts() -> None:
+    runs = [ended(index, 1) for index in range(9)]
+    waits = [Backoff(10, 300).delay(runs[:count]) for count in range(1, 10)]
+    assert waits == [0, 10, 20, 40, 80, 160, 300, 300, 300]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "started"),
+    [
+        ((), (), ["a"]),
+        ((running(),), (), []),
+        ((ended(),), (), ["b"]),
+        ((ended(),), (running(),), []),
+        ((ended(),), (ended(),), ["c", "d"]),
+        ((ended(code=1),), (), []),
+    ],
+)
+def test_init_containers_come_first(first: Any, second: Any, started: list[str]) -> None:
+    pod = containers("Never", "c", "d", init=("a", "b"))
+    plan = lifecycle.plan(pod, {"a": first, "b": second, "c": (), "d": ()}, NOW)
+    assert [action.container for action in plan.actions] == started
+
+
+@pytest.mark.parametrize(
+    ("policy", "init", "main", "phase"),
+    [
+        ("Never", (), ((), ()), "Pending"),
+        ("Never", (running(),), ((), ()), "Pending"),
+        ("Never", (ended(code=1),), ((), ()), "Failed"),
+        ("Always", (ended(code=1),), ((), ()), "Pending"),
+        ("Always", (ended(),), ((beginning(),), ()), "Pending"),
+        ("Never", (ended(),), ((running(),), ()), "Running"),
+        ("Never", (ended(),), ((ended(),), (running(),)), "Running"),
+        ("Never", (ended(),), ((ended(),), (ended(),)), "Succeeded"),
+        ("Never", (ended(),), ((ended(),), (ended(code=1),)), "Failed"),
+        ("OnFailure", (ended(),), ((ended(),), (ended(code=1),)), "Running"),
+        ("OnFailure", (ended(),), ((ended(),), (ended(),)), "Succeeded"),
+        ("Always", (ended(),), ((ended(),), (ended(),)), "Running"),
+    ],
+)
+def test_the_phase(policy: RestartPolicy, init: Any, main: Any, phase: str) -> None:
+    pod = containers(policy, "c", "d", init=("a",))
+    assert lifecycle.outcome(pod, {"a": init, "c": main[0], "d": main[1]}) == phase
+
+
+def test_stopping_asks_each_once_and_then_insists() -> None:
+    pod, run = containers("Always", "c", "d"), running()
+    histories = {"c": (run,), "d": (ended(),)}
+    asked = lifecycle.plan(pod, histories, NOW, Stopping(30, NOW))
+    assert asked == Plan((Terminate("c", run),), NOW + 30)
+    told = Stopping(30, NOW, frozenset({("c", 0)}))
+    assert lifecycle.plan(pod, histories, NOW + 29, told) == Plan((), NOW + 30)
+    assert lifecycle.plan(pod, histories, NOW + 30, told).actions == (Kill("c", run),)
+    over = lifecycle.plan(pod, {"c": (ended(code=1),), "d": (ended(),)}, NOW + 31, told)
+    assert over == Plan((), math.inf)
+
+
+HISTORY = st.lists(st.tuples(st.integers(0, 2), st.floats(0, 1000), st.floats(0, 1000)), max_size=6)
+
+
+@given(st.sampled_from(["Always", "OnFailure", "Never"]), HISTORY, st.booleans())
+def test_a_pod_never_hangs_and_never_runs_a_container_twice_at_once(
+    policy: RestartPolicy, drawn: list[tuple[int, float, float]], alive: bool
+) -> None:
+    runs = [ended(index, code, ago, lasted) for index, (code, ago, lasted) in enumerate(drawn)]
+    history = (*runs, running(len(runs))) if alive else tuple(runs)
+    pod = containers(policy)
+    plan = lifecycle.plan(pod, {"c": history}, NOW)
+    if alive or lifecycle.outcome(pod, {"c": history}) in ("Succeeded", "Failed"):
+        assert plan == Plan()
+    else:
+        assert plan.actions == (Start("c", len(runs)),) or NOW < plan.wake_at <= NOW + 300
+
+
+def status(policy: RestartPolicy, *history: Run, before: dict[str, Any] | None = None, **given: Any) -> dict[str, Any]:
+    spec = {"containers": [{"name": "c", "image": "any"}]}
+    view = View(containers(policy), spec, {"c": history}, {}, {}, given.pop("stopping", False), **given)
+    return pod_status.running_status(view, before or {}, NOW)
+
+
+@pytest.mark.parametrize(
+    ("policy", "history", "phase", "state", "last", "restarts"),
+    [
+        ("Never", (), "Pending", "waiting", {}, 0),
+        ("Never", (running(),), "Running", "running", {}, 0),
+        ("Never", (ended(),), "Succeeded", "terminated", {}, 0),
+        ("Never", (ended(code=2),), "Failed", "terminated", {}, 0),
+        ("Always", (ended(0, 1), running(1)), "Running", "running", 1, 1),
+        ("Always", (ended(0, 1), ended(1, 2, ago=1)), "Running", "waiting", 2, 1),
+        ("OnFailure", (ended(0, 1), ended(1, 0)), "Succeeded", "terminated", 1, 1),
+    ],
+)
+def test_the_container_status(
+    policy: RestartPolicy, history: tuple[Run, ...], phase: str, state: str, last: Any, restarts: int
+) -> None:
+    found = status(policy, *history)
+    (container,) = found["containerStatuses"]
+    assert found["phase"] == phase
+    assert list(container["state"]) == [state]
+    assert container["restartCount"] == restarts
+    assert (container["lastState"].get("terminated") or {}).get("exitCode", {}) == last
+
+
+def test_a_verdict_is_told_when_all_has_ended() -> None:
+    verdict = Verdict("DeadlineExceeded", "too long")
+    assert status("Never", running(), stopping=True, verdict=verdict)["phase"] == "Running"
+    found = status("Never", ended(code=0), stopping=True, verdict=verdict)
+    assert (found["phase"], found["reason"], found["message"]) == ("Failed", "DeadlineExceeded", "too long")
+
+
+def test_a_stopped_pod_has_a_final_phase_whatever_its_policy() -> None:
+    assert status("Always", ended(code=0), stopping=True)["phase"] == "Succeeded"
+    assert status("Always", ended(code=143), stopping=True)["phase"] == "Failed"
+
+
+def test_conditions_keep_their_time_and_others_conditions_stay() -> None:
+    foreign = {"type": "example.com/gate", "status": "True"}
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}
+    found = status("Never", running(), before={"conditions": [foreign, ready]})
+    conditions = {each["type"]: each for each in found["conditions"]}
+    assert conditions["example.com/gate"] == foreign
+    assert conditions["Ready"]["lastTransitionTime"] == "2020-01-01T00:00:00Z"
+    later = status("Never", ended(), before=found)
+    ready = next(each for each in later["conditions"] if each["type"] == "Ready")
+    assert (ready["status"], ready["lastTransitionTime"]) == ("False", pod_status.timestamp(NOW))
+
+
+def test_a_status_that_says_nothing_new_is_not_written() -> None:
+    first = status("Never", running())
+    assert not pod_status.differs(status("Never", running(), before=first), first)

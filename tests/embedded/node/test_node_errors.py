@@ -1,0 +1,76 @@
+"""What goes wrong about one pod keeps no other pod of the node from running, and ends with its cause."""
+
+import pytest
+
+from crds import labels
+from crds.api_resources import NODES, PODS
+from embedded.node.runs import shim
+from tests.support.embedded.stage import Stage
+from tests.support.waiting import until
+
+SLEEP = ("sleep", "600")
+
+
+def errors_of(stage: Stage) -> dict[str, str]:
+    """The node's condition about pods that it has skipped."""
+    found = stage.cluster.get(NODES, "local")["status"].get("conditions") or ()
+    return next((each for each in found if each["type"] == labels.OBJECT_ERRORS), {})
+
+
+def test_a_log_whose_length_cannot_be_noted_ends_nothing(stage: Stage) -> None:
+    chatty = stage.run("sh", "-c", "while sleep 0.1; do echo x; done")
+    stage.phase(chatty, "Running")
+    times = stage.folder(chatty) / "containers" / "c0" / "0" / "times"
+    until(times.exists)
+    times.unlink()
+    times.mkdir()  # any error of the disk will do: that it is full, for example
+    until(lambda: (times.parent / "output").stat().st_size, lambda size: size > 60)
+    after = stage.run("true")
+    stage.phase(after, "Succeeded")
+    times.rmdir()
+    until(times.is_file)
+    stage.delete(chatty, grace=0)
+    stage.gone(chatty)
+
+
+def test_a_pod_whose_record_cannot_be_read_is_begun_when_it_can(stage: Stage) -> None:
+    held = stage.run(*SLEEP, schedulingGates=[{"name": "example.org/wait"}])
+    record = stage.folder(held) / "restart"
+    record.mkdir(parents=True)
+    stage.cluster.patch(PODS, held, {"spec": {"schedulingGates": None}}, "default")
+    until(lambda: stage.get(held)["spec"].get("nodeName"))
+    after = stage.run("true")
+    stage.phase(after, "Succeeded")
+    record.rmdir()
+    stage.phase(held, "Running")
+    stage.delete(held, grace=0)
+    stage.gone(held)
+
+
+def test_the_node_says_which_pods_it_skips_until_it_does_no_more(stage: Stage) -> None:
+    held = stage.run(*SLEEP, schedulingGates=[{"name": "example.org/wait"}])
+    record = stage.folder(held) / "restart"
+    record.mkdir(parents=True)
+    stage.cluster.patch(PODS, held, {"spec": {"schedulingGates": None}}, "default")
+    told = until(lambda: errors_of(stage), lambda found: found.get("status") == "True")
+    assert f"Pod default/{held} (IsADirectoryError" in told["message"]
+    record.rmdir()
+    until(lambda: errors_of(stage), lambda found: found.get("status") == "False")
+    stage.phase(held, "Running")
+    stage.delete(held, grace=0)
+    stage.gone(held)
+
+
+def test_a_container_that_finds_no_room_on_the_disk_says_so_and_starts_when_there_is(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(folder: str, name: str) -> None:
+        raise OSError(28, "No space left on device", folder)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shim, "reserve", full)
+        name = stage.run("true")
+        status = stage.wait(name, lambda status: "CreateContainerError" in str(status.get("containerStatuses")))
+        waiting = status["containerStatuses"][0]["state"]["waiting"]
+        assert "No space left on device" in waiting["message"]
+    stage.phase(name, "Succeeded")

@@ -1,0 +1,121 @@
+"""What becomes of pods when the node, or the process that watches over them, is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from embedded.node.runs import processes
+from tests.support.embedded.stage import Stage, StartNode, terminated
+from tests.support.waiting import SECONDS, until
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+
+
+def shims(stage: Stage, name: str) -> list[int]:
+    """The shims of a pod: the parents of its first processes."""
+    mark = stage.get(name)["metadata"]["uid"] + "/"
+    members = processes.members(mark)
+    parents = {int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in members}
+    return sorted(parents - members)
+
+
+def test_a_pod_outlives_the_node_and_its_end_is_seen(bare: Stage, start: StartNode) -> None:
+    node = start()
+    script = 'echo start; while [ ! -e "$TORCHQ_VOLUME_V/go" ]; do sleep 0.02; done; echo end; exit 5'
+    name = bare.run("sh", "-c", script, volumes=[{"name": "v", "emptyDir": {}}])
+    bare.phase(name, "Running")
+    kill(node)
+    (bare.folder(name) / "volumes" / "v" / "go").touch()
+    until((bare.folder(name) / "containers" / "c0" / "0" / "exited").exists, bool)
+    assert bare.status(name)["phase"] == "Running"
+    start()
+    assert terminated(bare.phase(name, "Failed"))["exitCode"] == 5
+    assert bare.log(name) == "start\nend\n"
+
+
+def test_a_running_pod_is_taken_over(bare: Stage, start: StartNode) -> None:
+    node = start()
+    wants = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
+    script = 'trap "exit 0" TERM; echo "$CUDA_VISIBLE_DEVICES"; while :; do sleep 0.02; done'
+    name = bare.run("sh", "-c", script, container=wants)
+    bare.phase(name, "Running")
+    before = processes.members(bare.get(name)["metadata"]["uid"] + "/")
+    kill(node)
+    start()
+    other = bare.run("sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES"', container=wants)
+    bare.phase(other, "Succeeded")
+    assert {bare.log(name), bare.log(other)} == {"0\n", "1\n"}
+    assert before & processes.members(bare.get(name)["metadata"]["uid"] + "/")
+    assert bare.status(name)["containerStatuses"][0]["restartCount"] == 0
+    bare.delete(name)
+    bare.gone(name)
+
+
+def test_sigterm_ends_the_node_and_not_the_pods(bare: Stage) -> None:
+    command = [sys.executable, "-m", "embedded.node.node", "--data", str(bare.layout.root)]
+    command += ["--kubeconfig", str(bare.kubeconfig), "--cpus", "8"]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as node:
+        name = bare.run("sleep", "600")
+        bare.phase(name, "Running")
+        second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        assert second.returncode == 1
+        assert "another node runs on" in second.stderr
+        node.terminate()
+        assert node.wait(SECONDS) == 0
+    mark = bare.get(name)["metadata"]["uid"] + "/"
+    assert processes.members(mark)
+    bare.delete(name, grace=0)
+    bare.gone(name)
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as node:  # a new node ends what belongs to no pod
+        until(lambda: processes.members(mark), lambda members: not members)
+        node.terminate()
+
+
+def test_a_killed_shim_is_an_unknown_end_and_never_a_success(bare: Stage, start: StartNode) -> None:
+    start()
+    name = bare.run("sh", "-c", "setsid sleep 600 & sleep 600")
+    bare.phase(name, "Running")
+    mark = bare.get(name)["metadata"]["uid"] + "/"
+    for pid in until(lambda: shims(bare, name), bool):
+        os.kill(pid, signal.SIGKILL)
+    ended = terminated(bare.phase(name, "Failed"))
+    assert (ended["exitCode"], ended["reason"]) == (137, "ContainerStatusUnknown")
+    assert not processes.members(mark)
+
+
+def test_nothing_starts_twice_and_nothing_is_lost_under_kills(bare: Stage, start: StartNode) -> None:
+    node = start()
+    names = [bare.run("sh", "-c", "echo started; sleep 0.1; echo over") for _ in range(40)]
+    started = [bare.folder(name) / "containers" / "c0" / "0" / "started" for name in names]
+    for count in (0, 1, 20):
+        until(lambda count=count: sum(map(Path.exists, started)) >= count)  # a kill in the middle of its work
+        kill(node)
+        node = start()
+    for name in names:
+        bare.phase(name, "Succeeded")
+        assert bare.log(name) == "started\nover\n"
+
+
+def test_a_node_without_an_api_server_says_so(bare: Stage, tmp_path: object) -> None:
+    command = [sys.executable, "-m", "embedded.node.node", "--data", str(tmp_path), "--kubeconfig", "/no/such/file"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == 1
+    assert "/no/such/file" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(("option", "value"), [("--cpus", "many"), ("--memory", "8GiB"), ("--gpus", "-1")])
+def test_bad_options_are_refused(bare: Stage, tmp_path: object, option: str, value: str) -> None:
+    command = [sys.executable, "-m", "embedded.node.node", "--data", str(tmp_path)]
+    command += ["--kubeconfig", str(bare.kubeconfig), option, value]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == 1
+    assert value in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -1,0 +1,263 @@
+"""Runs and their shims, and the moments at which either may die."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from embedded.layout import Layout
+from embedded.node.resources.devices import Devices, share
+from embedded.node.runs import processes
+from embedded.node.runs.container_runs import Order, Run, RunKey, Runs, _locked
+from embedded.node.runs.processes import Process
+from tests.support.waiting import until
+
+UID = f"uid-{os.getpid()}"
+"""Marks are looked for on the whole machine: the tests of another process have others."""
+KEY = RunKey(UID, "c", 0)
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path)
+
+
+@pytest.fixture
+def runs(layout: Layout) -> Iterator[Runs]:
+    runs = Runs(layout)
+    yield runs
+    runs.close()
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+
+
+def children(pid: int) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            found += [int(path.name)] if parent(int(path.name)) == pid else []
+    return found
+
+
+def order(layout: Layout, *command: str) -> Order:
+    return Order(command, {"PATH": os.environ["PATH"]}, str(layout.root))
+
+
+def finished(runs: Runs, key: RunKey = KEY) -> Run:
+    run: Run = until(lambda: runs.read(key), lambda run: run is not None and run.ending is not None)
+    until(lambda: runs.alive(key.uid), lambda alive: not alive)
+    return run
+
+
+def folder(layout: Layout, key: RunKey = KEY) -> Path:
+    return layout.container(key.uid, key.container, key.restart)
+
+
+def test_a_run_is_begun_once(runs: Runs, layout: Layout) -> None:
+    assert runs.start(KEY, order(layout, "sh", "-c", "echo once"))
+    assert not runs.start(KEY, order(layout, "sh", "-c", "echo twice"))
+    assert finished(runs).ending
+    assert not runs.start(KEY, order(layout, "sh", "-c", "echo again"))
+    assert (folder(layout) / "output").read_text() == "once\n"
+
+
+def test_a_node_that_died_before_it_spawned_left_nothing(runs: Runs, layout: Layout) -> None:
+    folder(layout).mkdir(parents=True)
+    (folder(layout) / "lock").touch()
+    assert runs.read(KEY) is None
+    assert runs.start(KEY, order(layout, "true"))
+    finished(runs)
+
+
+def test_a_shim_that_has_not_begun_is_waited_for(runs: Runs, layout: Layout) -> None:
+    folder(layout).mkdir(parents=True)
+    with _locked(folder(layout)) as lock:
+        assert lock is not None
+        assert runs.read(KEY) == Run(0)
+        assert not runs.start(KEY, order(layout, "true"))
+    assert runs.read(KEY) is None
+
+
+def test_a_shim_refuses_what_was_begun_before(runs: Runs, layout: Layout) -> None:
+    folder(layout).mkdir(parents=True)
+    (folder(layout) / "started").write_text(json.dumps({"pid": 2**22 + 1, "startTicks": 1, "startedAt": 5.0}))
+    assert not runs.start(KEY, order(layout, "touch", "here"))
+    assert not (layout.root / "here").exists()
+
+
+def test_a_machine_that_was_switched_off_leaves_unknown_ends(runs: Runs, layout: Layout) -> None:
+    folder(layout).mkdir(parents=True)
+    # The pid is another process's by now: this one.
+    (folder(layout) / "started").write_text(json.dumps({"pid": os.getpid(), "startTicks": 1, "startedAt": 5.0}))
+    run = runs.read(KEY)
+    assert run is not None
+    assert run.ending is not None
+    assert (run.ending.exit_code, run.ending.reason) == (137, "ContainerStatusUnknown")
+    assert runs.read(KEY) == run
+
+
+def test_a_command_that_was_never_begun_dies_with_its_shim(runs: Runs, layout: Layout) -> None:
+    assert runs.start(KEY, order(layout, "sleep", "600"))
+    run = until(lambda: runs.read(KEY), lambda run: run is not None and run.process is not None)
+    assert run.process is not None
+    os.kill(parent(run.process.pid), signal.SIGKILL)
+    lost = finished(runs)
+    assert lost.ending is not None
+    assert lost.ending.reason == "ContainerStatusUnknown"
+    assert not run.process.alive()
+
+
+def test_the_order_is_nowhere_to_be_read(runs: Runs, layout: Layout) -> None:
+    secret = "xyzzy-4711"
+    wish = Order(("sleep", "600"), {"PATH": os.environ["PATH"], "TOKEN": secret}, str(layout.root))
+    assert runs.start(KEY, wish)
+    members = until(lambda: processes.members(KEY.mark), bool)
+    shim = parent(min(members))
+    assert secret.encode() not in Path(f"/proc/{shim}/cmdline").read_bytes()
+    assert secret.encode() not in Path(f"/proc/{shim}/environ").read_bytes()
+    assert not any(secret.encode() in file.read_bytes() for file in layout.root.rglob("*") if file.is_file())
+    while processes.kill_marked(KEY.mark):
+        pass
+    run = finished(runs)
+    assert run.ending is not None
+    assert (run.ending.exit_code, run.ending.signal) == (137, 9)
+
+
+def test_a_killed_zygote_is_replaced_and_its_shims_live(runs: Runs, layout: Layout) -> None:
+    gate = layout.root / "gate"
+    assert runs.start(KEY, order(layout, "sh", "-c", f"while ! [ -e {gate} ]; do sleep 0.01; done; exit 7"))
+    until(lambda: runs.read(KEY), lambda run: run is not None and run.process is not None)
+    before = runs._zygote.pid
+    os.kill(before, signal.SIGKILL)
+    other = RunKey(f"{UID}-2", "c", 0)
+    # An order that the dying process has in its hands is lost, and given again.
+    until(lambda: (runs.start(other, order(layout, "true")), runs.read(other))[1], lambda run: run and run.ending)
+    assert runs._zygote.pid not in (0, before)
+    gate.touch()
+    run = finished(runs)
+    assert run.ending is not None
+    assert run.ending.exit_code == 7
+
+
+def test_the_zygote_ends_with_its_node_and_the_shims_do_not(layout: Layout) -> None:
+    runs = Runs(layout)
+    assert runs.start(KEY, order(layout, "sh", "-c", f"while ! [ -e {layout.root / 'gate'} ]; do sleep 0.01; done"))
+    run = until(lambda: runs.read(KEY), lambda run: run is not None and run.process is not None)
+    zygote = runs._zygote.pid
+    runs._zygote._door.close()  # as the death of this process would
+    runs._zygote._process.wait(60)
+    assert parent(run.process.pid) != zygote
+    assert runs.read(KEY) == run
+    (layout.root / "gate").touch()
+    later = Runs(layout)
+    assert finished(later).ending.exit_code == 0
+
+
+def test_nobody_waits_for_burial(runs: Runs, layout: Layout) -> None:
+    for number in range(5):
+        key = RunKey(UID, "c", number)
+        assert runs.start(key, order(layout, "true"))
+        finished(runs, key)
+    until(lambda: children(runs._zygote.pid), lambda found: not found)
+
+
+def test_old_runs_are_forgotten(runs: Runs, layout: Layout) -> None:
+    for restart in range(12):
+        key = RunKey(UID, "c", restart)
+        folder(layout, key).mkdir(parents=True)
+    runs.prune(UID, "c")
+    kept = sorted(int(path.name) for path in folder(layout).parent.iterdir())
+    assert kept == list(range(4, 12))
+
+
+def test_a_mark_is_not_the_mark_of_a_longer_name(runs: Runs, layout: Layout) -> None:
+    longer = RunKey(UID, "c", 11)
+    assert runs.start(longer, order(layout, "sleep", "600"))
+    until(lambda: processes.members(longer.mark), bool)
+    assert not processes.kill_marked(RunKey(UID, "c", 1).mark)
+    while processes.kill_marked(f"{UID}/"):
+        pass
+    finished(runs, longer)
+
+
+def test_a_pid_of_another_time_is_another_process() -> None:
+    assert not Process(os.getpid(), 1).alive()
+    processes.signal_group(Process(os.getpid(), 1), signal.SIGKILL)  # nobody is hit
+
+
+def test_gpus_stay_assigned_over_a_restart(layout: Layout) -> None:
+    layout.pod("a").mkdir(parents=True)
+    layout.pod("b").mkdir(parents=True)
+    devices = Devices(layout, ("0", "1", "2"))
+    assert devices.assign("a", 2) == ("0", "1")
+    again = Devices(layout, ("0", "1", "2"))
+    assert again.assign("a", 2) == ("0", "1")
+    assert again.assign("b", 2) is None
+    again.release("a")
+    assert again.assign("b", 2) == ("0", "1")
+    assert Devices(layout, ("0", "1", "2")).assign("a", 2) is None
+
+
+def test_containers_share_the_pods_gpus() -> None:
+    def container(name: str, gpus: int) -> dict[str, object]:
+        return {"name": name, "resources": {"limits": {"nvidia.com/gpu": gpus}}}
+
+    spec = {
+        "initContainers": [container("i", 2)],
+        "containers": [container("a", 1), container("b", 2), container("c", 0)],
+    }
+    parts = {name: share(spec, name, ("5", "6", "7")) for name in "iabc"}
+    assert parts == {"i": ("5", "6"), "a": ("5",), "b": ("6", "7"), "c": ()}
+
+
+def test_a_run_whose_output_cannot_be_written_says_why(runs: Runs, layout: Layout) -> None:
+    (folder(layout) / "output").mkdir(parents=True)
+    assert runs.start(KEY, order(layout, "true"))
+    run = finished(runs)
+    assert run.ending is not None
+    assert (run.ending.exit_code, run.ending.reason) == (128, "StartError")
+    assert "output" in run.ending.message
+
+
+@pytest.mark.parametrize(
+    ("program", "hint"),
+    [
+        ("no-such-program", "No such file or directory; is it on the PATH of this machine?"),
+        ("/no/such/program", "No such file or directory; is it on this machine, which runs no images?"),
+        ("/etc/passwd", "Permission denied"),
+    ],
+)
+def test_a_program_that_cannot_be_executed_says_why(runs: Runs, layout: Layout, program: str, hint: str) -> None:
+    assert runs.start(KEY, Order((program,), {}, "/"))
+    run = finished(runs)
+    assert run.ending is not None
+    assert run.ending.message == f"cannot execute {program!r}: {hint}"
+
+
+def test_signals_have_their_usual_meaning_for_the_command(runs: Runs, layout: Layout) -> None:
+    assert runs.start(KEY, order(layout, "sh", "-c", "grep -E 'SigIgn|SigBlk' /proc/self/status"))
+    finished(runs)
+    _, blocked, _, ignored = (folder(layout) / "output").read_text().split()
+    assert int(blocked, 16) & ~0x180000000 == 0  # 32 and 33 are the C library's own
+    assert int(ignored, 16) & ~0x180000000 == 0
+
+
+def test_how_a_container_ended_is_on_record_although_the_disk_is_full(
+    runs: Runs, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert runs.start(KEY, order(layout, "sh", "-c", f"while ! [ -e {layout.root / 'gate'} ]; do sleep 0.01; done"))
+    run = until(lambda: runs.read(KEY), lambda run: run is not None and run.process is not None)
+    taken = folder(layout) / ".exited"
+    before = taken.stat()
+    assert before.st_blocks * 512 >= before.st_size > 0
+    (layout.root / "gate").touch()
+    assert finished(runs).ending.exit_code == 0
+    after = (folder(layout) / "exited").stat()
+    assert (after.st_ino, after.st_size) == (before.st_ino, before.st_size)
+    assert run.process is not None

@@ -1,0 +1,166 @@
+"""Which ends are the work of a shutdown, as tables; and when containers are asked to end."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from embedded import pod as pod_fields
+from embedded.layout import Layout
+from embedded.node.kubelet import Kubelet
+from embedded.node.pods.pod_worker import Ground
+from embedded.node.pods.status_reporter import Report, Reporter
+from embedded.node.resources.devices import Devices
+from embedded.node.resources.memory_watch import MemoryWatch
+from embedded.node.runs.container_runs import Ending, Run, Runs
+from embedded.node.runs.processes import Process
+from embedded.node.shutdown import shutdown_record
+from embedded.node.shutdown.shutdown import NEAR_SECONDS, NodeShutdown
+from embedded.node.shutdown.shutdown_record import EndingPod, Mark
+from embedded.node.status import lifecycle
+from embedded.node.status.lifecycle import Containers
+from embedded.pod import LocalPod
+from kube.object_errors import ObjectErrors
+from tests.support.waiting import until
+
+BEGAN, TOLD = 1_000.0, 2_000.0
+"""When the node began, and when it was told to shut down."""
+
+
+def ending(finished: float, signalled: float = 0.0, signal: int = 0) -> Ending:
+    return Ending(128 + signal if signal else 0, finished, signal=signal, signalled_at=signalled)
+
+
+@pytest.mark.parametrize(
+    ("found", "running", "shutting_down"),
+    [
+        (ending(TOLD - 0.1), False, False),  # it ended by itself, a moment before
+        (ending(TOLD - 0.1, signal=9), False, False),
+        (ending(TOLD - 0.1, signal=15), False, True),
+        (ending(TOLD - 0.1, signal=1), False, True),
+        (ending(TOLD + 5, signalled=TOLD - 0.1), False, True),
+        (ending(TOLD + 5, signalled=TOLD + 0.1), False, True),
+        (ending(TOLD - NEAR_SECONDS - 1, signal=15), False, False),  # too early: somebody ended it
+        (ending(TOLD + 5, signalled=TOLD - NEAR_SECONDS - 1), False, False),
+        (ending(BEGAN - 500, signalled=BEGAN - 510), True, True),  # no node lived to see it
+        (ending(BEGAN - 500, signal=15), False, False),
+        (ending(BEGAN - 500), False, False),
+    ],
+)
+def test_which_ends_a_shutdown_explains(tmp_path: Path, found: Ending, running: bool, shutting_down: bool) -> None:
+    now = BEGAN
+    node = NodeShutdown(Layout(tmp_path), lambda: now)
+    assert node.explains(found) is running
+    now = TOLD
+    node.request()
+    assert node.explains(found) is shutting_down
+
+
+def test_the_next_node_knows_when_the_last_one_was_told_to_shut_down(tmp_path: Path) -> None:
+    NodeShutdown(Layout(tmp_path), lambda: TOLD).request()
+    following = NodeShutdown(Layout(tmp_path), lambda: TOLD + 100)
+    assert following.explains(ending(TOLD + 1, signal=15))
+    assert not following.explains(ending(TOLD + 101, signal=15))
+    assert not following.explains(ending(TOLD - NEAR_SECONDS - 1, signal=15))
+
+
+def run(restart: int, finished: float | None, code: int = 0) -> Run:
+    return Run(restart, 1.0, Process(1, 1), None if finished is None else Ending(code, finished))
+
+
+@pytest.mark.parametrize(
+    ("policy", "histories", "before"),
+    [
+        ("Never", {"a": (run(0, 9.0),), "b": (run(0, 9.9),)}, True),
+        ("Never", {"a": (run(0, 9.0, 1),), "b": (run(0, 9.9),)}, True),
+        ("Never", {"a": (run(0, 9.0),), "b": (run(0, 10.0),)}, False),
+        ("Never", {"a": (run(0, 9.0),), "b": (run(0, None),)}, False),
+        ("Never", {"a": (run(0, 9.0),), "b": ()}, False),
+        ("OnFailure", {"a": (run(0, 9.0, 1),), "b": (run(0, 9.0),)}, False),  # it would have begun again
+        ("OnFailure", {"a": (run(0, 8.0, 1), run(1, 9.0)), "b": (run(0, 9.0),)}, True),
+        ("Always", {"a": (run(0, 9.0),), "b": (run(0, 9.0),)}, False),
+    ],
+)
+def test_whether_a_pod_had_ended_before_its_mark(
+    policy: lifecycle.RestartPolicy, histories: dict[str, tuple[Run, ...]], before: bool
+) -> None:
+    assert lifecycle.ended_before(Containers(("a", "b"), (), policy), histories, 10.0) is before
+
+
+def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    assert (shutdown_record.read(layout, "u"), shutdown_record.left(layout)) == (None, None)
+    for mark in (Mark(1.5), Mark(1.5, 2.5, (("a", 0), ("b", 3)))):
+        shutdown_record.write(layout, "u", mark)
+        assert shutdown_record.read(layout, "u") == mark
+    pods = (EndingPod("team", "a", "digits", None), EndingPod("team", "b", "", 3.5))
+    shutdown_record.write_left(layout, pods)
+    assert shutdown_record.left(layout) == pods
+    shutdown_record.clear_left(layout)
+    assert shutdown_record.left(layout) is None
+
+
+class Recorder:
+    """Takes what a node would write to the API server, which shows none of it."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self.marked: set[str] = set()
+        self.asked_too_early: set[str] = set()
+
+    def report(self, report: Report) -> None:
+        conditions = (report.status or {}).get("conditions", ())
+        if any(each["type"] == "DisruptionTarget" for each in conditions):
+            self.marked.add(report.pod.name)
+            mark = shutdown_record.read(self._layout, report.pod.uid)
+            if mark is None or mark.asked_at is not None:
+                self.asked_too_early.add(report.pod.name)
+
+
+def made(name: str, folder: Path) -> LocalPod:
+    """A pod of this node that notes when it runs and when it is asked to end."""
+    script = (
+        f"trap 'touch {folder}/asked-{name}; exit 0' TERM; touch {folder}/ready-{name}; while :; do sleep 0.02; done"
+    )
+    container = {"name": "c", "image": "any", "command": ["sh", "-c", script]}
+    metadata = {"name": name, "namespace": "team", "uid": f"uid-{name}", "creationTimestamp": "2026-01-02T03:04:05Z"}
+    spec = {"nodeName": "local", "restartPolicy": "Never", "containers": [container]}
+    return pod_fields.read({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}})
+
+
+def test_no_container_is_asked_to_end_before_the_api_server_shows_every_mark(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "data")
+    recorder = Recorder(layout)
+    runs, errors = Runs(layout), ObjectErrors()
+    ground = Ground(
+        layout=layout,
+        runs=runs,
+        devices=Devices(layout, ()),
+        reporter=cast(Reporter, recorder),
+        base={"PATH": os.environ["PATH"]},
+        allocatable={"pods": 10, "cpu": 1000},
+        memory=MemoryWatch(runs.record_oom, errors),
+        shutdown=NodeShutdown(layout),
+    )
+    pods = [made(name, tmp_path) for name in ("one", "two")]
+    kubelet = Kubelet("local", ground, errors=errors)
+    kubelet.start(pods)
+    try:
+        for pod in pods:
+            kubelet.changed(None, pod)
+        until(lambda: len(list(tmp_path.glob("ready-*"))) == 2)
+        kubelet.shut_down()
+        until(lambda: recorder.marked == {"one", "two"})
+        assert not recorder.asked_too_early
+        target = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+        for pod in pods:
+            kubelet.changed(pod, replace(pod, manifest={**pod.manifest, "status": {"conditions": [target]}}))
+        until(lambda: kubelet.left == ())
+        assert sorted(path.name for path in tmp_path.glob("asked-*")) == ["asked-one", "asked-two"]
+    finally:
+        kubelet.hurry()
+        kubelet.shut_down()
+        until(lambda: kubelet.left == ())
+        kubelet.stop()

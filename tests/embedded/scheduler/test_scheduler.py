@@ -1,0 +1,81 @@
+"""The scheduler's effects, against an API server; without a node, so that nothing runs."""
+
+from crds.api_resources import PODS
+from embedded import pod
+from embedded.pod import LocalPod
+from embedded.scheduler.node_capacity import Node
+from embedded.scheduler.scheduler import Scheduler
+from tests.support.embedded.stage import Stage
+
+NODE = Node("local", {"cpu": 8000, "pods": 10}, {})
+NOW = 1_800_000_000.0
+HALF = {"resources": {"requests": {"cpu": "5"}}}
+
+
+def seen(stage: Stage) -> list[LocalPod]:
+    return [pod.read(item) for item in stage.cluster.list(PODS, "default").items]
+
+
+def where(stage: Stage, name: str) -> str:
+    return str(stage.get(name)["spec"].get("nodeName", ""))
+
+
+def bind(stage: Stage, name: str, node: str) -> None:
+    only = [pod for pod in seen(stage) if pod.name == name]
+    Scheduler(stage.cluster, Node(node, {"cpu": 1, "pods": 10}, {}), lambda: only, lambda: NOW).cycle()
+
+
+def test_a_pod_it_bound_counts_before_the_api_server_shows_it(bare: Stage) -> None:
+    begun = {"annotations": {"train.distributed.io/gang": "g"}}
+    member = bare.run("true", metadata=begun)
+    bind(bare, member, "other")
+    first = bare.run("true", container=HALF)
+    stale = seen(bare)
+    scheduler = Scheduler(bare.cluster, NODE, lambda: stale, lambda: NOW)
+    scheduler.cycle()
+    assert where(bare, first) == "local"
+    second = bare.run("true", container=HALF, metadata=begun)  # comes before `first`: its group has begun
+    stale += [pod for pod in seen(bare) if pod.name == second]
+    scheduler.cycle()
+    assert where(bare, second) == ""
+    for name in (member, first, second):
+        bare.delete(name, grace=0)
+
+
+def test_a_reason_is_written_once_and_again_when_it_changes(bare: Stage) -> None:
+    name = bare.run("true", container={"resources": {"requests": {"cpu": "9"}}})
+    node = NODE
+    scheduler = Scheduler(bare.cluster, node, lambda: seen(bare), lambda: NOW)
+    scheduler.cycle()
+    first = bare.get(name)
+    (condition,) = first["status"]["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"]) == ("PodScheduled", "False", "Unschedulable")
+    assert condition["message"] == "the whole node has less cpu than asked"
+    scheduler.cycle()
+    assert bare.get(name)["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+    Scheduler(bare.cluster, Node("local", {"cpu": 9000}, {}), lambda: seen(bare), lambda: NOW).cycle()
+    assert bare.status(name)["conditions"][0]["message"] == "the whole node has less pods than asked"
+    bare.delete(name)
+
+
+def test_pods_that_went_or_were_bound_by_another_are_passed_over(bare: Stage) -> None:
+    gone, taken, left = (bare.run("true") for _ in range(3))
+    stale = seen(bare)
+    bare.delete(gone)
+    bind(bare, taken, "other")
+    Scheduler(bare.cluster, NODE, lambda: stale, lambda: NOW).cycle()
+    assert where(bare, taken) == "other"
+    assert where(bare, left) == "local"
+    for name in (taken, left):
+        bare.delete(name, grace=0)
+
+
+def test_a_pod_that_waits_for_others_of_its_group_is_told_so_after_a_while(bare: Stage) -> None:
+    gang = {"annotations": {"train.distributed.io/gang": "of-two", "train.distributed.io/gang-size": "2"}}
+    name = bare.run("true", metadata=gang)
+    born = pod.seconds(bare.get(name)["metadata"]["creationTimestamp"])
+    Scheduler(bare.cluster, NODE, lambda: seen(bare), lambda: born + 1).cycle()
+    assert "conditions" not in bare.status(name)
+    Scheduler(bare.cluster, NODE, lambda: seen(bare), lambda: born + 3).cycle()
+    assert "not all of its 2 pods" in bare.status(name)["conditions"][0]["message"]
+    bare.delete(name)

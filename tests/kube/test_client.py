@@ -1,0 +1,370 @@
+"""The client against a scripted server: what it sends, what it returns, and what every kind of failure becomes."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import orjson
+import pytest
+
+from crds.api_resources import NODES, PODS, TORCHJOBS
+from kube import client, errors
+from kube.api import WatchEvent
+from kube.client import KubernetesCluster
+from kube.settings import ConnectionSettings, RetrySettings
+from tests.support.kube import scripted
+from tests.support.kube.scripted import Answer, ScriptedServer, listing, pod, status
+from tests.support.waiting import SECONDS
+
+FAST = RetrySettings(attempts=3, base_seconds=0.001, cap_seconds=0.002)
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with scripted.running() as running:
+        yield running
+
+
+@pytest.fixture
+def cluster(server: ScriptedServer, tmp_path: Path) -> Iterator[KubernetesCluster]:
+    path = scripted.kubeconfig(tmp_path, server.url)
+    connected = client.connect(ConnectionSettings(kubeconfig=str(path), retries=FAST, page_size=2, read_timeout=5))
+    yield connected
+    connected.close()
+
+
+def test_get_returns_the_object_and_says_who_asks(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+    server.play(Answer(body=pod("p")))
+    assert cluster.get(PODS, "p", "a")["metadata"]["name"] == "p"
+    asked = server.asked[0]
+    assert (asked.method, asked.path) == ("GET", "/api/v1/namespaces/a/pods/p")
+    assert asked.headers["Authorization"] == "Bearer a-token"
+    assert asked.headers["User-Agent"] == "torchq"
+
+
+def test_connections_are_reused_also_after_errors(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+    server.play(Answer(body=pod("p")), status(404, "NotFound", name="q"), status(500), Answer(body=pod("p")), listing())
+    cluster.get(PODS, "p", "a")
+    with pytest.raises(errors.NotFound):
+        cluster.get(PODS, "q", "a")
+    cluster.get(PODS, "p", "a")
+    with cluster.watch(PODS, resource_version="1") as events:
+        assert list(events) == []
+    assert len({asked.connection for asked in server.asked}) == 1
+
+
+def test_create_is_strict_and_takes_the_namespace_from_the_object(
+    server: ScriptedServer, cluster: KubernetesCluster
+) -> None:
+    server.play(Answer(201, pod("p")), Answer(201, pod("p")))
+    cluster.create(PODS, pod("p"))
+    cluster.create(PODS, pod("p"), "a", dry_run=True)
+    first, second = server.asked
+    assert (first.method, first.path, first.query) == (
+        "POST",
+        "/api/v1/namespaces/a/pods",
+        {"fieldValidation": "Strict"},
+    )
+    assert first.headers["Content-Type"] == "application/json"
+    assert first.body == pod("p")
+    assert second.query == {"fieldValidation": "Strict", "dryRun": "All"}
+
+
+def test_a_mapping_is_a_merge_patch_and_carries_the_version(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+    server.play(Answer(body={}))
+    change = {"metadata": {"labels": {"x": "y"}}, "status": {"phase": "Running"}}
+    cluster.patch(TORCHJOBS, "j", change, "a", subresource="status", resource_version="7")
+    asked = server.asked[0]
+    assert asked.path.endswith("/namespaces/a/torchjobs/j/status")
+    assert asked.headers["Content-Type"] == "application/merge-patch+json"
+    assert asked.body == {**change, "metadata": {"labels": {"x": "y"}, "resourceVersion": "7"}}
+    assert change["metadata"] == {"labels": {"x": "y"}}
+
+
+def test_a_sequence_is_a_json_patch(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+    server.play(Answer(body={}))
+    cluster.patch(NODES, "n", [{"op": "remove", "path": "/spec/x"}])
+    assert server.asked[0].path == "/api/v1/nodes/n"
+    assert server.asked[0].headers["Content-Type"] == "application/json-patch+json"
+    with pytest.raises(ValueError, match="merge patch only"):
+        cluster.patch(NODES, "n", [], resource_version="7")
+
+
+def test_delete_says_what_happens_to_dependents(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+    server.play(Answer(body={}))
+    cluster.delete(PODS, "p", "a", uid="u", grace_period_seconds=0)
+    assert server.asked[0].body == {
+        "kind": "DeleteOptions",
+        "apiVersion": "v1",
+        "propagationPolicy": "Background",
+        "preconditions": {"uid": "u"},
+        "gracePeriodSeconds": 0,
+    }
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a%2Fb"])
+def test_a_name_cannot_lead_elsewhere(server: ScriptedServer, cluster: KubernetesCluster, name: str) -> None:
+    with pytest.raises(errors.Invalid) as raised:
+        cluster.delete(PODS, name, "a")
+    assert raised.value.causes[0].field == "metadata.name"
+    with pytest.raises(errors.Invalid):
+        cluster.get(PODS, "p", name)
+    assert server.asked == []
+
+
+def test_a_list_is_read_page_by_page(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+    bare = {"metadata": {"name": "c"}}
+    server.play(listing(pod("a"), pod("b"), resource_version="9", token="next"), listing(bare, resource_version="9"))
+    found = cluster.list(PODS, "a", label_selector="x=y,z", field_selector="spec.nodeName=n")
+    assert [item["metadata"]["name"] for item in found.items] == ["a", "b", "c"]
+    assert found.items[2]["kind"] == "Pod"
+    assert found.resource_version == "9"
+    selectors = {"labelSelector": "x=y,z", "fieldSelector": "spec.nodeName=n", "limit": "2"}
+    assert [asked.query for asked in server.asked] == [selectors, {**selectors, "continue": "next"}]
+
+
+def test_a_list_whose_pages_expire_begins_again_and_at_last_whole(
+    server: ScriptedServer, cluster: KubernetesCluster
+) -> None:
+    page, gone = listing(pod("a"), token="t"), status(410, "Expired")
+    server.play(page, gone, page, gone, listing(pod("b"), pod("c"), pod("d"), resource_version="5"))
+    assert len(cluster.list(PODS).items) == 3
+    assert "limit" not in server.asked[-1].query
+    server.play(page, gone)
+    with pytest.raises(errors.Expired):
+        list(cluster.pages(PODS))
+
+
+def test_watch_yields_events_and_bookmarks(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+    bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "8"}}}
+    server.play(Answer(lines=[{"type": "ADDED", "object": pod("p")}, b"\n", bookmark]))
+    with cluster.watch(PODS, "a", resource_version="5", label_selector="l", timeout_seconds=30) as events:
+        assert [(event.kind, event.object["metadata"]["resourceVersion"]) for event in events] == [
+            ("ADDED", "1"),
+            ("BOOKMARK", "8"),
+        ]
+    assert server.asked[0].query == {
+        "watch": "1",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": "5",
+        "timeoutSeconds": "30",
+        "labelSelector": "l",
+    }
+
+
+def test_watch_lines_may_be_cut_anywhere(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+    text = (
+        b'{"type":"ADDED","object":{"metadata":{"name":"a"}}}\n{"type":"DELETED","object":{"metadata":{"name":"b"}}}\n'
+    )
+    server.play(Answer(lines=[text[i : i + 7] for i in range(0, len(text), 7)]))
+    assert [event.kind for event in cluster.watch(PODS, resource_version="1")] == ["ADDED", "DELETED"]
+
+
+def test_an_expired_watch_says_so_at_once_or_in_the_stream(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+    gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+    server.play(Answer(410, gone), Answer(lines=[{"type": "ERROR", "object": gone}], hold=threading.Event()))
+    with pytest.raises(errors.Expired, match="too old"):
+        cluster.watch(PODS, resource_version="1")
+    events = cluster.watch(PODS, resource_version="1")
+    with pytest.raises(errors.Expired, match="too old"):
+        next(events)
+    assert events._response.closed
+
+
+def test_a_watch_that_breaks_off_is_unreachable(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+    server.play(Answer(lines=[{"type": "ADDED", "object": pod("p")}, b'{"type":"ADD'], cut=True))
+    events = cluster.watch(PODS, resource_version="1")
+    assert next(events).kind == "ADDED"
+    with pytest.raises(errors.Unreachable, match=server.url):
+        next(events)
+
+
+def test_a_watch_can_be_closed_from_another_thread(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+    never = threading.Event()
+    server.play(Answer(lines=[{"type": "ADDED", "object": pod("p")}], hold=never))
+    events = cluster.watch(PODS, resource_version="1")
+    seen: list[WatchEvent] = []
+    reader = threading.Thread(target=lambda: seen.extend(events))
+    reader.start()
+    server.wait_asked(1)
+    events.close()
+    reader.join(SECONDS)
+    assert not reader.is_alive()
+    assert list(events) == []
+
+
+def test_logs_come_in_pieces(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+    server.play(Answer(lines=[b"one\n", b"two\n"]))
+    with cluster.logs("p", "a", "main", follow=True) as pieces:
+        assert b"".join(pieces) == b"one\ntwo\n"
+    assert server.asked[0].path == "/api/v1/namespaces/a/pods/p/log"
+    assert server.asked[0].query == {"container": "main", "follow": "true"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "says"),
+    [
+        (status(400, "BadRequest", "bad"), errors.Invalid, "bad"),
+        (status(401, "Unauthorized"), errors.Unauthorized, "credentials"),
+        (status(403, "Forbidden", "no"), errors.Forbidden, r"get pods 'p' in namespace a: no"),
+        (status(404, "NotFound", 'pods "p" not found', name="p"), errors.NotFound, '^pods "p" not found$'),
+        (Answer(404, b"404 page not found"), errors.NotFound, "torchq crds"),
+        (status(409, "AlreadyExists", "twice"), errors.AlreadyExists, "twice"),
+        (status(409, "Conflict", "changed"), errors.Conflict, "changed"),
+        (status(410, "Gone"), errors.Expired, "Gone"),
+        (status(422, "Invalid", "wrong"), errors.Invalid, "wrong"),
+        (status(429, "TooManyRequests"), errors.TooManyRequests, "overloaded"),
+        (Answer(502, b"<html>proxy</html>"), errors.ServerError, "502: <html>proxy"),
+        (Answer(302, b""), errors.ClusterError, "302"),
+        (Answer(200, b"<html>log in</html>"), errors.ServerError, "not answer with JSON"),
+        (Answer(200, b"[]"), errors.ServerError, "not answer with an object"),
+        (Answer(0), errors.Unreachable, "does not answer"),
+    ],
+)
+def test_every_failure_has_its_error(
+    server: ScriptedServer, cluster: KubernetesCluster, answer: Answer, expected: type[Exception], says: str
+) -> None:
+    server.otherwise = answer
+    with pytest.raises(expected, match=says) as raised:
+        cluster.get(PODS, "p", "a")
+    assert type(raised.value) is expected
+    assert "a-token" not in str(raised.value)
+
+
+def test_invalid_names_the_fields(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+    cause = {"field": "spec.containers", "message": "Required value", "reason": "FieldValueRequired"}
+    server.play(status(422, "Invalid", "wrong", causes=[cause]))
+    server.play(status(400, "BadRequest", 'strict decoding error: unknown field "spec.foo", duplicate field "spec.x"'))
+    with pytest.raises(errors.Invalid) as raised:
+        cluster.create(PODS, pod("p"))
+    assert raised.value.causes == (errors.FieldCause("spec.containers", "Required value"),)
+    with pytest.raises(errors.Invalid) as raised:
+        cluster.create(PODS, pod("p"))
+    assert raised.value.causes == (
+        errors.FieldCause("spec.foo", "unknown field"),
+        errors.FieldCause("spec.x", "duplicate field"),
+    )
+
+
+@pytest.mark.parametrize(
+    "failure", [status(429), status(503), Answer(0), Answer(body=pod("p"), cut=True)], ids=["429", "503", "cut", "half"]
+)
+def test_what_passes_is_tried_again(server: ScriptedServer, cluster: KubernetesCluster, failure: Answer) -> None:
+    server.play(failure, failure, Answer(body=pod("p")))
+    assert cluster.get(PODS, "p", "a") == pod("p")
+    assert len(server.asked) == 3
+
+
+def test_a_create_whose_answer_was_lost_raises_already_exists(
+    server: ScriptedServer, cluster: KubernetesCluster
+) -> None:
+    server.play(Answer(0), status(409, "AlreadyExists"))
+    with pytest.raises(errors.AlreadyExists):
+        cluster.create(PODS, pod("p"))
+
+
+def test_what_must_not_happen_twice_is_sent_once(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+    nameless = {"metadata": {"generateName": "p-", "namespace": "a"}}
+    server.play(Answer(0), status(500))
+    with pytest.raises(errors.Unreachable):
+        cluster.create(PODS, nameless)
+    with pytest.raises(errors.ServerError):
+        cluster.patch(PODS, "p", [{"op": "add", "path": "/x/-", "value": 1}], "a")
+    assert len(server.asked) == 2
+
+
+def test_an_unreachable_server_is_named(tmp_path: Path) -> None:
+    path = scripted.kubeconfig(tmp_path, "http://127.0.0.1:1")
+    unreachable = client.connect(ConnectionSettings(kubeconfig=str(path), retries=FAST))
+    with pytest.raises(errors.Unreachable, match=r"http://127\.0\.0\.1:1 does not answer: Connection refused"):
+        unreachable.get(PODS, "p", "a")
+
+
+def test_a_silent_server_times_out(server: ScriptedServer, tmp_path: Path) -> None:
+    never = threading.Event()
+    server.otherwise = Answer(hold=never)
+    path = scripted.kubeconfig(tmp_path, server.url)
+    cluster = client.connect(ConnectionSettings(kubeconfig=str(path), retries=FAST, read_timeout=0.05))
+    with pytest.raises(errors.Unreachable, match="timed out"):
+        cluster.get(PODS, "p", "a")
+    never.set()
+    cluster.close()
+
+
+def test_a_server_that_asks_to_wait_is_waited_for(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+    busy = status(429)
+    server.play(Answer(429, busy.body, {"Retry-After": "0.2"}), Answer(body=pod("p")))
+    began = time.monotonic()
+    cluster.get(PODS, "p", "a")
+    assert time.monotonic() - began >= 0.2
+
+
+def test_close_ends_the_wait_for_a_next_attempt(
+    server: ScriptedServer,
+    cluster: KubernetesCluster,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server.otherwise = Answer(429, status(429).body, {"Retry-After": "25"})
+    raised: list[Exception] = []
+    waiting = threading.Event()
+    caplog.set_level(logging.DEBUG, "kube.transport")
+    notice = logging.Handler()
+    monkeypatch.setattr(notice, "emit", lambda _: waiting.set())
+    monkeypatch.setattr(logging.getLogger("kube.transport"), "handlers", [notice])
+
+    def ask() -> None:
+        try:
+            cluster.get(PODS, "p", "a")
+        except errors.TooManyRequests as e:
+            raised.append(e)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    assert waiting.wait(SECONDS)
+    cluster.close()
+    asking.join(SECONDS)
+    assert raised
+    assert len(server.asked) == 1
+
+
+def test_a_watch_may_be_silent_for_longer_than_an_answer(server: ScriptedServer, tmp_path: Path) -> None:
+    later = threading.Event()
+    server.play(Answer(lines=[later, {"type": "ADDED", "object": pod("p")}]))
+    path = scripted.kubeconfig(tmp_path, server.url)
+    cluster = client.connect(ConnectionSettings(kubeconfig=str(path), retries=FAST, read_timeout=0.1))
+    timer = threading.Timer(0.3, later.set)
+    timer.start()
+    assert [event.kind for event in cluster.watch(PODS, resource_version="1")] == ["ADDED"]
+    timer.join()
+    cluster.close()
+
+
+def test_a_closed_watch_tells_nothing_more_and_holds_no_connection(
+    server: ScriptedServer, cluster: KubernetesCluster
+) -> None:
+    both = b"".join(orjson.dumps({"type": "ADDED", "object": pod(name)}) + b"\n" for name in "pq")
+    server.play(Answer(lines=[both], hold=threading.Event()))
+    events = cluster.watch(PODS, resource_version="1")
+    assert next(events).object["metadata"]["name"] == "p"
+    events.close()
+    assert events._response.closed
+    assert list(events) == []
+
+
+def test_an_answer_that_is_no_list_is_not_an_empty_list(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+    server.otherwise = Answer(body={})
+    with pytest.raises(errors.ServerError, match="list"):
+        cluster.list(PODS)
+
+
+def test_many_threads_share_a_cluster(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+    server.otherwise = lambda asked: Answer(body=pod(asked.path.rpartition("/")[2]))
+    with ThreadPoolExecutor(8) as threads:
+        names = [str(i) for i in range(200)]
+        found = list(threads.map(lambda name: cluster.get(PODS, name, "a")["metadata"]["name"], names))
+    assert found == names
+    assert len({asked.connection for asked in server.asked}) <= 8

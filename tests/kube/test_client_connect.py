@@ -1,0 +1,176 @@
+"""Where the client finds its server and its credentials, and what it says when it finds none."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from crds.api_resources import PODS
+from kube import client, errors
+from kube.client import KubernetesCluster
+from kube.settings import ConnectionSettings, RetrySettings
+from tests.support.kube import scripted
+from tests.support.kube.scripted import Answer, pod
+
+URL = "http://127.0.0.1:1"
+ONCE = RetrySettings(attempts=1)
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A home without a kubeconfig and an environment without a hint."""
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "HTTP_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+@contextlib.contextmanager
+def connected(settings: ConnectionSettings | None = None) -> Iterator[KubernetesCluster]:
+    with contextlib.closing(client.connect(settings)) as cluster:
+        yield cluster
+
+
+def test_the_explicit_file_wins_over_the_variable_and_the_home(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (nowhere / ".kube").mkdir()
+    scripted.kubeconfig(nowhere / ".kube", "http://home:1").rename(nowhere / ".kube" / "config")
+    with connected() as cluster:
+        assert cluster.server == "http://home:1"
+    (nowhere / "variable").mkdir()
+    monkeypatch.setenv("KUBECONFIG", str(scripted.kubeconfig(nowhere / "variable", "http://variable:1")))
+    with connected() as cluster:
+        assert cluster.server == "http://variable:1"
+    with connected(ConnectionSettings(kubeconfig=str(scripted.kubeconfig(nowhere, "http://explicit:1/")))) as cluster:
+        assert cluster.server == "http://explicit:1"
+
+
+def test_a_context_may_be_named(nowhere: Path) -> None:
+    path = scripted.kubeconfig(nowhere, URL)
+    config = orjson.loads(path.read_bytes())
+    config["clusters"].append({"name": "there", "cluster": {"server": "http://there:1"}})
+    config["contexts"].append({"name": "there", "context": {"cluster": "there", "user": "me"}})
+    path.write_bytes(orjson.dumps(config))
+    with connected(ConnectionSettings(kubeconfig=str(path), context="there")) as cluster:
+        assert cluster.server == "http://there:1"
+    with pytest.raises(errors.Misconfigured, match="nope"):
+        client.connect(ConnectionSettings(kubeconfig=str(path), context="nope"))
+
+
+def test_in_a_pod_the_service_account_is_used(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    with pytest.raises(errors.Misconfigured, match="service account"):
+        client.connect()
+    for constant, text in (("SERVICE_TOKEN_FILENAME", "a-token\n"), ("SERVICE_CERT_FILENAME", "a certificate")):
+        path = nowhere / constant
+        path.write_text(text)
+        monkeypatch.setattr(f"kubernetes.config.incluster_config.{constant}", str(path))
+    with connected() as cluster:
+        assert cluster.server == "https://10.0.0.1:443"
+        assert cluster._transport._authorization() == "bearer a-token"
+
+
+def test_credentials_that_cannot_be_renewed_are_an_error_of_ours() -> None:
+    class Loader:
+        def get_api_key_with_prefix(self, *_: str, **__: str) -> str:
+            raise RuntimeError("the plugin said a-token")
+
+    with pytest.raises(errors.Misconfigured, match="cannot renew the credentials: RuntimeError") as raised:
+        client._Authorization(Loader())()
+    assert "a-token" not in str(raised.value)
+
+
+def test_credentials_come_from_a_plugin_of_the_kubeconfig(nowhere: Path) -> None:
+    credential = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {"token": "fresh"},
+    }
+    plugin = {"apiVersion": credential["apiVersion"], "command": "echo", "args": [orjson.dumps(credential).decode()]}
+    with scripted.running() as server:
+        server.otherwise = Answer(body=pod("p"))
+        path = scripted.kubeconfig(nowhere, server.url)
+        config = orjson.loads(path.read_bytes())
+        config["users"][0]["user"] = {"exec": {**plugin, "interactiveMode": "Never"}}
+        path.write_bytes(orjson.dumps(config))
+        with connected(ConnectionSettings(kubeconfig=str(path), retries=ONCE)) as cluster:
+            cluster.get(PODS, "p", "a")
+        assert server.asked[0].headers["Authorization"] == "Bearer fresh"
+
+
+def test_without_any_configuration_it_says_where_one_may_be() -> None:
+    with pytest.raises(errors.Misconfigured, match=r"--kubeconfig, set KUBECONFIG.*~/\.kube/config"):
+        client.connect()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "- a-token",
+        "a-token: [",
+        "\x00a-token",
+        "kind: Config",
+        "clusters: 5\ntoken: a-token",
+        "users: [{name: me, token: a-token}]\ncontexts: [{name: c, context: {user: me, cluster: c}}]\n"
+        "clusters: [{name: c, cluster: {server: x}}]\ncurrent-context: c",
+    ],
+)
+def test_a_broken_kubeconfig_is_named_and_its_secrets_are_not(nowhere: Path, text: str) -> None:
+    path = nowhere / "broken"
+    path.write_text(text)
+    with pytest.raises(errors.Misconfigured, match=f"cannot use {path}") as raised:
+        client.connect(ConnectionSettings(kubeconfig=str(path)))
+    assert "a-token" not in str(raised.value)
+
+
+def test_a_missing_kubeconfig_is_named() -> None:
+    with pytest.raises(errors.Misconfigured, match="cannot use /no/where: there is no such file"):
+        client.connect(ConnectionSettings(kubeconfig="/no/where"))
+
+
+@pytest.mark.parametrize("url", ["nonsense://x", "http://x y"])
+def test_a_url_that_is_none_is_not_tried_again(nowhere: Path, url: str) -> None:
+    settings = ConnectionSettings(
+        kubeconfig=str(scripted.kubeconfig(nowhere, url)), retries=RetrySettings(base_seconds=60)
+    )
+    with connected(settings) as cluster, pytest.raises(errors.Misconfigured, match=url):
+        cluster.get(PODS, "p", "a")
+
+
+def test_a_server_whose_certificate_is_not_verified_is_named(nowhere: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = scripted.kubeconfig(nowhere, "https://127.0.0.1:1")
+    config = orjson.loads(path.read_bytes())
+    config["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = True
+    path.write_bytes(orjson.dumps(config))
+    with connected(ConnectionSettings(kubeconfig=str(path))):
+        assert "the certificate of https://127.0.0.1:1 is not verified" in caplog.text
+
+
+def test_a_missing_certificate_is_misconfiguration(nowhere: Path) -> None:
+    path = scripted.kubeconfig(nowhere, "https://127.0.0.1:1")
+    config = orjson.loads(path.read_bytes())
+    config["clusters"][0]["cluster"]["certificate-authority"] = "/no/where.pem"
+    path.write_bytes(orjson.dumps(config))
+    with pytest.raises(errors.Misconfigured, match=r"/no/where\.pem"):
+        client.connect(ConnectionSettings(kubeconfig=str(path), retries=ONCE))
+
+
+def test_a_proxy_from_the_environment_is_not_for_loopback(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    with scripted.running() as server:
+        server.otherwise = Answer(body=pod("p"))
+        path = scripted.kubeconfig(nowhere, server.url)
+        with connected(ConnectionSettings(kubeconfig=str(path), retries=ONCE)) as cluster:
+            assert cluster.get(PODS, "p", "a") == pod("p")
+        config = orjson.loads(path.read_bytes())
+        config["clusters"][0]["cluster"]["proxy-url"] = "http://127.0.0.1:2"
+        path.write_bytes(orjson.dumps(config))
+        with (
+            connected(ConnectionSettings(kubeconfig=str(path), retries=ONCE)) as cluster,
+            pytest.raises(errors.Unreachable),
+        ):
+            cluster.get(PODS, "p", "a")

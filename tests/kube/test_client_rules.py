@@ -1,0 +1,226 @@
+"""The pure parts under the client: retries, requests, statuses, the limiter, the informer's pace, watch lines."""
+
+import itertools
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crds.api_resources import NODES, PODS, TORCHJOBS
+from kube import errors, requests, retries, status, streams
+from kube.limiter import Limiter
+from kube.pace import Round, failures_after
+from kube.requests import Request
+from kube.retries import Failure
+from kube.settings import ConnectionSettings, InformerSettings, RetrySettings
+
+SETTINGS = RetrySettings(attempts=5, base_seconds=1, cap_seconds=5, retry_after_cap_seconds=30)
+LOST = Failure()
+NOT_SENT = Failure(sent=False)
+
+
+@pytest.mark.parametrize(
+    ("failure", "repeatable", "again"),
+    [
+        (LOST, True, True),
+        (LOST, False, False),
+        (NOT_SENT, True, True),
+        (NOT_SENT, False, True),
+        (Failure(429), True, True),
+        (Failure(429), False, True),
+        (Failure(500), True, True),
+        (Failure(500), False, False),
+        (Failure(503), True, True),
+        (Failure(504), False, False),
+        (Failure(409), True, False),
+        (Failure(404), True, False),
+        (Failure(401), True, False),
+        (Failure(302), True, False),
+        (Failure(429, retry_after=30), True, True),
+        (Failure(429, retry_after=31), True, False),
+    ],
+)
+def test_what_is_sent_again(failure: Failure, repeatable: bool, again: bool) -> None:
+    assert (retries.wait(SETTINGS, failure, attempt=1, repeatable=repeatable, jitter=0.5) is not None) is again
+
+
+def test_attempts_are_counted() -> None:
+    waits = [retries.wait(SETTINGS, LOST, attempt=attempt, repeatable=True, jitter=1.0) for attempt in range(1, 7)]
+    assert waits == [1, 2, 4, 5, None, None]
+
+
+@given(
+    attempt=st.integers(1, 4),
+    jitter=st.floats(0, 1, exclude_max=True),
+    asked=st.none() | st.floats(0, 30),
+)
+def test_retry_after_is_honoured_in_full_and_the_backoff_bounded(
+    attempt: int, jitter: float, asked: float | None
+) -> None:
+    wait = retries.wait(SETTINGS, Failure(429, retry_after=asked), attempt=attempt, repeatable=False, jitter=jitter)
+    assert wait is not None
+    longest = min(5, 2 ** (attempt - 1))
+    assert longest / 2 <= wait - (asked or 0) + 1e-9
+    assert wait <= (asked or 0) + longest
+
+
+def test_a_backoff_does_not_overflow() -> None:
+    assert retries.backoff(0.2, 30, attempt=10**9, jitter=0) == 15
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [(None, None), ("", None), ("2", 2), ("0", 0), ("-1", None), ("nan", None), ("inf", None), ("Wed, 21 Oct", None)],
+)
+def test_retry_after_headers(header: str | None, seconds: float | None) -> None:
+    assert retries.retry_after(header) == seconds
+
+
+@pytest.mark.parametrize(
+    ("request_", "repeatable"),
+    [
+        (requests.get(PODS, "p", "a"), True),
+        (requests.create(PODS, {"metadata": {"name": "p"}}, "a", dry_run=False), True),
+        (requests.create(PODS, {"metadata": {"generateName": "p-"}}, "a", dry_run=False), False),
+        (requests.create(PODS, {}, "a", dry_run=True), True),
+        (requests.patch(NODES, "n", {}, "", subresource="", resource_version="", dry_run=False), True),
+        (requests.patch(NODES, "n", [], "", subresource="", resource_version="", dry_run=False), False),
+        (requests.patch(NODES, "n", [], "", subresource="", resource_version="", dry_run=True), True),
+        (requests.delete(PODS, "p", "a", uid="", grace_period_seconds=None), True),
+    ],
+)
+def test_what_may_happen_twice(request_: Request, repeatable: bool) -> None:
+    assert request_.repeatable is repeatable
+
+
+@pytest.mark.parametrize(
+    ("request_", "path", "action"),
+    [
+        (
+            requests.page(PODS, "", label_selector="", field_selector="", limit=0, token=""),
+            "/api/v1/pods",
+            "list pods",
+        ),
+        (
+            requests.page(PODS, "a", label_selector="x in (y,z)", field_selector="", limit=5, token="a/b="),
+            "/api/v1/namespaces/a/pods?labelSelector=x+in+%28y%2Cz%29&limit=5&continue=a%2Fb%3D",
+            "list pods in namespace a",
+        ),
+        (
+            requests.patch(TORCHJOBS, "j", {}, "a", subresource="status", resource_version="", dry_run=True),
+            "/apis/train.distributed.io/v1alpha1/namespaces/a/torchjobs/j/status?fieldValidation=Strict&dryRun=All",
+            "patch torchjobs/status 'j' (train.distributed.io) in namespace a",
+        ),
+        (requests.get(NODES, "n 1?", "ignored"), "/api/v1/nodes/n%201%3F", "get nodes 'n 1?'"),
+        (
+            requests.logs("p", "a", "", follow=False),
+            "/api/v1/namespaces/a/pods/p/log",
+            "read the log of pods 'p' in namespace a",
+        ),
+        (
+            requests.service("a", "http:desk:http", "/v1/next?n=3"),
+            "/api/v1/namespaces/a/services/http:desk:http/proxy/v1/next?n=3",
+            "ask service 'desk' in namespace a",
+        ),
+    ],
+)
+def test_paths_and_words(request_: Request, path: str, action: str) -> None:
+    assert (request_.path, request_.action) == (path, action)
+
+
+def test_a_namespaced_object_needs_a_namespace() -> None:
+    with pytest.raises(errors.Invalid, match=r"metadata\.namespace: pods need a namespace"):
+        requests.create(PODS, {"metadata": {"name": "p"}}, "", dry_run=False)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@given(code=st.integers(300, 599), body=st.binary() | json_values.map(orjson.dumps))
+def test_any_answer_becomes_an_error(code: int, body: bytes) -> None:
+    error = status.error(code, status.read(body), "get pods")
+    assert isinstance(error, errors.ClusterError)
+    assert str(error)
+
+
+@given(
+    code=st.sampled_from([400, 404, 409, 422]),
+    message=json_values,
+    reason=json_values,
+    details=json_values | st.dictionaries(st.sampled_from(["name", "causes"]), json_values | st.lists(json_values)),
+)
+def test_no_shape_of_a_status_is_too_odd(code: int, message: Any, reason: Any, details: Any) -> None:
+    body = orjson.dumps({"message": message, "reason": reason, "details": details})
+    assert isinstance(status.error(code, status.read(body), "get pods"), errors.ClusterError)
+
+
+@given(
+    lines=st.lists(st.binary().filter(lambda line: b"\n" not in line and line.strip())),
+    cut=st.lists(st.integers(0, 60)),
+)
+def test_lines_survive_any_cutting(lines: list[bytes], cut: list[int]) -> None:
+    text = b"".join(line + b"\n" for line in lines)
+    edges = sorted({0, len(text), *(edge for edge in cut if edge < len(text))})
+    pieces = [text[left:right] for left, right in itertools.pairwise(edges)]
+    assert list(streams.lines([*pieces, b"unfinished"])) == [line.strip() for line in lines]
+
+
+def test_a_watch_line_that_is_no_event_is_the_servers_fault() -> None:
+    for line in (b"<html>\n", b"[]\n", b'{"type":"ADDED"}\n', b'{"type":"ADDED","object":null}\n'):
+        with pytest.raises(errors.ServerError, match="no event"):
+            list(streams.events([line], "watch pods"))
+
+
+@pytest.mark.parametrize(
+    ("ended", "after"),
+    [
+        (Round(seconds=240, asked=240), 0),
+        (Round(seconds=6, asked=240), 0),
+        (Round(seconds=1, asked=1), 0),
+        (Round(seconds=6, asked=240, failed=True), 1),
+        (Round(seconds=0.1, asked=240, changes=3), 1),
+        (Round(seconds=0.1, asked=240, changes=3, failed=True), 1),
+        (Round(seconds=0.1, asked=240), 8),
+        (Round(seconds=0.1, asked=240, failed=True), 8),
+        (Round(failed=True), 8),
+    ],
+)
+def test_the_pace_of_an_informer(ended: Round, after: int) -> None:
+    assert failures_after(7, ended, healthy_seconds=5) == after
+
+
+def test_the_limiter_gives_a_burst_and_then_its_rate() -> None:
+    now = [100.0]
+    limiter = Limiter(10, 3, clock=lambda: now[0])
+    assert [limiter.reserve() for _ in range(5)] == pytest.approx([0, 0, 0, 0.1, 0.2])
+    now[0] += 0.2
+    assert limiter.reserve() == pytest.approx(0.1)
+    now[0] += 1000
+    assert [limiter.reserve() for _ in range(4)] == pytest.approx([0, 0, 0, 0.1])
+
+
+def test_without_a_rate_nothing_is_limited() -> None:
+    limiter = Limiter(0, 1, clock=lambda: 0.0)
+    assert {limiter.reserve() for _ in range(1000)} == {0.0}
+
+
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (lambda: ConnectionSettings(read_timeout=0), "read_timeout"),
+        (lambda: ConnectionSettings(requests_per_second=-1), "requests_per_second"),
+        (lambda: RetrySettings(attempts=0), r"retries\.attempts"),
+        (lambda: RetrySettings(cap_seconds=-1), r"retries\.cap_seconds"),
+        (lambda: InformerSettings(watch_seconds=0), "watch_seconds"),
+        (lambda: InformerSettings(resync_seconds=-1), "resync_seconds"),
+    ],
+)
+def test_settings_are_refused_by_name(make: Any, names: str) -> None:
+    with pytest.raises(ValueError, match=names):
+        make()

@@ -1,0 +1,323 @@
+"""The informer against a scripted server: every way a list and a watch can go, and what is seen of it."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crds.api_resources import PODS
+from kube import client
+from kube.api import Manifest
+from kube.client import KubernetesCluster
+from kube.informer import Informer
+from kube.settings import ConnectionSettings, InformerSettings, RetrySettings
+from tests.support.kube import scripted
+from tests.support.kube.scripted import Answer, Asked, ScriptedServer, listing, pod, status
+from tests.support.waiting import SECONDS
+
+Told = list[tuple[Any, Any]]
+
+QUICK = InformerSettings(backoff_base=0.001, backoff_cap=0.01)
+GONE = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with scripted.running() as running:
+        yield running
+
+
+@pytest.fixture
+def cluster(server: ScriptedServer, tmp_path: Path) -> Iterator[KubernetesCluster]:
+    path = scripted.kubeconfig(tmp_path, server.url)
+    connected = client.connect(ConnectionSettings(kubeconfig=str(path), retries=RetrySettings(attempts=1), page_size=2))
+    yield connected
+    connected.close()
+
+
+@pytest.fixture
+def told() -> Told:
+    return []
+
+
+@pytest.fixture
+def start(cluster: KubernetesCluster, told: Told) -> Iterator[Callable[..., Informer[str]]]:
+    started: list[Informer[str]] = []
+
+    def begin(trim: Callable[[Manifest], str] = version_of, **options: Any) -> Informer[str]:
+        options = {"settings": QUICK, "on_change": lambda before, after: told.append((before, after)), **options}
+        informer = Informer(cluster, PODS, trim=trim, **options)
+        started.append(informer)
+        informer.start()
+        return informer
+
+    yield begin
+    for informer in started:
+        informer.stop()
+        assert informer._thread not in threading.enumerate()
+
+
+def version_of(manifest: Manifest) -> str:
+    """The trimmed value of these tests: name and version."""
+    return f"{manifest['metadata']['name']}:{manifest['metadata']['resourceVersion']}"
+
+
+def event(kind: str, manifest: Manifest) -> dict[str, Any]:
+    return {"type": kind, "object": manifest}
+
+
+def bookmark(version: int) -> dict[str, Any]:
+    return event("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": str(version)}})
+
+
+def watching(*lines: Any) -> Answer:
+    """A watch that stays open after its lines."""
+    return Answer(lines=list(lines), hold=threading.Event())
+
+
+def test_it_lists_in_pages_and_follows(server: ScriptedServer, start: Callable[..., Informer[str]], told: Told) -> None:
+    server.play(
+        listing(pod("a", 3), pod("b", 4), resource_version="9", token="t"), listing(pod("c", 5), resource_version="9")
+    )
+    server.play(
+        watching(
+            event("MODIFIED", pod("a", 10)), event("DELETED", pod("b", 11)), event("ADDED", pod("d", 12)), bookmark(20)
+        )
+    )
+    informer = start(label_selector="app=x", namespace="a")
+    assert informer.wait_for(20, SECONDS)
+    assert sorted(informer.values()) == ["a:10", "c:5", "d:12"]
+    assert informer.get("a", "a") == "a:10"
+    assert informer.get("a", "b") is None
+    assert told == [(None, "a:3"), (None, "b:4"), (None, "c:5"), ("a:3", "a:10"), ("b:4", None), (None, "d:12")]
+    assert informer.resource_version == 20
+    assert informer.failing == ""
+    watched = server.asked[2]
+    assert watched.path == "/api/v1/namespaces/a/pods"
+    assert watched.query["resourceVersion"] == "9"
+    assert watched.query["allowWatchBookmarks"] == "true"
+    assert {asked.query["labelSelector"] for asked in server.asked} == {"app=x"}
+
+
+def test_synced_means_that_the_first_list_was_told(
+    server: ScriptedServer, start: Callable[..., Informer[str]], told: Told
+) -> None:
+    may_answer = threading.Event()
+    synced: list[Told] = []
+    server.play(Answer(body=listing(pod("a")).body, hold=may_answer), watching())
+    informer = start(on_synced=lambda: synced.append(list(told)))
+    assert not informer.synced
+    assert not informer.wait_synced(0)
+    may_answer.set()
+    assert informer.wait_synced(SECONDS)
+    server.wait_asked(2)
+    assert synced == [[(None, "a:1")]]
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["ended", "broken"])
+def test_it_resumes_where_the_watch_ended(
+    server: ScriptedServer, start: Callable[..., Informer[str]], told: Told, cut: bool
+) -> None:
+    server.play(listing(pod("a"), resource_version="5"))
+    server.play(Answer(lines=[event("MODIFIED", pod("a", 6)), bookmark(8), b'{"type":"MODIFIED","obj'], cut=cut))
+    server.play(watching(event("MODIFIED", pod("a", 9)), bookmark(10)))
+    informer = start()
+    assert informer.wait_for(10, SECONDS)
+    assert [asked.query.get("resourceVersion") for asked in server.asked] == [None, "5", "8"]
+    assert told == [(None, "a:1"), ("a:1", "a:6"), ("a:6", "a:9")]
+
+
+@pytest.mark.parametrize("answer", [Answer(410, GONE), Answer(lines=[event("ERROR", GONE)])], ids=["http", "event"])
+def test_a_version_too_old_means_a_new_list_told_as_differences(
+    server: ScriptedServer, start: Callable[..., Informer[str]], told: Told, answer: Answer
+) -> None:
+    server.play(listing(pod("same"), pod("changed"), pod("gone"), pod("other", uid="first"), resource_version="5"))
+    server.play(answer)
+    server.play(
+        listing(pod("same"), pod("changed", 7), pod("other", 8, uid="second"), pod("new", 9), resource_version="9")
+    )
+    server.play(watching(bookmark(10)))
+    informer = start()
+    assert informer.wait_for(10, SECONDS)
+    assert told[4:] == [
+        ("gone:1", None),
+        ("changed:1", "changed:7"),
+        ("other:1", None),
+        (None, "other:8"),
+        (None, "new:9"),
+    ]
+    assert len(informer.values()) == 4
+
+
+def test_another_uid_in_an_event_is_a_deletion_and_an_addition(
+    server: ScriptedServer, start: Callable[..., Informer[str]], told: Told
+) -> None:
+    server.play(listing(pod("a", 1, uid="x")), watching(event("MODIFIED", pod("a", 2, uid="y")), bookmark(3)))
+    assert start().wait_for(3, SECONDS)
+    assert told == [(None, "a:1"), ("a:1", None), (None, "a:2")]
+
+
+def test_values_are_found_by_their_index(server: ScriptedServer, start: Callable[..., Informer[str]]) -> None:
+    server.play(listing(pod("a", job="x"), pod("b", job="x"), pod("c", job="y"), pod("d")))
+    server.play(watching(event("MODIFIED", pod("a", 2, job="y")), event("DELETED", pod("b", 3, job="x"))))
+    informer = start(
+        trim=lambda manifest: manifest["metadata"]["name"] + ":" + manifest["metadata"]["labels"].get("job", ""),
+        index=lambda value: value.partition(":")[2] or None,
+    )
+    assert informer.wait_for(3, SECONDS)
+    assert informer.indexed("x") == []
+    assert sorted(informer.indexed("y")) == ["a:y", "c:y"]
+    assert informer._cache._groups.keys() == {"y"}
+
+
+def test_a_server_that_closes_empty_watches_at_once_is_not_hammered(
+    server: ScriptedServer, start: Callable[..., Informer[str]]
+) -> None:
+    server.play(listing(pod("a")))
+    server.otherwise = Answer(lines=[])
+    start(settings=InformerSettings(backoff_base=0.05, backoff_cap=10))
+    server.wait_asked(3)
+    # Waits of at least 25, 50, 100, 200 and 400 ms: no more than six watches within 0.775 s.
+    with server.changed:
+        assert not server.changed.wait_for(lambda: len(server.asked) > 7, timeout=0.7)
+
+
+def test_failures_are_shown_and_survived(
+    server: ScriptedServer, start: Callable[..., Informer[str]], told: Told, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[str] = []
+
+    def look(asked: Asked) -> Answer:
+        seen.append(informer.failing)
+        return status(503)
+
+    may_begin = threading.Event()
+    server.play(Answer(403, status(403, "Forbidden", "no pods for you").body, hold=may_begin))
+    server.play(look, Answer(0), Answer(200, b"{}"), listing(pod("a"), resource_version="4"), watching(bookmark(5)))
+    informer = start()
+    may_begin.set()
+    assert informer.wait_for(5, SECONDS)
+    assert "no pods for you" in seen[0]
+    assert informer.failing == ""
+    assert told == [(None, "a:1")]
+    assert "a-token" not in caplog.text
+
+
+def test_a_callback_that_raises_ends_nothing(
+    server: ScriptedServer, start: Callable[..., Informer[str]], caplog: pytest.LogCaptureFixture
+) -> None:
+    server.play(listing(pod("a")), watching(event("ADDED", pod("b", 2)), event("ADDED", pod("c", 3)), bookmark(4)))
+    seen: list[str | None] = []
+
+    def fail(before: str | None, after: str | None) -> None:
+        seen.append(after)
+        raise RuntimeError("the reader's own mistake")
+
+    assert start(on_change=fail).wait_for(4, 5)
+    assert seen == ["a:1", "b:2", "c:3"]
+    assert "the reader's own mistake" in caplog.text
+
+
+def test_an_object_that_cannot_be_read_is_left_out(
+    server: ScriptedServer, start: Callable[..., Informer[str]], caplog: pytest.LogCaptureFixture
+) -> None:
+    def trim(manifest: Manifest) -> str:
+        return str(manifest["metadata"]["labels"]["job"])
+
+    server.play(
+        listing(pod("a"), pod("b", job="x")),
+        watching(event("ADDED", pod("c", 2)), event("ADDED", pod("d", 3, job="y"))),
+    )
+    informer = start(trim=trim)
+    assert informer.wait_for(3, SECONDS)
+    assert informer.values() == ["x", "y"]
+    assert "Pod a/a" in caplog.text
+    assert informer.errors.objects == 2
+
+
+def test_an_object_that_cannot_be_read_is_logged_once_and_counted_until_it_is_gone(
+    server: ScriptedServer, start: Callable[..., Informer[str]], caplog: pytest.LogCaptureFixture
+) -> None:
+    def trim(manifest: Manifest) -> str:
+        return str(manifest["metadata"]["labels"]["job"])
+
+    changes = [event("MODIFIED", pod("a", number)) for number in range(2, 12)]
+    gone = [event("DELETED", pod("b", 12)), event("MODIFIED", pod("c", 13, job="x"))]
+    server.play(
+        listing(pod("a"), pod("b"), pod("c")),
+        watching(*changes, *gone, event("ERROR", GONE)),
+        listing(pod("d", 14, job="y"), resource_version="14"),
+    )
+    informer = start(trim=trim)
+    assert informer.wait_for(14, SECONDS)
+    assert informer.values() == ["y"]
+    assert (informer.errors.objects, informer.errors.times) == (0, 13)
+    lines = [each.getMessage() for each in caplog.records if "is skipped" in each.getMessage()]
+    assert [each.split(" is ")[0] for each in lines] == ["Pod a/a", "Pod a/b", "Pod a/c"]
+
+
+def test_resync_comes_round_although_the_watch_is_silent(
+    server: ScriptedServer, start: Callable[..., Informer[str]]
+) -> None:
+    server.play(listing(pod("a")))
+    server.otherwise = Answer(lines=[bookmark(3)])
+    twice = threading.Semaphore(0)
+    seen: list[list[str]] = []
+
+    def resync(values: list[str]) -> None:
+        seen.append(values)
+        twice.release()
+
+    start(on_resync=resync, settings=InformerSettings(resync_seconds=0.02, backoff_base=0.001, backoff_cap=0.01))
+    assert twice.acquire(timeout=SECONDS)
+    assert twice.acquire(timeout=SECONDS)
+    assert seen[:2] == [["a:1"], ["a:1"]]
+    assert server.asked[1].query["timeoutSeconds"] == "1"
+
+
+def test_stop_interrupts_a_silent_watch(server: ScriptedServer, start: Callable[..., Informer[str]]) -> None:
+    server.play(listing(), watching())
+    informer = start()
+    server.wait_asked(2)
+    stopper = threading.Thread(target=informer.stop)
+    stopper.start()
+    stopper.join(SECONDS)
+    assert not stopper.is_alive()
+
+
+def test_stop_does_not_wait_for_a_list_to_end(server: ScriptedServer, start: Callable[..., Informer[str]]) -> None:
+    may_answer = threading.Event()
+    server.play(Answer(body=listing(pod("a"), token="t").body, hold=may_answer))
+    server.otherwise = listing(pod("b"), token="t")
+    informer = start()
+    server.wait_asked(1)
+    stopper = threading.Thread(target=informer.stop)
+    stopper.start()
+    assert informer._stopping.wait(SECONDS)
+    may_answer.set()
+    stopper.join(SECONDS)
+    assert not stopper.is_alive()
+    assert not informer.synced
+    assert len(server.asked) == 1
+
+
+def test_stop_may_come_from_a_callback_and_before_the_start(
+    server: ScriptedServer, cluster: KubernetesCluster, start: Callable[..., Informer[str]]
+) -> None:
+    Informer(cluster, PODS, trim=version_of).stop()
+    server.play(listing(pod("a")), watching())
+    stopped = threading.Event()
+
+    def stop(before: str | None, after: str | None) -> None:
+        informer.stop()
+        stopped.set()
+
+    may_list = threading.Event()
+    server.answers[0] = Answer(body=listing(pod("a")).body, hold=may_list)
+    informer = start(on_change=stop)
+    may_list.set()
+    assert stopped.wait(SECONDS)
+    informer._thread.join(SECONDS)
+    assert not informer._thread.is_alive()

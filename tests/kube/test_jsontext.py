@@ -1,0 +1,95 @@
+"""Long texts: read whole, without what nobody reads, or as an outline; never as something else than they are."""
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator.cache import views
+from crds.torchjob.size_limits import Long, Outlined
+from kube import jsontext, streams
+
+LEAF = st.sampled_from(["", "x", '},"spec":{', '"status":{', "}}", '"labels":{', "\\", 'é"', 7, None])
+NAMES = st.sampled_from(["spec", "status", "labels", "metadata", "managedFields", "a", '},"spec":{', '"'])
+ANY = st.recursive(
+    LEAF, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4), max_leaves=12
+)
+LABELS = st.dictionaries(st.sampled_from(["labels", "spec", "a", "status", "name"]), st.sampled_from(["", "x-1"]))
+ANNOTATIONS = st.dictionaries(NAMES, st.sampled_from(["", '},"spec":{', '"labels":{"', '}],"name":"', "\\"]))
+FIELDS = st.dictionaries(st.sampled_from(["f:spec", "f:labels", 'k:{"name":"x"}', "."]), st.just({"f:name": {}}))
+CROWD = [0] * (jsontext.MOST_VALUES + 1)
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> dict[str, Any]:
+    """A TorchJob as API servers write it, with more values than are read."""
+    managed = draw(st.lists(st.fixed_dictionaries({"fieldsV1": FIELDS, "manager": st.just("m")}), max_size=2))
+    metadata = {
+        "annotations": draw(ANNOTATIONS),
+        "labels": draw(LABELS),
+        **({"managedFields": managed} if managed else {}),
+        "name": "train",
+        "namespace": "team",
+        "uid": "u1",
+    }
+    spec = {"before": draw(ANY), "crowd": CROWD, "after": draw(ANY)}
+    found = {"apiVersion": "v1", "kind": "TorchJob", "metadata": metadata, "spec": spec}
+    status = draw(st.none() | st.dictionaries(NAMES, ANY, max_size=3))
+    return found if status is None else {**found, "status": status}
+
+
+@settings(max_examples=150, deadline=None)
+@given(job=jobs(), event=st.booleans(), end=st.sampled_from([b"", b"\n"]))
+def test_an_outline_has_metadata_and_status_as_they_are(job: dict[str, Any], event: bool, end: bytes) -> None:
+    text = orjson.dumps({"type": "MODIFIED", "object": job} if event else job) + end
+    found = jsontext.loads(text)
+    if event:
+        assert found.keys() == {"type", "object"}
+        found = found["object"]
+    assert isinstance(found, Outlined)
+    metadata = {name: value for name, value in job["metadata"].items() if name != "managedFields"}
+    brief = {name: value for name, value in found["metadata"].items() if name != "managedFields"}
+    assert brief == metadata | {"labels": {}}
+    assert found.get("status") == job.get("status")
+
+
+@settings(max_examples=100, deadline=None)
+@given(job=jobs())
+def test_what_is_read_whole_lacks_only_the_managed_fields(job: dict[str, Any]) -> None:
+    job = job | {"kind": "Other", "spec": {**job["spec"], "crowd": ["x" * jsontext.LONG]}}
+    found = jsontext.loads(orjson.dumps(job))
+    kept = {name: value for name, value in job["metadata"].items() if name != "managedFields"}
+    assert {name: value for name, value in found["metadata"].items() if name != "managedFields"} == kept
+    assert {name: value for name, value in found.items() if name != "metadata"} == {
+        name: value for name, value in job.items() if name != "metadata"
+    }
+
+
+@pytest.mark.parametrize("inner", ["[1,2],{}," * 40_000, "\\n,[" * 40_000])
+def test_what_a_string_holds_is_no_crowd(inner: str) -> None:
+    spec = {"torchTaskSpecs": {"Master": {"template": {"spec": {"containers": [{"name": "c", "args": [inner]}]}}}}}
+    job = {"apiVersion": "v1", "kind": "TorchJob", "metadata": {"name": "train"}, "spec": spec}
+    assert jsontext.loads(orjson.dumps(job)) == job
+
+
+@pytest.mark.parametrize("levels", [300, 1_100, 300_000])
+def test_a_job_nested_beyond_reading_is_seen_and_cannot_be_run(levels: int) -> None:
+    crowd = b"[" * levels + b"]" * levels
+    crowd = b",".join([crowd] * max(1, 100_000 // levels))
+    line = (
+        b'{"type":"ADDED","object":{"apiVersion":"train.distributed.io/v1alpha1","kind":"TorchJob","metadata":{'
+        b'"creationTimestamp":"2026-01-01T00:00:00Z","name":"train","namespace":"team","uid":"u1"},"spec":{"x":['
+        + crowd
+        + b']},"status":{"phase":"Failed"}}}\n'
+    )
+    (event,) = streams.events([line], "watch")
+    view = views.job_view(event.object)
+    assert (view.key.name, view.invalid, view.finished) == ("train", True, True)
+
+
+def test_an_object_of_a_long_event_is_marked() -> None:
+    line = orjson.dumps({"type": "ADDED", "object": {"metadata": {"name": "x" * jsontext.LONG}}}) + b"\n"
+    (event,) = streams.events([line], "watch")
+    assert isinstance(event.object, Long)

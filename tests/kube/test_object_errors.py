@@ -1,0 +1,68 @@
+"""Objects that a loop skips, and threads that fail."""
+
+import logging
+import subprocess
+import sys
+
+import pytest
+
+from kube import threads
+from kube.object_errors import REMEMBERED, ObjectErrors
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.name == "kube.object_errors"]
+
+
+def test_an_object_is_logged_once_counted_each_time_and_shown_until_it_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    errors = ObjectErrors()
+    for number in range(100):
+        errors.met("Pod a/b", ValueError(f"at {number}"))
+    errors.met("Pod a/c", OSError("disk full"))
+    assert lines(caplog) == [
+        "Pod a/b is skipped after an unforeseen error: ValueError: at 0",
+        "Pod a/c is skipped after an unforeseen error: OSError: disk full",
+    ]
+    assert (errors.objects, errors.times) == (2, 101)
+    assert errors.shown == "Pod a/b (ValueError: at 99); Pod a/c (OSError: disk full)"
+    errors.over("Pod a/b")
+    errors.over("Pod a/c")
+    errors.over("Pod a/c")
+    assert (errors.objects, errors.times, errors.shown) == (0, 101, "")
+
+
+def test_another_kind_of_error_about_an_object_is_another_line(caplog: pytest.LogCaptureFixture) -> None:
+    errors = ObjectErrors()
+    for error in (ValueError("1"), TypeError("2"), TypeError("3")):
+        errors.met("Pod a/b", error)
+    assert len(lines(caplog)) == 2
+
+
+def test_many_objects_fill_neither_the_memory_nor_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR)
+    errors = ObjectErrors()
+    for number in range(REMEMBERED + 500):
+        errors.met(f"Pod a/{number:04}", ValueError("x" * 10_000))
+    assert (errors.objects, errors.times, len(lines(caplog))) == (REMEMBERED, REMEMBERED + 500, REMEMBERED)
+    assert len(errors.shown) < 1000
+    assert errors.shown.endswith("; 997 more")
+
+
+PROGRAM = """
+import logging, threading, time
+from kube import threads
+
+logging.basicConfig(format="%(levelname)s %(message)s")
+threads.end_process_with_any()
+threading.Thread(target=lambda: [][1], name="worker").start()
+time.sleep(600)
+"""
+
+
+def test_a_thread_that_fails_ends_its_process_and_says_why() -> None:
+    ended = subprocess.run([sys.executable, "-c", PROGRAM], check=False, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == threads.EXIT_CODE
+    assert "CRITICAL thread worker failed: the process ends, to be started again" in ended.stderr
+    assert "IndexError" in ended.stderr

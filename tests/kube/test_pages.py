@@ -1,0 +1,125 @@
+"""Pages of lists: bounded in bytes and values, and one object alone read with the care of an event."""
+
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.benchmarks import worst
+from coordinator.cache import views
+from crds.api_resources import PODS, TORCHJOBS
+from crds.torchjob.size_limits import Long
+from kube import client, jsontext, pages
+from kube.client import KubernetesCluster
+from kube.settings import ConnectionSettings
+from tests.kube.test_informer_contract import pod
+from tests.support.coordinator.desk import manifest
+from tests.support.kube import scripted
+from tests.support.kube.scripted import Answer, Asked
+
+MANY = 40
+CROWDED = worst.text(worst.fitting(worst.JOBS["empty_lists"], worst.LARGEST))
+NESTED = worst.text(worst.fitting(worst.JOBS["nested_beyond_reading"], worst.LARGEST))
+LONG = worst.text(worst.fitting(worst.JOBS["a_long_string"], worst.LARGEST))
+STRINGS = st.sampled_from(["", "x", '],"kind":"List","metadata":{"a":"b"}}', "]}", '{"items":[', "\\", 'é"'])
+OBJECTS = st.dictionaries(
+    st.sampled_from(["kind", "metadata", "items", "spec", '],"kind":"']),
+    st.recursive(STRINGS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(STRINGS, inner, max_size=2)),
+    min_size=1,
+)
+
+
+def page(*items: bytes, custom: bool, token: str = "") -> bytes:
+    """A list as a Kubernetes API server writes it: that of a custom resource has its keys in order."""
+    metadata = b'"metadata":' + orjson.dumps({"continue": token, "resourceVersion": "9", "remainingItemCount": 3})
+    kinds = b'"kind":"TorchJobList"', b'"apiVersion":"v1"'
+    held = b'"items":[' + b",".join(items) + b"]"
+    parts = (kinds[1], held, kinds[0], metadata) if custom else (*kinds, metadata, held)
+    return b"{" + b",".join(parts) + b"}\n"
+
+
+@given(OBJECTS, st.booleans())
+def test_one_object_is_found_whatever_it_holds(item: dict[str, Any], custom: bool) -> None:
+    text = page(orjson.dumps(item), custom=custom)
+    assert pages._of_one(text) == pages.read(text, 1) == orjson.loads(text)
+
+
+@pytest.mark.parametrize("custom", [True, False])
+def test_an_object_alone_is_read_with_care(custom: bool) -> None:
+    (found,) = pages.read(page(CROWDED, custom=custom), 1)["items"]
+    assert isinstance(found, Long)
+    assert views.job_view(found).invalid
+    assert isinstance(pages.read(page(NESTED, custom=custom), 1)["items"][0], Long)
+    assert not isinstance(pages.read(page(b'{"metadata":{}}', custom=custom), 1)["items"][0], Long)
+
+
+@pytest.mark.parametrize("text", [b"[]", b'{"items":[]}', b'{"items":{}}', page(custom=True), page(custom=False), b"1"])
+def test_what_is_no_page_of_one_object_is_read_as_it_is(text: bytes) -> None:
+    assert pages.read(text, 1) == orjson.loads(text)
+
+
+@pytest.mark.parametrize("limit", [2, 500])
+def test_a_page_that_holds_too_much_is_not_read(limit: int) -> None:
+    small = b'{"metadata":{}}'
+    assert pages.read(page(small, small, custom=True), limit) is not None
+    assert pages.read(page(CROWDED, CROWDED, custom=True), limit) is None
+    assert pages.read(page(NESTED, small, custom=True), limit) is None
+    assert pages.read(page(*[b'{"a":"%s"}' % (b"x" * 1_000_000)] * 9, custom=True), limit) is None
+    with pytest.raises(orjson.JSONDecodeError):
+        pages.read(b"{", limit)
+
+
+@given(st.integers(1, 500), st.integers(0, 2 * pages.MOST_BYTES))
+def test_pages_shrink_to_one_object_and_grow_to_what_is_asked_for(limit: int, size: int) -> None:
+    assert 1 <= pages.fewer(limit) < max(2, limit)
+    assert limit <= pages.more(limit, size, 500) <= 500
+
+
+class Large:
+    """An API server that has many objects of one text, and sends each in a piece of its own."""
+
+    def __init__(self, item: bytes) -> None:
+        self.item = item
+
+    def __call__(self, asked: Asked) -> Answer:
+        first, limit = int(asked.query.get("continue", 0)), int(asked.query["limit"])
+        after = min(MANY, first + limit)
+        head, tail = page(b"@", custom=True, token=str(after) if after < MANY else "").split(b"@")
+        items = [self.item, b","] * (after - first)
+        return Answer(lines=[head, *items[:-1], tail])
+
+
+@pytest.mark.parametrize("item", [CROWDED, NESTED, LONG], ids=["crowded", "nested", "long"])
+def test_a_list_of_the_largest_objects_takes_the_memory_of_a_few(item: bytes, tmp_path: Path) -> None:
+    with scripted.running() as server:
+        server.otherwise = Large(item)
+        connected = client.connect(ConnectionSettings(kubeconfig=str(scripted.kubeconfig(tmp_path, server.url))))
+        found = 0
+        tracemalloc.start()
+        for each in connected.pages(TORCHJOBS):
+            found += len([views.job_view(one) for one in each.items])
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        connected.close()
+    assert found == MANY
+    assert most < 8 * pages.MOST_BYTES
+
+
+def test_a_long_object_alone_is_told_from_the_others_of_its_list(cluster: KubernetesCluster, namespace: str) -> None:
+    large = manifest("large", "a")
+    template = large["spec"]["torchTaskSpecs"]["Master"]["template"]["spec"]
+    template["containers"][0]["args"] = ["x" * jsontext.LONG]
+    cluster.create(TORCHJOBS, large, namespace)
+    cluster.create(TORCHJOBS, manifest("small", "a"), namespace)
+    long_pod = pod("large", "x")
+    long_pod["metadata"]["annotations"] = {"a": "x" * jsontext.LONG}
+    cluster.create(PODS, long_pod, namespace)
+    cluster.create(PODS, pod("small", "x"), namespace)
+    paged = KubernetesCluster(cluster._transport, ConnectionSettings(page_size=1))
+    for resource in (TORCHJOBS, PODS):
+        found = {each["metadata"]["name"]: each for page in paged.pages(resource, namespace) for each in page.items}
+        assert {name: isinstance(each, Long) for name, each in found.items()} == {"large": True, "small": False}

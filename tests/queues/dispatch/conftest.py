@@ -1,0 +1,143 @@
+"""Work queues for the contract suite: in memory, on fakeredis, on a private Redis server; a clock only tests move."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import fakeredis
+import pytest
+
+from crds.keys import JobKey
+from queues import redis_keys
+from queues.dispatch.memory_work import MemoryWork
+from queues.dispatch.redis_work import RedisWork
+from queues.redis import codec, connection
+from queues.values import Reservation, Task
+from queues.work import Lease, WorkSink, WorkSource
+from tests.support import redis_server
+from tests.support.clock import Clock
+from tests.support.queues.work_stage import Stage
+
+
+class Work(WorkSource, WorkSink, Protocol):
+    """Both ends of a work queue."""
+
+
+class Stand:
+    """A work queue, its clock, and what stands around it: the store's epoch and reservations, RQ's list."""
+
+    def __init__(self, work: Work, clock: Clock) -> None:
+        self.work = work
+        self.clock = clock
+
+    def set_epoch(self, epoch: int) -> None:
+        raise NotImplementedError
+
+    def reserve(self, reservation: Reservation) -> None:
+        raise NotImplementedError
+
+    def lose(self) -> None:
+        """The store loses everything."""
+        raise NotImplementedError
+
+    def pop(self) -> list[Lease]:
+        """The next batch, as RQ hands it to a worker."""
+        raise NotImplementedError
+
+    def pop_all(self) -> list[Lease]:
+        """All batches pushed so far, one after the other."""
+        leases: list[Lease] = []
+        while batch := self.pop():
+            leases += batch
+        return leases
+
+    def take(self) -> list[Task]:
+        """Dispatch, and begin on everything dispatched."""
+        self.work.dispatch()
+        return self.work.begin(self.pop_all())
+
+
+class MemoryStand(Stand):
+    def __init__(self, clock: Clock) -> None:
+        self.epoch = 1
+        self.held: dict[JobKey, Reservation] = {}
+        self.memory = MemoryWork(clock, lambda: self.epoch, self.held.get)
+        super().__init__(self.memory, clock)
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def reserve(self, reservation: Reservation) -> None:
+        self.held[reservation.key] = reservation
+
+    def lose(self) -> None:
+        self.epoch = 0
+        self.held.clear()
+        self.memory.clear()
+
+    def pop(self) -> list[Lease]:
+        return self.memory.pop()
+
+
+class RedisStand(Stand):
+    def __init__(self, client: connection.Connection, clock: Clock) -> None:
+        self.client = client
+        super().__init__(RedisWork(client, clock=clock), clock)
+        self.set_epoch(1)
+
+    def set_epoch(self, epoch: int) -> None:
+        self.client.set(redis_keys.EPOCH, epoch)
+
+    def reserve(self, reservation: Reservation) -> None:
+        self.client.hset(redis_keys.RESERVATIONS, str(reservation.key), codec.encode_reservation(reservation))
+
+    def lose(self) -> None:
+        self.client.flushall()
+
+    def pop(self) -> list[Lease]:
+        job = self.client.lpop("rq:queue:torchq")
+        if job is None:
+            return []
+        data = json.loads(self.client.hget(b"rq:job:" + job, "data"))
+        self.client.delete(b"rq:job:" + job)
+        return [(JobKey.parse(key), token) for key, token in data[2][0]]
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A private Redis server without persistence, for the whole session."""
+    with redis_server.running(tmp_path_factory.mktemp("redis") / "socket") as url:
+        yield url
+
+
+@pytest.fixture
+def client(redis_url: str) -> Iterator[connection.Connection]:
+    """An empty real Redis."""
+    client = connection.connect(redis_url, client_name="test")
+    client.flushall()
+    yield client
+    client.close()
+
+
+@pytest.fixture(params=["memory", "fakeredis", "redis"])
+def stand(request: pytest.FixtureRequest) -> Iterator[Stand]:
+    """The same work queue, three times."""
+    match request.param:
+        case "memory":
+            yield MemoryStand(Clock())
+        case "fakeredis":
+            fake = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
+            yield RedisStand(fake, Clock())
+            fake.close()
+        case _:
+            yield RedisStand(request.getfixturevalue("client"), Clock())
+
+
+@pytest.fixture
+def stage(redis_url: str, tmp_path: Path) -> Iterator[Stage]:
+    """Redis is empty."""
+    stage = Stage(redis_url, tmp_path)
+    stage.reset()
+    yield stage
+    stage.close()

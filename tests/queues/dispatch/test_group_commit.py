@@ -1,0 +1,63 @@
+"""Items of many threads travel together, each exactly once."""
+
+import itertools
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from queues.dispatch.group_commit import GroupCommit
+from tests.support.waiting import SECONDS, until
+
+
+class Server:
+    """Receives groups; the first one waits at a gate."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[int]] = []
+        self.gate = threading.Event()
+        self.fails = False
+
+    def send(self, items: Sequence[int]) -> None:
+        self.groups.append(list(items))
+        assert self.gate.wait(SECONDS)
+        if self.fails:
+            raise OSError("no answer")
+
+
+def test_what_arrives_meanwhile_travels_together() -> None:
+    server = Server()
+    commit = GroupCommit(server.send)
+    with ThreadPoolExecutor(20) as threads:
+        first = threads.submit(commit, 0)
+        until(lambda: server.groups)
+        others = [threads.submit(commit, number) for number in range(1, 20)]
+        until(lambda: len(commit._open.items) == 19)
+        assert not any(each.done() for each in [first, *others])
+        server.gate.set()
+    assert [len(group) for group in server.groups] == [1, 19]
+    assert sorted(itertools.chain.from_iterable(server.groups)) == list(range(20))
+
+
+def test_everybody_learns_of_a_failure_and_the_next_group_is_fresh() -> None:
+    server = Server()
+    server.fails = True
+    server.gate.set()
+    commit = GroupCommit(server.send)
+    with ThreadPoolExecutor(8) as threads:
+        results = [threads.submit(commit, number) for number in range(8)]
+    assert all(isinstance(result.exception(), OSError) for result in results)
+    server.fails = False
+    commit(9)
+    assert server.groups[-1] == [9]
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_under_load_nothing_is_lost_or_doubled(threads: int) -> None:
+    server = Server()
+    server.gate.set()
+    commit = GroupCommit(server.send)
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(commit, range(2_000)))
+    assert sorted(itertools.chain.from_iterable(server.groups)) == list(range(2_000))

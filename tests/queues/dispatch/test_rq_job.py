@@ -1,0 +1,208 @@
+"""RQ reads the records our script writes, and our job class runs nothing else."""
+
+import json
+import logging
+import signal
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from rq import Callback, Queue, SimpleWorker
+from rq.job import Job, JobStatus
+from rq.serializers import DefaultSerializer, JSONSerializer
+from rq.timeouts import TimerDeathPenalty
+
+from crds.keys import JobKey
+from queues import redis_keys
+from queues.dispatch import rq_job, rq_worker
+from queues.dispatch.redis_work import RedisWork
+from queues.inspection import rq_record
+from queues.redis import connection
+from queues.values import Offer
+from queues.work import Lease
+
+KEYS = [JobKey("team", f"job-{number}", f"uid-{number}") for number in range(3)]
+
+
+@pytest.fixture
+def work(client: connection.Connection) -> RedisWork:
+    """A work queue that has pushed one batch of three keys."""
+    client.set(redis_keys.EPOCH, 1)
+    work = RedisWork(client)
+    work.register("w1", 3)
+    work.offer([Offer(key=key, tenant="a") for key in KEYS] * 2)
+    return work
+
+
+@pytest.fixture
+def taken() -> list[Lease]:
+    """What the job's function was called with."""
+    return []
+
+
+@pytest.fixture
+def worker(client: connection.Connection, taken: list[Lease]) -> rq_worker.BatchWorker:
+    """Our RQ worker, whose only function notes its leases."""
+    return rq_worker.BatchWorker(
+        ["torchq"], connection=client, job_class=rq_job.bound(taken.extend), serializer=JSONSerializer, worker_ttl=30
+    )
+
+
+@pytest.fixture(autouse=True)
+def _signals() -> Iterator[None]:
+    """RQ takes the process's signals over."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def batches(client: connection.Connection) -> list[Job]:
+    return [Job.fetch(job_id, client, serializer=JSONSerializer) for job_id in _queue(client).job_ids]
+
+
+def _queue(client: connection.Connection) -> Queue:
+    return Queue("torchq", connection=client, serializer=JSONSerializer)
+
+
+def rq_keys(client: connection.Connection) -> set[str]:
+    return {key.decode() for key in client.keys("rq:*") if not key.startswith(b"rq:worker")}
+
+
+def test_rq_fetches_the_record_we_write(client: connection.Connection, work: RedisWork) -> None:
+    assert work.dispatch() == 3
+    assert [queue.name for queue in Queue.all(connection=client)] == ["torchq"]
+    first, *_ = found = batches(client)
+    assert len(found) == 2, "three keys ready for one worker go in two batches"
+    assert first.func_name == rq_job.FUNCTION
+    assert [JobKey.parse(key) for job in found for key, _ in job.args[0]] == KEYS
+    assert (first.kwargs, first.instance) == ({}, None)
+    assert (first.origin, first.get_status(), first.description) == ("torchq", JobStatus.QUEUED, "2 keys")
+    assert (first.timeout, first.result_ttl, first.failure_ttl) == (120, 0, 3600)
+    assert first.enqueued_at == first.created_at
+    assert abs(datetime.now(UTC) - first.created_at.replace(tzinfo=UTC)) < timedelta(minutes=1)
+    assert 3500 < client.ttl(first.key) <= 3600
+
+
+def test_the_record_is_one_rq_would_write(client: connection.Connection, work: RedisWork) -> None:
+    work.dispatch()
+    job = batches(client)[0]
+    ours = client.hgetall(job.key)
+    job.save()
+    theirs = client.hgetall(job.key)
+    assert {name: theirs[name] for name in ours if name != b"data"} == {k: v for k, v in ours.items() if k != b"data"}
+
+
+def test_a_dispatch_sent_twice_loses_nothing(
+    client: connection.Connection, work: RedisWork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client repeats a call whose answer was lost, word for word."""
+    monkeypatch.setattr("secrets.token_hex", lambda _: "same")
+    first = work.dispatch()
+    waiting = client.lrange("rq:queue:torchq", 0, -1)
+    client.delete("rq:queue:torchq")
+    work.register("w2", 3)
+    work.offer([Offer(key=JobKey("team", f"more-{number}", "uid"), tenant="a") for number in range(3)])
+    assert first == work.dispatch() == 3
+    client.rpush("rq:queue:torchq", *waiting)
+    leases = [lease for job in batches(client) for lease in rq_record.leases(job.args[0])]
+    assert len(leases) == len({token for _, token in leases}) == 6
+    assert len(work.begin(leases)) == 6
+
+
+def test_rqs_own_worker_runs_it_and_leaves_nothing(
+    client: connection.Connection, work: RedisWork, taken: list[Lease]
+) -> None:
+    work.dispatch()
+    stock = SimpleWorker(["torchq"], connection=client, job_class=rq_job.bound(taken.extend), serializer=JSONSerializer)
+    stock.death_penalty_class = TimerDeathPenalty
+    assert stock.work(burst=True)
+    assert [key for key, _ in taken] == KEYS
+    assert len(work.begin(taken)) == 3
+    assert rq_keys(client) == {"rq:queues"}
+
+
+def test_our_worker_runs_it_and_leaves_nothing(
+    client: connection.Connection, work: RedisWork, worker: rq_worker.BatchWorker, taken: list[Lease]
+) -> None:
+    work.dispatch()
+    while worker.run_next(None):
+        pass
+    assert [key for key, _ in taken] == KEYS
+    assert rq_keys(client) == {"rq:queues"}
+
+
+def test_a_job_that_names_another_function_is_refused(
+    client: connection.Connection,
+    worker: rq_worker.BatchWorker,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    proof = tmp_path / "proof"
+    job = _queue(client).enqueue("os.system", f"touch {proof}")
+    with caplog.at_level(logging.WARNING):
+        assert worker.run_next(None)
+    assert not proof.exists()
+    assert job.get_status() == JobStatus.FAILED
+    [line] = [record.getMessage() for record in caplog.records if record.name == "queues.dispatch.rq_worker"]
+    assert line.startswith(f"refused: RQ job {job.id}: it names 'os.system'")
+    assert not any(record.exc_info for record in caplog.records)
+
+
+@pytest.mark.parametrize("batch", [[["no-key", "t"]], [["a/b/c"]], "text", {"a": 1}, [[1, 2]], None])
+def test_a_job_whose_argument_is_no_batch_is_refused(
+    client: connection.Connection, worker: rq_worker.BatchWorker, taken: list[Lease], batch: object
+) -> None:
+    job = _queue(client).enqueue(rq_job.FUNCTION, batch)
+    assert worker.run_next(None)
+    assert job.get_status() == JobStatus.FAILED
+    assert taken == []
+
+
+def test_callbacks_of_a_foreign_record_are_not_called(
+    client: connection.Connection, worker: rq_worker.BatchWorker, taken: list[Lease], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[object] = []
+    monkeypatch.setattr("os.abort", lambda *_: called.append(1))
+    callback = Callback("os.abort")
+    leases = [[str(KEYS[0]), "token"]]
+    _queue(client).enqueue(rq_job.FUNCTION, leases, on_success=callback, on_failure=callback, on_stopped=callback)
+    _queue(client).enqueue("os.abort", on_failure=callback)
+    while worker.run_next(None):
+        pass
+    assert taken == [(KEYS[0], "token")]
+    assert called == []
+
+
+class Pickled:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return Path.touch, (self.path,)
+
+
+def test_a_pickle_is_never_loaded(
+    client: connection.Connection, worker: rq_worker.BatchWorker, taken: list[Lease], tmp_path: Path
+) -> None:
+    proof = tmp_path / "proof"
+    queue = Queue("torchq", connection=client, serializer=DefaultSerializer)
+    job = queue.enqueue(rq_job.FUNCTION, Pickled(proof))
+    assert worker.run_next(None)
+    assert not proof.exists()
+    assert job.get_status() == JobStatus.FAILED
+    assert taken == []
+
+
+def test_a_broken_record_is_skipped_and_the_next_one_run(
+    client: connection.Connection, work: RedisWork, worker: rq_worker.BatchWorker, taken: list[Lease]
+) -> None:
+    client.hset("rq:job:broken", mapping={"data": json.dumps(["f", None, [], {}]), "timeout": "soon"})
+    work.dispatch()
+    client.lpush("rq:queue:torchq", "broken")
+    while worker.run_next(None):
+        pass
+    assert len(taken) == 3

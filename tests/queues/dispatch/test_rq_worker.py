@@ -1,0 +1,188 @@
+"""Real worker processes on a real Redis: what they promise while things are killed around them."""
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from queues import redis_keys
+from queues.dispatch.redis_work import RedisWork
+from queues.redis import connection
+from tests.support import ports, redis_server
+from tests.support.queues.work_stage import SETTINGS, Stage
+from tests.support.waiting import SECONDS, until
+
+PROMPT = replace(SETTINGS, dispatched_lease=2.0)
+"""A worker that is killed between taking a batch and beginning on it costs its keys the longer of these."""
+
+
+def test_every_key_runs_once_on_two_workers_and_rq_shows_them(stage: Stage) -> None:
+    stage.start()
+    stage.start()
+    stage.started(2)
+    names = [f"key-{number}" for number in range(300)]
+    stage.offer(*names)
+    stage.until(stage.settled)
+    assert sorted(stage.runs("begin")) == sorted(stage.runs("end")) == sorted(names)
+    pids = {line.split()[-1] for line in stage.client.lrange("runs", 0, -1)}
+    assert len(pids) == 2
+    shown = subprocess.run(
+        [sys.executable, "-m", "rq.cli", "info", "--url", stage.url], capture_output=True, text=True, check=True
+    ).stdout
+    assert "torchq" in shown
+    assert "2 workers, 1 queues" in shown
+
+
+def test_redis_is_as_before_after_a_thousand_keys(stage: Stage) -> None:
+    stage.start()
+    stage.started()
+    stage.offer("warm")
+    stage.until(stage.settled)
+    before = set(stage.client.keys("*"))
+    for _ in range(4):
+        stage.offer(*[f"key-{number}" for number in range(250)])
+        stage.until(stage.settled)
+    assert len(stage.runs("end")) == 1001
+    # RQ's own locks and marks of a worker come and go; what stays for ever has no expiry.
+    until(lambda: not [key for key in set(stage.client.keys("*")) - before if stage.client.ttl(key) == -1])
+
+
+def test_a_batch_does_not_wait_for_its_slowest_key(stage: Stage) -> None:
+    stage.start(threads=2, slow=2 * SECONDS)
+    stage.started()
+    stage.offer("slow-1", "key-1")
+    stage.until(lambda: "key-1" in stage.runs("end"))
+    stage.offer("key-2")
+    stage.until(lambda: "key-2" in stage.runs("end"))
+    assert "slow-1" not in stage.runs("end")
+
+
+def test_a_long_run_keeps_its_lease(stage: Stage) -> None:
+    stage.start(slow=3 * SETTINGS.running_lease)
+    stage.started()
+    stage.offer("slow-1")
+    stage.until(stage.settled)
+    assert stage.runs("begin") == ["slow-1"]
+    assert stage.client.lrange("runs", -1, -1)[0].startswith(b"end slow-1 1"), "the fence must hold to the end"
+
+
+def test_a_killed_workers_keys_go_to_another(stage: Stage) -> None:
+    stage.work = RedisWork(stage.client, PROMPT)
+    stage.start()
+    stage.start()
+    stage.started(2)
+    names = ["exit-1", *[f"key-{number}" for number in range(40)]]
+    stage.offer(*names)
+    stage.until(stage.settled)
+    assert set(stage.runs("end")) == set(names)
+    assert stage.runs("begin").count("exit-1") >= 2  # more, if a lease ran out on a busy machine
+    assert sorted(worker.poll() is None for worker in stage.workers) == [False, True]
+
+
+def test_a_run_that_raises_backs_off_and_is_told(stage: Stage) -> None:
+    stage.start()
+    stage.started()
+    stage.offer("fail-1")
+    stage.until(
+        lambda: any(each.failures >= 3 for each in stage.work.inspect().records.values()),
+    )
+    until(lambda: "ValueError: this key always fails" in stage.log())
+    assert "ERROR queues.dispatch.task_runner team/fail-1/uid: the run failed; it will be tried again" in stage.log()
+
+
+def test_a_stop_signal_lets_runs_finish_and_takes_nothing_new(stage: Stage) -> None:
+    worker = stage.start(threads=2, slow=0.5)
+    stage.started()
+    stage.offer("slow-1")
+    stage.until(lambda: stage.runs("begin"))
+    worker.send_signal(signal.SIGTERM)
+    until(lambda: not stage.client.exists("torchq:work:threads"))
+    stage.offer("key-1")
+    assert stage.work.dispatch() == 0
+    assert worker.wait(SECONDS) == 0
+    assert stage.runs("end") == ["slow-1"]
+    assert not stage.client.zcard("torchq:work:leases")
+    assert stage.client.scard("rq:workers") == 0
+
+
+def test_a_batch_not_started_is_given_back_at_a_stop(stage: Stage) -> None:
+    worker = stage.start(threads=1, slow=0.5)
+    stage.started()
+    stage.work.register("more", 10)
+    stage.offer("slow-1", "key-1", "key-2", "key-3")
+    stage.until(lambda: stage.runs("begin") and stage.client.llen("rq:queue:torchq") < 4)
+    worker.send_signal(signal.SIGINT)
+    assert worker.wait(SECONDS) == 0
+    stage.start()
+    stage.until(stage.settled)
+    assert sorted(stage.runs("end")) == ["key-1", "key-2", "key-3", "slow-1"]
+
+
+def test_a_drain_is_bounded(stage: Stage) -> None:
+    worker = stage.start(slow=2 * SECONDS, drain=0.5)
+    stage.started()
+    stage.offer("slow-1")
+    stage.until(lambda: stage.runs("begin"))
+    started = time.monotonic()
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(SECONDS) == 0
+    assert time.monotonic() - started >= 0.5
+    assert "stopped with 1 keys still running" in stage.log()[-1]
+    stage.start(slow=0.1)
+    stage.until(lambda: stage.runs("end") == ["slow-1"])
+
+
+def test_a_second_signal_ends_at_once(stage: Stage) -> None:
+    worker = stage.start(slow=2 * SECONDS)
+    stage.started()
+    stage.offer("slow-1")
+    stage.until(lambda: stage.runs("begin"))
+    worker.send_signal(signal.SIGTERM)
+    until(lambda: (worker.send_signal(signal.SIGTERM), worker.poll() is not None)[1])
+    assert worker.poll() in (128 + signal.SIGTERM, -signal.SIGTERM)  # one that drains ends with 0
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with ports.held() as port:
+        yield port
+
+
+def test_redis_may_go_and_come_back(tmp_path: Path, port: int) -> None:
+    password = secrets.token_hex(8)
+    arguments = ["--port", str(port), "--requirepass", password, "--appendonly", "yes", "--dir", str(tmp_path)]
+    stage = Stage(f"redis://:{password}@127.0.0.1:{port}/0", tmp_path)
+    worker = stage.start(slow=1.0)
+    try:
+        until(lambda: any("does not answer" in line for line in stage.log()))
+        for name in ("key-1", "key-2"):
+            with redis_server.running(tmp_path / "socket", *arguments, url=stage.url):
+                stage.client.set(redis_keys.EPOCH, 1)
+                stage.started()
+                stage.offer(name)
+                stage.until(lambda name=name: name in stage.runs("end"))  # type: ignore[misc]
+            assert not connection.answers(stage.url)
+            os.kill(worker.pid, 0)
+    finally:
+        stage.close()
+    text = "\n".join(stage.log())
+    assert f"Redis at redis://127.0.0.1:{port}/0 does not answer" in text
+    assert password not in text
+    assert "Traceback" not in text
+    assert len(stage.log()) < 12, text
+
+
+def test_an_emptied_redis_is_registered_with_again(stage: Stage) -> None:
+    stage.start()
+    stage.started()
+    stage.reset()
+    stage.client.set(redis_keys.EPOCH, 2)
+    stage.offer("key-1")
+    stage.until(lambda: stage.runs("end") == ["key-1"])

@@ -1,0 +1,63 @@
+"""The few numbers of queues and dispatch, on a fake Redis and a real one."""
+
+import time
+
+import pytest
+
+from crds.keys import JobKey
+from queues import errors, redis_keys
+from queues.storage import stats
+from queues.values import Offer, Reservation
+from tests.queues.dispatch.conftest import RedisStand, Stand
+
+KEYS = [JobKey("a", f"job-{number}", f"u{number}") for number in range(3)]
+
+
+@pytest.fixture
+def redis_stand(stand: Stand) -> RedisStand:
+    if not isinstance(stand, RedisStand):
+        pytest.skip("memory has no numbers of its own")
+    return stand
+
+
+def test_a_store_that_was_never_there_has_no_numbers(redis_stand: RedisStand) -> None:
+    redis_stand.lose()
+    found = stats.read(redis_stand.client)
+    assert (found.epoch, found.picks, found.runs, found.waiting, found.admitted, found.workers) == (0, 0, 0, 0, 0, {})
+
+
+def test_runs_are_counted_when_they_are_given_back(redis_stand: RedisStand) -> None:
+    redis_stand.work.register("w", 8)
+    redis_stand.work.offer([Offer(key=key, tenant="a") for key in KEYS])
+    assert stats.read(redis_stand.client).ready == 3
+    tasks = redis_stand.take()
+    assert stats.read(redis_stand.client).leased == 3
+    redis_stand.work.finish(tasks[0].key, tasks[0].token)
+    redis_stand.work.finish(tasks[1].key, tasks[1].token, requeue_after=60)
+    redis_stand.work.finish(tasks[1].key, tasks[1].token)  # given back already
+    found = stats.read(redis_stand.client)
+    assert (found.runs, found.delayed, found.leased, found.ready) == (2, 1, 1, 0)
+
+
+def test_workers_whose_registration_has_ended_are_not_alive(redis_stand: RedisStand) -> None:
+    redis_stand.clock.now = time.time()  # the server's own time tells who is alive
+    redis_stand.work.register("alive", 8)
+    redis_stand.clock.step(-3600)
+    redis_stand.work.register("dead", 4)
+    assert stats.read(redis_stand.client).workers == {"alive": 8}
+
+
+def test_jobs_are_counted(redis_stand: RedisStand) -> None:
+    redis_stand.reserve(Reservation(key=KEYS[0], queue="a", attempt=1, epoch=1, charge={"jobs": 1}))
+    found = stats.read(redis_stand.client)
+    assert (found.epoch, found.admitted, found.waiting) == (1, 1, 0)
+
+
+def test_what_cannot_be_read_is_said(redis_stand: RedisStand) -> None:
+    redis_stand.client.set(redis_keys.READY_COUNT, "many")
+    with pytest.raises(errors.Unreadable, match="torchq doctor"):
+        stats.read(redis_stand.client)
+    redis_stand.client.delete(redis_keys.READY_COUNT)
+    redis_stand.client.rpush(redis_keys.READY_COUNT, "x")
+    with pytest.raises(errors.Unreadable):
+        stats.read(redis_stand.client)

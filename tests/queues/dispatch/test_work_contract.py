@@ -1,0 +1,424 @@
+"""What the work queue promises, clause by clause, over memory, fakeredis and Redis."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from crds.keys import JobKey
+from queues import errors
+from queues.values import Offer, Reservation
+from queues.work import WorkSettings, backoff
+from tests.queues.dispatch.conftest import Stand
+
+
+def key(number: int = 0, tenant: str = "a") -> JobKey:
+    return JobKey(f"team-{tenant}", f"job-{number}", f"uid-{tenant}-{number}")
+
+
+def offer(number: int = 0, tenant: str = "a", seen: int = 0, delay: float = 0.0) -> Offer:
+    return Offer(key=key(number, tenant), tenant=tenant, seen=seen, delay=delay)
+
+
+@pytest.fixture
+def ready(stand: Stand) -> Stand:
+    """A work queue with one registered worker of 16 threads."""
+    stand.work.register("w1", 16)
+    return stand
+
+
+def test_an_offered_key_becomes_one_task(ready: Stand) -> None:
+    ready.work.offer([offer(seen=7)])
+    [task] = ready.take()
+    assert (task.key, task.tenant, task.seen, task.failures, task.reservation) == (key(), "a", 7, 0, None)
+    ready.work.finish(task.key, task.token)
+    assert ready.take() == []
+
+
+def test_a_burst_of_offers_collapses_and_keeps_the_newest_seen(ready: Stand) -> None:
+    ready.work.offer([offer(seen=seen) for seen in (3, 900, 12)] * 50)
+    assert [task.seen for task in ready.take()] == [900]
+
+
+def test_resource_versions_beyond_double_precision_of_text_are_kept_exactly(ready: Stand) -> None:
+    ready.work.offer([offer(seen=9_007_199_254_740_991)])
+    assert [task.seen for task in ready.take()] == [9_007_199_254_740_991]
+
+
+def test_one_worker_per_key_and_one_more_run_for_offers_meanwhile(ready: Stand) -> None:
+    ready.work.offer([offer()])
+    [first] = ready.take()
+    for _ in range(5):
+        ready.work.offer([offer(seen=5)])
+        assert ready.take() == [], "two workers on one key"
+    ready.work.finish(first.key, first.token)
+    [second] = ready.take()
+    assert second.seen == 5
+    assert second.token != first.token
+    ready.work.finish(second.key, second.token)
+    assert ready.take() == []
+
+
+def test_an_offer_while_the_batch_waits_in_rq_is_one_more_run_too(ready: Stand) -> None:
+    ready.work.offer([offer()])
+    ready.work.dispatch()
+    ready.work.offer([offer()])
+    [task] = ready.work.begin(ready.pop_all())
+    ready.work.finish(task.key, task.token)
+    assert len(ready.take()) == 1
+
+
+def test_a_killed_workers_key_returns_when_its_lease_ends(ready: Stand) -> None:
+    ready.work.offer([offer()])
+    [lost] = ready.take()
+    ready.clock.step(14.9)
+    ready.work.register("w2", 16)
+    assert ready.take() == []
+    ready.clock.step(0.2)
+    [again] = ready.take()
+    assert again.key == lost.key
+    assert again.token != lost.token
+
+
+def test_renewing_keeps_a_running_lease(ready: Stand) -> None:
+    ready.work.offer([offer()])
+    [task] = ready.take()
+    for _ in range(6):
+        ready.clock.step(5)
+        ready.work.register("w1", 16)
+        ready.work.renew([(task.key, task.token)])
+        assert ready.take() == []
+    assert ready.work.holds(task.key, task.token)
+
+
+def test_a_lost_token_changes_nothing(ready: Stand) -> None:
+    ready.work.offer([offer()])
+    [lost] = ready.take()
+    ready.clock.step(15)
+    ready.work.register("w1", 16)
+    [mine] = ready.take()
+    assert not ready.work.holds(lost.key, lost.token)
+    ready.work.finish(lost.key, lost.token, requeue_after=0)
+    ready.clock.step(10)
+    ready.work.renew([(lost.key, lost.token)])
+    assert ready.work.holds(mine.key, mine.token)
+    ready.clock.step(5)
+    ready.work.register("w1", 16)
+    assert len(ready.take()) == 1, "the lost token prolonged a lease that is not its own"
+
+
+def test_a_dispatched_lease_outlasts_a_running_one(ready: Stand) -> None:
+    ready.work.offer([offer()])
+    ready.work.dispatch()
+    ready.clock.step(WorkSettings().dispatched_lease - 1)
+    ready.work.register("w1", 16)
+    assert ready.work.dispatch() == 0
+    [task] = ready.work.begin(ready.pop_all())
+    ready.clock.step(14)
+    assert ready.take() == []
+    assert ready.work.holds(task.key, task.token)
+
+
+def test_a_batch_that_waited_too_long_begins_nothing(ready: Stand) -> None:
+    ready.work.offer([offer()])
+    ready.work.dispatch()
+    stale = ready.pop_all()
+    ready.clock.step(WorkSettings().dispatched_lease)
+    ready.work.register("w1", 16)
+    assert ready.work.dispatch() == 1
+    assert ready.work.begin(stale) == []
+    assert len(ready.work.begin(ready.pop_all())) == 1
+
+
+def test_the_same_batch_begins_once(ready: Stand) -> None:
+    ready.work.offer([offer()])
+    ready.work.dispatch()
+    leases = ready.pop_all()
+    assert len(ready.work.begin(leases)) == 1
+    assert ready.work.begin(leases) == []
+
+
+def test_a_lease_not_begun_can_be_given_back(ready: Stand) -> None:
+    ready.work.offer([offer()])
+    ready.work.dispatch()
+    [(lost, token)] = ready.pop_all()
+    ready.work.finish(lost, token, requeue_after=0)
+    assert [task.key for task in ready.take()] == [lost]
+
+
+def test_requeue_after(ready: Stand) -> None:
+    ready.work.offer([offer(seen=4)])
+    [task] = ready.take()
+    ready.work.finish(task.key, task.token, requeue_after=2.5)
+    ready.clock.step(2.4)
+    assert ready.take() == []
+    ready.clock.step(0.2)
+    [again] = ready.take()
+    assert again.seen == 4
+    ready.work.finish(again.key, again.token, requeue_after=0)
+    assert len(ready.take()) == 1
+
+
+def test_an_offer_overtakes_a_delay(ready: Stand) -> None:
+    ready.work.offer([offer()])
+    [task] = ready.take()
+    ready.work.finish(task.key, task.token, requeue_after=30)
+    ready.work.offer([offer()])
+    [again] = ready.take()
+    ready.work.finish(again.key, again.token)
+    ready.clock.step(60)
+    ready.work.register("w1", 16)
+    assert ready.take() == [], "the delay outlived the run"
+
+
+def test_a_delayed_offer_waits_and_an_earlier_one_wins(ready: Stand) -> None:
+    ready.work.offer([offer(delay=5), offer(delay=1), offer(delay=9)])
+    ready.clock.step(0.9)
+    assert ready.take() == []
+    ready.clock.step(0.2)
+    assert len(ready.take()) == 1
+
+
+def test_a_dropped_key_that_was_delayed_is_forgotten(ready: Stand) -> None:
+    ready.work.offer([offer(delay=5), offer(1, delay=5)])
+    ready.work.drop([key(), key(2)])
+    assert set(ready.work.inspect().records) == {key(1)}
+    ready.clock.step(5.1)
+    assert [task.key for task in ready.take()] == [key(1)]
+
+
+def test_a_dropped_key_that_is_worked_at_runs_once_more(ready: Stand) -> None:
+    ready.work.offer([offer()])
+    [first] = ready.take()
+    ready.work.drop([key()])
+    ready.work.finish(first.key, first.token, requeue_after=600)
+    [second] = ready.take()
+    ready.work.finish(second.key, second.token)
+    assert not ready.work.inspect().records
+
+
+def test_a_dropped_key_that_is_about_to_run_or_has_failed_runs(ready: Stand) -> None:
+    ready.work.offer([offer()])
+    [failed] = ready.take()
+    ready.work.finish(failed.key, failed.token, failed=True)
+    ready.work.offer([offer(1)])
+    ready.work.drop([key(), key(1)])
+    ready.clock.step(0.2)
+    assert {task.key for task in ready.take()} == {key(), key(1)}
+
+
+def test_a_delayed_offer_never_delays(ready: Stand) -> None:
+    ready.work.offer([offer(), offer(delay=5, seen=8)])
+    [task] = ready.take()
+    assert task.seen == 8
+    ready.work.offer([offer(delay=5)])
+    ready.work.finish(task.key, task.token)
+    assert len(ready.take()) == 1
+
+
+def test_failures_back_off_and_a_success_forgets_them(ready: Stand) -> None:
+    ready.work.offer([offer()])
+    delays = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 60, 60]
+    for failures, delay in enumerate(delays):
+        [task] = ready.take()
+        assert task.failures == failures
+        ready.work.finish(task.key, task.token, failed=True)
+        ready.clock.step(delay - 0.01)
+        ready.work.register("w1", 16)
+        assert ready.take() == []
+        ready.clock.step(0.02)
+    [task] = ready.take()
+    ready.work.finish(task.key, task.token, requeue_after=1)
+    ready.clock.step(1.01)
+    [task] = ready.take()
+    assert task.failures == 0
+
+
+def test_a_failed_run_that_was_offered_meanwhile_runs_at_once_and_keeps_count(ready: Stand) -> None:
+    ready.work.offer([offer()])
+    [task] = ready.take()
+    ready.work.offer([offer()])
+    ready.work.finish(task.key, task.token, failed=True)
+    assert [task.failures for task in ready.take()] == [1]
+
+
+def test_the_backoff_formula_never_overflows() -> None:
+    assert backoff(5_000, WorkSettings()) == 60
+
+
+def test_tenants_take_turns(ready: Stand) -> None:
+    ready.work.offer([offer(number, "flood") for number in range(1_000)])
+    ready.work.offer([offer(0, "b"), offer(0, "c"), offer(1, "b")])
+    tenants = [task.tenant for task in ready.take()]
+    assert len(tenants) == 16
+    assert tenants[:5] == ["flood", "b", "c", "flood", "b"]
+
+
+def test_a_tenant_that_comes_after_thousands_of_keys_of_another_has_the_next_turn(ready: Stand) -> None:
+    ready.work.offer([replace(offer(number), tenant="/flood") for number in range(4_000)])
+    ready.take()
+    ready.work.register("w2", 2)
+    ready.work.offer([replace(offer(0, "b"), tenant="team/ours")])
+    assert [task.tenant for task in ready.take()] == ["/flood", "team/ours"]
+
+
+def test_a_tenant_is_served_in_order(ready: Stand) -> None:
+    ready.work.offer([offer(number) for number in range(5)])
+    assert [task.key for task in ready.take()] == [key(number) for number in range(5)]
+
+
+def test_dispatch_takes_at_most_the_free_threads(ready: Stand) -> None:
+    ready.work.offer([offer(number) for number in range(100)])
+    ready.work.register("w2", 4)
+    assert ready.work.dispatch() == 20
+    assert ready.work.dispatch() == 0
+    for lease in ready.pop_all()[:3]:
+        ready.work.finish(*lease)
+    assert ready.work.dispatch() == 3
+
+
+def test_nothing_is_pushed_without_workers(stand: Stand) -> None:
+    stand.work.offer([offer()])
+    assert stand.work.dispatch() == 0
+    stand.work.register("w1", 2)
+    assert stand.work.dispatch() == 1
+
+
+def test_a_silent_worker_is_forgotten_and_a_stopping_one_at_once(ready: Stand) -> None:
+    ready.work.offer([offer(number) for number in range(3)])
+    ready.clock.step(15)
+    assert ready.work.dispatch() == 0
+    ready.work.register("w1", 16)
+    ready.work.register("w1", 0)
+    assert ready.work.dispatch() == 0
+
+
+def test_batches_grow_with_what_is_ready(ready: Stand) -> None:
+    ready.work.register("w2", 16)
+    ready.work.offer([offer(number) for number in range(4)])
+    ready.work.dispatch()
+    assert _sizes(ready) == [1, 1, 1, 1]
+    ready.work.offer([offer(number) for number in range(10, 26)])
+    ready.work.dispatch()
+    assert _sizes(ready) == [4, 4, 4, 4]
+    ready.work.register("w3", 12)
+    ready.work.offer([offer(number) for number in range(100, 1100)])
+    ready.work.dispatch()
+    assert _sizes(ready) == [15, 9], "a batch is no larger than a worker's threads"
+
+
+def _sizes(stand: Stand) -> list[int]:
+    return list(itertools.takewhile(bool, (len(stand.pop()) for _ in itertools.count())))
+
+
+def test_a_batch_has_at_most_32_keys(stand: Stand) -> None:
+    stand.work.register("w1", 1000)
+    stand.work.offer([offer(number) for number in range(1000)])
+    stand.work.dispatch()
+    assert _sizes(stand) == [32] * 31 + [8]
+
+
+def test_a_task_carries_its_reservation(ready: Stand) -> None:
+    reservation = Reservation(key=key(), queue="a", attempt=2, epoch=1, charge={"jobs": 1, "cpu": 1500}, port=20_001)
+    ready.reserve(reservation)
+    ready.work.offer([offer(0), offer(1)])
+    assert [task.reservation for task in ready.take()] == [reservation, None]
+
+
+def test_a_rebuild_ends_every_fence(ready: Stand) -> None:
+    ready.work.offer([offer(0), offer(1)])
+    first, second = ready.take()
+    assert ready.work.holds(first.key, first.token)
+    ready.set_epoch(2)
+    assert not ready.work.holds(first.key, first.token)
+    ready.work.finish(second.key, second.token, requeue_after=0)
+    [again] = ready.take()
+    assert ready.work.holds(again.key, again.token)
+
+
+def test_no_epoch_means_that_nothing_runs(ready: Stand) -> None:
+    ready.work.offer([offer()])
+    [task] = ready.take()
+    ready.lose()
+    with pytest.raises(errors.StoreLost):
+        ready.work.offer([offer()])
+    with pytest.raises(errors.StoreLost):
+        ready.work.dispatch()
+    with pytest.raises(errors.StoreLost):
+        ready.work.begin([(task.key, task.token)])
+    assert not ready.work.holds(task.key, task.token)
+    ready.work.renew([(task.key, task.token)])
+    ready.work.finish(task.key, task.token)
+
+
+def test_tokens_are_unique_across_a_loss(ready: Stand) -> None:
+    ready.work.offer([offer()])
+    [before] = ready.take()
+    ready.lose()
+    ready.set_epoch(2)
+    ready.work.register("w1", 16)
+    ready.work.offer([offer()])
+    [after] = ready.take()
+    assert after.token != before.token
+    ready.work.finish(before.key, before.token)
+    assert ready.work.holds(after.key, after.token)
+
+
+def told(version: int, seen: int = 0) -> Offer:
+    """That a job has changed."""
+    return Offer(key=key(), tenant="a", seen=seen, version=version)
+
+
+@pytest.mark.parametrize(
+    ("offers", "again"),
+    [
+        pytest.param([told(7)], False, id="its own write"),
+        pytest.param([told(6, seen=3), told(7, seen=5)], False, id="all it has seen"),
+        pytest.param([told(8)], True, id="a later change"),
+        pytest.param([told(7, seen=6)], True, id="pods it has not seen"),
+        pytest.param([told(6, seen=6), told(7)], True, id="pods it has not seen, before"),
+        pytest.param([offer()], True, id="another reason"),
+        pytest.param([offer(), told(7)], True, id="another reason first"),
+        pytest.param([told(7), offer()], True, id="another reason last"),
+        pytest.param([offer(delay=1.0)], True, id="another reason, not at once"),
+    ],
+)
+@pytest.mark.parametrize("meanwhile", [True, False], ids=["during the run", "after it"])
+@pytest.mark.parametrize("timer", [None, 30.0])
+def test_what_a_run_has_settled_is_no_reason_to_run_again(
+    ready: Stand, offers: list[Offer], again: bool, meanwhile: bool, timer: float | None
+) -> None:
+    ready.work.offer([offer()])
+    [task] = ready.take()
+    ready.work.offer(offers if meanwhile else [])
+    ready.work.finish(task.key, task.token, requeue_after=timer, made=5, settled=7)
+    ready.work.offer([] if meanwhile else offers)
+    ready.clock.step(1.0)
+    assert bool(ready.take()) is again
+    if not again and timer:
+        ready.clock.step(30.0)
+        ready.work.register("w1", 16)
+        assert ready.take(), "the timer was forgotten"
+
+
+def test_what_failed_or_is_not_settled_any_more_is_run_again(ready: Stand) -> None:
+    def run(**how: int) -> None:
+        ready.work.offer([offer()])
+        [task] = ready.take()
+        ready.work.finish(task.key, task.token, **how)
+
+    run(settled=7)
+    run()
+    ready.work.offer([told(7)])
+    [task] = ready.take()
+    ready.work.offer([told(7)])
+    ready.work.finish(task.key, task.token, failed=True, settled=7)
+    assert len(ready.take()) == 1
+
+
+def test_a_key_that_is_ready_stays_so(ready: Stand) -> None:
+    ready.work.offer([offer()])
+    [task] = ready.take()
+    ready.work.finish(task.key, task.token, requeue_after=0, settled=7)
+    ready.work.offer([told(7)])
+    assert len(ready.take()) == 1

@@ -1,0 +1,155 @@
+"""Memory and Redis agree on any sequence of operations, and no key is ever with two workers or forgotten."""
+
+from dataclasses import astuple
+
+import fakeredis
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from crds.keys import JobKey
+from queues.redis import connection
+from queues.values import Offer, Task
+from tests.queues.dispatch.conftest import Clock, MemoryStand, RedisStand, Stand
+
+KEYS = [JobKey("team", f"job-{number}", "uid") for number in range(6)]
+OFFERS = st.builds(
+    Offer,
+    key=st.sampled_from(KEYS),
+    tenant=st.sampled_from("abc"),
+    seen=st.integers(0, 5),
+    delay=st.sampled_from([0.0, 0.0, 0.0, 0.5, 20.0]),
+)
+
+
+def shown(task: Task) -> tuple[object, ...]:
+    """A task without its token, which differs."""
+    return tuple(value for value in astuple(task) if value != task.token)
+
+
+class Twins(RuleBasedStateMachine):
+    """The same operations on both; `given` keeps the tokens of each side apart."""
+
+    memory: Stand
+    redis: Stand
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = Clock()
+        self.memory, self.redis = MemoryStand(self.clock), self.empty_redis(self.clock)
+        self.epoch = 1
+        self.waiting: list[tuple[list[tuple[JobKey, str]], list[tuple[JobKey, str]]]] = []
+        self.tasks: list[tuple[Task, Task]] = []
+        self.owed: set[JobKey] = set()
+
+    @staticmethod
+    def empty_redis(clock: Clock) -> Stand:
+        return RedisStand(fakeredis.FakeStrictRedis(server=fakeredis.FakeServer()), clock)
+
+    @property
+    def both(self) -> tuple[Stand, Stand]:
+        return self.memory, self.redis
+
+    @rule(offers=st.lists(OFFERS, max_size=5))
+    def offer(self, offers: list[Offer]) -> None:
+        for stand in self.both:
+            stand.work.offer(offers)
+        self.owed |= {each.key for each in offers}
+
+    @rule(worker=st.sampled_from(["w1", "w2"]), threads=st.integers(0, 3))
+    def register(self, worker: str, threads: int) -> None:
+        for stand in self.both:
+            stand.work.register(worker, threads)
+
+    @rule()
+    def dispatch(self) -> None:
+        counts = [stand.work.dispatch() for stand in self.both]
+        assert counts[0] == counts[1]
+        while batches := tuple(stand.pop() for stand in self.both):
+            memory, redis = batches
+            assert [key for key, _ in memory] == [key for key, _ in redis]
+            if not memory:
+                break
+            self.waiting.append((memory, redis))
+
+    @rule(data=st.data())
+    def begin(self, data: st.DataObject) -> None:
+        if not self.waiting:
+            return
+        batches = self.waiting.pop(data.draw(st.integers(0, len(self.waiting) - 1)))
+        found = [stand.work.begin(batch) for stand, batch in zip(self.both, batches, strict=True)]
+        assert [shown(task) for task in found[0]] == [shown(task) for task in found[1]]
+        for pair in zip(*found, strict=True):
+            self.tasks.append(pair)
+            self.owed.discard(pair[0].key)
+
+    @rule(
+        data=st.data(),
+        requeue_after=st.sampled_from([None, None, 0, 0.3, 30]),
+        failed=st.sampled_from([False, False, True]),
+    )
+    def finish(self, data: st.DataObject, requeue_after: float | None, failed: bool) -> None:
+        if not self.tasks:
+            return
+        # A finished task stays in the list now and then: a token that is over must change nothing.
+        chosen = data.draw(st.integers(0, len(self.tasks) - 1))
+        pair = self.tasks[chosen] if data.draw(st.booleans()) else self.tasks.pop(chosen)
+        held = self.memory.work.holds(pair[0].key, pair[0].token)
+        for stand, task in zip(self.both, pair, strict=True):
+            stand.work.finish(task.key, task.token, requeue_after=requeue_after, failed=failed)
+        if held and (failed or requeue_after is not None):
+            self.owed.add(pair[0].key)
+
+    @rule(data=st.data())
+    def renew(self, data: st.DataObject) -> None:
+        chosen = data.draw(st.sets(st.integers(0, len(self.tasks) - 1))) if self.tasks else set()
+        for side, stand in enumerate(self.both):
+            tasks = [self.tasks[number][side] for number in sorted(chosen)]
+            stand.work.renew([(task.key, task.token) for task in tasks])
+
+    @rule(seconds=st.sampled_from([0.05, 0.3, 1.0, 7.5, 15.0, 60.0]))
+    def step(self, seconds: float) -> None:
+        self.clock.step(seconds)
+
+    @rule()
+    def rebuild(self) -> None:
+        self.epoch += 1
+        for stand in self.both:
+            stand.set_epoch(self.epoch)
+
+    @invariant()
+    def same_fences_and_one_worker_per_key(self) -> None:
+        holders = [
+            (
+                pair[0].key,
+                *(stand.work.holds(task.key, task.token) for stand, task in zip(self.both, pair, strict=True)),
+            )
+            for pair in self.tasks
+        ]
+        assert all(memory == redis for _, memory, redis in holders)
+        held = [key for key, memory, _ in holders if memory]
+        assert len(held) == len(set(held))
+
+    def teardown(self) -> None:
+        """Whatever was offered last still comes: let all leases and delays end, and take everything."""
+        self.clock.step(10_000)
+        for stand in self.both:
+            stand.work.register("w1", 100)
+            assert self.owed <= {task.key for task in stand.take()}
+
+
+def test_memory_and_fakeredis_agree() -> None:
+    run_state_machine_as_test(Twins, settings=settings(max_examples=60, stateful_step_count=40, deadline=None))
+
+
+def test_memory_and_redis_agree(client: connection.Connection) -> None:
+    class RealTwins(Twins):
+        @staticmethod
+        def empty_redis(clock: Clock) -> Stand:
+            client.flushall()
+            return RedisStand(client, clock)
+
+    limits = settings(
+        max_examples=150, stateful_step_count=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    run_state_machine_as_test(RealTwins, settings=limits)

@@ -1,0 +1,250 @@
+"""Looking at a store and a work queue, and beginning them afresh: in memory, on fakeredis, on Redis, all alike."""
+
+import re
+from collections.abc import Callable, Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import fakeredis
+import pytest
+
+from queues import errors, order, redis_keys
+from queues.dispatch.redis_work import RedisWork
+from queues.inspection.rq_record import FUNCTION
+from queues.inspection_values import Fault
+from queues.picking import choose
+from queues.redis import connection
+from queues.storage.redis_store import RedisStore
+from queues.store import QueueStore
+from queues.values import Offer
+from queues.work import WorkSettings
+from tests.queues.conftest import Clock, Place, RedisPlace
+from tests.support.queues.builders import START, entry, key, reservation, spec
+
+JOB = str(key("j"))
+HOSTILE = '["os.system", null, ["true"], {}]'
+
+
+@pytest.fixture
+def filled(place: Place) -> QueueStore:
+    return fill(place)
+
+
+def fill(place: Place) -> QueueStore:
+    """One job reserved by a rebuild, one picked, two waiting, one of them in a queue that nobody configured."""
+    store = place.open(ports=(20_000, 20_009))
+    store.rebuild(3, [reservation("held", epoch=3, port=20_005, cpu=1000)], [entry("later", submitted=START + 1)])
+    store.configure([spec("a", cpu=9000)], {"cpu": 9000})
+    store.put([entry("first", cpu=2000), entry("else", queue="b", priority=2)])
+    committed = store.commit(choose.choose(store.snapshot(8), START, 1, "jobs"))
+    assert [each.key for each in committed.reservations] == [key("first")]
+    return store
+
+
+def test_a_picture_shows_what_the_store_holds(filled: QueueStore) -> None:
+    seen = filled.inspect()
+    assert (seen.epoch, seen.rebuilding, seen.pool) == (3, 0, {"cpu": 9000})
+    assert list(seen.specs.values()) == [spec("a", cpu=9000)]
+    assert dict(seen.entries) == {
+        each.key: each for each in (entry("later", submitted=START + 1), seen.entries[key("else")])
+    }
+    assert seen.places == {
+        "a": {key("later"): START + 1},
+        "b": {key("else"): order.score(seen.entries[key("else")], 600.0)},
+    }
+    assert seen.reservations == filled.reservations()
+    assert seen.usage == {"a": {"cpu": 3000, "jobs": 2}}
+    assert seen.pool_usage == {"cpu": 3000, "jobs": 2}
+    assert seen.ports == {20_005: key("held"), 20_006: key("first")}
+    assert (seen.faults, seen.unknown, seen.foreign) == ((), (), ())
+
+
+def test_a_store_that_is_lost_is_seen_as_such(place: Place) -> None:
+    assert place.open().inspect().epoch == 0
+
+
+def test_what_is_forgotten_is_what_a_rebuild_brings_back(filled: QueueStore, place: Place) -> None:
+    accounts = [view.account for view in filled.snapshot(1).queues]
+    filled.forget(3)
+    assert filled.epoch() == 0
+    with pytest.raises(errors.StoreLost):
+        filled.put([entry("new")])
+    filled.forget(3)
+    seen = filled.inspect()
+    assert (seen.epoch, dict(seen.entries), dict(seen.reservations), dict(seen.ports)) == (0, {}, {}, {})
+    assert not any(seen.usage.values())
+    assert not seen.pool_usage
+    filled.rebuild(4, [reservation("held", epoch=3, cpu=1000)], [])
+    again = filled.snapshot(1)
+    assert [view.spec for view in again.queues] == [spec("a", cpu=9000)], "settings stay"
+    assert [view.account for view in again.queues] == accounts, "credits stay"
+
+
+def test_whoever_leads_no_longer_forgets_nothing(filled: QueueStore, place: Place) -> None:
+    place.open().rebuild(4, [reservation("held", epoch=4)], [entry("later")])
+    with pytest.raises(errors.StaleEpoch, match="epoch 3 is over"):
+        filled.forget(3)
+    seen = filled.inspect()
+    assert (seen.epoch, len(seen.entries), len(seen.reservations)) == (4, 1, 1)
+
+
+# What only Redis can hold.
+
+
+Write = Callable[[connection.Connection], Any]
+
+
+@pytest.fixture(params=["fakeredis", "redis"])
+def redis_place(request: pytest.FixtureRequest, clock: Clock) -> Iterator[RedisPlace]:
+    if request.param == "redis":
+        yield RedisPlace(request.getfixturevalue("client"), clock)
+        return
+    fake = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
+    yield RedisPlace(fake, clock)
+    fake.close()
+
+
+@pytest.mark.parametrize(
+    ("write", "where"),
+    [
+        (lambda client: client.set(redis_keys.QUEUES, "x"), redis_keys.QUEUES),
+        (lambda client: client.hset(redis_keys.QUEUES, "a", "{"), f"{redis_keys.QUEUES} a"),
+        (lambda client: client.hset(redis_keys.QUEUES, "a", '{"weight": 1}'), f"{redis_keys.QUEUES} a"),
+        (lambda client: client.set(redis_keys.POOL, "{"), redis_keys.POOL),
+        (lambda client: client.hset(redis_keys.ACCOUNTS, "a", "[1]"), f"{redis_keys.ACCOUNTS} a"),
+        (lambda client: client.set(redis_keys.CLOCK, "1"), redis_keys.CLOCK),
+        (lambda client: client.hset(redis_keys.OVERTAKEN, "a", "x"), f"{redis_keys.OVERTAKEN} a"),
+        (lambda client: client.hset(redis_keys.ENTRIES, JOB, b"\xff"), f"{redis_keys.ENTRIES} {JOB}"),
+        (lambda client: client.hset(redis_keys.ENTRIES, JOB, "one,{}"), f"{redis_keys.ENTRIES} {JOB}"),
+        (lambda client: client.hset(redis_keys.RESERVATIONS, JOB, "[]"), f"{redis_keys.RESERVATIONS} {JOB}"),
+        (lambda client: client.hset(redis_keys.RESERVATIONS, "no key", "{}"), f"{redis_keys.RESERVATIONS} no key"),
+        (lambda client: client.hset(redis_keys.PORTS, "http", JOB), f"{redis_keys.PORTS} http"),
+        (lambda client: client.hset(redis_keys.USAGE, "a", '{"cpu":"much"}'), f"{redis_keys.USAGE} a"),
+        (lambda client: (client.delete(redis_keys.USAGE), client.set(redis_keys.USAGE, "1")), redis_keys.USAGE),
+        (lambda client: client.set(redis_keys.ORDER + "x", "1"), redis_keys.ORDER + "x"),
+        (lambda client: client.zadd(redis_keys.ORDER + "a", {"x": 1}), redis_keys.ORDER + "a x"),
+        (lambda client: (client.delete(redis_keys.EPOCH), client.lpush(redis_keys.EPOCH, "x")), redis_keys.EPOCH),
+        (lambda client: client.set(redis_keys.EPOCH, "late"), redis_keys.EPOCH),
+    ],
+)
+def test_what_cannot_be_read_is_a_fault_and_is_forgotten(redis_place: RedisPlace, write: Write, where: str) -> None:
+    filled, client = fill(redis_place), redis_place.client
+    for name in (redis_keys.QUEUES,) if where == redis_keys.QUEUES else ():
+        client.delete(name)
+    write(client)
+    assert [fault.where for fault in filled.inspect().faults] == [where]
+    filled.forget(3)
+    filled.rebuild(4, [reservation("held", epoch=3, cpu=1000)], [entry("later")])
+    filled.configure([spec("a", cpu=9000)], {"cpu": 9000})
+    assert filled.inspect().faults == ()
+    assert filled.snapshot(8).queues[0].waiting == 1
+    assert choose.choose(filled.snapshot(8), START, 1, "jobs").picks
+
+
+def test_keys_of_nobody_are_named_and_those_of_ours_forgotten(redis_place: RedisPlace) -> None:
+    filled, client = fill(redis_place), redis_place.client
+    for name in ("torchq:junk", "torchq:work:junk", "rq:queue:other", "somebody:else"):
+        client.set(name, 1)
+    seen = filled.inspect()
+    assert seen.unknown == ("rq:queue:other", "torchq:junk", "torchq:work:junk")
+    assert seen.foreign == ("somebody:else",)
+    filled.forget(3)
+    assert client.keys("*junk") == client.keys("rq:*") == []
+    assert client.get("somebody:else") == b"1"
+
+
+@pytest.mark.parametrize("tie", ["", "999999999999~ team later "])
+def test_a_place_that_is_not_the_one_of_its_entry_is_seen_and_forgotten(redis_place: RedisPlace, tie: str) -> None:
+    filled, client, later = fill(redis_place), redis_place.client, key("later")
+    client.zadd(redis_keys.ORDER + "a", {order.place_of(tie, str(later)): 1, str(later): 1})
+    seen = filled.inspect()
+    assert seen.stray_places == {"a": {later}}
+    assert seen.places["a"] == {later: START + 1}
+    filled.forget(3)
+    filled.rebuild(4, [], [entry("later")])
+    assert filled.inspect().stray_places == {}
+
+
+def test_looking_at_a_store_changes_nothing(redis_place: RedisPlace) -> None:
+    filled, client = fill(redis_place), redis_place.client
+    client.set(redis_keys.ORDER + "x", "1")
+    before = {name: client.dump(name) for name in client.keys("*")}
+    filled.inspect()
+    RedisWork(client).inspect()
+    assert {name: client.dump(name) for name in client.keys("*")} == before
+
+
+def test_every_key_that_a_script_names_is_known() -> None:
+    """A key that the schema forgets would be taken for somebody else's, and removed."""
+    folder = resources.files("queues.lua")
+    text = "\n".join(each.read_text() for each in Path(str(folder)).rglob("*.lua"))
+    named = set(re.findall(r"'((?:torchq|rq):[a-z:_]*)'", text))
+    assert len(named) > 20
+    assert {name for name in named if not redis_keys.known(name + "x" if name.endswith(":") else name)} == {
+        "torchq:",
+        "rq:",
+    }
+
+
+def test_entries_that_cannot_be_read_are_not_a_defect_of_ours(redis_place: RedisPlace) -> None:
+    filled, client = fill(redis_place), redis_place.client
+    client.zadd(redis_keys.ORDER + "a", {"x!y!z": 1})
+    with pytest.raises(errors.Unreadable, match="torchq doctor"):
+        filled.snapshot(1)
+    client.hset(redis_keys.RESERVATIONS, JOB, "[]")
+    with pytest.raises(errors.Unreadable, match="torchq doctor"):
+        filled.reservations()
+
+
+def test_faults_are_ordered() -> None:
+    assert sorted([Fault("b", "x"), Fault("a", "x")])[0].where == "a"
+
+
+def test_a_work_queue_is_seen_and_forgotten(redis_place: RedisPlace) -> None:
+    client = redis_place.client
+    store = RedisStore(client)
+    store.rebuild(1, [], [])
+    now = [START]
+    work = RedisWork(client, clock=lambda: now[0])
+    work.register("w1", 1)
+    work.offer([Offer(key=key(name), tenant="a") for name in ("one", "two")])
+    work.offer([Offer(key=key("late"), tenant="b", delay=5.0)])
+    assert work.dispatch() == 1
+    seen = work.inspect()
+    assert {each.name: record.state for each, record in seen.records.items()} == {
+        "one": "leased",
+        "two": "ready",
+        "late": "delayed",
+    }
+    leased, late = seen.records[key("one")], seen.records[key("late")]
+    assert leased.lease_ends == START + WorkSettings().dispatched_lease
+    assert seen.leases == {key("one"): leased.lease_ends}
+    assert late.due == START + 5.0
+    assert (seen.ready, seen.turns) == ({"a": {key("two")}}, {"a"})
+    assert (seen.ready_count, seen.ready_length) == (1, 1)
+    assert (seen.workers.keys(), seen.threads) == ({"w1"}, {"w1"})
+    assert [(job.where, job.function) for job in seen.rq] == [("queue", FUNCTION)]
+    client.hset("rq:job:h1", "data", HOSTILE)
+    client.zadd("rq:failed:torchq", {"h1": 9e9})
+    client.hset("rq:job:h2", "data", b"\x80\x04pickle")
+    assert {(job.id, job.where, job.function) for job in work.inspect().rq if job.function != FUNCTION} == {
+        ("h1", "failed", "os.system"),
+        ("h2", "none", ""),
+    }
+    client.hset(redis_keys.RECORDS, JOB, "{")
+    assert [fault.where for fault in work.inspect().faults] == [f"{redis_keys.RECORDS} {JOB}"]
+    work.forget(1)
+    after = work.inspect()
+    assert (after.records, after.ready, after.leases, after.rq, after.ready_count) == ({}, {}, {}, (), 0)
+    assert after.workers.keys() == {"w1"}
+    assert store.epoch() == 0, "nothing runs before the rebuild"
+    assert client.keys("rq:*") == [b"rq:queues"]
+
+
+def test_a_batch_that_a_worker_runs_is_not_taken_from_under_it(redis_place: RedisPlace) -> None:
+    client = redis_place.client
+    client.hset("rq:job:b1", "data", HOSTILE.replace("os.system", FUNCTION))
+    client.zadd("rq:wip:torchq", {"b1:execution": 9e9})
+    RedisWork(client).forget(1)
+    assert client.exists("rq:job:b1", "rq:wip:torchq") == 2

@@ -1,0 +1,425 @@
+"""Room that is kept for one job is lent to jobs that end before it is needed, and to no others."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crds.keys import JobKey
+from crds.resources import amounts
+from crds.resources.amounts import Amounts
+from queues.pick_cycle import Rounds
+from queues.picking.backfill import LOANS, End, Forecast, Shadows, shadow_time
+from queues.picking.picker import Race
+from queues.rules import Rules
+from queues.storage.memory_store import MemoryStore
+from queues.store import QueueStore
+from queues.values import Entry, QueueSpec
+from tests.support.queues.builders import GPU, START, entry, key, reservation, resources, spec
+
+RULES = Rules(cost=GPU)
+
+
+# The shadow time
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"gpu": 1}, 0.0),
+        ({"gpu": 4}, 60.0),
+        ({"gpu": 5}, 100.0),
+        ({"gpu": 7}, 100.0),
+        ({"gpu": 8}, None),
+        ({"gpu": 4, "cpu": 8}, 100.0),
+        ({"cpu": 9}, None),
+        ({"gpu": 1, "memory": 10**9}, 0.0),
+    ],
+)
+def test_a_job_fits_when_enough_has_ended(asked: dict[str, int], expected: float | None) -> None:
+    ends = [(60.0, resources(gpu=3, cpu=1)), (100.0, resources(gpu=3, cpu=7))]
+    used, capacity = resources(gpu=7, cpu=8), resources(gpu=8, cpu=8)
+    assert shadow_time(resources(**asked), used, capacity, ends, 0.0) == expected
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"), [({"*": 4, GPU: 8}, 60.0), ({GPU: 8}, 0.0), ({}, 0.0), ({"*": 0}, None)]
+)
+def test_names_count_as_the_pool_limits_them(limit: Amounts, expected: float | None) -> None:
+    ends = [(60.0, resources(cpu=4))]
+    assert shadow_time(resources(cpu=4, jobs=1), resources(cpu=4), limit, ends, 0.0) == expected
+
+
+def test_a_job_that_should_have_ended_counts_as_one_that_never_ends() -> None:
+    ends = [(60.0, resources(gpu=4)), (90.0, resources(gpu=4))]
+    used, capacity = resources(gpu=8), resources(gpu=8)
+    assert shadow_time(resources(gpu=4), used, capacity, ends, 59.0) == 60.0
+    assert shadow_time(resources(gpu=4), used, capacity, ends, 60.0) == 90.0
+    assert shadow_time(resources(gpu=8), used, capacity, ends, 60.0) is None
+
+
+@given(
+    st.lists(st.tuples(st.floats(1, 100), st.integers(0, 4), st.integers(0, 4)), max_size=8),
+    st.integers(0, 12),
+    st.integers(0, 12),
+)
+def test_nothing_is_free_sooner_and_all_is_then(found: list[tuple[float, int, int]], gpu: int, cpu: int) -> None:
+    ends: list[End] = [(end, resources(gpu=one, cpu=two)) for end, one, two in sorted(found)]
+    used = {name: sum(charge[name] for _, charge in ends) + 1 for name in (GPU, "cpu")}
+    demand, capacity = resources(gpu=gpu, cpu=cpu), {GPU: used[GPU] + 1, "cpu": used["cpu"] + 1}
+
+    def fits(at: float) -> bool:
+        still: Mapping[str, int] = used
+        for end, charge in ends:
+            still = amounts.subtract(still, charge) if end <= at else still
+        return amounts.fits(demand, still, capacity)
+
+    moment = shadow_time(demand, used, capacity, ends, 0.0)
+    moments = [0.0, *(end for end, _ in ends)]
+    assert moment == next((each for each in moments if fits(each)), None)
+
+
+def test_a_shadow_time_moves_to_earlier_moments_only() -> None:
+    shadows, job = Shadows(), key("large")
+    assert shadows.lower(job, lambda: 50.0) is None, "another process kept the room before"
+    shadows.begin(job)
+    found = [shadows.lower(job, lambda moment=moment: moment) for moment in (None, 60.0, 70.0, None, 50.0, 60.0)]
+    assert found == [None, 60.0, 60.0, 60.0, 50.0, 50.0]
+    shadows.begin(job)
+    assert shadows.lower(job, lambda: 99.0) == 50.0, "it is the same job still"
+    shadows.keep([])
+    assert shadows.lower(job, lambda: 40.0) is None
+    shadows.begin(job)
+    assert shadows.lower(job, lambda: 99.0) == 99.0
+
+
+# Who gets the room
+
+LARGE = entry("large", "x", START - 9, gpu=8)
+SMALL = ["small-0", "small-1", "small-2"]
+
+
+@dataclass
+class Room:
+    """A pool of 8 GPUs: "long" holds 3 of them for 100 s, three small jobs 1 each for 50 s. All is kept for a job of
+    queue x as large as the pool, which two of the small jobs have overtaken."""
+
+    queues: list[QueueSpec] = field(default_factory=lambda: [spec("x"), spec("a"), spec("b")])
+    longest: dict[str, float] = field(default_factory=dict)
+    ends: dict[str, float] = field(default_factory=lambda: {"long": 100.0} | dict.fromkeys(SMALL, 50.0))
+    store: QueueStore = field(default_factory=lambda: MemoryStore(lambda *_: None))
+    large: Entry = LARGE
+    pool: dict[str, int] = field(default_factory=lambda: {GPU: 8})
+
+    def __post_init__(self) -> None:
+        epoch = self.store.epoch() + 1
+        self.store.rebuild(epoch, [reservation("long", "a", epoch=epoch, gpu=3)], [])
+        self.store.configure(self.queues, self.pool)
+        self.rounds = self.leader()
+        self.put(self.large, *(entry(f"small-{number}", "a", START + number, gpu=1) for number in range(3)))
+        assert self.pick() == SMALL
+        assert self.record() is not None
+
+    def leader(self) -> Rounds:
+        return Rounds(self.store, RULES, self.forecast)
+
+    def forecast(self) -> Forecast:
+        held = self.store.reservations()
+        ends = sorted((START + self.ends[job.name], each.charge) for job, each in held.items() if job.name in self.ends)
+        queues = frozenset(each.queue for each in self.waiting() if each.key.name in self.longest)
+        longest = {str(key(name)): seconds for name, seconds in self.longest.items()}
+        return Forecast(tuple(sorted(ends, key=lambda end: end[0])), longest, queues)
+
+    def waiting(self) -> list[Entry]:
+        return [each.entry for view in self.store.snapshot(99).queues for each in view.heads]
+
+    def put(self, *jobs: Entry, **longest: float) -> None:
+        self.longest.update({name.replace("_", "-"): seconds for name, seconds in longest.items()})
+        self.store.put(jobs)
+
+    def pick(self, at: float = 0.0, limit: int = 99) -> list[str]:
+        made: list[str] = []
+        for _ in range(9):
+            found = self.rounds.round(START + at, limit, 99)
+            assert not found.refused
+            made += [each.key.name for each in found.reservations]
+        return made
+
+    def record(self) -> Amounts | None:
+        """What room is kept for, as the store knows it."""
+        found = next(view.overtaken for view in self.store.snapshot(0).queues if view.spec.name == "x")
+        return None if found is None else found.kept
+
+
+def test_room_is_lent_until_the_shadow_time_and_not_for_longer() -> None:
+    room = Room()
+    room.put(entry("longer", "b", gpu=1), entry("in-time", "b", START + 1, gpu=1), entry("any", "b", START + 2, gpu=1))
+    room.put(longer=100.5, in_time=100.0)
+    assert room.pick() == ["in-time"]
+
+
+def test_without_a_forecast_nothing_is_lent() -> None:
+    room = Room()
+    room.rounds = Rounds(room.store, RULES)
+    room.put(entry("short", "b", gpu=1), short=1.0)
+    assert room.pick() == []
+
+
+def test_nothing_is_lent_where_it_is_not_known_when_the_large_job_fits() -> None:
+    room = Room(ends=dict.fromkeys(SMALL, 50.0))
+    room.put(entry("short", "b", gpu=1), short=1.0)
+    assert room.pick() == []
+
+
+def test_room_that_is_not_free_is_not_lent() -> None:
+    room = Room()
+    room.put(entry("wide", "b", gpu=3), entry("narrow", "b", START + 1, gpu=2), wide=10.0, narrow=10.0)
+    assert room.pick() == ["narrow"]
+
+
+def test_a_loan_is_paid_for_like_a_pick_and_does_not_free_the_large_job_from_its_own() -> None:
+    room = Room()
+    before = accounts(room.store)
+    room.put(entry("short", "b", gpu=2), short=10.0)
+    assert room.pick() == ["short"]
+    assert accounts(room.store)["b"] > before["b"]
+    assert room.record() == LARGE.demand
+    room.store.remove([LARGE.key])
+    room.pick(1.0)
+    assert accounts(room.store)["x"] > before["x"], "it is withdrawn: its queue pays for the room"
+
+
+def accounts(store: QueueStore) -> dict[str, int]:
+    return {view.spec.name: view.account.base for view in store.snapshot(0).queues}
+
+
+def test_loans_are_made_in_the_order_of_turns() -> None:
+    room = Room([spec("x"), spec("a"), spec("b"), spec("c", 3)])
+    room.store.remove([key("long")])
+    for name in ("b", "c"):
+        room.put(*(entry(f"{name}-{number}", name, START + number, gpu=1) for number in range(8)))
+        room.longest |= {f"{name}-{number}": 10.0 for number in range(8)}
+    found = [name[0] for name in room.pick()]
+    assert (found[0], Counter(found)) == ("c", {"b": 2, "c": 3}), "the larger weight goes first and gets more"
+
+
+def test_a_large_job_that_has_waited_long_enough_starts_before_anything_is_lent() -> None:
+    room = Room()
+    room.put(*(entry(f"short-{number}", "b", START + number, gpu=1) for number in range(9)))
+    room.longest |= {f"short-{number}": 1.0 for number in range(9)}
+    room.store.remove([key(name) for name in ("long", *SMALL)])
+    assert room.pick(5.0)[0] == "large"
+
+
+def test_after_the_shadow_time_nothing_is_lent() -> None:
+    room = Room()
+    room.put(entry("first", "b", gpu=1), first=10.0)
+    assert room.pick() == ["first"]
+    room.ends["long"] = 500.0  # it has not ended, against all that was known
+    room.put(entry("second", "b", gpu=1), second=10.0)
+    assert room.pick(95.0) == []
+
+
+def test_a_leader_that_begins_lends_nothing_of_what_another_one_kept() -> None:
+    room = Room()
+    room.put(entry("short", "b", gpu=1), short=10.0)
+    first, room.rounds = room.rounds, room.leader()
+    assert room.pick() == []
+    room.rounds = first
+    assert room.pick() == ["short"]
+
+
+@pytest.mark.parametrize(("strict", "expected"), [(False, ["own"]), (True, [])])
+def test_a_job_of_the_same_queue_passes_the_large_one_unless_the_queue_is_strict(
+    strict: bool, expected: list[str]
+) -> None:
+    room = Room([replace(spec("x"), strict=strict), spec("a"), spec("b")])
+    room.put(entry("own", "x", gpu=1), own=10.0)
+    assert room.pick() == expected
+
+
+def test_a_job_with_a_deadline_passes_one_of_its_size_without() -> None:
+    room = Room()
+    room.put(entry("any", "b", gpu=1), entry("short", "b", START + 1, gpu=1), short=10.0)
+    assert room.pick() == ["short"]
+
+
+def test_a_job_of_the_same_queue_leaves_the_quota_that_the_large_one_needs() -> None:
+    room = Room([spec("x", jobs=1), spec("a"), spec("b")])
+    room.put(entry("own", "x", gpu=1), own=10.0)
+    assert room.pick() == []
+    assert room.record() == LARGE.demand
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "expected"),
+    [
+        pytest.param(8, 2, ["short"], id="all have their own"),
+        pytest.param(8, 0, [], id="the other one borrows what the large one needs"),
+    ],
+)
+def test_a_job_of_the_same_cohort_leaves_the_quota_that_the_large_one_needs(
+    own: int, others: int, expected: list[str]
+) -> None:
+    members = [replace(spec("x", gpu=own), cohort="team"), replace(spec("b", gpu=others), cohort="team")]
+    room = Room([*members, spec("a")])
+    room.put(entry("short", "b", gpu=2), short=10.0)
+    assert room.pick() == expected
+    assert room.record() == LARGE.demand, "quota and cohort still let it go"
+
+
+def test_a_queue_that_is_closed_borrows_no_room() -> None:
+    room = Room([spec("x"), spec("a"), replace(spec("b"), open=False)])
+    room.put(entry("short", "b", gpu=1), short=10.0)
+    assert room.pick() == []
+
+
+def test_every_store_takes_a_loan(store: QueueStore) -> None:
+    """A commit asks for room in the pool, not for whom it is kept."""
+    room = Room(store=store)
+    room.put(entry("short", "b", gpu=2), short=10.0)
+    assert room.pick() == ["short"]
+    assert store.snapshot(0).pool_usage[GPU] == 8
+
+
+def test_a_batch_has_so_many_loans_at_most() -> None:
+    room = Room(large=replace(LARGE, demand={**LARGE.demand, "cpu": 90}), pool={GPU: 8, "cpu": 90})
+    room.put(*(entry(f"b-{number:03}", "b", START + number, cpu=1) for number in range(LOANS + 9)))
+    room.longest |= {f"b-{number:03}": 10.0 for number in range(LOANS + 9)}
+    shadows = Shadows()
+    shadows.begin(LARGE.key)
+    race = Race(room.store.snapshot(99), RULES, shadows)
+    race.foresee(START, room.forecast)
+    assert LOANS // 2 < len(race.picks(START, 512).picks) <= LOANS
+    assert len(room.pick()) == LOANS + 9, "the others go with the next batch"
+
+
+# Over time
+
+
+@dataclass
+class Job:
+    """A job as it really runs: how long, and what its deadline is, if it has one."""
+
+    entry: Entry
+    runs: int
+    deadline: int | None
+
+
+@dataclass
+class Cluster:
+    """A pool on which jobs run for as long as they do, at most until their deadlines."""
+
+    jobs: list[Job]
+    pool: int
+    lends: bool
+    now: int = 0
+    used: int = 0
+    ends: dict[JobKey, int] = field(default_factory=dict)
+    known: dict[JobKey, tuple[float, Amounts]] = field(default_factory=dict)
+    started: dict[str, int] = field(default_factory=dict)
+    first_shadow: dict[str, float] = field(default_factory=dict)
+    since: dict[str, float] = field(default_factory=dict)
+    """Since when jobs were overtaken."""
+
+    def __post_init__(self) -> None:
+        self.of = {each.entry.key: each for each in self.jobs}
+        self.store = MemoryStore(lambda *_: None)
+        self.store.rebuild(1, [], [])
+        self.store.configure([spec(name) for name in "abc"], {GPU: self.pool})
+        self.rounds = Rounds(self.store, RULES, self.forecast)
+
+    def forecast(self) -> Forecast | None:
+        ends = sorted(self.known.values(), key=lambda end: end[0])
+        for view in self.store.snapshot(0).queues:
+            kept = view.overtaken
+            if kept is not None:
+                self.since[kept.key.name] = kept.since
+            if kept is not None and kept.kept is not None and kept.key.name not in self.first_shadow:
+                used = self.store.snapshot(0).pool_usage
+                found = shadow_time(kept.kept, used, {GPU: self.pool}, ends, START + self.now)
+                if found is not None:
+                    self.first_shadow[kept.key.name] = found - START
+        if not self.lends:
+            return None
+        waiting = [each.entry.key for view in self.store.snapshot(99).queues for each in view.heads]
+        longest = {str(job): float(seconds) for job in waiting if (seconds := self.of[job].deadline) is not None}
+        return Forecast(tuple(ends), longest, frozenset("abc"))
+
+    def run(self, until: int) -> None:
+        for self.now in range(until):
+            arrived = [each.entry for each in self.jobs if each.entry.submitted == START + self.now]
+            self.store.put(arrived)
+            ended = [job for job, end in self.ends.items() if end <= self.now]
+            self.store.remove(ended)
+            for job in ended:
+                del self.ends[job]
+                self.known.pop(job, None)
+            while self.rounds.round(START + self.now, 99, 99).picked:
+                self._begin()
+            self.used += self.store.snapshot(0).pool_usage.get(GPU, 0)
+
+    def _begin(self) -> None:
+        for job, held in self.store.reservations().items():
+            if job not in self.ends:
+                self.started[job.name] = self.now
+                made = self.of[job]
+                self.ends[job] = self.now + made.runs
+                if made.deadline is not None:
+                    self.known[job] = START + self.now + made.deadline, held.charge
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> list[Job]:
+    """Jobs of three queues, of which the first is large."""
+    numbers = count()
+
+    def one() -> Job:
+        deadline = draw(st.integers(1, 30))
+        runs = draw(st.integers(1, deadline))
+        made = entry(
+            f"job-{next(numbers):03}",
+            draw(st.sampled_from("abc")),
+            START + draw(st.integers(0, 20)),
+            gpu=draw(st.sampled_from([1, 1, 1, 2, 3, 8])),
+        )
+        return Job(made, runs, None if draw(st.integers(0, 5)) == 0 else deadline)
+
+    return [one() for _ in range(draw(st.integers(4, 30)))]
+
+
+@settings(max_examples=60, deadline=None)
+@given(workloads())
+def test_while_room_is_kept_for_a_job_it_starts_no_later_than_its_first_shadow_time(jobs: list[Job]) -> None:
+    """While it alone holds the reservation: that of another queue may come first if that was overtaken earlier."""
+    cluster = Cluster(jobs, pool=8, lends=True)
+    cluster.run(120)
+    alone = set(cluster.first_shadow) if len(cluster.first_shadow) == 1 else set()
+    alone = {name for name in alone if all(cluster.since[name] <= since for since in cluster.since.values())}
+    for name in alone & cluster.started.keys():
+        assert cluster.started[name] <= cluster.first_shadow[name]
+    for name in alone - cluster.started.keys():
+        assert cluster.first_shadow[name] >= 120
+
+
+def stream() -> Iterable[Job]:
+    """A job as large as the pool, a job that is known to run for 100 s, and short ones without end."""
+    yield Job(entry("runs", "a", START, gpu=4), 100, 100)
+    yield Job(entry("large", "b", START + 1, gpu=8), 20, 20)
+    for number in range(600):
+        seconds = 1 + number % 7
+        yield Job(entry(f"short-{number:03}", "ac"[number % 2], START + 1 + number / 4, gpu=1), seconds, seconds + 2)
+
+
+def test_a_stream_of_short_jobs_uses_the_room_and_never_postpones_the_large_one() -> None:
+    jobs = [replace(each, entry=replace(each.entry, submitted=float(int(each.entry.submitted)))) for each in stream()]
+    lending, keeping = Cluster(jobs, 8, lends=True), Cluster(jobs, 8, lends=False)
+    lending.run(130)
+    keeping.run(130)
+    assert lending.started["large"] <= lending.first_shadow["large"] == 100
+    assert keeping.started["large"] <= 100
+    assert lending.used > keeping.used * 1.2

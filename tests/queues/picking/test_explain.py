@@ -1,0 +1,120 @@
+"""Why a job waits: every code, its sentence, and the numbers."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from crds.resources.amounts import Amounts
+from queues.picking.choose import choose
+from queues.picking.explain import Code, explain, suppose
+from queues.rules import Patience, Rules
+from queues.storage.memory_store import MemoryStore
+from queues.values import Batch, Entry, Place, QueueSpec, Reservation
+from tests.support.queues.builders import GPU, START, entries, entry, key, reservation, spec
+
+RULES = Rules(patience=Patience(times=1))
+COHORT = [replace(spec("a", gpu=4), cohort="team"), replace(spec("b", gpu=4), cohort="team")]
+
+
+def opened(
+    queues: Sequence[QueueSpec], waiting: Sequence[Entry], held: Sequence[Reservation] = (), pool: Amounts | None = None
+) -> MemoryStore:
+    store = MemoryStore(lambda *_: None)
+    store.rebuild(1, held, waiting)
+    store.configure(queues, pool)
+    return store
+
+
+def place(store: MemoryStore, name: str) -> Place:
+    found = store.place(key(name))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("code", "queues", "job", "held", "pool"),
+    [
+        ("Next", [spec("a")], entry("job", gpu=1), [], None),
+        ("QueueNotFound", [spec("b")], entry("job", gpu=1), [], None),
+        ("QueueHeld", [replace(spec("a"), open=False)], entry("job", gpu=1), [], None),
+        ("ExceedsQuota", [spec("a", gpu=2)], entry("job", gpu=3), [], None),
+        ("ExceedsQuota", [replace(spec("a", gpu=2), open=False)], entry("job", gpu=3), [], None),
+        ("QueueHeld", [replace(spec("a", gpu=4), open=False)], entry("job", gpu=3), [], {GPU: 2}),
+        ("ExceedsQuota", [spec("a")], entry("job", gpu=3), [], {GPU: 2}),
+        ("ExceedsQuota", COHORT, entry("job", gpu=9), [], None),
+        ("BehindOthers", [spec("a")], entry("job", submitted=START + 99, gpu=1), [], None),
+        ("WaitingForQuota", [spec("a", gpu=4)], entry("job", gpu=3), [reservation("runs", gpu=2)], None),
+        ("WaitingForCohort", COHORT, entry("job", gpu=3), [reservation("runs", "b", gpu=6)], None),
+        ("WaitingForPool", [spec("a")], entry("job", gpu=3), [reservation("runs", gpu=2)], {GPU: 4}),
+    ],
+)
+def test_the_code(
+    code: Code, queues: list[QueueSpec], job: Entry, held: list[Reservation], pool: Amounts | None
+) -> None:
+    others = [entry("first", submitted=START - 1, gpu=1)] if code == "BehindOthers" else []
+    store = opened(queues, [job, *others], held, pool)
+    told = explain(store.snapshot(9), place(store, "job"), RULES, START)
+    assert told.code == code
+    assert not any(letter.isdigit() for letter in told.sentence)
+
+
+def test_the_numbers() -> None:
+    waiting = [*entries("a", 2, gpu=8), entry("job", submitted=START + 9, gpu=8, cpu=1500)]
+    store = opened([spec("a", gpu=24, jobs=9)], waiting, [reservation("runs", gpu=21)], {GPU: 64})
+    told = explain(store.snapshot(9), place(store, "job"), RULES, START)
+    assert told.code == "WaitingForQuota"
+    assert told.numbers == (
+        "needs 1500m cpu, 8 nvidia.com/gpu; queue a: 8 of 9 jobs, 3 of 24 nvidia.com/gpu free; "
+        "the pool: 43 of 64 nvidia.com/gpu free; 2 jobs ahead in queue a"
+    )
+
+
+def test_room_that_is_kept_for_another() -> None:
+    waiting = [entry("large", "a", gpu=8), *entries("b", 9, gpu=1)]
+    store = opened([spec("a"), spec("b")], waiting, [reservation("runs", "b", gpu=4)], {GPU: 8})
+    assert explain(store.snapshot(9), place(store, "b-0000"), RULES, START).code == "Next"
+    while store.commit(batch := _one(store)).reservations:
+        assert batch.picks[0].waiting.entry.queue == "b"
+    told = explain(store.snapshot(9), place(store, "b-0001"), RULES, START)
+    assert (told.code, told.sentence) == (
+        "WaitingForPool",
+        "the pool's room is kept for a job that was overtaken before",
+    )
+
+
+def _one(store: MemoryStore) -> Batch:
+    return choose(store.snapshot(9), START, 1, RULES)
+
+
+def test_a_strict_queue_s_second_job_is_behind_others() -> None:
+    waiting = [entry("large", gpu=8), entry("small", submitted=START + 1, gpu=1)]
+    for strict, code in ((True, "BehindOthers"), (False, "Next")):
+        store = opened([replace(spec("a", gpu=8), strict=strict)], waiting, [reservation("runs", gpu=2)])
+        assert explain(store.snapshot(9), place(store, "small"), RULES, START).code == code
+
+
+@pytest.mark.parametrize(
+    ("code", "rank", "queues", "waiting", "held"),
+    [
+        ("Next", 0, [spec("a", gpu=4)], [], []),
+        ("Next", 0, [spec("b")], [], []),
+        ("WaitingForQuota", 0, [spec("a", gpu=4)], [], [reservation("runs", gpu=2)]),
+        ("BehindOthers", 1, [spec("a", gpu=4)], [entry("older", submitted=START - 1, gpu=3)], []),
+        ("Next", 0, [spec("a", gpu=4)], [entry("younger", submitted=START + 1, gpu=3)], []),
+        ("QueueHeld", 0, [replace(spec("a", gpu=4), open=False)], [], []),
+        ("ExceedsQuota", 0, [spec("a", gpu=2)], [], []),
+    ],
+)
+def test_what_would_become_of_a_job_that_is_in_no_order(
+    code: Code, rank: int, queues: list[QueueSpec], waiting: list[Entry], held: list[Reservation]
+) -> None:
+    store = opened(queues, waiting, held, {GPU: 8})
+    before, job = store.snapshot(9), entry("job", submitted=START, gpu=3)
+    told = suppose(before, job, RULES, START)
+    assert told.code == code
+    assert f"{rank} job" in told.numbers
+    assert store.snapshot(9) == before
+    if any(each.name == "a" for each in queues):  # the same as once it has taken its place
+        store.put([job])
+        assert explain(store.snapshot(9), place(store, "job"), RULES, START) == told

@@ -1,0 +1,518 @@
+"""The pool's room is kept for one job at a time, and a queue pays for it whether that job starts or is withdrawn."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+import pytest
+
+from crds.keys import JobKey
+from queues.pick_cycle import Rounds
+from queues.picking.choose import choose
+from queues.picking.picker import Race
+from queues.rules import Rules
+from queues.storage.memory_store import MemoryStore
+from queues.store import QueueStore
+from queues.values import Account, Batch, Clock, Overtaken, QueueSpec, Settlement
+from tests.support.queues.builders import GPU, START, entry, key, reservation, resources, spec, specs
+
+OTHERS = "abcde"
+POOL = 64
+SECONDS = 100
+"""How long a job of the others runs."""
+
+
+@dataclass
+class Cluster:
+    """A pool of GPUs, on which every job of the other queues takes one GPU and as long as the next."""
+
+    queues: list[QueueSpec]
+    rules: Rules
+    others: str
+    now: float = START
+    idle: int = 0
+    used: Counter[str] = field(default_factory=Counter)
+    ends: dict[JobKey, float] = field(default_factory=dict)
+    _made: int = 0
+
+    def __post_init__(self) -> None:
+        self.store = MemoryStore(lambda *_: None)
+        self.store.rebuild(1, [], [])
+        self.store.configure(self.queues, {GPU: POOL})
+        self.rounds = Rounds(self.store, self.rules)
+
+    @property
+    def free(self) -> int:
+        return POOL - self.store.snapshot(0).pool_usage.get(GPU, 0)
+
+    def second(self) -> None:
+        """Jobs end, others arrive, and whoever can starts; the second is counted."""
+        self.now += 1
+        ended = [each for each, end in self.ends.items() if end <= self.now]
+        self.store.remove(ended)
+        for each in ended:
+            del self.ends[each]
+        self._fill()
+        while self.rounds.round(self.now, 512, 512).picked:
+            self._fill()
+        for each, held in self.store.reservations().items():
+            # The ends are spread, as those of jobs that began at many moments are.
+            length = SECONDS if held.charge[GPU] > 1 else SECONDS // 2 + self._number(each) * 37 % SECONDS
+            self.ends.setdefault(each, self.now + length)
+            self.used[held.queue] += held.charge[GPU]
+        self.idle += self.free
+
+    def _fill(self) -> None:
+        """The other queues always have more jobs."""
+        for view in self.store.snapshot(0).queues:
+            if view.spec.name in self.others:
+                for _ in range(view.waiting, POOL // 2):
+                    self._made += 1
+                    name = f"{view.spec.name}-{self._made:06}"
+                    self.store.put([entry(name, view.spec.name, self.now + self._made / 1e6, gpu=1)])
+
+    def _number(self, job: JobKey) -> int:
+        return int(job.name.rpartition("-")[2])
+
+
+Attack = Callable[[Cluster], Iterator[None]]
+"""What an attacker does, one step in each second."""
+
+
+def withdraw(cluster: Cluster) -> Iterator[None]:
+    """Submit a job as large as the pool, wait until it is about to start, take it away, and again."""
+    for number in count(1):
+        job = entry(f"large-{number}", "x", cluster.now, gpu=POOL)
+        cluster.store.put([job])
+        while cluster.free < POOL - 4 and job.key not in cluster.store.reservations():
+            yield
+        cluster.store.remove([job.key])
+        yield
+
+
+def alternate(cluster: Cluster) -> Iterator[None]:
+    """The same, from two queues in turn."""
+    for number in count(1):
+        job = entry(f"large-{number}", "xy"[number % 2], cluster.now, gpu=POOL)
+        cluster.store.put([job])
+        while cluster.free < POOL - 4 and job.key not in cluster.store.reservations():
+            yield
+        cluster.store.remove([job.key])
+        yield
+
+
+def shrink(cluster: Cluster) -> Iterator[None]:
+    """One job that asks for a little more or less whenever it is about to start."""
+    size = POOL
+    while True:
+        size = POOL - 1 if size == POOL else POOL
+        cluster.store.put([entry("large-1", "x", START, gpu=size)])
+        while cluster.free < POOL - 4:
+            yield
+        yield
+
+
+def displace(cluster: Cluster) -> Iterator[None]:
+    """Two jobs as large as the pool, of which now one and then the other has the higher priority."""
+    for turn in count(1):
+        for number in (1, 2):
+            priority = turn if turn % 2 == number % 2 else 0
+            cluster.store.put([entry(f"large-{number}", "x", START, priority, gpu=POOL)])
+        while cluster.free < POOL - 4:
+            yield
+        yield
+
+
+def close_in(cluster: Cluster) -> Iterator[None]:
+    """Ask for so little at the end that the small job starts in the room that was kept for the large one."""
+    for number in count(1):
+        job = entry(f"large-{number}", "x", cluster.now, gpu=POOL)
+        cluster.store.put([job])
+        while cluster.free < POOL - 4:
+            yield
+        cluster.store.put([replace(job, demand=job.demand | {GPU: 1})])
+        yield
+
+
+def outgrow(cluster: Cluster) -> Iterator[None]:
+    """Whenever a large job is about to start, a small one of its queue takes some of the quota that it needs."""
+    yield from _hinder(cluster, "x")
+
+
+def borrow(cluster: Cluster) -> Iterator[None]:
+    """Whenever it is about to start, a small one takes some of what it would borrow from another queue."""
+    yield from _hinder(cluster, "y")
+
+
+def block(cluster: Cluster) -> Iterator[None]:
+    """Run a small job that never ends, and wait for room that is not there until it does."""
+    endless = entry("endless-1", "x", START, gpu=1)
+    cluster.store.put([endless])
+    cluster.ends[endless.key] = float("inf")
+    yield
+    cluster.store.put([entry("large-1", "x", START, gpu=POOL)])
+    while True:
+        yield
+
+
+def _hinder(cluster: Cluster, queue: str) -> Iterator[None]:
+    large = entry("large-0", "x", START, gpu=QUOTA)
+    for number in count(1):
+        if large.key in cluster.store.reservations():
+            large = entry(f"large-{number}", "x", cluster.now, gpu=QUOTA)
+        cluster.store.put([large])
+        while cluster.free < QUOTA - 10:
+            yield
+        small = entry(f"hinder-{number}", queue, cluster.now, gpu=0)
+        cluster.store.put([small])
+        yield
+        cluster.store.remove([small.key])
+        yield
+
+
+QUOTA = POOL - 4
+LIMITED: dict[Attack, list[QueueSpec]] = {
+    outgrow: [spec("x", jobs=1)],
+    borrow: [replace(spec("x", jobs=0), cohort="team"), replace(spec("y", jobs=1), cohort="team")],
+}
+
+
+def play(attack: Attack | None, attackers: str, seconds: int = 1000) -> Cluster:
+    """A cluster after so long; all queues are of weight 1."""
+    queues = {name: spec(name) for name in (*attackers, *OTHERS)}
+    queues |= {each.name: each for each in (LIMITED.get(attack, []) if attack else [])}
+    cluster = Cluster(list(queues.values()), Rules(cost=GPU), OTHERS)
+    moves = attack(cluster) if attack else None
+    for _ in range(seconds):
+        if moves is not None:
+            next(moves)
+        cluster.second()
+    return cluster
+
+
+@pytest.mark.parametrize(
+    ("attack", "attackers"),
+    [
+        (withdraw, "x"),
+        (alternate, "xy"),
+        (shrink, "x"),
+        (displace, "x"),
+        (close_in, "x"),
+        (borrow, "xy"),
+        (block, "x"),
+    ],
+)
+def test_room_that_is_kept_in_vain_counts_as_the_attacker_s_share(attack: Attack, attackers: str) -> None:
+    cluster = play(attack, attackers)
+    total = POOL * (cluster.now - START)
+    share = len(attackers) / (len(attackers) + len(OTHERS))
+    assert (cluster.idle + sum(cluster.used[name] for name in attackers)) / total <= share + 0.02
+    used = [cluster.used[name] for name in OTHERS]
+    assert max(used) - min(used) < 0.02 * total
+
+
+def test_a_job_for_which_room_is_kept_starts_though_small_ones_of_its_queue_could_take_its_quota() -> None:
+    cluster = play(outgrow, "x")
+    total = POOL * (cluster.now - START)
+    assert cluster.used["x"] / total > 0.1
+    assert cluster.idle / total <= 1 / (1 + len(OTHERS))
+
+
+def blocked_by_its_own_queue() -> MemoryStore:
+    """A pool of 8 GPUs: queue x uses 4 and asks for 8, queue a takes the others, and queue y asks for them at once."""
+    store = MemoryStore(lambda *_: None)
+    small = [entry(f"small-{number:02}", "a", START + number, gpu=1) for number in range(40)]
+    store.rebuild(1, [reservation("own", "x", gpu=4)], [LARGE, *small])
+    store.configure([*specs(a=1, x=1, y=1)], {GPU: 8})
+    assert pick(store, RULES) == ["small-00", "small-01", "small-02", "small-03"]
+    return store
+
+
+def test_no_room_is_kept_for_a_job_while_its_own_queue_holds_the_room() -> None:
+    store = blocked_by_its_own_queue()
+    for number in range(9):
+        store.remove([key(f"small-{number:02}")])
+        assert pick(store, RULES) == [f"small-{number + 4:02}"]
+    store.remove([key("own")])
+    assert pick(store, RULES) == ["small-13", "small-14"], "its patience begins"
+    store.remove([key(f"small-{number:02}") for number in range(15)])
+    assert pick(store, RULES, limit=1) == ["large"]
+
+
+def test_a_job_that_its_own_queue_blocks_does_not_stand_before_those_of_other_queues() -> None:
+    store = blocked_by_its_own_queue()
+    store.put([entry("middle", "y", START, gpu=4)])
+    for number in range(2):
+        store.remove([key(f"small-{number:02}")])
+        assert pick(store, RULES) == [f"small-{number + 4:02}"]
+    store.remove([key(f"small-{number:02}") for number in range(2, 6)])
+    assert pick(store, RULES) == ["middle"]
+
+
+def test_what_passes_a_job_leaves_the_room_that_it_needs_while_room_is_kept_for_another_queue() -> None:
+    store = MemoryStore(lambda *_: None)
+    waiting = [LARGE, entry("tiny", "x", gpu=1), entry("urgent", "y", cpu=2), entry("small", "a", gpu=1)]
+    store.rebuild(1, [reservation("runs", "a", gpu=4, cpu=1)], waiting)
+    store.configure(specs(a=1, x=1, y=1), {GPU: 8, "cpu": 2})
+    store._content.overtaken |= {
+        "x": Overtaken(key=LARGE.key, times=2, since=START - 1, kept=LARGE.demand),
+        "y": Overtaken(key=key("urgent"), times=2, since=START - 9, kept=waiting[2].demand),
+    }
+    assert pick(store, RULES) == ["small"]
+
+
+def test_a_race_knows_of_its_own_picks_that_a_queue_blocks_itself() -> None:
+    store = MemoryStore(lambda *_: None)
+    small = [entry(f"small-{number:02}", "a", START + number, gpu=1) for number in range(40)]
+    store.rebuild(1, [], [entry("own", "x", START - 99, gpu=1), *small])
+    store.configure(specs(a=1, x=1), {GPU: 8})
+    rounds = Rounds(store, RULES)
+    assert rounds.round(START, 9, 9).picked == 8
+    store.put([LARGE])
+    for number in range(9):
+        store.remove([key(f"small-{number:02}")])
+        assert rounds.round(START, 9, 9).picked == 1
+
+
+# What is owed, and when
+
+RULES = Rules(cost=GPU)
+STRICT = QueueSpec(name="x", strict=True)
+LARGE = entry("large", "x", START - 9, gpu=8)
+NEXT = entry("next", "x", START - 8, gpu=8)
+
+
+def waiting_for_room(
+    pool: int = 8,
+    *,
+    patient: bool = False,
+    strict: bool = True,
+    **quota: int,
+) -> tuple[MemoryStore, Rules]:
+    """A pool of 8 GPUs of which 4 are used, and of which all is kept for a job of queue x, unless it is patient yet."""
+    rules = Rules(cost=GPU)
+    store = MemoryStore(lambda *_: None)
+    small = [entry(f"small-{number}", "a", START + number, gpu=1) for number in range(40)]
+    store.rebuild(1, [reservation("runs", "a", gpu=4)], [LARGE, NEXT, *small])
+    store.configure([replace(STRICT, strict=strict, quota=resources(**quota)), spec("a")], {GPU: pool})
+    if patient:
+        assert pick(store, rules, limit=2) == ["small-0", "small-1"]
+    else:
+        assert pick(store, rules) == ["small-0", "small-1", "small-2"]
+    return store, rules
+
+
+def pick(store: QueueStore, rules: Rules, now: float = START, limit: int = 99) -> list[str]:
+    """Who goes now; what nobody goes for is committed all the same."""
+    committed = store.commit(choose(store.snapshot(99), now, limit, rules))
+    assert not committed.refused
+    return [each.key.name for each in committed.reservations]
+
+
+def accounts(store: QueueStore) -> tuple[Clock, dict[str, Account]]:
+    snapshot = store.snapshot(0)
+    return snapshot.clock, {view.spec.name: view.account for view in snapshot.queues}
+
+
+def close(store: MemoryStore) -> None:
+    store.configure([replace(STRICT, open=False), spec("a")], {GPU: 8})
+
+
+def smaller_pool(store: MemoryStore) -> None:
+    store.configure([STRICT, spec("a")], {GPU: 7})
+
+
+WITHDRAWALS: dict[str, Callable[[MemoryStore], object]] = {
+    "it is deleted, suspended or held": lambda store: store.remove([LARGE.key]),
+    "it asks for less": lambda store: store.put([replace(LARGE, demand=LARGE.demand | {GPU: 7})]),
+    "it asks for something else": lambda store: store.put([replace(LARGE, demand=LARGE.demand | {"cpu": 1})]),
+    "it asks for more than there can be": lambda store: store.put([replace(LARGE, demand=LARGE.demand | {GPU: 9})]),
+    "it is moved": lambda store: store.put([replace(LARGE, queue="a")]),
+    "its priority is lowered": lambda store: store.put([replace(LARGE, priority=-9)]),
+    "another one's is raised": lambda store: store.put([replace(NEXT, priority=9)]),
+    "another one comes": lambda store: store.put([entry("urgent", "x", START, 9, gpu=8)]),
+}
+
+
+@pytest.mark.parametrize("withdrawal", WITHDRAWALS.values(), ids=WITHDRAWALS)
+def test_a_job_that_is_withdrawn_from_kept_room_is_paid_for_like_a_pick(
+    withdrawal: Callable[[MemoryStore], object],
+) -> None:
+    started, rules = waiting_for_room()
+    started.remove([key("runs"), *(key(f"small-{number}") for number in range(3))])
+    assert pick(started, rules, limit=1) == ["large"]
+    store, _ = waiting_for_room()
+    withdrawal(store)
+    assert pick(store, rules, limit=0) == []
+    assert accounts(store) == accounts(started)
+    again, _ = waiting_for_room()
+    withdrawal(again)
+    assert pick(again, rules, limit=1) == pick(store, rules, limit=1), "it makes no difference when the store is told"
+    assert accounts(again) == accounts(store)
+
+
+def test_a_job_that_is_hidden_behind_jobs_that_can_never_run_is_paid_for() -> None:
+    store, rules = waiting_for_room()
+    before = accounts(store)
+    store.put([entry(f"hopeless-{number}", "x", START, 9, gpu=9) for number in range(20)])
+    assert not store.commit(choose(store.snapshot(30), START, 0, rules)).refused
+    assert accounts(store) == before, "the job is still the first one that could run"
+    assert not store.commit(choose(store.snapshot(20), START, 0, rules)).refused
+    assert accounts(store) != before
+
+
+def test_the_last_job_of_a_queue_is_paid_for_though_the_queue_contends_no_longer() -> None:
+    store, rules = waiting_for_room()
+    store.remove([LARGE.key, NEXT.key])
+    pick(store, rules)
+    store.put([LARGE, NEXT])
+    store.remove([key("runs"), *(key(f"small-{number}") for number in range(3))])
+    assert "large" not in pick(store, rules)
+
+
+def test_room_that_was_kept_is_paid_for_once() -> None:
+    store, rules = waiting_for_room()
+    store.remove([LARGE.key])
+    pick(store, rules, limit=0)
+    paid = accounts(store)
+    for _ in range(3):
+        store.put([LARGE])
+        pick(store, rules, limit=0)
+        store.remove([LARGE.key])
+        pick(store, rules, limit=0)
+    assert accounts(store) == paid
+
+
+def test_a_job_that_comes_back_begins_its_patience_anew() -> None:
+    store, rules = waiting_for_room()
+    store.remove([LARGE.key])
+    pick(store, rules, START + 99, limit=0)
+    store.put([replace(LARGE, attempt=2)])
+    store.remove([key("small-0"), key("small-1")])
+    assert pick(store, rules, START + 99) == ["small-3", "small-4", "small-5"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda store: store.remove([key("runs")]),  # it starts soon
+        close,
+        smaller_pool,
+        lambda store: (close(store), store.remove([LARGE.key])),
+        lambda store: (smaller_pool(store), store.configure([STRICT, spec("a")], {GPU: 8})),
+        lambda store: store.configure([spec("a")], {GPU: 8}),
+        lambda store: store.put([replace(LARGE, priority=3), replace(NEXT, demand=NEXT.demand | {GPU: 1})]),
+        lambda store: store.rebuild(2, store.held().values(), [LARGE, NEXT]),
+    ],
+)
+def test_nothing_is_paid_for_what_the_owner_did_not_do(change: Callable[[MemoryStore], object]) -> None:
+    store, rules = waiting_for_room()
+    before = accounts(store)
+    change(store)
+    pick(store, rules, limit=0)
+    assert accounts(store) == before or "x" not in accounts(store)[1]
+
+
+def test_a_job_is_withdrawn_for_nothing_before_room_is_kept_for_it() -> None:
+    store, rules = waiting_for_room(patient=True)
+    before = accounts(store)
+    store.remove([LARGE.key])
+    pick(store, rules, limit=0)
+    assert accounts(store) == before
+
+
+def test_what_passes_a_job_leaves_the_quota_that_it_needs() -> None:
+    store, rules = waiting_for_room(strict=False, jobs=2)
+    store.put([entry("tiny", "x"), entry("tiny-too", "x", START + 1)])
+    assert pick(store, rules) == ["tiny"]
+    assert pick(store, rules) == []
+    store.remove([key("runs"), *(key(f"small-{number}") for number in range(3))])
+    assert pick(store, rules, limit=1) == ["large"]
+
+
+def test_a_job_that_its_quota_does_not_let_go_any_more_is_paid_for() -> None:
+    store, rules = waiting_for_room(gpu=8)
+    before = accounts(store)
+    waiting = [each.entry for view in store.snapshot(99).queues for each in view.heads]
+    store.rebuild(2, [*store.held().values(), reservation("own", "x", gpu=1)], waiting)
+    pick(store, rules, limit=0)
+    assert accounts(store) != before
+    assert store.snapshot(0).queues[1].overtaken is None
+
+
+def test_a_leader_that_begins_anew_collects_what_is_owed() -> None:
+    store, rules = waiting_for_room()
+    lost, _ = waiting_for_room()
+    lost.remove([LARGE.key])
+    pick(lost, rules, limit=0)
+    waiting = [each.entry for view in store.snapshot(99).queues for each in view.heads]
+    store.rebuild(2, store.held().values(), [each for each in waiting if each != LARGE])
+    pick(store, rules, limit=0)
+    assert accounts(store) == accounts(lost)
+
+
+def test_a_batch_that_is_refused_collects_nothing_and_the_next_one_all() -> None:
+    store, rules = waiting_for_room()
+    race = Race(store.snapshot(99), rules)
+    before = accounts(store)
+    store.remove([LARGE.key])
+    race.update(store.snapshot(99, race.change))
+    batch = race.picks(START, 9)
+    assert [each.waiting.entry.key.name for each in batch.picks][:1] == ["small-3"]
+    store.remove([key("small-3")])
+    assert store.commit(batch).refused == "entry"
+    assert accounts(store) == before
+    pick(store, rules, limit=0)
+    expected, _ = waiting_for_room()
+    expected.remove([LARGE.key])
+    pick(expected, rules, limit=0)
+    assert accounts(store) == accounts(expected)
+
+
+def test_rounds_tell_the_store_of_what_is_owed_though_nobody_goes() -> None:
+    store, rules = waiting_for_room()
+    rounds = Rounds(store, rules)
+    before = accounts(store)
+    store.remove([LARGE.key, *(key(f"small-{number}") for number in range(3, 40))])
+    assert rounds.round(START, 0, 9).picked == 0
+    assert accounts(store) != before
+    assert all(view.overtaken is None for view in store.snapshot(0).queues)
+
+
+def test_every_store_takes_what_changes_without_a_pick(store: QueueStore) -> None:
+    store.configure(specs(a=1, b=1), None)
+    store.put([entry("one", "a"), entry("two", "b")])
+    before = store.snapshot(9)
+    kept = Overtaken(key=key("one"), times=2, since=START, kept={GPU: 8, "jobs": 1})
+    paid = Account(base=-7, weight=1, largest=8)
+    clock = before.clock._replace(served=5)
+    batch = Batch(epoch=1, revision=before.revision, picks=(), change=before.change)
+    committed = store.commit(replace(batch, settlement=Settlement(None, {}, {"a": kept})))
+    assert (committed.refused, committed.picked, committed.alone) == ("", 0, True)
+    shown = store.snapshot(9, before.change)
+    assert [(view.spec.name, view.overtaken) for view in shown.queues] == [("a", kept)]
+    assert shown.clock == before.clock
+    settlement = Settlement(clock, {"b": paid}, {"a": None})
+    assert store.commit(replace(batch, revision=9, settlement=settlement)).refused == "revision"
+    assert store.snapshot(9).queues[0].overtaken == kept
+    assert not store.commit(replace(batch, settlement=settlement)).refused
+    last = store.snapshot(9)
+    assert (last.clock, last.queues[0].overtaken, last.queues[1].account) == (clock, None, paid)
+    assert store.inspect().faults == ()
+
+
+def test_every_store_takes_it_after_the_last_pick_only_if_all_stand(store: QueueStore) -> None:
+    store.configure(specs(a=1, b=1), None)
+    store.put([entry("one", "a"), entry("two", "b")])
+    batch = choose(store.snapshot(9), START, 9, RULES)
+    paid = Account(base=-7, weight=1, largest=8)
+    settlement = Settlement(batch.picks[-1].clock._replace(served=99), {"a": paid}, {})
+    cut_short = batch.picks[1]._replace(waiting=batch.picks[0].waiting)
+    assert store.commit(replace(batch, picks=(batch.picks[0], cut_short), settlement=settlement)).refused == "entry"
+    assert accounts(store) == (batch.picks[0].clock, batch.picks[0].accounts)
+    store.rebuild(2, [], [entry("one", "a"), entry("two", "b")])
+    batch = choose(store.snapshot(9), START, 9, RULES)
+    assert not store.commit(replace(batch, settlement=settlement)).refused
+    assert accounts(store)[0].served == 99
+    assert accounts(store)[1]["a"] == paid

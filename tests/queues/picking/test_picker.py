@@ -1,0 +1,385 @@
+"""A race that is told differences picks what one that begins anew picks; limits, claims, bypasses."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crds.resources.amounts import OTHERS, Amounts
+from queues.picking import quotas
+from queues.picking.choose import choose
+from queues.picking.lag import lag
+from queues.picking.picker import Race
+from queues.rules import Patience, Rules, from_settings
+from queues.storage.memory_store import MemoryStore
+from queues.values import Entry, QueueSpec
+from tests.support.queues.builders import GPU, START, entries, entry, key, order, reservation, resources, spec, specs
+
+EVERYTHING = 99
+PLAIN = Rules()
+
+
+def opened(queues: Sequence[QueueSpec], waiting: Sequence[Entry] = (), pool: Amounts | None = None) -> MemoryStore:
+    """A store in memory with these queues and entries."""
+    store = MemoryStore(lambda *_: None)
+    store.rebuild(1, [], waiting)
+    store.configure(queues, pool)
+    return store
+
+
+def names(store: MemoryStore, rules: Rules = PLAIN, limit: int = 99) -> list[str]:
+    """The names of the jobs that go next."""
+    return [pick.waiting.entry.key.name for pick in choose(store.snapshot(EVERYTHING), START, limit, rules).picks]
+
+
+def admit(store: MemoryStore, rules: Rules = PLAIN, limit: int = 99) -> list[str]:
+    """The same, and they are admitted."""
+    taken = store.commit(choose(store.snapshot(EVERYTHING), START, limit, rules))
+    assert not taken.refused
+    return [each.key.name for each in taken.reservations]
+
+
+# A race that lives on
+
+QUEUES = "abcdef"
+
+
+@st.composite
+def queue_specs(draw: st.DrawFn) -> list[QueueSpec]:
+    limits = st.dictionaries(st.sampled_from(["jobs", GPU, "cpu"]), st.integers(0, 12))
+    return [
+        QueueSpec(
+            name=name,
+            weight=draw(st.integers(1, 9)),
+            open=draw(st.sampled_from([True, True, True, False])),
+            quota=draw(limits),
+            cohort=draw(st.sampled_from(["", "red", "red", "blue"])),
+            borrowing=draw(limits),
+            strict=draw(st.booleans()),
+        )
+        for name in QUEUES[: draw(st.integers(1, 6))]
+    ]
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> Entry:
+    queue, number = draw(st.sampled_from(QUEUES)), draw(st.integers(0, 6))
+    made = entry(f"{queue}-{number}", queue, START + draw(st.integers(0, 9)), draw(st.integers(-1, 1)))
+    demand = {"jobs": 1} | resources(gpu=draw(st.integers(0, 4)), cpu=draw(st.integers(0, 4)))
+    return replace(made, demand=demand, returning=draw(st.booleans()))
+
+
+AMOUNT = st.integers(0, 12)
+POOLS = (
+    st.none()
+    | st.fixed_dictionaries({GPU: AMOUNT, "cpu": AMOUNT})
+    | st.fixed_dictionaries({"cpu": AMOUNT, OTHERS: st.just(0)})
+)
+
+
+def step(store: MemoryStore, data: st.DataObject) -> None:
+    """What happens between two rounds of picks."""
+    match data.draw(st.sampled_from(["put", "put", "remove", "release", "configure", "nothing"])):
+        case "put":
+            store.put(data.draw(st.lists(jobs(), max_size=6)))
+        case "remove":
+            store.remove([each.key for each in data.draw(st.lists(jobs(), max_size=3))])
+        case "release":
+            store.remove(list(store.reservations())[: data.draw(st.integers(0, 3))])
+        case "configure":
+            store.configure(data.draw(queue_specs()), data.draw(POOLS))
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data(), cost=st.sampled_from(["jobs", GPU]))
+def test_differences_tell_a_race_all_there_is_to_know(data: st.DataObject, cost: str) -> None:
+    patience = Patience(times=data.draw(st.integers(1, 2)))
+    rules = Rules(cost=cost, patience=patience, queue_bypasses=data.draw(st.integers(0, 3)))
+    store = opened(data.draw(queue_specs()), data.draw(st.lists(jobs(), max_size=30)), data.draw(POOLS))
+    race, now = Race(store.snapshot(EVERYTHING), rules), START
+    for _ in range(data.draw(st.integers(1, 8))):
+        now += data.draw(st.sampled_from([0, 1, 40]))
+        step(store, data)
+        race.update(store.snapshot(EVERYTHING, since=race.change, known=race.hungry))
+        limit = data.draw(st.integers(1, 12))
+        batch = race.picks(now, limit)
+        afresh = choose(store.snapshot(EVERYTHING), now, limit, rules)
+        assert (batch.picks, batch.settlement) == (afresh.picks, afresh.settlement)
+        committed = store.commit(batch)
+        assert not committed.refused
+        assert race.committed(committed)
+
+
+class Watchful(quotas.Cohort):
+    """A cohort of which all members are looked at again after every pick."""
+
+    roomy = property(lambda _: False, lambda *_: None)  # type: ignore[assignment]
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_a_cohort_with_room_for_all_stands_in_nobody_s_way(data: st.DataObject) -> None:
+    limits = st.fixed_dictionaries({GPU: st.integers(0, 30), "cpu": st.integers(0, 30)})
+    borrowing = st.dictionaries(st.sampled_from([GPU, "cpu"]), st.integers(0, 12))
+    queues = [
+        replace(QueueSpec(name=name, quota=data.draw(limits), borrowing=data.draw(borrowing)), cohort="x")
+        for name in QUEUES[: data.draw(st.integers(2, 4))]
+    ]
+    store = opened(queues, data.draw(st.lists(jobs(), max_size=40)))
+    race = Race(store.snapshot(EVERYTHING), PLAIN)
+    for _ in range(data.draw(st.integers(1, 6))):
+        store.put(data.draw(st.lists(jobs(), max_size=6)))
+        store.remove(list(store.reservations())[: data.draw(st.integers(0, 5))])
+        race.update(store.snapshot(EVERYTHING, since=race.change, known=race.hungry))
+        batch = race.picks(START, 9)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(quotas, "Cohort", Watchful)
+            assert batch.picks == choose(store.snapshot(EVERYTHING), START, 9, PLAIN).picks
+        assert race.committed(store.commit(batch))
+
+
+@given(heads=st.integers(1, 4), limit=st.integers(1, 9))
+def test_a_race_that_is_shown_a_few_jobs_asks_for_more_in_time(heads: int, limit: int) -> None:
+    rules = from_settings("jobs", 32)
+    queues = {"a": 5, "b": 2, "c": 1}
+    waiting = [each for name in queues for each in entries(name, 12)]
+    store = opened(specs(**queues), waiting)
+    race = Race(store.snapshot(heads), rules)
+    chosen = ""
+    while (batch := race.picks(START, limit)).picks:
+        committed = store.commit(batch)
+        chosen += order(committed.reservations)
+        assert race.committed(committed)
+        race.update(store.snapshot(heads, since=race.change, known=race.hungry))
+    whole = choose(opened(specs(**queues), waiting).snapshot(EVERYTHING), START, 99, rules).picks
+    assert chosen == "".join(pick.waiting.entry.queue for pick in whole)
+
+
+@given(data=st.data(), heads=st.integers(1, 6))
+def test_a_race_that_is_shown_more_while_it_picks_goes_on_as_if_it_had_known(data: st.DataObject, heads: int) -> None:
+    rules = Rules(queue_bypasses=data.draw(st.integers(0, 3)))
+    queues, pool = data.draw(queue_specs()), data.draw(POOLS)
+    alike = [{"jobs": 1} | resources(gpu=number % 3, cpu=1) for number in range(len(QUEUES))]
+    drawn = data.draw(st.lists(jobs(), max_size=40))
+    waiting = [replace(each, demand=alike[QUEUES.index(each.queue)]) for each in drawn]
+    store, twin = opened(queues, waiting, pool), opened(queues, waiting, pool)
+    race = Race(store.snapshot(heads), rules)
+    for _ in range(20):
+        batch = race.picks(START, data.draw(st.integers(1, 5)))
+        asked = race.ask(99)
+        ahead = race.picks(START, data.draw(st.integers(0, 5)))
+        late = race.ask(99)
+        assert not asked.keys() & late.keys()
+        for each, hungry in ((batch, asked), (ahead, late)):
+            picks = choose(twin.snapshot(EVERYTHING), START, len(each.picks), rules).picks
+            assert [pick.waiting.entry for pick in each.picks] == [pick.waiting.entry for pick in picks]
+            assert not twin.commit(choose(twin.snapshot(EVERYTHING), START, len(each.picks), rules)).refused
+            committed = store.commit(replace(each, heads=heads, hungry=hungry))
+            assert not committed.refused
+            lost = data.draw(st.sets(st.sampled_from(QUEUES), max_size=2))
+            race.learn(hungry, {shown.queue: shown for shown in committed.shown if shown.queue not in lost})
+    assert race.starved or not choose(twin.snapshot(EVERYTHING), START, 1, rules).picks
+
+
+def test_a_batch_ends_where_a_queue_s_next_job_is_not_known() -> None:
+    store = opened(specs(a=1, b=1), [*entries("a", 5), *entries("b", 2)])
+    race = Race(store.snapshot(3), Rules())
+    batch = race.picks(START, 99)
+    assert [pick.waiting.entry.queue for pick in batch.picks] == list("abababa"[:5])
+    assert set(race.hungry) == {"a"}
+    assert race.picks(START, 99).picks == ()
+
+
+def test_a_race_is_over_when_a_pick_is_refused() -> None:
+    store = opened(specs(a=1), entries("a", 3))
+    race = Race(store.snapshot(3), Rules())
+    batch = race.picks(START, 2)
+    store.remove([key("a-0001")])
+    assert not race.committed(store.commit(batch))
+
+
+def test_a_refund_is_the_inverse_pick() -> None:
+    rules = Rules(cost=GPU)
+    waiting = [*entries("a", 9, gpu=4), *entries("b", 9, gpu=4)]
+    untouched = choose(opened(specs(a=2, b=1), waiting).snapshot(EVERYTHING), START, 6, rules)
+    store = opened(specs(a=2, b=1), waiting)
+    race = Race(store.snapshot(EVERYTHING), rules)
+    assert order(store.commit(race.picks(START, 1)).reservations) == "a"
+    race.settle("a", -4)
+    queues = [pick.waiting.entry.queue for pick in race.picks(START, 6).picks]
+    assert sorted(queues) == sorted(pick.waiting.entry.queue for pick in untouched.picks)
+
+
+@pytest.mark.parametrize("weights", [{"a": 2, "b": 1}, {"a": 1, "b": 5, "c": 2}])
+def test_a_refund_to_a_queue_without_another_job_is_the_inverse_pick(weights: dict[str, int]) -> None:
+    rules = Rules(cost=GPU)
+    waiting = [each for name in weights for each in entries(name, 1 if name == "a" else 9, gpu=4)]
+    store = opened(specs(**weights), waiting)
+    race = Race(store.snapshot(EVERYTHING), rules)
+    while order(store.commit(race.picks(START, 1)).reservations) != "a":
+        pass
+    picked = lags(store)
+    store.remove([waiting[0].key])
+    store.put(waiting[:1])
+    race.settle("a", -4)
+    race.update(store.snapshot(EVERYTHING, since=race.change))
+    assert order(store.commit(race.picks(START, 1)).reservations) == "a"
+    assert lags(store) == picked
+
+
+def lags(store: MemoryStore) -> list[float]:
+    """How far each queue is behind its share."""
+    snapshot = store.snapshot(0)
+    return [lag(view.account, snapshot.clock) for view in snapshot.queues]
+
+
+# Strict order, passing, and its end
+
+
+def test_strict_order_waits_for_the_first_possible_job() -> None:
+    waiting = [entry("huge", gpu=9), entry("large", submitted=START + 1, gpu=8), *entries("a", 3, gpu=1)]
+    waiting = [replace(each, submitted=START + number) for number, each in enumerate(waiting)]
+    for strict, expected in ((True, []), (False, ["a-0000", "a-0001", "a-0002"])):
+        queue = replace(spec("a", gpu=8), strict=strict)
+        store = opened([queue], waiting)
+        store.rebuild(2, [reservation("runs", gpu=2)], waiting)
+        assert names(store) == expected
+
+
+@pytest.mark.parametrize("pool", [None, {GPU: 8}])
+@pytest.mark.parametrize("bypasses", [0, 1, 5])
+def test_a_large_job_is_passed_so_often_and_then_waited_for(bypasses: int, pool: Amounts | None) -> None:
+    rules = Rules(queue_bypasses=bypasses, patience=Patience(times=1000, seconds=1e9))
+    waiting = [entry("large", submitted=START - 1, gpu=8), *entries("a", 40, gpu=1)]
+    store = opened([spec("a", **({} if pool else {"gpu": 8}))], waiting, pool)
+    store.rebuild(2, [reservation(f"runs-{number}", gpu=1) for number in range(8)], waiting)
+    running = [each.name for each in store.reservations()]
+    admitted: list[str] = []
+    while "large" not in admitted:
+        store.remove([key(running.pop(0))])
+        taken = admit(store, rules)
+        admitted += taken
+        running += taken
+    assert len(admitted) == bypasses + 1
+
+
+def test_only_the_first_of_each_demand_may_pass() -> None:
+    waiting = [
+        entry("large", submitted=START - 1, gpu=8),
+        entry("mid", gpu=4),
+        entry("small", submitted=START + 1, gpu=1),
+    ]
+    store = opened([spec("a", gpu=8)], waiting)
+    store.rebuild(2, [reservation("runs", gpu=5)], waiting)
+    assert names(store) == ["small"]
+
+
+def test_what_returns_goes_before_all_that_never_ran() -> None:
+    urgent = entry("urgent", submitted=START - 86_400, priority=1_000_000)
+    back = replace(entry("back", submitted=START), returning=True)
+    assert names(opened(specs(a=1), [urgent, entry("old"), back])) == ["back", "urgent", "old"]
+
+
+# Cohorts
+
+
+def member(name: str, quota: int, **borrowing: int) -> QueueSpec:
+    return replace(spec(name, gpu=quota), cohort="team", borrowing=resources(**borrowing))
+
+
+def test_a_queue_borrows_what_the_others_leave() -> None:
+    waiting = entries("a", 9, gpu=1)
+    assert len(names(opened([member("a", 2), member("b", 3)], waiting))) == 5
+    assert len(names(opened([member("a", 2, gpu=1), member("b", 3)], waiting))) == 3
+    assert len(names(opened([member("a", 2), replace(member("b", 3), open=False)], waiting))) == 5
+    assert len(names(opened([member("a", 2), replace(member("b", 3), cohort="other")], waiting))) == 2
+
+
+def test_a_name_without_a_quota_is_free_in_a_cohort() -> None:
+    waiting = entries("a", 4, gpu=1, cpu=1000)
+    assert len(names(opened([member("a", 4), replace(spec("b", cpu=1), cohort="team")], waiting))) == 4
+
+
+def test_a_lender_gets_its_quota_back_before_anybody_borrows_again() -> None:
+    waiting = [*entries("a", 9, gpu=1), entry("own", "b", gpu=3)]
+    store = opened([member("a", 2), member("b", 3)], waiting)
+    store.rebuild(2, [reservation(f"runs-{number}", "a", gpu=1) for number in range(5)], waiting)
+    assert names(store) == []
+    for number in range(3):
+        store.remove([key(f"runs-{number}")])
+        expected = ["own"] if number == 2 else []
+        assert names(store) == expected
+
+
+def test_all_lenders_get_their_quota_back_before_anybody_borrows_again() -> None:
+    waiting = [*entries("a", 9, gpu=1), entry("own-b", "b", gpu=3), entry("own-c", "c", gpu=3)]
+    store = opened([replace(member("a", 1), weight=9), member("b", 3), member("c", 3)], waiting)
+    assert sorted(names(store)) == ["a-0000", "own-b", "own-c"]
+    store.rebuild(2, [reservation("runs", "a", gpu=1)], waiting)
+    assert names(store) == ["own-b", "own-c"]
+
+
+@pytest.mark.parametrize(("strict", "expected"), [(False, []), (True, ["a-0000"])])
+def test_a_job_that_may_pass_one_beyond_its_quota_claims_in_its_place(strict: bool, expected: list[str]) -> None:
+    lender = replace(member("b", 4, gpu=0), strict=strict)
+    waiting = [*entries("a", 9, gpu=1), entry("large", "b", gpu=4), entry("own", "b", START + 1, gpu=2)]
+    store = opened([member("a", 4), lender], waiting)
+    held = [reservation("mine", "b", gpu=2), *(reservation(f"runs-{number}", "a", gpu=1) for number in range(5))]
+    store.rebuild(2, held, waiting)
+    assert names(store) == expected
+    store.remove([key("runs-0")])
+    assert "own" in names(store) or strict
+
+
+@pytest.mark.parametrize("kept", ["closed", "impossible", "beyond"])
+def test_who_cannot_run_in_its_own_quota_claims_nothing(kept: str) -> None:
+    gpus = {"closed": 3, "impossible": 99, "beyond": 4}[kept]
+    waiting = [*entries("a", 9, gpu=1), entry("own", "b", gpu=gpus)]
+    store = opened([member("a", 2), replace(member("b", 3), open=kept != "closed")], waiting)
+    store.rebuild(2, [reservation(f"runs-{number}", "a", gpu=1) for number in range(4)], waiting)
+    assert names(store) == ["a-0000"]
+
+
+# Lags
+
+
+def test_the_lag_is_the_distance_from_the_share() -> None:
+    weights = {"a": 5, "b": 3, "c": 1}
+    store = opened(specs(**weights), [each for name in weights for each in entries(name, 60, gpu=3)])
+    taken = [each[0] for each in admit(store, Rules(cost=GPU), 40)]
+    snapshot = store.snapshot(0)
+    for view in snapshot.queues:
+        name = view.spec.name
+        behind = 3 * (len(taken) * weights[name] / 9 - taken.count(name))
+        assert lag(view.account, snapshot.clock) == pytest.approx(behind, abs=1e-6)
+    assert lag(snapshot.queues[0].account._replace(weight=0), snapshot.clock) == 0
+
+
+# Room in the pool
+
+
+def test_of_many_jobs_without_room_one_is_overtaken_at_a_time_and_all_are_admitted_at_last() -> None:
+    rules = Rules(cost=GPU, patience=Patience(times=3, seconds=1e9))
+    large = [entry(f"large-{name}", name, gpu=8) for name in "abcde"]
+    store = opened(specs(a=1, b=2, c=3, d=4, e=5, z=1), entries("z", 300, gpu=1), {GPU: 8})
+    running = admit(store, rules)
+    store.put(large)
+    left = {each.key.name for each in large}
+    times: Counter[str] = Counter()
+    steps = 0
+    while left:
+        store.remove([key(running.pop(0))])
+        batch = choose(store.snapshot(EVERYTHING), START, 99, rules)
+        for pick in batch.picks:
+            before = times.total()
+            times.update({name: each.times - times[name] for name, each in pick.overtaken.items() if each})
+            assert times.total() <= before + 1
+            assert max(times.values(), default=0) <= rules.patience.times
+        taken = [each.key.name for each in store.commit(batch).reservations]
+        running += taken
+        left -= set(taken)
+        steps += 1
+        assert steps < 200

@@ -1,0 +1,339 @@
+"""Redis with accounts and TLS: what each account can do and cannot, and what a wrong way in says."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from rq import Queue
+from rq.serializers import JSONSerializer
+
+from queues import errors
+from queues.dispatch import rq_worker
+from queues.dispatch.redis_work import RedisWork
+from queues.dispatch.rq_job import bound
+from queues.dispatch.task_runner import Runs
+from queues.picking import choose
+from queues.redis import acl, connection
+from queues.redis import url as redis_url
+from queues.storage.redis_store import RedisStore
+from queues.store import StoreSettings
+from queues.values import Batch, Offer
+from queues.work import Lease
+from tests.support.queues.builders import START, entry, key, reservation, spec
+from tests.support.queues.guarded import READS, RULES, WRITES, Guarded, guarded
+
+SECRETS = (WRITES, READS, RULES)
+Do = Callable[[Any], Any]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    with guarded(tmp_path_factory.mktemp("redis")) as running:
+        yield running
+
+
+@pytest.fixture
+def admin(server: Guarded) -> Iterator["redis.Redis"]:
+    client = server.admin()
+    client.flushall()
+    client.acl_log_reset()
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def opened(server: Guarded) -> Iterator[Callable[[str], connection.Connection]]:
+    clients: list[connection.Connection] = []
+
+    def open_(url: str) -> connection.Connection:
+        clients.append(connection.connect(url, client_name="test", retries=0))
+        return clients[-1]
+
+    yield open_
+    for client in clients:
+        client.close()
+
+
+Open = Callable[[str], connection.Connection]
+
+
+def content(admin: "redis.Redis") -> dict[bytes, Any]:
+    return {name: admin.dump(name) for name in admin.keys("*")}
+
+
+def filled(client: connection.Connection) -> RedisStore:
+    """A store with a reservation and something to pick."""
+    store = RedisStore(client, StoreSettings(ports=(20_000, 20_009)))
+    store.rebuild(1, [reservation("held", cpu=1)], [entry("later", submitted=START + 1)])
+    store.configure([spec("a", cpu=9)], {"cpu": 9})
+    store.put([entry("first", cpu=1)])
+    return store
+
+
+def picks(store: RedisStore) -> Batch:
+    return choose.choose(store.snapshot(8), START, 8, "jobs")
+
+
+def test_the_account_of_coordinator_and_workers_does_a_jobs_whole_line(
+    server: Guarded, admin: "redis.Redis", opened: Open
+) -> None:
+    client = opened(server.url())
+    store = filled(client)
+    assert len(store.commit(picks(store)).reservations) == 2
+    work = RedisWork(client)
+    work.register("w1", 4)
+    work.offer([Offer(key=key("other"), tenant="a"), Offer(key=key("slow"), tenant="a", delay=60)])
+    assert work.dispatch() == 3
+    taken: list[Lease] = []
+    for _ in range(3):
+        one_batch(server, taken)
+    tasks = work.begin(taken)
+    assert {task.key for task in tasks} == {key("first"), key("later"), key("other")}
+    work.renew(taken)
+    assert all(work.holds(task.key, task.token) for task in tasks)
+    (held,) = (task for task in tasks if task.key == key("first"))
+    assert held.reservation is not None
+    assert work.raise_charge(held.key, held.token, held.reservation.attempt, {"memory": 1}) == ""
+    for task, after in zip(tasks, (None, 0.0, 5.0), strict=True):
+        work.finish(task.key, task.token, requeue_after=after, failed=after == 5.0)
+    assert store.reservations([key("first")])
+    assert store.incarnation()
+    store.remove([key("first")])
+    assert store.inspect().faults == work.inspect().faults == ()
+    store.forget(1)
+    work.forget(1)
+    assert admin.acl_log() == []
+
+
+def test_a_worker_comes_refuses_cleans_and_goes_under_its_account(
+    server: Guarded, admin: "redis.Redis", caplog: pytest.LogCaptureFixture
+) -> None:
+    hostile = Queue("torchq", connection=admin, serializer=JSONSerializer).enqueue("os.system", "true")
+    admin.zadd("rq:wip:torchq", {"dead:run": 1})
+    admin.hset("rq:job:dead", mapping={"data": '["torchq.reconcile", null, [[]], {}]', "status": "started"})
+    one_batch(server, [])
+    assert admin.zscore("rq:failed:torchq", hostile.id)
+    assert admin.zscore("rq:failed:torchq", "dead"), "what a dead worker left is cleaned"
+    assert admin.scard("rq:workers") == 0
+    assert admin.acl_log() == []
+    assert not [record for record in caplog.records if any(secret in record.getMessage() for secret in SECRETS)]
+
+
+def one_batch(server: Guarded, taken: list[Lease]) -> None:
+    """Be a worker until one job has been taken from RQ."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    worker = rq_worker.Sessions(server.url(), "w", bound(taken.extend)).open()
+    turns = iter((False, True))
+    try:
+        worker.loop(_Idle(), lambda: next(turns))  # type: ignore[arg-type]
+    finally:
+        worker.connection.close()
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+class _Idle(Runs):
+    """Threads that are always free."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+
+    def wait_for_room(self, _: float) -> int:
+        return 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("FLUSHALL",),
+        ("CONFIG", "GET", "*"),
+        ("ACL", "LIST"),
+        ("CLIENT", "LIST"),
+        ("SCRIPT", "FLUSH"),
+        ("DEBUG", "SLEEP", "0"),
+        ("KEYS", "*"),
+        ("SHUTDOWN",),
+        ("PUBLISH", "rq:pubsub:x", "x"),
+        ("MONITOR",),
+        ("SET", "somebody:else", "1"),
+        ("GET", "somebody:else"),
+        ("EVAL", "return redis.call('SET', 'somebody:else', '1')", "0"),
+        ("EVAL", "return redis.call('FLUSHALL')", "0"),
+    ],
+)
+def test_no_account_can_do_more(server: Guarded, admin: "redis.Redis", opened: Open, command: tuple[str, ...]) -> None:
+    admin.set("somebody:else", "x")
+    before = content(admin)
+    for url in (server.url(), server.reader):
+        client = opened(url)
+        with pytest.raises(errors.QueueError), connection.translated(client):
+            client.execute_command(*command)
+    assert content(admin) == before
+
+
+def test_the_account_that_reads_sees_everything(server: Guarded, admin: "redis.Redis", opened: Open) -> None:
+    store = filled(opened(server.url()))
+    RedisWork(opened(server.url())).offer([Offer(key=key("first"), tenant="a")])
+    reader = opened(server.reader)
+    assert RedisStore(reader).epoch() == 1
+    assert RedisStore(reader).snapshot(8) == store.snapshot(8)
+    known = store.snapshot(8)
+    store.put([entry("more")])
+    following = RedisStore(reader)
+    assert following.snapshot(8).whole
+    assert following.snapshot(8, known.change) == store.snapshot(8, known.change)
+    assert not following.snapshot(8, known.change, ["a"]).whole
+    assert following.place(key("more")) == store.place(key("more"))
+    assert RedisStore(reader).reservations() == store.reservations()
+    assert RedisStore(reader).inspect() == store.inspect()
+    assert RedisWork(reader).inspect().records.keys() == {key("first")}
+    assert admin.acl_log() == []
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda client: RedisStore(client).rebuild(9, [], []),
+        lambda client: RedisStore(client).configure([], None),
+        lambda client: RedisStore(client).put([entry("more")]),
+        lambda client: RedisStore(client).remove([key("held")]),
+        lambda client: RedisStore(client).commit(picks(RedisStore(client))),
+        lambda client: RedisStore(client).forget(9),
+        lambda client: RedisWork(client).forget(9),
+        lambda client: RedisWork(client).offer([Offer(key=key("more"), tenant="a")]),
+        lambda client: RedisWork(client).dispatch(),
+        lambda client: RedisWork(client).register("w", 1),
+        lambda client: RedisWork(client).begin([(key("first"), "t")]),
+        lambda client: RedisWork(client).renew([(key("first"), "t")]),
+        lambda client: RedisWork(client).finish(key("first"), "t"),
+        lambda client: client.set("torchq:epoch", 5),
+        lambda client: client.delete("torchq:epoch"),
+        lambda client: client.hset("rq:job:x", "data", "x"),
+        lambda client: client.rpush("rq:queue:torchq", "x"),
+        lambda client: client.eval("return redis.call('SET', 'torchq:epoch', '5')", 0),
+    ],
+)
+def test_the_account_that_reads_changes_nothing(server: Guarded, admin: "redis.Redis", opened: Open, write: Do) -> None:
+    writer = opened(server.url())
+    filled(writer)
+    work = RedisWork(writer)
+    work.register("w1", 4)
+    work.offer([Offer(key=key("first"), tenant="a")])
+    work.dispatch()
+    work.offer([Offer(key=key("next"), tenant="a")])
+    admin.delete("rq:queue:torchq")
+    admin.hset("torchq:work:records", str(key("first")), '{"state":"leased","token":"t"}')
+    before = content(admin)
+    reader = opened(server.reader)
+    with pytest.raises(errors.CredentialsRefused), connection.translated(reader):
+        write(reader)
+    assert content(admin) == before
+
+
+# Ways in.
+
+
+def test_a_password_and_tls_with_certificates_of_both_sides(
+    server: Guarded, admin: "redis.Redis", opened: Open
+) -> None:
+    client = opened(server.tls())
+    assert filled(client).snapshot(1).epoch == 1
+    assert connection.address(client) == f"rediss://127.0.0.1:{server.port}/0"
+    assert connection.answers(server.tls())
+    assert connection.answers(server.url())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"ssl_ca_certs": ""}, "certificate verify failed"),
+        ({"ssl_certfile": "", "ssl_keyfile": ""}, "does not answer"),
+        ({"host": "localhost"}, "certificate"),
+    ],
+)
+def test_a_server_or_a_client_nobody_vouches_for_is_refused(
+    server: Guarded, opened: Open, options: dict[str, str], words: str
+) -> None:
+    with pytest.raises(errors.StoreUnreachable, match=words) as refused:
+        RedisStore(opened(server.tls(**options))).epoch()
+    assert not any(secret in str(refused.value) for secret in SECRETS)
+
+
+def test_speaking_plainly_to_a_tls_port_is_no_answer(server: Guarded, opened: Open) -> None:
+    url = f"redis://torchq:{WRITES}@127.0.0.1:{server.port}/0"
+    with pytest.raises(errors.StoreUnreachable) as refused:
+        RedisStore(opened(url)).epoch()
+    assert WRITES not in str(refused.value)
+    assert not connection.answers(url)
+
+
+@pytest.mark.parametrize("password", ["", "wr0ng"])
+def test_who_is_not_known_is_told_so(server: Guarded, opened: Open, password: str) -> None:
+    url = server.url("torchq", password) if password else f"unix://{server.socket}"
+    with pytest.raises(errors.CredentialsRefused, match="refuses these credentials"):
+        RedisStore(opened(url)).epoch()
+    with pytest.raises(errors.CredentialsRefused):
+        connection.answers(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3cret",
+        "redis://:s3cret",
+        "redis://:s3/cret@host",
+        "redis://:s3cret/1@host/0",
+        "redis://:12/s3cret@host",
+        "redis://u:s3cret#x@host:1/2",
+        "redis://u:12?s3cret@host",
+        "redis://u:s3cret@host:port/0",
+        "redis://u:s3cret@host:0/0",
+        "redis://u:s3cret@host/none",
+        "redis://u:s3cret@host/0?s3cret=1",
+        "redis://u:s3cret@host/0?ssl_ca_certs=/etc/hosts",
+        "redis://u:s3cret@host/0?db=s3cret",
+        "redis://u:s3cret@/0",
+        "rediss://u:s3cret@host/0?ssl_cert_reqs=sometimes",
+        "rediss://u:s3cret@host/0?ssl_ca_certs=/nowhere/ca.crt",
+        "unix://u:s3cret@host/run/redis.sock",
+        "unix://:s3/cret@/run/redis.sock",
+        "unix://u:s3cret@",
+        "http://u:s3cret@host",
+    ],
+)
+def test_a_url_that_makes_no_sense_is_refused_without_a_word_of_its_password(url: str) -> None:
+    with pytest.raises(errors.BadAddress, match="Redis URL") as refused:
+        connection.connect(url, client_name="test")
+    for part in ("s3cret", "s3", "cret", "12"):
+        assert part not in str(refused.value)
+    assert not any(part in redis_url.shown(url) for part in ("s3", "cret"))
+
+
+def test_files_that_are_missing_are_named() -> None:
+    with pytest.raises(errors.BadAddress, match=r"ssl_keyfile: /nowhere/key: No such file"):
+        connection.connect("rediss://:x@host/0?ssl_keyfile=/nowhere/key", client_name="test")
+
+
+@pytest.mark.parametrize(
+    ("url", "has"),
+    [
+        ("redis://host", False),
+        ("redis://user@host", False),
+        ("unix:///run/redis.sock?db=1", False),
+        ("redis://:p@host", True),
+        ("redis://:p/q@host", True),
+        ("unix:///run/redis.sock?password=p", True),
+    ],
+)
+def test_a_password_in_a_url_is_noticed(url: str, has: bool) -> None:
+    assert redis_url.has_password(url) is has
+
+
+def test_the_file_for_admins_is_the_one_the_code_means() -> None:
+    deployed = Path(__file__).parents[3] / "deploy" / "redis" / "users.acl"
+    assert deployed.read_text() == acl.acl(), "run: torchq redis acl > deploy/redis/users.acl"
+    assert WRITES not in acl.acl(WRITES, READS)

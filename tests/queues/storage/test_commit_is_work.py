@@ -1,0 +1,57 @@
+"""A committed pick is work at once: the worker that begins on it sees the reservation."""
+
+import json
+
+import fakeredis
+import pytest
+
+from crds.keys import JobKey
+from queues.dispatch.memory_work import MemoryWork
+from queues.dispatch.redis_work import RedisWork
+from queues.redis import connection
+from queues.storage.memory_content import Content
+from queues.storage.memory_store import MemoryStore
+from queues.storage.redis_store import RedisStore
+from queues.values import Task
+from tests.support.queues.builders import START, entries, reservation, run, specs
+
+
+def in_memory() -> tuple[list[int], list[Task]]:
+    content = Content()
+    reader = MemoryStore(lambda *_: None, content=content)
+    work = MemoryWork(lambda: START, reader.epoch, lambda key: reader.reservations([key]).get(key))
+    store = MemoryStore(work.mark, content=content)
+    store.rebuild(1, [], entries("a", 1))
+    store.configure(specs(a=1), None)
+    work.register("worker", 4)
+    idle = work.dispatch()
+    list(run(store, 1))
+    return [idle, work.dispatch(), work.dispatch()], work.begin(work.pop())
+
+
+def on_redis(client: connection.Connection) -> tuple[list[int], list[Task]]:
+    store, work = RedisStore(client), RedisWork(client)
+    store.rebuild(1, [], entries("a", 1))
+    store.configure(specs(a=1), None)
+    work.register("worker", 4)
+    idle = work.dispatch()
+    list(run(store, 1))
+    dispatched = [idle, work.dispatch(), work.dispatch()]
+    (job,) = client.lrange("rq:queue:torchq", 0, -1)
+    leases = json.loads(client.hget(b"rq:job:" + job, "data"))[2][0]
+    return dispatched, work.begin([(JobKey.parse(key), token) for key, token in leases])
+
+
+@pytest.mark.parametrize("place", ["memory", "fakeredis", "redis"])
+def test_a_committed_pick_is_dispatched_once_with_its_reservation(request: pytest.FixtureRequest, place: str) -> None:
+    match place:
+        case "memory":
+            dispatched, tasks = in_memory()
+        case "fakeredis":
+            dispatched, tasks = on_redis(fakeredis.FakeStrictRedis(server=fakeredis.FakeServer()))
+        case _:
+            dispatched, tasks = on_redis(request.getfixturevalue("client"))
+    assert dispatched == [0, 1, 0]
+    (task,) = tasks
+    assert task.tenant == "a"
+    assert task.reservation == reservation("a-0000", pick=1)

@@ -1,0 +1,557 @@
+"""Differences between snapshots add up to the whole; a commit says what else has changed; places and cohorts."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import fakeredis
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from queues import errors, redis_keys
+from queues.pick_cycle import Rounds
+from queues.picking.choose import choose
+from queues.redis import connection
+from queues.rules import Rules
+from queues.storage.memory_store import MemoryStore
+from queues.storage.redis_store import RedisStore
+from queues.store import PendingCommit, QueueStore
+from queues.values import Batch, Place, QueueSpec, QueueView, Snapshot
+from tests.queues import conftest
+from tests.queues.storage.test_store_twins import Step, answer, steps
+from tests.support.queues.builders import GPU, START, entries, entry, key, reservation, resources, spec, specs
+
+
+class Follower:
+    """Somebody who reads everything once and then what has changed."""
+
+    def __init__(self, store: QueueStore) -> None:
+        self.store = store
+        self.shown = store.snapshot(9)
+        self.views = self._by_name(self.shown)
+
+    def look(self) -> Snapshot:
+        found = self.store.snapshot(9, self.shown.change)
+        self.views = self._by_name(found) if found.whole else self.views | self._by_name(found)
+        self.shown = found
+        return replace(found, whole=True, departed={}, queues=tuple(self.views[name] for name in sorted(self.views)))
+
+    def _by_name(self, snapshot: Snapshot) -> dict[str, QueueView]:
+        return {view.spec.name: view for view in snapshot.queues}
+
+
+def check_differences(store: QueueStore, history: list[Step]) -> None:
+    store.rebuild(1, [], [])
+    store.configure([QueueSpec(name="a", weight=2), QueueSpec(name="b")], {GPU: 9})
+    follower = Follower(store)
+    for step in history:
+        answer(store, step)
+        assert follower.look() == replace(store.snapshot(9), departed={})
+
+
+@given(history=steps)
+def test_differences_add_up_in_memory(history: list[Step]) -> None:
+    check_differences(MemoryStore(lambda *_: None), history)
+
+
+@given(history=steps)
+@settings(max_examples=15)
+def test_differences_add_up_on_fakeredis(history: list[Step]) -> None:
+    client = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
+    check_differences(RedisStore(client), history)
+    client.close()
+
+
+@given(history=steps)
+@settings(max_examples=30)
+def test_differences_add_up_on_redis(redis_url: str, history: list[Step]) -> None:
+    client = connection.connect(redis_url, client_name="test")
+    client.flushall()
+    check_differences(RedisStore(client), history)
+    client.close()
+
+
+@pytest.fixture
+def known(store: QueueStore) -> Snapshot:
+    """Three queues with two jobs each."""
+    store.configure(specs(a=1, b=1, c=1), None)
+    store.put([*entries("a", 2), *entries("b", 2), *entries("c", 2)])
+    return store.snapshot(9)
+
+
+def names(snapshot: Snapshot) -> list[str]:
+    return [view.spec.name for view in snapshot.queues]
+
+
+def test_a_difference_shows_what_changed_and_what_was_asked_for(store: QueueStore, known: Snapshot) -> None:
+    assert known.whole
+    nothing = store.snapshot(9, known.change)
+    assert (nothing.whole, names(nothing), nothing.change) == (False, [], known.change)
+    store.put([entry("new", "b")])
+    changed = store.snapshot(1, known.change, ["c", "nobody", "b"])
+    assert (changed.whole, names(changed)) == (False, ["b", "c"])
+    assert [len(view.heads) for view in changed.queues] == [1, 1]
+    assert [view.waiting for view in changed.queues] == [3, 2]
+    assert changed.change > known.change
+    assert names(store.snapshot(9, changed.change)) == []
+
+
+def test_what_changes_nothing_is_no_change(store: QueueStore, known: Snapshot) -> None:
+    store.put(entries("a", 2))
+    store.remove([key("nobody")])
+    store.configure([view.spec for view in known.queues], None)
+    assert store.snapshot(9, known.change).change == known.change
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda store: store.configure(specs(a=5, b=1, c=1), None),
+        lambda store: store.configure(specs(a=1, b=1, c=1), {GPU: 3}),
+        lambda store: store.rebuild(2, [], entries("a", 1)),
+    ],
+)
+def test_it_is_whole_after_other_settings_or_a_rebuild(
+    store: QueueStore, known: Snapshot, step: Callable[[QueueStore], None]
+) -> None:
+    step(store)
+    shown = store.snapshot(9, known.change)
+    assert shown == store.snapshot(9)
+    assert shown.whole
+
+
+@pytest.mark.parametrize("since", [0, 1, 2**50])
+def test_it_is_whole_for_who_knows_another_change(store: QueueStore, known: Snapshot, since: int) -> None:
+    assert store.snapshot(9, since) == known
+
+
+def test_a_difference_is_for_everybody(place: conftest.Place, store: QueueStore, known: Snapshot) -> None:
+    other = place.open()
+    store.put([entry("new", "b")])
+    assert names(other.snapshot(9, known.change)) in (["b"], ["a", "b", "c"])  # it may have to learn the settings first
+    store.put([entry("newer", "c")])
+    seen = other.snapshot(9)
+    store.remove([key("new")])
+    assert other.snapshot(9, seen.change) == store.snapshot(9, seen.change)
+
+
+def picked(store: QueueStore, limit: int = 1) -> Batch:
+    return choose(store.snapshot(9), START, limit, "jobs")
+
+
+def test_a_commit_knows_whether_it_stood_alone(store: QueueStore, known: Snapshot) -> None:
+    batch = picked(store)
+    assert batch.change == known.change
+    committed = store.commit(batch)
+    assert (committed.alone, committed.others) == (True, ())
+    assert committed.change == store.snapshot(9).change
+    assert "a" in names(store.snapshot(9, known.change))
+    assert names(store.snapshot(9, committed.change)) == []
+
+
+def test_a_commit_names_what_others_changed(store: QueueStore, known: Snapshot) -> None:
+    batch = picked(store)
+    store.put([entry("new", "c")])
+    store.remove([key("b-0001")])
+    committed = store.commit(batch)
+    assert (committed.alone, committed.others) == (False, ("b", "c"))
+    assert names(store.snapshot(9, committed.change, committed.others)) == ["b", "c"]
+
+
+def test_a_commit_of_nothing_is_no_change(store: QueueStore, known: Snapshot) -> None:
+    batch = picked(store)
+    store.remove([key("a-0000")])
+    committed = store.commit(batch)
+    assert (committed.refused, committed.alone, committed.others) == ("entry", False, ("a",))
+    assert committed.change == store.snapshot(9).change
+    unknown = store.commit(replace(batch, change=0))
+    assert (unknown.alone, unknown.others) == (False, ())
+
+
+def test_of_known_jobs_only_the_next_ones_are_shown_if_nothing_else_changed(store: QueueStore, known: Snapshot) -> None:
+    store.put([*entries("a", 6), *entries("b", 6)])
+    seen = store.snapshot(3)
+    store.put([entry("new", "b", START + 0.5)])
+    shown = store.snapshot(3, seen.change, (), {"a": 3, "b": 3, "c": 1, "nobody": 1})
+    assert [(view.spec.name, view.after, view.waiting) for view in shown.queues] == [
+        ("a", 3, 6),
+        ("b", 0, 7),
+        ("c", 1, 2),
+    ]
+    jobs = [[each.entry.key.name for each in view.heads] for view in shown.queues]
+    assert jobs == [["a-0003", "a-0004", "a-0005"], ["b-0000", "new", "b-0001"], ["c-0001"]]
+    named = store.snapshot(9, seen.change, ["a"], {"a": 3})
+    assert (named.queues[0].after, len(named.queues[0].heads)) == (0, 6)
+    whole = store.snapshot(9, 0, (), {"a": 3})
+    assert whole == store.snapshot(9)
+
+
+def test_a_commit_shows_what_is_behind_the_jobs_that_are_known(store: QueueStore, known: Snapshot) -> None:
+    store.put([*entries("a", 9), *entries("b", 5)])
+    store.configure(specs(a=2, b=1, c=1), None)
+    batch = choose(store.snapshot(4), START, 3, "jobs")
+    assert order_of(batch) == "abc"
+    hungry = {"a": 2, "b": 3, "c": 9}
+    committed = store.commit(replace(batch, heads=3, hungry=hungry))
+    shown = {each.queue: each for each in committed.shown}
+    assert {name: (each.after, each.waiting) for name, each in shown.items()} == {"a": (2, 8), "b": (3, 4), "c": (9, 1)}
+    jobs = {name: [job.entry.key.name for job in each.heads] for name, each in shown.items()}
+    assert jobs == {"a": ["a-0003", "a-0004", "a-0005"], "b": ["b-0004"], "c": []}
+    for name, number in (("a", 0), ("b", 1)):
+        everything = store.snapshot(9).queues[number].heads
+        assert shown[name].heads == everything[hungry[name] :][:3]
+    stale = store.commit(replace(batch, heads=3, hungry=hungry))
+    assert (stale.refused, stale.shown) == ("entry", ())
+
+
+def order_of(batch: Batch) -> str:
+    return "".join(pick.waiting.entry.queue for pick in batch.picks)
+
+
+def test_a_changed_queue_is_shown_as_far_as_it_is_known(store: QueueStore, known: Snapshot) -> None:
+    store.put(entries("a", 8))
+    seen = store.snapshot(3)
+    store.put([entry("new", "a", START + 0.5)])
+    [view] = store.snapshot(9, seen.change, (), {}).queues
+    jobs = [each.entry.key.name for each in view.heads]
+    assert jobs[:4] == ["a-0000", "new", "a-0001", "a-0002"]
+    assert (view.after, view.waiting) == (0, 9)
+    assert jobs == [each.entry.key.name for each in store.snapshot(9).queues[0].heads][: len(jobs)]
+    assert len(store.snapshot(9, seen.change, ["a"], {}).queues[0].heads) == 9
+
+
+def test_where_a_job_stands(store: QueueStore, known: Snapshot) -> None:
+    first = replace(entry("first", "a", START + 99), returning=True)
+    store.put([first, entry("elsewhere", "nobody")])
+    assert store.place(first.key) == Place(entry=first, rank=0, waiting=3)
+    assert store.place(key("a-0001")) == Place(entry=entries("a", 2)[1], rank=2, waiting=3)
+    assert store.place(key("elsewhere")) == Place(entry=entry("elsewhere", "nobody"), rank=0, waiting=1)
+    assert store.place(key("unknown")) is None
+    store.commit(picked(store, 9))
+    assert store.place(first.key) is None
+
+
+# Commits that follow each other: begun before it is known what became of the one before
+
+
+def chain(store: QueueStore, *sizes: int) -> list[PendingCommit]:
+    """One look's picks in batches, each of which follows the one before."""
+    whole = choose(store.snapshot(99), START, sum(sizes), "jobs")
+    picks, follows = list(whole.picks), ""
+    commits: list[PendingCommit] = []
+    for size in sizes:
+        batch = replace(whole, picks=tuple(picks[:size]), follows=follows, change=whole.change if not follows else 0)
+        commits.append(store.pending_commit(batch))
+        picks, follows = picks[size:], commits[-1].name
+    return commits
+
+
+def begun(commits: Iterable[PendingCommit], change: int = 0) -> None:
+    for commit in commits:
+        commit.begin(change)
+
+
+def test_commits_follow_each_other_before_they_are_answered(store: QueueStore, known: Snapshot) -> None:
+    commits = chain(store, 2, 3, 1)
+    begun(commits, known.change)
+    outcomes = [commit.outcome() for commit in commits]
+    assert [(each.picked, each.refused, each.alone, each.others) for each in outcomes] == [
+        (2, "", True, ()),
+        (3, "", True, ()),
+        (1, "", True, ()),
+    ]
+    assert [each.pick for commit in commits for each in commit.reservations()] == [1, 2, 3, 4, 5, 6]
+    assert outcomes[-1].change == store.snapshot(9).change
+
+
+def test_what_follows_a_commit_that_was_cut_short_is_refused_whole(place: conftest.Place, store: QueueStore) -> None:
+    store.configure(specs(a=1), None)
+    store.put(entries("a", 6))
+    commits = chain(store, 1, 2, 2, 1)
+    store.remove([key("a-0002")])
+    begun(commits)
+    outcomes = [commit.outcome() for commit in commits]
+    assert [(each.picked, each.refused) for each in outcomes] == [
+        (1, ""),
+        (1, "entry"),
+        (0, "predecessor"),
+        (0, "predecessor"),
+    ]
+    assert [key.name for key in sorted(store.reservations())] == ["a-0000", "a-0001"]
+    assert [key.name for key, _ in place.marked()] == ["a-0000", "a-0001"]
+    assert [commit.reservations() for commit in commits[2:]] == [(), ()]
+    assert store.commit(picked(store, 9)).refused == "", "who looks again may go on"
+
+
+def test_what_follows_another_commit_than_the_last_one_is_refused(place: conftest.Place, store: QueueStore) -> None:
+    store.configure(specs(a=1), None)
+    store.put(entries("a", 4))
+    first, second = chain(store, 1, 1)
+    begun([first])
+    other = replace(picked(place.open()), epoch=1)
+    assert place.open().commit(other).picked == 1
+    begun([second])
+    assert (first.outcome().refused, second.outcome().refused) == ("", "predecessor")
+    assert store.commit(replace(picked(store), follows="nobody")).refused == "predecessor"
+    assert [key.name for key in sorted(store.reservations())] == ["a-0000", "a-0001"]
+
+
+def test_a_commit_that_follows_names_what_others_changed_since(store: QueueStore, known: Snapshot) -> None:
+    first, second, third = chain(store, 1, 1, 1)
+    store.put([entry("new", "c")])
+    begun([first], known.change)
+    begun([second])
+    store.put([entry("newer", "b")])
+    begun([third])
+    outcomes = [each.outcome() for each in (first, second, third)]
+    assert [(each.alone, each.others) for each in outcomes] == [(False, ("c",)), (True, ()), (False, ("b",))]
+
+
+# Cohorts: the second job of each case is refused, the first one stands.
+
+
+@pytest.mark.parametrize(
+    ("borrowing", "held", "asked", "refused"),
+    [
+        ({}, 0, (6, 2), ""),  # its own 4 and the other's 4
+        ({}, 0, (6, 3), "cohort"),
+        ({}, 3, (4, 1), ""),
+        ({}, 3, (4, 2), "cohort"),
+        ({"gpu": 1}, 0, (4, 1), ""),
+        ({"gpu": 1}, 0, (4, 2), "quota"),
+        ({"gpu": 0}, 0, (4, 1), "quota"),
+        ({"cpu": 0}, 0, (6, 2), ""),
+    ],
+)
+def test_a_commit_checks_what_is_borrowed(
+    store: QueueStore, borrowing: dict[str, int], held: int, asked: tuple[int, int], refused: str
+) -> None:
+    other = replace(spec("b", gpu=4), cohort="x")
+    unlimited = QueueSpec(name="c", cohort="x")
+    ours = replace(spec("a", gpu=4), cohort="x", borrowing=resources(**borrowing))
+    store.rebuild(2, [reservation("held", "b", gpu=held), reservation("free", "c", gpu=99)], [])
+    store.configure([ours, other, unlimited], None)
+    store.put([entry("one", gpu=asked[0]), entry("two", submitted=START + 1, gpu=asked[1])])
+    snapshot = store.snapshot(9)
+    (pick,) = picked(store).picks
+    late = snapshot.queues[0].heads[1]
+    committed = store.commit(
+        Batch(epoch=2, revision=snapshot.revision, picks=(pick, pick._replace(waiting=late)), change=snapshot.change)
+    )
+    assert committed.refused == refused
+    assert len(committed.reservations) == (1 if refused else 2)
+    store.remove([each.key for each in committed.reservations])
+    store.remove([key("held")])
+    if borrowing != {"gpu": 0}:
+        store.put([entry("all", submitted=START - 9, gpu=8 if not borrowing.get("gpu") else 5)])
+        assert [each.key.name for each in store.commit(picked(store)).reservations] == ["all"], "all was given back"
+
+
+# Rounds
+
+
+@pytest.mark.parametrize("limit", [1, 3, 64])
+def test_rounds_pick_what_fresh_looks_would(place: conftest.Place, limit: int) -> None:
+    def admitted(cycle: Callable[[QueueStore], tuple[str, ...]]) -> list[str]:
+        place.lose()
+        store = place.open()
+        store.rebuild(1, [], [])
+        store.configure(specs(a=3, b=2, c=1), None)
+        found: list[str] = []
+        for number in range(6):
+            store.put(replace(each, submitted=START + number) for name in "abc" for each in entries(name, 4 * number))
+            while names := cycle(store):
+                found += names
+        return found
+
+    rounds: list[Rounds] = []
+
+    def kept(store: QueueStore) -> tuple[str, ...]:
+        if not rounds:
+            rounds.append(Rounds(store, Rules()))
+        return tuple(each.key.name for each in rounds[0].round(START, limit, 5).reservations)
+
+    def fresh(store: QueueStore) -> tuple[str, ...]:
+        return tuple(
+            each.key.name for each in store.commit(choose(store.snapshot(5), START, limit, "jobs")).reservations
+        )
+
+    assert admitted(kept) == admitted(fresh)
+
+
+def test_a_batch_that_is_refused_ends_the_round_and_what_was_chosen_after_it(store: QueueStore) -> None:
+    store.configure(specs(a=1), None)
+    store.put(entries("a", 12))
+    rounds = Rounds(Meddled(store), Rules())
+    first = rounds.round(START, 2, 99)
+    assert ([each.key.name for each in first.reservations], first.refused) == (["a-0000", "a-0001", "a-0002"], "entry")
+    then = rounds.round(START, 4, 99)
+    assert [each.key.name for each in then.reservations] == [f"a-{number:04}" for number in range(4, 12)]
+
+
+class Meddled:
+    """A store in which the fourth job is taken away while the first batch is on its way."""
+
+    def __init__(self, store: QueueStore) -> None:
+        self._store = store
+        self._begun = 0
+
+    def pending_commit(self, batch: Batch) -> PendingCommit:
+        self._begun += 1
+        if self._begun == 2:
+            self._store.remove([key("a-0003")])
+        return self._store.pending_commit(batch)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+class Crowded:
+    """A store in which another job comes before all others of a queue just before each batch."""
+
+    def __init__(self, store: QueueStore) -> None:
+        self._store = store
+        self.added = 0
+
+    def pending_commit(self, batch: Batch) -> PendingCommit:
+        self._store.put([entry(f"early-{self.added}", "a", START - 1 - self.added)])
+        self.added += 1
+        return self._store.pending_commit(batch)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def test_what_others_change_while_more_is_shown_is_left_to_the_next_look(store: QueueStore) -> None:
+    store.configure(specs(a=1, b=1), None)
+    store.put([each for name in "ab" for each in entries(name, 40)])
+    crowded = Crowded(store)
+    rounds, picked = Rounds(crowded, Rules()), 0
+    while (made := rounds.round(START, 4, 99)).picked or made.refused:
+        assert not made.refused
+        picked += made.picked
+        if crowded.added > 99:
+            break
+    assert picked >= 80
+    assert len(store.reservations()) == picked
+
+
+changes = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "put", "put", "remove", "release", "configure", "huge"]),
+        st.sampled_from("abc"),
+        st.integers(0, 9),
+        st.integers(-2, 2),
+    ),
+    max_size=9,
+)
+
+
+HUGE = 3
+
+
+def check_rounds(
+    rounds: QueueStore, whole: QueueStore, history: list[list[tuple[str, str, int, int]]], most: int
+) -> None:
+    """Rounds that see a few jobs of each queue pick what one look at all of them would."""
+    for store in (rounds, whole):
+        store.rebuild(1, [], [each for name in "abc" for each in entries(name, 9)])
+        store.configure([spec("a", 3), spec("b", 2, jobs=30, gpu=8), spec("c", jobs=3)], None)
+    leader = Rounds(rounds, Rules())
+    for step in history:
+        for store in (rounds, whole):
+            for change in step:
+                if change[0] != "huge" or most > HUGE:
+                    happen(store, *change)
+        taken = leader.round(START, 3, most).reservations
+        expected = whole.commit(choose(whole.snapshot(99), START, len(taken), "jobs")).reservations
+        assert taken == expected
+        assert taken or not choose(whole.snapshot(99), START, 1, "jobs").picks
+
+
+def happen(store: QueueStore, what: str, queue: str, number: int, priority: int) -> None:
+    match what:
+        case "put":
+            many = range(number, number + 6)
+            store.put([entry(f"{queue}-{each:04}", queue, START + each, priority) for each in many])
+        case "remove":
+            store.remove([key(f"{queue}-{each:04}") for each in range(number, number + 3)])
+        case "release":
+            store.remove(sorted(store.reservations())[:number])
+        case "huge":  # what can never run, before all others
+            store.put([entry(f"huge-{each}", "b", START - 1, 3, gpu=9) for each in range(HUGE)])
+        case _:
+            store.configure([spec("a", 1 + number), spec("b", 2, jobs=30, gpu=8), spec("c", jobs=3)], None)
+
+
+@given(history=st.lists(changes, min_size=2, max_size=12), most=st.integers(1, 12))
+def test_rounds_pick_what_a_look_at_everything_would_in_memory(history: list[Any], most: int) -> None:
+    check_rounds(MemoryStore(lambda *_: None), MemoryStore(lambda *_: None), history, most)
+
+
+@given(history=st.lists(changes, min_size=2, max_size=12), most=st.integers(1, 12))
+@settings(max_examples=15)
+def test_rounds_pick_what_a_look_at_everything_would_on_fakeredis(history: list[Any], most: int) -> None:
+    client = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
+    check_rounds(RedisStore(client), MemoryStore(lambda *_: None), history, most)
+    client.close()
+
+
+@given(history=st.lists(changes, min_size=2, max_size=12), most=st.integers(1, 12))
+def test_rounds_pick_what_a_look_at_everything_would_on_redis(redis_url: str, history: list[Any], most: int) -> None:
+    client = connection.connect(redis_url, client_name="test")
+    client.flushall()
+    check_rounds(RedisStore(client), MemoryStore(lambda *_: None), history, most)
+    client.close()
+
+
+# The layout of the keys
+
+
+def test_a_commit_that_was_begun_is_answered_whatever_happens_on_the_way(client: connection.Connection) -> None:
+    store = RedisStore(client)
+    store.rebuild(1, [], entries("a", 6))
+    store.configure(specs(a=1), None)
+    client.script_flush()
+    pending = store.pending_commit(picked(store, 2))
+    pending.begin(0)
+    assert not pending.outcome().refused
+    assert [each.pick for each in pending.reservations()] == [1, 2]
+    pending = store.pending_commit(picked(store, 2))
+    pending.begin(0)
+    client.client_kill_filter(_type="normal", skipme=True)
+    assert not pending.outcome().refused
+    assert [each.pick for each in pending.reservations()] == [3, 4]
+    store.put(entries("a", 9))
+    commits = chain(store, 1, 1, 1)
+    begun(commits)
+    done = [each.outcome() for each in commits]
+    begun(commits)  # as after answers that were lost
+    assert [each.outcome() for each in commits] == done
+    assert [each.pick for commit in commits for each in commit.reservations()] == [5, 6, 7]
+    stale = store.pending_commit(picked(store, 2))
+    RedisStore(client).rebuild(2, [], entries("a", 1))
+    stale.begin(0)
+    with pytest.raises(errors.StaleEpoch):
+        stale.outcome()
+    assert client.ping()
+
+
+def test_another_layout_is_a_loss(client: connection.Connection) -> None:
+    old = RedisStore(client)
+    old.rebuild(1, [reservation("held", gpu=1)], entries("a", 3))
+    old.configure(specs(a=7), {GPU: 4})
+    client.set(redis_keys.LAYOUT, "1")
+    client.hset("torchq:usage:a", "gpu", 1)
+    client.zadd("torchq:order:nobody", {"a!b!c": 1})
+    store = RedisStore(client)
+    assert store.epoch() == 0
+    with pytest.raises(errors.StoreLost):
+        store.snapshot(9)
+    store.rebuild(2, [], entries("a", 2))
+    store.configure(specs(a=1), None)
+    assert store.inspect().unknown == ()
+    assert list(store.inspect().places) == ["a"]
+    assert [view.waiting for view in store.snapshot(9).queues] == [2]
+    assert store.epoch() == 2

@@ -1,0 +1,170 @@
+"""What queues and the pool use of names that limits mention; made-up names of admitted jobs cost others nothing."""
+
+import pytest
+
+from crds.resources.amounts import OTHERS, Amounts
+from queues.picking import counted
+from queues.picking.choose import choose
+from queues.picking.picker import Race
+from queues.redis import connection
+from queues.rules import Rules
+from queues.storage.redis_store import RedisStore
+from queues.store import QueueStore, StoreSettings
+from queues.values import Entry, QueueSpec, Reservation
+from tests.queues.conftest import Place
+from tests.support.queues.builders import GPU, START, entry, key, reservation, run, spec, specs, usage, used
+
+MADE_UP = "example.org/made-up"
+TPU = "example.org/tpu"
+
+
+def odd(number: int, queue: str = "a", **demand: int) -> Entry:
+    """A job that asks for as many made-up names as a job may ask for."""
+    names = {f"{MADE_UP}-{number}-{at}": 1 for at in range(60)}
+    return entry(f"odd-{number:03}", queue, START + number, **names, cpu=1, **demand)
+
+
+def member(name: str, cohort: str = "c", **quota: int) -> QueueSpec:
+    return QueueSpec(name=name, cohort=cohort, quota={TPU: quota["tpu"]})
+
+
+def admit(store: QueueStore, *jobs: Entry) -> list[Reservation]:
+    store.put(jobs)
+    return list(run(store, len(jobs), batch=50))
+
+
+@pytest.mark.parametrize("pool", [None, {GPU: 9, "cpu": 9_000}])
+def test_made_up_names_of_admitted_jobs_are_in_no_sum(store: QueueStore, pool: Amounts | None) -> None:
+    store.configure([spec("a"), spec("b", cpu=99)], pool)
+    admitted = admit(store, *(odd(number, "ab"[number % 2]) for number in range(50)))
+    assert all(len(each.charge) == 62 for each in admitted), "a charge stays whole"
+    assert admitted == sorted(store.reservations().values(), key=lambda each: each.pick)
+    half = {"cpu": 25, "jobs": 25}
+    assert usage(store.snapshot(0)) == {"": {"cpu": 50, "jobs": 50}, "a": half, "b": half}
+    store.remove([each.key for each in admitted])
+    assert usage(store.snapshot(0)) == {"": {}}
+    assert not any(store.inspect().usage.values())
+
+
+def test_a_rebuild_counts_as_picks_do(store: QueueStore) -> None:
+    store.configure([spec("a", **{TPU: 9})], None)
+    held = [reservation(f"job-{number}", **{TPU: 1, f"{MADE_UP}-{number}": 1}) for number in range(5)]
+    store.rebuild(2, held, [])
+    assert usage(store.snapshot(0)) == {"": {TPU: 5, "jobs": 5}, "a": {TPU: 5, "jobs": 5}}
+
+
+def test_what_was_charged_before_there_were_settings_is_counted_again_with_them(place: Place) -> None:
+    store = place.open()
+    store.rebuild(1, [reservation("job", **{TPU: 2, MADE_UP: 1})], [])
+    assert store.inspect().counted is None
+    store.configure([spec("a", **{TPU: 9})], None)
+    assert usage(store.snapshot(0)) == {"": {TPU: 2, "jobs": 1}, "a": {TPU: 2, "jobs": 1}}
+    store.remove([key("job")])
+    assert usage(store.snapshot(0)) == {"": {}}
+
+
+@pytest.mark.parametrize(
+    ("queues", "pool"),
+    [
+        ([spec("a", **{TPU: 7}), spec("b")], None),
+        ([spec("a"), spec("b", **{TPU: 1})], {TPU: 9}),
+        ([spec("a"), spec("b")], {TPU: 9}),
+        ([spec("a"), spec("b")], {TPU: 9, OTHERS: 0}),
+        ([member("a", tpu=4), member("b", tpu=5)], None),
+        ([spec("a"), member("b", tpu=9)], None),
+        ([member("b", tpu=9)], None),
+    ],
+)
+def test_a_name_that_begins_to_count_counts_what_is_admitted_already(
+    store: QueueStore, queues: list[QueueSpec], pool: Amounts | None
+) -> None:
+    plain = specs(a=1, b=1)
+    store.configure(plain, None)
+    held = admit(store, *(odd(number, "ab"[number % 2], **{TPU: 1 + number}) for number in range(4)))
+    assert not any(TPU in sums for sums in usage(store.snapshot(0)).values())
+    for limits in ((queues, pool), (plain, None), (queues, pool)):
+        store.configure(*limits)
+        seen = store.inspect()
+        assert seen.counted == counted.names(*limits)
+        sums = used(held, seen.counted)
+        assert {"": seen.pool_usage, **seen.usage} == sums
+    store.remove([each.key for each in held[:3]])
+    left = used(held[3:], seen.counted)
+    assert {"": store.inspect().pool_usage} | {n: u for n, u in store.inspect().usage.items() if u} == left
+    store.remove([held[3].key])
+    assert not any([store.inspect().pool_usage, *store.inspect().usage.values()])
+
+
+def test_limits_that_begin_and_end_are_exact(store: QueueStore) -> None:
+    """Four of 5 are used: one more is admitted and no second one, by quota, by pool and by cohort."""
+    store.configure(specs(a=1, b=1), None)
+    admit(store, *(odd(number, "ab"[number % 2], **{TPU: 2}) for number in range(2)))
+    limits = [([spec("a", **{TPU: 3}), spec("b", **{TPU: 2})], None), (specs(a=1, b=1), {TPU: 5})]
+    limits += [([member("a", tpu=3), member("b", tpu=2)], None), ([member("a", tpu=4), member("b", tpu=1)], None)]
+    for number, (queues, pool) in enumerate(limits):
+        store.configure(queues, pool)
+        asked = [entry(f"more-{number}-{at}", **{TPU: 1}) for at in range(3)]
+        granted = admit(store, *asked)
+        assert len(granted) == 1, number
+        store.remove([each.key for each in asked])
+        store.configure(specs(a=1, b=1), None)
+
+
+def test_a_member_that_joins_brings_what_it_uses_and_takes_it_away(store: QueueStore) -> None:
+    store.configure([member("a", tpu=4), spec("b")], None)
+    admit(store, odd(0, "b", **{TPU: 3}))
+    store.configure([member("a", tpu=4), member("b", tpu=1)], None)
+    assert len(admit(store, *(entry(f"more-{at}", **{TPU: 1}) for at in range(4)))) == 2
+    store.configure([member("a", tpu=4), spec("b")], None)
+    assert len(list(run(store, 9))) == 2
+
+
+def test_names_that_settings_add_are_counted(place: Place) -> None:
+    store = place.open()
+    store.rebuild(1, [], [])
+    store.configure(specs(a=1), None)
+    admit(store, odd(0, **{TPU: 3}))
+    assert store.inspect().usage == {"a": {"cpu": 1, "jobs": 1}}
+    assert counted.names([], {OTHERS: 0, "x": 1}, {TPU}) == {*counted.STANDARD, "x", TPU}
+    assert StoreSettings().counted == frozenset()
+
+
+def test_the_same_names_again_are_no_change(store: QueueStore) -> None:
+    limits = [spec("a", **{TPU: 3})], {"cpu": 5}
+    store.configure(*limits)
+    before = store.snapshot(0)
+    store.configure(*limits)
+    assert store.snapshot(0) == before
+
+
+def test_a_race_does_not_count_made_up_names_of_its_picks(store: QueueStore) -> None:
+    store.configure([spec("a", cpu=99)], {"cpu": 99})
+    store.put([odd(number) for number in range(50)])
+    race = Race(store.snapshot(50), Rules())
+    assert len(race.picks(START, 50).picks) == 50
+    lane = race.lane("a", START)
+    assert lane is not None
+    assert lane.used == race.pool.used == {"cpu": 50}
+
+
+def work(client: connection.Connection, *, made_up: bool) -> tuple[int, list[bytes]]:
+    """How many commands a commit is for Redis after 200 jobs were admitted, and the sums that it reads."""
+    client.flushall()
+    store = RedisStore(client)
+    store.rebuild(1, [], [])
+    cohort = [QueueSpec(name=name, cohort="c", quota={"cpu": 10_000}) for name in "ab"]
+    store.configure([*cohort, spec("c")], None)
+    for at in range(200):
+        queue = "ac"[at % 2]
+        store.put([odd(at, queue) if made_up else entry(f"plain-{at}", queue, cpu=1)])
+    assert len(list(run(store, 200, batch=50))) == 200
+    store.put([entry(f"later-{at}", "b", cpu=1) for at in range(10)])
+    batch = choose(store.snapshot(50), START, 50, "jobs")
+    sums = sorted([*client.hvals("torchq:usage"), *client.hvals("torchq:shared")])
+    client.config_resetstat()
+    assert store.commit(batch).picked == 10
+    return sum(each["calls"] for each in client.info("commandstats").values()), sums
+
+
+def test_a_commit_reads_no_more_where_jobs_with_made_up_names_are_admitted(client: connection.Connection) -> None:
+    assert work(client, made_up=True) == work(client, made_up=False)

@@ -1,0 +1,213 @@
+"""A worker has an admitted job charged for more: granted where quota, cohort and pool hold it, else nothing changes."""
+
+import json
+from collections.abc import Iterator
+
+import fakeredis
+import pytest
+
+from crds.keys import JobKey
+from crds.resources.amounts import Amounts
+from queues import errors
+from queues.dispatch.memory_work import MemoryWork
+from queues.dispatch.redis_work import RedisWork
+from queues.picking.choose import choose
+from queues.redis import connection
+from queues.storage.memory_content import Content
+from queues.storage.memory_store import MemoryStore
+from queues.storage.redis_store import RedisStore
+from queues.store import QueueStore
+from queues.values import Batch, Offer, QueueSpec, Reservation
+from queues.work import Lease, WorkSink
+from tests.support.queues.builders import GPU, START, entry, key, reservation, run, spec, usage
+
+JOB = key("job")
+
+
+class Desk:
+    """A store and a work queue beside each other, and a worker that has a key."""
+
+    store: QueueStore
+    work: WorkSink
+
+    def rebuilt(self, epoch: int, held: list[Reservation], queues: list[QueueSpec], pool: Amounts | None = None) -> str:
+        """The store holds that, and a worker has begun on JOB; its token."""
+        self.store.rebuild(epoch, held, [])
+        self.store.configure(queues, pool)
+        return self.begun()
+
+    def begun(self) -> str:
+        (task,) = self.work.begin(self.leases())
+        return task.token
+
+    def leases(self) -> list[Lease]:
+        """Dispatch JOB."""
+        raise NotImplementedError
+
+    def charges(self) -> tuple[Amounts, dict[str, Amounts]]:
+        """What JOB is charged, and what queues and pool use."""
+        return self.store.reservations([JOB])[JOB].charge, usage(self.store.snapshot(0))
+
+
+class InMemory(Desk):
+    def __init__(self) -> None:
+        content = Content()
+        reader = MemoryStore(lambda *_: None, content=content)
+        self.work = self.source = MemoryWork(
+            lambda: START,
+            reader.epoch,
+            lambda key: reader.reservations([key]).get(key),
+            raise_charge=reader.raise_charge,
+        )
+        self.store = MemoryStore(self.source.mark, content=content, may_have_pods=self.source.may_have_pods)
+
+    def leases(self) -> list[Lease]:
+        self.source.register("worker", 4)
+        self.source.mark(JOB, "a")
+        self.source.dispatch()
+        return self.source.pop()
+
+
+class OnRedis(Desk):
+    def __init__(self, client: connection.Connection) -> None:
+        self.client = client
+        self.store, self.work = RedisStore(client), RedisWork(client)
+
+    def leases(self) -> list[Lease]:
+        source = RedisWork(self.client)
+        source.register("worker", 4)
+        source.offer([Offer(key=JOB, tenant="a")])
+        source.dispatch()
+        (job,) = self.client.lrange("rq:queue:torchq", 0, -1)
+        self.client.delete("rq:queue:torchq")
+        found = json.loads(self.client.hget(b"rq:job:" + job, "data"))[2][0]
+        return [(JobKey.parse(each), token) for each, token in found]
+
+
+@pytest.fixture(params=["memory", "fakeredis", "redis"])
+def desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
+    match request.param:
+        case "memory":
+            yield InMemory()
+        case "fakeredis":
+            with fakeredis.FakeStrictRedis(server=fakeredis.FakeServer()) as fake:
+                yield OnRedis(fake)
+        case _:
+            yield OnRedis(request.getfixturevalue("client"))
+
+
+def test_a_raised_charge_counts_in_its_queue_and_the_pool_until_it_is_freed(desk: Desk) -> None:
+    held = [reservation("job", cpu=2, gpu=1), reservation("other", gpu=1)]
+    token = desk.rebuilt(1, held, [spec("a", gpu=8)], {GPU: 10})
+    assert desk.work.raise_charge(JOB, token, 1, {GPU: 7, "cpu": 1, "memory": 5}) == ""
+    raised = {"jobs": 1, "cpu": 2, GPU: 7, "memory": 5}
+    both = {"jobs": 2, "cpu": 2, GPU: 8, "memory": 5}
+    assert desk.charges() == (raised, {"": both, "a": both})
+    desk.store.remove([JOB])
+    assert usage(desk.store.snapshot(0)) == {"": {"jobs": 1, GPU: 1}, "a": {"jobs": 1, GPU: 1}}
+
+
+def test_a_raised_charge_counts_what_limits_name_and_keeps_all_names(desk: Desk) -> None:
+    made_up = {f"example.org/made-up-{number}": 1 for number in range(60)}
+    token = desk.rebuilt(1, [reservation("job", cpu=1)], [spec("a", **{"example.org/tpu": 8})])
+    assert desk.work.raise_charge(JOB, token, 1, {**made_up, "example.org/tpu": 8}) == ""
+    counted = {"jobs": 1, "cpu": 1, "example.org/tpu": 8}
+    assert desk.charges() == ({**counted, **made_up}, {"": counted, "a": counted})
+    assert desk.work.raise_charge(JOB, token, 1, {"example.org/tpu": 9}) == "quota"
+    desk.store.remove([JOB])
+    assert usage(desk.store.snapshot(0)) == {"": {}}
+
+
+def test_asking_again_or_for_less_changes_nothing(desk: Desk) -> None:
+    token = desk.rebuilt(1, [reservation("job", gpu=1)], [spec("a", gpu=2)])
+    for _ in range(3):
+        assert desk.work.raise_charge(JOB, token, 1, {GPU: 2}) == ""
+    before, change = desk.charges(), desk.store.snapshot(0).change
+    for less in ({GPU: 1}, {}, {GPU: 2, "jobs": 1}, {"cpu": 0}):
+        assert desk.work.raise_charge(JOB, token, 1, less) == ""
+    assert (desk.charges(), desk.store.snapshot(0).change) == (before, change)
+
+
+@pytest.mark.parametrize(
+    ("queues", "pool", "refused"),
+    [
+        ([spec("a", gpu=4)], None, "quota"),
+        ([spec("a")], {GPU: 4}, "pool"),
+        (
+            [QueueSpec(name="a", quota={GPU: 4}, cohort="c"), QueueSpec(name="b", quota={GPU: 1}, cohort="c")],
+            None,
+            "cohort",
+        ),
+        ([QueueSpec(name="a", quota={GPU: 4}, cohort="c", borrowing={GPU: 0})], None, "quota"),
+    ],
+)
+def test_what_has_no_room_for_the_difference_refuses_all_of_it(
+    desk: Desk, queues: list[QueueSpec], pool: Amounts | None, refused: str
+) -> None:
+    token = desk.rebuilt(1, [reservation("job", gpu=1), reservation("other", gpu=2)], queues, pool)
+    before = desk.charges()
+    assert desk.work.raise_charge(JOB, token, 1, {GPU: 4, "cpu": 1}) == refused
+    assert desk.charges() == before
+    assert desk.work.raise_charge(JOB, token, 1, {GPU: 2, "cpu": 1}) == ""
+
+
+def test_a_queue_beyond_its_quota_may_have_more_of_what_it_is_not_short_of(desk: Desk) -> None:
+    token = desk.rebuilt(1, [reservation("job", gpu=9)], [spec("a", gpu=4)], {"cpu": 8})
+    assert desk.work.raise_charge(JOB, token, 1, {"cpu": 8}) == ""
+    assert desk.work.raise_charge(JOB, token, 1, {"cpu": 9}) == "pool"
+
+
+def test_a_queue_that_nobody_configured_has_no_limit_but_the_pool(desk: Desk) -> None:
+    token = desk.rebuilt(1, [reservation("job", "gone", gpu=1)], [spec("a")], {GPU: 3})
+    assert desk.work.raise_charge(JOB, token, 1, {GPU: 3}) == ""
+    assert desk.work.raise_charge(JOB, token, 1, {GPU: 4}) == "pool"
+
+
+def test_only_the_attempt_that_is_held_is_charged_and_only_by_its_worker(desk: Desk) -> None:
+    token = desk.rebuilt(1, [reservation("job", attempt=2, gpu=1)], [spec("a")])
+    before = desk.charges()
+    for asked in ((JOB, token, 1), (JOB, token, 3), (JOB, "another", 2), (key("other"), token, 2)):
+        assert desk.work.raise_charge(*asked, {GPU: 2}) == "reservation"
+    assert desk.charges() == before
+    desk.work.finish(JOB, token)
+    assert desk.work.raise_charge(JOB, token, 2, {GPU: 2}) == "reservation"
+    assert desk.charges() == before
+
+
+def test_after_a_rebuild_the_run_of_before_charges_nothing(desk: Desk) -> None:
+    token = desk.rebuilt(1, [reservation("job", gpu=1)], [spec("a")])
+    desk.store.rebuild(2, [reservation("job", gpu=1)], [])
+    assert desk.work.raise_charge(JOB, token, 1, {GPU: 2}) == "reservation"
+    assert desk.charges()[0] == {"jobs": 1, GPU: 1}
+
+
+def test_a_lost_store_charges_nothing(desk: Desk) -> None:
+    token = desk.rebuilt(1, [reservation("job", gpu=1)], [spec("a")])
+    desk.store.forget(1)
+    with pytest.raises(errors.StoreLost):
+        desk.work.raise_charge(JOB, token, 1, {GPU: 2})
+
+
+def test_amounts_are_exact_up_to_the_largest(desk: Desk) -> None:
+    most = 2**53 - 1
+    token = desk.rebuilt(1, [reservation("job", memory=1)], [spec("a", memory=most)])
+    assert desk.work.raise_charge(JOB, token, 1, {"memory": most}) == ""
+    assert desk.charges() == (
+        {"jobs": 1, "memory": most},
+        {"": {"jobs": 1, "memory": most}, "a": {"jobs": 1, "memory": most}},
+    )
+    assert desk.work.raise_charge(JOB, token, 1, {"memory": most + 1}) == "quota"
+
+
+def test_a_chooser_sees_what_was_raised_before_it_picks(desk: Desk) -> None:
+    """The batch was chosen when there was room; the store has none any more."""
+    token = desk.rebuilt(1, [reservation("job", gpu=1)], [spec("a", gpu=4)])
+    desk.store.put([entry("next", gpu=3)])
+    since = desk.store.snapshot(9)
+    batch: Batch = choose(since, START, 9, "jobs")
+    assert len(batch.picks) == 1
+    assert desk.work.raise_charge(JOB, token, 1, {GPU: 2}) == ""
+    assert desk.store.commit(batch).refused == "quota"
+    seen = desk.store.snapshot(9, since.change)
+    assert [(view.spec.name, view.usage[GPU]) for view in seen.queues] == [("a", 2)]
+    assert list(run(desk.store, 1)) == []

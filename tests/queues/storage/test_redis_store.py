@@ -1,0 +1,153 @@
+"""What only the store in Redis has: answers lost on the way, crashes half way, what others read in it."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import fakeredis
+import pytest
+
+from queues import errors
+from queues.picking.choose import choose
+from queues.redis import connection
+from queues.redis.scripts import Script
+from queues.storage import redis_store
+from queues.storage.redis_store import RedisStore
+from queues.store import StoreSettings
+from tests.support.queues.builders import GPU, START, entries, entry, key, reservation, run, spec, specs
+
+
+class Repeating:
+    """A script that is sent twice, as the client does when an answer is lost."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._script(*args, **kwargs)
+        return self._script(*args, **kwargs)
+
+    def each(self, client: connection.Connection, calls: Iterable[list[Any]]) -> None:
+        arguments = list(calls)
+        self._script.each(client, arguments)
+        self._script.each(client, arguments)
+
+
+@pytest.fixture(params=["fakeredis", "redis"])
+def server(request: pytest.FixtureRequest) -> connection.Connection:
+    """An empty Redis, twice."""
+    if request.param == "redis":
+        return request.getfixturevalue("client")
+    return fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
+
+
+def test_a_rebuild_of_many_pieces_on_a_server_that_knows_no_script(
+    server: connection.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_store, "CHUNK", 3)
+    store, held = RedisStore(server), [reservation(f"held-{number}") for number in range(40)]
+    for epoch in (1, 2):
+        server.script_flush()
+        store.rebuild(epoch, held, entries("a", 100))
+        store.configure(specs(a=1), None)
+        assert len(store.reservations()) == 40
+        assert store.snapshot(1).queues[0].waiting == 100
+    with pytest.raises(errors.StoreLost, match="epoch 7"):
+        redis_store._REBUILD.each(server, [[7, "charge"]])
+
+
+def test_every_script_may_be_sent_twice(server: connection.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_PUT", "_REMOVE", "_CONFIGURE", "_SNAPSHOT", "_COMMIT", "_REBUILD", "_RESERVATIONS"):
+        monkeypatch.setattr(redis_store, name, Repeating(getattr(redis_store, name)))
+    store = RedisStore(server, StoreSettings(ports=(20000, 20009)))
+    held = reservation("held", gpu=1, port=20000)
+    store.rebuild(1, [held], entries("a", 4, gpu=2))
+    store.configure(specs(a=1), {GPU: 8})
+    taken = list(run(store, 2, 2))
+    assert [each.port for each in taken] == [20001, 20002]
+    store.put([entry("more", submitted=START + 9, gpu=1)])
+    snapshot = store.snapshot(9)
+    assert dict(snapshot.pool_usage) == {"jobs": 3, GPU: 5}
+    assert snapshot.revision == 1
+    assert len(store.reservations()) == 3
+    store.remove([held.key, *(each.key for each in taken)])
+    assert dict(store.snapshot(9).pool_usage) == {}
+
+
+def test_a_rebuild_that_stops_half_way_leaves_a_lost_store(server: connection.Connection) -> None:
+    store = RedisStore(server)
+    store.rebuild(1, [reservation("old")], entries("a", 2))
+
+    def broken() -> Any:
+        yield entry("first")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        RedisStore(server).rebuild(2, [], broken())
+    assert store.epoch() == 0
+    with pytest.raises(errors.StoreLost):
+        store.put([entry("new")])
+    with pytest.raises(errors.StaleEpoch):
+        RedisStore(server).rebuild(1, [], [])
+    again = RedisStore(server)
+    again.rebuild(2, [], [entry("job")])
+    again.configure(specs(a=1), None)
+    assert [each.entry.key for each in again.snapshot(9).queues[0].heads] == [key("job")]
+    assert again.reservations() == {}
+
+
+def test_of_two_rebuilds_at_once_the_higher_epoch_wins(server: connection.Connection) -> None:
+    low, high = RedisStore(server), RedisStore(server)
+
+    def overtaken() -> Any:
+        high.rebuild(3, [reservation("right")], [])
+        yield entry("wrong")
+
+    with pytest.raises(errors.StaleEpoch):
+        low.rebuild(2, [reservation("wrong")], overtaken())
+    assert high.reservations().keys() == {key("right")}
+    assert high.epoch() == 3
+
+
+def test_numbers_are_exact_and_text_is_plain(server: connection.Connection) -> None:
+    store = RedisStore(server)
+    large = 2**53 - 1
+    store.rebuild(1, [], [entry("job", memory=large, gpu=1)])
+    store.configure([spec("a", memory=large)], {"memory": large})
+    list(run(store, 1))
+    counted = b'{"jobs":1,"memory":9007199254740991,"nvidia.com/gpu":1}'
+    assert server.hgetall("torchq:usage") == {b"": counted, b"a": counted}
+    assert server.hget("torchq:reservations", str(key("job"))) == (
+        b'{"attempt":1,"charge":{"jobs":1,"memory":9007199254740991,"nvidia.com/gpu":1},'
+        b'"epoch":1,"kind":"admit","pick":1,"port":0,"queue":"a"}'
+    )
+
+
+def test_credits_may_grow_past_what_lua_can_count(server: connection.Connection) -> None:
+    store = RedisStore(server)
+    waiting = [*entries("a", 20, memory=2**50), *entries("b", 20, memory=2**50 + 1)]
+    store.rebuild(1, [], waiting)
+    store.configure(specs(a=900, b=100), None)
+    list(run(store, 12, 5, cost="memory"))
+    snapshot = store.snapshot(9)
+    assert snapshot.clock.served > 2**53
+    assert choose(snapshot, START, 1, "memory").picks
+
+
+def test_nothing_is_left_of_jobs_that_are_gone(server: connection.Connection) -> None:
+    store = RedisStore(server, StoreSettings(ports=(20000, 20099)))
+    store.rebuild(1, [], [])
+    store.configure(specs(a=1, b=1), {GPU: 99})
+
+    def keys() -> list[bytes]:
+        return sorted(name for name in server.scan_iter() if not name.startswith(b"torchq:work:"))
+
+    list(run(store, 1))
+    store.put([*entries("a", 5, gpu=1), *entries("b", 5, gpu=1)])
+    list(run(store, 6))
+    store.remove(each.key for name in "ab" for each in entries(name, 5))
+    once = keys()
+    store.put([*entries("a", 5, gpu=1), *entries("b", 5, gpu=1)])
+    list(run(store, 6))
+    store.remove(each.key for name in "ab" for each in entries(name, 5))
+    assert keys() == once
+    assert not {b"torchq:entries", b"torchq:reservations", b"torchq:usage", b"torchq:ports"} & set(once)

@@ -1,0 +1,489 @@
+"""What every queue store promises: memory, fakeredis and Redis alike."""
+
+from dataclasses import replace
+
+import pytest
+
+from crds.resources.amounts import OTHERS
+from queues import errors
+from queues.picking.choose import choose
+from queues.store import QueueStore, StoreSettings
+from queues.values import Account, Batch, QueueSpec
+from tests.queues.conftest import Place
+from tests.support.queues.builders import (
+    GPU,
+    START,
+    entries,
+    entry,
+    key,
+    order,
+    reservation,
+    run,
+    spec,
+    specs,
+    usage,
+    used,
+)
+
+
+def heads(store: QueueStore, queue: str = "a", most: int = 100) -> list[str]:
+    views = {view.spec.name: view for view in store.snapshot(most).queues}
+    return [waiting.entry.key.name for waiting in views[queue].heads]
+
+
+def batch(store: QueueStore, limit: int = 100, cost: str = "jobs") -> Batch:
+    return choose(store.snapshot(limit), START, limit, cost)
+
+
+# Epochs
+
+
+def test_an_empty_store_refuses_everything_but_a_rebuild(place: Place) -> None:
+    store = place.open()
+    assert store.epoch() == 0
+    for refused in (
+        lambda: store.snapshot(1),
+        lambda: store.configure([], None),
+        lambda: store.put([entry("job")]),
+        lambda: store.put([]),
+        lambda: store.remove([key("job")]),
+        store.reservations,
+        lambda: store.commit(Batch(epoch=1, revision=0, picks=())),
+    ):
+        with pytest.raises(errors.StoreLost):
+            refused()
+    store.rebuild(3, [], [])
+    assert store.epoch() == 3
+    assert store.snapshot(1).epoch == 3
+
+
+def test_a_lost_store_is_noticed_and_can_be_rebuilt_under_a_higher_epoch(place: Place, store: QueueStore) -> None:
+    store.put([entry("job")])
+    place.lose()
+    with pytest.raises(errors.StoreLost):
+        store.snapshot(1)
+    store.rebuild(2, [], [entry("job")])
+    store.configure(specs(a=1), None)
+    assert heads(store) == ["job"]
+
+
+@pytest.mark.parametrize("epoch", [0, 4, 5])
+def test_a_rebuild_needs_a_higher_epoch(place: Place, epoch: int) -> None:
+    store = place.open()
+    store.rebuild(5, [reservation("job")], [])
+    with pytest.raises(errors.StaleEpoch, match="5"):
+        place.open().rebuild(epoch, [], [])
+    assert store.reservations().keys() == {key("job")}
+
+
+def test_whoever_rebuilt_before_is_refused(place: Place, store: QueueStore) -> None:
+    store.configure(specs(a=1), None)
+    store.put([entry("job")])
+    picked = batch(store)
+    other = place.open()
+    other.rebuild(2, [], [entry("job")])
+    for refused in (
+        lambda: store.commit(picked),
+        lambda: store.snapshot(1),
+        lambda: store.configure([], None),
+        lambda: store.put([entry("new")]),
+        lambda: store.remove([key("job")]),
+        store.reservations,
+    ):
+        with pytest.raises(errors.StaleEpoch):
+            refused()
+    assert heads(other) == ["job"]
+
+
+def test_what_is_held_may_be_read_by_whoever_leads_next(place: Place, store: QueueStore) -> None:
+    other = place.open()
+    assert other.held() == {}
+    other.rebuild(2, [reservation("job")], [])
+    assert store.held() == other.reservations()
+    store.rebuild(3, store.held().values(), [])
+    assert store.reservations().keys() == {key("job")}
+    place.lose()
+    with pytest.raises(errors.StoreLost):
+        store.held()
+
+
+def test_what_a_rebuild_had_prepared_is_as_it_has_become_meanwhile(place: Place) -> None:
+    store = place.open()
+    store.prepare(2, [*entries("a", 3), entry("gone"), entry("admitted")])
+    assert store.epoch() == 0
+    with pytest.raises(errors.StoreLost):
+        store.put([entry("early")])
+    changed = replace(entries("a", 3)[2], priority=9)
+    store.rebuild(2, [reservation("admitted")], [*entries("a", 2), changed, entry("new")])
+    store.configure(specs(a=1), None)
+    [view] = store.snapshot(9).queues
+    assert {each.entry.key for each in view.heads} == {each.key for each in [*entries("a", 3), entry("new")]}
+    assert changed in [each.entry for each in view.heads]
+    assert store.reservations().keys() == {key("admitted")}
+    store.remove([key("admitted")])
+    assert store.snapshot(9).pool_usage == {}
+
+
+def test_what_was_prepared_under_an_epoch_is_not_for_another(place: Place) -> None:
+    store = place.open()
+    store.prepare(2, entries("a", 3))
+    place.open().rebuild(3, [], [entry("job")])
+    with pytest.raises(errors.QueueError):
+        store.rebuild(2, [], entries("a", 3))
+    store.rebuild(4, [], [entry("job")])
+    store.configure(specs(a=1), None)
+    assert heads(store) == ["job"]
+
+
+def test_a_store_that_went_back_in_time_is_lost(place: Place) -> None:
+    store = place.open()
+    store.rebuild(7, [], [])
+    place.lose()
+    place.open().rebuild(5, [], [])
+    with pytest.raises(errors.StoreLost):
+        store.put([entry("job")])
+
+
+def test_a_rebuild_replaces_entries_and_reservations_and_keeps_settings_and_credits(
+    place: Place, store: QueueStore
+) -> None:
+    store.configure([spec("a", 5), spec("b"), spec("c")], {"jobs": 2})
+    store.put([*entries("a", 3), *entries("b", 3), *entries("c", 3)])
+    list(run(store, 2))
+    before = store.snapshot(0)
+    kept = reservation("kept", "b", epoch=1, gpu=4)
+    other = place.open()
+    other.rebuild(2, [kept], [entry("waits", "c")])
+    after = other.snapshot(9)
+    assert other.reservations() == {key("kept"): kept}
+    assert [(view.spec, view.account, view.waiting) for view in after.queues] == [
+        (view.spec, view.account, count) for view, count in zip(before.queues, (0, 0, 1), strict=True)
+    ]
+    assert (after.clock, after.pool, after.revision) == (before.clock, before.pool, before.revision)
+    assert usage(after) == {"": {"jobs": 1, GPU: 4}, "b": {"jobs": 1, GPU: 4}}
+
+
+def test_a_rebuild_charges_beyond_quota_and_pool_and_in_unknown_queues(place: Place) -> None:
+    store = place.open()
+    held = [reservation("one", gpu=8), reservation("two", gpu=8), reservation("lost", "gone", gpu=8)]
+    store.rebuild(1, held, [])
+    store.configure([spec("a", gpu=4)], {GPU: 8})
+    assert usage(store.snapshot(0)) == {"": {"jobs": 3, GPU: 24}, "a": {"jobs": 2, GPU: 16}}
+    store.put([entry("next", gpu=1), entry("free", cpu=1)])
+    assert [pick.waiting.entry.key.name for pick in batch(store).picks] == ["free"]
+    store.remove([key("one"), key("two"), key("lost")])
+    assert usage(store.snapshot(0)) == {"": {}}
+    assert len(batch(store).picks) == 2
+
+
+# Settings
+
+
+def test_the_revision_rises_only_with_a_change(store: QueueStore) -> None:
+    quota = spec("a", 2, gpu=4, cpu=8)
+    store.configure([quota, spec("b")], {GPU: 8})
+    revision = store.snapshot(0).revision
+    store.configure([spec("b"), quota], {GPU: 8})
+    assert store.snapshot(0).revision == revision
+    for queues, pool in (
+        ([quota, spec("b")], {GPU: 9}),
+        ([quota, spec("b")], None),
+        ([quota, spec("b", 2)], None),
+        ([quota], None),
+        ([replace(quota, open=False)], None),
+        ([], None),
+    ):
+        store.configure(queues, pool)
+        snapshot = store.snapshot(0)
+        revision += 1
+        assert snapshot.revision == revision
+        assert [view.spec for view in snapshot.queues] == queues
+        assert snapshot.pool == pool
+
+
+def test_a_commit_of_an_older_revision_is_refused_whole(store: QueueStore) -> None:
+    store.configure(specs(a=1), None)
+    store.put(entries("a", 3))
+    picked = batch(store)
+    store.configure(specs(a=2), None)
+    assert store.commit(picked).refused == "revision"
+    assert store.reservations() == {}
+    assert store.commit(batch(store)).refused == ""
+
+
+def test_jobs_in_an_unknown_queue_wait_until_it_is_there(store: QueueStore) -> None:
+    store.configure(specs(b=1), None)
+    store.put([entry("one"), entry("two", priority=1), entry("other", "b")])
+    assert order(run(store, 5)) == "b"
+    store.configure(specs(a=1, b=1), None)
+    assert heads(store) == ["two", "one"]
+    assert order(run(store, 5)) == "aa"
+
+
+def test_a_removed_queue_that_is_ahead_returns_where_it_stood(store: QueueStore) -> None:
+    store.configure(specs(a=1, b=1), None)
+    store.put([*entries("a", 4), *entries("b", 4)])
+    assert order(run(store, 1)) == "a"
+    account = store.snapshot(0).queues[0].account
+    store.configure(specs(b=1), None)
+    assert store.snapshot(0).departed == {"a": account}
+    store.configure(specs(a=1, b=1), None)
+    assert store.snapshot(0).departed == {}
+    assert store.snapshot(0).queues[0].account == account
+    assert order(run(store, 3)) == "bab"
+
+
+def test_a_removed_queue_is_forgotten_when_the_others_have_caught_up(store: QueueStore) -> None:
+    store.configure(specs(a=1, b=1, c=1), None)
+    store.put([*entries("a", 4), *entries("b", 4), *entries("c", 4)])
+    assert order(run(store, 1)) == "a"
+    store.configure(specs(b=1, c=1), None)
+    assert order(run(store, 1)) == "b"
+    assert set(store.snapshot(0).departed) == {"a"}
+    assert order(run(store, 1)) == "c"
+    assert store.snapshot(0).departed == {}
+    store.configure(specs(a=1, b=1, c=1), None)
+    assert store.snapshot(0).queues[0].account == Account()
+
+
+def test_a_change_of_aging_reorders_what_waits(store: QueueStore) -> None:
+    store.put([entry("old"), entry("high", submitted=START + 900, priority=1)])
+    for aging, expected in ((600, ["old", "high"]), (1000, ["high", "old"]), (600, ["old", "high"])):
+        store.configure([QueueSpec(name="a", aging_seconds=aging)], None)
+        assert heads(store) == expected
+    store.configure([QueueSpec(name="a", aging_seconds=1000)], None)
+    store.configure([], None)
+    store.configure([QueueSpec(name="a", aging_seconds=600)], None)
+    assert heads(store) == ["old", "high"]
+
+
+# Entries
+
+
+def test_the_order_is_age_moved_by_priority_and_ties_go_by_namespace_and_name(store: QueueStore) -> None:
+    store.configure([QueueSpec(name="a", aging_seconds=100)], None)
+    store.put(
+        [
+            entry("z-tie", namespace="a-b"),
+            entry("a-tie", namespace="a"),
+            entry("a-tie-1", namespace="a"),
+            entry("y-younger", submitted=START + 0.250001),
+            entry("x-younger", submitted=START + 0.250002),
+            entry("high", submitted=START + 99, priority=1),
+            entry("late", submitted=START + 102, priority=1),
+            entry("low", submitted=START - 99, priority=-1),
+            entry("capped", submitted=START + 700_000, priority=1_000_000),
+        ]
+    )
+    assert heads(store) == ["high", "a-tie", "a-tie-1", "z-tie", "y-younger", "x-younger", "low", "late", "capped"]
+    assert heads(store, most=2) == ["high", "a-tie"]
+    assert store.snapshot(0).queues[0].waiting == 9
+
+
+def version(store: QueueStore) -> int:
+    return store.snapshot(1).queues[0].heads[0].version
+
+
+def test_the_version_rises_only_when_the_content_changes(store: QueueStore) -> None:
+    store.configure(specs(a=1), None)
+    store.put([entry("job", gpu=1)])
+    first = version(store)
+    store.put([entry("job", gpu=1)])
+    assert version(store) == first
+    store.put([entry("job", gpu=2)])
+    second = version(store)
+    assert second > first
+    store.remove([key("job")])
+    store.put([entry("job", gpu=2)])
+    assert version(store) > second
+
+
+def test_an_entry_reads_back_as_it_was_put(store: QueueStore) -> None:
+    put = entry("job", submitted=START + 0.123457, priority=-3, attempt=7, memory=2**50 + 1, gpu=8)
+    store.configure(specs(a=1), None)
+    store.put([put])
+    assert store.snapshot(1).queues[0].heads[0].entry == put
+
+
+def test_a_job_moves_to_another_queue(store: QueueStore) -> None:
+    store.configure(specs(a=1, b=1), None)
+    store.put([entry("job")])
+    picked = batch(store)
+    store.put([entry("job", "b")])
+    assert (heads(store, "a"), heads(store, "b")) == ([], ["job"])
+    assert store.commit(picked).refused == "entry"
+    assert order(run(store, 2)) == "b"
+
+
+def test_put_leaves_alone_who_holds_a_reservation(store: QueueStore) -> None:
+    store.configure(specs(a=1, b=1), None)
+    store.put([entry("job")])
+    list(run(store, 1))
+    store.put([entry("job"), entry("job", "b")])
+    assert heads(store, "a") == heads(store, "b") == []
+
+
+def test_remove_is_safe_to_repeat(store: QueueStore) -> None:
+    store.configure(specs(a=1), None)
+    store.put([entry("held", gpu=2), entry("waits", submitted=START + 1)])
+    list(run(store, 1))
+    for _ in range(2):
+        store.remove([key("held"), key("waits"), key("unknown")])
+        assert store.reservations() == {}
+        assert usage(store.snapshot(0)) == {"": {}}
+        assert heads(store) == []
+
+
+def test_many_entries(store: QueueStore) -> None:
+    store.configure(specs(a=1), None)
+    store.put(entries("a", 1203))
+    assert store.snapshot(1).queues[0].waiting == 1203
+    store.remove(each.key for each in entries("a", 1201))
+    assert heads(store) == ["a-1201", "a-1202"]
+
+
+# Commit
+
+
+def test_a_commit_charges_reserves_and_marks(place: Place, store: QueueStore) -> None:
+    store.configure(specs(a=2, b=1), {GPU: 8})
+    store.put([entry("one", gpu=2, attempt=3), entry("two", "b", gpu=1, memory=2**50 + 1)])
+    committed = store.commit(batch(store))
+    one = reservation("one", "a", attempt=3, pick=1, gpu=2)
+    two = reservation("two", "b", pick=2, gpu=1, memory=2**50 + 1)
+    assert committed.refused == ""
+    assert committed.reservations == (one, two)
+    assert store.reservations() == {one.key: one, two.key: two}
+    assert store.reservations([two.key, key("unknown")]) == {two.key: two}
+    assert store.reservations([]) == {}
+    assert usage(store.snapshot(0)) == used([one, two])
+    assert place.marked() == [(one.key, "a"), (two.key, "b")]
+
+
+def test_the_first_refused_pick_ends_the_batch_and_the_earlier_ones_stand(store: QueueStore) -> None:
+    store.configure(specs(a=1), None)
+    store.put(entries("a", 4))
+    picked = batch(store)
+    store.put([replace(entries("a", 4)[2], priority=-1)])
+    committed = store.commit(picked)
+    assert committed.refused == "entry"
+    assert [each.key.name for each in committed.reservations] == ["a-0000", "a-0001"]
+    assert store.snapshot(0).clock == picked.picks[1].clock
+    assert heads(store) == ["a-0003", "a-0002"]
+
+
+def test_arrivals_do_not_make_a_batch_stale(store: QueueStore) -> None:
+    store.configure(specs(a=1, b=1), None)
+    store.put(entries("a", 2))
+    picked = batch(store)
+    store.put([*entries("b", 2), entry("urgent", submitted=START - 10)])
+    assert store.commit(picked).refused == ""
+    assert heads(store) == ["urgent"]
+
+
+def test_a_commit_twice_takes_nothing_twice(store: QueueStore) -> None:
+    store.configure(specs(a=1), None)
+    store.put(entries("a", 2))
+    picked = batch(store)
+    store.commit(picked)
+    again = store.commit(picked)
+    assert (again.reservations, again.refused) == ((), "entry")
+    assert usage(store.snapshot(0))["a"] == {"jobs": 2}
+
+
+@pytest.mark.parametrize(("quota", "pool", "refused"), [({"gpu": 4}, None, "quota"), ({}, {GPU: 4}, "pool")])
+def test_a_commit_checks_quota_and_pool_itself(
+    store: QueueStore, quota: dict[str, int], pool: dict[str, int], refused: str
+) -> None:
+    store.configure([spec("a", **quota)], pool)
+    store.put(entries("a", 2, gpu=3))
+    (waiting, late) = store.snapshot(2).queues[0].heads
+    (pick,) = batch(store).picks
+    snapshot = store.snapshot(0)
+    both = Batch(epoch=1, revision=snapshot.revision, picks=(pick, pick._replace(waiting=late)))
+    committed = store.commit(both)
+    assert committed.refused == refused
+    assert [each.key for each in committed.reservations] == [waiting.entry.key]
+
+
+def test_a_commit_takes_nothing_that_a_closed_pool_does_not_name(store: QueueStore) -> None:
+    store.configure([spec("a")], {"cpu": 9, OTHERS: 0})
+    store.put([entry("plain", submitted=START, cpu=9), entry("made-up", submitted=START + 1, gpu=1)])
+    (plain, odd) = store.snapshot(2).queues[0].heads
+    (pick,) = batch(store).picks
+    both = Batch(epoch=1, revision=store.snapshot(0).revision, picks=(pick, pick._replace(waiting=odd)))
+    committed = store.commit(both)
+    assert (committed.refused, [each.key for each in committed.reservations]) == ("pool", [plain.entry.key])
+    assert store.snapshot(0).pool == {"cpu": 9, OTHERS: 0}
+
+
+def test_a_job_grows_by_a_second_entry(place: Place, store: QueueStore) -> None:
+    store.configure([spec("a", gpu=5)], None)
+    store.put([entry("job", kind="grow", gpu=2)])
+    assert heads(store) == []
+    store.put([entry("job", gpu=2)])
+    (admitted,) = run(store, 1)
+    store.put([entry("job", kind="grow", gpu=2)])
+    (grown,) = run(store, 1)
+    assert grown == replace(admitted, charge={"jobs": 1, GPU: 4})
+    assert store.reservations() == {key("job"): grown}
+    store.put([entry("job", kind="grow", gpu=2)])
+    assert list(run(store, 1)) == []
+    store.remove([key("job")])
+    assert usage(store.snapshot(0)) == {"": {}}
+
+
+def test_picks_are_numbered_over_rebuilds(place: Place, store: QueueStore) -> None:
+    store.configure(specs(a=1), None)
+    store.put(entries("a", 5))
+    assert [each.pick for each in run(store, 3, 2)] == [1, 2, 3]
+    store.rebuild(2, store.reservations().values(), entries("a", 5))
+    assert [each.pick for each in run(store, 9, 2)] == [4, 5]
+    assert sorted(each.pick for each in store.reservations().values()) == [1, 2, 3, 4, 5]
+
+
+# Ports
+
+
+def test_ports_are_given_in_turn_and_only_while_free(place: Place) -> None:
+    store = place.open(ports=(20000, 20002))
+    store.rebuild(1, [], [])
+    store.configure(specs(a=1), None)
+    store.put(entries("a", 6))
+    assert [each.port for each in run(store, 2)] == [20000, 20001]
+    store.remove([key("a-0000")])
+    assert [each.port for each in run(store, 1)] == [20002]
+    committed = store.commit(batch(store, limit=2))
+    assert [each.port for each in committed.reservations] == [20000]
+    assert committed.refused == "port"
+    store.remove([key("a-0002")])
+    assert [each.port for each in run(store, 9)] == [20002]
+
+
+def test_who_asks_for_no_port_gets_none_and_needs_none(place: Place) -> None:
+    store = place.open(ports=(20000, 20001))
+    store.rebuild(1, [], [])
+    store.configure(specs(a=1), None)
+    store.put([entry(f"a-{number}", submitted=START + number, port=number in (1, 3, 4)) for number in range(5)])
+    assert [each.port for each in run(store, 3)] == [0, 20000, 0]
+    committed = store.commit(batch(store, limit=2))
+    assert [each.port for each in committed.reservations] == [20001]
+    assert committed.refused == "port"
+    place_of = store.place(key("a-4"))
+    assert place_of is not None
+    assert place_of.entry.port
+
+
+def test_a_rebuild_keeps_ports_and_a_new_attempt_gets_a_new_one(place: Place) -> None:
+    store = place.open(ports=(20000, 20005))
+    store.rebuild(1, [reservation("held", port=20003), reservation("old", port=20004)], [])
+    store.configure(specs(a=1), None)
+    store.remove([key("old")])
+    store.put(entries("a", 9))
+    assert [each.port for each in run(store, 9)] == [20005, 20000, 20001, 20002, 20004]
+
+
+@pytest.mark.parametrize("ports", [(0, 5), (5, 4), (5, 65536)])
+def test_a_range_of_ports_is_checked(ports: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="range"):
+        StoreSettings(ports)

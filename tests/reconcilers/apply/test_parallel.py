@@ -1,0 +1,155 @@
+"""The same to many things, some at a time; and how often the fence is asked on the way."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from crds import labels
+from crds.keys import JobKey
+from reconcilers.apply.apply import FENCE_SECONDS, Application
+from reconcilers.apply.parallel import SideBySide
+from reconcilers.reconcile import no_store
+from reconcilers.settings import ReconcileSettings
+from reconcilers.values import CreatePods, Plan
+
+PATIENCE = 60.0
+
+
+class Stop(Exception):
+    """Raised on purpose."""
+
+
+@pytest.fixture
+def executor() -> Iterator[Executor]:
+    with ThreadPoolExecutor(8) as threads:
+        yield threads
+
+
+def go(
+    executor: Executor,
+    work: Callable[[int], None],
+    count: int,
+    most: int = 8,
+    may_begin: Callable[[int], None] = lambda _: None,
+) -> list[Exception]:
+    return SideBySide(work, range(count), executor, may_begin).run(most)
+
+
+@pytest.mark.parametrize(("count", "most"), [(0, 8), (1, 8), (7, 8), (100, 8), (100, 3), (100, 1)])
+def test_everything_is_done_once_and_only_so_many_at_a_time(executor: Executor, count: int, most: int) -> None:
+    done, busy, busiest = list[int](), threading.Semaphore(most), [True]
+
+    def work(thing: int) -> None:
+        busiest.append(busy.acquire(blocking=False))
+        done.append(thing)
+        busy.release()
+
+    assert go(executor, work, count, most) == []
+    assert sorted(done) == list(range(count))
+    assert all(busiest)
+
+
+def test_nothing_waits_for_the_slowest(executor: Executor) -> None:
+    others = threading.Event()
+    done = list[int]()
+
+    def work(thing: int) -> None:
+        if thing == 0:
+            assert others.wait(PATIENCE)
+        done.append(thing)
+        if len(done) == 99:
+            others.set()
+
+    assert go(executor, work, 100) == []
+    assert done[-1] == 0
+
+
+def test_others_get_their_turn(executor: Executor) -> None:
+    """Who has all threads gives them up again and again, long before it has done everything."""
+    all_busy, asked, turn = threading.Barrier(10), threading.Event(), threading.Event()
+
+    def work(thing: int) -> None:
+        if thing < 9:
+            all_busy.wait(PATIENCE)
+            assert asked.wait(PATIENCE)
+        elif thing >= 100 or threading.current_thread().name.startswith("caller"):
+            assert turn.wait(PATIENCE)  # the caller's thread is its own: it might do all before the others wake up
+
+    with ThreadPoolExecutor(1, thread_name_prefix="caller") as caller:
+        all_done = caller.submit(go, executor, work, 200, 9)
+        all_busy.wait(PATIENCE)
+        executor.submit(turn.set)
+        asked.set()
+        assert all_done.result(PATIENCE) == []
+
+
+@pytest.mark.parametrize("most", [1, 8])
+def test_after_a_failure_nothing_more_is_begun(executor: Executor, most: int) -> None:
+    begun = list[int]()
+
+    def work(thing: int) -> None:
+        begun.append(thing)
+        if thing >= 20:
+            raise Stop(thing)
+
+    failures = go(executor, work, 1_000, most)
+    assert [each.args[0] for each in failures] == sorted(each for each in begun if each >= 20)
+    assert failures
+    assert len(begun) <= 20 + most
+
+
+@pytest.mark.parametrize("most", [1, 8])
+def test_what_may_not_begin_does_not(executor: Executor, most: int) -> None:
+    begun = list[int]()
+
+    def may_begin(at: int) -> None:
+        if at == 20:
+            raise Stop(at)
+
+    (failure,) = go(executor, begun.append, 1_000, most, may_begin)
+    assert failure.args == (20,)
+    assert sorted(begun) == list(range(20))
+
+
+@dataclass
+class Fenced:
+    """An API server that makes pods at once, a clock that steps, and a fence that counts."""
+
+    step: float
+    """Seconds that each write takes."""
+    now: float = 0.0
+    asked: list[float] = field(default_factory=list)
+    written: list[float] = field(default_factory=list)
+
+    def create(self, *_: Any) -> dict[str, Any]:
+        self.written.append(self.now)
+        self.now += self.step
+        return {"metadata": {"name": "made", "resourceVersion": "7"}, "spec": {}}
+
+    def holds(self) -> bool:
+        self.asked.append(self.now)
+        return True
+
+
+@pytest.mark.parametrize(
+    ("step", "parallel", "questions"),
+    [(0.0, 8, 4), (0.001, 8, 4), (0.6 * FENCE_SECONDS, 8, 16), (2 * FENCE_SECONDS, 8, 32), (0.0, 1, 32), (-1.0, 8, 32)],
+)
+def test_the_fence_is_asked_before_each_few_and_when_its_answer_is_old(
+    executor: Executor, step: float, parallel: int, questions: int
+) -> None:
+    server: Any = Fenced(step)
+    settings = ReconcileSettings(parallel=parallel, most_seconds=1_000.0)
+    key = JobKey("n", "j", "u")
+    application = Application(server, settings, executor, lambda: server.now, key, server.holds, no_store)
+    over = threading.Event()
+    for _ in range(8):  # nobody helps, so that the clock steps in order
+        executor.submit(over.wait, PATIENCE)
+    metadata = {"annotations": {labels.CHARGE: '{"pods": 1}'}}
+    application.run(Plan((CreatePods([{"metadata": {"name": str(each), **metadata}} for each in range(32)]),)))
+    over.set()
+    assert (len(server.written), len(server.asked)) == (32, questions)

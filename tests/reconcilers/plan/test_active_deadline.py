@@ -1,0 +1,67 @@
+"""`activeDeadlineSeconds` counts from the admission and ends the job whatever happens meanwhile: room that is kept for
+another job is lent until then."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from reconcilers.plan.plan import plan
+from reconcilers.settings import ReconcileSettings
+from reconcilers.values import Hindrance
+from tests.reconcilers.plan.test_plan import decide, deleted, leaving, written
+from tests.support.reconcilers.builders import ADMISSION, NOW, all_pods, job, observe, pod, status
+
+SINCE_ADMISSION = 245
+"""Seconds from the admission until NOW."""
+
+
+def test_a_job_that_is_resumed_before_its_pods_are_gone_does_not_begin_its_time_again() -> None:
+    resumed = leaving("Suspending", activeDeadlineSeconds=300)
+    change = written(decide(observe(resumed, *all_pods(deleting=True))))
+    assert change["startTime"] == ADMISSION["admittedAt"]
+
+
+def test_an_admission_of_a_version_that_wrote_no_time_begins_when_the_job_is_resumed() -> None:
+    undated = leaving("Suspending").status.manifest() | {"admission": {**ADMISSION, "admittedAt": None}}
+    change = written(decide(observe(job(status=undated), *all_pods(deleting=True))))
+    assert change["startTime"] == NOW.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@pytest.mark.parametrize(("seconds", "ends"), [(SINCE_ADMISSION, True), (SINCE_ADMISSION + 1, False)])
+def test_a_job_whose_pods_cannot_be_made_ends_in_time(seconds: int, ends: bool) -> None:
+    running = job(status=status("Running"), activeDeadlineSeconds=seconds)
+    hindered = replace(observe(running, *all_pods()), hindrance=Hindrance("NameTaken", "a name is taken"))
+    found = decide(hindered)
+    assert (written(found).get("phase") == "Failed") is ends
+    assert len(deleted(found)) == (3 if ends else 0)
+    assert found.requeue_after == (None if ends else 1.0)
+
+
+@pytest.mark.parametrize(("seconds", "ends"), [(SINCE_ADMISSION, True), (SINCE_ADMISSION + 1, False)])
+def test_a_pod_that_is_in_the_way_does_not_keep_the_job_from_ending(seconds: int, ends: bool) -> None:
+    """Anybody who may make pods can make one that looks like an old pod of the job, and keep it with a finalizer."""
+    running = job(status=status("Running"), activeDeadlineSeconds=seconds)
+    stays = pod("Worker", 7, deleting=True, held=True, deadline=NOW.timestamp() - 999)
+    found = decide(observe(running, *all_pods(), stays))
+    assert (written(found).get("phase") == "Failed") is ends
+    assert len(deleted(found)) == (3 if ends else 0)
+    assert found.requeue_after == (60.0 if ends else 1.0), "it ends in time; the pod is looked at again later"
+
+
+@pytest.mark.parametrize(("seconds", "stays"), [(SINCE_ADMISSION, False), (SINCE_ADMISSION + 1, True)])
+def test_pods_that_outlive_a_succeeded_job_go_when_its_time_is_over(seconds: int, stays: bool) -> None:
+    done = status("Succeeded", admission=ADMISSION, attempt=1, startTime=ADMISSION["admittedAt"])
+    kept = job(status=done, cleanPodPolicy="None", activeDeadlineSeconds=seconds)
+    found = decide(observe(kept, pod(phase="Succeeded"), pod("Worker", 0), pod("Worker", 1)))
+    assert deleted(found) == ([] if stays else ["digits-worker-0", "digits-worker-1"])
+    assert found.requeue_after == (1.0 if stays else None)
+    # Pods that hold nothing stay, and nobody comes back for them.
+    settled = decide(observe(kept, *all_pods("Succeeded")))
+    assert (deleted(settled), settled.requeue_after) == ([], None)
+
+
+def test_a_pause_before_a_restart_counts() -> None:
+    later = (NOW + timedelta(seconds=60)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    paused = job(status=status("Admitted", restartNotBefore=later), activeDeadlineSeconds=SINCE_ADMISSION)
+    assert written(plan(observe(paused), ReconcileSettings(), NOW))["phase"] == "Failed"

@@ -1,0 +1,82 @@
+"""A gang that its scheduler sent back to the end of the line while some of its pods keep their nodes.
+
+Volcano lets a group in only if there is room for all of its minResources beside what is used, and what its own pods use
+is used: a gang that fills the cluster and misses one pod would wait for itself for ever.
+"""
+
+from typing import Any
+
+import pytest
+
+from crds.torchjob.torchjob import TorchJob
+from gang.backends import BACKENDS
+from gang.values import GroupView
+from reconcilers.plan import progress
+from reconcilers.plan.gangs import Scheduling
+from reconcilers.values import Action, Change
+from reconcilers.views.pod_view import PodView
+from tests.support.reconcilers import builders
+from tests.support.reconcilers.builders import pod
+
+VOLCANO = BACKENDS["volcano"]
+JOB = builders.job(status=builders.status("Admitted", admission={**builders.ADMISSION, "gangScheduler": "volcano"}))
+MASTER, FIRST, SECOND = (pod(kind, index, "Pending") for kind, index in (("Master", 0), ("Worker", 0), ("Worker", 1)))
+
+
+def on(one: PodView, phase: str = "Pending") -> PodView:
+    return pod("Master" if one.task == "master" else "Worker", one.index, phase, node="n1")
+
+
+def scheduling(job: TorchJob) -> Scheduling:
+    assert job.admission is not None
+    return Scheduling(job=job, admission=job.admission, backend=VOLCANO)
+
+
+def group(phase: str, resources: Any = "all") -> GroupView:
+    manifest = VOLCANO.create(scheduling(JOB).gang(JOB.spec.stages[0]))
+    assert manifest is not None
+    manifest["metadata"] |= {"uid": "g", "resourceVersion": "7"}
+    if resources != "all":
+        manifest["spec"]["minResources"] = resources
+    return VOLCANO.trim({**manifest, "status": {"phase": phase}})
+
+
+def changes(found: GroupView, *pods: PodView) -> list[Action]:
+    done = scheduling(JOB).groups(progress.of(JOB, pods), (found,), pods)
+    assert done.ready == {0}
+    assert done.hindrance is None
+    return [each for each in done.actions if isinstance(each, Change)]
+
+
+def test_a_group_that_is_pending_again_asks_for_nothing_beside_what_its_pods_have() -> None:
+    """It asks for nothing, not for anything: a group without minResources would pass a closed queue."""
+    (change,) = changes(group("Pending"), MASTER, on(FIRST), on(SECOND))
+    assert isinstance(change, Change)
+    assert change.change == {"spec": {"minResources": {"cpu": None}}, "metadata": {"uid": "g"}}
+    assert changes(group("Pending", {}), MASTER, on(FIRST), on(SECOND)) == []
+
+
+def test_and_for_all_of_it_once_it_is_let_in() -> None:
+    (change,) = changes(group("Inqueue", {}), MASTER, on(FIRST), on(SECOND))
+    assert isinstance(change, Change)
+    assert change.change == {"spec": {"minResources": {"cpu": "3"}}, "metadata": {"uid": "g"}}
+
+
+@pytest.mark.parametrize(
+    ("phase", "pods"),
+    [
+        ("Pending", (MASTER, FIRST, SECOND)),  # nothing of it was let in yet, or all of it was restarted
+        ("Pending", (on(MASTER), on(FIRST), on(SECOND))),  # the scheduler has not seen yet that all are bound
+        ("Pending", (MASTER, on(FIRST, "Failed"), on(SECOND, "Failed"))),  # a pod that has failed uses nothing
+        ("Pending", (on(FIRST), on(SECOND))),  # first the pod that is missing
+        ("Unknown", (MASTER, on(FIRST), on(SECOND))),
+        ("Inqueue", (MASTER, on(FIRST), on(SECOND))),
+    ],
+)
+def test_else_it_stays_as_it_is(phase: str, pods: tuple[PodView, ...]) -> None:
+    assert changes(group(phase), *pods) == []
+
+
+def test_who_has_succeeded_is_not_asked_for_again() -> None:
+    pods = (MASTER, on(FIRST, "Succeeded"), on(SECOND, "Succeeded"))
+    assert changes(group("Pending"), *pods) != []

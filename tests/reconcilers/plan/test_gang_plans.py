@@ -1,0 +1,419 @@
+"""Groups, gates and stages in the plan, situation by situation."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from crds import labels
+from crds.api_resources import POD_GROUPS
+from crds.torchjob.torchjob import TorchJob
+from gang import backends
+from gang.values import GroupView
+from reconcilers.plan.deadline import Deadline
+from reconcilers.plan.plan import plan
+from reconcilers.settings import ReconcileSettings
+from reconcilers.values import Action, Change, CreatePods, Hindrance, Make, MarkPods, Plan, Remove, WriteStatus
+from reconcilers.views.pod_view import PodView
+from tests.support.reconcilers.builders import (
+    ADMISSION,
+    KEY,
+    NOW,
+    RESERVATION,
+    all_pods,
+    conditions,
+    job,
+    observe,
+    pod,
+    status,
+    task,
+)
+
+VOLCANO = ReconcileSettings(gang_scheduler="volcano")
+BOUND = ADMISSION | {"gangScheduler": "volcano"}
+PAIR = {"Master": task(), "Worker": task(2)}
+STEPS = {
+    "Prepare": task(2),
+    "Master": task(dependsOn=[{"taskType": "Prepare", "phase": "Succeeded"}]),
+    "Worker": task(2),
+    "AIMaster": task(dependsOn=[{"taskType": "Prepare", "phase": "Succeeded"}]),
+}
+PREPARED = (pod("Prepare", 0, "Succeeded"), pod("Prepare", 1, "Succeeded"))
+BEGAN = {"1": {"began": "2026-01-02T03:02:00Z"}}
+
+
+def admitted(tasks: dict[str, Any] | None = None, phase: str = "Admitted", **fields: Any) -> TorchJob:
+    more = {name: fields.pop(name) for name in ("stages", "taskStatuses", "conditions") if name in fields}
+    return job(tasks or PAIR, status(phase, admission=BOUND, **more), **fields)
+
+
+def group(stage: int = 0, phase: str = "Inqueue", **fields: Any) -> GroupView:
+    """The group of a stage, as it was made for the ordinary job of this page."""
+    found = plan(observe(job(PAIR)), VOLCANO, NOW)
+    (made,) = (each.manifest for each in found.actions if isinstance(each, Make))
+    metadata = {**made["metadata"], "name": f"digits-{stage}", "uid": f"group-{stage}", "resourceVersion": "1"}
+    view = backends.of("volcano").trim({**made, "metadata": metadata, "status": {"phase": phase}})
+    return replace(view, **fields)
+
+
+def decide(described: Any, *pods: PodView, groups: tuple[GroupView, ...] = (), **settings: Any) -> Plan:
+    chosen = replace(VOLCANO, **settings)
+    return plan(replace(observe(described, *pods), groups=groups), chosen, NOW)
+
+
+def of(kind: type, found: Plan) -> list[Any]:
+    return [each for each in found.actions if isinstance(each, kind)]
+
+
+def made(found: Plan) -> dict[str, dict[str, Any]]:
+    return {each["metadata"]["name"]: each for action in of(CreatePods, found) for each in action.manifests}
+
+
+def change(found: Plan) -> dict[str, Any]:
+    written = [each.change["status"] for each in of(WriteStatus, found)]
+    return dict(written[0]) if written else {}
+
+
+def admitted_because(found: Plan) -> str:
+    said = (each for each in change(found).get("conditions", ()) if each["type"] == "Admitted")
+    return next((str(each["reason"]) for each in said), "")
+
+
+def kinds(actions: tuple[Action, ...]) -> list[str]:
+    return [type(each).__name__ for each in actions]
+
+
+class TestGroups:
+    def test_a_group_comes_before_its_pods_and_they_when_it_is_let_in(self) -> None:
+        first = decide(job(PAIR))
+        assert kinds(first.actions) == ["WriteStatus", "Make"]
+        assert change(first)["admission"]["gangScheduler"] == "volcano"
+        (make,) = of(Make, first)
+        assert (make.resource, make.manifest["metadata"]["name"]) == (POD_GROUPS, "digits-0")
+        assert make.manifest["spec"]["minTaskMember"] == {"master": 1, "worker": 2}
+        assert make.manifest["spec"]["minResources"] == {"cpu": "3"}
+        assert make.manifest["metadata"]["labels"] == {
+            labels.JOB_NAME: "digits",
+            labels.JOB_UID: KEY.uid,
+            labels.ATTEMPT: "1",
+        }
+        assert not decide(admitted(), groups=(group(phase="Pending"),)).actions
+        assert sorted(made(decide(admitted(), groups=(group(),)))) == [
+            "digits-master-0",
+            "digits-worker-0",
+            "digits-worker-1",
+        ]
+
+    def test_pods_are_made_before_it_is_let_in_where_that_is_wanted(self) -> None:
+        found = decide(admitted(), pods_at_once=True)
+        assert kinds(found.actions) == ["Make", "CreateService", "CreatePods", "CreatePods"]
+        assert len(made(decide(admitted(), groups=(group(phase="Pending"),), pods_at_once=True))) == 3
+
+    def test_a_pod_is_replaced_whatever_its_group_says(self) -> None:
+        there = (pod(), pod("Worker", 0))
+        described = admitted(phase="Running", restartScope="Task")
+        assert list(made(decide(described, *there, groups=(group(phase="Pending", spec={}),)))) == ["digits-worker-1"]
+
+    def test_the_jobs_own_word_on_its_scheduler_wins_and_stays(self) -> None:
+        found = decide(job(PAIR, schedulingPolicy={"gangScheduler": "none"}))
+        assert kinds(found.actions) == ["WriteStatus", "CreateService", "CreatePods"]
+        assert list(made(found)) == ["digits-master-0"]
+        assert "volcano" not in str(made(found))
+        changed = decide(admitted(), groups=(group(),), gang_scheduler="none")
+        assert len(made(changed)) == 3, "an admission keeps the scheduler it began with"
+
+    def test_minimum_and_priority_and_queue(self) -> None:
+        policy = {"gangQueue": "research", "priorityClassName": "high"}
+        elastic = {"numMinReplicas": 2, "numMaxReplicas": 9}
+        described = job({"Worker": task(5)}, schedulingPolicy=policy, torchElasticPolicy=elastic)
+        picked = replace(RESERVATION, charge=described.spec.charge)
+        (make,) = of(Make, plan(observe(described, reservation=picked), VOLCANO, NOW))
+        spec = make.manifest["spec"]
+        assert (spec["minMember"], spec["minResources"]) == (2, {"cpu": "2"})
+        assert (spec["queue"], spec["priorityClassName"]) == ("research", "high")
+
+    @pytest.mark.parametrize(
+        "foreign",
+        [{"attempt": 0}, {"name": "digits-7"}, {"resource": replace(POD_GROUPS, group="scheduling.x-k8s.io")}],
+    )
+    def test_a_group_of_another_time_goes(self, foreign: dict[str, Any]) -> None:
+        other = group(**foreign)
+        found = decide(admitted(), groups=(other,))
+        assert of(Remove, found) == [Remove(other.resource, other.name, other.uid)]
+        assert bool(of(Make, found)) == (other.name != "digits-0"), "its name is taken until it is gone"
+        assert not made(found)
+
+    def test_one_that_is_going_is_waited_for_and_made_again(self) -> None:
+        assert not of(Make, decide(admitted(), *all_pods("Pending"), groups=(group(deleting=True),)))
+        assert kinds(decide(admitted(), *all_pods("Pending")).actions) == ["Make"]
+
+    def test_it_shrinks_with_what_is_wanted_and_grows_no_further_than_what_there_is(self) -> None:
+        larger = group(spec={**group().spec, "minMember": 9})
+        (shrinks,) = of(Change, decide(admitted(), *all_pods("Pending"), groups=(larger,)))
+        assert (shrinks.name, shrinks.change) == (
+            "digits-0",
+            {"spec": {"minMember": 3}, "metadata": {"uid": "group-0"}},
+        )
+        smaller = group(spec={**group().spec, "minMember": 1})
+        assert of(Change, decide(admitted(), *all_pods("Pending"), groups=(smaller,)))
+        described = admitted(phase="Running", restartScope="Task")
+        assert not of(Change, decide(described, pod(), groups=(smaller,)))
+
+    def test_the_last_of_it_goes_with_the_job(self) -> None:
+        remove = [Remove(POD_GROUPS, "digits-0", "group-0")]
+        ending = decide(admitted(), *all_pods("Succeeded"), groups=(group(),))
+        assert change(ending)["phase"] == "Succeeded"
+        assert of(Remove, ending) == remove
+        gone = plan(replace(observe(None), groups=(group(),)), VOLCANO, NOW)
+        ended = decide(job(PAIR, status("Succeeded", attempt=1)), groups=(group(),))
+        waits = plan(replace(observe(job(PAIR), reservation=None), groups=(group(),)), VOLCANO, NOW)
+        assert of(Remove, gone) == of(Remove, ended) == of(Remove, waits) == remove
+        assert not decide(job(PAIR, status("Succeeded", attempt=1)), groups=(group(deleting=True),)).actions
+
+    def test_a_restart_of_the_whole_job_keeps_it(self) -> None:
+        failed = (pod(phase="Failed", exit_code=137), *all_pods()[1:])
+        described = admitted(phase="Running")
+        found = decide(described, *failed, groups=(group(),))
+        assert change(found)["restartGeneration"] == 1
+        assert not of(Remove, found)
+
+
+class TestHindrances:
+    def closed(self) -> GroupView:
+        message = "Volcano's queue research is Closed"
+        return replace(group(), phase="Refused", reason="GangQueueClosed", message=message)
+
+    def test_a_group_that_is_refused_is_the_jobs_reason_until_it_is_let_in(self) -> None:
+        found = decide(admitted(), groups=(self.closed(),))
+        assert (admitted_because(found), made(found)) == ("GangQueueClosed", {})
+        said = admitted(conditions=change(found)["conditions"])
+        assert decide(said, groups=(self.closed(),)) == Plan(requeue_after=30), "nobody tells when it opens"
+        after = decide(said, groups=(group(),))
+        assert (admitted_because(after), len(made(after))) == ("Admitted", 3)
+
+    def test_pods_beside_it_that_may_not_be_made_are_not_told_of_in_turn_with_it(self) -> None:
+        said = admitted(conditions=change(decide(admitted(), groups=(self.closed(),)))["conditions"])
+        forbidden = Hindrance("PodsForbidden", "exceeded quota")
+        found = plan(replace(observe(said), groups=(self.closed(),), hindrance=forbidden), VOLCANO, NOW)
+        assert not found.actions
+        alone = plan(replace(observe(admitted()), hindrance=forbidden), VOLCANO, NOW)
+        assert admitted_because(alone) == "PodsForbidden"
+
+    def test_a_job_that_is_sent_back_for_it_says_so(self) -> None:
+        said = admitted(conditions=change(decide(admitted(), groups=(self.closed(),)))["conditions"])
+        late = plan(replace(observe(said), groups=(self.closed(),)), VOLCANO, NOW + timedelta(seconds=600))
+        queued = next(each for each in change(late)["conditions"] if each["type"] == "Queued")
+        assert queued["reason"] == "NotRunningInTime"
+        assert queued["message"].endswith("(GangQueueClosed: Volcano's queue research is Closed)")
+        assert of(Remove, late)
+
+    def test_a_group_that_finalizers_keep_is_in_the_way_of_the_next(self) -> None:
+        held = group(attempt=1, deleting=True)
+        found = decide(admitted(), groups=(held,))
+        assert (admitted_because(found), of(Make, found), made(found)) == ("PodGroupStuck", [], {})
+        said = admitted(conditions=change(found)["conditions"])
+        assert not decide(said, groups=(held,)).actions
+        assert of(Make, decide(said))
+        assert admitted_because(decide(said, groups=(group(),))) == "Admitted"
+
+    def test_a_template_that_names_another_scheduler_is_kept_out(self) -> None:
+        other = task(2)
+        other["template"]["spec"]["schedulerName"] = "default-scheduler"
+        found = decide(admitted({"Master": task(), "Worker": other}))
+        assert (admitted_because(found), of(Make, found), made(found)) == ("GangSchedulerMismatch", [], {})
+        message = next(each["message"] for each in change(found)["conditions"] if each["type"] == "Admitted")
+        assert "spec.torchTaskSpecs.Worker.template.spec.schedulerName is default-scheduler" in message
+        other["template"]["spec"]["schedulerName"] = "volcano"
+        assert of(Make, decide(admitted({"Master": task(), "Worker": other})))
+
+    def test_a_minimum_of_pods_beside_the_gang_is_for_those_who_wait_for_them(self) -> None:
+        tasks = {"AIMaster": task(2), "Master": task()}
+        described = admitted(tasks, minMembers={"AIMaster": 1})
+        (make,) = of(Make, decide(described))
+        assert make.manifest["spec"]["minTaskMember"] == {"master": 1}
+        waiting = pod("Master", 0, "Pending", gated=True)
+        brains = (pod("AIMaster"), pod("AIMaster", 1, "Pending"))
+        assert of(MarkPods, decide(described, *brains, waiting, groups=(group(),)))
+        assert not of(MarkPods, decide(described, brains[1], waiting, groups=(group(),)))
+
+    def test_one_beside_the_gang_may_have_any(self) -> None:
+        brain = task()
+        brain["template"]["spec"]["schedulerName"] = "default-scheduler"
+        found = decide(admitted({"AIMaster": brain, "Master": task()}))
+        assert list(made(found)) == ["digits-aimaster-0"]
+        assert made(found)["digits-aimaster-0"]["spec"]["schedulerName"] == "default-scheduler"
+        (make,) = of(Make, found)
+        assert make.manifest["spec"]["minTaskMember"] == {"master": 1}
+
+
+class TestGates:
+    def test_who_waits_for_others_waits_inside(self) -> None:
+        found = made(decide(admitted(), groups=(group(),)))
+        worker, master = found["digits-worker-0"], found["digits-master-0"]
+        assert "initContainers" not in master["spec"]
+        (gate,) = worker["spec"]["initContainers"]
+        assert gate["name"] == "torchq-start"
+        assert gate["image"] == "torch:1"
+        assert gate["resources"] == {"requests": {"cpu": "1"}}
+        assert gate["env"] == [{"name": "TORCHQ_VOLUME_TORCHQ_START", "value": "/etc/torchq"}]
+        (volume,) = worker["spec"]["volumes"]
+        (item,) = volume["downwardAPI"]["items"]
+        assert item == {"path": "open", "fieldRef": {"fieldPath": f"metadata.annotations['{labels.START}']"}}
+        assert labels.START not in worker["metadata"]["annotations"]
+        assert worker["metadata"]["annotations"][labels.CHARGE] == '{"cpu":1000,"pods":1}'
+
+    def test_it_opens_when_its_upstream_runs_and_once(self) -> None:
+        waiting = (pod("Worker", 0, "Pending", gated=True), pod("Worker", 1, "Pending", gated=True))
+        for master in (pod(phase="Pending"), pod(deleting=True), pod(phase="Unknown")):
+            assert not of(MarkPods, decide(admitted(), master, *waiting, groups=(group(),)))
+        (mark,) = of(MarkPods, decide(admitted(), pod(), *waiting, groups=(group(),)))
+        assert (mark.pods, mark.metadata) == (waiting, {"annotations": {labels.START: "open"}})
+        opened = tuple(replace(each, gated=False) for each in waiting)
+        assert not of(MarkPods, decide(admitted(), pod(), *opened, groups=(group(),)))
+
+    def test_a_pod_that_comes_later_finds_it_open_whatever_its_upstream_does_now(self) -> None:
+        described = admitted(phase="Running", restartScope="Task")
+        found = decide(described, pod(phase="Pending"), pod("Worker", 0), groups=(group(),))
+        assert made(found)["digits-worker-1"]["metadata"]["annotations"][labels.START] == "open"
+        counted = admitted(
+            phase="Running", restartScope="Task", taskStatuses={"Worker": {"active": 2, "ready": 2}, "Master": {}}
+        )
+        alone = decide(counted, pod(phase="Pending"), groups=(group(),))
+        assert {each["metadata"]["annotations"][labels.START] for each in made(alone).values()} == {"open"}
+
+    def test_enough_of_an_upstream_is_enough(self) -> None:
+        tasks = {"Store": task(3), "Worker": task(dependsOn=[{"taskType": "Store"}])}
+        waiting = pod("Worker", 0, "Pending", gated=True)
+        described = admitted(tasks, minMembers={"Store": 2})
+        stores = (pod("Store", 0), pod("Store", 1, "Succeeded"), pod("Store", 2, "Pending"))
+        assert of(MarkPods, decide(described, *stores, waiting, groups=(group(),)))
+        assert not of(MarkPods, decide(described, *stores[1:], waiting, groups=(group(),)))
+
+    def test_templates_of_their_own_stay_as_they_are(self) -> None:
+        described = task(2)
+        described["template"]["spec"] |= {
+            "initContainers": [{"name": "fetch", "image": "curl"}],
+            "volumes": [{"name": "data", "emptyDir": {}}],
+        }
+        main = described["template"]["spec"]["containers"][0]
+        main |= {
+            "securityContext": {"runAsNonRoot": True},
+            "resources": {"limits": {"cpu": "1", "nvidia.com/gpu": "1"}},
+        }
+        spec = made(decide(admitted({"Master": task(), "Worker": described}), groups=(group(),)))["digits-worker-0"][
+            "spec"
+        ]
+        assert [each["name"] for each in spec["initContainers"]] == ["torchq-start", "fetch"]
+        assert [each["name"] for each in spec["volumes"]] == ["data", "torchq-start"]
+        assert spec["initContainers"][0]["securityContext"] == {"runAsNonRoot": True}
+        assert spec["initContainers"][0]["resources"] == {"limits": {"cpu": "1"}}
+
+
+class TestStages:
+    def test_a_later_one_begins_with_the_word_that_it_did(self) -> None:
+        described = admitted(STEPS)
+        assert not of(Make, decide(described, PREPARED[0], pod("Prepare", 1), groups=(group(),)))
+        found = decide(described, *PREPARED, groups=(group(),))
+        assert change(found)["stages"] == {"1": {"began": "2026-01-02T03:04:05Z"}}
+        assert [each.manifest["metadata"]["name"] for each in of(Make, found)] == ["digits-1"]
+        assert of(Remove, found) == [Remove(POD_GROUPS, "digits-0", "group-0")], "what is over asks for nothing"
+        assert list(made(found)) == ["digits-aimaster-0"]
+        assert kinds(found.actions)[0] == "WriteStatus"
+
+    def test_running_is_a_matter_of_what_has_begun(self) -> None:
+        first = decide(admitted(STEPS), pod("Prepare"), pod("Prepare", 1), groups=(group(),))
+        assert change(first)["phase"] == "Running"
+        later = admitted(STEPS, "Running", stages=BEGAN)
+        found = decide(later, *PREPARED, pod(phase="Pending"), groups=(group(1),))
+        assert "phase" not in change(found)
+        runs = (pod(), pod("Worker"), pod("Worker", 1))
+        done = change(decide(later, *PREPARED, *runs, groups=(group(1),)))
+        assert done["stages"] == {"1": {"running": "2026-01-02T03:04:05Z"}}, "the auxiliary task is not waited for"
+
+    @pytest.mark.parametrize("master", ["Pending", "Unknown"])
+    def test_a_pod_that_is_bound_but_does_not_run_is_not_running(self, master: str) -> None:
+        found = decide(admitted(), pod(phase=master, node="n1"), *all_pods()[1:], groups=(group(),))
+        assert change(found).get("phase") is None
+
+    def test_a_failed_upstream_never_unlocks(self) -> None:
+        described = admitted({**STEPS, "Prepare": task(2, restartPolicy="OnFailure")}, restartScope="Task")
+        found = decide(described, PREPARED[0], pod("Prepare", 1, "Failed", exit_code=137), groups=(group(),))
+        assert "stages" not in change(found)
+        assert not of(Make, found)
+
+    def test_what_was_waited_for_is_not_made_again(self) -> None:
+        later = admitted(STEPS, "Running", stages=BEGAN)
+        runs = (pod(), pod("Worker"), pod("Worker", 1), pod("AIMaster"))
+        found = decide(later, *runs, groups=(group(1),))
+        assert (made(found), of(Remove, found)) == ({}, [])
+        everything = decide(later, groups=(group(1),))
+        assert not [each for each in made(everything) if "prepare" in each]
+
+    def test_and_is_counted_as_it_was(self) -> None:
+        later = admitted(STEPS, "Running", stages=BEGAN)
+        found = decide(later, pod(), pod("Worker"), pod("Worker", 1), groups=(group(1),))
+        assert change(found)["taskStatuses"]["Prepare"]["succeeded"] == 2
+
+    def test_a_restart_repeats_the_stages_that_go_on_and_no_other(self) -> None:
+        later = admitted(STEPS, "Running", stages={"1": {**BEGAN["1"], "running": "2026-01-02T03:03:00Z"}})
+        failed = (pod(phase="Failed", exit_code=137), pod("Worker"), pod("Worker", 1))
+        found = decide(later, *PREPARED, *failed, groups=(group(1),))
+        assert (change(found)["restartGeneration"], change(found).get("stages")) == (1, None)
+        again = admitted(STEPS, stages=BEGAN)
+        again = again.model_copy(update={"status": again.status.model_copy(update={"restart_generation": 1})})
+        assert sorted(made(decide(again, groups=(group(1),)))) == [
+            "digits-aimaster-0",
+            "digits-master-0",
+            "digits-worker-0",
+            "digits-worker-1",
+        ]
+
+    def test_a_gang_does_not_ask_for_what_is_not_made_again(self) -> None:
+        """A task that a later stage has waited for, beside one of its own stage that goes on."""
+        graph = {"Prepare": task(), "Board": task(dependsOn=[]), "Worker": STEPS["Master"]}
+        graph["Prepare"]["dependsOn"] = [{"taskType": "Board", "phase": "Running"}]
+        found = decide(admitted(graph, stages=BEGAN, minMembers={"Board": 1}))
+        asked = {each.manifest["metadata"]["name"]: each.manifest["spec"]["minTaskMember"] for each in of(Make, found)}
+        assert asked == {"digits-0": {"board": 1}, "digits-1": {"worker": 1}}
+        there = decide(admitted(graph, stages=BEGAN), PREPARED[0])
+        assert [sum(each.manifest["spec"]["minTaskMember"].values()) for each in of(Make, there)] == [2, 1]
+
+    def test_a_new_admission_begins_at_the_beginning(self) -> None:
+        waiting = job(STEPS, status("Queued", stages=BEGAN, attempt=1))
+        picked = replace(RESERVATION, attempt=2, charge=waiting.spec.charge)
+        found = plan(observe(waiting, reservation=picked), ReconcileSettings(), NOW)
+        assert change(found)["stages"] == {"1": None}
+
+
+class TestDeadlines:
+    LATE = NOW + timedelta(seconds=600)
+
+    def left(self, described: TorchJob, *pods: PodView, after: float = 0.0) -> float | None:
+        return Deadline(600.0, NOW + timedelta(seconds=after)).left(described, pods)
+
+    def test_a_later_stage_has_its_time_from_when_it_began(self) -> None:
+        waits = (*PREPARED, pod(phase="Pending"))
+        assert self.left(admitted(STEPS, "Running", stages=BEGAN), *waits) == 600 - 125
+        ran = {"1": {**BEGAN["1"], "running": "2026-01-02T03:03:00Z"}}
+        assert self.left(admitted(STEPS, "Running", stages=ran), *waits) is None
+        runs = (pod(), pod("Worker"), pod("Worker", 1))
+        assert self.left(admitted(STEPS, "Running", stages=BEGAN), *PREPARED, *runs) is None
+
+    def test_and_again_from_a_restart(self) -> None:
+        stopped = {"type": "Running", "status": "False", "lastTransitionTime": "2026-01-02T03:04:05Z"}
+        ran = {"1": {**BEGAN["1"], "running": "2026-01-02T03:03:00Z"}}
+        described = admitted(STEPS, stages=ran, conditions=[*conditions("Admitted"), stopped])
+        assert self.left(described, pod(phase="Pending")) == 600
+
+    def test_one_that_did_not_run_in_time_gives_the_jobs_room_back(self) -> None:
+        described = admitted(STEPS, "Running", stages=BEGAN)
+        there = (*PREPARED, pod(phase="Pending"))
+        first = plan(replace(observe(described, *there), groups=(group(1),)), VOLCANO, self.LATE)
+        assert kinds(first.actions) == ["WriteStatus", "DeletePods"]
+        second = plan(replace(observe(described), groups=(group(1),)), VOLCANO, self.LATE)
+        assert (change(second)["phase"], change(second)["stages"]) == ("Queued", {"1": None})
+        assert kinds(second.actions) == ["WriteStatus", "Remove", "Tell"]
+
+    def test_a_success_has_all_the_time_in_the_world(self) -> None:
+        assert self.left(admitted(STEPS, "Running"), pod("Prepare"), pod("Prepare", 1), after=10**6) is None

@@ -1,0 +1,742 @@
+"""The plan, situation by situation."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
+
+import pytest
+
+from crds import labels
+from crds.errors import Problem
+from crds.torchjob.status import TorchJobStatus
+from crds.torchjob.torchjob import TorchJob
+from reconcilers.plan.deadline import Deadline
+from reconcilers.plan.plan import plan
+from reconcilers.plan.status import late as late_status
+from reconcilers.plan.status import tried
+from reconcilers.settings import ReconcileSettings
+from reconcilers.values import (
+    CreatePods,
+    CreateService,
+    DeleteJob,
+    DeletePods,
+    DeleteService,
+    InvalidJob,
+    Observation,
+    Plan,
+    Tell,
+    WriteStatus,
+)
+from reconcilers.views.pod_view import PodView
+from tests.support.reconcilers.builders import (
+    ADMISSION,
+    KEY,
+    NOW,
+    RESERVATION,
+    all_pods,
+    conditions,
+    job,
+    observe,
+    pod,
+    status,
+    task,
+)
+
+SERVICE = ReconcileSettings()
+LOOPBACK = ReconcileSettings(master_address="loopback")
+NEXT = replace(RESERVATION, attempt=2)
+
+
+def decide(observation: Observation, settings: ReconcileSettings = SERVICE) -> Plan:
+    return plan(observation, settings, NOW)
+
+
+def kinds(found: Plan) -> list[str]:
+    return [type(each).__name__ for each in found.actions]
+
+
+def written(found: Plan) -> dict[str, Any]:
+    """The status change of a plan, {} if it has none."""
+    changes = [each.change["status"] for each in found.actions if isinstance(each, WriteStatus)]
+    assert len(changes) <= 1
+    return dict(changes[0]) if changes else {}
+
+
+def true(change: dict[str, Any]) -> set[str]:
+    return {each["type"] for each in change["conditions"] if each["status"] == "True"}
+
+
+def reason(change: dict[str, Any]) -> str:
+    return next(str(each["reason"]) for each in change["conditions"] if each["type"] == "Admitted")
+
+
+def leaving(why: str, **spec: Any) -> TorchJob:
+    """A job whose pods of before are of the past: it was suspended, or its queue drained."""
+    found = status("Admitted", restartGeneration=1, recreateGeneration=1, startTime=None)
+    found["conditions"][0]["reason"] = why
+    return job(status=found, **spec)
+
+
+def made(found: Plan) -> list[str]:
+    return [
+        each["metadata"]["name"]
+        for action in found.actions
+        if isinstance(action, CreatePods)
+        for each in action.manifests
+    ]
+
+
+def deleted(found: Plan) -> list[str]:
+    return [each.name for action in found.actions if isinstance(action, DeletePods) for each in action.pods]
+
+
+class TestWaiting:
+    def test_a_new_job_is_queued_once(self) -> None:
+        change = written(decide(observe(job(), reservation=None)))
+        assert (change["phase"], true(change), change["observedGeneration"]) == ("Queued", {"Queued"}, 1)
+        assert not decide(observe(job(status=status("Queued")), reservation=None)).actions
+
+    def test_the_coordinators_part_of_the_status_is_left_alone(self) -> None:
+        waiting = job(status={"queue": {"name": "team", "reason": "QuotaExceeded", "message": "full"}})
+        assert "queue" not in written(decide(observe(waiting, reservation=None)))
+
+    def test_a_changed_spec_is_acknowledged(self) -> None:
+        waiting = job(status=status("Queued", observedGeneration=0))
+        change = written(decide(observe(waiting, reservation=None)))
+        assert (change["observedGeneration"], change.keys() & {"phase"}) == (1, set())
+
+    @pytest.mark.parametrize("phase", ["Queued", "Suspended", "Admitted", "Running", "Succeeded", "Failed"])
+    def test_and_by_every_condition_or_nobody_who_waits_for_one_believes_it(self, phase: str) -> None:
+        fields = {"suspend": True} if phase == "Suspended" else {}
+        held = RESERVATION if phase in ("Admitted", "Running") else None
+        before = status(phase, observedGeneration=0)
+        pods = all_pods("Running" if phase == "Running" else "Pending") if held else ()
+        found = decide(observe(job(status=before, **fields), *pods, reservation=held))
+        assert kinds(found) == ["WriteStatus"]
+        assert {each["observedGeneration"] for each in written(found)["conditions"]} == {1}
+        assert not decide(observe(job(status=before | written(found), **fields), *pods, reservation=held)).actions
+
+    def test_pods_of_nobody_knows_when_go_before_the_word_is_given(self) -> None:
+        found = decide(observe(job(), pod(), reservation=None))
+        assert kinds(found) == ["DeletePods"]
+
+    @pytest.mark.parametrize(
+        ("phase", "left_behind", "granted"),
+        [("Queued", 0, True), ("Queued", 1, False), ("Suspended", 1, True), ("Queued", 2, False)],
+    )
+    def test_a_reservation_of_an_attempt_left_behind_grants_nothing(
+        self, phase: str, left_behind: int, granted: bool
+    ) -> None:
+        waiting = job(status=status(phase, attempt=left_behind))
+        assert ("WriteStatus" in kinds(decide(observe(waiting)))) is granted
+
+    @pytest.mark.parametrize(
+        ("edited", "host_network"),
+        [({"charge": {"jobs": 1, "pods": 3, "cpu": 2000}}, False), ({"queue": "other"}, False), ({"port": 0}, True)],
+    )
+    def test_nor_does_one_of_a_job_that_its_owner_has_edited_since(
+        self, edited: dict[str, Any], host_network: bool
+    ) -> None:
+        tasks = {"Master": task(), "Worker": task(2)}
+        tasks["Master"]["template"]["spec"]["hostNetwork"] = host_network
+        waiting = job(tasks, status=status("Queued", attempt=0))
+        assert "CreatePods" in kinds(decide(observe(waiting)))
+        assert not decide(observe(waiting, reservation=replace(RESERVATION, **edited))).actions
+
+    def test_neither_does_one_that_is_older_than_the_admission(self) -> None:
+        admitted = status("Running", attempt=2, admission=ADMISSION | {"attempt": 2})
+        assert written(decide(observe(job(status=admitted))))["admission"] is None
+
+
+class TestAdmission:
+    def test_the_fence_stands_before_the_pods(self) -> None:
+        found = decide(observe(job(status=status("Queued"))))
+        assert kinds(found) == ["WriteStatus", "CreateService", "CreatePods", "CreatePods"]
+        change = written(found)
+        assert change["phase"] == "Admitted"
+        assert true(change) == {"Admitted"}
+        assert change["attempt"] == 1
+        assert change["selector"] == f"train.distributed.io/job-uid={KEY.uid},train.distributed.io/task-type=worker"
+        assert change["admission"] == ADMISSION | {"admittedAt": "2026-01-02T03:04:05Z"}
+        assert made(found) == ["digits-master-0", "digits-worker-0", "digits-worker-1"]
+
+    def test_the_patch_names_the_version_it_was_made_for(self) -> None:
+        (write, *_) = decide(observe(job())).actions
+        assert isinstance(write, WriteStatus)
+        assert write.resource_version == "100"
+
+    def test_no_service_where_all_pods_share_an_address(self) -> None:
+        assert kinds(decide(observe(job()), LOOPBACK)) == ["WriteStatus", "CreatePods", "CreatePods"]
+
+    def test_missing_pods_are_made_under_the_written_admission(self) -> None:
+        found = decide(observe(job(status=status("Admitted")), pod("Master"), pod("Worker", 1)))
+        assert kinds(found) == ["CreatePods"]
+        assert made(found) == ["digits-worker-0"]
+
+    def test_where_somebody_else_runs_the_jobs_the_admission_is_all(self) -> None:
+        elsewhere = ReconcileSettings(make_pods=False)
+        found = decide(observe(job(status=status("Queued"))), elsewhere)
+        assert kinds(found) == ["WriteStatus"]
+        assert true(written(found)) == {"Admitted"}
+        assert not decide(observe(job(status=status("Admitted"))), elsewhere).actions
+
+    def test_an_admission_without_a_reservation_is_revoked_pods_first(self) -> None:
+        admitted = job(status=status("Running"))
+        assert deleted(decide(observe(admitted, *all_pods(), reservation=None))) == [each.name for each in all_pods()]
+        assert not decide(observe(admitted, *all_pods(deleting=True), reservation=None)).actions
+        change = written(decide(observe(admitted, reservation=None)))
+        assert change["admission"] is None
+        assert change["phase"] == "Queued"
+        assert true(change) == {"Queued"}
+        assert "attempt" not in change
+
+    def test_pods_of_a_foreign_attempt_go_before_the_new_ones_come(self) -> None:
+        admitted = job(status=status("Running"))
+        mixed = decide(observe(admitted, *all_pods(), reservation=NEXT))
+        assert kinds(mixed) == ["DeletePods"]
+        assert not decide(observe(admitted, *all_pods(deleting=True), reservation=NEXT)).actions
+        fresh = decide(observe(admitted, reservation=NEXT))
+        assert written(fresh)["admission"] == {"attempt": 2, "admittedAt": "2026-01-02T03:04:05Z"}
+        assert len(made(fresh)) == 3
+
+    def test_a_pod_the_job_does_not_have_goes(self) -> None:
+        found = decide(observe(job(status=status("Admitted")), *all_pods(), pod("Worker", 2)))
+        assert deleted(found) == ["digits-worker-2"]
+
+    @pytest.mark.parametrize(("asked", "expected"), [("1", 1), ("", 2), ("10000000000000007", 2)])
+    def test_who_was_restarted_in_place_with_the_job_waited_for_nobody(self, asked: str, expected: int) -> None:
+        graph = {"Prepare": task(), "Worker": task(2, dependsOn=[{"taskType": "Prepare", "phase": "Running"}])}
+        restarted = job(graph, status("Admitted", restartGeneration=1))
+        found = made(decide(observe(restarted, pod("Worker", 1, restart=1, asked=asked))))
+        assert found == ["digits-prepare-0", "digits-worker-0"][:expected]
+
+    def test_no_pod_is_deleted_twice(self) -> None:
+        """One of another restart that is to be replaced as well, on a node that is no more."""
+        lost = observe(job(status=status("Admitted", replacing=["worker-1"])), pod("Worker", 1, restart=1, node="n1"))
+        assert deleted(decide(replace(lost, dead_nodes=frozenset({"n1"})))) == ["digits-worker-1"]
+
+
+class TestRunning:
+    def test_every_task_has_its_minimum(self) -> None:
+        change = written(decide(observe(job(status=status("Admitted")), *all_pods())))
+        assert change["phase"] == "Running"
+        assert true(change) == {"Admitted", "Running"}
+        assert change["taskStatuses"]["Worker"] == {"active": 2, "ready": 2, "succeeded": 0, "failed": 0, "evicted": 0}
+
+    @pytest.mark.parametrize(
+        "late", [pod("Worker", 1, each) for each in ("Pending", "Unknown")] + [pod("Worker", 1, ailment="ErrImagePull")]
+    )
+    def test_not_while_one_is_missing(self, late: PodView) -> None:
+        assert not decide(observe(job(status=status("Admitted")), pod(), pod("Worker"), late)).actions
+
+    def test_the_users_minimum_is_enough(self) -> None:
+        small = job(status=status("Admitted"), minMembers={"Worker": 1})
+        found = decide(observe(small, pod(), pod("Worker"), pod("Worker", 1, "Pending")))
+        assert written(found)["phase"] == "Running"
+
+    def test_nothing_is_left_to_do(self) -> None:
+        assert decide(observe(job(status=status("Running")), *all_pods())) == Plan()
+
+    def test_counts_alone_are_not_written(self) -> None:
+        pods = (pod(), pod("Worker"), pod("Worker", 1, "Succeeded"))
+        assert not decide(observe(job(status=status("Running")), *pods)).actions
+
+
+class TestSuccess:
+    def test_the_masters_success_is_the_jobs(self) -> None:
+        found = decide(observe(job(status=status("Running")), pod(phase="Succeeded"), pod("Worker"), pod("Worker", 1)))
+        change = written(found)
+        assert (change["phase"], true(change)) == ("Succeeded", {"Succeeded"})
+        assert change["completionTime"] == "2026-01-02T03:04:05Z"
+        assert "admission" not in change  # what it held stays on record
+        assert change["taskStatuses"]["Master"]["succeeded"] == 1
+        assert deleted(found) == ["digits-worker-0", "digits-worker-1"]
+
+    def test_without_a_master_all_must_succeed(self) -> None:
+        tasks = {"Trainer": task(2)}
+        running = job(tasks, status=status("Running"))
+        one, two = pod("Trainer", 0, "Succeeded"), pod("Trainer", 1)
+        assert not decide(observe(running, one, two)).actions
+        assert written(decide(observe(running, one, replace(two, phase="Succeeded"))))["phase"] == "Succeeded"
+
+    def test_a_service_task_decides_nothing(self) -> None:
+        running = job({"Trainer": task(), "Board": task(restartPolicy="Always")}, status=status("Running"))
+        found = decide(observe(running, pod("Trainer", 0, "Succeeded"), pod("Board")))
+        assert written(found)["phase"] == "Succeeded"
+        assert deleted(found) == ["digits-board-0"]
+
+    def test_a_success_outlives_a_suspension_and_a_lost_reservation(self) -> None:
+        suspended = job(status=status("Running"), suspend=True)
+        pods = (pod(phase="Succeeded", deleting=True), pod("Worker"), pod("Worker", 1))
+        assert written(decide(observe(suspended, *pods)))["phase"] == "Succeeded"
+        assert written(decide(observe(job(status=status("Running")), *pods, reservation=None)))["phase"] == "Succeeded"
+
+    @pytest.mark.parametrize(
+        ("policy", "left"),
+        [
+            ("Running", ["digits-worker-0", "digits-worker-1"]),
+            ("All", ["digits-master-0", "digits-worker-0", "digits-worker-1"]),
+            ("None", []),
+        ],
+    )
+    def test_what_the_end_takes_with_it(self, policy: str, left: list[str]) -> None:
+        pods = (pod(phase="Succeeded", service="digits-master-0"), pod("Worker"), pod("Worker", 1))
+        found = decide(observe(job(status=status("Running"), cleanPodPolicy=policy), *pods))
+        assert deleted(found) == left
+        assert (DeleteService("digits-master-0") in found.actions) is (policy != "None")
+        # Later, when only clean-up is left, the same pods go.
+        ended = job(status=status("Succeeded", attempt=1), cleanPodPolicy=policy)
+        assert deleted(decide(observe(ended, *pods))) == left
+        assert not decide(observe(ended, *(replace(each, deleting=True) for each in pods))).actions
+
+    def test_the_end_takes_services_that_no_pod_shows(self) -> None:
+        refused = decide(observe(job(status=status("Admitted")), refused="spec: bad"))
+        assert DeleteService("digits-master-0") in refused.actions
+        there = (pod(phase="Succeeded", service="digits-master-0", deleting=True), pod("Worker"))
+        assert DeleteService("digits-master-0") in decide(observe(job(status=status("Running")), *there)).actions
+        nameless = decide(observe(job(status=status("Running")), pod(phase="Succeeded"), pod("Worker")))
+        assert not any(isinstance(each, DeleteService) for each in nameless.actions)
+
+    def test_the_word_is_given_before_the_pods_that_prove_it_go(self) -> None:
+        running = job(status=status("Running"), cleanPodPolicy="All")
+        assert kinds(decide(observe(running, *all_pods("Succeeded")))) == ["WriteStatus", "DeletePods"]
+
+
+class TestSuspension:
+    def test_a_waiting_job_is_suspended_at_once_and_once(self) -> None:
+        change = written(decide(observe(job(status=status("Queued"), suspend=True), reservation=None)))
+        assert (change["phase"], true(change)) == ("Suspended", {"Suspended"})
+        assert not decide(observe(job(status=status("Suspended"), suspend=True), reservation=None)).actions
+
+    def test_an_admitted_one_when_no_pod_is_left(self) -> None:
+        suspended = job(status=status("Running"), suspend=True)
+        found = decide(observe(suspended, *all_pods()))
+        assert kinds(found) == ["WriteStatus", "DeletePods"]
+        assert reason(written(found)) == "Suspending"
+        assert not decide(observe(leaving("Suspending", suspend=True), pod(deleting=True))).actions
+        change = written(decide(observe(suspended)))
+        assert change["admission"] is None
+        assert change["phase"] == "Suspended"
+        assert true(change) == {"Suspended"}
+        assert written(found)["startTime"] is None
+
+    @pytest.mark.parametrize("scope", ["Job", "Task"])
+    @pytest.mark.parametrize("why", ["Suspending", "Draining", "Resizing"])
+    def test_what_it_did_to_itself_is_no_disruption(self, why: str, scope: str) -> None:
+        """It goes on while its pods are still going: it waits for them, and begins anew."""
+        held = leaving(why, restartScope=scope)
+        change = written(decide(observe(held, *all_pods(deleting=True))))
+        assert (reason(change), change.keys() & {"disruptions", "restartGeneration"}) == ("Restarting", set())
+        waits = leaving("Restarting", restartScope=scope)
+        assert not decide(observe(waits, *all_pods(deleting=True))).actions
+        assert not decide(observe(waits, pod("Worker", 0, "Failed", exit_code=1, deleting=True))).actions
+        assert made(decide(observe(waits))) == ["digits-master-0", "digits-worker-0", "digits-worker-1"]
+
+    def test_who_ends_well_because_it_was_told_to_stop_has_not_succeeded(self) -> None:
+        suspended = leaving("Suspending", suspend=True)
+        assert not decide(observe(suspended, *all_pods("Succeeded", deleting=True))).actions
+
+    def test_resumed_it_waits_again(self) -> None:
+        change = written(decide(observe(job(status=status("Suspended", attempt=1)), reservation=None)))
+        assert (change["phase"], true(change)) == ("Queued", {"Queued"})
+
+
+class TestResizing:
+    BOUNDS: ClassVar = {"numMinReplicas": 1, "numMaxReplicas": 4}
+
+    def elastic(self, workers: int, phase: str = "Running", **fields: Any) -> TorchJob:
+        """A job that was admitted with two workers."""
+        tasks = {"Master": task(), "Worker": task(workers, dependsOn=[])}
+        admission = {"admission": ADMISSION | {"workers": 2}} if phase != "Queued" else {}
+        return job(tasks, status=status(phase, **admission, **fields), torchElasticPolicy=self.BOUNDS)
+
+    def test_an_elastic_job_is_admitted_with_its_size(self) -> None:
+        found = decide(observe(self.elastic(2, "Queued")))
+        assert written(found)["admission"]["workers"] == 2
+        assert not decide(observe(self.elastic(2), *all_pods())).actions
+
+    @pytest.mark.parametrize("workers", [1, 3])
+    def test_one_of_another_size_gives_its_room_back_and_comes_first(self, workers: int) -> None:
+        found = decide(observe(self.elastic(workers), *all_pods()))
+        assert kinds(found) == ["WriteStatus", "DeletePods"]
+        assert (reason(written(found)), len(deleted(found))) == ("Resizing", 3)
+        going = leaving("Resizing").status.manifest() | {"admission": ADMISSION | {"workers": 2}}
+        held = job(
+            {"Master": task(), "Worker": task(workers, dependsOn=[])}, status=going, torchElasticPolicy=self.BOUNDS
+        )
+        assert not decide(observe(held, *all_pods(deleting=True))).actions
+        change = written(decide(observe(held)))
+        assert (change["phase"], change["admission"], change["queue"]["drained"]) == ("Queued", None, True)
+        assert change["queue"]["held"] == ADMISSION["charge"]
+        assert "restartCount" not in change
+        back = self.elastic(workers, "Queued", attempt=1)
+        assert not decide(observe(back)).actions  # the room of before is not what it asks for
+        charge = {"jobs": 1, "pods": 1 + workers, "cpu": 1000 * (1 + workers)}
+        found = decide(observe(back, reservation=replace(RESERVATION, attempt=2, charge=charge)))
+        assert len(made(found)) == 1 + workers
+
+    def test_one_that_is_its_old_size_again_before_its_pods_are_gone_keeps_its_room(self) -> None:
+        going = leaving("Resizing").status.manifest() | {"admission": ADMISSION | {"workers": 2}}
+        held = job(status=going, torchElasticPolicy=self.BOUNDS)
+        change = written(decide(observe(held, *all_pods(deleting=True))))
+        assert (reason(change), "admission" in change) == ("Restarting", False)
+
+
+class TestTime:
+    @pytest.mark.parametrize(("seconds", "left"), [(246, 1.0), (300, 55.0)])
+    def test_it_comes_back_when_its_time_is_over(self, seconds: int, left: float) -> None:
+        running = job(status=status("Running"), activeDeadlineSeconds=seconds)
+        assert decide(observe(running, *all_pods())) == Plan(requeue_after=left)
+
+    def test_a_job_whose_time_is_over_fails(self) -> None:
+        found = decide(observe(job(status=status("Running"), activeDeadlineSeconds=245), *all_pods()))
+        said = next(each for each in written(found)["conditions"] if each["type"] == "Failed")
+        assert (said["reason"], said["message"]) == ("DeadlineExceeded", "ran longer than activeDeadlineSeconds 245")
+        assert len(deleted(found)) == 3
+
+    def test_a_finished_job_goes_when_its_time_has_come(self) -> None:
+        done = status("Succeeded", completionTime="2026-01-02T03:04:00Z")
+        early = decide(observe(job(status=done, ttlSecondsAfterFinished=60), pod(phase="Succeeded")))
+        assert early == Plan(requeue_after=55.0)
+        assert decide(observe(job(status=done, ttlSecondsAfterFinished=5))) == Plan((DeleteJob(),))
+        assert decide(observe(job(status=done))) == Plan()
+
+
+class TestGone:
+    def test_its_pods_and_service_go(self) -> None:
+        pods = (pod(service="digits-master-0"), pod("Worker", 0, "Succeeded"))
+        assert decide(observe(None, *pods)) == Plan((DeleteService("digits-master-0"), DeletePods(pods)))
+
+    def test_then_nothing_is_left_to_do(self) -> None:
+        assert not decide(observe(None)).actions
+        assert not decide(observe(None, pod(deleting=True, service="digits-master-0"))).actions
+
+
+ENDLESS = 2**31
+
+
+def graces(found: Plan) -> dict[str, int | None]:
+    """The grace that each pod is deleted with; None: its own."""
+    actions = (each for each in found.actions if isinstance(each, DeletePods))
+    return {each.name: action.seconds for action in actions for each in action.pods}
+
+
+def shortened(found: Plan) -> list[str]:
+    return [each.message for each in found.actions if isinstance(each, Tell) and each.reason == "GracePeriodShortened"]
+
+
+class TestGracePeriods:
+    """What a template asks for is bounded wherever a worker deletes pods."""
+
+    MASTER, OTHER = pod(grace=ENDLESS), pod("Worker", 0, grace=30)
+
+    def test_a_drained_queue_waits_for_the_longest_grace_and_an_event_says_so(self) -> None:
+        running = job(status=status("Running"))
+        found = decide(replace(observe(running, self.MASTER, self.OTHER), draining=True))
+        assert graces(found) == {"digits-master-0": 3600, "digits-worker-0": None}
+        (said,) = shortened(found)
+        assert "up to 2147483648 s of grace, get 3600 s (setting longest_grace): digits-master-0" in said
+
+    @pytest.mark.parametrize("phase", ["Running", "Suspended"])
+    def test_a_pod_that_its_owner_has_deleted_with_more_is_given_less_then(self, phase: str) -> None:
+        going = pod(grace=ENDLESS, deleting=True, deadline=NOW.timestamp() + ENDLESS)
+        observed = observe(job(status=status("Running"), suspend=phase == "Suspended"), going, self.OTHER)
+        found = decide(replace(observed, draining=phase == "Running"))
+        assert graces(found) == {"digits-master-0": 3600, "digits-worker-0": None}
+        short = replace(going, grace=3600, deadline=NOW.timestamp() + 3600)
+        again = decide(replace(observed, pods=(short, replace(self.OTHER, deleting=True)), draining=phase == "Running"))
+        assert (graces(again), shortened(again)) == ({}, [])
+
+    def test_so_it_is_where_room_is_lost_for_another_reason(self) -> None:
+        running = job(status=status("Running"))
+        lost = observe(running, self.MASTER, reservation=None)
+        ended = observe(job(status=status("Failed", completionTime="2026-01-02T03:04:00Z")), self.MASTER)
+        late = replace(observe(job(status=status("Admitted")), replace(self.MASTER, phase="Pending")))
+        times = ReconcileSettings(admission_timeout=1.0, longest_grace=60.0)
+        for each in (lost, ended, late):
+            found = plan(each, times, NOW)
+            assert graces(found) == {"digits-master-0": 60}
+            assert len(shortened(found)) == 1
+        over = observe(job(status=status("Running"), activeDeadlineSeconds=1), self.MASTER)
+        assert graces(plan(over, times, NOW)) == {"digits-master-0": 60}
+
+    def test_pods_of_a_job_that_its_owner_deletes_keep_theirs_until_the_queue_is_drained(self) -> None:
+        gone = observe(None, self.MASTER)
+        assert (graces(decide(gone)), shortened(decide(gone))) == ({"digits-master-0": None}, [])
+        going = observe(None, pod(grace=ENDLESS, deleting=True, deadline=NOW.timestamp() + ENDLESS))
+        assert graces(decide(going)) == {}
+        assert graces(decide(replace(going, draining=True))) == {"digits-master-0": 3600}
+
+    def test_a_drained_queue_gets_back_what_a_finished_job_leaves_running(self) -> None:
+        lingers = pod(phase="Succeeded", lingers=True)
+        done = job(status=status("Succeeded", admission=ADMISSION, attempt=1), cleanPodPolicy="None")
+        observed = observe(done, lingers, pod("Worker", 0, "Succeeded"))
+        assert deleted(decide(observed)) == []
+        assert deleted(decide(replace(observed, draining=True))) == ["digits-master-0"]
+
+    def test_a_dead_node_does_not_keep_a_pod_for_as_long_as_it_asked_for(self) -> None:
+        going = pod(grace=ENDLESS, deleting=True, deadline=NOW.timestamp() + ENDLESS, node="n1")
+        observed = replace(observe(job(status=status("Running")), going), dead_nodes=frozenset({"n1"}), draining=True)
+        assert graces(decide(observed)) == {"digits-master-0": 3600}
+
+    def test_a_pod_that_has_ended_is_not_worth_an_event(self) -> None:
+        done = replace(self.MASTER, phase="Failed", exit_code=1)
+        assert shortened(decide(replace(observe(job(status=status("Running")), done), draining=True))) == []
+
+
+class TestRefusals:
+    def test_an_invalid_job_says_so_once(self) -> None:
+        problem = Problem("spec.torchTaskSpecs", "dependency cycle Master -> Worker -> Master")
+        broken = InvalidJob(problems=(problem,), status=TorchJobStatus(), generation=3, resource_version="9")
+        change = written(decide(observe(broken, reservation=None)))
+        assert (change["phase"], true(change)) == ("Failed", {"Failed"})
+        (condition,) = change["conditions"]
+        assert (condition["reason"], condition["message"]) == ("InvalidSpec", str(problem))
+        said = replace(broken, status=TorchJobStatus.model_validate(change))
+        assert not decide(observe(said, reservation=None)).actions
+        # Whatever was cut short is done all the same; and it goes when its time has come.
+        assert deleted(decide(observe(said, pod(), reservation=None))) == ["digits-master-0"]
+        assert decide(observe(replace(said, time_to_live=9), reservation=None)).requeue_after == 9
+        assert decide(observe(replace(said, time_to_live=0), reservation=None)).actions == (DeleteJob(),)
+
+    def test_a_template_the_server_does_not_take_fails_the_job(self) -> None:
+        refused = "pod digits-worker-0: spec.containers[0].image: Required value"
+        found = decide(observe(job(status=status("Admitted")), pod(), refused=refused))
+        change = written(found)
+        failed = next(each for each in change["conditions"] if each["type"] == "Failed")
+        assert (failed["reason"], failed["message"]) == ("InvalidTemplate", refused)
+        assert deleted(found) == ["digits-master-0"]
+
+
+class TestFailures:
+    def test_a_failure_restarts_the_whole_job_and_counts_once(self) -> None:
+        both = (pod(), pod("Worker", 0, "Failed", exit_code=1), pod("Worker", 1, "Failed", exit_code=1))
+        found = decide(observe(job(status=status("Running")), *both))
+        change = written(found)
+        assert kinds(found) == ["WriteStatus", "Tell", "DeletePods"]  # counted first: a crash cannot count again
+        assert (change["restartCount"], change["restartGeneration"]) == (1, 1)
+        assert change["phase"] == "Admitted"
+        assert len(deleted(found)) == 3
+        counted = job(status=status("Admitted", restartCount=1, restartGeneration=1))
+        again = decide(observe(counted, *both))
+        assert kinds(again) == ["DeletePods"]
+
+    def test_new_pods_wait_until_the_last_old_one_is_gone(self) -> None:
+        counted = job(status=status("Admitted", restartCount=1, restartGeneration=1))
+        assert not decide(observe(counted, pod("Worker", 1, deleting=True))).actions
+        found = decide(observe(counted))
+        assert len(made(found)) == 3
+        pods = [each for action in found.actions if isinstance(action, CreatePods) for each in action.manifests]
+        assert {each["metadata"]["labels"]["train.distributed.io/restart"] for each in pods} == {"1"}
+
+    def test_the_master_fails_for_good_on_an_exit_code_of_its_program(self) -> None:
+        failed = pod(phase="Failed", exit_code=1, reason="Error", message="ValueError: no data")
+        found = decide(observe(job(status=status("Running")), failed, pod("Worker"), pod("Worker", 1)))
+        change = written(found)
+        said = next(each for each in change["conditions"] if each["type"] == "Failed")
+        assert said["reason"] == "PodFailed"
+        assert said["message"] == "pod digits-master-0 failed with exit code 1 (Error): ValueError: no data"
+        assert change["phase"] == "Failed"
+        assert deleted(found) == ["digits-worker-0", "digits-worker-1"]
+
+    def test_the_limit_ends_it(self) -> None:
+        last = job(status=status("Running", restartCount=2, restartGeneration=2), backoffLimit=2)
+        failed = pod("Worker", 0, "Failed", restart=2, exit_code=1)
+        change = written(decide(observe(last, pod(restart=2), failed, pod("Worker", 1, restart=2))))
+        said = next(each for each in change["conditions"] if each["type"] == "Failed")
+        assert said["reason"] == "BackoffLimitExceeded"
+        assert "digits-worker-0 failed with exit code 1" in said["message"]
+        assert "restartCount" not in change
+
+    def test_in_the_scope_of_a_task_only_the_failed_pods_are_replaced(self) -> None:
+        running = job(status=status("Running"), restartScope="Task")
+        failed = pod("Worker", 0, "Failed", exit_code=1)
+        found = decide(observe(running, pod(), failed, pod("Worker", 1)))
+        assert kinds(found) == ["WriteStatus", "Tell", "DeletePods"]
+        assert deleted(found) == ["digits-worker-0"]
+        assert written(found)["restartCount"] == 1
+        assert written(found)["replacing"] == [failed.uid]  # it is counted, and shows that it is
+        assert "phase" not in written(found)
+        counted = job(status=status("Running", restartCount=1, replacing=[failed.uid]), restartScope="Task")
+        assert deleted(decide(observe(counted, pod(), failed, pod("Worker", 1)))) == ["digits-worker-0"]
+        assert made(decide(observe(counted, pod(), pod("Worker", 1)))) == ["digits-worker-0"]
+        assert not decide(observe(counted, pod(), replace(failed, deleting=True), pod("Worker", 1))).actions
+
+    def test_a_pod_that_somebody_deletes_is_a_disruption(self) -> None:
+        going = pod("Worker", 0, "Failed", exit_code=143, deleting=True)
+        change = written(decide(observe(job(status=status("Running")), pod(), going, pod("Worker", 1))))
+        assert (change["disruptions"], change["restartGeneration"], change["phase"]) == (1, 1, "Admitted")
+        assert "restartCount" not in change
+
+    def test_so_is_one_of_which_nothing_is_left(self) -> None:
+        counts = {"Worker": {"active": 2, "ready": 2}, "Master": {"active": 1, "ready": 1}}
+        change = written(decide(observe(job(status=status("Running", taskStatuses=counts)), pod(), pod("Worker", 1))))
+        assert (change["disruptions"], change["restartGeneration"]) == (1, 1)
+        counts["Worker"]["active"] = 1  # nobody knows whether it was ever made
+        unknown = decide(observe(job(status=status("Running", taskStatuses=counts)), pod(), pod("Worker", 1)))
+        assert made(unknown) == ["digits-worker-0"]
+
+    def test_a_failed_job_keeps_no_pod_that_holds_anything(self) -> None:
+        failed = pod(phase="Failed", exit_code=1)
+        described = job(status=status("Running"), cleanPodPolicy="None")
+        found = decide(observe(described, failed, pod("Worker"), pod("Worker", 1, "Succeeded")))
+        assert written(found)["phase"] == "Failed"
+        assert deleted(found) == ["digits-worker-0"]
+        assert kinds(found) == ["WriteStatus", "DeletePods", "Tell"]
+        ended = job(status=status("Failed", attempt=1), cleanPodPolicy="None")
+        assert deleted(decide(observe(ended, failed, pod("Worker")))) == ["digits-worker-0"]
+
+
+STEPS = {
+    "Master": task(dependsOn=[{"taskType": "Prepare", "phase": "Succeeded"}]),
+    "Prepare": task(2),
+    "Worker": task(2, dependsOn=[{"taskType": "Master"}]),
+}
+
+
+class TestDependencies:
+    def test_a_task_starts_when_its_upstream_has_come_so_far(self) -> None:
+        assert made(decide(observe(job(STEPS)))) == ["digits-prepare-0", "digits-prepare-1"]
+        admitted = job(STEPS, status=status("Admitted"))
+        prepared = (pod("Prepare", 0, "Succeeded"), pod("Prepare", 1, "Succeeded"))
+        assert made(decide(observe(admitted, prepared[0], pod("Prepare", 1)))) == []
+        assert made(decide(observe(admitted, *prepared))) == ["digits-master-0"]
+        assert made(decide(observe(admitted, pod(phase="Pending"), *prepared))) == []
+        assert made(decide(observe(admitted, pod(), *prepared))) == ["digits-worker-0", "digits-worker-1"]
+
+    def test_a_failed_upstream_never_unlocks(self) -> None:
+        found = decide(
+            observe(job(STEPS, status=status("Admitted")), *[pod("Prepare", each, "Failed") for each in (0, 1)])
+        )
+        assert made(found) == []
+
+    def test_each_rank_0_gets_its_service_when_it_is_made(self) -> None:
+        first = decide(observe(job(STEPS)))
+        names = [each.manifest["metadata"]["name"] for each in first.actions if isinstance(each, CreateService)]
+        assert names == ["digits-prepare-0"]
+
+    def test_a_job_of_one_pod_gets_none(self) -> None:
+        held = replace(RESERVATION, charge={"jobs": 1, "pods": 1, "cpu": 1000})
+        found = decide(observe(job({"Master": task()}), reservation=held))
+        assert (made(found), [each for each in found.actions if isinstance(each, CreateService)]) == (
+            ["digits-master-0"],
+            [],
+        )
+
+
+class TestDeadline:
+    LATE = NOW + timedelta(seconds=600)
+    STAGES: ClassVar = {"Master": task(), "Worker": task(dependsOn=[{"taskType": "Master", "phase": "Succeeded"}])}
+
+    def left(self, at: datetime, *pods: PodView, **fields: Any) -> float | None:
+        return Deadline(600.0, at).left(job(fields.pop("tasks", None), status("Admitted", **fields)), pods)
+
+    def test_its_time_begins_with_the_admission(self) -> None:
+        since = (NOW - datetime(2026, 1, 2, 3, 0, tzinfo=UTC)).total_seconds()
+        assert self.left(NOW) == 600 - since
+        assert Deadline(0.0, self.LATE).left(job(status=status("Admitted")), ()) is None
+        assert Deadline(600.0, self.LATE).left(job(status=status("Running")), ()) is None
+
+    def test_it_begins_again_with_a_restart(self) -> None:
+        ran = {"type": "Running", "status": "False", "lastTransitionTime": "2026-01-02T03:04:05Z"}
+        assert self.left(NOW, conditions=[*conditions("Admitted"), ran], restartCount=1) == 600
+
+    def test_pods_that_run_have_no_deadline_unless_they_are_going(self) -> None:
+        assert self.left(self.LATE, *all_pods()) is None
+        left = self.left(self.LATE, *all_pods(deleting=True))
+        assert left is not None
+        assert left < 0
+
+    def test_no_time_passes_while_no_node_is_ready(self) -> None:
+        """A machine that was off for a night does not send a job back that was admitted in the evening."""
+        admitted = observe(job(status=status("Admitted")), *all_pods("Pending"))
+        assert "NotRunningInTime" in str(plan(admitted, ReconcileSettings(), self.LATE))
+        back = replace(admitted, ready_again=self.LATE.timestamp() - 10)
+        assert "NotRunningInTime" not in str(plan(back, ReconcileSettings(), self.LATE))
+        assert Deadline(600.0, self.LATE, ready_again=self.LATE).left(admitted.job, admitted.pods) == 600.0
+        earlier = NOW - timedelta(days=1)  # that was before its admission
+        assert self.left(self.LATE) == Deadline(600.0, self.LATE, ready_again=earlier).left(admitted.job, ())
+
+    def test_a_later_stage_has_its_time(self) -> None:
+        assert self.left(self.LATE, pod("Master"), tasks=self.STAGES) is None
+        assert self.left(self.LATE, pod("Master", phase="Succeeded"), tasks=self.STAGES) is None
+        assert self.left(self.LATE, pod("Master", phase="Pending"), tasks=self.STAGES) is not None
+
+    def test_pods_go_first_and_then_the_admission(self) -> None:
+        late = job(status=status("Admitted"))
+        pods = (pod(), *all_pods("Pending", ailment="ImagePullBackOff: no such image")[1:])
+        first = plan(observe(late, *pods), ReconcileSettings(), self.LATE)
+        assert kinds(first) == ["WriteStatus", "DeletePods"]
+        why = "Worker: 2 ImagePullBackOff (digits-worker-0): no such image"
+        assert [each["message"] for each in written(first)["conditions"]] == [why]
+        # Nothing that its pods do on their way out changes that, nor a longer time that is given to others.
+        gone = job(status=status("Admitted") | written(first))
+        for there in (all_pods(deleting=True), all_pods("Succeeded", deleting=True)):
+            assert not decide(observe(gone, *there)).actions
+        assert kinds(decide(observe(gone, *all_pods()))) == ["DeletePods"]
+        stuck = decide(observe(gone, pod(deleting=True, held=True, deadline=0.0)))
+        assert [each.reason for each in stuck.actions if isinstance(each, Tell)] == ["PodsStuck"]
+        change = written(decide(observe(gone)))
+        assert change["admission"] is None
+        assert (change["phase"], change["queue"]["tries"]) == ("Queued", 1)
+        assert f": it is tried again later ({why})" in change["conditions"][-1]["message"]
+
+    @pytest.mark.parametrize("said", ["Suspending", "Draining", "PodsStuck"])
+    def test_it_begins_again_with_a_job_that_goes_on_before_its_pods_were_gone(self, said: str) -> None:
+        held = leaving(said)
+        going = all_pods(deleting=True, held=True, deadline=0.0)
+        late = plan(observe(held, *going), ReconcileSettings(), self.LATE)
+        assert reason(written(late)) == "Restarting"
+        after = job(status=held.status.manifest() | written(late))
+        assert [Deadline(600.0, self.LATE).left(each, going) for each in (held, after)] == [None, 600]
+
+    @pytest.mark.parametrize(("tries", "seconds"), [(0, 60), (1, 120), (2, 240), (6, 3600), (80, 3600)])
+    def test_it_waits_twice_as_long_each_time(self, tries: int, seconds: int) -> None:
+        after = late_status(job(status=status("Admitted", queue={"tries": tries})), 60.0, 1000, NOW).queue
+        assert after is not None
+        assert (after.tries, after.parked) == (tries + 1, False)
+        assert after.not_before is not None
+        waits = (after.not_before - NOW) / timedelta(seconds=seconds)
+        assert 0.75 < waits <= 1.0
+
+    def test_those_that_failed_together_do_not_come_back_in_step(self) -> None:
+        late = job(status=status("Admitted"))
+        metadata = [late.metadata.model_copy(update={"uid": f"uid-{number}"}) for number in range(20)]
+        found = [late.model_copy(update={"metadata": each}) for each in metadata]
+        times = [[late_status(each, 60.0, 9, NOW).queue for each in found] for _ in range(2)]
+        assert times[0] == times[1]
+        assert len({each.not_before for each in times[0] if each}) == 20
+
+    @pytest.mark.parametrize(("asked", "expected"), [("2026-01-02T03:00:01Z", 0), ("2026-01-02T02:59:59Z", 3)])
+    def test_whoever_asks_for_another_try_begins_to_count_anew(self, asked: str, expected: int) -> None:
+        waits = {"tries": 3, "parked": True, "since": "2026-01-02T03:00:00Z"}
+        found = job(status=status("Queued", queue=waits), annotations={labels.RETRY_AT: asked})
+        assert tried(found, NOW) == expected
+        for wrong in ("soon", "2026-01-02T03:00:01", ""):
+            assert tried(job(status=status("Queued", queue=waits), annotations={labels.RETRY_AT: wrong}), NOW) == 3
+
+    @pytest.mark.parametrize("asked", ["9999-12-31T23:59:59Z", "2026-01-02T03:05:06Z", "9999-12-31T23:59:59-23:59"])
+    def test_a_try_that_is_asked_for_in_the_future_does_not_count_yet(self, asked: str) -> None:
+        waits = {"tries": 3, "parked": True, "since": "2026-01-02T03:00:00Z"}
+        found = job(status=status("Queued", queue=waits), annotations={labels.RETRY_AT: asked})
+        assert found.retry_at is not None
+        assert tried(found, NOW) == 3
+        parked = late_status(
+            job(status=status("Admitted", queue=waits), annotations={labels.RETRY_AT: asked}), 60.0, 4, NOW
+        )
+        assert parked.queue is not None
+        assert (parked.queue.tries, parked.queue.parked) == (4, True)
+
+    def test_the_clock_of_a_users_machine_may_be_a_minute_ahead(self) -> None:
+        waits = {"tries": 3, "parked": True, "since": "2026-01-02T03:00:00Z"}
+        found = job(status=status("Queued", queue=waits), annotations={labels.RETRY_AT: "2026-01-02T03:05:05Z"})
+        assert (tried(found, NOW), tried(found, NOW - timedelta(seconds=1))) == (0, 3)
+
+    def test_a_queue_that_drains_takes_its_room_back(self) -> None:
+        running = job(status=status("Running"))
+        draining = [replace(observe(running, *pods), draining=True) for pods in (all_pods(), ())]
+        plans = [plan(each, ReconcileSettings(), NOW) for each in draining]
+        assert [kinds(each) for each in plans] == [["WriteStatus", "DeletePods"], ["WriteStatus"]]
+        assert plans[1].actions[0].change["status"]["queue"]["drained"] is True  # type: ignore[union-attr]
+        waiting = replace(observe(job(status=status("Queued"))), draining=True)
+        assert plan(waiting, ReconcileSettings(), NOW) == Plan()

@@ -1,0 +1,479 @@
+"""What the plan does about pods that failed, are lost, or are to be restarted; and how they go."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from crds import labels
+from crds.api_resources import RECREATE_REQUESTS, Resource
+from reconcilers.plan import restart_counts
+from reconcilers.plan.plan import plan
+from reconcilers.plan.pod_deletion import Departures
+from reconcilers.pods import node_avoidance, restart_policy
+from reconcilers.settings import ReconcileSettings
+from reconcilers.values import CreatePods, DeletePods, Hindrance, MarkPods, Plan, Tell, WriteStatus
+from reconcilers.views import node_view
+from reconcilers.views.node_view import NodeView, Sight
+from reconcilers.views.pod_view import PodView
+from tests.support.reconcilers.builders import NOW, all_pods, job, observe, pod, status, task
+
+T = NOW.timestamp()
+MASTER, WORKER, OTHER = all_pods()
+LOCAL = ReconcileSettings(in_place="local")
+
+
+def decide(of: Any, *pods: PodView, settings: ReconcileSettings = LOCAL, **fields: Any) -> Plan:
+    return plan(replace(observe(of, *pods), **fields), settings, NOW)
+
+
+def kinds(found: Plan) -> list[str]:
+    return [type(each).__name__ for each in found.actions]
+
+
+def written(found: Plan) -> dict[str, Any]:
+    changes = [each.change["status"] for each in found.actions if isinstance(each, WriteStatus)]
+    return dict(changes[0]) if changes else {}
+
+
+def told(found: Plan) -> list[str]:
+    return [each.reason for each in found.actions if isinstance(each, Tell)]
+
+
+def deleted(found: Plan, at_once: bool | None = None) -> list[str]:
+    actions = (each for each in found.actions if isinstance(each, DeletePods))
+    return [each.name for action in actions if at_once in (None, action.at_once) for each in action.pods]
+
+
+def marked(found: Plan) -> list[str]:
+    return [each.name for action in found.actions if isinstance(action, MarkPods) for each in action.pods]
+
+
+RUNNING = job(status=status("Running"))
+
+
+def test_who_was_replaced_excuses_nobody_who_vanishes_later() -> None:
+    counts = {"Master": {"active": 1, "ready": 1}, "Worker": {"active": 2, "ready": 2}}
+    before = status("Running", taskStatuses=counts, replacing=["the-old-one"])
+    found = decide(job(status=before), *all_pods())
+    assert (kinds(found), written(found)) == (["WriteStatus"], {"replacing": []})
+    assert decide(job(status=before | {"replacing": []}), *all_pods()) == Plan()
+    assert written(decide(job(status=before | {"replacing": []}), MASTER, OTHER))["disruptions"] == 1
+
+
+class TestOthersBesideTheMainContainer:
+    """They run on, and the main one has ended for good."""
+
+    def test_a_success_is_one_and_the_pod_goes_with_the_end(self) -> None:
+        done = replace(MASTER, phase="Succeeded", lingers=True)
+        found = decide(RUNNING, done, WORKER, OTHER)
+        assert written(found)["phase"] == "Succeeded"
+        assert deleted(found) == ["digits-master-0", "digits-worker-0", "digits-worker-1"]
+
+    def test_a_failure_is_one_and_the_pod_is_replaced(self) -> None:
+        lost = replace(WORKER, phase="Failed", exit_code=137, lingers=True)
+        found = decide(RUNNING, MASTER, lost, OTHER)
+        assert (written(found)["restartCount"], deleted(found)) == (1, ["digits-worker-0"])
+
+    def test_they_make_room_before_a_later_stage_takes_it(self) -> None:
+        tasks = {"Prepare": task(), "Worker": task(dependsOn=[{"taskType": "Prepare", "phase": "Succeeded"}])}
+        prepared = pod("Prepare", phase="Succeeded", lingers=True)
+        found = decide(job(tasks, status("Running")), prepared)
+        assert (kinds(found), deleted(found)) == (["WriteStatus", "DeletePods"], ["digits-prepare-0"])
+        begun = job(tasks, status("Running", stages=written(found)["stages"]))
+        assert kinds(decide(begun, replace(prepared, phase="Running", lingers=False, deleting=True))) == []
+        assert kinds(decide(begun)) == kinds(decide(begun, replace(prepared, lingers=False)))
+        assert "CreatePods" in kinds(decide(begun))
+
+
+class TestByTheirNodes:
+    def test_a_container_that_its_node_has_restarted_is_counted_and_then_marked(self) -> None:
+        again = replace(WORKER, self_healing=True, restarts=1, exit_code=137, reason="Error")
+        elastic = job(status=status("Running"), restartScope="Task")
+        found = decide(elastic, MASTER, again, OTHER)
+        assert kinds(found) == ["WriteStatus", "Tell", "MarkPods"]
+        assert (written(found)["restartCount"], written(found)["replacing"]) == (1, ["worker-0/1"])
+        counted = job(status=status("Running", replacing=["worker-0/1"]), restartScope="Task")
+        assert marked(decide(counted, MASTER, again, OTHER)) == ["digits-worker-0"]
+        assert written(decide(counted, MASTER, replace(again, settled=1), OTHER))["replacing"] == []
+
+    def test_what_is_over_is_forgotten_with_the_next_word(self) -> None:
+        before = job(status=status("Running", replacing=["gone", "worker-1/1", "worker-1/2"]), restartScope="Task")
+        found = decide(before, MASTER, replace(WORKER, phase="Failed", exit_code=1), replace(OTHER, settled=1))
+        assert written(found)["replacing"] == ["worker-1/2", "worker-0"]
+        whole = job(status=status("Running", replacing=["worker-1"]))
+        assert written(decide(whole, MASTER, replace(WORKER, phase="Failed", exit_code=1)))["replacing"] == []
+
+
+class TestInPlace:
+    def test_a_failure_is_counted_first_and_the_others_restart_in_place(self) -> None:
+        found = decide(RUNNING, MASTER, replace(WORKER, phase="Failed", exit_code=137), OTHER)
+        assert kinds(found) == ["WriteStatus", "Tell", "DeletePods", "MarkPods"]
+        assert (written(found)["restartCount"], written(found)["restartGeneration"]) == (1, 1)
+        assert (deleted(found), marked(found)) == (["digits-worker-0"], ["digits-master-0"])
+
+    def test_the_event_says_which_one_it_is(self) -> None:
+        again = job(status=status("Running", restartCount=2, disruptions=4), backoffLimit=5)
+        failed = replace(WORKER, phase="Failed", exit_code=137)
+        for pods, number in (((failed,), "restart 3 of 5: "), ((replace(WORKER, deleting=True),), "disruption 5: ")):
+            (said, *_) = (each for each in decide(again, MASTER, *pods, OTHER).actions if isinstance(each, Tell))
+            assert said.message.startswith(number)
+
+    def test_no_new_pod_meets_an_old_one(self) -> None:
+        counted = job(status=status("Admitted", restartCount=1, restartGeneration=1))
+        waiting = replace(OTHER, asked="1", asked_at=T - 1)
+        found = decide(counted, replace(MASTER, restart=1), waiting)
+        assert found == Plan(requeue_after=59.0)
+        done = decide(counted, replace(MASTER, restart=1), replace(waiting, restarted="1"))
+        assert (marked(done), told(done)) == (["digits-worker-1"], ["RestartedInPlace"])
+        assert any(isinstance(each, CreatePods) for each in decide(counted, *all_pods(restart=1)[::2]).actions)
+
+    def test_one_that_does_not_come_off_is_said(self) -> None:
+        counted = job(status=status("Admitted", restartGeneration=1))
+        found = decide(counted, replace(MASTER, asked="1", asked_at=T - 61))
+        assert (deleted(found), told(found)) == (["digits-master-0"], ["NotRestartedInPlace"])
+
+    @pytest.mark.parametrize(
+        ("served", "hindrance"),
+        [
+            (frozenset[Resource](), None),
+            (frozenset({RECREATE_REQUESTS}), Hindrance("ContainerRecreateRequestRefused", "not active")),
+            (frozenset({RECREATE_REQUESTS}), Hindrance("ContainerRecreateRequestMissing", "install it")),
+        ],
+    )
+    def test_where_nobody_takes_a_request_pods_are_replaced(
+        self, served: frozenset[Resource], hindrance: Hindrance | None
+    ) -> None:
+        settings = ReconcileSettings(in_place="kruise", served=served)
+        counted = job(status=status("Admitted", restartGeneration=1))
+        found = decide(counted, *all_pods(), settings=settings, hindrance=hindrance)
+        assert len(deleted(found)) == 3
+        assert told(found) == (["NotRestartedInPlace"] if hindrance else [])
+
+
+def ask(text: str, scope: str = "Job", **fields: Any) -> Any:
+    return job(status=status("Running", **fields), annotations={labels.RESTART_REQUEST: text}, restartScope=scope)
+
+
+class TestRequests:
+    def test_of_the_whole_job(self) -> None:
+        found = decide(ask('{"id": "a"}'), *all_pods())
+        change = written(found)
+        assert (change["restartGeneration"], change["restartRequest"], change["phase"]) == (1, "a", "Admitted")
+        assert change.keys().isdisjoint({"restartCount", "disruptions", "recreateGeneration"})
+        assert (marked(found), told(found)) == (["digits-master-0"], ["RestartRequested"])
+        assert decide(ask('{"id": "a"}', restartRequest="a"), *all_pods()) == Plan()
+
+    def test_with_new_pods(self) -> None:
+        found = decide(ask('{"id": "a", "how": "Recreate"}'), *all_pods())
+        assert written(found)["recreateGeneration"] == 1
+        assert len(deleted(found)) == 3
+
+    @pytest.mark.parametrize("scope", ["Job", "Task"])
+    def test_of_single_pods_in_place(self, scope: str) -> None:
+        found = decide(ask('{"id": "a", "task": "Worker"}', scope), *all_pods())
+        assert kinds(found) == ["MarkPods", "WriteStatus", "Tell"]  # asking twice is harmless, forgetting is not
+        assert (marked(found), written(found)["restartRequest"]) == (["digits-worker-0", "digits-worker-1"], "a")
+        assert written(found).keys().isdisjoint({"restartGeneration", "restartCount", "replacing", "phase"})
+
+    @pytest.mark.parametrize("scope", ["Job", "Task"])
+    def test_of_a_single_pod_by_a_new_one(self, scope: str) -> None:
+        text = '{"id": "a", "task": "Worker", "index": 1, "how": "Recreate"}'
+        found = decide(ask(text, scope), *all_pods())
+        assert kinds(found) == ["WriteStatus", "Tell", "DeletePods"]
+        assert (deleted(found), written(found)["replacing"]) == (["digits-worker-1"], ["worker-1"])
+        again = ask(text, scope, restartRequest="a", replacing=["worker-1"])
+        assert deleted(decide(again, *all_pods())) == ["digits-worker-1"]
+        # That it goes is no disruption, and the others stay.
+        assert written(decide(again, MASTER, WORKER, replace(OTHER, deleting=True))) == {}
+        assert [type(each) for each in decide(again, MASTER, WORKER).actions] == [CreatePods]
+
+    def test_one_that_does_not_come_off_is_done_by_a_new_pod(self) -> None:
+        late = replace(OTHER, asked="1000000000000007", asked_at=T - 61)
+        found = decide(ask("", restartRequest="a"), MASTER, WORKER, late)
+        assert (kinds(found), written(found)["replacing"]) == (["WriteStatus", "Tell"], ["worker-1"])
+        assert "restartCount" not in written(found)
+
+    def test_of_nobody(self) -> None:
+        found = decide(ask('{"id": "a", "task": "Evaluator"}'), *all_pods())
+        assert (kinds(found), written(found)["restartRequest"]) == (["WriteStatus", "Tell"], "a")
+
+    @pytest.mark.parametrize("text", ["", "{}", "nonsense", '{"id": "a", "how": "Gently"}', '{"id": 3}'])
+    def test_one_that_makes_no_sense_is_none(self, text: str) -> None:
+        assert decide(ask(text), *all_pods()) == Plan()
+
+    def test_of_a_job_that_waits_is_obeyed_by_its_start(self) -> None:
+        waiting = job(status=status("Queued"), annotations={labels.RESTART_REQUEST: '{"id": "a"}'})
+        assert written(decide(waiting))["restartRequest"] == "a"
+
+
+class TestNodes:
+    ON = replace(WORKER, node="n1")
+
+    def test_a_pod_on_a_dead_node_is_lost(self) -> None:
+        found = decide(RUNNING, MASTER, self.ON, OTHER, dead_nodes=frozenset({"n1"}))
+        change = written(found)
+        assert (change["disruptions"], change["nodeFailures"]) == (1, {"n1": 1})
+        assert "restartCount" not in change
+        assert (deleted(found, at_once=True), marked(found)) == (["digits-worker-0"], ["digits-master-0"])
+
+    def test_a_node_that_failed_it_repeatedly_is_avoided(self) -> None:
+        twice = job(status=status("Running", nodeFailures={"n1": 2, "n2": 1}))
+        found = decide(twice, MASTER, replace(self.ON, phase="Failed", exit_code=137), OTHER)
+        assert written(found)["excludedNodes"] == ["n1"]
+        assert told(found) == ["Restarting", "NodeExcluded"]
+        before = restart_counts.newly_excluded(twice.status, twice.status)
+        assert before == ()
+
+    def test_a_new_admission_forgets_them(self) -> None:
+        again = job(status=status("Queued", attempt=0, nodeFailures={"n1": 3}, excludedNodes=["n1"], replacing=["x"]))
+        change = written(decide(again))
+        assert (change["nodeFailures"], change["excludedNodes"], change["replacing"]) == ({"n1": None}, [], [])
+
+    def test_pods_are_kept_away(self) -> None:
+        avoids = job(status=status("Admitted", nodeFailures={"n1": 3}, excludedNodes=["n1"]))
+        for others, field in ((True, "required"), (False, "preferred")):
+            create, _ = (each for each in decide(avoids, other_nodes=others).actions if isinstance(each, CreatePods))
+            (rule,) = create.manifests[0]["spec"]["affinity"]["nodeAffinity"]
+            assert rule == f"{field}DuringSchedulingIgnoredDuringExecution"
+
+    def test_it_comes_back_when_a_silent_node_is_dead(self) -> None:
+        assert decide(RUNNING, *all_pods(), next_dead=12.5) == Plan(requeue_after=12.5)
+
+
+class TestDepartures:
+    GOING = replace(WORKER, deleting=True, deadline=T - 30, node="n1")
+
+    @pytest.mark.parametrize(
+        ("fields", "dead", "expected"),
+        [
+            ({}, False, [("digits-worker-0", False)]),
+            ({}, True, [("digits-worker-0", True)]),
+            ({"held": True}, True, [("digits-worker-0", False)]),
+            ({"deleting": True, "deadline": T - 30}, True, []),  # its own grace and the node's
+            ({"deleting": True, "deadline": T - 61}, True, [("digits-worker-0", True)]),
+            ({"deleting": True, "deadline": T - 61}, False, []),  # a node that is well is waited for
+            ({"deleting": True, "deadline": T - 61, "held": True}, True, []),
+        ],
+    )
+    def test_how_a_pod_goes(self, fields: dict[str, Any], dead: bool, expected: list[tuple[str, bool]]) -> None:
+        leaving = Departures(T, 60.0, frozenset({"n1"} if dead else ()))
+        found = leaving.away([replace(WORKER, node="n1", **fields)])
+        assert [(each.pods[0].name, each.at_once) for each in found] == expected
+
+    def test_how_long_it_is_waited_for(self) -> None:
+        leaving = Departures(T, 60.0)
+        assert leaving.wait([self.GOING]) == 30.0
+        assert leaving.wait([replace(self.GOING, deadline=T - 600)]) == 60.0  # no loop
+        assert Departures(T, 0.0).wait([self.GOING]) == 1.0
+        assert leaving.wait([WORKER, replace(self.GOING, deadline=None)]) is None
+
+    def test_what_finalizers_keep_is_said_once(self) -> None:
+        kept = replace(self.GOING, held=True, deadline=T - 100, restart=0)
+        counted = job(status=status("Admitted", restartGeneration=1))
+        found = decide(counted, *all_pods(restart=1)[::2], kept)
+        assert (kinds(found), told(found)) == (["WriteStatus", "Tell"], ["PodsStuck"])
+        (admitted,) = (each for each in written(found)["conditions"] if each["type"] == "Admitted")
+        assert admitted["reason"] == "PodsStuck"
+        assert "digits-worker-0" in admitted["message"]
+        said = job(status=status("Admitted", restartGeneration=1, conditions=written(found)["conditions"]))
+        assert decide(said, *all_pods(restart=1)[::2], kept) == Plan(requeue_after=60.0)
+
+
+def test_a_job_that_runs_on_says_what_is_stuck_until_it_is_not() -> None:
+    kept = replace(WORKER, deleting=True, held=True, deadline=T - 100)
+    before = status("Running", replacing=["worker-0"])
+    spec: dict[str, Any] = {"restartScope": "Task", "minMembers": {"Worker": 1}}
+    found = decide(job(status=before, **spec), MASTER, kept, OTHER)
+    assert (kinds(found), told(found)) == (["WriteStatus", "Tell"], ["PodsStuck"])
+    said = before | {"conditions": written(found)["conditions"]}
+    assert decide(job(status=said, **spec), MASTER, kept, OTHER).actions == ()
+    assert kinds(decide(job(status=said, **spec), MASTER, OTHER)) == ["WriteStatus", "CreatePods"]
+    assert kinds(decide(job(status=said | {"replacing": []}, **spec), *all_pods())) == ["WriteStatus"]
+
+
+STUCK = replace(WORKER, deleting=True, held=True, deadline=T - 100)
+
+
+@pytest.mark.parametrize(
+    ("of", "kinds_of"),
+    [
+        (job(status=status("Admitted", restartGeneration=1), suspend=True), ["WriteStatus"]),  # the word of it first
+        (job(status=status("Succeeded", completionTime="2026-01-02T03:04:00Z")), ["Tell"]),
+        (job(status=status("Queued")), ["Tell"]),
+        (None, ["Tell"]),
+    ],
+)
+def test_whoever_should_have_no_pods_says_what_is_stuck(of: Any, kinds_of: list[str]) -> None:
+    found = decide(of, STUCK, reservation=None)
+    assert kinds(found) == kinds_of
+    assert found.requeue_after == 60.0
+    if of is not None and of.spec.suspend:
+        said = status("Admitted", restartGeneration=2, conditions=written(found)["conditions"])
+        found = decide(job(status=said, suspend=True), STUCK, reservation=None)
+        assert (kinds(found), told(found)) == (["WriteStatus", "Tell"], ["PodsStuck"])
+        said |= {"conditions": written(found)["conditions"]}
+        assert not decide(job(status=said, suspend=True), STUCK, reservation=None).actions
+        assert written(decide(job(status=said, suspend=True), reservation=None))["phase"] == "Suspended"
+
+
+def test_the_word_of_one_of_several_waits_for_a_better_explanation() -> None:
+    master = replace(MASTER, phase="Failed", exit_code=1, ended=T - 0.5)
+    assert decide(RUNNING, master, WORKER, OTHER) == Plan(requeue_after=1.5)
+    killed = replace(WORKER, phase="Failed", exit_code=137, ended=T - 0.5)
+    assert written(decide(RUNNING, master, killed, OTHER))["restartCount"] == 1
+    assert written(decide(RUNNING, replace(master, ended=T - 3), WORKER, OTHER))["phase"] == "Failed"
+    assert written(decide(RUNNING, master))["phase"] == "Failed"  # nobody is left to explain it
+
+
+class Nodes:
+    """A cache of nodes."""
+
+    synced = True
+    failing = ""
+
+    def __init__(self, *nodes: NodeView) -> None:
+        self.nodes = {each.name: each for each in nodes}
+
+    def get(self, _namespace: str, name: str) -> NodeView | None:
+        return self.nodes.get(name)
+
+    def values(self) -> list[NodeView]:
+        return list(self.nodes.values())
+
+
+WELL = NodeView("well", True, T - 1000, True)
+SILENT, DEAD = NodeView("silent", False, T - 20, True), NodeView("dead", False, T - 61, True)
+
+
+class TestSight:
+    def see(self, *names: str, since: float | None = T - 1000, failing: str = "", synced: bool = True) -> Sight:
+        nodes = Nodes(WELL, SILENT, DEAD)
+        nodes.failing, nodes.synced = failing, synced
+        return node_view.sight(nodes, [pod(node=name, since=since) for name in names], 60.0, T)
+
+    def test_silent_nodes_have_a_grace(self) -> None:
+        assert self.see("well", "silent", "dead", "") == Sight(frozenset({"dead"}), 40.0)
+
+    def test_a_node_that_is_not_there_is_gone_for_pods_that_were_there(self) -> None:
+        assert self.see("gone").dead == {"gone"}
+        assert self.see("gone", since=T - 20) == Sight(frozenset(), 40.0)  # perhaps it has just come
+        assert self.see("gone", since=None) == Sight()
+
+    def test_a_cache_that_may_be_behind_is_not_believed(self) -> None:
+        assert self.see("gone", failing="Unreachable").dead == frozenset()
+        assert self.see("gone", "dead", synced=False) == Sight()
+        assert node_view.sight(None, [pod(node="n1")], 60.0, T) == Sight()
+
+    @pytest.mark.parametrize(
+        ("nodes", "avoided", "room"),
+        [
+            ([("a", 3000)], [], True),
+            ([("a", 2000), ("b", 1000)], [], True),
+            ([("a", 2000), ("b", 999)], [], False),
+            ([("a", 3000), ("b", 3000)], ["a"], True),
+            ([("a", 3000), ("b", 2000)], ["a"], False),
+            ([("a", 999), ("b", 999), ("c", 999), ("d", 999)], [], False),
+            ([], [], False),
+        ],
+    )
+    def test_whether_the_whole_job_would_fit_on_others(
+        self, nodes: list[tuple[str, int]], avoided: list[str], room: bool
+    ) -> None:
+        each = (NodeView(name, True, T - 1000, True, {"cpu": cpu, "memory": 1, "pods": 3}) for name, cpu in nodes)
+        assert node_view.elsewhere(Nodes(*each), avoided, job().spec) == room  # three pods of 1 cpu
+
+    @pytest.mark.parametrize(
+        ("nodes", "expected"),
+        [
+            ([], None),
+            ([("a", True, T - 100)], None),  # it was ready when the job was admitted
+            ([("a", True, T + 50)], T + 50),
+            ([("a", True, T + 50), ("b", True, T + 40)], T + 40),
+            ([("a", True, T + 50), ("b", True, T - 100)], None),
+            ([("a", True, T + 50), ("b", False, T - 100)], T + 50),
+            ([("a", False, T + 50)], None),
+            ([("a", True, None), ("b", True, T + 40)], None),
+        ],
+    )
+    def test_when_a_cluster_without_a_ready_node_has_one_again(
+        self, nodes: list[tuple[str, bool, float | None]], expected: float | None
+    ) -> None:
+        cache = Nodes(*(NodeView(name, ready, since, True) for name, ready, since in nodes))
+        assert node_view.ready_again(cache, T) == expected
+        cache.synced = False
+        assert node_view.ready_again(cache, T) is None
+        assert node_view.ready_again(None, T) is None
+
+    def test_closed_and_silent_nodes_take_nobody(self) -> None:
+        much = {"cpu": 99_000, "pods": 110}
+        closed, silent = NodeView("closed", True, T, False, much), NodeView("silent", False, T, True, much)
+        assert not node_view.elsewhere(Nodes(closed, silent), [], job().spec)
+        assert not node_view.elsewhere(None, [], job().spec)
+
+    def test_what_is_kept_of_a_node(self) -> None:
+        ready = {"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-02T03:04:05Z"}
+        told: dict[str, Any] = {"conditions": [ready]}
+        manifest = {"metadata": {"name": "n1"}, "spec": {"unschedulable": True}, "status": told}
+        assert node_view.trim(manifest) == NodeView("n1", False, T, False)
+        assert node_view.trim({"metadata": {"name": "n1"}}) == NodeView("n1", False, None, True)
+        for text, kept in (("2", {"cpu": 2000}), ("much", {})):
+            told["allocatable"] = {"cpu": text}
+            assert node_view.trim(manifest).allocatable == kept
+
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+GPU = {"key": "gpu", "operator": "Exists"}
+NOT_IN = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n1", "n2"]}
+
+
+class TestAvoidance:
+    def avoid(self, theirs: dict[str, Any] | None, *, strictly: bool = True) -> dict[str, Any]:
+        spec: dict[str, Any] = {} if theirs is None else {"affinity": {"nodeAffinity": theirs, "podAffinity": {}}}
+        node_avoidance.avoid(spec, ["n2", "n1"], strictly=strictly)
+        found: dict[str, Any] = spec["affinity"]["nodeAffinity"]
+        return found
+
+    def test_strictly(self) -> None:
+        assert self.avoid(None) == {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [NOT_IN]}]}}
+
+    def test_every_alternative_of_the_template_gets_it(self) -> None:
+        field = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n3"]}]}
+        theirs = {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [GPU]}, field, {}]}, PREFERRED: []}
+        terms = [{"matchExpressions": [GPU, NOT_IN]}, field | {"matchExpressions": [NOT_IN]}]
+        assert self.avoid(theirs) == {REQUIRED: {"nodeSelectorTerms": terms}, PREFERRED: []}
+
+    def test_a_term_that_matches_nothing_goes_on_matching_nothing(self) -> None:
+        assert self.avoid({REQUIRED: {"nodeSelectorTerms": [{}]}}) == {REQUIRED: {"nodeSelectorTerms": [{}]}}
+
+    def test_as_long_as_there_are_others(self) -> None:
+        preferred = {"weight": 100, "preference": {"matchExpressions": [NOT_IN]}}
+        theirs = {"weight": 1, "preference": {"matchExpressions": [GPU]}}
+        assert self.avoid({PREFERRED: [theirs]}, strictly=False) == {PREFERRED: [theirs, preferred]}
+
+    def test_nobody_is_avoided(self) -> None:
+        spec: dict[str, Any] = {}
+        node_avoidance.avoid(spec, [], strictly=True)
+        assert spec == {}
+
+
+@pytest.mark.parametrize(
+    ("policy", "scope", "driver", "pods", "ruled"),
+    [
+        ("OnFailure", "Job", "recreate", "Never", False),
+        ("OnFailure", "Job", "local", "Never", False),
+        ("ExitCode", "Job", "kruise", "OnFailure", False),
+        ("Never", "Job", "kruise", "Never", False),
+        ("OnFailure", "Task", "kubernetes", "Never", True),
+        ("OnFailure", "Job", "kubernetes", "Never", False),
+        ("Never", "Task", "kubernetes", "Never", False),
+        ("Always", "Task", "kruise", "Always", False),
+    ],
+)
+def test_what_nodes_do_about_containers_that_end(policy: str, scope: str, driver: str, pods: str, ruled: bool) -> None:
+    spec: dict[str, Any] = {"containers": [{"name": "log"}, {"name": "torch"}]}
+    restart_policy.apply(spec, policy, scope, driver)
+    assert spec["restartPolicy"] == pods
+    assert spec["containers"][0] == {"name": "log"}
+    assert ("restartPolicyRules" in spec["containers"][1]) is ruled

@@ -1,0 +1,299 @@
+"""Restarts in place, step by step, for every driver."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from crds import labels
+from crds.api_resources import RECREATE_REQUESTS
+from reconcilers.plan import restarts
+from reconcilers.plan.pod_deletion import Departures
+from reconcilers.plan.restarts import Restarts, Step
+from reconcilers.settings import ReconcileSettings
+from reconcilers.values import DeletePods, Make, MarkPods, Remove
+from reconcilers.views import recreate_request
+from reconcilers.views.pod_view import PodView
+from reconcilers.views.recreate_request import RecreateView
+from tests.support.reconcilers.builders import KEY, NOW, all_pods, job, pod, status, task
+
+T = NOW.timestamp()
+MASTER, WORKER, OTHER = all_pods()
+SECOND = job(status=status("Admitted", restartGeneration=1))
+
+
+def scene(
+    *pods: PodView, driver: Any = "local", of: Any = SECOND, requests: tuple[RecreateView, ...] = (), dead: Any = ()
+) -> Restarts:
+    return Restarts(
+        job=of,
+        pods=tuple(replace(each, self_healing=True) for each in pods) if driver == "kruise" else pods,
+        requests=requests,
+        leads=frozenset({"digits-master-0"}),
+        departures=Departures(T, 60.0, frozenset(dead)),
+        settings=ReconcileSettings(in_place=driver),
+    )
+
+
+def request(pod: PodView = MASTER, **fields: Any) -> RecreateView:
+    made = RecreateView(
+        namespace="team",
+        name=f"{pod.name}-1",
+        uid="request",
+        job_uid=KEY.uid,
+        pod=pod.name,
+        pod_uid=pod.uid,
+        generation=1,
+        created=T - 10,
+    )
+    return replace(made, **fields)
+
+
+def deleted(step: Step) -> list[str]:
+    return [each.name for action in step.actions if isinstance(action, DeletePods) for each in action.pods]
+
+
+def asked(step: Step) -> list[str]:
+    """Of whom a restart is asked, by whatever driver."""
+    marked = [each for each in step.actions if isinstance(each, MarkPods) and "labels" not in each.metadata]
+    made = [each.manifest["spec"]["podName"] for each in step.actions if isinstance(each, Make)]
+    return [each.name for action in marked for each in action.pods] + made
+
+
+def through(step: Step) -> list[str]:
+    """Who is marked with the generation."""
+    found = [each for each in step.actions if isinstance(each, MarkPods)]
+    return [
+        each.name for action in found if action.metadata.get("labels") == {labels.RESTART: "1"} for each in action.pods
+    ]
+
+
+class TestTheWholeJob:
+    @pytest.mark.parametrize("driver", ["local", "kruise"])
+    def test_a_rank_0_comes_before_those_who_look_for_it(self, driver: Any) -> None:
+        assert asked(scene(MASTER, WORKER, OTHER, driver=driver).step()) == ["digits-master-0"]
+        led = scene(replace(MASTER, restart=1), WORKER, OTHER, driver=driver).step()
+        assert asked(led) == ["digits-worker-0", "digits-worker-1"]
+        assert led.blocked
+        going = scene(replace(MASTER, deleting=True), WORKER, driver=driver).step()
+        assert (asked(going), going.blocked) == ([], True)
+        assert asked(scene(WORKER, driver=driver).step()) == ["digits-worker-0"]
+
+    @pytest.mark.parametrize("driver", ["recreate", "kubernetes"])
+    def test_where_nobody_can_be_asked_all_are_replaced(self, driver: Any) -> None:
+        step = scene(MASTER, WORKER, replace(OTHER, deleting=True), driver=driver).step()
+        assert deleted(step) == ["digits-master-0", "digits-worker-0"]
+        assert asked(step) == []
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"phase": "Failed"},
+            {"phase": "Pending"},
+            {"phase": "Succeeded"},
+            {"phase": "Unknown"},
+            {"restart": -1},
+        ],
+    )
+    def test_who_is_not_well_is_replaced_at_once(self, fields: dict[str, Any]) -> None:
+        step = scene(MASTER, replace(WORKER, **fields), OTHER).step()
+        assert (deleted(step), asked(step)) == (["digits-worker-0"], ["digits-master-0"])
+
+    def test_a_restart_that_was_asked_for_in_the_future_is_not_waited_for(self) -> None:
+        late = scene(replace(MASTER, asked="1", asked_at=T + 10**9)).step()
+        assert [pod.name for pod, _ in late.failed] == ["digits-master-0"]
+        soon = scene(replace(MASTER, asked="1", asked_at=T + 30)).step()
+        assert (soon.failed, soon.again) == ((), 90.0)
+
+    def test_who_is_on_a_dead_node_is_replaced_at_once(self) -> None:
+        step = scene(replace(WORKER, node="n1"), dead={"n1"}).step()
+        assert step.actions == (DeletePods((replace(WORKER, node="n1"),), at_once=True),)
+
+    def test_the_owner_may_want_new_pods(self) -> None:
+        fresh = job(status=status("Admitted", restartGeneration=2, recreateGeneration=2))
+        assert deleted(scene(replace(MASTER, restart=1), of=fresh).step()) == ["digits-master-0"]
+        later = job(status=status("Admitted", restartGeneration=3, recreateGeneration=2))
+        assert deleted(scene(replace(MASTER, restart=2), of=later).step()) == []
+
+    def test_nothing_is_under_way(self) -> None:
+        assert scene(*all_pods(restart=1)).step() == Step()
+
+
+class TestLocal:
+    ASKED = replace(MASTER, asked="1", asked_at=T - 10)
+
+    def test_it_is_asked_for_once_with_the_time(self) -> None:
+        (mark,) = scene(MASTER).step().actions
+        assert isinstance(mark, MarkPods)
+        assert mark.metadata == {
+            "annotations": {labels.RESTART_CONTAINERS: "1", labels.RESTART_ASKED: "2026-01-02T03:04:05Z"}
+        }
+        step = scene(self.ASKED).step()
+        assert (step.actions, step.again, step.blocked) == ((), 50.0, True)
+
+    def test_an_older_request_is_none(self) -> None:
+        assert asked(scene(replace(self.ASKED, asked="0", restarted="0")).step()) == ["digits-master-0"]
+        assert asked(scene(replace(self.ASKED, asked_at=None)).step()) == ["digits-master-0"]
+
+    def test_the_nodes_word_makes_it_done(self) -> None:
+        step = scene(replace(self.ASKED, restarted="1")).step()
+        assert (through(step), step.done) == (["digits-master-0"], True)
+        assert not scene(replace(self.ASKED, restarted="1"), WORKER).step().done
+
+    @pytest.mark.parametrize(
+        ("fields", "why"),
+        [({"not_restarted": "1: PodFinished"}, "PodFinished"), ({"asked_at": T - 61}, "not done within 60 s")],
+    )
+    def test_what_does_not_come_off_is_done_by_replacing_the_pod(self, fields: dict[str, Any], why: str) -> None:
+        late = replace(self.ASKED, **fields)
+        step = scene(late).step()
+        assert (deleted(step), step.failed) == (["digits-master-0"], ((late, why),))
+
+    def test_a_refusal_of_an_older_request_says_nothing(self) -> None:
+        step = scene(replace(self.ASKED, not_restarted="0: PodFinished")).step()
+        assert (deleted(step), step.failed) == ([], ())
+
+
+class TestKruise:
+    def test_the_request(self) -> None:
+        (make,) = scene(replace(MASTER, restarts=2), driver="kruise").step().actions
+        assert isinstance(make, Make)
+        assert make.resource == RECREATE_REQUESTS
+        metadata, spec = make.manifest["metadata"], make.manifest["spec"]
+        assert (metadata["name"], metadata["namespace"]) == ("digits-master-0-1", "team")
+        assert metadata["labels"] == {labels.JOB_NAME: "digits", labels.JOB_UID: KEY.uid, labels.RESTART: "1"}
+        assert metadata["annotations"] == {labels.POD_UID: "master-0", labels.RESTARTS_SETTLED: "2"}
+        assert metadata["ownerReferences"][0]["uid"] == "master-0"
+        assert spec == {
+            "podName": "digits-master-0",
+            "containers": [{"name": "torch"}],
+            "strategy": {"failurePolicy": "Fail", "orderedRecreate": True},
+            "activeDeadlineSeconds": 60,
+            "ttlSecondsAfterFinished": 600,
+        }
+
+    def judge(self, pod: PodView, **fields: Any) -> Step:
+        return scene(pod, driver="kruise", requests=(request(**fields),)).step()
+
+    def test_it_is_done_when_the_main_container_has_been_restarted_too(self) -> None:
+        again = replace(MASTER, self_healing=True, restarts=1)
+        (mark,) = self.judge(again, verdict="Done").actions
+        assert isinstance(mark, MarkPods)
+        assert mark.metadata == {
+            "labels": {labels.RESTART: "1"},
+            "annotations": {labels.RESTARTS_SETTLED: "1", labels.RESTART_CONTAINERS: "1"},
+        }, "and so that it is no proof that its upstreams are there"
+        assert self.judge(MASTER, verdict="Done").actions == ()
+        assert self.judge(MASTER, verdict="Done", created=T - 61).failed
+
+    @pytest.mark.parametrize(
+        ("fields", "failed"),
+        [
+            ({}, False),
+            ({"created": T - 61}, True),  # Pending for ever, behind another one
+            ({"verdict": "Failed", "message": "pod has gone"}, True),
+            ({"created": None}, True),
+        ],
+    )
+    def test_what_becomes_of_it(self, fields: dict[str, Any], failed: bool) -> None:
+        step = self.judge(MASTER, **fields)
+        assert bool(step.failed) is failed
+        assert deleted(step) == (["digits-master-0"] if failed else [])
+
+    @pytest.mark.parametrize("fields", [{"pod_uid": "another"}, {"generation": 0}])
+    def test_a_namesakes_and_an_older_one_say_nothing(self, fields: dict[str, Any]) -> None:
+        assert asked(self.judge(MASTER, verdict="Done", **fields)) == ["digits-master-0"]
+
+    def test_requests_for_pods_that_are_no_more_go(self) -> None:
+        assert scene(MASTER, requests=(request(), request(WORKER))).tidy() == (
+            Remove(RECREATE_REQUESTS, "digits-worker-0-1", "request"),
+        )
+
+    def test_one_that_is_seen_to_is_over(self) -> None:
+        done = replace(MASTER, restart=1, self_healing=True, restarts=1, settled=1)
+        again = scene(done, driver="kruise", requests=(request(verdict="Done"),))
+        assert (again.single(), again.restarting()) == (Step(), frozenset())
+        under_way = scene(replace(done, settled=0), driver="kruise", requests=(request(),))
+        assert under_way.restarting() == {"master-0"}
+
+    def test_one_for_a_pod_that_its_node_starts_again_for_ever_is_seen_to(self) -> None:
+        serves = job({"Master": task(restartPolicy="Always")}, status("Admitted", restartGeneration=1))
+        done = replace(MASTER, restart=1, restarts=5)
+        (mark,) = (
+            replace(scene(driver="kruise", of=serves, requests=(request(verdict="Done"),)), pods=(done,))
+            .single()
+            .actions
+        )
+        assert isinstance(mark, MarkPods)
+        assert mark.metadata["annotations"] == {labels.RESTARTS_SETTLED: "5"}
+
+
+class TestSinglePods:
+    def test_they_have_a_number_of_their_own(self) -> None:
+        (mark,) = scene(MASTER).ask((MASTER,), "once")
+        (again,) = scene(MASTER).ask((MASTER,), "twice")
+        assert isinstance(mark, MarkPods)
+        assert isinstance(again, MarkPods)
+        numbers = [each.metadata["annotations"][labels.RESTART_CONTAINERS] for each in (mark, again)]
+        assert all(each.isdecimal() and int(each) >= restarts.UNPLANNED for each in numbers)
+        assert len(set(numbers)) == 2
+
+    def test_what_does_not_come_off_fails(self) -> None:
+        late = replace(MASTER, restart=1, asked="1000000000000001", asked_at=T - 61)
+        assert scene(late).single().failed == ((late, "not done within 60 s"),)
+        assert scene(replace(late, asked_at=T - 1)).single().again == 59.0
+        assert scene(replace(late, restarted=late.asked)).single() == Step()
+        leaving = job(status=status("Admitted", restartGeneration=1, replacing=["master-0"]))
+        assert scene(late, of=leaving).single() == Step()
+
+
+@pytest.mark.parametrize(
+    ("pod", "purpose", "name"),
+    [("digits-master-0", "12", "digits-master-0-12"), ("d" * 60, "12", "d" * 60 + "-12")],
+)
+def test_names_of_requests(pod: str, purpose: str, name: str) -> None:
+    assert restarts.request_name(pod, purpose) == name
+
+
+def test_long_names_are_cut_and_stay_apart() -> None:
+    names = {restarts.request_name("d" * 63, purpose) for purpose in ("1", "2", "12")}
+    assert len(names) == 3
+    assert {len(each) for each in names} == {63}
+
+
+def test_what_a_node_has_restarted_by_itself_is_marked_once_it_is_counted() -> None:
+    counted = job(status=status("Running", replacing=["worker-0/2", "master-0"]), restartScope="Task")
+    (mark,) = restarts.seen_to(counted, (MASTER, replace(WORKER, restarts=2, settled=1)))
+    assert isinstance(mark, MarkPods)
+    assert (mark.pods[0].name, mark.metadata) == ("digits-worker-0", {"annotations": {labels.RESTARTS_SETTLED: "2"}})
+    assert restarts.seen_to(counted, (replace(WORKER, settled=2),)) == ()
+
+
+def test_who_can_be_restarted_in_place() -> None:
+    found = scene(MASTER, dead={"n1"})
+    assert found.able(MASTER)
+    assert not found.able(replace(MASTER, node="n1"))
+    assert not found.able(pod(phase="Pending"))
+    assert not scene(MASTER, driver="recreate").able(MASTER)
+
+
+def test_what_kruise_ends_somebody_has_to_start_again() -> None:
+    serves = job({"Master": task(restartPolicy="Always")}, status("Admitted", restartGeneration=1))
+    assert not scene(driver="kruise").able(MASTER)
+    assert scene(driver="kruise").able(replace(MASTER, self_healing=True))
+    assert scene(driver="kruise", of=serves).able(MASTER)
+
+
+@pytest.mark.parametrize(
+    ("owners", "notes", "uid"),
+    [
+        ([{"uid": "master-0"}], {labels.POD_UID: "master-0"}, "u"),
+        ([{"uid": "worker-0"}], {labels.POD_UID: "master-0"}, ""),
+        ([], {labels.POD_UID: "master-0"}, ""),
+        ([{"uid": "master-0"}], {}, ""),
+        (None, None, ""),
+    ],
+)
+def test_a_request_is_a_jobs_if_it_goes_with_the_pod_that_it_names(owners: Any, notes: Any, uid: str) -> None:
+    metadata = {"labels": {labels.JOB_UID: "u"}, "annotations": notes, "ownerReferences": owners}
+    assert recreate_request.job_uid(metadata) == uid

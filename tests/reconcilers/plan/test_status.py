@@ -1,0 +1,52 @@
+"""The patch between two statuses."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crds.torchjob.status import TaskStatus
+from reconcilers.plan import status
+from tests.support.reconcilers.builders import NOW, all_pods, job, pod
+from tests.support.reconcilers.builders import status as status_of
+from tests.support.reconcilers.simulation import merged
+
+values: Any = st.recursive(
+    st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=2),
+    lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=8,
+)
+objects = st.dictionaries(st.sampled_from("abc"), values, max_size=3)
+
+
+@given(objects, objects)
+def test_the_difference_leads_from_one_to_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
+    assert merged(before, status.difference(before, after)) == after
+
+
+@given(objects)
+def test_there_is_none_between_equals(before: dict[str, Any]) -> None:
+    assert status.difference(before, before) == {}
+
+
+def test_an_old_charge_does_not_stay_beside_the_new_one() -> None:
+    admitted = job(status=status_of("Admitted"))
+    assert admitted.admission is not None
+    other = admitted.admission.model_copy(update={"charge": {"jobs": 1, "memory": 5}})
+    change = status.change(admitted.status, status.admitted(admitted, other, NOW))
+    assert change["admission"]["charge"] == {"memory": 5, "cpu": None, "pods": None}
+
+
+def test_counts() -> None:
+    evicted = pod("Worker", 0, "Failed", reason="Evicted")
+    found = status.count(job(), (pod(), evicted, pod("Worker", 1, "Succeeded")))
+    assert found == {
+        "Master": TaskStatus(active=1, ready=1),
+        "Worker": TaskStatus(succeeded=1, evicted=1),
+    }
+
+
+def test_counts_alone_are_no_reason_to_write() -> None:
+    running = job(status=status_of("Running"))
+    counted = running.status.model_copy(update={"task_statuses": status.count(running, all_pods())})
+    assert status.change(running.status, counted) == {}

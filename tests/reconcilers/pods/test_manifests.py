@@ -1,0 +1,369 @@
+"""What pods and services are made of: names, labels, ports, environment."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from crds.torchjob import demand
+from crds.torchjob.status import Admission
+from crds.torchjob.torchjob import TorchJob
+from gang import backends
+from reconcilers.plan import gangs, lifecycle
+from reconcilers.pods import manifests, task_members
+from reconcilers.settings import ReconcileSettings
+from tests.support.reconcilers.builders import ADMISSION, KEY, RESERVATION, job, task, template
+
+PREFIX = "train.distributed.io"
+
+
+def make(job: TorchJob, **settings: Any) -> dict[str, dict[str, Any]]:
+    """Every pod of a job, by name."""
+    blueprint = blueprint_of(job, **settings)
+    return {name: manifests.pod(blueprint, member) for name, member in blueprint.members.items()}
+
+
+def blueprint_of(job: TorchJob, port: int = 20_001, **settings: Any) -> manifests.Blueprint:
+    admission = Admission.model_validate(ADMISSION | {"port": port})
+    members = task_members.members(job, admission.attempt)
+    return manifests.Blueprint(job=job, admission=admission, members=members, settings=ReconcileSettings(**settings))
+
+
+def environment(pod: dict[str, Any], container: int = 0) -> dict[str, str]:
+    found = [(each["name"], each.get("value")) for each in pod["spec"]["containers"][container]["env"]]
+    assert len(dict(found)) == len(found), "a variable stands twice"
+    return dict(found)
+
+
+def test_labels_and_annotations() -> None:
+    made = make(job(annotations={f"{PREFIX}/submit-directory": "/home/ann/digits"}))
+    worker = made["digits-worker-1"]["metadata"]
+    assert (worker["name"], worker["namespace"]) == ("digits-worker-1", "team")
+    assert worker["labels"] == {
+        f"{PREFIX}/job-name": "digits",
+        f"{PREFIX}/job-uid": KEY.uid,
+        f"{PREFIX}/task-type": "worker",
+        f"{PREFIX}/task-index": "1",
+        f"{PREFIX}/attempt": "1",
+        f"{PREFIX}/restart": "0",
+        f"{PREFIX}/queue": "team",
+    }
+    assert worker["annotations"] == {
+        f"{PREFIX}/charge": '{"cpu":1000,"pods":1}',
+        f"{PREFIX}/gang": f"{KEY.uid}-1-0",
+        f"{PREFIX}/gang-size": "3",
+        f"{PREFIX}/submit-directory": "/home/ann/digits",
+    }
+    (owner,) = worker["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("TorchJob", "digits", KEY.uid)
+    assert owner["controller"]
+    assert owner["blockOwnerDeletion"]
+
+
+def test_the_templates_own_labels_stay_but_ours_win() -> None:
+    marked = template() | {
+        "metadata": {"labels": {"team": "vision", f"{PREFIX}/attempt": "9"}, "annotations": {"a": "b"}}
+    }
+    made = make(job({"Master": {"template": marked}}))["digits-master-0"]["metadata"]
+    assert (made["labels"]["team"], made["labels"][f"{PREFIX}/attempt"], made["annotations"]["a"]) == (
+        "vision",
+        "1",
+        "b",
+    )
+
+
+def test_the_template_itself_is_not_touched() -> None:
+    original = job()
+    before = original.model_dump_json()
+    make(original)
+    make(original, master_address="loopback")
+    assert original.model_dump_json() == before
+
+
+def test_world_by_service() -> None:
+    made = make(job())
+    shared = {
+        "PYTHONUNBUFFERED": "1",
+        "MASTER_ADDR": "digits-master-0",
+        "MASTER_PORT": "23456",
+        "WORLD_SIZE": "3",
+        "PET_NNODES": "3",
+        "PET_NPROC_PER_NODE": "1",
+        "PET_MASTER_ADDR": "digits-master-0",
+        "PET_MASTER_PORT": "23456",
+    }
+    for rank, name in enumerate(["digits-master-0", "digits-worker-0", "digits-worker-1"]):
+        assert environment(made[name]) == shared | {"RANK": str(rank), "PET_NODE_RANK": str(rank)}
+    master, worker = made["digits-master-0"]["spec"], made["digits-worker-0"]["spec"]
+    assert master["containers"][0]["ports"] == [{"name": "torchjob-port", "containerPort": 23456, "protocol": "TCP"}]
+    assert (master["hostname"], master["subdomain"]) == ("digits-master-0", "digits-master-0")
+    assert "ports" not in worker["containers"][0]
+    assert "hostname" not in worker
+
+
+def test_world_on_one_machine() -> None:
+    made = make(job(), master_address="loopback")
+    for pod in made.values():
+        assert environment(pod)["MASTER_ADDR"] == environment(pod)["PET_MASTER_ADDR"] == "127.0.0.1"
+        assert environment(pod)["MASTER_PORT"] == environment(pod)["PET_MASTER_PORT"] == "20001"
+    port = {"name": "torchjob-port", "containerPort": 20001, "protocol": "TCP", "hostPort": 20001}
+    assert made["digits-master-0"]["spec"]["containers"][0]["ports"] == [port]
+    assert "hostname" not in made["digits-master-0"]["spec"]
+
+
+def test_the_declared_port_is_the_one() -> None:
+    declared = template(ports=[{"name": "torchjob-port", "containerPort": 29400}, {"name": "web", "containerPort": 80}])
+    described = job({"Master": {"template": declared}, "Worker": task()})
+    made = make(described)
+    assert environment(made["digits-worker-0"])["MASTER_PORT"] == "29400"
+    assert made["digits-master-0"]["spec"]["containers"][0]["ports"] == declared["spec"]["containers"][0]["ports"]
+    on_host = make(described, master_address="loopback")["digits-master-0"]["spec"]["containers"][0]["ports"]
+    assert [(each["name"], each["containerPort"], each.get("hostPort")) for each in on_host] == [
+        ("web", 80, None),
+        ("torchjob-port", 20001, 20001),
+    ]
+
+
+def test_what_the_user_set_wins_and_stands_once_behind_ours() -> None:
+    users = [{"name": "MASTER_PORT", "value": "1"}, {"name": "ME", "value": "rank $(RANK)"}]
+    made = make(job({"Master": {"template": template(env=users)}}))["digits-master-0"]
+    assert environment(made)["MASTER_PORT"] == "1"
+    names = [each["name"] for each in made["spec"]["containers"][0]["env"]]
+    assert names.index("RANK") < names.index("ME")
+
+
+def test_every_container_gets_the_environment_and_says_why_it_ended() -> None:
+    spec = {
+        "initContainers": [{"name": "fetch"}],
+        "containers": [{"name": "side", "terminationMessagePolicy": "File"}, {"name": "torch"}],
+    }
+    made = make(job({"Master": {"template": {"spec": spec}}}), master_address="loopback")["digits-master-0"]["spec"]
+    assert environment({"spec": {"containers": made["initContainers"]}})["RANK"] == "0"
+    assert environment({"spec": made}, 0)["RANK"] == environment({"spec": made}, 1)["RANK"] == "0"
+    assert [each["terminationMessagePolicy"] for each in made["containers"]] == ["File", "FallbackToLogsOnError"]
+    assert [len(each.get("ports", [])) for each in made["containers"]] == [0, 1], "the main container declares the port"
+
+
+@pytest.mark.parametrize(
+    ("policy", "pods_policy"), [("Always", "Always"), ("OnFailure", "Never"), ("ExitCode", "Never"), ("Never", "Never")]
+)
+def test_failures_are_judged_here_and_not_by_the_node(policy: str, pods_policy: str) -> None:
+    made = make(job({"Trainer": task(restartPolicy=policy)}))["digits-trainer-0"]
+    assert made["spec"]["restartPolicy"] == pods_policy
+
+
+def test_a_pod_that_nobody_looks_for_is_its_own_master() -> None:
+    alone = job({"Master": task()})
+    made = make(alone)["digits-master-0"]
+    assert (environment(made)["MASTER_ADDR"], environment(made)["PET_MASTER_ADDR"]) == ("127.0.0.1", "127.0.0.1")
+    assert made["spec"]["containers"][0]["ports"][0]["containerPort"] == 23456
+    assert "subdomain" not in made["spec"]
+    for looked_for in (job({"AIMaster": task(), "Master": task()}), job({"Master": task()}, torchElasticPolicy={})):
+        made = make(looked_for)["digits-master-0"]
+        assert environment(made)["MASTER_ADDR"] == made["spec"]["subdomain"] == "digits-master-0"
+
+
+def test_without_a_master_the_first_pod_of_the_first_task_plays_it() -> None:
+    made = make(job({"Trainer": task(2), "Evaluator": task()}))
+    assert {environment(each)["MASTER_ADDR"] for each in made.values()} == {"digits-evaluator-0"}
+    assert {name: environment(each)["RANK"] for name, each in made.items()} == {
+        "digits-evaluator-0": "0",
+        "digits-trainer-0": "1",
+        "digits-trainer-1": "2",
+    }
+    assert made["digits-evaluator-0"]["spec"]["subdomain"] == "digits-evaluator-0"
+
+
+def test_an_aimaster_is_outside_of_the_world() -> None:
+    made = make(job({"AIMaster": task(), "Master": task(), "Worker": task()}))
+    brain = environment(made["digits-aimaster-0"])
+    assert (brain["MASTER_ADDR"], "RANK" in brain, "WORLD_SIZE" in brain) == ("digits-master-0", False, False)
+    assert environment(made["digits-worker-0"])["RANK"] == "1"
+    assert environment(made["digits-worker-0"])["WORLD_SIZE"] == "2"
+    assert set(environment(make(job({"AIMaster": task()}))["digits-aimaster-0"])) == {"PYTHONUNBUFFERED"}
+
+
+def test_what_never_runs_together_is_no_world() -> None:
+    steps = {
+        "Prepare": task(),
+        "Master": task(dependsOn=[{"taskType": "Prepare", "phase": "Succeeded"}]),
+        "Worker": task(2, dependsOn=[{"taskType": "Master", "phase": "Running"}]),
+        "Evaluate": task(dependsOn=[{"taskType": "Worker", "phase": "Succeeded"}]),
+    }
+    made = make(job(steps))
+    worlds = {name: (environment(each)["RANK"], environment(each)["WORLD_SIZE"]) for name, each in made.items()}
+    assert worlds == {
+        "digits-master-0": ("0", "3"),
+        "digits-evaluate-0": ("0", "1"),
+        "digits-prepare-0": ("0", "1"),
+        "digits-worker-0": ("1", "3"),
+        "digits-worker-1": ("2", "3"),
+    }
+    gangs = {name: each["metadata"]["annotations"][f"{PREFIX}/gang"] for name, each in made.items()}
+    assert len(set(gangs.values())) == 4, "created at four moments"
+    assert gangs["digits-worker-0"] == gangs["digits-worker-1"]
+
+
+GPUS = {"limits": {"nvidia.com/gpu": 8}}
+EIGHT = {"Master": task(), "Worker": task(2, dependsOn=[], template=template(resources=GPUS))}
+
+
+def admitted(described: TorchJob) -> dict[str, dict[str, Any]]:
+    """Every pod of a job that was admitted by its reservation, by name."""
+    reservation = replace(RESERVATION, charge=described.charge)
+    admission = lifecycle.granted(described, reservation)
+    assert admission is not None
+    members = task_members.members(described, admission.attempt)
+    blueprint = manifests.Blueprint(job=described, admission=admission, members=members, settings=ReconcileSettings())
+    return {name: manifests.pod(blueprint, member) for name, member in members.items()}
+
+
+def processes(made: dict[str, dict[str, Any]]) -> dict[str, str]:
+    return {name: environment(pod)["PET_NPROC_PER_NODE"] for name, pod in made.items()}
+
+
+@pytest.mark.parametrize(
+    ("spec", "master", "worker"),
+    [
+        ({}, "1", "8"),
+        ({"nprocPerNode": 2}, "2", "2"),
+        ({"torchElasticPolicy": {}}, "1", "8"),
+        ({"torchElasticPolicy": {"nprocPerNode": 4}}, "4", "4"),
+        ({"torchElasticPolicy": {"nprocPerNode": 1}}, "1", "1"),
+        ({"nprocPerNode": 1}, "1", "1"),
+    ],
+)
+def test_processes_per_pod(spec: dict[str, Any], master: str, worker: str) -> None:
+    made = admitted(job(EIGHT, **spec))
+    assert processes(made) == {"digits-master-0": master, "digits-worker-0": worker, "digits-worker-1": worker}
+    assert {environment(pod)["WORLD_SIZE"] for pod in made.values()} == {"3"}
+
+
+def test_the_number_of_processes_of_the_user_wins() -> None:
+    own = template(resources=GPUS, env=[{"name": "PET_NPROC_PER_NODE", "value": "5"}])
+    made = admitted(job({"Worker": task(template=own)}, nprocPerNode=2))
+    assert processes(made) == {"digits-worker-0": "5"}
+
+
+@pytest.mark.parametrize(("spec", "count"), [({}, "1"), ({"torchElasticPolicy": {"nprocPerNode": 4}}, "4")])
+def test_a_job_that_an_earlier_version_admitted_keeps_its_number_of_processes(spec: dict[str, Any], count: str) -> None:
+    assert set(processes(make(job(EIGHT, **spec))).values()) == {count}
+
+
+def test_a_pod_that_is_made_after_a_restart_joins_the_gang_of_those_that_stayed() -> None:
+    gang = f"{PREFIX}/gang"
+    again = make(job(status={"restartCount": 3, "restartGeneration": 2}))["digits-master-0"]["metadata"]
+    assert again["annotations"][gang] == make(job())["digits-master-0"]["metadata"]["annotations"][gang]
+    assert again["labels"][f"{PREFIX}/restart"] == "2"
+
+
+def test_the_service_finds_rank_0_before_it_is_ready() -> None:
+    blueprint = blueprint_of(job())
+    made = manifests.service(blueprint, blueprint.members["digits-master-0"])
+    spec = made["spec"]
+    assert (made["metadata"]["name"], spec["clusterIP"], spec["publishNotReadyAddresses"]) == (
+        "digits-master-0",
+        "None",
+        True,
+    )
+    labels = manifests.pod(blueprint, blueprint.members["digits-master-0"])["metadata"]["labels"]
+    assert spec["selector"].items() <= labels.items()
+    assert spec["selector"][f"{PREFIX}/task-index"] == "0"
+    assert spec["ports"] == [{"name": "torchjob-port", "port": 23456, "targetPort": 23456, "protocol": "TCP"}]
+
+
+def bound(described: TorchJob, scheduler: str = "volcano", port: int = 0, **settings: Any) -> dict[str, dict[str, Any]]:
+    """Every pod of a job that a gang scheduler binds, by name."""
+    admission = Admission.model_validate(ADMISSION | {"port": port, "gangScheduler": scheduler})
+    scheduling = gangs.Scheduling(job=described, admission=admission, backend=backends.of(scheduler))
+    blueprint = manifests.Blueprint(
+        job=described,
+        admission=admission,
+        members=task_members.members(described, admission.attempt),
+        settings=ReconcileSettings(**settings),
+        backend=scheduling.backend,
+        gangs={stage.index: scheduling.gang(stage) for stage in described.spec.stages},
+    )
+    return {name: manifests.pod(blueprint, member) for name, member in blueprint.members.items()}
+
+
+def test_who_is_bound_with_a_gang_says_so_in_its_schedulers_words_alone() -> None:
+    described = template()
+    described["metadata"] = {"annotations": {"scheduling.k8s.io/group-name": "mine", "a": "b"}}
+    made = bound(job({"Master": {"template": described}, "AIMaster": task()}))
+    notes = made["digits-master-0"]["metadata"]["annotations"]
+    assert (notes["scheduling.k8s.io/group-name"], notes["volcano.sh/task-spec"], notes["a"]) == (
+        "digits-0",
+        "master",
+        "b",
+    )
+    assert f"{PREFIX}/gang" not in notes
+    brain = made["digits-aimaster-0"]
+    assert "schedulerName" not in brain["spec"]
+    assert "scheduling.k8s.io/group-name" not in brain["metadata"]["annotations"]
+    assert bound(job(), "coscheduling")["digits-master-0"]["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"]
+    assert bound(job(), "kubernetes")["digits-master-0"]["spec"]["schedulingGroup"] == {"podGroupName": "digits-0"}
+
+
+@pytest.mark.parametrize("container", [{}, {"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}}])
+def test_a_gate_asks_for_nothing_more(container: dict[str, Any]) -> None:
+    described = job({"Master": task(), "Worker": {"template": template(**container)}})
+    made = bound(described)["digits-worker-0"]["spec"]
+    assert made["initContainers"][0]["name"] == "torchq-start"
+    assert demand.pod_demand(made) == demand.pod_charge(described.spec.tasks["Worker"])
+    assert list(make(described)["digits-worker-0"]["spec"].get("initContainers", [])) == []
+
+
+def test_spot_tasks_are_the_last_ones() -> None:
+    spot = {"numSpotTasks": 2, "priorityClassName": "cheap", "labels": {"spot": "yes", f"{PREFIX}/attempt": "9"}}
+    described = template()
+    described["metadata"] = {"labels": {"spot": "no"}}
+    described["spec"]["priorityClassName"] = "dear"
+    made = make(job({"Worker": {"numTasks": 3, "template": described, "spotTaskSpec": spot}}))
+    classes = [made[f"digits-worker-{each}"]["spec"]["priorityClassName"] for each in range(3)]
+    assert classes == ["dear", "cheap", "cheap"]
+    assert [made[f"digits-worker-{each}"]["metadata"]["labels"]["spot"] for each in range(3)] == ["no", "yes", "yes"]
+    assert made["digits-worker-2"]["metadata"]["labels"][f"{PREFIX}/attempt"] == "1"
+    del spot["priorityClassName"]
+    kept = make(job({"Worker": {"numTasks": 3, "template": described, "spotTaskSpec": spot}}))
+    assert kept["digits-worker-2"]["spec"]["priorityClassName"] == "dear"
+
+
+def test_the_jobs_priority_class_is_that_of_the_pods_of_its_gang() -> None:
+    named = template()
+    named["spec"]["priorityClassName"] = "mine"
+    tasks_of = {"Master": {"template": named}, "Worker": task(), "AIMaster": task()}
+    described = job(tasks_of, schedulingPolicy={"priorityClassName": "high"})
+    classes = {name: each["spec"].get("priorityClassName") for name, each in bound(described).items()}
+    assert classes == {"digits-master-0": "mine", "digits-worker-0": "high", "digits-aimaster-0": None}
+    alone = {name: each["spec"].get("priorityClassName") for name, each in make(described).items()}
+    assert alone == {"digits-master-0": "mine", "digits-worker-0": None, "digits-aimaster-0": None}
+
+
+class TestHostNetwork:
+    def described(self, **container: Any) -> TorchJob:
+        shared = template(**container)
+        shared["spec"]["hostNetwork"] = True
+        return job({"Master": {"template": shared}, "Worker": {"template": shared}})
+
+    def test_the_port_that_is_held_is_the_one(self) -> None:
+        made = bound(self.described(), port=31_007)
+        master, worker = made["digits-master-0"], made["digits-worker-0"]
+        port = {"name": "torchjob-port", "containerPort": 31_007, "protocol": "TCP", "hostPort": 31_007}
+        assert master["spec"]["containers"][0]["ports"] == [port]
+        assert {environment(each)["MASTER_PORT"] for each in made.values()} == {"31007"}
+        assert environment(worker)["MASTER_ADDR"] == "digits-master-0"
+        assert "ports" not in worker["spec"]["containers"][0]
+        assert {each["spec"]["dnsPolicy"] for each in made.values()} == {"ClusterFirstWithHostNet"}
+
+    def test_without_one_it_is_the_declared_one(self) -> None:
+        ports = [{"name": "torchjob-port", "containerPort": 29_400}]
+        made = bound(self.described(ports=ports))["digits-master-0"]
+        assert environment(made)["MASTER_PORT"] == "29400"
+        assert made["spec"]["containers"][0]["ports"][0]["hostPort"] == 29_400
+
+    def test_a_policy_of_its_own_stays(self) -> None:
+        own = template()
+        own["spec"] |= {"hostNetwork": True, "dnsPolicy": "None"}
+        assert make(job({"Master": {"template": own}}))["digits-master-0"]["spec"]["dnsPolicy"] == "None"
+        assert "dnsPolicy" not in make(job())["digits-master-0"]["spec"]

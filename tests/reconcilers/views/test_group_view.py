@@ -1,0 +1,70 @@
+"""Which pod groups of a job a worker sees."""
+
+from dataclasses import replace
+
+import pytest
+
+from crds import labels
+from crds.api_resources import GANG_QUEUES, TORCHJOBS, Resource
+from gang import backends
+from gang.values import GroupView
+from kube.api import Manifest
+from reconcilers.views.pod_group_view import GroupSight
+from tests.faults.api import Api, ApiClient
+from tests.support.reconcilers.builders import KEY
+
+VOLCANO = backends.of("volcano")
+
+
+class Behind:
+    """A cache that has heard of nothing yet."""
+
+    served = (VOLCANO.resource,)
+
+    def indexed(self, key: str) -> list[GroupView]:  # noqa: ARG002
+        return []
+
+
+def test_of_a_job_that_is_over_no_group_is_overlooked_by_a_cache_that_is_behind() -> None:
+    cluster = ApiClient(Api(lambda: 0.0))
+    assert VOLCANO.resource is not None
+    kind = {"apiVersion": VOLCANO.resource.api_version, "kind": VOLCANO.resource.kind}
+    marks, owner = (
+        {labels.JOB_UID: KEY.uid},
+        {"apiVersion": TORCHJOBS.api_version, "kind": "TorchJob", "name": "digits", "uid": KEY.uid},
+    )
+    for namespace, name, own in (
+        ("default", "digits-0", [owner | {"controller": True}]),
+        ("default", "somebodys", [owner]),
+        ("default", "nobodys", []),
+        ("kube-system", "digits-0", [owner | {"controller": True}]),
+    ):
+        metadata = {"name": name, "labels": marks, "ownerReferences": own}
+        cluster.create(VOLCANO.resource, {**kind, "metadata": metadata}, namespace)
+    sight, key = GroupSight(cluster, Behind()), replace(KEY, namespace="default")
+    assert sight.of(key, "volcano") == ()
+    assert [(each.namespace, each.name) for each in sight.of(key, "volcano", over=True)] == [("default", "digits-0")]
+
+
+@pytest.mark.parametrize(("later", "asked"), [(0.0, 1), (4.9, 1), (5.0, 2), (-100.0, 2)])
+def test_a_queue_that_is_closed_is_not_asked_for_at_every_look(later: float, asked: int) -> None:
+    now, questions = [100.0], []
+
+    class Counting(ApiClient):
+        def get(self, resource: Resource, name: str, namespace: str = "") -> Manifest:  # noqa: ARG002
+            questions.append(name)
+            assert resource == GANG_QUEUES
+            return {"status": {"state": "Closed"}}
+
+    group = VOLCANO.trim({"metadata": {"namespace": KEY.namespace, "name": "digits-0", "uid": "g"}})
+    group = replace(group, job_uid=KEY.uid)
+
+    class Cache(Behind):
+        def indexed(self, key: str) -> list[GroupView]:  # noqa: ARG002
+            return [group, replace(group, name="digits-1", uid="h")]
+
+    sight = GroupSight(Counting(Api(lambda: 0.0)), Cache(), lambda: now[0])
+    for _ in range(2):
+        assert {each.reason for each in sight.of(KEY, "volcano")} == {"GangQueueClosed"}
+        now[0] += later
+    assert len(questions) == asked

@@ -1,0 +1,98 @@
+"""What is read from torchrun's last words: messages that PyTorch 2.13 left, as a node keeps them (2,048 bytes)."""
+
+from pathlib import Path
+
+import pytest
+
+from reconcilers.views import torchrun
+
+MESSAGES = Path(__file__).parent / "torchrun_messages"
+RECORDED = """{"message": {"message": "ValueError: no data", "errorCode": "%s", "extraInfo": {"py_callstack": "Trace"""
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("exit3", 3),
+        ("raises", 1),
+        ("recorded", 1),
+        ("missing", 2),
+        ("sigkill", 137),
+        ("segv", 139),
+        ("two", 137),  # the other one was told to stop because of it
+        ("sigterm", 143),
+        ("sigint", 130),
+        ("mounted", 1),
+    ],
+)
+def test_the_root_cause(name: str, cause: int) -> None:
+    said = (MESSAGES / f"{name}.txt").read_text()
+    assert torchrun.cause(said) == cause
+    assert torchrun.cause(said[-1200:]) in (cause, None)
+    assert not torchrun.lost_peer(said)
+
+
+def test_an_error_file() -> None:
+    written = (MESSAGES / "error_file.txt").read_text()
+    assert torchrun.cause(written) == 1
+    assert [torchrun.said(each) for each in (written, written[:50])] == ["ValueError: no data"] * 2
+    assert torchrun.said('{"message": "a \\"b\\"\\nc"}') == 'a "b"\nc'
+    assert torchrun.said("ValueError: {no data}") == "ValueError: {no data}"
+
+
+def test_what_torchrun_could_not_write_down_is_not_the_jobs_word() -> None:
+    assert torchrun.said((MESSAGES / "mounted.txt").read_text()).rstrip("= \n").endswith("\n  ValueError: no data")
+
+
+def test_an_error_file_whose_beginning_was_cut() -> None:
+    written = (MESSAGES / "error_file.txt").read_text()
+    for cut in (1, 60, 300):
+        assert torchrun.said(written[cut:]).splitlines()[-1] == "ValueError: no data"
+        assert torchrun.cause(written[cut:]) == 1
+
+
+def test_an_error_file_that_was_cut() -> None:
+    assert torchrun.cause(RECORDED % "-9") == 137
+    assert torchrun.cause(RECORDED % "77") == 77
+
+
+@pytest.mark.parametrize("said", ["", "ValueError: no data", "exitcode : 3", "Root Cause: exitcode : 999"])
+def test_nothing_is_read_into_other_words(said: str) -> None:
+    assert torchrun.cause(said) is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "RuntimeError: [third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:11863",
+        "torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while trying to connect",
+        "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1970, remote process exited or there",
+        "ConnectionResetError: [Errno 104] Connection reset by peer",
+        "BrokenPipeError: [Errno 32] Broken pipe",
+    ],
+)
+def test_who_blames_another_one(said: str) -> None:
+    assert torchrun.lost_peer(said)
+
+
+@pytest.mark.parametrize("said", ["", "ValueError: no data", "CUDA out of memory", "FileNotFoundError: data.pt"])
+def test_who_does_not(said: str) -> None:
+    assert not torchrun.lost_peer(said)
+
+
+@pytest.mark.parametrize(("code", "shell"), [(-9, 137), (-11, 139), (3, 3), (0, None), (256, None), (-65, None)])
+def test_exit_codes_of_python(code: int, shell: int | None) -> None:
+    assert torchrun.shell_code(code) == shell
+
+
+@pytest.mark.parametrize(("code", "name"), [(137, "SIGKILL"), (1, ""), (128, ""), (255, "")])
+def test_names(code: int, name: str) -> None:
+    assert torchrun.name(code) == name
+
+
+@pytest.mark.parametrize(
+    "said", ["Root Cause\n exitcode : {}", '"errorCode": {}', "SignalException: Process 1 got signal: {}"]
+)
+@pytest.mark.parametrize("number", ["9" * 5000, "-" + "9" * 60, "9" * 10, "٣"])
+def test_a_number_of_any_length_is_no_exit_code(said: str, number: str) -> None:
+    assert torchrun.cause(said.format(number)) is None

@@ -1,0 +1,165 @@
+"""torchq on a real API server: coordinator and workers as processes, each under its own account of deploy/rbac, and
+commands under those of a user and of a queue admin.
+
+One rule: nobody but the test, which looks with `api`, and the node is an admin. There is no kubelet: the embedded
+cluster's node runs the pods; and no garbage collector: `clear` plays it.
+"""
+
+import contextlib
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from coordinator.local import die_with_parent, stack
+from coordinator.rbac import manifests
+from coordinator.rbac.manifests import Tenant
+from coordinator.rbac.permissions import COORDINATOR, QUEUE_ADMIN, ROLES, USER, WORKER, Role
+from crds.api_resources import LEASES, NODES, PODS, TORCHJOBS
+from embedded.redis import server as embedded_redis
+from kube import client, errors
+from kube.client import KubernetesCluster
+from kube.settings import ConnectionSettings
+from tests.support.acceptance.stack import FINAL, Said, Stack, clean_environment, run, torchq_command, until
+from tests.support.kube.servers import Server
+from tests.support.rbac import access
+
+NAMESPACE = "default"
+"""Whose tenant the user is."""
+_END_SECONDS = 60.0
+
+
+@dataclass
+class RealStack(Stack):
+    """Processes around a real API server, met as the embedded stack is."""
+
+    server: Server | None = None
+    clusters: dict[str, KubernetesCluster] = field(default_factory=dict)
+    running: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """Apply deploy/rbac, make the accounts' kubeconfigs, start everything; return when it is at work."""
+        self._accounts()
+        self.process("redis", *embedded_redis.plan(self.layout).command)
+        self.come(lambda: embedded_redis.answers(self.redis_url))
+        node = ["--data", str(self.data), "--kubeconfig", str(self.layout.kubeconfig), "--stop-pods"]
+        machine = ["--cpus", "4", "--memory", "8Gi", "--gpus", "0"]
+        self.process("node", sys.executable, "-m", "embedded.node.node", *node, *machine)
+        self.come(lambda: self.api.list(NODES).items)
+        self.serve("coordinator", COORDINATOR)
+        self.serve("worker", WORKER, "--processes", "2")
+        self.come(lambda: self.api.list(LEASES, manifests.LEASE_NAMESPACE).items)
+
+    def come(self, condition: Callable[[], object]) -> None:
+        """Wait for it while everything runs."""
+        until(lambda: condition() or any(process.poll() is not None for process in self.running.values()))
+        for name, process in self.running.items():
+            assert process.poll() is None, f"{name} ended:\n{self.log(name).read_text()[-2000:]}"
+
+    def serve(self, command: str, role: Role, *arguments: str) -> "subprocess.Popen[bytes]":
+        """Start one of torchq's own processes under its account."""
+        return self.process(command, *torchq_command(command, *arguments), environment=self.serving(role))
+
+    def serving(self, role: Role) -> dict[str, str]:
+        """The settings of one machine, as `torchq local` gives them."""
+        first = random.randrange(stack.FIRST_PORT, stack.LAST_PORT, stack.PORTS_PER_STACK)
+        return self.account(role) | {
+            "TORCHQ_REDIS_URL": self.redis_url,
+            "TORCHQ_MASTER_ADDRESS": "loopback",
+            "TORCHQ_GANG_SCHEDULER": "none",
+            "TORCHQ_IN_PLACE": "local",
+            "TORCHQ_IMPLICIT_QUEUES": "true",
+            "TORCHQ_HEALTH_PORT": "-1",
+            "TORCHQ_PORT_FIRST": str(first),
+            "TORCHQ_PORT_LAST": str(first + stack.PORTS_PER_STACK - 1),
+        }
+
+    def process(self, name: str, *command: str, environment: dict[str, str] | None = None) -> "subprocess.Popen[bytes]":
+        """Start a process that `close` ends; its output is its log."""
+        with self.log(name).open("ab") as log:
+            started = subprocess.Popen(
+                die_with_parent.held(command),
+                env=environment or clean_environment(),
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+            )
+        self.running[name] = started
+        return started
+
+    def log(self, name: str) -> Path:
+        """What a process says."""
+        path = self.layout.logs(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    @property
+    def redis_url(self) -> str:
+        return f"unix://{embedded_redis.socket_path(self.layout)}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """A user's."""
+        return self.account(USER)
+
+    def account(self, role: Role) -> dict[str, str]:
+        return clean_environment(TORCHQ_KUBECONFIG=str(self.data / f"{role.name}.kubeconfig"))
+
+    def tried(self, *arguments: str, text: str | None = None) -> Said:
+        """As anywhere; queues are the admin's."""
+        role = QUEUE_ADMIN if arguments[0] == "queue" else USER
+        said = run(*arguments, cwd=self.folder, environment=self.account(role), text=text)
+        assert "Traceback" not in said.err + said.out, said
+        return said
+
+    def connected(self, role: Role) -> KubernetesCluster:
+        """The API as an account has it; closed with the stack."""
+        if role.name not in self.clusters:
+            file = self.data / f"{role.name}.kubeconfig"
+            self.clusters[role.name] = client.connect(ConnectionSettings(kubeconfig=str(file)))
+        return self.clusters[role.name]
+
+    def clear(self) -> None:
+        """As anywhere; pods that outlive their job are the garbage collector's."""
+        for item in self.api.list(TORCHJOBS).items:
+            with contextlib.suppress(errors.NotFound):
+                self.api.delete(TORCHJOBS, item["metadata"]["name"], item["metadata"]["namespace"])
+        for item in self.pods():
+            if item["status"].get("phase") in FINAL:
+                with contextlib.suppress(errors.NotFound):
+                    self.api.delete(PODS, item["metadata"]["name"], item["metadata"]["namespace"])
+        super().clear()
+
+    def close(self) -> None:
+        """End everything, the API server's clients first."""
+        for name in ("worker", "coordinator", "node", "redis"):
+            self.end(name)
+        for each in (self.api, *self.clusters.values()):
+            each.close()
+
+    def end(self, name: str) -> int:
+        """End a process as an operator does; its exit code."""
+        process = self.running.pop(name, None)
+        if process is None:
+            return 0
+        process.terminate()
+        return process.wait(_END_SECONDS)
+
+    def _accounts(self) -> None:
+        assert self.server is not None
+        self.data.mkdir(parents=True)
+        self.layout.kubeconfig.write_bytes(self.server.kubeconfig.read_bytes())
+        for file in sorted(access.FILES.glob("*.yaml")):
+            for document in yaml.safe_load_all(file.read_text()):
+                access.apply(self.server, document)
+        for document in manifests.tenant(Tenant(namespace=NAMESPACE)):
+            access.apply(self.server, document)
+        for role in ROLES.values():
+            home = NAMESPACE if role is USER else manifests.SYSTEM_NAMESPACE
+            config = access.kubeconfig(self.server, home, manifests.full_name(role))
+            (self.data / f"{role.name}.kubeconfig").write_text(json.dumps(config))

@@ -1,0 +1,153 @@
+"""The command line in processes that need not import it first: one that has waits, and forks for each command.
+
+One rule: a command is a process as any other: its own arguments, variables, folder, standard streams, end and exit
+code. That `python -m coordinator.cli.main` starts by itself is for those to see who start it.
+"""
+
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from coordinator.cli import main
+
+ROOT = Path(__file__).parents[3]
+BACKLOG = 64
+LARGEST_REQUEST = 1 << 20
+PARENT_IS_THERE = 0
+"""The standard input that ends when the process ends for which commands are run."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Warm:
+    """Starts the process when the first command is run."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def run(
+        self, *arguments: str, cwd: Path, environment: Mapping[str, str], text: str | None = None, seconds: float
+    ) -> Said:
+        """Run a command to its end. TimeoutError if that is not within so many seconds; then it is killed."""
+        with contextlib.ExitStack() as stack:
+            streams = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
+            streams[0].write((text or "").encode())
+            streams[0].seek(0)
+            connection = stack.enter_context(socket.socket(socket.AF_UNIX))
+            connection.connect(self._address())
+            connection.settimeout(seconds)
+            request = {"arguments": arguments, "cwd": str(cwd), "environment": dict(environment)}
+            code = _ask(connection, request, streams)
+            out, err = (_content(each) for each in streams[1:])
+        return Said(code, out, err)
+
+    def close(self) -> None:
+        """End the process that waits."""
+        if self._process is None or self._folder is None:
+            return
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._folder.cleanup()
+        self._process = self._folder = None
+
+    def _address(self) -> str:
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="torchq-warm-")
+            command = [sys.executable, "-m", __name__, f"{self._folder.name}/socket"]
+            self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            assert self._process.stdout is not None
+            with self._process.stdout as ready:
+                assert ready.readline(), "the process that waits for commands has ended"
+        return f"{self._folder.name}/socket"
+
+
+def _ask(connection: socket.socket, request: Mapping[str, object], streams: list[BinaryIO]) -> int:
+    """The exit code, negative if it was a signal, as subprocess has it."""
+    socket.send_fds(connection, [json.dumps(request).encode()], [each.fileno() for each in streams])
+    connection.shutdown(socket.SHUT_WR)
+    with connection.makefile("r") as answer:
+        pid = int(answer.readline())
+        try:
+            return int(answer.readline())
+        except TimeoutError:
+            os.kill(pid, signal.SIGKILL)
+            raise
+
+
+def _content(stream: BinaryIO) -> str:
+    stream.seek(0)
+    return stream.read().decode()
+
+
+def wait_for_commands(address: str) -> None:
+    """Returns in the processes of commands only, once all is as they want it; ends with whoever started this."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    gc.freeze()  # nobody copies pages to clear away what this process has imported
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(address)
+        listening.listen(BACKLOG)
+        os.write(1, b"ready\n")
+        while True:
+            readable, _, _ = select.select([listening, PARENT_IS_THERE], [], [])
+            if PARENT_IS_THERE in readable:
+                sys.exit()
+            connection, _ = listening.accept()
+            if os.fork() == 0:
+                break
+            connection.close()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    with connection:
+        request, streams = _received(connection)
+        pid = os.fork()
+        if pid:
+            connection.sendall(f"{pid}\n".encode())
+            _, status = os.waitpid(pid, 0)
+            connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+            os._exit(0)
+    _become(request, streams)
+
+
+def _received(connection: socket.socket) -> tuple[dict[str, object], list[int]]:
+    first, streams, _, _ = socket.recv_fds(connection, LARGEST_REQUEST, 3)
+    return json.loads(b"".join([first, *_rest(connection)])), streams
+
+
+def _rest(connection: socket.socket) -> Iterator[bytes]:
+    while more := connection.recv(LARGEST_REQUEST):
+        yield more
+
+
+def _become(request: dict[str, object], streams: list[int]) -> None:
+    for wanted, stream in enumerate(streams):
+        os.dup2(stream, wanted)
+        os.close(stream)
+    os.chdir(str(request["cwd"]))
+    os.environ.clear()
+    os.environ.update(request["environment"])  # type: ignore[call-overload]
+    sys.argv[1:] = request["arguments"]  # type: ignore[assignment]
+
+
+if __name__ == "__main__":
+    main.main.load()
+    wait_for_commands(sys.argv[1])
+    main.main(prog_name="torchq")

@@ -1,0 +1,262 @@
+"""What the tests on an API server share: a desk that is driven by hand, and the objects it works on."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from coordinator.cache import optional_kinds
+from coordinator.cache.watches import Watches
+from coordinator.leader.control_loop import Term
+from coordinator.leader.reason_writer import Reasons
+from coordinator.rbac.permissions import COORDINATOR, WORKER
+from coordinator.settings import Settings
+from coordinator.worker.caches import Caches
+from coordinator.worker.process import reconcile_settings
+from crds.api_resources import PODS, SERVICES, TENANT_QUEUES, TORCHJOBS
+from crds.keys import JobKey
+from crds.torchjob import torchjob
+from crds.torchjob.torchjob import TorchJob
+from kube import errors
+from kube.api import Cluster, Manifest
+from kube.client import KubernetesCluster
+from kube.informer import Informer
+from queues.dispatch.memory_work import MemoryWork
+from queues.rules import Rules
+from queues.storage.memory_content import Content
+from queues.storage.memory_store import MemoryStore
+from queues.store import QueueStore, StoreSettings
+from queues.values import Task
+from reconcilers.reconcile import Reconciler
+from tests.support.clock import Clock
+from tests.support.rbac.gatekeeper import Gatekeeper
+from tests.support.reconcilers.bench import Counting
+from tests.support.waiting import SECONDS
+
+LEASE_SECONDS = 8.0
+
+
+class Desk:
+    """A coordinator's term and one worker, without their processes: every step is taken by the test."""
+
+    counting: Callable[[Any], Any] = Counting
+    """What stands between each of them and the API server."""
+
+    def __init__(self, cluster: KubernetesCluster, clock: Clock, **settings: Any) -> None:
+        self.cluster = cluster
+        self.clock = clock
+        usual = {"pool": "none", "lease_seconds": LEASE_SECONDS, "master_address": "loopback"}
+        # Other tests install what others define: nobody would play it here.
+        usual |= {"gang_scheduler": "none", "in_place": "recreate"}
+        self.settings = Settings(**{**usual, **settings})
+        self.watching = self.counting(Gatekeeper(cluster, COORDINATOR, strict=True))
+        self.working = self.counting(Gatekeeper(cluster, WORKER, strict=True))
+        """What coordinator and worker ask of the API server: no more than their accounts may."""
+        self.content = Content()
+        reader = MemoryStore(lambda *_: None, content=self.content)
+        self.work = MemoryWork(
+            clock,
+            reader.epoch,
+            lambda key: reader.reservations([key]).get(key),
+            raise_charge=reader.raise_charge,
+        )
+        self.store: QueueStore = self.open()
+        self.settling = Clock()
+        """What new settings wait by; `until` lets it run."""
+        self.watches = Watches(
+            self.watching, nodes=self.settings.pool == "nodes", clock=self.settling, foreign=optional_kinds.KINDS
+        )
+        self.paused: list[float] = []
+        picking = Rules(cost=self.settings.cost)
+        self.reasons = Reasons(
+            self.watching,
+            self.watches,
+            self.open(),
+            picking,
+            self.settings.reason_after,
+            self.settings.implicit_queues,
+            clock,
+            elapsed=clock,
+        )
+        self.term = self.new_term()
+        self.caches = Caches(self.working, self.settings)
+        self.pods, self.queues = self.caches.pods, self.caches.queues
+        self.work.register("worker", 8)
+
+    def new_reconciler(self) -> Reconciler:
+        """As a worker process makes it, once it knows which kinds there are."""
+        found = reconcile_settings(self.settings, self.caches.served)
+        caches = self.caches
+        return Reconciler(
+            self.working,
+            caches.pods,
+            replace(found, most_seconds=60.0),
+            self.clock,
+            queues=caches.queues,
+            nodes=caches.nodes,
+            recreations=caches.recreations,
+            groups=caches.groups,
+        )
+
+    def open(self) -> MemoryStore:
+        """Another process's view of the same store."""
+        ports = StoreSettings(ports=(20_000, 20_099))
+        return MemoryStore(self.work.mark, ports, self.content, self.work.may_have_pods)
+
+    def new_term(self, store: QueueStore | None = None) -> Term:
+        """What a leader begins with."""
+        self.store = store or self.store
+        return Term(
+            self.watches,
+            self.store,
+            self.work,
+            self.settings,
+            clock=self.clock,
+            pause=self.paused.append,
+            tell=self.reasons.note,
+        )
+
+    def begin(self, epoch: int = 1) -> None:
+        """A term begins."""
+        self.term = self.new_term()
+        self.term.rebuild(epoch)
+
+    def __enter__(self) -> "Desk":
+        for informer in (*self.watches.informers, self.watches.foreign, self.caches):
+            informer.start()
+        for informer in self.informers:
+            assert informer.wait_synced(SECONDS)
+        self.caches.wait()
+        assert self.watches.foreign.wait_asked(SECONDS)
+        self.reconciler = self.new_reconciler()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for informer in (*self.watches.informers, self.watches.foreign, self.caches):
+            informer.stop()
+        self.reconciler.close()
+
+    @property
+    def informers(self) -> tuple[Informer[Any], ...]:
+        return (*self.watches.informers, *self.caches.informers)
+
+    def lose(self) -> None:
+        """The store forgets everything, work included."""
+        fresh = Content()
+        for name in Content.__slots__:
+            setattr(self.content, name, getattr(fresh, name))
+        self.work.clear()
+        self.work.register("worker", 8)
+
+    def until(self, condition: Callable[[], object], *, worker: bool = True, seconds: float = SECONDS) -> None:
+        """Let coordinator and worker do what there is to do until the condition holds; time stands still."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, f"not true within {seconds} s"
+            self.work.register("worker", 8)
+            self.settling.step(1.0)
+            busy = self.term.step()
+            if not (worker and self.run_worker()) and not busy:
+                self.watches.wake.wait(0.005)
+                self.watches.wake.clear()
+
+    def run_worker(self) -> int:
+        """Run the batches that were pushed; how many keys."""
+        tasks: list[Task] = []
+        while leases := self.work.pop():
+            tasks += self.work.begin(leases)
+        for task in tasks:
+            holds = partial(self.work.holds, task.key, task.token)
+            after = self.reconciler(task, holds, self.work.raise_charge)
+            made, settled = self.reconciler.left(task.key)
+            self.work.finish(task.key, task.token, requeue_after=after, made=made, settled=settled)
+        return len(tasks)
+
+    def queue(self, name: str, **spec: Any) -> None:
+        body = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": name}}
+        self.cluster.create(TENANT_QUEUES, {**body, "spec": spec})
+
+    def submit(self, name: str, namespace: str, queue: str, **spec: Any) -> JobKey:
+        made = self.cluster.create(TORCHJOBS, manifest(name, queue, **spec), namespace)["metadata"]
+        return JobKey(namespace, name, made["uid"])
+
+    def job(self, key: JobKey) -> TorchJob:
+        return torchjob.parse(self.cluster.get(TORCHJOBS, key.name, key.namespace))
+
+    def phase(self, key: JobKey) -> str:
+        return self.job(key).status.phase
+
+    def pods_of(self, key: JobKey) -> list[str]:
+        listed = self.cluster.list(PODS, key.namespace).items
+        return sorted(each["metadata"]["name"] for each in listed if each["metadata"]["name"].startswith(key.name))
+
+    def move(self, key: JobKey, phase: str) -> None:
+        """Play the node. A pod that fails has an exit code, or it would be taken for lost. Masters are last: once
+        one has succeeded, a worker that still runs is deleted."""
+        ended = {"name": "torch", "image": "", "imageID": "", "ready": False, "restartCount": 0}
+        states = [ended | {"state": {"terminated": {"exitCode": 1}}}] if phase == "Failed" else []
+        for name in sorted(self.pods_of(key), reverse=True):
+            status = {"phase": phase, "containerStatuses": states}
+            self.cluster.patch(PODS, name, {"status": status}, key.namespace, subresource="status")
+
+    def change(self, key: JobKey, **spec: Any) -> None:
+        """Play the owner."""
+        self.cluster.patch(TORCHJOBS, key.name, {"spec": spec}, key.namespace)
+
+    def waiting(self) -> set[JobKey]:
+        """Who waits in the store."""
+        return set(self.content.entries)
+
+    def held(self) -> set[JobKey]:
+        """Who holds room in the store."""
+        return set(self.content.reservations)
+
+
+def task(count: int = 1, cpu: str = "1") -> dict[str, Any]:
+    """One entry of torchTaskSpecs."""
+    container = {"name": "torch", "image": "torch:1", "resources": {"requests": {"cpu": cpu}}}
+    return {"numTasks": count, "template": {"spec": {"containers": [container]}}}
+
+
+def manifest(name: str, queue: str = "", tasks: Mapping[str, Any] | None = None, **spec: Any) -> Manifest:
+    """A TorchJob of one Master and one Worker unless said otherwise."""
+    policy = {**({"queue": queue} if queue else {}), **spec.pop("schedulingPolicy", {})}
+    return {
+        "apiVersion": TORCHJOBS.api_version,
+        "kind": TORCHJOBS.kind,
+        "metadata": {"name": name},
+        "spec": {
+            "schedulingPolicy": policy,
+            "torchTaskSpecs": tasks or {"Master": task(), "Worker": task() | {"dependsOn": []}},
+            **spec,
+        },
+    }
+
+
+def owner(key: JobKey) -> dict[str, Any]:
+    """The reference by which a job controls its pods."""
+    return {
+        "apiVersion": TORCHJOBS.api_version,
+        "kind": TORCHJOBS.kind,
+        "name": key.name,
+        "uid": key.uid,
+        "controller": True,
+    }
+
+
+def clear(cluster: Cluster) -> None:
+    """Delete what tests make."""
+    for resource in (TORCHJOBS, TENANT_QUEUES, PODS, SERVICES):
+        for item in cluster.list(resource).items:
+            metadata = item["metadata"]
+            if metadata["name"] != "kubernetes":
+                remove(cluster, resource, metadata["name"], metadata.get("namespace", ""))
+
+
+def remove(cluster: Cluster, resource: Any, name: str, namespace: str) -> None:
+    """Delete it now, if it is still there."""
+    try:
+        cluster.delete(resource, name, namespace, grace_period_seconds=0)
+    except errors.NotFound:
+        return

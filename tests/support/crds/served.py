@@ -1,0 +1,35 @@
+"""What an API server that serves our CustomResourceDefinitions says of an object.
+
+One rule: the embedded cluster's own schema and CEL code judges, on the definitions as they are installed.
+"""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from crds import generate
+from embedded.apiserver.kinds import definitions
+from embedded.apiserver.kinds.catalog import Kind
+from embedded.apiserver.schema import cel_rules, pruning, validation
+
+
+def _kind(definition: dict[str, Any]) -> Kind:
+    assert not list(definitions.check(definition, None))
+    kind = definitions.kind_of(definition)
+    assert kind is not None
+    return kind
+
+
+KINDS = {kind.resource.kind: kind for kind in map(_kind, generate.load())}
+
+
+def refusals(manifest: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[str]:
+    """Every reason to refuse the object, or its change; empty if it would be stored."""
+    new = copy.deepcopy(dict(manifest))
+    root = KINDS[new["kind"]].schema
+    unknown = [f'unknown field "{field}"' for field in pruning.settle(new, root)]
+    found = [f"{cause.field}: {cause.message}" for cause in validation.check(new, root, "")]
+    if unknown or found:
+        return [*unknown, *found]
+    changed = {name for name in new.keys() | (old or {}).keys() if old is None or new.get(name) != old.get(name)}
+    return [f"{cause.field}: {cause.message}" for cause in cel_rules.check_object(new, old, root, changed)]

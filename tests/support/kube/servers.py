@@ -1,0 +1,170 @@
+"""API servers to run a contract suite against: the embedded one, and a real kube-apiserver where its binaries are."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.local import die_with_parent
+from crds.api_resources import CRDS
+from embedded.apiserver.http import certificates
+from embedded.apiserver.server import running
+from embedded.layout import Layout
+from kube.api import Manifest
+from tests.support import ports
+from tests.support.waiting import until
+
+ASSETS = "KUBEBUILDER_ASSETS"
+_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running API server, and bare HTTP to it for what `kube.api.Cluster` does not offer."""
+
+    name: str
+    url: str
+    token: str
+    kubeconfig: Path
+    tls: ssl.SSLContext | None = None
+
+    @property
+    def embedded(self) -> bool:
+        return self.name == "embedded"
+
+    def send(
+        self, method: str, path: str, body: Any = None, content_type: str = "application/json", **headers: str
+    ) -> tuple[int, Any]:
+        """The answer's code and its parsed body."""
+        text = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, method=method, data=text)
+        sent = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type, **headers}
+        for name, value in sent.items():
+            request.add_header(name, value)
+        try:
+            with urllib.request.urlopen(request, context=self.tls, timeout=30) as answer:
+                return answer.status, _parsed(answer.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, _parsed(error.read())
+
+
+def _parsed(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text.decode()
+
+
+@contextlib.contextmanager
+def embedded(folder: Path) -> Iterator[Server]:
+    """The embedded API server on a data folder."""
+    with running(Layout(folder)) as server:
+        yield Server("embedded", server.url, server.token, server.kubeconfig, trusting(Layout(folder)))
+
+
+def trusting(layout: Layout) -> ssl.SSLContext:
+    """How a client that trusts an embedded cluster, and nobody else, speaks TLS."""
+    return ssl.create_default_context(cadata=certificates.authority_pem(layout).decode())
+
+
+@contextlib.contextmanager
+def real(folder: Path) -> Iterator[Server]:
+    """kube-apiserver on a throwaway etcd, both on loopback. Skips where the binaries are not named or not complete."""
+    with ports.held() as peer, ports.held() as client, ports.held() as secure:
+        yield from _real(folder, peer, client, secure)
+
+
+def _real(folder: Path, peer: int, client: int, secure: int) -> Iterator[Server]:
+    assets = Path(os.environ.get(ASSETS) or "/nonexistent")
+    if not (assets / "kube-apiserver").exists() or not (assets / "etcd").exists():
+        pytest.skip(f"{ASSETS} names no folder with kube-apiserver and etcd")
+    if not shutil.which("openssl"):
+        pytest.skip("openssl is needed to make kube-apiserver's service account key")
+    key, token = folder / "service-account.key", "contract-suite"
+    subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
+    (folder / "tokens.csv").write_text(f'{token},admin,admin,"system:masters"\n')
+    etcd = [assets / "etcd", "--data-dir", folder / "etcd", "--unsafe-no-fsync",
+            f"--listen-client-urls=http://127.0.0.1:{client}", f"--advertise-client-urls=http://127.0.0.1:{client}",
+            f"--listen-peer-urls=http://127.0.0.1:{peer}"]  # fmt: skip
+    apiserver = [assets / "kube-apiserver", f"--etcd-servers=http://127.0.0.1:{client}", "--bind-address=127.0.0.1",
+                 f"--secure-port={secure}", f"--cert-dir={folder / 'certificates'}", "--authorization-mode=RBAC",
+                 "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
+                 f"--token-auth-file={folder / 'tokens.csv'}", "--service-account-issuer=https://127.0.0.1",
+                 f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}",
+                 "--service-cluster-ip-range=10.0.0.0/24", "--disable-admission-plugins=ServiceAccount",
+                 "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", "--profiling=false"]  # fmt: skip
+    with _process(etcd, folder / "etcd.log"), _process(apiserver, folder / "apiserver.log"):
+        server = Server("real", f"https://127.0.0.1:{secure}", token, folder / "kubeconfig", _unverified())
+        _wait_ready(server, folder / "apiserver.log")
+        _write_kubeconfig(server, folder / "certificates" / "apiserver.crt")
+        yield server
+
+
+def _write_kubeconfig(server: Server, authority: Path) -> None:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "real",
+        "clusters": [{"name": "real", "cluster": {"server": server.url, "certificate-authority": str(authority)}}],
+        "users": [{"name": "real", "user": {"token": server.token}}],
+        "contexts": [{"name": "real", "context": {"cluster": "real", "user": "real"}}],
+    }
+    server.kubeconfig.write_text(json.dumps(config))
+
+
+def _wait_ready(server: Server, log: Path) -> None:
+    deadline = time.monotonic() + _SECONDS
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            if server.send("GET", "/readyz")[0] == 200 and server.send("GET", "/api/v1/namespaces/default")[0] == 200:
+                return
+        time.sleep(0.2)
+    raise AssertionError(f"kube-apiserver did not become ready:\n{log.read_text()[-3000:]}")
+
+
+@contextlib.contextmanager
+def _process(command: list[Any], log: Path) -> Iterator[None]:
+    with open(log, "wb") as output:
+        held = die_with_parent.held(map(str, command), signal.SIGKILL)  # they end by nothing less without each other
+        process = subprocess.Popen(held, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def _unverified() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def install(server: Server, definitions: Iterable[Manifest]) -> None:
+    """Create definitions, one after the other, each once the one before it is served."""
+    for definition in definitions:
+        code, answer = server.send("POST", CRDS.path() + "?fieldValidation=Strict", definition)
+        assert code == 201, answer
+        _wait_established(server, definition["metadata"]["name"])
+
+
+def _wait_established(server: Server, name: str) -> None:
+    def look() -> dict[str, str]:
+        _, found = server.send("GET", CRDS.path(name=name))
+        return {each["type"]: each["status"] for each in (found.get("status", {}).get("conditions") or [])}
+
+    until(look, lambda conditions: conditions.get("Established") == "True")

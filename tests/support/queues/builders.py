@@ -1,0 +1,104 @@
+"""Builders for the values of the queue room, and the loop that makes picks."""
+
+from collections.abc import Container, Iterable, Iterator
+
+from crds.keys import JobKey
+from crds.resources import amounts
+from crds.resources.amounts import Amounts
+from queues.picking.choose import choose
+from queues.store import QueueStore
+from queues.values import Entry, Kind, QueueSpec, Reservation, Snapshot
+from tests.support.clock import START
+
+GPU = "nvidia.com/gpu"
+
+
+def key(name: str, namespace: str = "team") -> JobKey:
+    """A job's key."""
+    return JobKey(namespace, name, f"uid-{namespace}-{name}")
+
+
+def entry(
+    name: str,
+    queue: str = "a",
+    submitted: float = START,
+    priority: int = 0,
+    kind: Kind = "admit",
+    attempt: int = 1,
+    namespace: str = "team",
+    port: bool = True,
+    **demand: int,
+) -> Entry:
+    """A waiting job, which takes a port where there are any; `gpu` stands for GPU."""
+    return Entry(
+        key=key(name, namespace),
+        queue=queue,
+        kind=kind,
+        submitted=submitted,
+        priority=priority,
+        attempt=attempt,
+        port=port,
+        demand=({} if kind == "grow" else {amounts.JOBS: 1}) | resources(**demand),
+    )
+
+
+def entries(queue: str, count: int, **demand: int) -> list[Entry]:
+    """Jobs of one queue, one per second."""
+    return [entry(f"{queue}-{number:04}", queue, START + number, **demand) for number in range(count)]
+
+
+def reservation(
+    name: str, queue: str = "a", attempt: int = 1, epoch: int = 1, port: int = 0, pick: int = 0, **charge: int
+) -> Reservation:
+    """A held job."""
+    taken = {amounts.JOBS: 1} | resources(**charge)
+    return Reservation(key=key(name), queue=queue, attempt=attempt, epoch=epoch, charge=taken, port=port, pick=pick)
+
+
+def resources(**demand: int) -> dict[str, int]:
+    """Amounts, where `gpu` stands for GPU."""
+    return {GPU if name == "gpu" else name: amount for name, amount in demand.items()}
+
+
+def spec(name: str, weight: int = 1, **quota: int) -> QueueSpec:
+    """A tenant queue."""
+    return QueueSpec(name=name, weight=weight, quota=resources(**quota))
+
+
+def specs(**weights: int) -> list[QueueSpec]:
+    """Tenant queues without quotas."""
+    return [spec(name, weight) for name, weight in weights.items()]
+
+
+def run(
+    store: QueueStore, picks: int, batch: int = 1, cost: str = amounts.JOBS, now: float = START, heads: int = 8
+) -> Iterator[Reservation]:
+    """What is admitted, in order, until `picks` are made or nobody can go."""
+    made = 0
+    while made < picks:
+        taken = store.commit(choose(store.snapshot(heads), now, min(batch, picks - made), cost)).reservations
+        if not taken:
+            return
+        made += len(taken)
+        yield from taken
+
+
+def order(reservations: Iterable[Reservation]) -> str:
+    """The queues of reservations, one letter each."""
+    return "".join(each.queue for each in reservations)
+
+
+def used(reservations: Iterable[Reservation], names: Container[str] | None = None) -> dict[str, dict[str, int]]:
+    """What each queue uses of these names (None: of all), and the pool, under the empty name, counted anew from the
+    reservations."""
+    total: dict[str, Amounts] = {"": {}}
+    for each in reservations:
+        for name in ("", each.queue):
+            total[name] = amounts.add(total.get(name, {}), amounts.only(each.charge, names))
+    return {name: {resource: amount for resource, amount in use.items() if amount} for name, use in total.items()}
+
+
+def usage(snapshot: Snapshot) -> dict[str, dict[str, int]]:
+    """What the store says each queue uses, in the same form; queues that use nothing are left out."""
+    queues = {view.spec.name: dict(view.usage) for view in snapshot.queues if view.usage}
+    return {"": dict(snapshot.pool_usage)} | queues

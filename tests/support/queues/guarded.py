@@ -1,0 +1,157 @@
+"""A Redis server as an admin would guard it: accounts, and TLS with certificates made on the spot."""
+
+import contextlib
+import datetime
+import ipaddress
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import redis
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from queues.redis import acl
+from tests.support import ports, redis_server
+from tests.support.queues import tls_front
+from tests.support.waiting import until
+
+WRITES, READS, RULES = "wr1te-s3cret", "re4d-s3cret", "adm1n-s3cret"
+"""The passwords of coordinator and workers, of readers, of the admin."""
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """One that runs."""
+
+    folder: Path
+    port: int
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "socket"
+
+    def url(self, account: str = "torchq", password: str = WRITES) -> str:
+        """By its unix socket."""
+        return f"unix://{account}:{password}@{self.socket}"
+
+    @property
+    def reader(self) -> str:
+        return self.url("torchq-reader", READS)
+
+    def tls(self, *, host: str = "127.0.0.1", **options: str) -> str:
+        """By TLS, with these options in place of those that are right."""
+        files = {"ssl_ca_certs": "ca.crt", "ssl_certfile": "client.crt", "ssl_keyfile": "client.key"}
+        given = {**{name: str(self.folder / file) for name, file in files.items()}, **options}
+        query = "&".join(f"{name}={value}" for name, value in given.items() if value)
+        return f"rediss://torchq:{WRITES}@{host}:{self.port}/0?{query}"
+
+    def admin(self) -> "redis.Redis":
+        return redis.Redis(unix_socket_path=str(self.socket), username="admin", password=RULES)
+
+
+@contextmanager
+def guarded(folder: Path) -> Iterator[Guarded]:
+    """A server with our accounts and an admin, on a unix socket and by TLS for clients that have a certificate.
+
+    The TLS is the server's own where it was built with it. Skips where there is no server.
+    """
+    server = redis_server.program()
+    certify(folder)
+    admin = f"user admin on >{RULES} ~* &* +@all\n"
+    (folder / "users.acl").write_text(acl.acl(WRITES, READS) + admin)
+    with ports.held() as port:
+        found = Guarded(folder, port)
+        speaks_tls = _speaks_tls(server)
+        command = [server, *_options(found, speaks_tls)]
+        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
+        try:
+            until(lambda: _answers(found))
+            with contextlib.nullcontext() if speaks_tls else tls_front.listening(port, folder, found.socket):
+                yield found
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _speaks_tls(server: str) -> bool:
+    """Whether the server was built with TLS: then it misses its certificate, else it does not know what is meant."""
+    done = subprocess.run([server, "--port", "0", "--tls-port", "1"], capture_output=True, text=True, check=False)
+    return "Failed to configure TLS" in done.stdout + done.stderr
+
+
+def _options(found: Guarded, tls: bool) -> list[str]:
+    options = {
+        "port": "0",
+        "unixsocket": str(found.socket),
+        "aclfile": str(found.folder / "users.acl"),
+        "save": "",
+    }
+    return [word for name, value in (options | (_tls(found) if tls else {})).items() for word in (f"--{name}", value)]
+
+
+def _tls(found: Guarded) -> dict[str, str]:
+    return {
+        "tls-port": str(found.port),
+        "bind": "127.0.0.1",
+        "tls-ca-cert-file": str(found.folder / "ca.crt"),
+        "tls-cert-file": str(found.folder / "server.crt"),
+        "tls-key-file": str(found.folder / "server.key"),
+        "tls-auth-clients": "yes",
+    }
+
+
+def _answers(found: Guarded) -> bool:
+    client = found.admin()
+    try:
+        return bool(client.ping())
+    except redis.ConnectionError:
+        return False
+    finally:
+        client.close()
+
+
+def certify(folder: Path) -> None:
+    """A CA, a certificate for a server at 127.0.0.1, one for a client."""
+    ca_key = ec.generate_private_key(ec.SECP256R1())
+    ca = _certificate("test CA", ca_key, None, ca_key)
+    _write(folder, "ca", ca, ca_key)
+    for name in ("server", "client"):
+        key = ec.generate_private_key(ec.SECP256R1())
+        _write(folder, name, _certificate(name, key, ca, ca_key), key)
+
+
+def _certificate(
+    name: str,
+    key: ec.EllipticCurvePrivateKey,
+    ca: x509.Certificate | None,
+    ca_key: ec.EllipticCurvePrivateKey,
+) -> x509.Certificate:
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(ca.subject if ca else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(minutes=5))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=ca is None, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
+    )
+    return builder.sign(ca_key, hashes.SHA256())
+
+
+def _write(folder: Path, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+    (folder / f"{name}.crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (folder / f"{name}.key").write_bytes(private)

@@ -1,0 +1,219 @@
+"""Accounts with the permissions of deploy/rbac on an API server, and how one permission is taken away.
+
+One rule: on a real API server the files themselves are applied and its RBAC decides; in front of the embedded one,
+which has one account, a gatekeeper decides by the same tables.
+"""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import yaml
+
+from coordinator.rbac import manifests
+from coordinator.rbac.permissions import ROLES, USER, WORKER, Role, Rule
+from crds.api_resources import NAMESPACES, Resource
+from kube import client
+from kube.api import Cluster
+from kube.client import KubernetesCluster
+from kube.settings import ConnectionSettings
+from tests.support.acceptance.stack import until
+from tests.support.kube.servers import Server
+from tests.support.rbac import door
+from tests.support.rbac.gatekeeper import Gatekeeper, of_rule
+
+FILES = Path(manifests.__file__).parents[2] / "deploy" / "rbac"
+TENANT = "team-a"
+"""The tenant of the example file."""
+ACCESS = "rbac.authorization.k8s.io"
+CLUSTER_ROLES = Resource(ACCESS, "v1", "clusterroles", "ClusterRole", namespaced=False)
+ROLES_OF_NAMESPACES = Resource(ACCESS, "v1", "roles", "Role")
+KINDS = {
+    each.kind: each
+    for each in (
+        NAMESPACES,
+        CLUSTER_ROLES,
+        ROLES_OF_NAMESPACES,
+        Resource("", "v1", "serviceaccounts", "ServiceAccount"),
+        Resource(ACCESS, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
+        Resource(ACCESS, "v1", "rolebindings", "RoleBinding"),
+    )
+}
+
+
+class Access(Protocol):
+    """Who may do what on one API server."""
+
+    server: Server
+    admin: KubernetesCluster
+
+    def cluster(self, role: Role) -> Cluster:
+        """The API as an account of this role has it."""
+
+    def narrowed(self, *namespaces: str) -> contextlib.AbstractContextManager[Cluster]:
+        """The API as a worker has it that may make pods in these namespaces only."""
+
+    def config(self, role: Role, folder: Path) -> contextlib.AbstractContextManager[Path]:
+        """A kubeconfig of an account of this role, for other programs, as long as the block lasts."""
+
+    def without(self, role: Role, rule: Rule, verb: str) -> contextlib.AbstractContextManager[None]:
+        """One permission less for a while."""
+
+    def name(self, role: Role) -> str:
+        """The account, as the API server calls it."""
+
+
+class Gated:
+    """The embedded API server behind gatekeepers."""
+
+    def __init__(self, server: Server, admin: KubernetesCluster) -> None:
+        self.server, self.admin = server, admin
+        self._taken: dict[str, tuple[str, str]] = {}
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TENANT}}
+        with contextlib.suppress(client.errors.AlreadyExists):
+            admin.create(NAMESPACES, namespace)
+
+    def cluster(self, role: Role) -> Gatekeeper:
+        return Gatekeeper(self.admin, role, without=self._taken.get(role.name))
+
+    @contextlib.contextmanager
+    def narrowed(self, *namespaces: str) -> Iterator[Cluster]:
+        yield Gatekeeper(self.admin, WORKER, namespaces=namespaces)
+
+    @contextlib.contextmanager
+    def config(self, role: Role, folder: Path) -> Iterator[Path]:
+        with door.standing(self.server, role, TENANT, self._taken.get(role.name)) as url:
+            cluster = {"name": "door", "cluster": {"server": url}}
+            context = {"name": "door", "context": {"cluster": "door", "user": "", "namespace": TENANT}}
+            config = {"apiVersion": "v1", "kind": "Config", "clusters": [cluster], "contexts": [context], "users": []}
+            path = folder / "door.kubeconfig"
+            path.write_text(json.dumps(config | {"current-context": "door"}))
+            yield path
+
+    @contextlib.contextmanager
+    def without(self, role: Role, rule: Rule, verb: str) -> Iterator[None]:
+        self._taken[role.name] = (of_rule(rule), verb)
+        yield
+        del self._taken[role.name]
+
+    def name(self, role: Role) -> str:
+        return f"torchq-{role.name}"
+
+
+class Granted:
+    """A real API server with deploy/rbac applied, and a token for each account."""
+
+    def __init__(self, server: Server, admin: KubernetesCluster, folder: Path) -> None:
+        self.server, self.admin = server, admin
+        self._folder = folder
+        self._clusters: dict[str, KubernetesCluster] = {}
+        apply(server, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TENANT}})
+        for file in sorted(FILES.rglob("*.yaml")):
+            for document in yaml.safe_load_all(file.read_text()):
+                apply(server, document)
+        for role in ROLES.values():
+            for rule in role.each():
+                for verb in rule.all_verbs:
+                    until(lambda role=role, rule=rule, verb=verb: self._may(role, rule, verb))  # type: ignore[misc]
+
+    def cluster(self, role: Role) -> KubernetesCluster:
+        if role.name not in self._clusters:
+            settings = ConnectionSettings(kubeconfig=str(self.kubeconfig(role)), permission_hint=role.remedy)
+            self._clusters[role.name] = client.connect(settings)
+        return self._clusters[role.name]
+
+    @contextlib.contextmanager
+    def narrowed(self, *namespaces: str) -> Iterator[Cluster]:
+        name, pods = manifests.full_name(WORKER), next(rule for rule in WORKER.by_namespace if rule.target == "pods")
+        for document in manifests.role(WORKER, manifests.Places(), namespaces):
+            apply(self.server, document)
+        wide = self.admin.get(CLUSTER_ROLES, name)["rules"]
+        [narrow] = [each for each in manifests.role(WORKER, manifests.Places(), namespaces)
+                    if each["kind"] == "ClusterRole" and each["metadata"]["name"] == name]  # fmt: skip
+        self.admin.patch(CLUSTER_ROLES, name, {"rules": narrow["rules"]})
+        until(lambda: not self._may(WORKER, pods, "create"))
+        try:
+            yield self.cluster(WORKER)
+        finally:
+            self.admin.patch(CLUSTER_ROLES, name, {"rules": wide})
+            until(lambda: self._may(WORKER, pods, "create"))
+
+    @contextlib.contextmanager
+    def config(self, role: Role, folder: Path) -> Iterator[Path]:  # noqa: ARG002
+        yield self.kubeconfig(role)
+
+    def close(self) -> None:
+        for each in self._clusters.values():
+            each.close()
+
+    def kubeconfig(self, role: Role) -> Path:
+        """The account's own, with a token that the API server made for it."""
+        path = self._folder / f"{role.name}.kubeconfig"
+        if not path.exists():
+            config = kubeconfig(self.server, self._home(role), manifests.full_name(role))
+            config["contexts"][0]["context"]["namespace"] = TENANT
+            path.write_text(json.dumps(config))
+        return path
+
+    @contextlib.contextmanager
+    def without(self, role: Role, rule: Rule, verb: str) -> Iterator[None]:
+        resource, name, namespace = self._holder(role, rule)
+        found = self.admin.get(resource, name, namespace)["rules"]
+        wanted = {"apiGroups": [rule.resource.group], "resources": [rule.target]}
+        (index,) = (at for at, each in enumerate(found) if wanted.items() <= each.items() and verb in each["verbs"])
+        left = [each for each in found[index]["verbs"] if each != verb]
+        less = [*found[:index], *([found[index] | {"verbs": left}] if left else []), *found[index + 1 :]]
+        self.admin.patch(resource, name, {"rules": less}, namespace)
+        until(lambda: not self._may(role, rule, verb))
+        try:
+            yield
+        finally:
+            self.admin.patch(resource, name, {"rules": found}, namespace)
+            until(lambda: self._may(role, rule, verb))
+
+    def name(self, role: Role) -> str:
+        return f"system:serviceaccount:{self._home(role)}:{manifests.full_name(role)}"
+
+    def _home(self, role: Role) -> str:
+        return TENANT if role is USER else manifests.SYSTEM_NAMESPACE
+
+    def _holder(self, role: Role, rule: Rule) -> tuple[Resource, str, str]:
+        """The object that grants a rule."""
+        if rule in role.lease:
+            return ROLES_OF_NAMESPACES, manifests.full_name(role), manifests.LEASE_NAMESPACE
+        name = f"torchq-queue-{TENANT}-of-{TENANT}" if rule in role.queue else manifests.full_name(role)
+        return CLUSTER_ROLES, name, ""
+
+    def _may(self, role: Role, rule: Rule, verb: str) -> bool:
+        """What the API server itself says of an account."""
+        namespace = manifests.LEASE_NAMESPACE if rule in role.lease else TENANT if role is USER else ""
+        asked = {"verb": verb, "group": rule.resource.group, "resource": rule.resource.plural,
+                 "subresource": rule.subresource, "namespace": namespace if rule.resource.namespaced else "",
+                 "name": rule.name or (TENANT if rule in role.queue else "")}  # fmt: skip
+        spec = {"user": self.name(role), "resourceAttributes": asked,
+                "groups": ["system:serviceaccounts", "system:authenticated"]}  # fmt: skip
+        body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        code, answer = self.server.send("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body)
+        assert code == 201, answer
+        return bool(answer["status"]["allowed"])
+
+
+def kubeconfig(server: Server, namespace: str, account: str) -> dict[str, Any]:
+    """A ServiceAccount's, with a token that the API server made for it."""
+    path = KINDS["ServiceAccount"].path(namespace, account, "token")
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 7200}}
+    code, made = server.send("POST", path, body)
+    assert code == 201, made
+    config: dict[str, Any] = json.loads(server.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": made["status"]["token"]}
+    config["contexts"][0]["context"]["namespace"] = namespace
+    return config
+
+
+def apply(server: Server, document: dict[str, Any]) -> None:
+    """Create an object; one that is there is fine (each file brings the namespace it needs)."""
+    path = KINDS[document["kind"]].path(document["metadata"].get("namespace", ""))
+    code, answer = server.send("POST", path + "?fieldValidation=Strict", document)
+    assert code == 201 or answer.get("reason") == "AlreadyExists", answer

@@ -1,0 +1,144 @@
+"""An HTTP door to the embedded API server for one account, for clients that are other programs: kubectl.
+
+One rule: a request passes when a rule of the account's table allows its verb, resource, name and namespace, judged as
+kube-apiserver's RBAC judges it; everything else is answered as a real API server answers it, with 403.
+"""
+
+import contextlib
+import http.client
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+from coordinator.rbac.permissions import USER, Role
+from tests.support.kube.servers import Server
+
+VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+CARRIED = ("Accept", "Content-Type", "User-Agent")
+
+
+class Asked(NamedTuple):
+    """A request in the words of RBAC."""
+
+    verb: str
+    group: str
+    resource: str
+    """With its subresource: torchjobs/scale."""
+    namespace: str
+    name: str
+
+
+def asked(method: str, target: str) -> Asked | None:
+    """What a request asks; None for a path that is about no resource, as discovery is."""
+    parts = urlsplit(target)
+    words = parts.path.strip("/").split("/")
+    if words[0] not in ("api", "apis") or len(words) < (3 if words[0] == "api" else 4):
+        return None
+    group, rest = ("", words[2:]) if words[0] == "api" else (words[1], words[3:])
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2:
+        namespace, rest = rest[1], rest[2:]
+    plural, name, subresource = (*rest, "", "")[:3]
+    query = parse_qs(parts.query)
+    verb = VERBS.get(method) or _reading(method, bool(name), "watch" in query)
+    return Asked(verb, group, f"{plural}/{subresource}" if subresource else plural, namespace, name)
+
+
+def _reading(method: str, named: bool, watching: bool) -> str:
+    if method == "DELETE":
+        return "delete" if named else "deletecollection"
+    return "watch" if watching else "get" if named else "list"
+
+
+def allows(role: Role, tenant: str, request: Asked, without: tuple[str, str] | None = None) -> bool:
+    """Whether a role's rules allow a request; `without` names a resource and verb that are not granted for now."""
+    if without == (request.resource, request.verb):
+        return False
+    if role is USER and request.verb == "create" and request.group == "authorization.k8s.io":
+        return True  # system:basic-user lets every account ask about itself
+    for rule in role.each():
+        bound = tenant if rule in role.queue and not rule.name else rule.name
+        if (
+            request.verb in rule.all_verbs
+            and (request.group, request.resource) == (rule.resource.group, rule.target)
+            and bound in ("", request.name)
+            and (role is not USER or rule in role.queue or request.namespace == tenant)
+        ):
+            return True
+    return False
+
+
+@contextlib.contextmanager
+def standing(server: Server, role: Role, tenant: str, without: tuple[str, str] | None = None) -> Iterator[str]:
+    """The URL of a door to an embedded server, open for as long as the block lasts."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0)) or None
+            request = asked(self.command, self.path)
+            if request is not None and not allows(role, tenant, request, without):
+                return self.reply(403, json.dumps(_forbidden(role, request)).encode(), "application/json")
+            with contextlib.closing(_forwarded(server, self.command, self.path, body, self.headers)) as answer:
+                self.send_response(answer.status)
+                self.send_header("Content-Type", answer.headers.get("Content-Type", "application/json"))
+                self.end_headers()
+                while piece := answer.read1(65536):
+                    self.wfile.write(piece)
+                    self.wfile.flush()
+            return None
+
+        def reply(self, code: int, body: bytes, kind: str) -> None:
+            self.send_response(code)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer  # noqa: N815
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Requests are not worth a line."""
+
+    class Quiet(ThreadingHTTPServer):
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            """A client that leaves is not worth a line."""
+
+    door = Quiet(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=door.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{door.server_address[1]}"
+    finally:
+        door.shutdown()
+        thread.join()
+        door.server_close()
+
+
+def _forwarded(server: Server, method: str, path: str, body: bytes | None, headers: Any) -> http.client.HTTPResponse:
+    request = urllib.request.Request(server.url + path, method=method, data=body)
+    request.add_header("Authorization", f"Bearer {server.token}")
+    for name in CARRIED:  # an empty one, lest urllib names a type of its own
+        request.add_header(name, headers.get(name, ""))
+    try:
+        found: Any = urllib.request.urlopen(request, context=server.tls, timeout=60)
+    except urllib.error.HTTPError as error:
+        return error.fp  # type: ignore[return-value]
+    else:
+        return found  # type: ignore[no-any-return]
+
+
+def _forbidden(role: Role, request: Asked) -> dict[str, Any]:
+    where = f'in the namespace "{request.namespace}"' if request.namespace else "at the cluster scope"
+    plural = request.resource.partition("/")[0]
+    target = f"{plural}.{request.group}" if request.group else plural
+    said = (
+        f'{target} "{request.name}" is forbidden: User "torchq-{role.name}" cannot {request.verb} resource '
+        f'"{request.resource}" in API group "{request.group}" {where}'
+    )
+    return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": said, "reason": "Forbidden",
+            "details": {"name": request.name, "group": request.group, "kind": plural}, "code": 403}  # fmt: skip

@@ -1,0 +1,129 @@
+"""A cluster that lets one account do what its table says and nothing else, in the words of a real API server.
+
+One rule: in front of an embedded API server, which knows one account that may do everything.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from coordinator.rbac.permissions import Role, Rule
+from coordinator.rbac.preflight import REVIEWS
+from crds.api_resources import PODS, SERVICES, Resource
+from kube import status
+from kube.api import Cluster
+
+Asked = tuple[str, str]
+"""What `named` gives, and a verb: ("torchjobs/status", "patch")."""
+SHARED = ("podgroups",)
+"""Resources of which several groups have one."""
+VERBS = {"pages": "list", "logs": "get"}
+
+
+def named(group: str, plural: str, subresource: str = "") -> str:
+    """A resource with its subresource, and with its group where that is needed to tell it from another."""
+    resource = f"{plural}.{group}" if plural in SHARED else plural
+    return f"{resource}/{subresource}" if subresource else resource
+
+
+def of_rule(rule: Rule) -> str:
+    """What a rule is about."""
+    return named(rule.resource.group, rule.resource.plural, rule.subresource)
+
+
+def granted(role: Role) -> set[Asked]:
+    """Everything a role grants."""
+    return {(of_rule(rule), verb) for rule in role.each() for verb in rule.all_verbs}
+
+
+class Gatekeeper:
+    """An account in front of a cluster. What it asks is remembered; what is not granted is refused as RBAC refuses."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        role: Role,
+        *,
+        without: Asked | None = None,
+        strict: bool = False,
+        namespaces: Collection[str] | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._role = role
+        self._granted = granted(role) - {without}
+        self._strict = strict
+        """Whether being refused is a mistake of the table's: tests that are about something else want to know."""
+        self._namespaces = namespaces
+        """Where the role may do what it may do by namespace; None: everywhere."""
+        self._anywhere = {(of_rule(rule), verb) for rule in role.cluster_wide for verb in rule.all_verbs}
+        self.asked: set[Asked] = set()
+
+    def create(self, resource: Resource, body: Any, namespace: str = "", **options: Any) -> Any:
+        """As the cluster's; it answers access reviews itself."""
+        if resource == REVIEWS:
+            wanted = body["spec"]["resourceAttributes"]
+            target = named(wanted.get("group", ""), wanted["resource"], wanted.get("subresource", ""))
+            return {"status": {"allowed": self._allowed((target, wanted["verb"]), wanted.get("namespace", ""))}}
+        self._pass(resource, "create", namespace)
+        return self._cluster.create(resource, body, namespace, **options)
+
+    def patch(self, resource: Resource, name: str, patch: Any, namespace: str = "", **options: Any) -> Any:
+        """As the cluster's."""
+        self._pass(resource, "patch", namespace, options.get("subresource", ""))
+        return self._cluster.patch(resource, name, patch, namespace, **options)
+
+    def get(self, resource: Resource, name: str, namespace: str = "") -> Any:
+        """As the cluster's."""
+        self._pass(resource, "get", namespace)
+        return self._cluster.get(resource, name, namespace)
+
+    def delete(self, resource: Resource, name: str, namespace: str = "", **options: Any) -> None:
+        """As the cluster's."""
+        self._pass(resource, "delete", namespace)
+        self._cluster.delete(resource, name, namespace, **options)
+
+    def service(self, namespace: str, name: str, path: str) -> Any:
+        """As the cluster's."""
+        self._pass(SERVICES, "get", namespace, "proxy")
+        return self._cluster.service(namespace, name, path)  # type: ignore[attr-defined]
+
+    def logs(self, pod: str, namespace: str, *arguments: Any, **options: Any) -> Any:
+        """As the cluster's."""
+        self._pass(PODS, "get", namespace, "log")
+        return self._cluster.logs(pod, namespace, *arguments, **options)
+
+    def log_end(self, pod: str, namespace: str, *arguments: Any, **options: Any) -> Any:
+        """As the cluster's."""
+        self._pass(PODS, "get", namespace, "log")
+        return self._cluster.log_end(pod, namespace, *arguments, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        """`list`, `pages`, `watch`, and what is no request."""
+        method = getattr(self._cluster, name)
+        return self._collection(VERBS.get(name, name), method) if name in ("list", "pages", "watch") else method
+
+    def _collection(self, verb: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def asking(resource: Resource, namespace: str = "", **options: Any) -> Any:
+            self._pass(resource, verb, namespace)
+            return method(resource, namespace, **options)
+
+        return asking
+
+    def _allowed(self, asked: Asked, namespace: str) -> bool:
+        somewhere = self._namespaces is None or asked in self._anywhere or namespace in self._namespaces
+        return somewhere and asked in self._granted
+
+    def _pass(self, resource: Resource, verb: str, namespace: str, subresource: str = "") -> None:
+        asked = named(resource.group, resource.plural, subresource), verb
+        self.asked.add(asked)
+        if self._allowed(asked, namespace):
+            return
+        assert not self._strict, (
+            f"coordinator/rbac/permissions.py does not grant {verb} {asked[0]} to {self._role.name}"
+        )
+        target = "/".join(filter(None, [resource.plural, subresource]))
+        where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+        said = (
+            f'{resource.plural} is forbidden: User "torchq-{self._role.name}" cannot {verb} resource "{target}" '
+            f'in API group "{resource.group}" {where}'
+        )
+        raise status.error(403, {"message": said}, f"{verb} {target}", self._role.remedy)

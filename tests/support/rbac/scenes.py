@@ -1,0 +1,709 @@
+"""One scene for each permission of each account: what its owner does that needs it, and what is said without it.
+
+One rule: a scene returns the words that somebody would read: of a command, of the log, or of a process's health.
+"""
+
+import contextlib
+import json
+import logging
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from coordinator.cache import optional_kinds
+from coordinator.cache.watches import Watches
+from coordinator.cli import main, session
+from coordinator.doctor.collect import Looker
+from coordinator.leader import rebuild_request
+from coordinator.leader.election import LEASE, Leadership
+from coordinator.leader.queue_status_writer import QueueStatusWriter
+from coordinator.leader.reason_writer import Reasons
+from coordinator.rbac.manifests import LEASE_NAMESPACE
+from coordinator.rbac.permissions import COORDINATOR, DOCTOR, QUEUE_ADMIN, USER, WORKER, Role
+from coordinator.routing.eligibility import Standing
+from crds import labels
+from crds.api_resources import (
+    ALPHA_POD_GROUPS,
+    LEASES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    RECREATE_REQUESTS,
+    RESOURCE_QUOTAS,
+    SERVICES,
+    TENANT_QUEUES,
+    TORCHJOBS,
+    Resource,
+)
+from crds.keys import JobKey
+from gang import backends
+from kube import errors
+from kube.api import Cluster, Manifest
+from kube.informer import Informer
+from queues.errors import StoreLost
+from queues.rules import Rules
+from queues.values import Reservation, Task
+from reconcilers.apply.apply import Application
+from reconcilers.errors import NameTaken
+from reconcilers.observe import pods_informer
+from reconcilers.reconcile import Reconciler
+from reconcilers.settings import ReconcileSettings
+from reconcilers.values import Action, Change, Make, MarkPods, Plan, Remove, Tell
+from reconcilers.views import pod_view
+from reconcilers.views.pod_group_view import GroupSight
+from reconcilers.views.queue_view import queues_informer
+from tests.support.acceptance.stack import until
+from tests.support.coordinator.desk import manifest, task
+from tests.support.kubectl.command import Kubectl
+from tests.support.rbac.access import TENANT, Access, Gated
+from tests.support.rbac.gatekeeper import named
+
+SYNC_SECONDS = 60.0
+OTHERS = tuple(each for each in optional_kinds.KINDS if each != ALPHA_POD_GROUPS)
+"""Of Kubernetes' own pod groups one version is enough."""
+
+
+@dataclass
+class Stage:
+    """An API server with a job in the tenant's namespace, and its people."""
+
+    access: Access
+    monkeypatch: pytest.MonkeyPatch
+    log: pytest.LogCaptureFixture
+    folder: Path
+    made: list[Any] = field(default_factory=list)
+
+    @property
+    def admin(self) -> Cluster:
+        return self.access.admin
+
+    def job(self, status: Manifest | None = None, name: str = "train", **spec: Any) -> JobKey:
+        """A job of one pod; its key."""
+        body = manifest(name, TENANT, {"Master": task()}, **spec)
+        made = self.admin.create(TORCHJOBS, body, TENANT)["metadata"]
+        if status is not None:
+            self.admin.patch(TORCHJOBS, name, {"status": status}, TENANT, subresource="status")
+        return JobKey(TENANT, name, made["uid"])
+
+    def reconcile(self, key: JobKey, *, room: bool = True, worker: Cluster | None = None) -> str:
+        """A worker looks at the job once; what the log says of it."""
+        cluster = worker or self.access.cluster(WORKER)
+        held = Reservation(
+            key=key, queue=TENANT, attempt=1, epoch=1, pick=1, charge={"jobs": 1, "pods": 1, "cpu": 1000}
+        )
+        work = Task(key=key, token="t", tenant=TENANT, seen=0, failures=0, reservation=held if room else None)
+        # The cache is the admin's: what a worker that has it loses later is what the scene is about.
+        with pods_informer(self.admin) as pods, Reconciler(cluster, pods, ReconcileSettings()) as reconciler:
+            assert pods.wait_synced(SYNC_SECONDS)
+            try:
+                reconciler(work, lambda: True)
+            except errors.ClusterError as error:
+                return str(error)
+        return ""
+
+    def apply(self, key: JobKey, *actions: Action) -> str:
+        """A worker carries out a plan; what is said of it."""
+        cluster, settings = self.access.cluster(WORKER), ReconcileSettings()
+        with ThreadPoolExecutor(1) as threads, self.log.at_level(logging.DEBUG, "reconcilers"):
+            work = Application(cluster, settings, threads, time.time, key, lambda: True, lambda *_: "")
+            try:
+                outcome = work.run(Plan(actions))
+            except errors.ClusterError as error:
+                return str(error)
+        return str(outcome.hindered or "") + self.log.text
+
+    def run(self, role: Role, *arguments: str, code: int | None = None) -> str:
+        """A command under an account; what it prints."""
+        environment = {"TORCHQ_NAMESPACE": TENANT}
+        if isinstance(self.access, Gated):
+            self.monkeypatch.setattr(session.client, "connect", lambda _: self.access.cluster(role))
+        else:
+            environment["TORCHQ_KUBECONFIG"] = str(self.access.kubeconfig(role))  # type: ignore[attr-defined]
+        result = CliRunner().invoke(main.main, arguments, env=environment, prog_name="torchq")
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        assert code is None or result.exit_code == code, result.output
+        return result.output if result.exit_code == 1 or code is not None else ""
+
+    def kubectl(self, role: Role, *arguments: str) -> str:
+        """kubectl under an account, with an elastic job in the tenant's namespace; why it fails, empty if it works."""
+        if not shutil.which("kubectl"):
+            pytest.skip("kubectl is not on PATH")
+        body = manifest("train", TENANT, torchElasticPolicy={}, suspend=True)
+        self.admin.create(TORCHJOBS, body, TENANT)
+        with self.access.config(role, self.folder) as kubeconfig:
+            said = Kubectl(kubeconfig, self.folder, TENANT).tried(*arguments)
+        return "" if said.code == 0 else said.err
+
+    def follow(self, role: Role, resource: Resource, namespace: str = "") -> str:
+        """An informer of this account; why it does not follow, empty if it does."""
+        informer = Informer(self.access.cluster(role), resource, trim=lambda each: each, namespace=namespace)
+        return self.trouble(informer)
+
+    def trouble(self, informer: Informer[Any]) -> str:
+        """Its trouble, or nothing once its watch has shown a change."""
+        seen = threading.Event()
+        informer.on_change = lambda before, _: seen.set() if before is not None else None
+        with informer:
+            until(lambda: informer.synced or informer.failing)
+            until(lambda: informer.failing or seen.is_set() or self.touch(informer))
+            return informer.failing
+
+    def touch(self, informer: Informer[Any]) -> None:
+        """Change something of the kind."""
+        resource = informer.resource
+        for item in self.admin.list(resource, informer.namespace).items:
+            metadata = item["metadata"]
+            change = {"metadata": {"annotations": {"touched": metadata["resourceVersion"]}}}
+            self.admin.patch(resource, metadata["name"], change, metadata.get("namespace", ""))
+
+
+Scene = Callable[[Stage], str]
+SCENES: dict[tuple[str, str, str], Scene] = {}
+"""By role, resource and verb."""
+
+
+def scene(role: Role, target: str, *verbs: str) -> Callable[[Scene], Scene]:
+    def add(function: Scene) -> Scene:
+        for verb in verbs:
+            SCENES[role.name, target, verb] = function
+        return function
+
+    return add
+
+
+def owner(key: JobKey) -> Manifest:
+    """The reference to the job that controls an object."""
+    own = {"apiVersion": TORCHJOBS.api_version, "kind": TORCHJOBS.kind, "name": key.name, "uid": key.uid}
+    return own | {"controller": True}
+
+
+def pod(stage: Stage, key: JobKey | None = None, name: str = "train-master-0") -> None:
+    """A pod of a job, or nobody's."""
+    body: Manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}
+    if key is not None:
+        found = {labels.JOB_UID: key.uid, labels.JOB_NAME: key.name, labels.ATTEMPT: "1", labels.RESTART: "0"}
+        body["metadata"]["labels"] = found | {labels.TASK_TYPE: "master", labels.TASK_INDEX: "0"}
+        body["metadata"]["ownerReferences"] = [owner(key)]
+    stage.admin.create(PODS, body | {"spec": {"containers": [{"name": "torch", "image": "none"}]}}, TENANT)
+
+
+def service(stage: Stage, key: JobKey | None = None) -> None:
+    """A service of the name that the job's master needs."""
+    # The owner has to be there: garbage collection would delete the service first.
+    own = owner(key or stage.job(name="another"))
+    metadata = {"name": "train-master-0", "labels": {labels.JOB_UID: own["uid"]}, "ownerReferences": [own]}
+    spec = {"clusterIP": "None", "ports": [{"port": 1, "targetPort": 1, "protocol": "TCP"}]}
+    stage.admin.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}, TENANT)
+
+
+def queue(stage: Stage) -> None:
+    body = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": TENANT}}
+    stage.admin.create(TENANT_QUEUES, body | {"spec": {"weight": 2}})
+
+
+def node(stage: Stage) -> None:
+    stage.admin.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "here"}})
+
+
+# The coordinator.
+
+
+@scene(COORDINATOR, "torchjobs", "list", "watch")
+def _jobs_are_followed(stage: Stage) -> str:
+    stage.job()
+    return stage.trouble(Watches(stage.access.cluster(COORDINATOR), nodes=False).jobs)
+
+
+@scene(COORDINATOR, "torchjobs", "get")
+def _jobs_are_read_again(stage: Stage) -> str:
+    key = stage.job()
+    try:
+        Watches(stage.access.cluster(COORDINATOR), nodes=False).read(key)
+    except errors.ClusterError as error:
+        return str(error)
+    return ""
+
+
+@scene(COORDINATOR, "tenantqueues", "list", "watch")
+def _queues_are_followed(stage: Stage) -> str:
+    queue(stage)
+    return stage.trouble(Watches(stage.access.cluster(COORDINATOR), nodes=False).queues)
+
+
+@scene(COORDINATOR, "priorityclasses", "list", "watch")
+def _priority_classes_are_followed(stage: Stage) -> str:
+    return stage.trouble(Watches(stage.access.cluster(COORDINATOR), nodes=False).classes)
+
+
+@scene(COORDINATOR, "namespaces", "list", "watch")
+def _namespaces_are_followed(stage: Stage) -> str:
+    return stage.trouble(Watches(stage.access.cluster(COORDINATOR), nodes=False).namespaces)
+
+
+@scene(COORDINATOR, "resourcequotas", "list", "watch")
+def _resource_quotas_are_followed(stage: Stage) -> str:
+    body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team"}}
+    stage.admin.create(RESOURCE_QUOTAS, body | {"spec": {"hard": {"pods": "4"}}}, TENANT)
+    return stage.trouble(Watches(stage.access.cluster(COORDINATOR), nodes=False).quotas)
+
+
+@scene(COORDINATOR, "pods", "list", "watch")
+def _pods_are_followed(stage: Stage) -> str:
+    pod(stage)
+    return stage.trouble(Watches(stage.access.cluster(COORDINATOR), nodes=False).pods)
+
+
+@scene(COORDINATOR, "nodes", "list", "watch")
+def _nodes_are_followed(stage: Stage) -> str:
+    node(stage)
+    nodes = Watches(stage.access.cluster(COORDINATOR), nodes=True).nodes
+    assert nodes is not None
+    return stage.trouble(nodes)
+
+
+@scene(COORDINATOR, "tenantqueues/status", "patch")
+def _queues_say_how_they_do(stage: Stage) -> str:
+    queue(stage)
+    stage.job()
+    cluster = stage.access.cluster(COORDINATOR)
+    watches = Watches(stage.admin, nodes=False)
+    with contextlib.ExitStack() as running, stage.log.at_level(logging.WARNING):
+        for informer in watches.informers:
+            running.enter_context(informer)
+        until(lambda: watches.synced)
+        writer = QueueStatusWriter(cluster, watches)
+        for _ in range(3):
+            writer.write()
+    assert len(stage.log.records) <= 1, "said once"
+    return stage.log.text
+
+
+@scene(COORDINATOR, "torchjobs/status", "patch")
+def _jobs_say_why_they_wait(stage: Stage) -> str:
+    key = stage.job()
+    watches = Watches(stage.admin, nodes=False)
+    reasons = Reasons(stage.access.cluster(COORDINATOR), watches, Nothing(), Rules(), after=1.0)  # type: ignore[arg-type]
+    with watches.jobs, stage.log.at_level(logging.WARNING):
+        until(lambda: watches.job(key) is not None)
+        for _ in range(3):
+            job = watches.job(key)
+            assert job is not None
+            reasons.note(job, Standing("Held", "held back by its owner"))
+            reasons.step()
+    assert len(stage.log.records) <= 1, "said once"
+    return stage.log.text
+
+
+def leadership(stage: Stage, times: int) -> str:
+    leader = Leadership(
+        stage.access.cluster(COORDINATOR),
+        identity="me",
+        namespace=LEASE_NAMESPACE,
+        lease_seconds=8.0,
+        renew_seconds=2.0,
+    )
+    try:
+        for _ in range(times):
+            leader.step()
+    except errors.ClusterError as error:
+        return str(error)
+    return ""
+
+
+@scene(COORDINATOR, "leases", "create")
+def _the_lease_is_made(stage: Stage) -> str:
+    return leadership(stage, 1)
+
+
+@scene(COORDINATOR, "leases", "get", "patch")
+def _the_lease_is_taken_and_kept(stage: Stage) -> str:
+    body = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": {"name": LEASE}, "spec": {}}
+    stage.admin.create(LEASES, body, LEASE_NAMESPACE)
+    return leadership(stage, 2)
+
+
+def foreign_object(resource: Resource, key: JobKey) -> Manifest:
+    metadata = {
+        "name": "train-0",
+        "labels": {labels.JOB_UID: key.uid, labels.JOB_NAME: key.name},
+        "annotations": {labels.POD_UID: key.uid},  # that the job is no pod does not matter here
+        "ownerReferences": [owner(key)],
+    }
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+
+
+def made_for(stage: Stage, resource: Resource, key: JobKey) -> str:
+    """Such an object, made for a job; its uid."""
+    made = stage.admin.create(resource, foreign_object(resource, key), TENANT)
+    return str(made["metadata"]["uid"])
+
+
+def foreign_scenes(resource: Resource) -> None:
+    """What is done with a kind of others'."""
+    target = named(resource.group, resource.plural)
+
+    @scene(COORDINATOR, target, "list", "watch")
+    def _is_followed(stage: Stage) -> str:
+        made_for(stage, resource, stage.job())
+        watches = Watches(stage.access.cluster(COORDINATOR), nodes=False, foreign=[resource])
+        return stage.trouble(watches._foreign_informer(resource))
+
+    @scene(WORKER, target, "list", "watch")
+    def _a_workers_own(stage: Stage) -> str:
+        made_for(stage, resource, stage.job())
+        return stage.follow(WORKER, resource)
+
+    @scene(WORKER, target, "create")
+    def _is_made(stage: Stage) -> str:
+        key = stage.job()
+        return stage.apply(key, Make(resource, foreign_object(resource, key)))
+
+    @scene(WORKER, target, "get")
+    def _is_there_already(stage: Stage) -> str:
+        key = stage.job()
+        made_for(stage, resource, key)
+        return stage.apply(key, Make(resource, foreign_object(resource, key)))
+
+    @scene(WORKER, target, "delete")
+    def _is_not_needed_any_more(stage: Stage) -> str:
+        key = stage.job()
+        return stage.apply(key, Remove(resource, "train-0", made_for(stage, resource, key)))
+
+    if resource is not RECREATE_REQUESTS:
+
+        @scene(WORKER, target, "patch")
+        def _is_resized(stage: Stage) -> str:
+            key = stage.job()
+            made_for(stage, resource, key)
+            return stage.apply(key, Change(resource, "train-0", {"spec": {"minMember": 2}}))
+
+
+for kind in OTHERS:
+    foreign_scenes(kind)
+
+
+# A worker.
+
+
+@scene(WORKER, "queues", "get")
+def _a_group_waits_for_its_queue(stage: Stage) -> str:
+    key = stage.job()
+    made_for(stage, POD_GROUPS, key)
+    sight = GroupSight(stage.access.cluster(WORKER))
+    try:
+        (found,) = sight.of(key, "volcano")
+    except errors.ClusterError as error:
+        return str(error)
+    assert found.reason == "GangQueueMissing"
+    return ""
+
+
+@scene(WORKER, "pods", "patch")
+def _a_pods_gate_is_opened(stage: Stage) -> str:
+    key = stage.job()
+    pod(stage, key)
+    found = pod_view.trim(stage.admin.get(PODS, "train-master-0", TENANT))
+    return stage.apply(key, MarkPods((found,), {"annotations": {labels.START: "yes"}}))
+
+
+@scene(WORKER, "events", "create")
+def _a_job_is_told_what_happened(stage: Stage) -> str:
+    return stage.apply(stage.job(), Tell("Restarting", "a pod failed"))
+
+
+@scene(WORKER, "nodes", "list", "watch")
+def _a_workers_nodes(stage: Stage) -> str:
+    node(stage)
+    return stage.follow(WORKER, NODES)
+
+
+@scene(WORKER, "torchjobs", "get")
+@scene(WORKER, "torchjobs/status", "patch")
+@scene(WORKER, "torchjobs/finalizers", "update")
+@scene(WORKER, "pods", "create")
+def _a_job_gets_its_pods(stage: Stage) -> str:
+    return stage.reconcile(stage.job())
+
+
+@scene(WORKER, "services", "create")
+def _a_job_that_may_grow_gets_its_service(stage: Stage) -> str:
+    return stage.reconcile(stage.job(torchElasticPolicy={}))
+
+
+@scene(WORKER, "torchjobs", "delete")
+def _a_job_goes_when_its_time_has_come(stage: Stage) -> str:
+    ended = {"phase": "Succeeded", "completionTime": "2026-01-01T00:00:00Z"}
+    return stage.reconcile(stage.job(ended, ttlSecondsAfterFinished=0))
+
+
+@scene(WORKER, "pods", "list", "watch")
+def _a_workers_cache(stage: Stage) -> str:
+    pod(stage, stage.job())
+    return stage.trouble(pods_informer(stage.access.cluster(WORKER)))
+
+
+@scene(WORKER, "tenantqueues", "list", "watch")
+def _a_workers_queues(stage: Stage) -> str:
+    queue(stage)
+    return stage.trouble(queues_informer(stage.access.cluster(WORKER)))
+
+
+@scene(WORKER, "pods", "get")
+def _a_pods_name_is_taken(stage: Stage) -> str:
+    key = stage.job()
+    pod(stage)
+    with contextlib.suppress(NameTaken):
+        return stage.reconcile(key)
+    return ""
+
+
+@scene(WORKER, "pods", "delete")
+def _a_suspended_job_has_pods(stage: Stage) -> str:
+    key = stage.job(suspend=True)
+    pod(stage, key)
+    return stage.reconcile(key)
+
+
+@scene(WORKER, "services", "get")
+def _a_service_is_there_already(stage: Stage) -> str:
+    key = stage.job(torchElasticPolicy={})
+    service(stage, key)
+    return stage.reconcile(key)
+
+
+@scene(WORKER, "services", "delete")
+def _a_service_of_an_earlier_job_is_there(stage: Stage) -> str:
+    key = stage.job(torchElasticPolicy={})
+    service(stage)
+    return stage.reconcile(key)
+
+
+# Users.
+
+
+@scene(USER, "torchjobs", "create")
+def _submit(stage: Stage) -> str:
+    file = stage.folder / "job.json"
+    file.write_text(json.dumps(manifest("train", TENANT)))
+    return stage.run(USER, "submit", str(file))
+
+
+@scene(USER, "torchjobs", "get")
+@scene(USER, "pods", "list")
+def _show(stage: Stage) -> str:
+    stage.job()
+    return stage.run(USER, "job", "show", "train")
+
+
+@scene(USER, "events", "list")
+def _show_with_events(stage: Stage) -> str:
+    stage.job()
+    return only_forbidden(stage.run(USER, "job", "show", "train", code=0))
+
+
+@scene(USER, "resourcequotas", "list")
+def _show_with_resource_quotas(stage: Stage) -> str:
+    stage.job({"phase": "Queued", "queue": {"reason": "NamespaceQuota", "message": "no room"}})
+    return only_forbidden(stage.run(USER, "job", "show", "train", code=0))
+
+
+def _shown_with_its_gang(scheduler: str) -> Scene:
+    def shown(stage: Stage) -> str:
+        admission = {"queue": TENANT, "attempt": 1, "epoch": 1, "gangScheduler": scheduler}
+        stage.job({"phase": "Admitted", "admission": admission})
+        return only_forbidden(stage.run(USER, "job", "show", "train", code=0))
+
+    return shown
+
+
+for backend in backends.BACKENDS.values():
+    if backend.resource is not None:
+        scene(USER, named(backend.resource.group, backend.resource.plural), "list")(_shown_with_its_gang(backend.name))
+
+
+@scene(USER, "torchjobs", "list")
+def _list(stage: Stage) -> str:
+    return stage.run(USER, "job", "list")
+
+
+@scene(USER, "torchjobs", "patch")
+def _suspend(stage: Stage) -> str:
+    stage.job()
+    return stage.run(USER, "job", "suspend", "train")
+
+
+@scene(USER, "torchjobs", "delete")
+def _cancel(stage: Stage) -> str:
+    stage.job()
+    return stage.run(USER, "job", "cancel", "train")
+
+
+@scene(USER, "pods", "get")
+def _follow_the_logs(stage: Stage) -> str:
+    stage.job({"phase": "Running"})
+    pod(stage)
+    stage.admin.patch(PODS, "train-master-0", {"status": {"phase": "Running"}}, TENANT, subresource="status")
+    return only_forbidden(stage.run(USER, "job", "logs", "-f", "train"))
+
+
+@scene(USER, "pods/log", "get")
+def _logs(stage: Stage) -> str:
+    stage.job()
+    pod(stage)
+    return only_forbidden(stage.run(USER, "job", "logs", "train"))
+
+
+def only_forbidden(said: str) -> str:
+    """No node runs the pods of these scenes: that there is no log is not what they are about."""
+    return said if "not allowed" in said else ""
+
+
+@scene(WORKER, "pods/log", "get")
+def _why_a_pod_failed(stage: Stage) -> str:
+    held = {"queue": TENANT, "attempt": 1, "epoch": 1, "pick": 1, "charge": {"jobs": 1, "pods": 1, "cpu": 1000}}
+    key = stage.job({"phase": "Running", "attempt": 1, "admission": held | {"gangScheduler": "none"}})
+    pod(stage, key)
+    words = "Root Cause (first observed failure):\n exitcode  : 1 (pid: 9)\n" + "=" * 2048
+    terminated = {"exitCode": 1, "reason": "Error", "message": words, "finishedAt": "2026-01-02T03:04:05Z"}
+    container = {"name": "torch", "image": "none", "imageID": "", "ready": False, "restartCount": 0}
+    status = {"phase": "Failed", "containerStatuses": [container | {"state": {"terminated": terminated}}]}
+    stage.admin.patch(PODS, "train-master-0", {"status": status}, TENANT, subresource="status")
+    with stage.log.at_level(logging.INFO, "reconcilers"):
+        said = stage.reconcile(key)
+    return said + only_forbidden(stage.log.text)
+
+
+@scene(USER, "torchjobs", "watch")
+def _kubectl_get_jobs_watch(stage: Stage) -> str:
+    stage.job()
+    return stage.follow(USER, TORCHJOBS, TENANT)
+
+
+@scene(USER, "pods", "watch")
+def _kubectl_get_pods_watch(stage: Stage) -> str:
+    pod(stage)
+    return stage.follow(USER, PODS, TENANT)
+
+
+@scene(USER, "tenantqueues", "get")
+def _look_at_their_queue(stage: Stage) -> str:
+    queue(stage)
+    return stage.run(USER, "queue", "list", TENANT)
+
+
+@scene(USER, "events", "create")
+def _hold(stage: Stage) -> str:
+    stage.job()
+    return only_forbidden(stage.run(USER, "job", "hold", "train", code=0))
+
+
+@scene(USER, "leases", "get")
+@scene(USER, "services/proxy", "get")
+def _ask_for_the_next_picks(stage: Stage) -> str:
+    return only_forbidden(stage.run(USER, "next"))
+
+
+@scene(USER, "torchjobs/scale", "patch")
+def _kubectl_scale(stage: Stage) -> str:
+    return stage.kubectl(USER, "scale", "torchjob/train", "--replicas", "2")
+
+
+@scene(USER, "torchjobs/scale", "get", "update")
+def _kubectl_scale_from_a_known_number(stage: Stage) -> str:
+    return stage.kubectl(USER, "scale", "torchjob/train", "--current-replicas", "1", "--replicas", "2")
+
+
+# Queue admins.
+
+
+@scene(QUEUE_ADMIN, "tenantqueues", "create")
+def _create_a_queue(stage: Stage) -> str:
+    return stage.run(QUEUE_ADMIN, "queue", "create", TENANT)
+
+
+@scene(QUEUE_ADMIN, "tenantqueues", "list")
+def _list_queues(stage: Stage) -> str:
+    return stage.run(QUEUE_ADMIN, "queue", "list")
+
+
+@scene(QUEUE_ADMIN, "leases", "get")
+@scene(QUEUE_ADMIN, "services/proxy", "get")
+def _ask_for_figures(stage: Stage) -> str:
+    return only_forbidden(stage.run(QUEUE_ADMIN, "queue", "list", code=0))
+
+
+@scene(QUEUE_ADMIN, "events", "create")
+def _create_a_queue_and_tell(stage: Stage) -> str:
+    return only_forbidden(stage.run(QUEUE_ADMIN, "queue", "create", TENANT, code=0))
+
+
+@scene(QUEUE_ADMIN, "tenantqueues", "patch")
+def _pause_a_queue(stage: Stage) -> str:
+    queue(stage)
+    return stage.run(QUEUE_ADMIN, "queue", "pause", TENANT)
+
+
+@scene(QUEUE_ADMIN, "tenantqueues", "get", "delete")
+@scene(QUEUE_ADMIN, "torchjobs", "list")
+def _delete_a_queue(stage: Stage) -> str:
+    queue(stage)
+    return stage.run(QUEUE_ADMIN, "queue", "delete", TENANT)
+
+
+@scene(QUEUE_ADMIN, "tenantqueues", "watch")
+def _kubectl_get_queues_watch(stage: Stage) -> str:
+    queue(stage)
+    return stage.follow(QUEUE_ADMIN, TENANT_QUEUES)
+
+
+# The doctor.
+
+
+class Nothing:
+    """A store and a work queue with nothing in them: here the cluster alone is looked at."""
+
+    def inspect(self) -> None:
+        """See Looker."""
+
+    def snapshot(self, *_: object) -> None:
+        """See Reasons."""
+        raise StoreLost("nothing is in here")
+
+
+@scene(DOCTOR, "torchjobs", "list")
+@scene(DOCTOR, "tenantqueues", "list")
+@scene(DOCTOR, "priorityclasses", "list")
+@scene(DOCTOR, "namespaces", "list")
+@scene(DOCTOR, "resourcequotas", "list")
+@scene(DOCTOR, "pods", "list")
+@scene(DOCTOR, "nodes", "list")
+@scene(DOCTOR, "leases", "get")
+def _look_at_everything(stage: Stage) -> str:
+    stage.job()
+    looker = Looker(stage.access.cluster(DOCTOR), Nothing(), Nothing(), LEASE_NAMESPACE)  # type: ignore[arg-type]
+    try:
+        looker.look()
+    except errors.ClusterError as error:
+        return str(error)
+    return ""
+
+
+@scene(DOCTOR, "leases", "patch")
+def _ask_the_leader(stage: Stage) -> str:
+    body = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": {"name": LEASE}}
+    stage.admin.create(LEASES, body | {"spec": {"holderIdentity": "somebody"}}, LEASE_NAMESPACE)
+    try:
+        rebuild_request.ask(stage.access.cluster(DOCTOR), LEASE, LEASE_NAMESPACE, seconds=0.0)
+    except rebuild_request.NoRepair:  # it was asked, and there is no leader here
+        return ""
+    except errors.ClusterError as error:
+        return str(error)
+    return ""

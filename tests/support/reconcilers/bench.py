@@ -1,0 +1,141 @@
+"""What the tests on an API server share: a job, its pods, and a hand that plays node and coordinator."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from crds import labels
+from crds.api_resources import PODS, SERVICES, TORCHJOBS
+from crds.keys import JobKey
+from crds.torchjob import torchjob
+from crds.torchjob.torchjob import TorchJob
+from kube import errors
+from kube.api import Manifest
+from kube.client import KubernetesCluster
+from kube.informer import Informer
+from queues.values import Reservation, Task
+from reconcilers.reconcile import RaiseCharge, Reconciler, no_store
+from reconcilers.views.pod_view import PodView
+from tests.support.reconcilers import builders
+
+
+class Counting:
+    """A cluster that counts what is asked of it, and lets a test in between."""
+
+    def __init__(self, cluster: Any) -> None:
+        self._cluster = cluster
+        self.calls: Counter[str] = Counter()
+        self.before: dict[str, Callable[[], None]] = {}
+        """What happens once before the next call of a verb on a kind: "create Pod"."""
+
+    def __getattr__(self, verb: str) -> Any:
+        method = getattr(self._cluster, verb)
+
+        def counted(resource: Any, *args: Any, **kwargs: Any) -> Any:
+            name = f"{verb} {resource.kind}"
+            self.calls[name] += 1
+            self.before.pop(name, lambda: None)()
+            return method(resource, *args, **kwargs)
+
+        return counted
+
+
+@dataclass
+class Bench:
+    """One job in a namespace of its own."""
+
+    cluster: KubernetesCluster
+    counting: Counting
+    namespace: str
+    pods: Informer[PodView]
+    reconciler: Reconciler
+    key: JobKey = field(default=builders.KEY)
+    reservation: Reservation | None = None
+    deleted: int = 0
+
+    def submit(self, *args: Any, **fields: Any) -> TorchJob:
+        described = builders.manifest(*args, **fields)
+        described["metadata"] = {"name": "digits", "annotations": described["metadata"]["annotations"]}
+        del described["status"]
+        self.cluster.create(TORCHJOBS, described, self.namespace)
+        metadata = self.raw()["metadata"]
+        self.key = JobKey(self.namespace, "digits", metadata["uid"])
+        return self.job
+
+    def pick(self, attempt: int = 1) -> None:
+        """The coordinator takes room for the job."""
+        charge = dict(self.job.spec.charge)
+        self.reservation = Reservation(
+            key=self.key, queue=self.namespace, attempt=attempt, epoch=7, charge=charge, port=20_001
+        )
+
+    def reconcile(
+        self, holds: Callable[[], bool] = lambda: True, times: int = 1, raise_charge: RaiseCharge = no_store
+    ) -> float | None:
+        for _ in range(times):
+            self.catch_up()
+            task = Task(key=self.key, token="t", tenant="team", seen=0, failures=0, reservation=self.reservation)
+            requeue = self.reconciler(task, holds, raise_charge)
+        return requeue
+
+    def catch_up(self) -> None:
+        """Have the cache show every pod as it is, deletions too."""
+        listed = self.cluster.list(PODS, self.namespace, label_selector=labels.JOB_UID)
+        there = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in listed.items}
+        versions = [int(each) for each in there.values()]
+        assert self.pods.wait_for(max(versions, default=0), 10)
+        self.settled(there)
+
+    def settled(self, there: dict[str, str]) -> None:
+        """A deletion has no object to ask for: make a pod of no job and see it come."""
+        known = {each.name for each in self.pods.values() if each.namespace == self.namespace}
+        if known - there.keys():
+            self.deleted += 1
+            marker = builders.template()["spec"]
+            metadata = {"name": f"marker-{self.deleted}", "labels": {labels.JOB_UID: "nobody"}}
+            body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": marker}
+            made = self.cluster.create(PODS, body, self.namespace)
+            assert self.pods.wait_for(int(made["metadata"]["resourceVersion"]), 10)
+            self.cluster.delete(PODS, metadata["name"], self.namespace, grace_period_seconds=0)
+
+    def raw(self) -> Manifest:
+        return self.cluster.get(TORCHJOBS, "digits", self.namespace)
+
+    @property
+    def job(self) -> TorchJob:
+        return torchjob.parse(self.raw())
+
+    def said(self, kind: str) -> tuple[str, str]:
+        """Reason and message of a condition that is True."""
+        found = next(each for each in self.job.status.conditions if each.type == kind and each.status == "True")
+        return found.reason, found.message
+
+    def names(self) -> list[str]:
+        listed = self.cluster.list(PODS, self.namespace).items
+        return sorted(each["metadata"]["name"] for each in listed if "digits" in each["metadata"]["name"])
+
+    def services(self) -> list[str]:
+        listed = self.cluster.list(SERVICES, self.namespace).items
+        return [each["metadata"]["name"] for each in listed if "digits" in each["metadata"]["name"]]
+
+    def move(self, phase: str, *names: str, exit_code: int | None = None, reason: str = "") -> None:
+        """Play the node: these pods, or all."""
+        for name in names or self.names():
+            status: dict[str, Any] = {"phase": phase}
+            if exit_code is not None:
+                ended = {"terminated": {"exitCode": exit_code, "reason": reason}}
+                container = {"name": "torch", "state": ended, "image": "", "imageID": "", "ready": False}
+                status["containerStatuses"] = [container | {"restartCount": 0}]
+            self.cluster.patch(PODS, name, {"status": status}, self.namespace, subresource="status")
+
+    def change(self, **spec: Any) -> None:
+        """Play the owner."""
+        self.cluster.patch(TORCHJOBS, "digits", {"spec": spec}, self.namespace)
+
+    def remove(self, *names: str) -> None:
+        for name in names:
+            try:
+                self.cluster.delete(PODS, name, self.namespace, grace_period_seconds=0)
+            except errors.NotFound:
+                continue

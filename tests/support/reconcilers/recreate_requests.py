@@ -1,0 +1,94 @@
+"""OpenKruise's ContainerRecreateRequest, as strict as the original about what torchq writes, and a hand that plays its
+controller and daemon."""
+
+import contextlib
+from typing import Any
+
+from crds.api_resources import CRDS, RECREATE_REQUESTS
+from kube import errors
+from kube.client import KubernetesCluster
+
+_TEXT = {"type": "string"}
+_NUMBER = {"type": "integer", "format": "int64"}
+_STRATEGY = {
+    "type": "object",
+    "properties": {
+        "failurePolicy": {"type": "string", "enum": ["Fail", "Ignore"]},
+        "orderedRecreate": {"type": "boolean"},
+        "forceRecreate": {"type": "boolean"},
+        "terminationGracePeriodSeconds": _NUMBER,
+        "unreadyGracePeriodSeconds": _NUMBER,
+        "minStartedSeconds": {"type": "integer", "format": "int32"},
+    },
+}
+_SPEC = {
+    "type": "object",
+    "required": ["containers", "podName"],
+    "properties": {
+        "podName": _TEXT,
+        "containers": {
+            "type": "array",
+            "items": {"type": "object", "required": ["name"], "properties": {"name": _TEXT}},
+        },
+        "strategy": _STRATEGY,
+        "activeDeadlineSeconds": _NUMBER | {"minimum": 3},
+        "ttlSecondsAfterFinished": {"type": "integer", "format": "int32"},
+    },
+}
+_STATE = {"type": "object", "properties": {"name": _TEXT, "phase": _TEXT, "message": _TEXT}}
+_STATUS = {
+    "type": "object",
+    "properties": {
+        "phase": _TEXT,
+        "message": _TEXT,
+        "containerRecreateStates": {"type": "array", "items": _STATE},
+    },
+}
+DEFINITION: dict[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {
+        "name": "containerrecreaterequests.apps.kruise.io",
+        "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
+    },
+    "spec": {
+        "group": "apps.kruise.io",
+        "names": {
+            "kind": "ContainerRecreateRequest",
+            "listKind": "ContainerRecreateRequestList",
+            "plural": "containerrecreaterequests",
+            "singular": "containerrecreaterequest",
+            "shortNames": ["crr"],
+        },
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1alpha1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": _SPEC, "status": _STATUS}}},
+            }
+        ],
+    },
+}
+
+
+def install(cluster: KubernetesCluster) -> None:
+    """Have the kind served."""
+    with contextlib.suppress(errors.AlreadyExists):
+        cluster.create(CRDS, DEFINITION)
+    for _ in range(200):
+        with contextlib.suppress(errors.NotFound):
+            cluster.list(RECREATE_REQUESTS)
+            return
+    raise AssertionError("the kind is not served")
+
+
+def finish(cluster: KubernetesCluster, namespace: str, name: str, phase: str = "Succeeded", message: str = "") -> int:
+    """Complete a request as the daemon does; the resourceVersion."""
+    request = cluster.get(RECREATE_REQUESTS, name, namespace)
+    states = [{"name": each["name"], "phase": phase} for each in request["spec"]["containers"]]
+    status = {"phase": "Completed", "message": message, "containerRecreateStates": states}
+    changed = cluster.patch(RECREATE_REQUESTS, name, {"status": status}, namespace, subresource="status")
+    return int(changed["metadata"]["resourceVersion"])

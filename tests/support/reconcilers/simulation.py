@@ -1,0 +1,228 @@
+"""A cluster in memory that holds one job and plays API server, node and coordinator by hand.
+
+One rule: it takes nothing that a real API server would refuse, and asserts what must never be asked of one.
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from crds import labels
+from crds.torchjob import torchjob
+from crds.torchjob.conditions import TRUE_IN
+from crds.torchjob.torchjob import TorchJob
+from queues.values import Reservation
+from reconcilers.plan.plan import plan
+from reconcilers.pods import task_members
+from reconcilers.settings import ReconcileSettings
+from reconcilers.values import (
+    Action,
+    CreatePods,
+    DeleteJob,
+    DeletePods,
+    Make,
+    MarkPods,
+    Observation,
+    Plan,
+    Remove,
+    Tell,
+    WriteStatus,
+)
+from reconcilers.views import recreate_request, timestamps
+from reconcilers.views.pod_view import PodView
+from reconcilers.views.recreate_request import RecreateView
+from tests.support.reconcilers import builders
+
+SOON = 3600.0
+"""Seconds; what is to be done later than that is not waited for."""
+
+
+@dataclass
+class Simulation:
+    """One job, its pods and its reservation."""
+
+    manifest: dict[str, Any] | None
+    pods: dict[str, PodView] = field(default_factory=dict)
+    reservation: Reservation | None = None
+    settings: ReconcileSettings = field(default_factory=ReconcileSettings)
+    made: int = 0
+    counted: set[tuple[str, int]] = field(default_factory=set)
+    """The pods, and restarts of their main containers, that have cost the job a restart."""
+    requests: dict[str, RecreateView] = field(default_factory=dict)
+    dead: frozenset[str] = frozenset()
+    other_nodes: bool = False
+    now: datetime = builders.NOW
+    told: int = 0
+
+    @property
+    def job(self) -> TorchJob | None:
+        return torchjob.parse(self.manifest) if self.manifest else None
+
+    def observe(self) -> Observation:
+        pods = tuple(sorted(self.pods.values(), key=lambda pod: pod.name))
+        return Observation(
+            key=builders.KEY,
+            job=self.job,
+            pods=pods,
+            reservation=self.reservation,
+            recreations=tuple(sorted(self.requests.values(), key=lambda each: each.name)),
+            dead_nodes=self.dead & {pod.node for pod in pods},
+            other_nodes=self.other_nodes,
+        )
+
+    def plan(self) -> Plan:
+        return plan(self.observe(), self.settings, self.now)
+
+    def reconcile(self, most: int = 100) -> bool:
+        """Plan, and carry out the first few actions; whether there was anything to do."""
+        planned = self.plan()
+        for action in planned.actions[:most]:
+            self.carry_out(action)
+        return bool(planned.actions)
+
+    def settle(self) -> None:
+        """Reconcile until nothing is left to do. What is deleted goes away, what is asked of nodes is never done, and
+        time passes; nothing else happens."""
+        for _ in range(40):
+            self.pods = {name: pod for name, pod in self.pods.items() if not pod.deleting}
+            planned = self.plan()
+            for action in planned.actions:
+                self.carry_out(action)
+            if planned.requeue_after is not None and planned.requeue_after < SOON:
+                self.now += timedelta(seconds=planned.requeue_after)
+            elif not planned.actions:
+                return
+        raise AssertionError(f"no end to it: {self.plan()}")
+
+    def carry_out(self, action: Action) -> None:
+        match action:
+            case WriteStatus(change, resource_version):
+                self._write(change["status"], resource_version)
+            case DeletePods(pods, at_once, seconds):
+                for pod in pods:
+                    self._delete(pod, at_once, seconds)
+            case CreatePods(manifests):
+                for manifest in manifests:
+                    self._create(manifest)
+            case MarkPods(pods, metadata):
+                for pod in pods:
+                    self._mark(pod, metadata)
+            case DeleteJob():
+                assert self.job is not None
+                assert self.job.finished
+                self.manifest = None
+            case _:
+                self._carry_out_beside(action)
+
+    def _carry_out_beside(self, action: Action) -> None:
+        match action:
+            case Make(_, manifest):
+                self._make(manifest)
+            case Remove(_, name, uid):
+                assert self.requests.pop(name).uid == uid
+            case Tell():
+                self.told += 1
+
+    def _delete(self, pod: PodView, at_once: bool, seconds: int | None) -> None:
+        there = self.pods.get(pod.name)
+        if there is None:
+            return
+        assert there.uid == pod.uid
+        shorter = seconds is not None and pod.grace is not None and seconds < pod.grace
+        assert at_once or not pod.deleting or shorter, "deleted twice"
+        assert not at_once or pod.node in self.dead, "a node that is well is asked"
+        assert self._may_go(pod), "nobody knows what became of it"
+        if at_once:
+            del self.pods[pod.name]
+        else:
+            grace = (30 if pod.grace is None else pod.grace) if seconds is None else seconds
+            self.pods[pod.name] = replace(pod, deleting=True, grace=grace, deadline=self.now.timestamp() + grace)
+
+    def _may_go(self, pod: PodView) -> bool:
+        """A pod of a job that runs goes only when it is written down why."""
+        job = self.job
+        if job is None or job.finished or job.spec.suspend or job.admission is None or self.reservation is None:
+            return True
+        current = pod.attempt == job.admission.attempt == self.reservation.attempt
+        expected = pod.name in task_members.members(job, job.admission.attempt)
+        outdated = pod.restart != job.status.restart_generation
+        return not current or not expected or outdated or pod.uid in job.status.replacing
+
+    def _mark(self, pod: PodView, metadata: Mapping[str, Any]) -> None:
+        there = self.pods.get(pod.name)
+        if there is None or there.uid != pod.uid:
+            return
+        marks, notes = metadata.get("labels", {}), metadata.get("annotations", {})
+        self.pods[pod.name] = replace(
+            there,
+            restart=int(marks.get(labels.RESTART, there.restart)),
+            asked=notes.get(labels.RESTART_CONTAINERS, there.asked),
+            asked_at=timestamps.seconds(notes.get(labels.RESTART_ASKED)) or there.asked_at,
+            settled=int(notes.get(labels.RESTARTS_SETTLED, there.settled)),
+        )
+
+    def _make(self, manifest: Mapping[str, Any]) -> None:
+        metadata = manifest["metadata"]
+        pod = self.pods[manifest["spec"]["podName"]]
+        assert pod.uid == metadata["annotations"][labels.POD_UID]
+        assert metadata["name"] not in self.requests, "it is there already"
+        created = {"uid": f"request-{self.made}", "creationTimestamp": timestamps.text(self.now.timestamp())}
+        self.made += 1
+        self.requests[metadata["name"]] = recreate_request.trim({**manifest, "metadata": {**metadata, **created}})
+
+    def _write(self, change: Mapping[str, Any], resource_version: str) -> None:
+        before = self.job
+        assert before is not None
+        assert before.metadata.resource_version == resource_version
+        assert "queue" not in change, "the coordinator's field"
+        assert self.manifest is not None
+        self.manifest["status"] = merged(self.manifest["status"], change)
+        self.manifest["metadata"]["resourceVersion"] = str(int(resource_version) + 1)
+        after = self.job
+        assert after is not None
+        assert after.status.phase == before.status.phase or not before.finished, "nothing follows the end"
+        assert change.keys() <= {"conditions", "observedGeneration"} or not before.finished
+        assert set(TRUE_IN[after.status.phase]) == {
+            each.type for each in after.status.conditions if each.status == "True"
+        }
+        self._count(before, after)
+
+    def _count(self, before: TorchJob, after: TorchJob) -> None:
+        old, new = before.status, after.status
+        assert new.restart_generation >= old.restart_generation
+        restarts, disruptions = new.restart_count - old.restart_count, new.disruptions - old.disruptions
+        assert (restarts, disruptions) in {(0, 0), (1, 0), (0, 1)}, "one at a time, and none is forgotten"
+        if restarts:
+            failed = {(pod.uid, 0) for pod in self.pods.values() if pod.phase == "Failed"}
+            again = {(pod.uid, pod.restarts) for pod in self.pods.values() if pod.restarts > pod.settled}
+            assert (failed | again) - self.counted, "a failure was counted twice"
+            self.counted |= failed | again
+
+    def _create(self, manifest: Mapping[str, Any]) -> None:
+        job = self.job
+        assert job is not None
+        assert not job.finished
+        assert not job.spec.suspend
+        assert job.admission is not None, "a pod without an admission"
+        assert self.reservation is not None
+        assert manifest["metadata"]["labels"][labels.ATTEMPT] == str(job.admission.attempt)
+        assert job.admission.attempt == self.reservation.attempt
+        name = manifest["metadata"]["name"]
+        assert name not in self.pods, "the name is taken"
+        self.made += 1
+        self.pods[name] = builders.view(manifest, uid=f"made-{self.made}")
+
+
+def merged(target: Any, change: Any) -> Any:
+    """RFC 7386."""
+    if not isinstance(change, Mapping):
+        return copy.deepcopy(change)
+    result = dict(target) if isinstance(target, Mapping) else {}
+    for name, value in change.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merged(result.get(name), value)
+    return result

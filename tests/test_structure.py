@@ -1,0 +1,58 @@
+"""The house rules that no linter knows: sizes, imports in the open, empty package files."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("crds", "cluster", "gang", "queues", "reconcilers", "coordinator", "bench")
+FILES = {
+    str(path.relative_to(ROOT)): path.read_text() for package in PACKAGES for path in (ROOT / package).rglob("*.py")
+}
+MODULES = {name: ast.parse(text, name) for name, text in FILES.items() if not name.endswith("__init__.py")}
+LONGEST_MODULE = 400
+LONGEST_FUNCTION = 50
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Import = ast.Import | ast.ImportFrom
+
+
+def functions() -> Iterator[tuple[str, Function]]:
+    """Every function and method of the house, with where it is."""
+    for name, module in MODULES.items():
+        for node in ast.walk(module):
+            if isinstance(node, Function):
+                yield f"{name}:{node.lineno} {node.name}", node
+
+
+def lines(node: Function) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def test_every_package_is_looked_at() -> None:
+    assert {name.partition("/")[0] for name in MODULES} == set(PACKAGES)
+
+
+def test_package_files_are_empty() -> None:
+    assert [name for name, text in FILES.items() if name not in MODULES and text] == []
+
+
+def test_every_module_says_what_it_is_for_and_its_one_rule() -> None:
+    assert [name for name, module in MODULES.items() if "One rule:" not in (ast.get_docstring(module) or "")] == []
+
+
+def test_no_module_is_too_long() -> None:
+    lengths = {name: len(FILES[name].splitlines()) for name in MODULES}
+    assert {name: length for name, length in lengths.items() if length > LONGEST_MODULE} == {}
+
+
+def test_no_function_is_too_long() -> None:
+    assert {name: lines(node) for name, node in functions() if lines(node) > LONGEST_FUNCTION} == {}
+
+
+def test_no_import_hides_in_a_function() -> None:
+    assert [name for name, node in functions() if any(isinstance(each, Import) for each in ast.walk(node))] == []
+
+
+def test_no_import_is_for_type_checkers_alone() -> None:
+    assert [name for name in MODULES if "TYPE_CHECKING" in FILES[name]] == []
