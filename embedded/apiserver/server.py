@@ -49,10 +49,10 @@ from embedded.apiserver.verbs import admission, watches
 from embedded.apiserver.verbs.garbage_collector import Collector
 from embedded.apiserver.verbs.handlers import Answer, Handlers, Question
 from embedded.apiserver.verbs.watches import Watch
-from embedded.apiserver.verbs.writes import WriteOptions
 from embedded.apiserver.wire import encoding, options, protobuf
 from embedded.apiserver.wire import request as wire_request
 from embedded.apiserver.wire.encoding import Shown
+from embedded.apiserver.wire.options import WriteOptions
 from embedded.layout import Layout
 from kube import threads
 

@@ -24,8 +24,9 @@ from embedded.apiserver.storage.objects import Stored
 from embedded.apiserver.storage.store import Store
 from embedded.apiserver.verbs.garbage_collector import Collector
 from embedded.apiserver.verbs.handlers import Handlers, Question
-from embedded.apiserver.verbs.writes import WriteOptions, Writer
+from embedded.apiserver.verbs.writes import Writer
 from embedded.apiserver.wire import request as local_requests
+from embedded.apiserver.wire.options import WriteOptions
 from embedded.apiserver.wire.request import Target
 from kube import errors, requests, status
 from kube.api import Listing, Manifest, Patch, WatchEvent

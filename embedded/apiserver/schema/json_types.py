@@ -6,6 +6,7 @@ One rule: Python calls true an integer; a schema does not.
 from typing import Any
 
 _NAMES = {type(None): "null", bool: "boolean", int: "integer", str: "string", list: "array", dict: "object"}
+_GO_NAMES = {str: "string", int: "number", float: "number", bool: "bool", list: "array", dict: "object"}
 
 
 def json_type(value: Any) -> str:
@@ -13,3 +14,8 @@ def json_type(value: Any) -> str:
     if value.__class__ is float:
         return "integer" if value.is_integer() else "number"
     return _NAMES.get(value.__class__, "object")
+
+
+def go_type_name(value: Any) -> str:
+    """Return what Go calls the type of a JSON value, for the messages of a Kubernetes API server."""
+    return _GO_NAMES.get(type(value), "null")

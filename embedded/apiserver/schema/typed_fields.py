@@ -14,9 +14,9 @@ import orjson
 
 from crds.resources import quantities
 from embedded.apiserver.schema import go_times
+from embedded.apiserver.schema.json_types import go_type_name
 from embedded.apiserver.schema.schema import Node
 from embedded.apiserver.status_errors import bad_request
-from embedded.apiserver.wire.options import go_word
 
 _WORDS: dict[str, tuple[type, ...]] = {"string": (str,), "boolean": (bool,), "object": (dict,), "array": (list,)}
 _GO_TYPES = {"string": "string", "boolean": "bool", "integer": "int64", "number": "float64", "object": "struct",
@@ -136,7 +136,7 @@ def _bytes(value: str) -> str:
 
 
 def _mismatch(value: Any, path: str, wanted: str) -> Exception:
-    shown = f"number {value}" if type(value) is float and "int" in wanted else go_word(value)
+    shown = f"number {value}" if type(value) is float and "int" in wanted else go_type_name(value)
     return bad_request(f"json: cannot unmarshal {shown} into Go struct field {path} of type {wanted}")
 
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from embedded.apiserver import status_errors
 from embedded.apiserver.kinds.catalog import Kind
-from embedded.apiserver.schema import pruning, typed_fields
-from embedded.apiserver.verbs.writes import WriteOptions
-from embedded.apiserver.wire import options as parameters
+from embedded.apiserver.schema import json_types, pruning, typed_fields
+from embedded.apiserver.wire.options import WriteOptions
 from kube.api import Manifest
 
 _MOST_UNKNOWN = 50
@@ -72,11 +71,13 @@ def _unreadable(kind: Kind, message: str, options: WriteOptions) -> status_error
 
 def _check_type(kind: Kind, manifest: Any, options: WriteOptions) -> None:
     if not isinstance(manifest, dict):
-        message = f"couldn't get version/kind; json parse error: json: cannot unmarshal {parameters.go_word(manifest)}"
+        message = (
+            f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_types.go_type_name(manifest)}"
+        )
         raise _unreadable(kind, message, options)
     for key in ("apiVersion", "kind"):
         if not isinstance(manifest.get(key), str | None):
-            word = parameters.go_word(manifest[key])
+            word = json_types.go_type_name(manifest[key])
             message = f"couldn't get version/kind; json parse error: json: cannot unmarshal {word} into {key}"
             if options.patch:
                 raise status_errors.unreadable_patch(message)
@@ -85,7 +86,7 @@ def _check_type(kind: Kind, manifest: Any, options: WriteOptions) -> None:
     if manifest.get("metadata") is None:
         manifest["metadata"] = {}
     if not isinstance(manifest["metadata"], dict):
-        word = parameters.go_word(manifest["metadata"])
+        word = json_types.go_type_name(manifest["metadata"])
         message = f"json: cannot unmarshal {word} into Go value of type v1.ObjectMeta"
         raise _unreadable(kind, message, options)
     for key, expected in (("kind", kind.resource.kind), ("apiVersion", kind.resource.api_version)):

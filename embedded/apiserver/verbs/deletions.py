@@ -12,6 +12,7 @@ from embedded.apiserver.kinds import metadata
 from embedded.apiserver.kinds.catalog import Kind, storage
 from embedded.apiserver.storage.objects import Stored, encode
 from embedded.apiserver.storage.store import Store
+from embedded.apiserver.wire.options import DeleteOptions
 from kube.api import Manifest
 
 ORPHAN = "orphan"
@@ -23,19 +24,6 @@ CONTENT = {
 }
 """Kinds whose objects contain others, and the finalizer (a namespace's in its spec) that holds them until those are
 gone."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteOptions:
-    """How a deletion is to be done."""
-
-    uid: str = ""
-    version: str = ""
-    grace: int | None = None
-    propagation: str = ""
-    dry_run: bool = False
-    orphan: bool | None = None
-    """The older word for the propagation; with False, what is not gone at once is answered with 202."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ from embedded.apiserver.kinds.catalog import Catalog, storage
 from embedded.apiserver.storage.journal import Change
 from embedded.apiserver.storage.objects import Stored
 from embedded.apiserver.storage.store import Place, Store
-from embedded.apiserver.verbs.deletions import CONTENT, FOREGROUND, ORPHAN, DeleteOptions, Deleter, is_held
+from embedded.apiserver.verbs.deletions import CONTENT, FOREGROUND, ORPHAN, Deleter, is_held
 from embedded.apiserver.verbs.writes import is_released
+from embedded.apiserver.wire.options import DeleteOptions
 from kube.api import Manifest
 from kube.object_errors import ObjectErrors
 

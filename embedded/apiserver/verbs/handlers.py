@@ -15,7 +15,7 @@ import orjson
 from embedded.apiserver import status_errors
 from embedded.apiserver.kinds import bindings, metadata, scale
 from embedded.apiserver.kinds.catalog import Catalog
-from embedded.apiserver.schema import patches, server_side_apply, strategic_merge
+from embedded.apiserver.schema import json_types, patches, server_side_apply, strategic_merge
 from embedded.apiserver.status_errors import bad_request
 from embedded.apiserver.storage import objects
 from embedded.apiserver.storage.objects import Stored
@@ -23,8 +23,9 @@ from embedded.apiserver.storage.store import Store
 from embedded.apiserver.verbs import admission, writes
 from embedded.apiserver.verbs.deletions import Deleter
 from embedded.apiserver.verbs.lists import Lister, list_of
-from embedded.apiserver.verbs.writes import WriteOptions, Writer
+from embedded.apiserver.verbs.writes import Writer
 from embedded.apiserver.wire import decoding, integers, options, request
+from embedded.apiserver.wire.options import WriteOptions
 from embedded.apiserver.wire.request import Target
 from kube.api import Manifest
 
@@ -279,7 +280,7 @@ def _patched(question: Question, current: Manifest) -> Manifest:
     if question.content_type == patches.JSON:
         return patches.apply_json(current, patch)
     if not isinstance(patch, dict):
-        word = options.go_word(patch)
+        word = json_types.go_type_name(patch)
         raise bad_request(f"error decoding patch: json: cannot unmarshal {word} into Go value of type map")
     if question.content_type == strategic_merge.MEDIA_TYPE:
         target = question.target

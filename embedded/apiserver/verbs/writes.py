@@ -7,8 +7,8 @@ Nothing is stored before all of them have passed.
 import random
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 from crds.api_resources import NAMESPACES, NODES
 from embedded.apiserver import status_errors
@@ -20,26 +20,13 @@ from embedded.apiserver.storage.objects import Stored, encode
 from embedded.apiserver.storage.store import Store
 from embedded.apiserver.verbs import deletions
 from embedded.apiserver.wire import integers
+from embedded.apiserver.wire.options import WriteOptions
 from kube.api import Manifest
 
 _MISSHAPEN = frozenset({"FieldValueRequired", "FieldValueTypeInvalid"})
 """Reasons of causes after which the checks beyond the schema could not trust what they read."""
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteOptions:
-    """How a write is to be done."""
-
-    dry_run: bool = False
-    validation: Literal["Strict", "Warn", "Ignore"] = "Warn"
-    patch: bool = False
-    """A patch's unknown fields are answered with 422 instead of 400."""
-    manager: str = ""
-    """Who writes, for the owners of fields."""
-    applied: bool = False
-    """Whether the object says already who owns its fields."""
 
 
 class Writer:

@@ -10,9 +10,8 @@ from typing import Any, Literal, cast
 
 from crds.api_resources import Resource
 from embedded.apiserver import status_errors
+from embedded.apiserver.schema.json_types import go_type_name
 from embedded.apiserver.status_errors import Cause, bad_request, unsupported
-from embedded.apiserver.verbs.deletions import DeleteOptions
-from embedded.apiserver.verbs.writes import WriteOptions
 from embedded.apiserver.wire import label_selectors
 from embedded.apiserver.wire.integers import integer
 
@@ -36,6 +35,33 @@ class ListOptions:
     """sendInitialEvents; None: not given."""
     bookmarks: bool
     seconds: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """How a write is to be done."""
+
+    dry_run: bool = False
+    validation: Literal["Strict", "Warn", "Ignore"] = "Warn"
+    patch: bool = False
+    """A patch's unknown fields are answered with 422 instead of 400."""
+    manager: str = ""
+    """Who writes, for the owners of fields."""
+    applied: bool = False
+    """Whether the object says already who owns its fields."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOptions:
+    """How a deletion is to be done."""
+
+    uid: str = ""
+    version: str = ""
+    grace: int | None = None
+    propagation: str = ""
+    dry_run: bool = False
+    orphan: bool | None = None
+    """The older word for the propagation; with False, what is not gone at once is answered with 202."""
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:
@@ -165,25 +191,21 @@ _FIELDS: dict[str, tuple[type, str]] = {
     "dryRun": (list, "[]string"),
     "preconditions": (dict, "Preconditions"),
 }
-_GO_WORDS = {str: "string", int: "number", float: "number", bool: "bool", list: "array", dict: "object"}
 
 
 def _bodied(body: Any) -> dict[str, Any]:
     if not isinstance(body, dict):
-        raise bad_request(f"couldn't get version/kind; json parse error: json: cannot unmarshal {go_word(body)} into "
-                          "Go value of type struct")  # fmt: skip
+        mismatch = f"cannot unmarshal {go_type_name(body)} into Go value of type struct"
+        raise bad_request(f"couldn't get version/kind; json parse error: json: {mismatch}")
     if body.get("kind", "DeleteOptions") != "DeleteOptions":
         raise bad_request(f'no kind "{body["kind"]}" is registered for version "{body.get("apiVersion", "")}"')
     for name, (wanted, text) in _FIELDS.items():
         value = body.get(name)
         if value is not None and type(value) is not wanted:
-            raise bad_request(f"json: cannot unmarshal {go_word(value)} into Go struct field {name} of type {text}")
+            raise bad_request(
+                f"json: cannot unmarshal {go_type_name(value)} into Go struct field {name} of type {text}"
+            )
     return body
-
-
-def go_word(value: Any) -> str:
-    """What Go calls a JSON value's type."""
-    return _GO_WORDS.get(type(value), "null")
 
 
 def _all(query: Mapping[str, str], name: str) -> list[str]:
