@@ -4,21 +4,19 @@ One rule: what users write is strict (unknown fields and wrong types are refused
 version may have written it). Everything is frozen, camelCase outside, snake_case inside.
 """
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 
+from crds import timestamps
+
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 """RFC 1123: the name of a namespace or a queue."""
 
 
-def _rfc3339(moment: datetime) -> str:
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
-
-
-Time = Annotated[datetime, PlainSerializer(_rfc3339, return_type=str, when_used="json")]
+Time = Annotated[datetime, PlainSerializer(timestamps.format_time, return_type=str, when_used="json")]
 """A metav1.Time: whole seconds, UTC."""
 Name = Annotated[str, Field(max_length=63, pattern=DNS_LABEL)]
 """A DNS label."""

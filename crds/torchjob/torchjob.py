@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from crds import labels, problems
+from crds import labels, problems, timestamps
 from crds.errors import InvalidObject
 from crds.keys import JobKey
 from crds.metadata import Metadata, Named
@@ -102,7 +102,7 @@ class TorchJob(Written):
         (`retried`): a time in the future would ask for every try to come."""
         since = self.status.queue.since if self.status.queue else None
         try:
-            asked = datetime.fromisoformat(self.metadata.annotations.get(labels.RETRY_AT, ""))
+            asked = timestamps.parse(self.metadata.annotations.get(labels.RETRY_AT, ""))
         except ValueError:
             return None
         return asked if since is not None and asked.tzinfo is not None and asked > since else None

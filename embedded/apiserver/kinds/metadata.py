@@ -5,10 +5,10 @@ One rule: what the server owns (uid, times, generation, resourceVersion) is neve
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
+from crds import timestamps
 from embedded.apiserver import status_errors
 from embedded.apiserver.status_errors import Cause
 from kube.api import Manifest
@@ -90,7 +90,7 @@ _LAST_SECOND = 253_402_300_799
 
 def timestamp(seconds: float) -> str:
     """A metav1.Time: RFC 3339 in whole seconds; what is beyond its end is its end."""
-    return datetime.fromtimestamp(min(int(seconds), _LAST_SECOND), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return timestamps.format_time(min(int(seconds), _LAST_SECOND))
 
 
 def label_problem(text: str) -> str:

@@ -5,9 +5,9 @@ whole objects are compared.
 """
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from typing import Any
 
+from crds import timestamps
 from embedded.apiserver.schema import cel
 from embedded.apiserver.schema.cel import Needs
 from embedded.apiserver.schema.schema import Node
@@ -103,7 +103,7 @@ def visible(value: Any, node: Node, needs: Needs = None) -> Any:
         case int() if node.type == "number" and not isinstance(value, bool):
             return float(value)
         case str() if node.limits and node.limits.format == "date-time":
-            return datetime.fromisoformat(value)
+            return timestamps.parse(value)
         case _:
             return value
 

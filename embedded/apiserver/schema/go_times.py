@@ -4,8 +4,8 @@ One rule: what a client writes in any zone is kept in UTC, to the second or to t
 """
 
 import re
-from datetime import UTC, datetime
 
+from crds import timestamps
 from embedded.apiserver.status_errors import Refusal, bad_request
 
 SECONDS, MICROSECONDS = "date-time", "micro-time"
@@ -26,7 +26,7 @@ def written(text: str, form: str) -> str:
     """A time as it is kept. BadRequest, in the words of Go, if it is none."""
     if form == SECONDS and _PLAIN.fullmatch(text):
         try:
-            datetime.fromisoformat(text)
+            timestamps.parse(text)
         except ValueError:
             return _parsed(text, form)  # which tells what is wrong
         return text
@@ -47,11 +47,10 @@ def _parsed(text: str, form: str) -> str:
         if not low <= number <= high:
             raise _out_of_range(text, word)
     try:
-        moment = datetime.fromisoformat(re.sub(r"[.,](\d+)", lambda part: f".{part[1][:6]:0<6}", text)).astimezone(UTC)
+        moment = timestamps.parse(re.sub(r"[.,](\d+)", lambda part: f".{part[1][:6]:0<6}", text))
+        return timestamps.format_micro_time(moment) if form == MICROSECONDS else timestamps.format_time(moment)
     except (ValueError, OverflowError):
         raise _out_of_range(text, "day") from None
-    shown = moment.strftime("%m-%dT%H:%M:%S")
-    return f"{moment.year:04}-{shown}{f'.{moment.microsecond:06}' if form == MICROSECONDS else ''}Z"
 
 
 def _out_of_range(text: str, word: str) -> Refusal:

@@ -5,9 +5,9 @@ One rule: all problems are found, not the first one, each with the path of its f
 
 import re
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 
+from crds import timestamps
 from embedded.apiserver import status_errors
 from embedded.apiserver.schema.json_types import json_type
 from embedded.apiserver.schema.schema import Limits, Node
@@ -107,7 +107,7 @@ def _check_text(value: str, limits: Limits, path: str) -> Iterator[Cause]:
 
 def _is_moment(text: str) -> bool:
     try:
-        return bool(_DATE_TIME.fullmatch(text) and datetime.fromisoformat(text.upper()))
+        return bool(_DATE_TIME.fullmatch(text) and timestamps.parse(text.upper()))
     except ValueError:  # a month 13
         return False
 

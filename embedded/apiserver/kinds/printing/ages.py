@@ -3,7 +3,7 @@
 One rule: the units get coarser as the time gets longer, exactly as kubectl's own do; scripts read these words.
 """
 
-from datetime import datetime
+from crds import timestamps
 
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 365 * 86_400
 
@@ -13,7 +13,7 @@ def ago(moment: object, now: float) -> str:
     if not moment:
         return "<unknown>"
     try:
-        then = datetime.fromisoformat(str(moment)).timestamp()
+        then = timestamps.parse_seconds(str(moment))
     except ValueError:
         return "<invalid>"
     return human(now - then)
