@@ -13,7 +13,7 @@ from bench.cli import SHORT, main
 from bench.errors import BenchError
 from bench.report import milliseconds, report, text
 from bench.support import redis_program, redis_server
-from queues.storage.memory_store import MemoryStore
+from tests.doubles.memory_store import MemoryStore
 
 MACHINE = {"cpu", "cores", "system", "python", "torchq", "redis_server", "rq", "commit", "load_before", "load_after"}
 

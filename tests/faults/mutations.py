@@ -11,8 +11,6 @@ from unittest.mock import patch
 from coordinator.cache.watches import Watches
 from coordinator.routing import pod_charges, rebuilt_state
 from crds.torchjob.torchjob import TorchJob
-from queues.dispatch.memory_work import MemoryWork
-from queues.storage.memory_store import MemoryStore
 from reconcilers import reconcile
 from reconcilers.apply.apply import Application
 from reconcilers.observe import Observer
@@ -20,6 +18,8 @@ from reconcilers.plan import backoff, failures, progress
 from reconcilers.pods import measure
 from reconcilers.values import DeletePods, Plan, Remove, WriteStatus
 from reconcilers.views.pod_group_view import GroupSight
+from tests.doubles.memory_store import MemoryStore
+from tests.doubles.memory_work import MemoryWork
 from tests.faults import hunt
 from tests.faults.schedules import Kind
 from tests.faults.world import World

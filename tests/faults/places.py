@@ -13,17 +13,17 @@ from redis.exceptions import NoScriptError, ResponseError
 from crds.keys import JobKey
 from queues import errors
 from queues.dispatch import redis_work
-from queues.dispatch.memory_work import MemoryWork
 from queues.dispatch.redis_work import RedisWork
 from queues.redis import codec
 from queues.redis.scripts import Script
 from queues.storage import redis_store
-from queues.storage.memory_content import Content
-from queues.storage.memory_store import MemoryStore
 from queues.storage.redis_store import RedisStore
 from queues.store import QueueStore, StoreSettings
 from queues.values import Reservation
 from queues.work import Lease
+from tests.doubles.memory_content import Content
+from tests.doubles.memory_store import MemoryStore
+from tests.doubles.memory_work import MemoryWork
 
 Gate = Callable[..., Any]
 """gate(label, effect, lost=..., repeatable=...): let a call through, or not."""

@@ -20,14 +20,14 @@ from crds.keys import JobKey
 from crds.torchjob import demand, torchjob
 from embedded.apiserver.schema import pruning
 from queues.picking import choose
-from queues.storage.memory_content import Content
-from queues.storage.memory_store import MemoryStore
 from queues.values import QueueSpec, Reservation
 from reconcilers.observe import _invalid
 from reconcilers.plan.plan import plan
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import CreatePods, InvalidJob, Observation, WriteStatus
 from reconcilers.views import pod_view
+from tests.doubles.memory_content import Content
+from tests.doubles.memory_store import MemoryStore
 from tests.support.crds import served
 from tests.support.fuzz import strategies
 from tests.support.reconcilers.simulation import merged

@@ -8,10 +8,10 @@ from hypothesis import settings
 
 from crds.keys import JobKey
 from queues.redis import connection
-from queues.storage.memory_content import Content
-from queues.storage.memory_store import MemoryStore
 from queues.storage.redis_store import RedisStore
 from queues.store import QueueStore, StoreSettings
+from tests.doubles.memory_content import Content
+from tests.doubles.memory_store import MemoryStore
 from tests.support import redis_server
 from tests.support.clock import Clock
 

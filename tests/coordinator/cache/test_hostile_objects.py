@@ -19,11 +19,11 @@ from crds.keys import JobKey
 from crds.resources.amounts import Amounts
 from crds.tenantqueue import TenantQueueSpec
 from queues import errors
-from queues.storage.memory_store import MemoryStore
 from queues.storage.redis_store import RedisStore
 from queues.store import QueueStore, StoreSettings
 from queues.values import Entry, Reservation
 from tests.coordinator.leader.test_control_loop import make_pod, seen
+from tests.doubles.memory_store import MemoryStore
 from tests.support.coordinator import desk as desks
 from tests.support.coordinator.builders import admission, job, node
 from tests.support.coordinator.desk import Desk

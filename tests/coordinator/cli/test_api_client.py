@@ -20,11 +20,11 @@ from crds.keys import JobKey
 from kube import errors as cluster_errors
 from kube.client import KubernetesCluster
 from queues import errors
-from queues.dispatch.memory_work import MemoryWork
 from queues.rules import Rules
-from queues.storage.memory_store import MemoryStore
 from queues.storage.stats import Vitals
 from queues.values import Entry
+from tests.doubles.memory_store import MemoryStore
+from tests.doubles.memory_work import MemoryWork
 from tests.support import ports
 from tests.support.coordinator.command import Torchq, table
 from tests.support.coordinator.desk import manifest

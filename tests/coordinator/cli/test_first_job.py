@@ -8,8 +8,8 @@ import pytest
 
 from crds.api_resources import NODES, TORCHJOBS
 from kube.client import KubernetesCluster
-from queues.storage.memory_store import MemoryStore
 from queues.values import Batch, QueueSpec, Snapshot
+from tests.doubles.memory_store import MemoryStore
 from tests.support.coordinator import desk as desks
 from tests.support.coordinator.desk import Clock, Desk
 

@@ -17,8 +17,8 @@ from kube import errors
 from kube.client import KubernetesCluster
 from queues.order import BOOST_LIMIT_SECONDS, score
 from queues.rules import Rules
-from queues.storage.memory_store import MemoryStore
 from queues.values import Entry
+from tests.doubles.memory_store import MemoryStore
 from tests.support.coordinator.command import Torchq
 from tests.support.coordinator.desk import clear, manifest, remove
 from tests.support.queues.builders import key, spec

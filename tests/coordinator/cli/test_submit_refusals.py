@@ -20,9 +20,9 @@ from crds import labels
 from crds.api_resources import LEASES, NODES, PODS, TORCHJOBS
 from kube import errors
 from kube.client import KubernetesCluster
-from queues.dispatch.memory_work import MemoryWork
 from queues.values import QueueSpec
 from tests.coordinator.cli.test_api_client import Store, answering
+from tests.doubles.memory_work import MemoryWork
 from tests.support.coordinator.command import Torchq
 from tests.support.coordinator.desk import manifest
 from tests.support.waiting import SECONDS, until

@@ -15,8 +15,8 @@ from coordinator.http import server
 from coordinator.leader.coordinator import Coordinator
 from coordinator.settings import Settings
 from kube.client import KubernetesCluster
-from queues.dispatch.memory_work import MemoryWork
-from queues.storage.memory_store import MemoryStore
+from tests.doubles.memory_store import MemoryStore
+from tests.doubles.memory_work import MemoryWork
 from tests.support.waiting import SECONDS
 
 

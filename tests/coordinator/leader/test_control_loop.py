@@ -11,8 +11,8 @@ from crds.keys import JobKey
 from kube.client import KubernetesCluster
 from queues import errors
 from queues.pick_cycle import FEW
-from queues.storage.memory_store import MemoryStore
 from queues.values import Reservation
+from tests.doubles.memory_store import MemoryStore
 from tests.support.coordinator import desk as desks
 from tests.support.coordinator.desk import LEASE_SECONDS, Clock, Desk
 from tests.support.waiting import SECONDS, until

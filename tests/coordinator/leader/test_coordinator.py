@@ -20,9 +20,9 @@ from kube import client
 from kube.client import KubernetesCluster
 from kube.settings import ConnectionSettings, RetrySettings
 from queues import errors
-from queues.dispatch.memory_work import MemoryWork
-from queues.storage.memory_content import Content
-from queues.storage.memory_store import MemoryStore
+from tests.doubles.memory_content import Content
+from tests.doubles.memory_store import MemoryStore
+from tests.doubles.memory_work import MemoryWork
 from tests.support import ports
 from tests.support.coordinator import desk as desks
 from tests.support.coordinator.desk import Desk

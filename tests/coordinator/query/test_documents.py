@@ -11,8 +11,8 @@ from coordinator.query import documents
 from coordinator.query.queries import NotKnown, StoreReading
 from queues.picking.choose import choose
 from queues.rules import Rules
-from queues.storage.memory_store import MemoryStore
 from queues.storage.stats import Vitals
+from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import START, entries, entry, key, reservation, spec
 
 NOW = START + 100

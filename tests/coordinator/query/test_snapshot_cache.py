@@ -10,8 +10,8 @@ from queues.pick_cycle import Rounds
 from queues.picking.choose import choose
 from queues.picking.snapshot_cache import FIRST, Following, lacking, starved
 from queues.rules import Rules
-from queues.storage.memory_store import MemoryStore
 from queues.values import Pick
+from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import START, entries, entry, key, reservation, spec
 
 RULES = Rules()

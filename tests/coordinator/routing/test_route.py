@@ -12,8 +12,8 @@ from coordinator.routing.eligibility import Rules
 from coordinator.routing.route import Pods
 from crds.keys import JobKey
 from crds.tenantqueue import NamespaceSelector, TenantQueueSpec
-from queues.dispatch.memory_work import MemoryWork
 from queues.values import Entry, Offer
+from tests.doubles.memory_work import MemoryWork
 from tests.support.clock import Clock
 from tests.support.coordinator.builders import KEY, admission, job
 

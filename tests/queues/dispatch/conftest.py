@@ -10,11 +10,11 @@ import pytest
 
 from crds.keys import JobKey
 from queues import redis_keys
-from queues.dispatch.memory_work import MemoryWork
 from queues.dispatch.redis_work import RedisWork
 from queues.redis import codec, connection
 from queues.values import Reservation, Task
 from queues.work import Lease, WorkSink, WorkSource
+from tests.doubles.memory_work import MemoryWork
 from tests.support import redis_server
 from tests.support.clock import Clock
 from tests.support.queues.work_stage import Stage

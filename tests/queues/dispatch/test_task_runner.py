@@ -10,10 +10,10 @@ from crds.keys import JobKey
 from kube.stop import Stop
 from queues import errors
 from queues.dispatch.lease_renewer import Keeper
-from queues.dispatch.memory_work import MemoryWork
 from queues.dispatch.task_runner import Runs
 from queues.redis.log_throttle import Complaints, Outage
 from queues.values import Offer, Task
+from tests.doubles.memory_work import MemoryWork
 from tests.queues.dispatch.conftest import Clock
 from tests.support.waiting import SECONDS, until
 

@@ -16,9 +16,9 @@ from queues.pick_cycle import Rounds
 from queues.picking.backfill import LOANS, End, Forecast, Shadows, shadow_time
 from queues.picking.picker import Race
 from queues.rules import Rules
-from queues.storage.memory_store import MemoryStore
 from queues.store import QueueStore
 from queues.values import Entry, QueueSpec
+from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import GPU, START, entry, key, reservation, resources, spec
 
 RULES = Rules(cost=GPU)

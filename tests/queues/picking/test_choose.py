@@ -12,8 +12,8 @@ from crds.resources.amounts import OTHERS, Amounts
 from queues.picking.choose import blind, choose
 from queues.picking.lag import lag
 from queues.rules import Patience, Rules
-from queues.storage.memory_store import MemoryStore
 from queues.values import Entry, QueueSpec, QueueView, Reservation, Snapshot, Waiting
+from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import GPU, START, entries, entry, key, order, reservation, run, spec, specs
 
 BATCHES = (1, 3, 128)

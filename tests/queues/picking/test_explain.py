@@ -9,8 +9,8 @@ from crds.resources.amounts import Amounts
 from queues.picking.choose import choose
 from queues.picking.explain import Code, explain, suppose
 from queues.rules import Patience, Rules
-from queues.storage.memory_store import MemoryStore
 from queues.values import Batch, Entry, Place, QueueSpec, Reservation
+from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import GPU, START, entries, entry, key, reservation, spec
 
 RULES = Rules(patience=Patience(times=1))

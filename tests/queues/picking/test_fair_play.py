@@ -23,8 +23,8 @@ from queues.picking.lines import Bid
 from queues.picking.picker import Race
 from queues.redis import codec
 from queues.rules import Patience, Rules
-from queues.storage.memory_store import MemoryStore
 from queues.values import LAW, Account, Clock, QueueSpec
+from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import GPU, START, entries, entry, order, reservation, run, spec, specs
 
 LARGE = 64

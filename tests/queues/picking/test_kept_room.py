@@ -12,9 +12,9 @@ from queues.pick_cycle import Rounds
 from queues.picking.choose import choose
 from queues.picking.picker import Race
 from queues.rules import Rules
-from queues.storage.memory_store import MemoryStore
 from queues.store import QueueStore
 from queues.values import Account, Batch, Clock, Overtaken, QueueSpec, Settlement
+from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import GPU, START, entry, key, reservation, resources, spec, specs
 
 OTHERS = "abcde"

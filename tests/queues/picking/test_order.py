@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from crds.torchjob.jobspec import MAX_PRIORITY
 from queues import order
 from queues.picking.choose import choose
-from queues.storage.memory_store import MemoryStore
 from queues.values import Entry
+from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import START, entry, spec
 
 DAY = 86400.0

@@ -14,8 +14,8 @@ from queues.picking.choose import choose
 from queues.picking.lag import lag
 from queues.picking.picker import Race
 from queues.rules import Patience, Rules, from_settings
-from queues.storage.memory_store import MemoryStore
 from queues.values import Entry, QueueSpec
+from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import GPU, START, entries, entry, key, order, reservation, resources, spec, specs
 
 EVERYTHING = 99

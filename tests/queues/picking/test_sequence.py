@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from queues import errors, order
 from queues.picking.choose import choose
 from queues.redis import connection
-from queues.storage.memory_store import MemoryStore
 from queues.storage.redis_store import RedisStore
 from queues.store import QueueStore
 from queues.values import Entry
+from tests.doubles.memory_store import MemoryStore
 from tests.queues.conftest import Place
 from tests.queues.picking.test_order import named, submissions
 from tests.support.queues.builders import START, key, spec, specs

@@ -5,9 +5,9 @@ import pytest
 from crds.keys import JobKey
 from queues.pick_cycle import Rounds
 from queues.rules import Rules
-from queues.storage.memory_store import MemoryStore
 from queues.store import PendingCommit
 from queues.values import Batch
+from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import START, entry, key, order, spec
 
 BY_MEMORY = Rules(cost="memory")

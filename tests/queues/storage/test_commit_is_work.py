@@ -6,13 +6,13 @@ import fakeredis
 import pytest
 
 from crds.keys import JobKey
-from queues.dispatch.memory_work import MemoryWork
 from queues.dispatch.redis_work import RedisWork
 from queues.redis import connection
-from queues.storage.memory_content import Content
-from queues.storage.memory_store import MemoryStore
 from queues.storage.redis_store import RedisStore
 from queues.values import Task
+from tests.doubles.memory_content import Content
+from tests.doubles.memory_store import MemoryStore
+from tests.doubles.memory_work import MemoryWork
 from tests.support.queues.builders import START, entries, reservation, run, specs
 
 

@@ -14,10 +14,10 @@ from queues.pick_cycle import Rounds
 from queues.picking.choose import choose
 from queues.redis import connection
 from queues.rules import Rules
-from queues.storage.memory_store import MemoryStore
 from queues.storage.redis_store import RedisStore
 from queues.store import PendingCommit, QueueStore
 from queues.values import Batch, Place, QueueSpec, QueueView, Snapshot
+from tests.doubles.memory_store import MemoryStore
 from tests.queues import conftest
 from tests.queues.storage.test_store_twins import Step, answer, steps
 from tests.support.queues.builders import GPU, START, entries, entry, key, reservation, resources, spec, specs

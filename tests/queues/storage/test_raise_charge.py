@@ -9,16 +9,16 @@ import pytest
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
 from queues import errors
-from queues.dispatch.memory_work import MemoryWork
 from queues.dispatch.redis_work import RedisWork
 from queues.picking.choose import choose
 from queues.redis import connection
-from queues.storage.memory_content import Content
-from queues.storage.memory_store import MemoryStore
 from queues.storage.redis_store import RedisStore
 from queues.store import QueueStore
 from queues.values import Batch, Offer, QueueSpec, Reservation
 from queues.work import Lease, WorkSink
+from tests.doubles.memory_content import Content
+from tests.doubles.memory_store import MemoryStore
+from tests.doubles.memory_work import MemoryWork
 from tests.support.queues.builders import GPU, START, entry, key, reservation, run, spec, usage
 
 JOB = key("job")

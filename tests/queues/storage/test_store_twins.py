@@ -11,10 +11,10 @@ from crds.resources.amounts import OTHERS
 from queues import errors
 from queues.picking.choose import choose
 from queues.redis import connection
-from queues.storage.memory_store import MemoryStore
 from queues.storage.redis_store import RedisStore
 from queues.store import QueueStore, StoreSettings
 from queues.values import Account, Clock, Pick, QueueSpec
+from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import GPU, START, entry, key, reservation, usage, used
 
 Step = Callable[[QueueStore], object]

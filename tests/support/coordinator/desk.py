@@ -22,13 +22,13 @@ from kube import errors
 from kube.api import Cluster, Manifest
 from kube.client import KubernetesCluster
 from kube.informer import Informer
-from queues.dispatch.memory_work import MemoryWork
 from queues.rules import Rules
-from queues.storage.memory_content import Content
-from queues.storage.memory_store import MemoryStore
 from queues.store import QueueStore, StoreSettings
 from queues.values import Task
 from reconcilers.reconcile import Reconciler
+from tests.doubles.memory_content import Content
+from tests.doubles.memory_store import MemoryStore
+from tests.doubles.memory_work import MemoryWork
 from tests.support.clock import Clock
 from tests.support.rbac.gatekeeper import Gatekeeper
 from tests.support.reconcilers.bench import Counting

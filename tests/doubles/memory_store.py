@@ -15,7 +15,6 @@ from queues.inspection_values import StorePicture
 from queues.picking import counted
 from queues.redis import codec
 from queues.storage.commits import AtOnce
-from queues.storage.memory_content import Content, Last
 from queues.store import PendingCommit, StoreSettings
 from queues.values import (
     NO_ACCOUNTS,
@@ -31,6 +30,7 @@ from queues.values import (
     Snapshot,
     Waiting,
 )
+from tests.doubles.memory_content import Content, Last
 
 CHANGES_PER_EPOCH = 2**32
 """A rebuild begins to number changes with its epoch times this, so that no number comes twice."""

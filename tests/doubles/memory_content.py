@@ -1,6 +1,6 @@
 """What the queue store in memory holds, and what is seen of it.
 
-One rule: values only; `queues.storage.memory_store` says what may happen to them.
+One rule: values only; `tests.doubles.memory_store` says what may happen to them.
 """
 
 import threading
