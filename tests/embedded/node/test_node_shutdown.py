@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -233,10 +233,16 @@ def test_a_signal_to_every_process_at_once_is_nobodys_failure(
     groups = ({node.pid}, shims(members), members)
     if script is TRAPS:
         until((folder / "ready-all").exists)
-    for pid in (pid for place in order for pid in groups[place]):
-        os.kill(pid, signal.SIGTERM)
+    signal_at_once([pid for place in order for pid in groups[place]])
     assert node.wait(SECONDS) == 0
     assert nobodys_failure(bare.status(name))
+
+
+def signal_at_once(pids: Iterable[int]) -> None:
+    """Send SIGTERM to all processes before any of them can act on it, as the kernel does at the end of a session."""
+    for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGCONT):
+        for pid in pids:
+            os.kill(pid, number)
 
 
 def shims(members: set[int]) -> set[int]:
@@ -252,8 +258,7 @@ def test_the_end_of_a_session_that_no_node_lived_to_see_is_nobodys_failure(
     name, alone = trapping(bare, folder), trapping(bare, folder, 3)
     ended(node, signal.SIGKILL)
     members = processes.members(uid(bare, name) + "/")
-    for pid in shims(members) | members | processes.members(uid(bare, alone) + "/"):
-        os.kill(pid, signal.SIGTERM)
+    signal_at_once(shims(members) | members | processes.members(uid(bare, alone) + "/"))
     for each in (name, alone):
         until((bare.folder(each) / "containers" / "c0" / "0" / "exited").exists)
     start()
