@@ -1,4 +1,4 @@
-"""What the coordinator asks of the place that holds the queues.
+"""The contract of the place that holds the queues: what the coordinator reads from it and writes to it.
 
 One rule: the store decides nothing. It keeps entries and reservations, and applies picks one by one, each wholly or not
 at all.
@@ -19,103 +19,133 @@ class StoreSettings:
     """What a store must know beyond the queues."""
 
     ports: tuple[int, int] | None = None
-    """First and last port to give to admitted jobs that ask for one; None: none are given."""
+    """The first and the last port for admitted jobs that ask for a port; None: jobs get no port."""
     counted: frozenset[str] = frozenset()
-    """Names of resources whose usage is counted though no limit names them (see `queues.picking.counted`)."""
+    """Names of resources whose usage is counted although no limit names them (see `queues.picking.counted`)."""
 
     def __post_init__(self) -> None:
-        """ValueError for a range that is none."""
+        """Raise ValueError unless `ports` is a range of ports."""
         if self.ports is not None and not 0 < self.ports[0] <= self.ports[1] < 65536:
             raise ValueError(f"ports {self.ports[0]}-{self.ports[1]} are not a range of ports")
 
 
 class PendingCommit(Protocol):
-    """A commit in steps, each done once and in this order. What a commit raises may be raised by any of them.
+    """A commit in steps. Each step is done once, in the order of the methods; each may raise the errors of a commit.
 
-    Another one may begin before this one is done, if its batch `follows` this one's name: they are done in that order,
-    and if this one does not stand whole, nothing of the other is.
+    The next commit may begin before this one is done, if its batch `follows` this one's name. The store works on them
+    in that order. If this commit does not stand whole, the store takes nothing of the next one.
     """
 
     @property
     def name(self) -> str:
-        """What nobody else is called."""
+        """The unique name of this commit."""
 
     def begin(self, change: int) -> None:
-        """Begin it. `change` counts for the batch's own: what the chooser knows by now, unless it follows another."""
+        """Begin the commit. `change` replaces the batch's `change`: the last change that the chooser knows of by now.
+        It does not count if the batch follows another commit."""
 
     def outcome(self) -> Committed:
-        """Wait until it is done. Says everything but the reservations and what is shown."""
+        """Wait until the commit is done. Return its result without the reservations and the shown queues."""
 
     def reservations(self) -> tuple[Reservation, ...]:
-        """The reservations, for which nobody has to wait any more."""
+        """Return the reservations. Call it after `outcome`; it does not wait."""
 
     def shown(self) -> tuple[Behind, ...]:
-        """The same for what is shown."""
+        """Return the next entries of the batch's `hungry` queues. Call it after `outcome`; it does not wait."""
 
 
-class QueueStore(Protocol):
-    """Waiting entries and reservations of every tenant queue. Every method may raise `queues.errors.QueueError`.
+class QueueReader(Protocol):
+    """The reading side of a queue store: entries and reservations of every tenant queue.
 
-    As long as there is no epoch, everything but `epoch`, `rebuild`, `inspect` and `forget` raises StoreLost.
+    Every method may raise `queues.errors.QueueError`. While the store has no epoch, every method but `epoch`,
+    `incarnation` and `inspect` raises StoreLost.
     """
 
     def epoch(self) -> int:
-        """The epoch of the last rebuild; 0 if the store is empty or lost."""
+        """Return the epoch of the last rebuild; 0 if the store is empty or lost."""
 
     def incarnation(self) -> str:
-        """Which run of the server answers; empty if it does not say. One that was started again since, or that took a
-        dead one's place, may not know what was done last."""
+        """Return the identity of the server process that answers; empty if the server does not tell it.
+
+        A server that was restarted, or that replaced a dead one, has another identity. It may have lost the last
+        writes."""
+
+    def snapshot(
+        self, heads: int, since: int | None = None, more: Collection[str] = (), known: Mapping[str, int] | None = None
+    ) -> Snapshot:
+        """Return the state from which picks are chosen, with up to `heads` waiting entries of each configured queue.
+        The method changes nothing and needs no right to write.
+
+        With `since` (the `change` of a snapshot, or of a commit that stood alone) the result is a difference. It has
+        the queues that changed after `since`, and the queues in `more`. The result is a whole snapshot instead if the
+        settings or the epoch have changed, or if the store does not remember that change.
+
+        `known` says how many of a queue's first entries the caller knows, after its own commits. If nothing else
+        changed in such a queue, the result has only the entries after those. If `known` is given, even empty, a changed
+        queue may have fewer entries than `heads`: it ends before the first entry that this object has not returned yet.
+        """
+
+    def place(self, key: JobKey) -> Place | None:
+        """Return the position of a waiting job in its queue; None if the job does not wait. Needs no right to write."""
+
+    def reservations(self, keys: Sequence[JobKey] | None = None) -> dict[JobKey, Reservation]:
+        """Return all reservations, or those of these keys."""
+
+    def all_reservations(self) -> dict[JobKey, Reservation]:
+        """Return all reservations, under any epoch. A new leader begins with them, also one whose own last epoch is
+        over."""
+
+    def inspect(self) -> StorePicture:
+        """Return the whole content for a comparison, also of a lost store. Changes nothing."""
+
+
+class QueueWriter(Protocol):
+    """The writing side of a queue store.
+
+    Every method may raise `queues.errors.QueueError`. While the store has no epoch, every method but `prepare`,
+    `rebuild` and `forget` raises StoreLost.
+    """
 
     def prepare(self, epoch: int, entries: Iterable[Entry]) -> None:
-        """The first part of a rebuild that has to wait before it can go on: what waits is told already. The store is
-        lost until `rebuild` under the same epoch says what has become of it since. StaleEpoch as there."""
+        """Begin a rebuild that cannot finish yet, and put the entries that wait already.
+
+        The store is lost until `rebuild` under the same epoch brings the changes since then. Raises StaleEpoch as
+        `rebuild` does."""
 
     def rebuild(self, epoch: int, reservations: Iterable[Reservation], entries: Iterable[Entry]) -> None:
-        """Replace all entries and reservations by what the cluster says, and open the store under a higher epoch.
-        Unstorable if one of them cannot be kept (`codec.check`).
+        """Replace all entries and reservations by those of the cluster, and open the store under a higher epoch.
 
-        Charges all reservations, also beyond quota and pool; settings and accounts stay. StaleEpoch if the epoch is not
-        higher. From now on this object speaks for that epoch: once there is a higher one, what it asks for is refused
-        with StaleEpoch.
+        Charges all reservations, also beyond quota and pool. Settings and accounts stay. Raises Unstorable if a value
+        cannot be kept (`codec.check`), and StaleEpoch if the epoch is not higher.
+
+        From now on this object speaks for that epoch. When another process has rebuilt under a higher epoch, the store
+        refuses the requests of this object with StaleEpoch.
         """
 
     def configure(self, queues: Collection[QueueSpec], pool: Amounts | None) -> None:
         """Set all queues and the pool. Raises the revision only if something changed.
 
-        What waits in a queue that is missing stays, and waits until it is there again; its account stays
-        while it is ahead of its share.
+        Entries of a queue that is not configured stay, and wait until the queue is configured again. The account of
+        such a queue stays while the queue is ahead of its share.
         """
 
     def put(self, entries: Iterable[Entry]) -> None:
-        """Let jobs wait, or change how they wait (queue, priority, demand). Unstorable if one of the entries cannot be
-        kept (`codec.check`): then none is put.
+        """Add waiting jobs, or change how they wait (queue, priority, demand).
 
-        A job that holds a reservation is left alone, except by an entry of kind "grow"; one that holds none is left
-        alone by that kind. An entry's version rises only when its content changes. A job that waits already keeps the
-        place among jobs of one score that it had when it was put first (`queues.order.tie`).
+        Raises Unstorable if one of the entries cannot be kept (`codec.check`); then the store puts none of them.
+
+        An entry of kind "grow" counts only for a job that holds a reservation; an entry of another kind only for a job
+        that holds none. An entry's version rises only when its content changes. Among jobs of one score, a job keeps
+        the place that it had when it was put first (`queues.order.tie`).
         """
 
     def remove(self, keys: Iterable[JobKey], seen: int | None = None) -> list[JobKey]:
-        """Jobs that wait no longer and hold nothing: forget the entries, free charges and ports. Safe to repeat.
+        """Delete the entries and reservations of jobs, and free their charges and ports. Safe to repeat.
 
-        `seen` is the newest resourceVersion of pods that the caller knows of. Returned are the keys whose reservation
-        was kept, because there may be pods of which the caller has not heard: a worker is at work on the key, made a
-        pod later than that, or was cut short and nobody has looked since. None frees them whatever there may be.
-        """
-
-    def snapshot(
-        self, heads: int, since: int | None = None, more: Collection[str] = (), known: Mapping[str, int] | None = None
-    ) -> Snapshot:
-        """The state for `choose`, with up to `heads` waiting entries of each configured queue. Changes nothing, and
-        needs no right to write.
-
-        With `since`, the `change` of a snapshot or of a commit that stood alone, it is a difference: the queues that
-        changed after it, and those named in `more`. It is whole all the same if it cannot be one: the settings or the
-        epoch are others, or the store does not know that change.
-
-        `known` is how many of a queue's first entries the caller knows, after its own commits: if nothing else changed
-        in that queue, only the next ones are shown. To who gives it, though nothing be in it, a queue that changed may
-        show fewer entries than it could: those before the first that this object has not been shown yet.
+        `seen` is the newest resourceVersion of pods that the caller knows. The result lists the keys whose reservation
+        stays, because the caller may not know all pods of the job. That is so if a worker runs the key now, if a worker
+        made a pod after `seen`, or if the last run was cut short and no run has succeeded since. With None, the store
+        frees every reservation.
         """
 
     def commit(self, batch: Batch) -> Committed:
@@ -125,22 +155,22 @@ class QueueStore(Protocol):
         another commit than the last one, or one that did not stand whole."""
 
     def pending_commit(self, batch: Batch) -> PendingCommit:
-        """The same in steps, between which others can be done."""
+        """Return a commit of the batch. It has not begun; the caller does its steps, and other work between them.
 
-    def place(self, key: JobKey) -> Place | None:
-        """Where a job stands that waits; None if it does not. Needs no right to write."""
+        The commit does the following per pick, in order. It checks epoch, revision, entry version, quota, pool and
+        port. Then it charges, reserves, and marks the key as work. The first pick that fails ends the batch; the
+        earlier picks stand. If no pick fails, the result has the next entries of the batch's `hungry` queues.
 
-    def reservations(self, keys: Sequence[JobKey] | None = None) -> dict[JobKey, Reservation]:
-        """The reservations held, all or of these keys."""
-
-    def held(self) -> dict[JobKey, Reservation]:
-        """All reservations under whatever epoch there is: what a leader begins with, also one whose own last epoch is
-        over."""
-
-    def inspect(self) -> StorePicture:
-        """What it holds, for comparing; also of a store that is lost. Changes nothing."""
+        The store takes nothing of a batch that follows another commit than the last one, or a commit that did not
+        stand whole."""
 
     def forget(self, epoch: int) -> None:
-        """Lose what a rebuild brings back, and everything that cannot be read or belongs to nothing; settings and
-        accounts stay. The store is lost from the first moment. Safe to repeat. StaleEpoch if somebody rebuilds or
-        rebuilt under a higher epoch than `epoch`, the caller's; nothing is lost from then on."""
+        """Delete what a rebuild brings back, and every value that is unreadable or belongs to nothing. Settings and
+        accounts stay. Safe to repeat.
+
+        The store is lost from the first step on. Raises StaleEpoch if a rebuild under a higher epoch than `epoch`, the
+        caller's, has begun or is done; from then on the store deletes nothing."""
+
+
+class QueueStore(QueueReader, QueueWriter, Protocol):
+    """A queue store with both sides."""

@@ -240,7 +240,7 @@ def _wait(bench: Bench, play: Play, seconds: float) -> None:
 
 def _charged(store: QueueStore) -> bool:
     try:
-        return bool(store.held())
+        return bool(store.all_reservations())
     except QueueError:
         return True
 

@@ -112,7 +112,7 @@ def _wait(bench: Bench, torchq: Installation, tally: Tally, options: Options) ->
     deadline = time.monotonic() + options.seconds
     pause = threading.Event()
     store = torchq.store()
-    while tally.ended < options.jobs or store.held():
+    while tally.ended < options.jobs or store.all_reservations():
         if time.monotonic() > deadline:
             raise BenchError(f"not all jobs ended in {options.seconds:.0f} s: {tally.text()}{bench.logs()}")
         pause.wait(_POLL_SECONDS)

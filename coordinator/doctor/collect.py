@@ -37,7 +37,7 @@ from crds.torchjob import resource_quota
 from crds.torchjob.resource_quota import Quota
 from kube import errors
 from kube.api import Cluster, Manifest
-from queues.store import QueueStore
+from queues.store import QueueReader
 from queues.work import WorkSource
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class Looker:
     """Takes one look at a time."""
 
     cluster: Cluster
-    store: QueueStore
+    store: QueueReader
     work: WorkSource
     lease_namespace: str
 

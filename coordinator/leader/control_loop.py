@@ -116,7 +116,7 @@ class Term:
         lost = self.store.epoch() == 0
         if lost and epoch > 1:
             self._wait_for_workers(epoch)
-        held = {} if lost else self.store.held()
+        held = {} if lost else self.store.all_reservations()
         found = self._census(held, read=True)
         kept = self._revoke(found.reservations, held)
         reservations, entries = (

@@ -33,7 +33,7 @@ from queues.picking.picker import Race
 from queues.picking.snapshot_cache import merged
 from queues.redis.log_throttle import Outage
 from queues.rules import Rules
-from queues.store import QueueStore
+from queues.store import QueueReader
 from queues.values import Entry, Place, QueueView, Snapshot
 
 PER_SECOND = 20.0
@@ -65,7 +65,7 @@ class Reasons:
 
     cluster: Cluster
     watches: Watches
-    store: QueueStore
+    store: QueueReader
     rules: Rules
     after: float
     """Seconds a first job waits before it is told anything."""

@@ -16,7 +16,7 @@ from queues.picking.picker import Race
 from queues.picking.snapshot_cache import Following
 from queues.rules import Rules
 from queues.storage.stats import Vitals
-from queues.store import QueueStore
+from queues.store import QueueReader
 from queues.values import Entry, Place
 
 HEADS = 128
@@ -61,7 +61,7 @@ class StoreReading:
 
     def __init__(
         self,
-        store: QueueStore,
+        store: QueueReader,
         vitals: Callable[[], Vitals],
         rules: Rules,
         policies: Callable[[], Mapping[str, str]] = no_policies,

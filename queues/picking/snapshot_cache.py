@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from queues.picking.picker import Race
 from queues.rules import Rules
-from queues.store import QueueStore
+from queues.store import QueueReader
 from queues.values import Pick, Snapshot
 
 FIRST = 2
@@ -27,7 +27,7 @@ FRESH_SECONDS = 1.0
 class Following:
     """Looks at a store; safe to share between threads."""
 
-    store: QueueStore
+    store: QueueReader
     clock: Callable[[], float]
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _kept: Snapshot | None = None

@@ -1,7 +1,7 @@
-"""Commits in steps (`queues.store.PendingCommit`).
+"""A commit in steps on a Redis (`queues.store.PendingCommit`).
 
-One rule: what takes time is done while nobody waits for it: a batch is encoded before it is its turn, and what became
-of it is spelled out after the next one has begun.
+One rule: slow work is done while the caller waits for nothing. A batch is encoded before its commit begins, and the
+result of a commit is decoded after the next commit has begun.
 """
 
 import uuid
@@ -12,47 +12,20 @@ from queues.storage import commit_codec
 from queues.values import Batch, Behind, Committed, Reservation
 
 
-class AtOnce:
-    """A commit that is done as soon as it begins."""
-
-    def __init__(self, commit: Callable[[Batch, str], Committed], batch: Batch) -> None:
-        """`commit` does it under a name."""
-        self.name = uuid.uuid4().hex
-        self._commit = commit
-        self._batch = batch
-        self._committed = Committed(())
-
-    def begin(self, change: int) -> None:
-        """See PendingCommit."""
-        self._committed = self._commit(replace(self._batch, change=change), self.name)
-
-    def outcome(self) -> Committed:
-        """See PendingCommit."""
-        return replace(self._committed, reservations=(), shown=())
-
-    def reservations(self) -> tuple[Reservation, ...]:
-        """See PendingCommit."""
-        return self._committed.reservations
-
-    def shown(self) -> tuple[Behind, ...]:
-        """See PendingCommit."""
-        return self._committed.shown
-
-
-class Sent:
-    """A commit that somebody else does."""
+class PipelinedCommit:
+    """A commit that the server does while this process goes on."""
 
     def __init__(
         self,
         send: Callable[[Batch, str, commit_codec.Encoded], Callable[[], list[bytes]]],
-        show: Callable[[list[bytes]], tuple[Behind, ...]],
+        read_behind: Callable[[list[bytes]], tuple[Behind, ...]],
         batch: Batch,
     ) -> None:
-        """`send` begins the commit of a batch that is encoded, under a name; what it returns waits for the answer, of
-        which `show` reads what is shown."""
+        """`send` sends the commit of an encoded batch under a name, and returns a function that waits for the answer.
+        `read_behind` decodes the shown entries in that answer."""
         self.name = uuid.uuid4().hex
         self._send = send
-        self._show = show
+        self._read_behind = read_behind
         self._batch = batch
         self._picks = commit_codec.encode(batch)
         self._wait: Callable[[], list[bytes]] = list
@@ -73,4 +46,4 @@ class Sent:
 
     def shown(self) -> tuple[Behind, ...]:
         """See PendingCommit."""
-        return self._show(self._answer)
+        return self._read_behind(self._answer)

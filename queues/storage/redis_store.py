@@ -19,7 +19,7 @@ from queues.redis import codec
 from queues.redis.connection import Connection, Line, at_once, incarnation, understood
 from queues.redis.scripts import Script
 from queues.storage import commit_codec, snapshot_codec
-from queues.storage.commits import Sent
+from queues.storage.commits import PipelinedCommit
 from queues.store import PendingCommit, StoreSettings
 from queues.values import Batch, Behind, Committed, Entry, Place, QueueSpec, Reservation, Snapshot
 
@@ -139,7 +139,7 @@ class RedisStore:
 
     def pending_commit(self, batch: Batch) -> PendingCommit:
         """See QueueStore."""
-        return Sent(self._send, self._shown, batch)
+        return PipelinedCommit(self._send, self._shown, batch)
 
     def _send(self, batch: Batch, name: str, picks: commit_codec.Encoded) -> Callable[[], list[bytes]]:
         return _COMMIT.later(self._line, self._arguments(batch, name, picks))
@@ -168,7 +168,7 @@ class RedisStore:
         """See QueueStore."""
         return self._reservations(self._epoch, ["all"] if keys is None else ["some", *map(str, keys)])
 
-    def held(self) -> dict[JobKey, Reservation]:
+    def all_reservations(self) -> dict[JobKey, Reservation]:
         """See QueueStore."""
         return self._reservations(0, ["all"])
 

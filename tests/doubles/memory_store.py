@@ -14,7 +14,6 @@ from queues import errors, limits, order
 from queues.inspection_values import StorePicture
 from queues.picking import counted
 from queues.redis import codec
-from queues.storage.commits import AtOnce
 from queues.store import PendingCommit, StoreSettings
 from queues.values import (
     NO_ACCOUNTS,
@@ -31,6 +30,7 @@ from queues.values import (
     Waiting,
 )
 from tests.doubles.memory_content import Content, Last
+from tests.doubles.sync_commit import SyncCommit
 
 CHANGES_PER_EPOCH = 2**32
 """A rebuild begins to number changes with its epoch times this, so that no number comes twice."""
@@ -183,7 +183,7 @@ class MemoryStore:
 
     def pending_commit(self, batch: Batch) -> PendingCommit:
         """See QueueStore."""
-        return AtOnce(self._commit, batch)
+        return SyncCommit(self._commit, batch)
 
     def _take_all(self, batch: Batch) -> tuple[list[Reservation], Refusal]:
         taken: list[Reservation] = []
@@ -233,7 +233,7 @@ class MemoryStore:
             held = self._content.reservations
             return {key: held[key] for key in sorted(held if keys is None else held.keys() & set(keys))}
 
-    def held(self) -> dict[JobKey, Reservation]:
+    def all_reservations(self) -> dict[JobKey, Reservation]:
         """See QueueStore."""
         with self._content.lock:
             self._guard(self._content.epoch)

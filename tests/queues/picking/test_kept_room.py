@@ -403,7 +403,7 @@ def test_a_job_that_comes_back_begins_its_patience_anew() -> None:
         lambda store: (smaller_pool(store), store.configure([STRICT, spec("a")], {GPU: 8})),
         lambda store: store.configure([spec("a")], {GPU: 8}),
         lambda store: store.put([replace(LARGE, priority=3), replace(NEXT, demand=NEXT.demand | {GPU: 1})]),
-        lambda store: store.rebuild(2, store.held().values(), [LARGE, NEXT]),
+        lambda store: store.rebuild(2, store.all_reservations().values(), [LARGE, NEXT]),
     ],
 )
 def test_nothing_is_paid_for_what_the_owner_did_not_do(change: Callable[[MemoryStore], object]) -> None:
@@ -435,7 +435,7 @@ def test_a_job_that_its_quota_does_not_let_go_any_more_is_paid_for() -> None:
     store, rules = waiting_for_room(gpu=8)
     before = accounts(store)
     waiting = [each.entry for view in store.snapshot(99).queues for each in view.heads]
-    store.rebuild(2, [*store.held().values(), reservation("own", "x", gpu=1)], waiting)
+    store.rebuild(2, [*store.all_reservations().values(), reservation("own", "x", gpu=1)], waiting)
     pick(store, rules, limit=0)
     assert accounts(store) != before
     assert store.snapshot(0).queues[1].overtaken is None
@@ -447,7 +447,7 @@ def test_a_leader_that_begins_anew_collects_what_is_owed() -> None:
     lost.remove([LARGE.key])
     pick(lost, rules, limit=0)
     waiting = [each.entry for view in store.snapshot(99).queues for each in view.heads]
-    store.rebuild(2, store.held().values(), [each for each in waiting if each != LARGE])
+    store.rebuild(2, store.all_reservations().values(), [each for each in waiting if each != LARGE])
     pick(store, rules, limit=0)
     assert accounts(store) == accounts(lost)
 

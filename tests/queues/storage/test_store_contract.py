@@ -97,14 +97,14 @@ def test_whoever_rebuilt_before_is_refused(place: Place, store: QueueStore) -> N
 
 def test_what_is_held_may_be_read_by_whoever_leads_next(place: Place, store: QueueStore) -> None:
     other = place.open()
-    assert other.held() == {}
+    assert other.all_reservations() == {}
     other.rebuild(2, [reservation("job")], [])
-    assert store.held() == other.reservations()
-    store.rebuild(3, store.held().values(), [])
+    assert store.all_reservations() == other.reservations()
+    store.rebuild(3, store.all_reservations().values(), [])
     assert store.reservations().keys() == {key("job")}
     place.lose()
     with pytest.raises(errors.StoreLost):
-        store.held()
+        store.all_reservations()
 
 
 def test_what_a_rebuild_had_prepared_is_as_it_has_become_meanwhile(place: Place) -> None:

@@ -1,0 +1,37 @@
+"""A commit in steps that is done as soon as it begins (`queues.store.PendingCommit`).
+
+One rule: the commit is the store's; this module only keeps its result until the caller reads it.
+"""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+
+from queues.values import Batch, Behind, Committed, Reservation
+
+
+class SyncCommit:
+    """A commit that is done when `begin` returns."""
+
+    def __init__(self, commit: Callable[[Batch, str], Committed], batch: Batch) -> None:
+        """`commit` commits a batch under a name."""
+        self.name = uuid.uuid4().hex
+        self._commit = commit
+        self._batch = batch
+        self._committed = Committed(())
+
+    def begin(self, change: int) -> None:
+        """See PendingCommit."""
+        self._committed = self._commit(replace(self._batch, change=change), self.name)
+
+    def outcome(self) -> Committed:
+        """See PendingCommit."""
+        return replace(self._committed, reservations=(), shown=())
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """See PendingCommit."""
+        return self._committed.reservations
+
+    def shown(self) -> tuple[Behind, ...]:
+        """See PendingCommit."""
+        return self._committed.shown
