@@ -14,12 +14,13 @@ from bench.report import Figures
 from bench.support import redis_server
 from bench.support.processes import room
 from coordinator import settings
-from coordinator.leader import control_loop, gc_tuning
+from coordinator.leader import gc_tuning
 from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
 from queues import rules
 from queues.pick_cycle import Rounds
+from queues.picking import read_depth
 from queues.redis import connection
 from queues.storage.redis_store import RedisStore
 from queues.store import PendingCommit, QueueStore
@@ -178,7 +179,7 @@ def pick(store: QueueStore, options: Options) -> Figures:
     """Rounds until the time is over or nobody can go."""
     timed, beside, now = Timed(store), Beside(store, options), time.perf_counter
     rounds = Rounds(timed, rules.from_settings(amounts.JOBS, _DEFAULTS.queue_bypasses))
-    most = max(2, min(_DEFAULTS.heads, control_loop.KNOWN // options.queues))
+    most = read_depth.per_queue(options.queues, _DEFAULTS.heads)
     seconds, picked, refused = [], 0, 0
     begun = now()
     while (started := now()) - begun < options.seconds:

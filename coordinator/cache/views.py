@@ -144,6 +144,17 @@ class PodView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pods:
+    """What the pods of one job say together."""
+
+    there: bool = False
+    """Whether there are any, finished ones too."""
+    occupy: bool = False
+    queue: str = ""
+    seen: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
     """A node as the pool sees it."""
 

@@ -15,10 +15,8 @@ from coordinator.cache.dirty_keys import Marks
 from coordinator.cache.optional_kinds import Foreign
 from coordinator.cache.quota_jobs import QuotaJobs
 from coordinator.cache.raised_charges import RaisedCharges
-from coordinator.cache.views import ForeignView, JobView, NamespaceView, NodeView, PodView, PriorityClassView
-from coordinator.routing import eligibility
-from coordinator.routing.eligibility import Rules
-from coordinator.routing.route import Pods
+from coordinator.cache.routing_rules import Rules, is_implied
+from coordinator.cache.views import ForeignView, JobView, NamespaceView, NodeView, Pods, PodView, PriorityClassView
 from crds import labels
 from crds.api_resources import (
     NAMESPACES,
@@ -371,7 +369,7 @@ def _makes(job: JobView) -> str:
         return ""
     if job.admission is not None:
         return job.admission.queue
-    return job.queue if eligibility.implied(job.queue, job.key.namespace) else ""
+    return job.queue if is_implied(job.queue, job.key.namespace) else ""
 
 
 def _subject(key: JobKey) -> str:

@@ -20,10 +20,10 @@ import orjson
 
 from coordinator.cli.session import Session
 from coordinator.errors import CoordinatorError
-from coordinator.leader.election import API, LEASE
+from coordinator.leader.election import API
 from coordinator.query.documents import Document
-from coordinator.query.queries import UNKNOWN, NotKnown, Reading, StoreReading, document
-from coordinator.rbac.permissions import SERVICE
+from coordinator.query.queries import IDENTITY, UNKNOWN, NotKnown, Reading, StoreReading, document
+from coordinator.rbac.permissions import LEASE, SERVICE
 from crds.api_resources import LEASES
 from crds.keys import JobKey
 from kube import errors
@@ -33,8 +33,6 @@ from queues.storage import stats
 from queues.storage.redis_store import RedisStore
 
 SERVICE_NAMESPACE = "torchq-system"
-IDENTITY = "Torchq-Identity"
-"""Header of every answer: which process gives it."""
 TIMEOUT_SECONDS = 10.0
 LARGEST_ANSWER = 64 * 1024 * 1024
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from coordinator.cache.routing_rules import Rules
 from coordinator.cache.views import JobView, PodView
 from coordinator.doctor.findings import Disagreement
 from coordinator.routing import rebuilt_state
-from coordinator.routing.eligibility import Rules
 from coordinator.routing.rebuilt_state import Census
 from crds.keys import JobKey
 from crds.resources import amounts

@@ -11,13 +11,13 @@ from functools import partial
 from typing import Any, TypeVar
 
 from coordinator.cache import views
+from coordinator.cache.routing_rules import Quotas, Rules
 from coordinator.cache.views import JobView, PodView
 from coordinator.doctor.checks import ClusterPicture, LeaseView, Look
 from coordinator.leader import rebuild_request
-from coordinator.leader.election import EPOCH, ERRORS, LEASE
+from coordinator.leader.election import EPOCH, ERRORS
+from coordinator.rbac.permissions import LEASE
 from coordinator.routing import namespace_quota, queue_specs, route
-from coordinator.routing.eligibility import Rules
-from coordinator.routing.namespace_quota import Quotas
 from crds import excerpts, integers, labels, tenantqueue
 from crds.api_resources import (
     LEASES,

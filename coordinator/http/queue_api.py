@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pydantic
 
 from coordinator.cache.views import JobView
-from coordinator.query import documents, supposition
+from coordinator.query import figures, supposition
 from coordinator.query.documents import Document
 from coordinator.query.queries import MOST_FORETOLD, UNKNOWN, NotKnown, Reading
 from coordinator.routing import feasibility
@@ -156,6 +156,6 @@ def waits(jobs: Iterable[JobView]) -> dict[str, Any]:
     lengths = [max(0.0, at - submitted) for at, submitted in latest]
     return {
         "admissions": len(lengths),
-        "p50Seconds": documents.percentile(lengths, 0.5),
-        "p95Seconds": documents.percentile(lengths, 0.95),
+        "p50Seconds": figures.percentile(lengths, 0.5),
+        "p95Seconds": figures.percentile(lengths, 0.95),
     }

@@ -23,12 +23,11 @@ from urllib.parse import urlsplit
 import orjson
 
 from coordinator.cache.views import JobView
-from coordinator.cli.api_client import IDENTITY
 from coordinator.errors import CoordinatorError
 from coordinator.http.bounded_server import Answer, HttpServer, Question
 from coordinator.http.queue_api import Answerer, NotSure, waits
 from coordinator.leader.coordinator import Coordinator
-from coordinator.query.queries import StoreReading
+from coordinator.query.queries import IDENTITY, StoreReading
 from coordinator.routing import eligibility, queue_specs
 from coordinator.routing.eligibility import Standing
 from coordinator.routing.feasibility import Known

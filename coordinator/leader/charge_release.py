@@ -7,11 +7,11 @@ is asked for again.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from coordinator.cache.routing_rules import Rules
 from coordinator.cache.views import JobView
 from coordinator.cache.watches import Watches
 from coordinator.leader import error_isolation
 from coordinator.routing import eligibility, route
-from coordinator.routing.eligibility import Rules
 from coordinator.routing.route import Route
 from coordinator.settings import Settings
 from crds.keys import JobKey

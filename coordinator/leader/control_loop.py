@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from coordinator.cache.routing_rules import Rules
 from coordinator.cache.views import JobView
 from coordinator.cache.watches import Marked, Watches
 from coordinator.errors import CoordinatorError
@@ -21,13 +22,14 @@ from coordinator.leader.charge_release import Freeing
 from coordinator.leader.delayed_keys import Timers
 from coordinator.leader.queued_limiter import Turns
 from coordinator.routing import eligibility, namespace_quota, pool_capacity, queue_specs, route, watched_state
-from coordinator.routing.eligibility import Rules, Standing
+from coordinator.routing.eligibility import Standing
 from coordinator.routing.rebuilt_state import Census
 from coordinator.settings import Settings, parse_pool
 from crds import integers
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
 from queues.pick_cycle import Rounds
+from queues.picking import read_depth
 from queues.picking.backfill import Forecast
 from queues.store import QueueStore
 from queues.values import Entry, Offer, QueueSpec, Reservation
@@ -35,8 +37,6 @@ from queues.work import WorkSource
 
 FLUSH = 512
 """Keys routed per step: bounds how long picks wait behind a flood of events."""
-KNOWN = 32_768
-"""Waiting jobs that are looked at, of all queues together: what they cost in memory, and at first in time."""
 CYCLE_SECONDS = 5.0
 """A cycle is due after this time even if nothing has changed."""
 log = logging.getLogger(__name__)
@@ -336,7 +336,7 @@ class Term:
 
     def _heads(self) -> int:
         """Most jobs per queue to look at."""
-        return max(2, min(self.settings.heads, KNOWN // max(1, self._queues)))
+        return read_depth.per_queue(self._queues, self.settings.heads)
 
     def _of(self, marked: Marked) -> route.Route:
         """The route of a key; if all is that job or pods have changed, no worker looks at what one has settled."""

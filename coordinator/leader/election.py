@@ -21,13 +21,13 @@ from typing import Any
 
 from coordinator.errors import LeadershipLost
 from coordinator.leader import rebuild_request
+from coordinator.rbac.permissions import LEASE
 from crds import integers
 from crds.api_resources import LEASES
 from crds.labels import GROUP
 from kube import errors
 from kube.api import Cluster, Manifest
 
-LEASE = "torchq-coordinator"
 EPOCH = f"{GROUP}/epoch"
 API = f"{GROUP}/api"
 """Annotation of the Lease: the URL at which the leader answers questions about the queues, if it does."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from coordinator.cache.views import JobView
 from coordinator.cache.watches import Watches
-from coordinator.query import documents
+from coordinator.query import figures
 from coordinator.routing import queue_specs
 from crds import integers
 from crds.api_resources import TENANT_QUEUES
@@ -90,9 +90,9 @@ def statuses(
         name: {
             "pending": pending[name],
             "admitted": admitted[name],
-            "usage": documents.shown(_most_wanted(usage.get(name, {}), (*quota, cost))),
-            "share": documents.percent(costs.get(name, 0), everything),
-            "target": documents.percent(weight, busy) if pending[name] or admitted[name] else "0%",
+            "usage": figures.format_amounts(_most_wanted(usage.get(name, {}), (*quota, cost))),
+            "share": figures.percent(costs.get(name, 0), everything),
+            "target": figures.percent(weight, busy) if pending[name] or admitted[name] else "0%",
         }
         for name, weight, quota in limits
     }

@@ -28,7 +28,7 @@ from crds.keys import JobKey
 from kube import errors
 from kube.api import Cluster
 from queues import errors as queue_errors
-from queues.picking import explain
+from queues.picking import explain, read_depth
 from queues.picking.picker import Race
 from queues.picking.snapshot_cache import merged
 from queues.redis.log_throttle import Outage
@@ -43,8 +43,6 @@ EVERY = 0.25
 """Seconds between two rounds of writes."""
 LOOK_SECONDS = 5.0
 """Seconds between two looks at the first jobs of the queues."""
-BEHIND = 16
-"""Jobs of a queue that are looked at where its first one can never run."""
 CHANGE_SECONDS = 30.0
 """How long what a first job is told stays, though it would be another code by now: room comes and goes all the time."""
 REFUSED_SECONDS = 30.0
@@ -163,7 +161,7 @@ class Reasons:
         hidden = [view.spec.name for view in snapshot.queues if view.waiting > 1 and self._first(view) is None]
         if not hidden:
             return snapshot
-        found = self.store.snapshot(BEHIND, snapshot.change, hidden)
+        found = self.store.snapshot(read_depth.per_queue(len(hidden)), snapshot.change, hidden)
         return found if found.whole else merged(snapshot, found)
 
     def _first(self, view: QueueView) -> Entry | None:

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coordinator.errors import LocalError
-from coordinator.leader.election import LEASE
 from coordinator.local import option_checks, remaining_pods, stack_shutdown, stack_state, target
 from coordinator.local.stack_shutdown import CLUSTER, DATA, DESK, NODE, NODE_NAME, Say
 from coordinator.local.stack_start import START_SECONDS, Report, Start, Stopped, unreported
 from coordinator.local.stack_state import Files
 from coordinator.local.supervisor import Command, Supervisor
+from coordinator.rbac.permissions import LEASE
 from coordinator.settings import Settings
 from crds import generate
 from crds.api_resources import CRDS, LEASES, TENANT_QUEUES, TORCHJOBS, Resource

@@ -4,12 +4,12 @@ One rule: pure; a document is JSON with names as in Kubernetes, and the same whe
 command that read the queues itself.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from coordinator.query import figures
 from crds.api_resources import TENANT_QUEUES
 from crds.keys import JobKey
-from crds.resources import quantities
 from crds.resources.amounts import JOBS, OTHERS, Amounts
 from queues import order
 from queues.picking.lag import lag
@@ -36,18 +36,13 @@ def queues(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, str
             "spec": _spec(view, (policies or {}).get(view.spec.name)),
             "status": {
                 **_status(view, now),
-                "share": percent(held[view.spec.name], total),
-                "target": percent(view.spec.weight if _busy(view) else 0, busy),
+                "share": figures.percent(held[view.spec.name], total),
+                "target": figures.percent(view.spec.weight if _busy(view) else 0, busy),
                 "lag": _lag(view, snapshot),
             },
         }
         for view in snapshot.queues
     ]
-
-
-def percent(part: int, whole: int) -> str:
-    """A part of a whole for people."""
-    return f"{100 * part // whole if whole else 0}%"
 
 
 def _busy(view: QueueView) -> bool:
@@ -63,11 +58,11 @@ def _spec(view: QueueView, policy: str | None) -> Document:
         "agingSeconds": spec.aging_seconds,
     }
     if spec.quota:
-        found["quota"] = shown(spec.quota)
+        found["quota"] = figures.format_amounts(spec.quota)
     if spec.cohort:
         found["cohort"] = spec.cohort
     if spec.borrowing:
-        found["borrowingLimit"] = shown(spec.borrowing)
+        found["borrowingLimit"] = figures.format_amounts(spec.borrowing)
     return found
 
 
@@ -77,7 +72,7 @@ def _status(view: QueueView, now: float) -> Document:
     return {
         "pending": view.waiting,
         "admitted": view.usage.get(JOBS, 0),
-        "usage": shown({name: amount for name, amount in view.usage.items() if amount}),
+        "usage": figures.format_amounts({name: amount for name, amount in view.usage.items() if amount}),
         "oldestWaitSeconds": None if oldest is None else round(max(0.0, now - oldest), 3),
         "first": None if first is None else job_name(first.key),
         "firstScore": None if first is None else order.score(first, view.spec.aging_seconds),
@@ -98,7 +93,7 @@ def upcoming(picks: Iterable[Pick], now: float) -> list[Document]:
             "job": job_name(pick.waiting.entry.key),
             "uid": pick.waiting.entry.key.uid,
             "cost": pick.cost,
-            "demand": shown(pick.waiting.entry.demand),
+            "demand": figures.format_amounts(pick.waiting.entry.demand),
             "priority": pick.waiting.entry.priority,
             "waitSeconds": round(max(0.0, now - pick.waiting.entry.submitted), 3),
         }
@@ -127,8 +122,8 @@ def vitals(found: Vitals) -> Document:
 def room(snapshot: Snapshot) -> Document:
     """The pool and what is taken of it; no capacity: nothing is scarce."""
     return {
-        "capacity": None if snapshot.pool is None else shown(_named(snapshot.pool)),
-        "used": shown({name: amount for name, amount in snapshot.pool_usage.items() if amount}),
+        "capacity": None if snapshot.pool is None else figures.format_amounts(_named(snapshot.pool)),
+        "used": figures.format_amounts({name: amount for name, amount in snapshot.pool_usage.items() if amount}),
     }
 
 
@@ -151,7 +146,7 @@ def waiting(place: Place, next_pick: int | None, in_order: int | None) -> Docume
         "pickWithRoom": in_order,
         "priority": entry.priority,
         "submitted": entry.submitted,
-        "demand": shown(entry.demand),
+        "demand": figures.format_amounts(entry.demand),
     }
 
 
@@ -163,7 +158,7 @@ def admitted(held: Reservation) -> Document:
         "uid": held.key.uid,
         "queue": held.queue,
         "attempt": held.attempt,
-        "charge": shown(held.charge),
+        "charge": figures.format_amounts(held.charge),
     }
 
 
@@ -175,14 +170,3 @@ def elsewhere(key: JobKey) -> Document:
 def job_name(key: JobKey) -> str:
     """Without the uid."""
     return f"{key.namespace}/{key.name}"
-
-
-def shown(amounts: Amounts) -> dict[str, str]:
-    """Amounts as quantities."""
-    return {name: quantities.text(name, amount) for name, amount in sorted(amounts.items())}
-
-
-def percentile(values: Sequence[float], part: float) -> float | None:
-    """The smallest value that `part` of them do not exceed; None of none."""
-    ranked = sorted(values)
-    return ranked[min(len(ranked) - 1, max(0, -(-int(part * 1000) * len(ranked) // 1000) - 1))] if ranked else None

@@ -11,7 +11,7 @@ from coordinator.errors import CoordinatorError
 from coordinator.query import documents
 from coordinator.query.documents import Document
 from crds.keys import JobKey
-from queues.picking import explain
+from queues.picking import explain, read_depth
 from queues.picking.picker import Race
 from queues.picking.snapshot_cache import Following
 from queues.rules import Rules
@@ -19,8 +19,8 @@ from queues.storage.stats import Vitals
 from queues.store import QueueReader
 from queues.values import Entry, Place
 
-HEADS = 128
-"""Jobs of its own queue that an answer about one job looks at."""
+IDENTITY = "Torchq-Identity"
+"""The header of every answer that names the coordinator process that made it."""
 FORETOLD = 100
 """Picks that an answer about one job looks ahead."""
 MOST_FORETOLD = 500
@@ -102,7 +102,7 @@ class StoreReading:
         return documents.elsewhere(key) if held is None else documents.admitted(held)
 
     def _waiting(self, place: Place) -> Document:
-        snapshot, now = self._following.look(HEADS, [place.entry.queue]), self._clock()
+        snapshot, now = self._following.look(read_depth.per_queue(1), [place.entry.queue]), self._clock()
         told = explain.why(Race(snapshot, self._rules), place, now)
         turn = self._turn(place)
         possible = told.code != "ExceedsQuota"
@@ -112,7 +112,7 @@ class StoreReading:
 
     def supposed(self, entry: Entry) -> Document:
         """What would become of a job that is in no order, if it took its place there now. QueueError."""
-        snapshot = self._following.look(HEADS, [entry.queue])
+        snapshot = self._following.look(read_depth.per_queue(1), [entry.queue])
         told = explain.suppose(snapshot, entry, self._rules, self._clock())
         fits = told.code == "Next"
         return {"fits": fits, "code": told.code, "message": told.sentence, "numbers": told.numbers}

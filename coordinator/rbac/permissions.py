@@ -7,7 +7,6 @@ theirs when they start, and a test records what the code really asks and compare
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from coordinator.leader.election import LEASE
 from crds.api_resources import (
     EVENTS,
     GANG_QUEUES,
@@ -101,6 +100,8 @@ def _split(rules: tuple[Rule, ...], wanted: Callable[[Rule, str], bool]) -> Iter
             yield replace(rule, verbs=verbs, by_hand=by_hand)
 
 
+LEASE = "torchq-coordinator"
+"""The name of the leader's Lease."""
 SERVICE = "http:torchq-coordinator:http"
 """The coordinator's service, as the API server's proxy names it: protocol, name and port."""
 _FOLLOW = ("list", "watch")

@@ -20,16 +20,14 @@ which all namespaces share. No other name makes a queue: each one would be a sha
 """
 
 import difflib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from coordinator.cache.routing_rules import DEFAULT_QUEUE, Rules, is_implied
 from coordinator.cache.views import JobView
 from coordinator.routing import namespace_quota
-from crds.keys import JobKey
 from crds.resources import amounts
-from crds.resources.amounts import NOTHING, Amounts
-from crds.tenantqueue import TenantQueueSpec
+from crds.resources.amounts import NOTHING
 from crds.torchjob import claims, resource_quota
 from queues.picking import explain
 
@@ -48,37 +46,12 @@ Code = Literal[
 CODES = frozenset(get_args(Code))
 
 
-DEFAULT_QUEUE = "default"
-"""Where queues are implicit, the one that every namespace may use."""
 UNTIL_THERE = ": it waits until there is one"
 """How the sentence about a queue or a PriorityClass that is not there ends."""
 MOST_COMPARED = 256
 """Names of queues with which an unknown one is compared."""
 MOST_NAMED = 5
 """Names of queues in a sentence."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """What routing has to know beyond the job. As it comes, any queue may be used by anybody."""
-
-    queues: Mapping[str, TenantQueueSpec] = field(default_factory=dict)
-    priorities: Mapping[str, int] = field(default_factory=dict)
-    """PriorityClasses and what they stand for."""
-    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Namespaces and their labels."""
-    ceilings: Mapping[str, Amounts] = field(default_factory=dict)
-    """The most that a job of a queue can ever have, where that is limited."""
-    quotas: namespace_quota.Quotas = field(default_factory=dict)
-    """ResourceQuotas, by namespace."""
-    yielding: Mapping[str, frozenset[JobKey]] = field(default_factory=dict)
-    """By namespace, the jobs that let others go first that ResourceQuotas refused, too (`namespace_quota.yielding`)."""
-    implicit: bool | None = None
-    """Whether the queues that a namespace implies may be used though nobody created them; None: so may any other."""
-    shared_address: bool = False
-    """Whether the pods of all jobs share one address: then each job needs a port of its own there."""
-    queued_after: float = 1.0
-    """How long a job waits before it is written to as Queued, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +123,8 @@ def usable(queue: str, namespace: str, rules: Rules) -> bool:
     return allowed(queue, namespace, rules) or (queue not in rules.queues and _implicit(queue, namespace, rules))
 
 
-def implied(queue: str, namespace: str) -> bool:
-    """Whether the namespace of a job makes this queue where queues are implicit."""
-    return queue in (namespace, DEFAULT_QUEUE)
-
-
 def _implicit(queue: str, namespace: str, rules: Rules) -> bool:
-    return rules.implicit is None or (rules.implicit and implied(queue, namespace))
+    return rules.implicit is None or (rules.implicit and is_implied(queue, namespace))
 
 
 def withdrawn(queue: str, namespace: str, rules: Rules) -> bool:

@@ -20,9 +20,9 @@ from typing import Any, Literal, NamedTuple
 
 import pydantic
 
+from coordinator.cache.routing_rules import Rules
 from coordinator.cache.views import JobView, NodeView
 from coordinator.routing import eligibility, pool_capacity
-from coordinator.routing.eligibility import Rules
 from coordinator.routing.pool_capacity import PoolSetting
 from crds.keys import JobKey
 from crds.resources import amounts, quantities

@@ -20,8 +20,6 @@ from crds.resources.amounts import Amounts
 from crds.torchjob import resource_quota
 from crds.torchjob.resource_quota import Needs, Quota
 
-Quotas = Mapping[str, tuple[Quota, ...]]
-"""By namespace."""
 Taken = Mapping[str, Amounts]
 """What jobs that go first are about to use, by ResourceQuota."""
 CODE = "NamespaceQuota"

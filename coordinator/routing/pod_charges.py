@@ -16,9 +16,9 @@ not labelled does.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from coordinator.cache.routing_rules import Rules
 from coordinator.cache.views import JobView, PodView
 from coordinator.routing import eligibility
-from coordinator.routing.eligibility import Rules
 from crds import integers
 from crds.keys import JobKey
 from crds.resources import amounts

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+from coordinator.cache.routing_rules import Rules
 from coordinator.cache.views import JobView, NodeView, PodView
 from coordinator.routing import eligibility, pod_charges, route
-from coordinator.routing.eligibility import Rules
 from crds.keys import JobKey
 from queues.values import Entry, Reservation
 

@@ -30,9 +30,10 @@ has yet to write.
 
 from dataclasses import dataclass, replace
 
-from coordinator.cache.views import JobView
+from coordinator.cache.routing_rules import Rules
+from coordinator.cache.views import JobView, Pods
 from coordinator.routing import eligibility
-from coordinator.routing.eligibility import Rules, Standing
+from coordinator.routing.eligibility import Standing
 from crds.keys import JobKey
 from crds.tenantqueue import TenantQueueSpec
 from queues import order
@@ -59,17 +60,6 @@ class Route:
     """When time alone changes the route, in seconds since 1970; 0: never."""
     told: Standing | None = None
     """What the job's status should say at once about its waiting; None: what it says may stay."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pods:
-    """What the pods of one job say together."""
-
-    there: bool = False
-    """Whether there are any, finished ones too."""
-    occupy: bool = False
-    queue: str = ""
-    seen: int = 0
 
 
 def route(key: JobKey, job: JobView | None, pods: Pods, rules: Rules, now: float) -> Route:

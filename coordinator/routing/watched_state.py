@@ -7,10 +7,10 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
+from coordinator.cache.routing_rules import Rules
 from coordinator.cache.views import JobView
 from coordinator.cache.watches import Watches
 from coordinator.routing import pod_charges, pool_capacity, queue_specs, rebuilt_state, revoke
-from coordinator.routing.eligibility import Rules
 from coordinator.routing.pool_capacity import PoolSetting
 from coordinator.routing.rebuilt_state import Census
 from crds.keys import JobKey

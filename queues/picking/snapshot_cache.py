@@ -9,17 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
+from queues.picking import read_depth
 from queues.picking.picker import Race
 from queues.rules import Rules
 from queues.store import QueueReader
 from queues.values import Pick, Snapshot
 
-FIRST = 2
+FIRST = read_depth.LEAST
 """Jobs of each queue that are looked at before anybody asks for more."""
-DEEP = 128
-"""The same where none of the known jobs of a queue can go: what a coordinator looks at, as it comes."""
-DEEP_IN_ALL = 32_768
-"""The same of all queues together."""
 FRESH_SECONDS = 1.0
 
 
@@ -55,7 +52,7 @@ class Following:
         """The next picks by the picker itself, and what they are made from; `roomy`: with nothing scarce but quotas.
         Reads more of the queues whose known jobs are used up, or cannot go."""
         snapshot, heads = self.look(), FIRST
-        deep = max(FIRST, min(DEEP, DEEP_IN_ALL // max(1, len(snapshot.queues))))
+        deep = read_depth.per_queue(len(snapshot.queues))
         while True:
             race = Race(endless(snapshot) if roomy else snapshot, rules)
             stuck = set(race.stuck(deep))

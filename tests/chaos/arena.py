@@ -18,8 +18,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from coordinator.leader.election import LEASE
 from coordinator.local import stack
+from coordinator.rbac.permissions import LEASE
 from crds.api_resources import LEASES, NODES, TENANT_QUEUES
 from embedded.layout import Layout
 from embedded.redis import server

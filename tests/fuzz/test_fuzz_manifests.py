@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coordinator.cache import views
+from coordinator.cache.routing_rules import Rules
+from coordinator.cache.views import Pods
 from coordinator.routing import pool_capacity, queue_specs, rebuilt_state, route
-from coordinator.routing.eligibility import Rules
-from coordinator.routing.route import Pods
 from crds import problems, tenantqueue
 from crds.errors import InvalidObject
 from crds.keys import JobKey

@@ -15,9 +15,9 @@ from coordinator.cli.job_details import Around
 from coordinator.cli.job_ref import NAME
 from coordinator.cli.output import Listing
 from coordinator.cli.session import SHOWN, Session, pass_session
-from coordinator.leader.election import LEASE
 from coordinator.query.documents import Document
 from coordinator.query.queries import MOST_FORETOLD, Reading
+from coordinator.rbac.permissions import LEASE
 from crds.api_resources import LEASES
 from kube import errors
 from kube.api import Manifest

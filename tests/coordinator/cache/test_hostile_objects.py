@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.cache import views
+from coordinator.cache.routing_rules import Rules
 from coordinator.leader import error_isolation
 from coordinator.routing import pod_charges, rebuilt_state
-from coordinator.routing.eligibility import Rules
 from crds import labels
 from crds.api_resources import PODS, TORCHJOBS
 from crds.keys import JobKey

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.cache.quota_jobs import EVERY, QuotaJobs
+from coordinator.cache.routing_rules import Rules
 from coordinator.cache.views import JobView
 from coordinator.routing import namespace_quota, route
-from coordinator.routing.eligibility import Rules
 from crds.keys import JobKey
 from crds.torchjob import resource_quota
 from crds.torchjob.resource_quota import Quota

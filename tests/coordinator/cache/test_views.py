@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 
 from coordinator.cache import views
+from coordinator.cache.routing_rules import Rules
 from coordinator.cli.commands import queue
 from coordinator.routing import route
-from coordinator.routing.eligibility import Rules
 from crds.keys import JobKey
 from crds.torchjob import cached_parser, demand
 from tests.crds.schema.test_agreement import spoilt

@@ -12,8 +12,9 @@ import pytest
 from coordinator.cli import api_client
 from coordinator.http import server
 from coordinator.leader.coordinator import Coordinator
-from coordinator.leader.election import API, LEASE
+from coordinator.leader.election import API
 from coordinator.query.queries import NotKnown, StoreReading
+from coordinator.rbac.permissions import LEASE
 from coordinator.settings import Settings
 from crds.api_resources import LEASES, TENANT_QUEUES, TORCHJOBS
 from crds.keys import JobKey

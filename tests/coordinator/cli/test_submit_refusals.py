@@ -14,7 +14,7 @@ import yaml
 from coordinator.cli import api_client, outlook
 from coordinator.http.queue_api import Answerer
 from coordinator.leader.coordinator import Coordinator
-from coordinator.leader.election import LEASE
+from coordinator.rbac.permissions import LEASE
 from coordinator.settings import Settings
 from crds import labels
 from crds.api_resources import LEASES, NODES, PODS, TORCHJOBS

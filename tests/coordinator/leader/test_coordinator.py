@@ -13,7 +13,8 @@ import pytest
 from coordinator.leader import coordinator as coordinator_process
 from coordinator.leader import election
 from coordinator.leader.coordinator import Coordinator
-from coordinator.leader.election import EPOCH, LEASE
+from coordinator.leader.election import EPOCH
+from coordinator.rbac.permissions import LEASE
 from coordinator.settings import Settings
 from crds.api_resources import LEASES, TENANT_QUEUES
 from kube import client

@@ -6,7 +6,8 @@ import pytest
 
 from coordinator.errors import LeadershipLost
 from coordinator.leader import election
-from coordinator.leader.election import EPOCH, LEASE, Leadership, Observed
+from coordinator.leader.election import EPOCH, Leadership, Observed
+from coordinator.rbac.permissions import LEASE
 from crds.api_resources import LEASES
 from kube import errors
 from kube.client import KubernetesCluster

@@ -15,7 +15,7 @@ from coordinator.doctor import checks
 from coordinator.doctor.collect import Looker
 from coordinator.leader import election, rebuild_request
 from coordinator.leader.coordinator import Coordinator
-from coordinator.leader.election import LEASE
+from coordinator.rbac.permissions import LEASE
 from coordinator.settings import Settings
 from crds.api_resources import LEASES, TENANT_QUEUES
 from kube.client import KubernetesCluster

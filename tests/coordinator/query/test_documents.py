@@ -7,7 +7,7 @@ import pytest
 
 from coordinator.cli import columns
 from coordinator.cli import text as cli_text
-from coordinator.query import documents
+from coordinator.query import documents, figures
 from coordinator.query.queries import NotKnown, StoreReading
 from queues.picking.choose import choose
 from queues.rules import Rules
@@ -172,7 +172,7 @@ def test_a_clock_that_was_set_back_does_not_keep_a_snapshot_for_ever() -> None:
     [((), 0.5, None), ((7,), 0.95, 7), (range(1, 101), 0.5, 50), (range(1, 101), 0.95, 95), ((3, 1, 2), 0.5, 2)],
 )
 def test_percentiles(values: Any, part: float, expected: float | None) -> None:
-    assert documents.percentile(tuple(values), part) == expected
+    assert figures.percentile(tuple(values), part) == expected
 
 
 # What is said of it.

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator.cache.routing_rules import Rules
 from coordinator.routing import feasibility
-from coordinator.routing.eligibility import Rules
 from coordinator.routing.feasibility import Asked, Known
 from crds.resources.amounts import NOTHING, Amounts
 from crds.tenantqueue import TenantQueueSpec

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from coordinator.cache.job_waits import Waits
+from coordinator.cache.routing_rules import Rules
 from coordinator.cli import text as cli_text
 from coordinator.query import supposition
 from coordinator.query.documents import Document
-from coordinator.routing.eligibility import Rules, Standing
+from coordinator.routing.eligibility import Standing
 from coordinator.routing.feasibility import Known
 from crds.tenantqueue import TenantQueueSpec
 from queues.values import Entry, QueueSpec

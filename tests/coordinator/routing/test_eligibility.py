@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 
 from coordinator.cache.job_waits import Waits
-from coordinator.cache.views import JobView
+from coordinator.cache.routing_rules import Rules
+from coordinator.cache.views import JobView, Pods
 from coordinator.leader.delayed_keys import Timers
 from coordinator.routing import eligibility, route
-from coordinator.routing.eligibility import Rules
-from coordinator.routing.route import Pods
 from crds.keys import JobKey
 from crds.tenantqueue import NamespaceSelector, TenantQueueSpec
 from tests.support.coordinator.builders import KEY, admission, job, quota, refused

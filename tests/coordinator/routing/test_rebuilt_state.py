@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from coordinator.cache.routing_rules import Rules
 from coordinator.routing import rebuilt_state
-from coordinator.routing.eligibility import Rules
 from coordinator.routing.rebuilt_state import Census
 from crds.keys import JobKey
 from queues.values import Reservation

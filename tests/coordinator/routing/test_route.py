@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.cache.views import JobView
+from coordinator.cache.routing_rules import Rules
+from coordinator.cache.views import JobView, Pods
 from coordinator.routing import route
-from coordinator.routing.eligibility import Rules
-from coordinator.routing.route import Pods
 from crds.keys import JobKey
 from crds.tenantqueue import NamespaceSelector, TenantQueueSpec
 from queues.values import Entry, Offer

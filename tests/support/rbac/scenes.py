@@ -23,11 +23,11 @@ from coordinator.cache.watches import Watches
 from coordinator.cli import main, session
 from coordinator.doctor.collect import Looker
 from coordinator.leader import rebuild_request
-from coordinator.leader.election import LEASE, Leadership
+from coordinator.leader.election import Leadership
 from coordinator.leader.queue_status_writer import QueueStatusWriter
 from coordinator.leader.reason_writer import Reasons
 from coordinator.rbac.manifests import LEASE_NAMESPACE
-from coordinator.rbac.permissions import COORDINATOR, DOCTOR, QUEUE_ADMIN, USER, WORKER, Role
+from coordinator.rbac.permissions import COORDINATOR, DOCTOR, LEASE, QUEUE_ADMIN, USER, WORKER, Role
 from coordinator.routing.eligibility import Standing
 from crds import labels
 from crds.api_resources import (

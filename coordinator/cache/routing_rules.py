@@ -1,0 +1,44 @@
+"""What routing decides by, beside the job: TenantQueues, PriorityClasses, namespaces, ResourceQuotas and settings.
+
+One rule: values only. The watches fill in what the cluster says, the leader adds its settings and limits.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from crds.keys import JobKey
+from crds.resources.amounts import Amounts
+from crds.tenantqueue import TenantQueueSpec
+from crds.torchjob.resource_quota import Quota
+
+DEFAULT_QUEUE = "default"
+"""Where queues are implicit, the queue that every namespace may use."""
+Quotas = Mapping[str, tuple[Quota, ...]]
+"""ResourceQuotas by namespace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """All that routing decides by. By default, every namespace may use every queue."""
+
+    queues: Mapping[str, TenantQueueSpec] = field(default_factory=dict)
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    """The priority that each PriorityClass stands for."""
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The labels of each namespace."""
+    ceilings: Mapping[str, Amounts] = field(default_factory=dict)
+    """By queue, the most that a job can ever have, where that is limited."""
+    quotas: Quotas = field(default_factory=dict)
+    yielding: Mapping[str, frozenset[JobKey]] = field(default_factory=dict)
+    """By namespace, the refused jobs that let older refused jobs go first (`namespace_quota.yielding`)."""
+    implicit: bool | None = None
+    """Whether a namespace may use the queues that it implies without a TenantQueue; None: it may use any name."""
+    shared_address: bool = False
+    """Whether the pods of all jobs share one address; if so, each job needs a port of its own there."""
+    queued_after: float = 1.0
+    """How long a job waits before its status says Queued, in seconds."""
+
+
+def is_implied(queue: str, namespace: str) -> bool:
+    """Return whether the namespace of a job makes this queue where queues are implicit."""
+    return queue in (namespace, DEFAULT_QUEUE)

@@ -1,0 +1,25 @@
+"""Numbers as documents and statuses show them.
+
+One rule: pure; the numbers of one kind look the same everywhere.
+"""
+
+from collections.abc import Sequence
+
+from crds.resources import quantities
+from crds.resources.amounts import Amounts
+
+
+def percent(part: int, whole: int) -> str:
+    """Return a part of a whole as whole percents, "0%" if the whole is 0."""
+    return f"{100 * part // whole if whole else 0}%"
+
+
+def format_amounts(amounts: Amounts) -> dict[str, str]:
+    """Return amounts as Kubernetes quantities, sorted by name."""
+    return {name: quantities.text(name, amount) for name, amount in sorted(amounts.items())}
+
+
+def percentile(values: Sequence[float], part: float) -> float | None:
+    """Return the smallest value that `part` of the values do not exceed; None if there are no values."""
+    ranked = sorted(values)
+    return ranked[min(len(ranked) - 1, max(0, -(-int(part * 1000) * len(ranked) // 1000) - 1))] if ranked else None
