@@ -41,7 +41,7 @@ class StorePicture:
     """Queue -> what the store counts as used; a queue that uses nothing may be missing."""
     pool_usage: Amounts = field(default_factory=dict)
     counted: frozenset[str] | None = None
-    """The names of resources that the usage counts (see `queues.picking.counted`); None: all."""
+    """The names of resources that the usage counts (see `queues.limits`); None: all."""
     ports: Mapping[int, JobKey] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
     unknown: tuple[str, ...] = ()

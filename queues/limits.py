@@ -1,15 +1,29 @@
-"""What a queue may hold: its quota, what it may borrow, and what its cohort has together.
+"""What a queue may hold: its quota, what it may borrow, and what its cohort has together; and which resources count.
 
 One rule: pure, and counted anew from the usage of every member. `lua/store/commit.lua` does the same with sums that it
 keeps.
+
+A store counts sums of usage only of some resources. Every commit and every snapshot reads the sums, so a user must not
+be able to add a name to them: sums over names that jobs make up would slow the picks of all queues. A resource that
+limits nothing needs no sum. The resources that a limit names always count, and the standard ones count because people
+look at them. A charge in a reservation keeps all its names: when a name begins to count, the store computes the sums
+again from the reservations.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from crds.resources import amounts
-from crds.resources.amounts import NOTHING, Amounts
+from crds.resources.amounts import JOBS, NOTHING, OTHERS, PODS, Amounts
 from queues.values import QueueSpec
+
+STANDARD_RESOURCES = frozenset((JOBS, PODS, "cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "amd.com/gpu"))
+"""Resources whose usage is shown though nothing limits them."""
+
+
+def counted_resources(specs: Iterable[QueueSpec], pool: Amounts | None, also: Iterable[str] = ()) -> frozenset[str]:
+    """Return the resources that count: those of all quotas and of the pool, the standard ones, and `also`."""
+    return STANDARD_RESOURCES.union(pool or (), also, *(spec.quota for spec in specs)) - {OTHERS}
 
 
 def own(spec: QueueSpec) -> Amounts:

@@ -21,7 +21,7 @@ class StoreSettings:
     ports: tuple[int, int] | None = None
     """The first and the last port for admitted jobs that ask for a port; None: jobs get no port."""
     counted: frozenset[str] = frozenset()
-    """Names of resources whose usage is counted although no limit names them (see `queues.picking.counted`)."""
+    """Names of resources whose usage is counted although no limit names them (see `queues.limits`)."""
 
     def __post_init__(self) -> None:
         """Raise ValueError unless `ports` is a range of ports."""
@@ -147,12 +147,6 @@ class QueueWriter(Protocol):
         made a pod after `seen`, or if the last run was cut short and no run has succeeded since. With None, the store
         frees every reservation.
         """
-
-    def commit(self, batch: Batch) -> Committed:
-        """Per pick and in order: check epoch, revision, entry version, quota, pool and port; then charge, reserve, and
-        mark the key as work. The first pick that fails ends the batch; the earlier ones stand. If none fails, the
-        queues that the batch is hungry for are shown as they are then. Nothing is taken of a batch that follows
-        another commit than the last one, or one that did not stand whole."""
 
     def pending_commit(self, batch: Batch) -> PendingCommit:
         """Return a commit of the batch. It has not begun; the caller does its steps, and other work between them.

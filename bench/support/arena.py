@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from crds.resources import amounts
 from crds.resources.amounts import NOTHING, Amounts
 from queues import order
-from queues.picking.picker import Race
+from queues.picking.forecast import Forecast
 from queues.picking.queue_state import charge
 from queues.rules import Rules
 from queues.values import Account, Clock, Entry, Overtaken, QueueSpec, QueueView, Snapshot, Waiting
@@ -85,7 +85,7 @@ class Arena(ABC):
 
 
 class Production(Arena):
-    """Decided by the coordinator's own race, which is told differences as a store would tell them."""
+    """Decided by the coordinator's own picker, which is updated with differences as a store shows them."""
 
     def __init__(self, specs: Iterable[QueueSpec], pool: Amounts | None, rules: Rules) -> None:
         """See Arena."""
@@ -93,19 +93,19 @@ class Production(Arena):
         self._accounts: dict[str, Account] = {}
         self._overtaken: dict[str, Overtaken | None] = {}
         self._clock = Clock()
-        self._race = Race(self._show(self.lines, whole=True), rules)
+        self._forecast = Forecast(self._show(self.lines, whole=True), rules)
 
     def reweigh(self, queue: str, weight: int) -> None:
         """An admin changes a queue's weight."""
         self.lines[queue].spec = replace(self.lines[queue].spec, weight=weight)
-        self._race.update(self._show(self.lines, whole=True))
+        self._forecast.update(self._show(self.lines, whole=True))
 
     def choose(self, now: float, limit: int, /) -> Sequence[Entry]:
         """See Arena."""
-        shown = self._changed.union(self._race.hungry)
+        shown = self._changed.union(self._forecast.needs_entries)
         self._changed = set()
-        self._race.update(self._show(shown, whole=False))
-        batch = self._race.picks(now, limit)
+        self._forecast.update(self._show(shown, whole=False))
+        batch = self._forecast.picks(now, limit)
         for pick in batch.picks:
             self._keep(pick.clock, pick.accounts, pick.overtaken)
         if batch.settlement is not None:

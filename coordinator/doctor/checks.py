@@ -17,10 +17,9 @@ from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
 from crds.tenantqueue import TenantQueueSpec
-from queues import order
+from queues import limits, order
 from queues.inspection.rq_record import FUNCTION
 from queues.inspection_values import StorePicture, WorkPicture
-from queues.picking import counted
 from queues.values import Entry, QueueSpec, Reservation
 
 Found = Iterator[Disagreement]
@@ -195,7 +194,9 @@ def _usage(look: Look) -> Found:
     for queue in sorted(sums.keys() | store.usage.keys()):
         yield from _leak(f"queue {queue}", store.usage.get(queue, {}), sums.get(queue, {}))
     yield from _leak("pool", store.pool_usage, total)
-    if store.counted is not None and (missing := counted.names(store.specs.values(), store.pool) - store.counted):
+    if store.counted is not None and (
+        missing := limits.counted_resources(store.specs.values(), store.pool) - store.counted
+    ):
         yield Disagreement(
             "wrong-settings", "usage", f"Redis does not count what is used of {', '.join(sorted(missing))}"
         )

@@ -25,7 +25,7 @@ from crds.tenantqueue import TenantQueue
 from kube import errors
 from kube.api import Cluster
 from kube.object_errors import ObjectErrors
-from queues.picking import counted
+from queues.limits import STANDARD_RESOURCES, counted_resources
 from queues.redis.log_throttle import Outage
 
 EVERY = 1.0
@@ -64,9 +64,9 @@ def statuses(
     """Each queue's status by name. `share` is what the queue has of all that is admitted, counted as picks are (`jobs`
     or a resource); `target` its weight among the queues with work. A job that cannot be counted is noted in `errors`.
 
-    `usage` names resources of quotas, the standard ones (`queues.picking.counted`) and those that are `offered`.
+    `usage` names resources of quotas, the standard ones (`queues.limits`) and those that are `offered`.
     """
-    names = counted.names(map(queue_specs.spec, queues), None, (cost, *offered))
+    names = counted_resources(map(queue_specs.spec, queues), None, (cost, *offered))
     pending: Counter[str] = Counter()
     admitted: Counter[str] = Counter()
     usage: dict[str, dict[str, int]] = {}
@@ -100,7 +100,7 @@ def statuses(
 
 def _most_wanted(usage: Amounts, limited: Collection[str]) -> Amounts:
     """As many names as a status may have: the limited ones first, then the standard ones."""
-    ranked = sorted(usage, key=lambda name: (name not in limited, name not in counted.STANDARD, name))
+    ranked = sorted(usage, key=lambda name: (name not in limited, name not in STANDARD_RESOURCES, name))
     return {name: usage[name] for name in ranked[:MOST_NAMES]}
 
 

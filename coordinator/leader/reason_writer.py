@@ -28,8 +28,9 @@ from crds.keys import JobKey
 from kube import errors
 from kube.api import Cluster
 from queues import errors as queue_errors
-from queues.picking import explain, read_depth
-from queues.picking.picker import Race
+from queues.picking import read_depth
+from queues.picking.explain import Explanation
+from queues.picking.forecast import Forecast
 from queues.picking.snapshot_cache import merged
 from queues.redis.log_throttle import Outage
 from queues.rules import Rules
@@ -137,18 +138,18 @@ class Reasons:
             for view in snapshot.queues
             if (first := self._first(view)) is not None and (job := self._waits(first.key, now)) is not None
         ]
-        race = Race(snapshot, self.rules) if waiting else None
+        forecast = Forecast(snapshot, self.rules) if waiting else None
         self._told = {key: (code, at) for key, (code, at) in self._told.items() if now - at < CHANGE_SECONDS}
         for job, place in waiting:
-            assert race is not None
+            assert forecast is not None
             try:
-                self._explain(job, explain.why(race, place, now), now)
+                self._explain(job, forecast.explain(place, now), now)
             except Exception as error:
                 self.watches.errors.met(_subject(job.key), error)
             else:
                 self.watches.errors.over(_subject(job.key))
 
-    def _explain(self, job: JobView, found: explain.Explanation, now: float) -> None:
+    def _explain(self, job: JobView, found: Explanation, now: float) -> None:
         code, sentence = NOW_TOO_LARGE if found.code == "ExceedsQuota" else (found.code, found.sentence)
         if code not in PASSING and code != job.told and not self._stays(job, now):
             self._told[job.key] = (code, now)

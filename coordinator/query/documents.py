@@ -12,7 +12,7 @@ from crds.api_resources import TENANT_QUEUES
 from crds.keys import JobKey
 from crds.resources.amounts import JOBS, OTHERS, Amounts
 from queues import order
-from queues.picking.lag import lag
+from queues.picking.fair_share import lag
 from queues.storage.stats import Vitals
 from queues.values import Pick, Place, QueueView, Reservation, Snapshot
 

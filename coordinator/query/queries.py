@@ -11,8 +11,8 @@ from coordinator.errors import CoordinatorError
 from coordinator.query import documents
 from coordinator.query.documents import Document
 from crds.keys import JobKey
-from queues.picking import explain, read_depth
-from queues.picking.picker import Race
+from queues.picking import forecast, read_depth
+from queues.picking.forecast import Forecast
 from queues.picking.snapshot_cache import Following
 from queues.rules import Rules
 from queues.storage.stats import Vitals
@@ -89,7 +89,7 @@ class StoreReading:
     def next(self, count: int, *, roomy: bool = False) -> Document:
         """See Reading."""
         count = max(1, min(count, MOST_FORETOLD))
-        snapshot, picks = self._following.foretold(self._rules, count, roomy=roomy)
+        snapshot, picks = self._following.forecast(self._rules, count, roomy=roomy)
         items = documents.upcoming(picks, self._clock())
         return {"items": items, "pool": documents.room(snapshot), "waiting": documents.total(snapshot)}
 
@@ -103,7 +103,7 @@ class StoreReading:
 
     def _waiting(self, place: Place) -> Document:
         snapshot, now = self._following.look(read_depth.per_queue(1), [place.entry.queue]), self._clock()
-        told = explain.why(Race(snapshot, self._rules), place, now)
+        told = Forecast(snapshot, self._rules).explain(place, now)
         turn = self._turn(place)
         possible = told.code != "ExceedsQuota"
         order = turn or (self._turn(place, roomy=True) if possible else None)
@@ -113,13 +113,13 @@ class StoreReading:
     def supposed(self, entry: Entry) -> Document:
         """What would become of a job that is in no order, if it took its place there now. QueueError."""
         snapshot = self._following.look(read_depth.per_queue(1), [entry.queue])
-        told = explain.suppose(snapshot, entry, self._rules, self._clock())
+        told = forecast.suppose(snapshot, entry, self._rules, self._clock())
         fits = told.code == "Next"
         return {"fits": fits, "code": told.code, "message": told.sentence, "numbers": told.numbers}
 
     def _turn(self, place: Place, *, roomy: bool = False) -> int | None:
         """Which of the next picks the job is, if it is one of them."""
-        picks = self._following.foretold(self._rules, FORETOLD, roomy=roomy)[1]
+        picks = self._following.forecast(self._rules, FORETOLD, roomy=roomy)[1]
         keys = [pick.waiting.entry.key for pick in picks]
         return keys.index(place.entry.key) + 1 if place.entry.key in keys else None
 

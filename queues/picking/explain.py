@@ -5,17 +5,15 @@ written down once; the numbers are for whoever asks now.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from crds.resources import amounts, quantities
 from crds.resources.amounts import NOTHING, Amounts
-from queues import order
 from queues.picking import quotas
 from queues.picking.picker import Race
 from queues.picking.queue_state import Lane
-from queues.rules import Rules
-from queues.values import Entry, Place, QueueSpec, QueueView, Snapshot, Waiting
+from queues.values import Place
 
 Code = Literal[
     "QueueNotFound",
@@ -41,36 +39,14 @@ class Explanation:
     """For whoever asks: what is needed, what there is, and how many are ahead, at this moment."""
 
 
-def explain(snapshot: Snapshot, place: Place, rules: Rules, now: float) -> Explanation:
-    """Why the job at this place waits, by a whole snapshot; `now` is in seconds since 1970."""
-    return why(Race(snapshot, rules), place, now)
-
-
 def why(race: Race, place: Place, now: float) -> Explanation:
-    """The same for many jobs at once. The race must have been told all changes, and is left as it was."""
+    """Return why the job at a place waits. The picker must know all changes, and stays as it is."""
     lane = race.lane(place.entry.queue, now)
     code, sentence = _reason(race, lane, place)
     limits = "" if lane is None else _limits(race, lane, place.entry.demand)
     needs = f"needs {_listed(place.entry.demand)}"
     ahead = f"{place.rank} job{'' if place.rank == 1 else 's'} ahead in queue {place.entry.queue}"
     return Explanation(code, sentence, "; ".join(part for part in (needs, limits, ahead) if part))
-
-
-def suppose(snapshot: Snapshot, entry: Entry, rules: Rules, now: float) -> Explanation:
-    """Why a job that is not in the order would wait, if it took its place there now; "Next" if it would fit.
-
-    Of a queue of which the snapshot shows only the first jobs, those behind them count as no obstacle to the job.
-    """
-    others = [view for view in snapshot.queues if view.spec.name != entry.queue]
-    own = next((view for view in snapshot.queues if view.spec.name == entry.queue), None)
-    own = own or QueueView(spec=QueueSpec(name=entry.queue), usage=NOTHING, waiting=0, heads=())
-    mine = order.place(entry, own.spec.aging_seconds)
-    rank = sum(order.place(each.entry, own.spec.aging_seconds) < mine for each in own.heads)
-    heads = (*own.heads[:rank], Waiting(entry, 0), *own.heads[rank:])
-    joined = replace(own, heads=heads, waiting=own.waiting + 1)
-    queues = sorted((*others, joined), key=lambda view: view.spec.name)
-    place = Place(entry=entry, rank=rank, waiting=joined.waiting)
-    return explain(replace(snapshot, queues=tuple(queues)), place, rules, now)
 
 
 def too_large(queue: str, demand: Amounts, ceiling: Amounts) -> str:

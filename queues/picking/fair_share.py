@@ -365,6 +365,13 @@ class Ledger:
             del self._sizes[size]
 
 
+def lag(account: Account, clock: Clock) -> float:
+    """Return how much cost a queue is behind its share (below 0: ahead of it); 0 for one that does not count."""
+    if not account.weight:
+        return 0.0
+    return (account.weight * clock.served - account.base * clock.weights) / (clock.weights * UNIT)
+
+
 def _claim(member: Member) -> Bid:
     if member.bid is None:
         raise ValueError(f"queue {member.name} does not contend")

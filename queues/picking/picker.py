@@ -18,7 +18,6 @@ queue's jobs end and make room.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 
 from crds.resources.amounts import NOTHING, Amounts
 from queues.picking import queue_state, quotas
@@ -30,7 +29,7 @@ from queues.picking.pool import Pool
 from queues.picking.queue_state import Candidate, Lane
 from queues.picking.quotas import Cohort
 from queues.rules import Rules
-from queues.values import NOBODY, Batch, Behind, Committed, Pick, QueueSpec, QueueView, Snapshot
+from queues.values import NOBODY, Batch, Behind, Pick, QueueSpec, QueueView, Snapshot
 
 Chosen = tuple[Lane, Candidate, Turn]
 """Whose turn it is, with which of its jobs, and where it stands in the order."""
@@ -50,11 +49,6 @@ class Race:
         self._shown_of: set[str] = set()
         """Cohorts of which members were shown."""
         self._begin(snapshot)
-
-    @property
-    def change(self) -> int:
-        """The store's last change that is known here."""
-        return self._shown.change
 
     @property
     def hungry(self) -> Mapping[str, int]:
@@ -158,7 +152,6 @@ class Race:
         picks: list[Pick] = []
         while len(picks) < limit and (chosen := self._next()):
             picks.append(self._take(*chosen))
-        self._promised = len(picks)
         epoch, revision, change = self._shown.epoch, self._shown.revision, self._shown.change
         settlement = self._kept.settlement(self._ledger) if self._kept.unsaved else None
         return Batch(epoch=epoch, revision=revision, picks=tuple(picks), settlement=settlement, change=change)
@@ -321,14 +314,6 @@ class Race:
             for lane in self._lanes.values():
                 lane.asks = None
 
-    def committed(self, committed: Committed) -> bool:
-        """What became of the last picks. Whether this copy is still true; if not, it must be given a whole snapshot."""
-        if committed.refused or committed.picked != self._promised:
-            return False
-        if committed.alone:
-            self._shown = replace(self._shown, change=committed.change)
-        return True
-
     def settle(self, queue: str, cost: int) -> None:
         """A queue pays so much beside its picks; or, below 0, gets it back: a pick that was never granted."""
         self._kept.settle(self._ledger, queue, cost)
@@ -344,7 +329,6 @@ class Race:
         self._lanes: dict[str, Lane] = {}
         self._kept = KeptRoom(self._lanes, self._rules.patience)
         self._backfill = Backfill(self._lanes, self._cohorts, self.pool, self._ledger, self._kept, self._shadows)
-        self._promised = 0
         self._dirty, self._stirred, self._shown_of = set(), set(), set()
         self._hungry: set[str] = set()
         self._dry: set[str] = set()

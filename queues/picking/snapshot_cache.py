@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from queues.picking import read_depth
-from queues.picking.picker import Race
+from queues.picking.forecast import Forecast
 from queues.rules import Rules
 from queues.store import QueueReader
 from queues.values import Pick, Snapshot
@@ -48,17 +48,17 @@ class Following:
         found = self.store.snapshot(heads) if kept is None else self.store.snapshot(heads, kept.change, more)
         return found if kept is None or found.whole else merged(kept, found)
 
-    def foretold(self, rules: Rules, count: int, *, roomy: bool = False) -> tuple[Snapshot, tuple[Pick, ...]]:
+    def forecast(self, rules: Rules, count: int, *, roomy: bool = False) -> tuple[Snapshot, tuple[Pick, ...]]:
         """The next picks by the picker itself, and what they are made from; `roomy`: with nothing scarce but quotas.
         Reads more of the queues whose known jobs are used up, or cannot go."""
         snapshot, heads = self.look(), FIRST
         deep = read_depth.per_queue(len(snapshot.queues))
         while True:
-            race = Race(endless(snapshot) if roomy else snapshot, rules)
-            stuck = set(race.stuck(deep))
-            picks = race.picks(self.clock(), count).picks
+            forecast = Forecast(endless(snapshot) if roomy else snapshot, rules)
+            stuck = set(forecast.partly_read(deep))
+            picks = forecast.picks(self.clock(), count).picks
             short = starved(snapshot, picks) if len(picks) < count else frozenset()
-            stuck |= set(race.stuck(deep))
+            stuck |= set(forecast.partly_read(deep))
             if stuck and lacking(snapshot, deep, stuck):
                 snapshot = self.look(deep, stuck)
             elif short and heads < 4 * count:

@@ -4,24 +4,21 @@ One rule: every method is one script, which changes what it changes at one momen
 """
 
 import threading
-import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
-from queues import redis_keys
+from queues import limits, redis_keys
 from queues.inspection import redis_reader, reset
 from queues.inspection_values import StorePicture
-from queues.picking import counted
 from queues.redis import codec
 from queues.redis.connection import Connection, Line, at_once, incarnation, understood
 from queues.redis.scripts import Script
 from queues.storage import commit_codec, snapshot_codec
 from queues.storage.commits import PipelinedCommit
 from queues.store import PendingCommit, StoreSettings
-from queues.values import Batch, Behind, Committed, Entry, Place, QueueSpec, Reservation, Snapshot
+from queues.values import Batch, Behind, Entry, Place, QueueSpec, Reservation, Snapshot
 
 CHUNK = 500
 """How many keys one script is given at most: a few milliseconds in which the server does nothing else."""
@@ -104,7 +101,7 @@ class RedisStore:
     def configure(self, queues: Collection[QueueSpec], pool: Amounts | None) -> None:
         """See QueueStore."""
         specs = [text for spec in queues for text in _settings(spec)]
-        names = codec.encode_names(counted.names(queues, pool, self._settings.counted))
+        names = codec.encode_names(limits.counted_resources(queues, pool, self._settings.counted))
         _CONFIGURE(self._connection, arguments=[self._epoch, codec.encode_amounts(pool), names, *specs])
 
     def put(self, entries: Iterable[Entry]) -> None:
@@ -129,13 +126,6 @@ class RedisStore:
         with self._reading, understood(self._connection):
             found = self._reader.read(answer)
         return self.snapshot(heads) if found is None else found
-
-    def commit(self, batch: Batch) -> Committed:
-        """See QueueStore."""
-        arguments = self._arguments(batch, uuid.uuid4().hex, commit_codec.encode(batch))
-        answer = _COMMIT(self._connection, arguments=arguments)
-        taken = commit_codec.reservations(batch, answer)
-        return replace(commit_codec.outcome(answer), reservations=taken, shown=self._shown(answer))
 
     def pending_commit(self, batch: Batch) -> PendingCommit:
         """See QueueStore."""

@@ -3,7 +3,6 @@
 One rule: it skips nothing that Redis does (JSON, versions, epochs, ports), so what holds here holds there.
 """
 
-import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -12,7 +11,6 @@ from crds.resources import amounts
 from crds.resources.amounts import Amounts
 from queues import errors, limits, order
 from queues.inspection_values import StorePicture
-from queues.picking import counted
 from queues.redis import codec
 from queues.store import PendingCommit, StoreSettings
 from queues.values import (
@@ -97,7 +95,7 @@ class MemoryStore:
         pool = codec.decode_amounts(codec.encode_amounts(pool))
         with content.lock:
             self._guard()
-            names = counted.names(queues, pool, self._settings.counted)
+            names = limits.counted_resources(queues, pool, self._settings.counted)
             if (specs, pool, names) == (content.specs, content.pool, content.counted) and content.revision:
                 return
             content.specs, content.pool = specs, pool
@@ -157,10 +155,6 @@ class MemoryStore:
                 whole=whole,
                 departed=content.departed() if whole else NO_ACCOUNTS,
             )
-
-    def commit(self, batch: Batch) -> Committed:
-        """See QueueStore."""
-        return self._commit(batch, uuid.uuid4().hex)
 
     def _commit(self, batch: Batch, name: str) -> Committed:
         content = self._content

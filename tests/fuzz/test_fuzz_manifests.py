@@ -19,7 +19,6 @@ from crds.errors import InvalidObject
 from crds.keys import JobKey
 from crds.torchjob import demand, torchjob
 from embedded.apiserver.schema import pruning
-from queues.picking import choose
 from queues.values import QueueSpec, Reservation
 from reconcilers.observe import _invalid
 from reconcilers.plan.plan import plan
@@ -30,6 +29,7 @@ from tests.doubles.memory_content import Content
 from tests.doubles.memory_store import MemoryStore
 from tests.support.crds import served
 from tests.support.fuzz import strategies
+from tests.support.queues.builders import choose, commit
 from tests.support.reconcilers.simulation import merged
 
 ONLY_IN_PYTHON = (
@@ -159,8 +159,8 @@ def _admitted(view: views.JobView) -> Reservation | None:
     store.rebuild(1, (), ())
     store.configure([QueueSpec(name=view.queue)], None)
     store.put([route.entry(view, Rules())])
-    batch = choose.choose(store.snapshot(4), 2e9, 4, "jobs")
-    return next(iter(store.commit(batch).reservations), None)
+    batch = choose(store.snapshot(4), 2e9, 4, "jobs")
+    return next(iter(commit(store, batch).reservations), None)
 
 
 def _plan(

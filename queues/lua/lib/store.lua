@@ -18,7 +18,7 @@
 --   torchq:order:<queue>      zset    place -> score; of equal scores the smaller place goes first. The place is the tie-break, the
 --                                     job key, a space, and how long the tie-break is in three digits
 --   torchq:reservations       hash    job key -> JSON {attempt, charge, epoch, kind, pick, port, queue}
---   torchq:counted            string  JSON list of the resources that torchq:usage counts (queues/picking/counted.py); missing: all
+--   torchq:counted            string  JSON list of the resources that torchq:usage counts (queues/limits.py); missing: all
 --   torchq:usage              hash    queue -> JSON {resource: sum over its reservations} of the resources that count, under "" the
 --                                     sum over all queues; a sum of 0 is left out
 --   torchq:cohorts            hash    cohort -> JSON {resource: sum of its members' quotas}

@@ -8,10 +8,9 @@ import pytest
 from coordinator.doctor import checks, findings
 from coordinator.doctor.checks import ClusterPicture, LeaseView, Look
 from crds.keys import JobKey
-from queues import order
+from queues import limits, order
 from queues.inspection.rq_record import FUNCTION
 from queues.inspection_values import Fault, RqJob, StorePicture, WorkPicture, WorkRecord
-from queues.picking import counted
 from queues.values import Entry, QueueSpec, Reservation
 from tests.support.coordinator.builders import KEY, admission, job, pod
 
@@ -118,13 +117,13 @@ WORKS = {KEY: LEASED}
             str(KEY),
         ),
         ({"pool_usage": {"cpu": 2001, "jobs": 1}}, "leaked-charge", "pool"),
-        ({"counted": counted.STANDARD, "pool_usage": {**CHARGE, "gpu": 1}}, "leaked-charge", "pool"),
+        ({"counted": limits.STANDARD_RESOURCES, "pool_usage": {**CHARGE, "gpu": 1}}, "leaked-charge", "pool"),
         (
-            {"counted": counted.STANDARD - {"cpu"}, "usage": {"a": {"jobs": 1}}, "pool_usage": {"jobs": 1}},
+            {"counted": limits.STANDARD_RESOURCES - {"cpu"}, "usage": {"a": {"jobs": 1}}, "pool_usage": {"jobs": 1}},
             "wrong-settings",
             "usage",
         ),
-        ({"counted": counted.STANDARD, "pool": {"gpu": 1}}, "wrong-settings", "usage"),
+        ({"counted": limits.STANDARD_RESOURCES, "pool": {"gpu": 1}}, "wrong-settings", "usage"),
         ({"usage": {"a": CHARGE, "b": {"cpu": 1}}}, "leaked-charge", "queue b"),
         ({"usage": {"a": {"cpu": 2000}}}, "leaked-charge", "queue a"),
         ({"ports": {}}, "wrong-port", str(KEY)),
@@ -174,7 +173,7 @@ def test_one_thing_that_is_wrong_is_found_and_nothing_else(changes: dict[str, An
 
 def test_what_limits_do_not_name_is_in_no_sum() -> None:
     held = {KEY: replace(HELD, charge={**CHARGE, "example.org/made-up": 1})}
-    assert codes(reservations=held, counted=counted.STANDARD) == [("wrong-reservation", str(KEY))]
+    assert codes(reservations=held, counted=limits.STANDARD_RESOURCES) == [("wrong-reservation", str(KEY))]
 
 
 def test_a_reservation_of_a_job_that_is_gone_is_an_orphan() -> None:

@@ -9,11 +9,10 @@ from coordinator.cli import columns
 from coordinator.cli import text as cli_text
 from coordinator.query import documents, figures
 from coordinator.query.queries import NotKnown, StoreReading
-from queues.picking.choose import choose
 from queues.rules import Rules
 from queues.storage.stats import Vitals
 from tests.doubles.memory_store import MemoryStore
-from tests.support.queues.builders import START, entries, entry, key, reservation, spec
+from tests.support.queues.builders import START, choose, commit, entries, entry, key, reservation, spec
 
 NOW = START + 100
 VITALS = Vitals(at=NOW, epoch=3, picks=10, runs=20, ready=1, delayed=2, leased=3, waiting=4, admitted=5)
@@ -73,7 +72,7 @@ def test_a_queue_that_was_passed_over_lags_and_one_that_went_is_ahead() -> None:
     assert [each["status"]["lag"] for each in reading(store).queues()] == [None, None]
     found = reading(store)
     picked = found.next(1)["items"][0]["queue"]
-    assert store.commit(choose(store.snapshot(8), NOW, 1, Rules())).refused == ""
+    assert commit(store, choose(store.snapshot(8), NOW, 1, Rules())).refused == ""
     lags = {each["metadata"]["name"]: each["status"]["lag"] for each in reading(store).queues()}
     other = "b" if picked == "a" else "a"
     assert (lags[picked], lags[other]) == (-0.5, 0.5)
@@ -85,7 +84,7 @@ def test_lags_stay_small_and_even_out_though_queues_come_and_go() -> None:
     for round_ in range(12):
         if round_ == 5:
             store.put(entries("c", 30))
-        assert store.commit(choose(store.snapshot(30), NOW, 1, rules)).refused == ""
+        assert commit(store, choose(store.snapshot(30), NOW, 1, rules)).refused == ""
         lags = [each["status"]["lag"] for each in StoreReading(store, lambda: VITALS, rules).queues()]
         assert all(abs(lag) <= 1.0 for lag in lags), lags
         assert abs(sum(lags)) < 1.0

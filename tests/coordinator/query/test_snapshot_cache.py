@@ -7,12 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queues.pick_cycle import Rounds
-from queues.picking.choose import choose
 from queues.picking.snapshot_cache import FIRST, Following, lacking, starved
 from queues.rules import Rules
 from queues.values import Pick
 from tests.doubles.memory_store import MemoryStore
-from tests.support.queues.builders import START, entries, entry, key, reservation, spec
+from tests.support.queues.builders import START, choose, commit, entries, entry, key, reservation, spec
 
 RULES = Rules()
 QUEUES = ("a", "b", "c")
@@ -50,23 +49,23 @@ def the_pickers(store: Seen, count: int) -> list[str]:
 def test_however_many_are_foretold_they_are_the_pickers(count: int) -> None:
     store = opened(a=40, b=40, c=3)
     following = Following(store, lambda: START)
-    assert jobs(following.foretold(RULES, count)[1]) == the_pickers(store, count)
+    assert jobs(following.forecast(RULES, count)[1]) == the_pickers(store, count)
 
 
 def test_few_jobs_are_looked_at_for_few_picks_and_more_only_of_who_needs_it() -> None:
     store = opened(a=400, b=400, c=400)
     following = Following(store, lambda: START)
-    following.foretold(RULES, 2)
+    following.forecast(RULES, 2)
     assert store.shown == [3 * FIRST]
-    following.foretold(RULES, 30)
+    following.forecast(RULES, 30)
     assert sum(store.shown) < 3 * 60
 
 
 def test_a_full_pool_is_no_reason_to_look_at_everything() -> None:
     store = opened({"jobs": 0}, a=400, b=400, c=400)
     following = Following(store, lambda: START)
-    assert following.foretold(RULES, 100)[1] == ()
-    assert len(following.foretold(RULES, 100, roomy=True)[1]) == 100
+    assert following.forecast(RULES, 100)[1] == ()
+    assert len(following.forecast(RULES, 100, roomy=True)[1]) == 100
 
 
 def test_a_queue_that_shows_only_impossible_jobs_is_looked_into() -> None:
@@ -75,14 +74,14 @@ def test_a_queue_that_shows_only_impossible_jobs_is_looked_into() -> None:
         1, [], [*(entry(f"big{at}", "a", START + at, cpu=9) for at in range(8)), entry("fits", "a", START + 9, cpu=1)]
     )
     store.configure([spec("a", 1, cpu=4)], None)
-    assert jobs(Following(store, lambda: START).foretold(RULES, 3)[1]) == ["fits"]
+    assert jobs(Following(store, lambda: START).forecast(RULES, 3)[1]) == ["fits"]
 
 
 def test_a_strict_queue_s_impossible_jobs_hide_nobody() -> None:
     store = Seen()
     store.rebuild(1, [], [entry(f"{cpu}-{at}", "a", START + at, cpu=cpu) for at, cpu in enumerate((1, 9, 1, 9, 1))])
     store.configure([replace(spec("a", 1, cpu=4), strict=True)], None)
-    assert jobs(Following(store, lambda: START).foretold(RULES, 9)[1]) == ["1-0", "1-2", "1-4"]
+    assert jobs(Following(store, lambda: START).forecast(RULES, 9)[1]) == ["1-0", "1-2", "1-4"]
 
 
 @pytest.mark.parametrize(("quota", "pool"), [({"cpu": 4}, None), ({}, {"cpu": 4})])
@@ -93,7 +92,7 @@ def test_a_queue_whose_first_jobs_find_no_room_is_looked_into(
     waiting = [*entries("a", 40, cpu=4), entry("fits", "a", START + 99, cpu=1)]
     store.rebuild(1, [reservation("runs", "a", cpu=1)], waiting)
     store.configure([spec("a", 1, **quota), spec("b")], pool)
-    assert jobs(Following(store, lambda: START).foretold(RULES, 3)[1]) == ["fits"]
+    assert jobs(Following(store, lambda: START).forecast(RULES, 3)[1]) == ["fits"]
     told = Rounds(store, RULES).round(START, 3, 128)
     assert [each.key.name for each in told.reservations] == ["fits"]
 
@@ -118,11 +117,11 @@ def test_differences_add_up(changes: list[tuple[str, str, int]]) -> None:
             case "remove":
                 store.remove([key(f"{queue}-000{number}"), key(f"{queue}-new{number}")])
             case "commit":
-                store.commit(choose(store.snapshot(50), START, number, RULES))  # type: ignore[arg-type]
+                commit(store, choose(store.snapshot(50), START, number, RULES))  # type: ignore[arg-type]
             case "configure":
                 store.configure([spec(name, number + 1) for name in QUEUES], {"jobs": 20 + number})
         now[0] += 2  # nothing is fresh any more
-        seen, picks = following.foretold(RULES, 6)
+        seen, picks = following.forecast(RULES, 6)
         assert jobs(picks) == the_pickers(store, 6)
         assert {view.spec.name: view.waiting for view in seen.queues} == {
             view.spec.name: view.waiting

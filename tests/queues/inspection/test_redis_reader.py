@@ -13,14 +13,13 @@ from queues import errors, order, redis_keys
 from queues.dispatch.redis_work import RedisWork
 from queues.inspection.rq_record import FUNCTION
 from queues.inspection_values import Fault
-from queues.picking import choose
 from queues.redis import connection
 from queues.storage.redis_store import RedisStore
 from queues.store import QueueStore
 from queues.values import Offer
 from queues.work import WorkSettings
 from tests.queues.conftest import Clock, Place, RedisPlace
-from tests.support.queues.builders import START, entry, key, reservation, spec
+from tests.support.queues.builders import START, choose, commit, entry, key, reservation, spec
 
 JOB = str(key("j"))
 HOSTILE = '["os.system", null, ["true"], {}]'
@@ -37,7 +36,7 @@ def fill(place: Place) -> QueueStore:
     store.rebuild(3, [reservation("held", epoch=3, port=20_005, cpu=1000)], [entry("later", submitted=START + 1)])
     store.configure([spec("a", cpu=9000)], {"cpu": 9000})
     store.put([entry("first", cpu=2000), entry("else", queue="b", priority=2)])
-    committed = store.commit(choose.choose(store.snapshot(8), START, 1, "jobs"))
+    committed = commit(store, choose(store.snapshot(8), START, 1, "jobs"))
     assert [each.key for each in committed.reservations] == [key("first")]
     return store
 
@@ -139,7 +138,7 @@ def test_what_cannot_be_read_is_a_fault_and_is_forgotten(redis_place: RedisPlace
     filled.configure([spec("a", cpu=9000)], {"cpu": 9000})
     assert filled.inspect().faults == ()
     assert filled.snapshot(8).queues[0].waiting == 1
-    assert choose.choose(filled.snapshot(8), START, 1, "jobs").picks
+    assert choose(filled.snapshot(8), START, 1, "jobs").picks
 
 
 def test_keys_of_nobody_are_named_and_those_of_ours_forgotten(redis_place: RedisPlace) -> None:

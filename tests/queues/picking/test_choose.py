@@ -9,12 +9,25 @@ from hypothesis import strategies as st
 
 from crds.keys import JobKey
 from crds.resources.amounts import OTHERS, Amounts
-from queues.picking.choose import blind, choose
-from queues.picking.lag import lag
+from queues.picking.fair_share import lag
+from queues.picking.picker import Race
 from queues.rules import Patience, Rules
 from queues.values import Entry, QueueSpec, QueueView, Reservation, Snapshot, Waiting
 from tests.doubles.memory_store import MemoryStore
-from tests.support.queues.builders import GPU, START, entries, entry, key, order, reservation, run, spec, specs
+from tests.support.queues.builders import (
+    GPU,
+    START,
+    choose,
+    commit,
+    entries,
+    entry,
+    key,
+    order,
+    reservation,
+    run,
+    spec,
+    specs,
+)
 
 BATCHES = (1, 3, 128)
 WEIGHTS = st.lists(st.integers(1, 40), min_size=1, max_size=12)
@@ -241,7 +254,7 @@ def stream(patience: Patience, steps: int, seconds: float) -> list[str]:
         if running:
             store.remove([running.pop(0)])
         batch = choose(store.snapshot(4), START + step * seconds, 8, Rules(cost=GPU, patience=patience))
-        for each in store.commit(batch).reservations:
+        for each in commit(store, batch).reservations:
             admitted.append(each.key.name)
             running.append(each.key)
     return admitted
@@ -250,11 +263,11 @@ def stream(patience: Patience, steps: int, seconds: float) -> list[str]:
 def test_a_queue_that_shows_only_jobs_that_can_never_run_is_looked_at_again() -> None:
     hopeless = [entry(f"hopeless-{number}", "a", submitted=START + number, gpu=9) for number in range(4)]
     store = opened([spec("a")], [*hopeless, entry("small", "a", submitted=START + 9, gpu=1)], pool={GPU: 8})
-    assert blind(store.snapshot(4))
-    assert not blind(store.snapshot(5))
+    assert Race(store.snapshot(4), Rules()).blind
+    assert not Race(store.snapshot(5), Rules()).blind
     assert [pick.waiting.entry.key.name for pick in choose(store.snapshot(5), START, 9, "jobs").picks] == ["small"]
     everything = opened([spec("a")], hopeless, pool={GPU: 8})
-    assert not blind(everything.snapshot(4))
+    assert not Race(everything.snapshot(4), Rules()).blind
 
 
 def test_a_large_job_is_overtaken_a_bounded_number_of_times() -> None:
@@ -289,7 +302,7 @@ def test_a_job_that_leaves_gives_up_the_room_it_held() -> None:
 
     def picks() -> int:
         batch = choose(store.snapshot(9), START, 9, "jobs")
-        return len(store.commit(batch).reservations)
+        return len(commit(store, batch).reservations)
 
     assert [picks(), picks()] == [2, 0]
     store.remove([key("large")])

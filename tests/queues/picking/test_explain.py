@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from crds.resources.amounts import Amounts
-from queues.picking.choose import choose
-from queues.picking.explain import Code, explain, suppose
+from queues.picking.explain import Code
+from queues.picking.forecast import Forecast, suppose
 from queues.rules import Patience, Rules
 from queues.values import Batch, Entry, Place, QueueSpec, Reservation
 from tests.doubles.memory_store import MemoryStore
-from tests.support.queues.builders import GPU, START, entries, entry, key, reservation, spec
+from tests.support.queues.builders import GPU, START, choose, commit, entries, entry, key, reservation, spec
 
 RULES = Rules(patience=Patience(times=1))
 COHORT = [replace(spec("a", gpu=4), cohort="team"), replace(spec("b", gpu=4), cohort="team")]
@@ -54,7 +54,7 @@ def test_the_code(
 ) -> None:
     others = [entry("first", submitted=START - 1, gpu=1)] if code == "BehindOthers" else []
     store = opened(queues, [job, *others], held, pool)
-    told = explain(store.snapshot(9), place(store, "job"), RULES, START)
+    told = Forecast(store.snapshot(9), RULES).explain(place(store, "job"), START)
     assert told.code == code
     assert not any(letter.isdigit() for letter in told.sentence)
 
@@ -62,7 +62,7 @@ def test_the_code(
 def test_the_numbers() -> None:
     waiting = [*entries("a", 2, gpu=8), entry("job", submitted=START + 9, gpu=8, cpu=1500)]
     store = opened([spec("a", gpu=24, jobs=9)], waiting, [reservation("runs", gpu=21)], {GPU: 64})
-    told = explain(store.snapshot(9), place(store, "job"), RULES, START)
+    told = Forecast(store.snapshot(9), RULES).explain(place(store, "job"), START)
     assert told.code == "WaitingForQuota"
     assert told.numbers == (
         "needs 1500m cpu, 8 nvidia.com/gpu; queue a: 8 of 9 jobs, 3 of 24 nvidia.com/gpu free; "
@@ -73,10 +73,10 @@ def test_the_numbers() -> None:
 def test_room_that_is_kept_for_another() -> None:
     waiting = [entry("large", "a", gpu=8), *entries("b", 9, gpu=1)]
     store = opened([spec("a"), spec("b")], waiting, [reservation("runs", "b", gpu=4)], {GPU: 8})
-    assert explain(store.snapshot(9), place(store, "b-0000"), RULES, START).code == "Next"
-    while store.commit(batch := _one(store)).reservations:
+    assert Forecast(store.snapshot(9), RULES).explain(place(store, "b-0000"), START).code == "Next"
+    while commit(store, batch := _one(store)).reservations:
         assert batch.picks[0].waiting.entry.queue == "b"
-    told = explain(store.snapshot(9), place(store, "b-0001"), RULES, START)
+    told = Forecast(store.snapshot(9), RULES).explain(place(store, "b-0001"), START)
     assert (told.code, told.sentence) == (
         "WaitingForPool",
         "the pool's room is kept for a job that was overtaken before",
@@ -91,7 +91,7 @@ def test_a_strict_queue_s_second_job_is_behind_others() -> None:
     waiting = [entry("large", gpu=8), entry("small", submitted=START + 1, gpu=1)]
     for strict, code in ((True, "BehindOthers"), (False, "Next")):
         store = opened([replace(spec("a", gpu=8), strict=strict)], waiting, [reservation("runs", gpu=2)])
-        assert explain(store.snapshot(9), place(store, "small"), RULES, START).code == code
+        assert Forecast(store.snapshot(9), RULES).explain(place(store, "small"), START).code == code
 
 
 @pytest.mark.parametrize(
@@ -117,4 +117,4 @@ def test_what_would_become_of_a_job_that_is_in_no_order(
     assert store.snapshot(9) == before
     if any(each.name == "a" for each in queues):  # the same as once it has taken its place
         store.put([job])
-        assert explain(store.snapshot(9), place(store, "job"), RULES, START) == told
+        assert Forecast(store.snapshot(9), RULES).explain(place(store, "job"), START) == told

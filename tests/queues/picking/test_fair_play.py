@@ -16,16 +16,26 @@ from hypothesis import strategies as st
 from bench.support.games import Fluid
 from crds.keys import JobKey
 from queues.pick_cycle import Rounds
-from queues.picking.choose import choose
-from queues.picking.fair_share import Ledger
-from queues.picking.lag import lag
+from queues.picking.fair_share import Ledger, lag
 from queues.picking.lines import Bid
 from queues.picking.picker import Race
 from queues.redis import codec
 from queues.rules import Patience, Rules
 from queues.values import LAW, Account, Clock, QueueSpec
 from tests.doubles.memory_store import MemoryStore
-from tests.support.queues.builders import GPU, START, entries, entry, order, reservation, run, spec, specs
+from tests.support.queues.builders import (
+    GPU,
+    START,
+    choose,
+    commit,
+    entries,
+    entry,
+    order,
+    reservation,
+    run,
+    spec,
+    specs,
+)
 
 LARGE = 64
 PLAYER = "player"
@@ -371,7 +381,7 @@ def test_what_a_store_keeps_of_an_earlier_version_is_replaced_with_the_first_pic
     content = store._content
     content.clock = codec.decode_clock("1200 -3 6 swrr")
     content.accounts |= {"a": Account(-7200, 5, 1), "gone": Account(5, 1, 1)}
-    assert order(store.commit(choose(store.snapshot(9), START, 6, BY_GPU)).reservations) == "aaabaa"
+    assert order(commit(store, choose(store.snapshot(9), START, 6, BY_GPU)).reservations) == "aaabaa"
     assert store.snapshot(0).departed == {}
 
 

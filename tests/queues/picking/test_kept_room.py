@@ -9,13 +9,12 @@ import pytest
 
 from crds.keys import JobKey
 from queues.pick_cycle import Rounds
-from queues.picking.choose import choose
 from queues.picking.picker import Race
 from queues.rules import Rules
 from queues.store import QueueStore
 from queues.values import Account, Batch, Clock, Overtaken, QueueSpec, Settlement
 from tests.doubles.memory_store import MemoryStore
-from tests.support.queues.builders import GPU, START, entry, key, reservation, resources, spec, specs
+from tests.support.queues.builders import GPU, START, choose, commit, entry, key, reservation, resources, spec, specs
 
 OTHERS = "abcde"
 POOL = 64
@@ -305,7 +304,7 @@ def waiting_for_room(
 
 def pick(store: QueueStore, rules: Rules, now: float = START, limit: int = 99) -> list[str]:
     """Who goes now; what nobody goes for is committed all the same."""
-    committed = store.commit(choose(store.snapshot(99), now, limit, rules))
+    committed = commit(store, choose(store.snapshot(99), now, limit, rules))
     assert not committed.refused
     return [each.key.name for each in committed.reservations]
 
@@ -356,9 +355,9 @@ def test_a_job_that_is_hidden_behind_jobs_that_can_never_run_is_paid_for() -> No
     store, rules = waiting_for_room()
     before = accounts(store)
     store.put([entry(f"hopeless-{number}", "x", START, 9, gpu=9) for number in range(20)])
-    assert not store.commit(choose(store.snapshot(30), START, 0, rules)).refused
+    assert not commit(store, choose(store.snapshot(30), START, 0, rules)).refused
     assert accounts(store) == before, "the job is still the first one that could run"
-    assert not store.commit(choose(store.snapshot(20), START, 0, rules)).refused
+    assert not commit(store, choose(store.snapshot(20), START, 0, rules)).refused
     assert accounts(store) != before
 
 
@@ -454,14 +453,15 @@ def test_a_leader_that_begins_anew_collects_what_is_owed() -> None:
 
 def test_a_batch_that_is_refused_collects_nothing_and_the_next_one_all() -> None:
     store, rules = waiting_for_room()
-    race = Race(store.snapshot(99), rules)
+    first = store.snapshot(99)
+    race = Race(first, rules)
     before = accounts(store)
     store.remove([LARGE.key])
-    race.update(store.snapshot(99, race.change))
+    race.update(store.snapshot(99, first.change))
     batch = race.picks(START, 9)
     assert [each.waiting.entry.key.name for each in batch.picks][:1] == ["small-3"]
     store.remove([key("small-3")])
-    assert store.commit(batch).refused == "entry"
+    assert commit(store, batch).refused == "entry"
     assert accounts(store) == before
     pick(store, rules, limit=0)
     expected, _ = waiting_for_room()
@@ -488,15 +488,15 @@ def test_every_store_takes_what_changes_without_a_pick(store: QueueStore) -> Non
     paid = Account(base=-7, weight=1, largest=8)
     clock = before.clock._replace(served=5)
     batch = Batch(epoch=1, revision=before.revision, picks=(), change=before.change)
-    committed = store.commit(replace(batch, settlement=Settlement(None, {}, {"a": kept})))
+    committed = commit(store, replace(batch, settlement=Settlement(None, {}, {"a": kept})))
     assert (committed.refused, committed.picked, committed.alone) == ("", 0, True)
     shown = store.snapshot(9, before.change)
     assert [(view.spec.name, view.overtaken) for view in shown.queues] == [("a", kept)]
     assert shown.clock == before.clock
     settlement = Settlement(clock, {"b": paid}, {"a": None})
-    assert store.commit(replace(batch, revision=9, settlement=settlement)).refused == "revision"
+    assert commit(store, replace(batch, revision=9, settlement=settlement)).refused == "revision"
     assert store.snapshot(9).queues[0].overtaken == kept
-    assert not store.commit(replace(batch, settlement=settlement)).refused
+    assert not commit(store, replace(batch, settlement=settlement)).refused
     last = store.snapshot(9)
     assert (last.clock, last.queues[0].overtaken, last.queues[1].account) == (clock, None, paid)
     assert store.inspect().faults == ()
@@ -509,10 +509,10 @@ def test_every_store_takes_it_after_the_last_pick_only_if_all_stand(store: Queue
     paid = Account(base=-7, weight=1, largest=8)
     settlement = Settlement(batch.picks[-1].clock._replace(served=99), {"a": paid}, {})
     cut_short = batch.picks[1]._replace(waiting=batch.picks[0].waiting)
-    assert store.commit(replace(batch, picks=(batch.picks[0], cut_short), settlement=settlement)).refused == "entry"
+    assert commit(store, replace(batch, picks=(batch.picks[0], cut_short), settlement=settlement)).refused == "entry"
     assert accounts(store) == (batch.picks[0].clock, batch.picks[0].accounts)
     store.rebuild(2, [], [entry("one", "a"), entry("two", "b")])
     batch = choose(store.snapshot(9), START, 9, RULES)
-    assert not store.commit(replace(batch, settlement=settlement)).refused
+    assert not commit(store, replace(batch, settlement=settlement)).refused
     assert accounts(store)[0].served == 99
     assert accounts(store)[1]["a"] == paid

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from crds.torchjob.jobspec import MAX_PRIORITY
 from queues import order
-from queues.picking.choose import choose
 from queues.values import Entry
 from tests.doubles.memory_store import MemoryStore
-from tests.support.queues.builders import START, entry, spec
+from tests.support.queues.builders import START, choose, commit, entry, spec
 
 DAY = 86400.0
 
@@ -80,7 +79,7 @@ def test_in_a_queue_of_two_namespaces_a_stream_of_urgent_jobs_delays_an_old_one_
     for hour in range(1, 10 * 24):
         now = START + hour * 3600.0
         store.put([entry(f"urgent-{hour}", "a", now, MAX_PRIORITY, namespace="ours")])
-        [taken] = store.commit(choose(store.snapshot(9), now, 1, "jobs")).reservations
+        [taken] = commit(store, choose(store.snapshot(9), now, 1, "jobs")).reservations
         if taken.key.namespace == "theirs":
             break
         overtaken += 1

@@ -10,13 +10,25 @@ from hypothesis import strategies as st
 
 from crds.resources.amounts import OTHERS, Amounts
 from queues.picking import quotas
-from queues.picking.choose import choose
-from queues.picking.lag import lag
+from queues.picking.fair_share import lag
 from queues.picking.picker import Race
 from queues.rules import Patience, Rules, from_settings
-from queues.values import Entry, QueueSpec
+from queues.values import Batch, Entry, QueueSpec
 from tests.doubles.memory_store import MemoryStore
-from tests.support.queues.builders import GPU, START, entries, entry, key, order, reservation, resources, spec, specs
+from tests.support.queues.builders import (
+    GPU,
+    START,
+    choose,
+    commit,
+    entries,
+    entry,
+    key,
+    order,
+    reservation,
+    resources,
+    spec,
+    specs,
+)
 
 EVERYTHING = 99
 PLAIN = Rules()
@@ -37,7 +49,7 @@ def names(store: MemoryStore, rules: Rules = PLAIN, limit: int = 99) -> list[str
 
 def admit(store: MemoryStore, rules: Rules = PLAIN, limit: int = 99) -> list[str]:
     """The same, and they are admitted."""
-    taken = store.commit(choose(store.snapshot(EVERYTHING), START, limit, rules))
+    taken = commit(store, choose(store.snapshot(EVERYTHING), START, limit, rules))
     assert not taken.refused
     return [each.key.name for each in taken.reservations]
 
@@ -80,6 +92,13 @@ POOLS = (
 )
 
 
+def stands(store: MemoryStore, batch: Batch) -> int:
+    """Commit a batch, all of which stands alone, and return its change."""
+    committed = commit(store, batch)
+    assert (committed.refused, committed.picked, committed.alone) == ("", len(batch.picks), True)
+    return committed.change
+
+
 def step(store: MemoryStore, data: st.DataObject) -> None:
     """What happens between two rounds of picks."""
     match data.draw(st.sampled_from(["put", "put", "remove", "release", "configure", "nothing"])):
@@ -99,18 +118,17 @@ def test_differences_tell_a_race_all_there_is_to_know(data: st.DataObject, cost:
     patience = Patience(times=data.draw(st.integers(1, 2)))
     rules = Rules(cost=cost, patience=patience, queue_bypasses=data.draw(st.integers(0, 3)))
     store = opened(data.draw(queue_specs()), data.draw(st.lists(jobs(), max_size=30)), data.draw(POOLS))
-    race, now = Race(store.snapshot(EVERYTHING), rules), START
+    snapshot, now = store.snapshot(EVERYTHING), START
+    race, change = Race(snapshot, rules), snapshot.change
     for _ in range(data.draw(st.integers(1, 8))):
         now += data.draw(st.sampled_from([0, 1, 40]))
         step(store, data)
-        race.update(store.snapshot(EVERYTHING, since=race.change, known=race.hungry))
+        race.update(store.snapshot(EVERYTHING, since=change, known=race.hungry))
         limit = data.draw(st.integers(1, 12))
         batch = race.picks(now, limit)
         afresh = choose(store.snapshot(EVERYTHING), now, limit, rules)
         assert (batch.picks, batch.settlement) == (afresh.picks, afresh.settlement)
-        committed = store.commit(batch)
-        assert not committed.refused
-        assert race.committed(committed)
+        change = stands(store, batch)
 
 
 class Watchful(quotas.Cohort):
@@ -129,16 +147,17 @@ def test_a_cohort_with_room_for_all_stands_in_nobody_s_way(data: st.DataObject) 
         for name in QUEUES[: data.draw(st.integers(2, 4))]
     ]
     store = opened(queues, data.draw(st.lists(jobs(), max_size=40)))
-    race = Race(store.snapshot(EVERYTHING), PLAIN)
+    snapshot = store.snapshot(EVERYTHING)
+    race, change = Race(snapshot, PLAIN), snapshot.change
     for _ in range(data.draw(st.integers(1, 6))):
         store.put(data.draw(st.lists(jobs(), max_size=6)))
         store.remove(list(store.reservations())[: data.draw(st.integers(0, 5))])
-        race.update(store.snapshot(EVERYTHING, since=race.change, known=race.hungry))
+        race.update(store.snapshot(EVERYTHING, since=change, known=race.hungry))
         batch = race.picks(START, 9)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(quotas, "Cohort", Watchful)
             assert batch.picks == choose(store.snapshot(EVERYTHING), START, 9, PLAIN).picks
-        assert race.committed(store.commit(batch))
+        change = stands(store, batch)
 
 
 @given(heads=st.integers(1, 4), limit=st.integers(1, 9))
@@ -150,10 +169,9 @@ def test_a_race_that_is_shown_a_few_jobs_asks_for_more_in_time(heads: int, limit
     race = Race(store.snapshot(heads), rules)
     chosen = ""
     while (batch := race.picks(START, limit)).picks:
-        committed = store.commit(batch)
-        chosen += order(committed.reservations)
-        assert race.committed(committed)
-        race.update(store.snapshot(heads, since=race.change, known=race.hungry))
+        change = stands(store, batch)
+        chosen += "".join(pick.waiting.entry.queue for pick in batch.picks)
+        race.update(store.snapshot(heads, since=change, known=race.hungry))
     whole = choose(opened(specs(**queues), waiting).snapshot(EVERYTHING), START, 99, rules).picks
     assert chosen == "".join(pick.waiting.entry.queue for pick in whole)
 
@@ -176,8 +194,8 @@ def test_a_race_that_is_shown_more_while_it_picks_goes_on_as_if_it_had_known(dat
         for each, hungry in ((batch, asked), (ahead, late)):
             picks = choose(twin.snapshot(EVERYTHING), START, len(each.picks), rules).picks
             assert [pick.waiting.entry for pick in each.picks] == [pick.waiting.entry for pick in picks]
-            assert not twin.commit(choose(twin.snapshot(EVERYTHING), START, len(each.picks), rules)).refused
-            committed = store.commit(replace(each, heads=heads, hungry=hungry))
+            assert not commit(twin, choose(twin.snapshot(EVERYTHING), START, len(each.picks), rules)).refused
+            committed = commit(store, replace(each, heads=heads, hungry=hungry))
             assert not committed.refused
             lost = data.draw(st.sets(st.sampled_from(QUEUES), max_size=2))
             race.learn(hungry, {shown.queue: shown for shown in committed.shown if shown.queue not in lost})
@@ -193,21 +211,13 @@ def test_a_batch_ends_where_a_queue_s_next_job_is_not_known() -> None:
     assert race.picks(START, 99).picks == ()
 
 
-def test_a_race_is_over_when_a_pick_is_refused() -> None:
-    store = opened(specs(a=1), entries("a", 3))
-    race = Race(store.snapshot(3), Rules())
-    batch = race.picks(START, 2)
-    store.remove([key("a-0001")])
-    assert not race.committed(store.commit(batch))
-
-
 def test_a_refund_is_the_inverse_pick() -> None:
     rules = Rules(cost=GPU)
     waiting = [*entries("a", 9, gpu=4), *entries("b", 9, gpu=4)]
     untouched = choose(opened(specs(a=2, b=1), waiting).snapshot(EVERYTHING), START, 6, rules)
     store = opened(specs(a=2, b=1), waiting)
     race = Race(store.snapshot(EVERYTHING), rules)
-    assert order(store.commit(race.picks(START, 1)).reservations) == "a"
+    assert order(commit(store, race.picks(START, 1)).reservations) == "a"
     race.settle("a", -4)
     queues = [pick.waiting.entry.queue for pick in race.picks(START, 6).picks]
     assert sorted(queues) == sorted(pick.waiting.entry.queue for pick in untouched.picks)
@@ -218,15 +228,16 @@ def test_a_refund_to_a_queue_without_another_job_is_the_inverse_pick(weights: di
     rules = Rules(cost=GPU)
     waiting = [each for name in weights for each in entries(name, 1 if name == "a" else 9, gpu=4)]
     store = opened(specs(**weights), waiting)
-    race = Race(store.snapshot(EVERYTHING), rules)
-    while order(store.commit(race.picks(START, 1)).reservations) != "a":
+    snapshot = store.snapshot(EVERYTHING)
+    race = Race(snapshot, rules)
+    while order(commit(store, race.picks(START, 1)).reservations) != "a":
         pass
     picked = lags(store)
     store.remove([waiting[0].key])
     store.put(waiting[:1])
     race.settle("a", -4)
-    race.update(store.snapshot(EVERYTHING, since=race.change))
-    assert order(store.commit(race.picks(START, 1)).reservations) == "a"
+    race.update(store.snapshot(EVERYTHING, since=snapshot.change))
+    assert order(commit(store, race.picks(START, 1)).reservations) == "a"
     assert lags(store) == picked
 
 
@@ -378,7 +389,7 @@ def test_of_many_jobs_without_room_one_is_overtaken_at_a_time_and_all_are_admitt
             times.update({name: each.times - times[name] for name, each in pick.overtaken.items() if each})
             assert times.total() <= before + 1
             assert max(times.values(), default=0) <= rules.patience.times
-        taken = [each.key.name for each in store.commit(batch).reservations]
+        taken = [each.key.name for each in commit(store, batch).reservations]
         running += taken
         left -= set(taken)
         steps += 1

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queues import errors, order
-from queues.picking.choose import choose
 from queues.redis import connection
 from queues.storage.redis_store import RedisStore
 from queues.store import QueueStore
@@ -17,7 +16,7 @@ from queues.values import Entry
 from tests.doubles.memory_store import MemoryStore
 from tests.queues.conftest import Place
 from tests.queues.picking.test_order import named, submissions
-from tests.support.queues.builders import START, key, spec, specs
+from tests.support.queues.builders import START, choose, commit, key, spec, specs
 
 
 def first_names(store: QueueStore, queue: str = "a") -> list[str]:
@@ -34,7 +33,7 @@ def ranked(store: QueueStore, names: Iterable[str]) -> list[str]:
 
 def picked(store: QueueStore, limit: int = 100) -> list[str]:
     """Who is admitted, in order."""
-    return [each.key.name for each in store.commit(choose(store.snapshot(100), START, limit, "jobs")).reservations]
+    return [each.key.name for each in commit(store, choose(store.snapshot(100), START, limit, "jobs")).reservations]
 
 
 @pytest.fixture
@@ -130,7 +129,7 @@ def check_order(client: connection.Connection, jobs: list[Entry], later: list[En
         store.rebuild(2, [], kept)
         assert [waiting.entry.key for waiting in store.snapshot(100).queues[0].heads] == wanted
         assert [
-            each.key for each in store.commit(choose(store.snapshot(100), START, 100, "jobs")).reservations
+            each.key for each in commit(store, choose(store.snapshot(100), START, 100, "jobs")).reservations
         ] == wanted
 
 

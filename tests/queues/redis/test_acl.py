@@ -16,14 +16,13 @@ from queues.dispatch import rq_worker
 from queues.dispatch.redis_work import RedisWork
 from queues.dispatch.rq_job import bound
 from queues.dispatch.task_runner import Runs
-from queues.picking import choose
 from queues.redis import acl, connection
 from queues.redis import url as redis_url
 from queues.storage.redis_store import RedisStore
 from queues.store import StoreSettings
 from queues.values import Batch, Offer
 from queues.work import Lease
-from tests.support.queues.builders import START, entry, key, reservation, spec
+from tests.support.queues.builders import START, choose, commit, entry, key, reservation, spec
 from tests.support.queues.guarded import READS, RULES, WRITES, Guarded, guarded
 
 SECRETS = (WRITES, READS, RULES)
@@ -75,7 +74,7 @@ def filled(client: connection.Connection) -> RedisStore:
 
 
 def picks(store: RedisStore) -> Batch:
-    return choose.choose(store.snapshot(8), START, 8, "jobs")
+    return choose(store.snapshot(8), START, 8, "jobs")
 
 
 def test_the_account_of_coordinator_and_workers_does_a_jobs_whole_line(
@@ -83,7 +82,7 @@ def test_the_account_of_coordinator_and_workers_does_a_jobs_whole_line(
 ) -> None:
     client = opened(server.url())
     store = filled(client)
-    assert len(store.commit(picks(store)).reservations) == 2
+    assert len(commit(store, picks(store)).reservations) == 2
     work = RedisWork(client)
     work.register("w1", 4)
     work.offer([Offer(key=key("other"), tenant="a"), Offer(key=key("slow"), tenant="a", delay=60)])
@@ -201,7 +200,7 @@ def test_the_account_that_reads_sees_everything(server: Guarded, admin: "redis.R
         lambda client: RedisStore(client).configure([], None),
         lambda client: RedisStore(client).put([entry("more")]),
         lambda client: RedisStore(client).remove([key("held")]),
-        lambda client: RedisStore(client).commit(picks(RedisStore(client))),
+        lambda client: commit(RedisStore(client), picks(RedisStore(client))),
         lambda client: RedisStore(client).forget(9),
         lambda client: RedisWork(client).forget(9),
         lambda client: RedisWork(client).offer([Offer(key=key("more"), tenant="a")]),

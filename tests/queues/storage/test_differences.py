@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from queues import errors, redis_keys
 from queues.pick_cycle import Rounds
-from queues.picking.choose import choose
 from queues.redis import connection
 from queues.rules import Rules
 from queues.storage.redis_store import RedisStore
@@ -20,7 +19,19 @@ from queues.values import Batch, Place, QueueSpec, QueueView, Snapshot
 from tests.doubles.memory_store import MemoryStore
 from tests.queues import conftest
 from tests.queues.storage.test_store_twins import Step, answer, steps
-from tests.support.queues.builders import GPU, START, entries, entry, key, reservation, resources, spec, specs
+from tests.support.queues.builders import (
+    GPU,
+    START,
+    choose,
+    commit,
+    entries,
+    entry,
+    key,
+    reservation,
+    resources,
+    spec,
+    specs,
+)
 
 
 class Follower:
@@ -143,7 +154,7 @@ def picked(store: QueueStore, limit: int = 1) -> Batch:
 def test_a_commit_knows_whether_it_stood_alone(store: QueueStore, known: Snapshot) -> None:
     batch = picked(store)
     assert batch.change == known.change
-    committed = store.commit(batch)
+    committed = commit(store, batch)
     assert (committed.alone, committed.others) == (True, ())
     assert committed.change == store.snapshot(9).change
     assert "a" in names(store.snapshot(9, known.change))
@@ -154,7 +165,7 @@ def test_a_commit_names_what_others_changed(store: QueueStore, known: Snapshot) 
     batch = picked(store)
     store.put([entry("new", "c")])
     store.remove([key("b-0001")])
-    committed = store.commit(batch)
+    committed = commit(store, batch)
     assert (committed.alone, committed.others) == (False, ("b", "c"))
     assert names(store.snapshot(9, committed.change, committed.others)) == ["b", "c"]
 
@@ -162,10 +173,10 @@ def test_a_commit_names_what_others_changed(store: QueueStore, known: Snapshot) 
 def test_a_commit_of_nothing_is_no_change(store: QueueStore, known: Snapshot) -> None:
     batch = picked(store)
     store.remove([key("a-0000")])
-    committed = store.commit(batch)
+    committed = commit(store, batch)
     assert (committed.refused, committed.alone, committed.others) == ("entry", False, ("a",))
     assert committed.change == store.snapshot(9).change
-    unknown = store.commit(replace(batch, change=0))
+    unknown = commit(store, replace(batch, change=0))
     assert (unknown.alone, unknown.others) == (False, ())
 
 
@@ -193,7 +204,7 @@ def test_a_commit_shows_what_is_behind_the_jobs_that_are_known(store: QueueStore
     batch = choose(store.snapshot(4), START, 3, "jobs")
     assert order_of(batch) == "abc"
     hungry = {"a": 2, "b": 3, "c": 9}
-    committed = store.commit(replace(batch, heads=3, hungry=hungry))
+    committed = commit(store, replace(batch, heads=3, hungry=hungry))
     shown = {each.queue: each for each in committed.shown}
     assert {name: (each.after, each.waiting) for name, each in shown.items()} == {"a": (2, 8), "b": (3, 4), "c": (9, 1)}
     jobs = {name: [job.entry.key.name for job in each.heads] for name, each in shown.items()}
@@ -201,7 +212,7 @@ def test_a_commit_shows_what_is_behind_the_jobs_that_are_known(store: QueueStore
     for name, number in (("a", 0), ("b", 1)):
         everything = store.snapshot(9).queues[number].heads
         assert shown[name].heads == everything[hungry[name] :][:3]
-    stale = store.commit(replace(batch, heads=3, hungry=hungry))
+    stale = commit(store, replace(batch, heads=3, hungry=hungry))
     assert (stale.refused, stale.shown) == ("entry", ())
 
 
@@ -228,7 +239,7 @@ def test_where_a_job_stands(store: QueueStore, known: Snapshot) -> None:
     assert store.place(key("a-0001")) == Place(entry=entries("a", 2)[1], rank=2, waiting=3)
     assert store.place(key("elsewhere")) == Place(entry=entry("elsewhere", "nobody"), rank=0, waiting=1)
     assert store.place(key("unknown")) is None
-    store.commit(picked(store, 9))
+    commit(store, picked(store, 9))
     assert store.place(first.key) is None
 
 
@@ -248,20 +259,20 @@ def chain(store: QueueStore, *sizes: int) -> list[PendingCommit]:
 
 
 def begun(commits: Iterable[PendingCommit], change: int = 0) -> None:
-    for commit in commits:
-        commit.begin(change)
+    for pending in commits:
+        pending.begin(change)
 
 
 def test_commits_follow_each_other_before_they_are_answered(store: QueueStore, known: Snapshot) -> None:
     commits = chain(store, 2, 3, 1)
     begun(commits, known.change)
-    outcomes = [commit.outcome() for commit in commits]
+    outcomes = [pending.outcome() for pending in commits]
     assert [(each.picked, each.refused, each.alone, each.others) for each in outcomes] == [
         (2, "", True, ()),
         (3, "", True, ()),
         (1, "", True, ()),
     ]
-    assert [each.pick for commit in commits for each in commit.reservations()] == [1, 2, 3, 4, 5, 6]
+    assert [each.pick for pending in commits for each in pending.reservations()] == [1, 2, 3, 4, 5, 6]
     assert outcomes[-1].change == store.snapshot(9).change
 
 
@@ -271,7 +282,7 @@ def test_what_follows_a_commit_that_was_cut_short_is_refused_whole(place: confte
     commits = chain(store, 1, 2, 2, 1)
     store.remove([key("a-0002")])
     begun(commits)
-    outcomes = [commit.outcome() for commit in commits]
+    outcomes = [pending.outcome() for pending in commits]
     assert [(each.picked, each.refused) for each in outcomes] == [
         (1, ""),
         (1, "entry"),
@@ -280,8 +291,8 @@ def test_what_follows_a_commit_that_was_cut_short_is_refused_whole(place: confte
     ]
     assert [key.name for key in sorted(store.reservations())] == ["a-0000", "a-0001"]
     assert [key.name for key, _ in place.marked()] == ["a-0000", "a-0001"]
-    assert [commit.reservations() for commit in commits[2:]] == [(), ()]
-    assert store.commit(picked(store, 9)).refused == "", "who looks again may go on"
+    assert [pending.reservations() for pending in commits[2:]] == [(), ()]
+    assert commit(store, picked(store, 9)).refused == "", "who looks again may go on"
 
 
 def test_what_follows_another_commit_than_the_last_one_is_refused(place: conftest.Place, store: QueueStore) -> None:
@@ -290,10 +301,10 @@ def test_what_follows_another_commit_than_the_last_one_is_refused(place: conftes
     first, second = chain(store, 1, 1)
     begun([first])
     other = replace(picked(place.open()), epoch=1)
-    assert place.open().commit(other).picked == 1
+    assert commit(place.open(), other).picked == 1
     begun([second])
     assert (first.outcome().refused, second.outcome().refused) == ("", "predecessor")
-    assert store.commit(replace(picked(store), follows="nobody")).refused == "predecessor"
+    assert commit(store, replace(picked(store), follows="nobody")).refused == "predecessor"
     assert [key.name for key in sorted(store.reservations())] == ["a-0000", "a-0001"]
 
 
@@ -336,8 +347,9 @@ def test_a_commit_checks_what_is_borrowed(
     snapshot = store.snapshot(9)
     (pick,) = picked(store).picks
     late = snapshot.queues[0].heads[1]
-    committed = store.commit(
-        Batch(epoch=2, revision=snapshot.revision, picks=(pick, pick._replace(waiting=late)), change=snapshot.change)
+    committed = commit(
+        store,
+        Batch(epoch=2, revision=snapshot.revision, picks=(pick, pick._replace(waiting=late)), change=snapshot.change),
     )
     assert committed.refused == refused
     assert len(committed.reservations) == (1 if refused else 2)
@@ -345,7 +357,7 @@ def test_a_commit_checks_what_is_borrowed(
     store.remove([key("held")])
     if borrowing != {"gpu": 0}:
         store.put([entry("all", submitted=START - 9, gpu=8 if not borrowing.get("gpu") else 5)])
-        assert [each.key.name for each in store.commit(picked(store)).reservations] == ["all"], "all was given back"
+        assert [each.key.name for each in commit(store, picked(store)).reservations] == ["all"], "all was given back"
 
 
 # Rounds
@@ -374,7 +386,7 @@ def test_rounds_pick_what_fresh_looks_would(place: conftest.Place, limit: int) -
 
     def fresh(store: QueueStore) -> tuple[str, ...]:
         return tuple(
-            each.key.name for each in store.commit(choose(store.snapshot(5), START, limit, "jobs")).reservations
+            each.key.name for each in commit(store, choose(store.snapshot(5), START, limit, "jobs")).reservations
         )
 
     assert admitted(kept) == admitted(fresh)
@@ -465,7 +477,7 @@ def check_rounds(
                 if change[0] != "huge" or most > HUGE:
                     happen(store, *change)
         taken = leader.round(START, 3, most).reservations
-        expected = whole.commit(choose(whole.snapshot(99), START, len(taken), "jobs")).reservations
+        expected = commit(whole, choose(whole.snapshot(99), START, len(taken), "jobs")).reservations
         assert taken == expected
         assert taken or not choose(whole.snapshot(99), START, 1, "jobs").picks
 
@@ -529,7 +541,7 @@ def test_a_commit_that_was_begun_is_answered_whatever_happens_on_the_way(client:
     done = [each.outcome() for each in commits]
     begun(commits)  # as after answers that were lost
     assert [each.outcome() for each in commits] == done
-    assert [each.pick for commit in commits for each in commit.reservations()] == [5, 6, 7]
+    assert [each.pick for pending in commits for each in pending.reservations()] == [5, 6, 7]
     stale = store.pending_commit(picked(store, 2))
     RedisStore(client).rebuild(2, [], entries("a", 1))
     stale.begin(0)

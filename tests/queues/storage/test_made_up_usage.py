@@ -3,8 +3,7 @@
 import pytest
 
 from crds.resources.amounts import OTHERS, Amounts
-from queues.picking import counted
-from queues.picking.choose import choose
+from queues import limits
 from queues.picking.picker import Race
 from queues.redis import connection
 from queues.rules import Rules
@@ -12,7 +11,20 @@ from queues.storage.redis_store import RedisStore
 from queues.store import QueueStore, StoreSettings
 from queues.values import Entry, QueueSpec, Reservation
 from tests.queues.conftest import Place
-from tests.support.queues.builders import GPU, START, entry, key, reservation, run, spec, specs, usage, used
+from tests.support.queues.builders import (
+    GPU,
+    START,
+    choose,
+    commit,
+    entry,
+    key,
+    reservation,
+    run,
+    spec,
+    specs,
+    usage,
+    used,
+)
 
 MADE_UP = "example.org/made-up"
 TPU = "example.org/tpu"
@@ -82,10 +94,10 @@ def test_a_name_that_begins_to_count_counts_what_is_admitted_already(
     store.configure(plain, None)
     held = admit(store, *(odd(number, "ab"[number % 2], **{TPU: 1 + number}) for number in range(4)))
     assert not any(TPU in sums for sums in usage(store.snapshot(0)).values())
-    for limits in ((queues, pool), (plain, None), (queues, pool)):
-        store.configure(*limits)
+    for settings in ((queues, pool), (plain, None), (queues, pool)):
+        store.configure(*settings)
         seen = store.inspect()
-        assert seen.counted == counted.names(*limits)
+        assert seen.counted == limits.counted_resources(*settings)
         sums = used(held, seen.counted)
         assert {"": seen.pool_usage, **seen.usage} == sums
     store.remove([each.key for each in held[:3]])
@@ -125,15 +137,15 @@ def test_names_that_settings_add_are_counted(place: Place) -> None:
     store.configure(specs(a=1), None)
     admit(store, odd(0, **{TPU: 3}))
     assert store.inspect().usage == {"a": {"cpu": 1, "jobs": 1}}
-    assert counted.names([], {OTHERS: 0, "x": 1}, {TPU}) == {*counted.STANDARD, "x", TPU}
+    assert limits.counted_resources([], {OTHERS: 0, "x": 1}, {TPU}) == {*limits.STANDARD_RESOURCES, "x", TPU}
     assert StoreSettings().counted == frozenset()
 
 
 def test_the_same_names_again_are_no_change(store: QueueStore) -> None:
-    limits = [spec("a", **{TPU: 3})], {"cpu": 5}
-    store.configure(*limits)
+    settings = [spec("a", **{TPU: 3})], {"cpu": 5}
+    store.configure(*settings)
     before = store.snapshot(0)
-    store.configure(*limits)
+    store.configure(*settings)
     assert store.snapshot(0) == before
 
 
@@ -162,7 +174,7 @@ def work(client: connection.Connection, *, made_up: bool) -> tuple[int, list[byt
     batch = choose(store.snapshot(50), START, 50, "jobs")
     sums = sorted([*client.hvals("torchq:usage"), *client.hvals("torchq:shared")])
     client.config_resetstat()
-    assert store.commit(batch).picked == 10
+    assert commit(store, batch).picked == 10
     return sum(each["calls"] for each in client.info("commandstats").values()), sums
 
 

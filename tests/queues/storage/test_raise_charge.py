@@ -10,7 +10,6 @@ from crds.keys import JobKey
 from crds.resources.amounts import Amounts
 from queues import errors
 from queues.dispatch.redis_work import RedisWork
-from queues.picking.choose import choose
 from queues.redis import connection
 from queues.storage.redis_store import RedisStore
 from queues.store import QueueStore
@@ -19,7 +18,7 @@ from queues.work import Lease, WorkSink
 from tests.doubles.memory_content import Content
 from tests.doubles.memory_store import MemoryStore
 from tests.doubles.memory_work import MemoryWork
-from tests.support.queues.builders import GPU, START, entry, key, reservation, run, spec, usage
+from tests.support.queues.builders import GPU, START, choose, commit, entry, key, reservation, run, spec, usage
 
 JOB = key("job")
 
@@ -207,7 +206,7 @@ def test_a_chooser_sees_what_was_raised_before_it_picks(desk: Desk) -> None:
     batch: Batch = choose(since, START, 9, "jobs")
     assert len(batch.picks) == 1
     assert desk.work.raise_charge(JOB, token, 1, {GPU: 2}) == ""
-    assert desk.store.commit(batch).refused == "quota"
+    assert commit(desk.store, batch).refused == "quota"
     seen = desk.store.snapshot(9, since.change)
     assert [(view.spec.name, view.usage[GPU]) for view in seen.queues] == [("a", 2)]
     assert list(run(desk.store, 1)) == []

@@ -1,19 +1,18 @@
 """What only the store in Redis has: answers lost on the way, crashes half way, what others read in it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import fakeredis
 import pytest
 
 from queues import errors
-from queues.picking.choose import choose
 from queues.redis import connection
 from queues.redis.scripts import Script
 from queues.storage import redis_store
 from queues.storage.redis_store import RedisStore
 from queues.store import StoreSettings
-from tests.support.queues.builders import GPU, START, entries, entry, key, reservation, run, spec, specs
+from tests.support.queues.builders import GPU, START, choose, entries, entry, key, reservation, run, spec, specs
 
 
 class Repeating:
@@ -25,6 +24,10 @@ class Repeating:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._script(*args, **kwargs)
         return self._script(*args, **kwargs)
+
+    def later(self, line: connection.Line, arguments: Sequence[str | bytes | int | float]) -> Callable[[], Any]:
+        self._script.later(line, arguments)()
+        return self._script.later(line, arguments)
 
     def each(self, client: connection.Connection, calls: Iterable[list[Any]]) -> None:
         arguments = list(calls)

@@ -6,13 +6,14 @@ import pytest
 
 from crds.resources.amounts import OTHERS
 from queues import errors
-from queues.picking.choose import choose
 from queues.store import QueueStore, StoreSettings
 from queues.values import Account, Batch, QueueSpec
 from tests.queues.conftest import Place
 from tests.support.queues.builders import (
     GPU,
     START,
+    choose,
+    commit,
     entries,
     entry,
     key,
@@ -48,7 +49,7 @@ def test_an_empty_store_refuses_everything_but_a_rebuild(place: Place) -> None:
         lambda: store.put([]),
         lambda: store.remove([key("job")]),
         store.reservations,
-        lambda: store.commit(Batch(epoch=1, revision=0, picks=())),
+        lambda: commit(store, Batch(epoch=1, revision=0, picks=())),
     ):
         with pytest.raises(errors.StoreLost):
             refused()
@@ -83,7 +84,7 @@ def test_whoever_rebuilt_before_is_refused(place: Place, store: QueueStore) -> N
     other = place.open()
     other.rebuild(2, [], [entry("job")])
     for refused in (
-        lambda: store.commit(picked),
+        lambda: commit(store, picked),
         lambda: store.snapshot(1),
         lambda: store.configure([], None),
         lambda: store.put([entry("new")]),
@@ -206,9 +207,9 @@ def test_a_commit_of_an_older_revision_is_refused_whole(store: QueueStore) -> No
     store.put(entries("a", 3))
     picked = batch(store)
     store.configure(specs(a=2), None)
-    assert store.commit(picked).refused == "revision"
+    assert commit(store, picked).refused == "revision"
     assert store.reservations() == {}
-    assert store.commit(batch(store)).refused == ""
+    assert commit(store, batch(store)).refused == ""
 
 
 def test_jobs_in_an_unknown_queue_wait_until_it_is_there(store: QueueStore) -> None:
@@ -311,7 +312,7 @@ def test_a_job_moves_to_another_queue(store: QueueStore) -> None:
     picked = batch(store)
     store.put([entry("job", "b")])
     assert (heads(store, "a"), heads(store, "b")) == ([], ["job"])
-    assert store.commit(picked).refused == "entry"
+    assert commit(store, picked).refused == "entry"
     assert order(run(store, 2)) == "b"
 
 
@@ -348,7 +349,7 @@ def test_many_entries(store: QueueStore) -> None:
 def test_a_commit_charges_reserves_and_marks(place: Place, store: QueueStore) -> None:
     store.configure(specs(a=2, b=1), {GPU: 8})
     store.put([entry("one", gpu=2, attempt=3), entry("two", "b", gpu=1, memory=2**50 + 1)])
-    committed = store.commit(batch(store))
+    committed = commit(store, batch(store))
     one = reservation("one", "a", attempt=3, pick=1, gpu=2)
     two = reservation("two", "b", pick=2, gpu=1, memory=2**50 + 1)
     assert committed.refused == ""
@@ -365,7 +366,7 @@ def test_the_first_refused_pick_ends_the_batch_and_the_earlier_ones_stand(store:
     store.put(entries("a", 4))
     picked = batch(store)
     store.put([replace(entries("a", 4)[2], priority=-1)])
-    committed = store.commit(picked)
+    committed = commit(store, picked)
     assert committed.refused == "entry"
     assert [each.key.name for each in committed.reservations] == ["a-0000", "a-0001"]
     assert store.snapshot(0).clock == picked.picks[1].clock
@@ -377,7 +378,7 @@ def test_arrivals_do_not_make_a_batch_stale(store: QueueStore) -> None:
     store.put(entries("a", 2))
     picked = batch(store)
     store.put([*entries("b", 2), entry("urgent", submitted=START - 10)])
-    assert store.commit(picked).refused == ""
+    assert commit(store, picked).refused == ""
     assert heads(store) == ["urgent"]
 
 
@@ -385,8 +386,8 @@ def test_a_commit_twice_takes_nothing_twice(store: QueueStore) -> None:
     store.configure(specs(a=1), None)
     store.put(entries("a", 2))
     picked = batch(store)
-    store.commit(picked)
-    again = store.commit(picked)
+    commit(store, picked)
+    again = commit(store, picked)
     assert (again.reservations, again.refused) == ((), "entry")
     assert usage(store.snapshot(0))["a"] == {"jobs": 2}
 
@@ -401,7 +402,7 @@ def test_a_commit_checks_quota_and_pool_itself(
     (pick,) = batch(store).picks
     snapshot = store.snapshot(0)
     both = Batch(epoch=1, revision=snapshot.revision, picks=(pick, pick._replace(waiting=late)))
-    committed = store.commit(both)
+    committed = commit(store, both)
     assert committed.refused == refused
     assert [each.key for each in committed.reservations] == [waiting.entry.key]
 
@@ -412,7 +413,7 @@ def test_a_commit_takes_nothing_that_a_closed_pool_does_not_name(store: QueueSto
     (plain, odd) = store.snapshot(2).queues[0].heads
     (pick,) = batch(store).picks
     both = Batch(epoch=1, revision=store.snapshot(0).revision, picks=(pick, pick._replace(waiting=odd)))
-    committed = store.commit(both)
+    committed = commit(store, both)
     assert (committed.refused, [each.key for each in committed.reservations]) == ("pool", [plain.entry.key])
     assert store.snapshot(0).pool == {"cpu": 9, OTHERS: 0}
 
@@ -453,7 +454,7 @@ def test_ports_are_given_in_turn_and_only_while_free(place: Place) -> None:
     assert [each.port for each in run(store, 2)] == [20000, 20001]
     store.remove([key("a-0000")])
     assert [each.port for each in run(store, 1)] == [20002]
-    committed = store.commit(batch(store, limit=2))
+    committed = commit(store, batch(store, limit=2))
     assert [each.port for each in committed.reservations] == [20000]
     assert committed.refused == "port"
     store.remove([key("a-0002")])
@@ -466,7 +467,7 @@ def test_who_asks_for_no_port_gets_none_and_needs_none(place: Place) -> None:
     store.configure(specs(a=1), None)
     store.put([entry(f"a-{number}", submitted=START + number, port=number in (1, 3, 4)) for number in range(5)])
     assert [each.port for each in run(store, 3)] == [0, 20000, 0]
-    committed = store.commit(batch(store, limit=2))
+    committed = commit(store, batch(store, limit=2))
     assert [each.port for each in committed.reservations] == [20001]
     assert committed.refused == "port"
     place_of = store.place(key("a-4"))

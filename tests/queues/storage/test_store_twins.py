@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 
 from crds.resources.amounts import OTHERS
 from queues import errors
-from queues.picking.choose import choose
 from queues.redis import connection
 from queues.storage.redis_store import RedisStore
 from queues.store import QueueStore, StoreSettings
 from queues.values import Account, Clock, Pick, QueueSpec
 from tests.doubles.memory_store import MemoryStore
-from tests.support.queues.builders import GPU, START, entry, key, reservation, usage, used
+from tests.support.queues.builders import GPU, START, choose, commit, entry, key, reservation, usage, used
 
 Step = Callable[[QueueStore], object]
 PORTS = StoreSettings(ports=(30000, 30006))
@@ -79,7 +78,7 @@ def rebuild(epoch: int, reservations: list, entries: list) -> Step:  # type: ign
 
 
 def cycle(limit: int, heads: int, cost: str) -> Step:
-    return lambda store: store.commit(choose(store.snapshot(heads), START, limit, cost))
+    return lambda store: commit(store, choose(store.snapshot(heads), START, limit, cost))
 
 
 def blind_commit(limit: int, cost: str) -> Step:
@@ -97,7 +96,7 @@ def blind_commit(limit: int, cost: str) -> Step:
             )
             for number, waiting in enumerate(heads[:limit], 1)
         ]
-        return store.commit(replace(choose(snapshot, START, 0, cost), picks=tuple(picks)))
+        return commit(store, replace(choose(snapshot, START, 0, cost), picks=tuple(picks)))
 
     return step
 
@@ -108,7 +107,7 @@ def stale_cycle(limit: int, between: Step) -> Step:
     def step(store: QueueStore) -> object:
         batch = choose(store.snapshot(9), START, limit, "jobs")
         between(store)
-        return store.commit(replace(batch, epoch=max(batch.epoch, 1)))
+        return commit(store, replace(batch, epoch=max(batch.epoch, 1)))
 
     return step
 

@@ -1,13 +1,15 @@
 """Builders for the values of the queue room, and the loop that makes picks."""
 
 from collections.abc import Container, Iterable, Iterator
+from dataclasses import replace
 
 from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
-from queues.picking.choose import choose
+from queues.picking.forecast import Forecast
+from queues.rules import Rules
 from queues.store import QueueStore
-from queues.values import Entry, Kind, QueueSpec, Reservation, Snapshot
+from queues.values import Batch, Committed, Entry, Kind, QueueSpec, Reservation, Snapshot
 from tests.support.clock import START
 
 GPU = "nvidia.com/gpu"
@@ -70,13 +72,25 @@ def specs(**weights: int) -> list[QueueSpec]:
     return [spec(name, weight) for name, weight in weights.items()]
 
 
+def choose(snapshot: Snapshot, now: float, limit: int, rules: Rules | str) -> Batch:
+    """Return the picks that one snapshot allows; `rules`, or only what a pick costs."""
+    return Forecast(snapshot, Rules(cost=rules) if isinstance(rules, str) else rules).picks(now, limit)
+
+
+def commit(store: QueueStore, batch: Batch) -> Committed:
+    """Commit a batch, and return everything that the store answers."""
+    pending = store.pending_commit(batch)
+    pending.begin(batch.change)
+    return replace(pending.outcome(), reservations=pending.reservations(), shown=pending.shown())
+
+
 def run(
     store: QueueStore, picks: int, batch: int = 1, cost: str = amounts.JOBS, now: float = START, heads: int = 8
 ) -> Iterator[Reservation]:
     """What is admitted, in order, until `picks` are made or nobody can go."""
     made = 0
     while made < picks:
-        taken = store.commit(choose(store.snapshot(heads), now, min(batch, picks - made), cost)).reservations
+        taken = commit(store, choose(store.snapshot(heads), now, min(batch, picks - made), cost)).reservations
         if not taken:
             return
         made += len(taken)

@@ -1,0 +1,65 @@
+"""What the picker would do with a snapshot: the next picks, and why a job waits.
+
+One rule: pure. The coordinator's own picker decides, and nothing is committed to a store.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from crds.resources.amounts import NOTHING
+from queues import order
+from queues.picking import explain
+from queues.picking.explain import Explanation
+from queues.picking.picker import Race
+from queues.rules import Rules
+from queues.values import Batch, Entry, Place, QueueSpec, QueueView, Snapshot, Waiting
+
+
+class Forecast:
+    """A picker that works on a snapshot. `torchq next`, `torchq job why` and `bench simulate` ask it."""
+
+    def __init__(self, snapshot: Snapshot, rules: Rules) -> None:
+        """Begin with a whole snapshot."""
+        self._picker = Race(snapshot, rules)
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Apply what has changed since the last snapshot. Picks of this forecast count as committed until then."""
+        self._picker.update(snapshot)
+
+    def picks(self, now: float, limit: int) -> Batch:
+        """Return at most `limit` picks, best first; fewer if no more fit, or if the snapshot lacks a queue's next job.
+
+        `now` is in seconds since 1970. The next call continues after these picks.
+        """
+        return self._picker.picks(now, limit)
+
+    def explain(self, place: Place, now: float) -> Explanation:
+        """Return why the job at a place waits; the forecast stays as it is."""
+        return explain.why(self._picker, place, now)
+
+    @property
+    def needs_entries(self) -> Mapping[str, int]:
+        """The queues of which the snapshot shows too few entries, and how many of these are left."""
+        return self._picker.hungry
+
+    def partly_read(self, limit: int) -> Mapping[str, int]:
+        """Return the queues none of whose entries in the snapshot can go now, though entries behind them might, and how
+        many of these are left. Queues that show `limit` entries or more are left out."""
+        return self._picker.stuck(limit)
+
+
+def suppose(snapshot: Snapshot, entry: Entry, rules: Rules, now: float) -> Explanation:
+    """Return why a job that is in no queue's order would wait if it took its place now; "Next" if it would fit.
+
+    Where the snapshot shows only the first jobs of the queue, the jobs behind them count as no obstacle.
+    """
+    others = [view for view in snapshot.queues if view.spec.name != entry.queue]
+    queue = next((view for view in snapshot.queues if view.spec.name == entry.queue), None)
+    queue = queue or QueueView(spec=QueueSpec(name=entry.queue), usage=NOTHING, waiting=0, heads=())
+    position = order.place(entry, queue.spec.aging_seconds)
+    rank = sum(order.place(head.entry, queue.spec.aging_seconds) < position for head in queue.heads)
+    heads = (*queue.heads[:rank], Waiting(entry, 0), *queue.heads[rank:])
+    joined = replace(queue, heads=heads, waiting=queue.waiting + 1)
+    queues = sorted((*others, joined), key=lambda view: view.spec.name)
+    place = Place(entry=entry, rank=rank, waiting=joined.waiting)
+    return Forecast(replace(snapshot, queues=tuple(queues)), rules).explain(place, now)
