@@ -1,7 +1,7 @@
-"""What torchq asks of a Kubernetes API, whoever serves it.
+"""The operations of a Kubernetes API that torchq uses, for any server of that API.
 
-One rule: bodies are plain JSON values, parsed once; a change is a patch, never a replace, so that no field unknown to
-us is lost.
+One rule: bodies are plain JSON values, parsed once. A change is a patch, never a replace, so that no field unknown to
+torchq is lost.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """One line of a watch. A BOOKMARK's object carries only a resourceVersion."""
+    """One line of a watch. The object of a BOOKMARK carries only a resourceVersion."""
 
     kind: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
     object: Manifest
@@ -37,27 +37,27 @@ class Watch(Iterator[WatchEvent], Protocol):
     """An open watch. Close it when done: it holds a connection."""
 
     def close(self) -> None:
-        """End the watch, from any thread; whoever is waiting for its next event gets StopIteration."""
+        """End the watch, from any thread; a reader that waits for its next event gets StopIteration."""
 
 
 class Cluster(Protocol):
     """A Kubernetes API. Every method may raise any `kube.errors.ClusterError`; safe to share between threads."""
 
     def serves(self, resource: Resource) -> bool:
-        """Whether the server knows the resource: others' kinds are there only where somebody has installed them."""
+        """Return whether the server serves the resource; a foreign kind is served only where its CRD is installed."""
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Manifest:
-        """One object. NotFound if it is not there."""
+        """Return one object. NotFound if it does not exist."""
 
     def list(
         self, resource: Resource, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
     ) -> Listing:
-        """All objects (paged underneath), of one namespace or of all."""
+        """Return all objects of one namespace or of all. The list is read in pages."""
 
     def pages(self, resource: Resource, namespace: str = "", *, label_selector: str = "") -> Iterator[Listing]:
-        """The same list page by page, for who need not hold it whole; all pages carry one resourceVersion.
+        """Yield the same list page by page, for a caller that need not hold all of it; all pages carry one version.
 
-        Expired, at any page, if reading them took longer than the server remembers: begin again.
+        Any page may raise Expired, if reading took longer than the server remembers the list: begin again.
         """
 
     def watch(
@@ -69,10 +69,11 @@ class Cluster(Protocol):
         label_selector: str = "",
         timeout_seconds: int = 240,
     ) -> Watch:
-        """Changes after a resourceVersion, bookmarks included, until the server ends it. Expired if it is too old."""
+        """Watch the changes after a resourceVersion, with bookmarks, until the server ends the watch. Expired if the
+        version is too old."""
 
     def create(self, resource: Resource, body: Manifest, namespace: str = "", *, dry_run: bool = False) -> Manifest:
-        """Make an object (unknown fields are refused) and return it as stored. AlreadyExists if its name is taken."""
+        """Create an object and return it as stored. Invalid for unknown fields; AlreadyExists if its name is taken."""
 
     def patch(
         self,
@@ -85,7 +86,8 @@ class Cluster(Protocol):
         resource_version: str = "",
         dry_run: bool = False,
     ) -> Manifest:
-        """Change an object or its subresource. With a resource_version (merge patch only), Conflict if it is newer."""
+        """Change an object or its subresource. With a resource_version (merge patch only), Conflict if the object is
+        newer."""
 
     def delete(
         self,
@@ -97,13 +99,13 @@ class Cluster(Protocol):
         grace_period_seconds: int | None = None,
         dry_run: bool = False,
     ) -> None:
-        """Delete an object, its dependents in the background. With a uid, Conflict if another object has its name."""
+        """Delete an object, and its dependents in the background. Conflict if the object has another uid."""
 
     def log_end(
         self, pod: str, namespace: str, container: str, *, lines: int, most: int, previous: bool = False
     ) -> str:
-        """The last lines of a container's output, of these the last `most` bytes; with `previous`, of the run before
-        the last restart."""
+        """Return the last lines of a container's output, at most the last `most` bytes; with `previous`, of the run
+        before the last restart."""
 
     def logs(self, pod: str, namespace: str, container: str = "", *, follow: bool = False) -> Iterator[bytes]:
-        """A container's output in pieces as they come; with follow, until it ends."""
+        """Yield a container's output in pieces as they come; with follow, until the output ends."""

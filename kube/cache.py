@@ -1,6 +1,6 @@
-"""What an informer knows: trimmed values by namespace and name, grouped by one index, up to a resourceVersion.
+"""The cache of an informer: trimmed values by namespace and name, grouped by one index, up to a resourceVersion.
 
-One rule: every method is atomic and short; what changed is returned, and told to others outside the lock.
+One rule: every method is atomic and short. It returns the changes, and the caller reports them outside the lock.
 """
 
 import threading
@@ -14,12 +14,12 @@ Key = tuple[str, str]
 """Namespace (empty for cluster-scoped objects) and name."""
 
 Change = tuple[T | None, T | None]
-"""The value before and after; None where there was or is no object."""
+"""The value before and the value after; None where no object exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry(Generic[T]):
-    """An object as kept: its uid, its trimmed value, and the index key it is found under, if any."""
+    """A cached object: its uid, its trimmed value, and its index key, if it has one."""
 
     uid: str
     value: T
@@ -37,37 +37,37 @@ class Cache(Generic[T]):
 
     @property
     def version(self) -> int:
-        """The newest resourceVersion seen; 0 before the first, or if the server's are not numbers."""
+        """The newest resourceVersion read; 0 before the first, or if the server's are not numbers."""
         return self._version
 
     def get(self, key: Key) -> T | None:
-        """One value; None if there is no such object."""
+        """Return one value; None if there is no such object."""
         with self._changed:
             entry = self._entries.get(key)
         return entry.value if entry else None
 
     def values(self) -> list[T]:
-        """All values."""
+        """Return all values."""
         with self._changed:
             return [entry.value for entry in self._entries.values()]
 
     def indexed(self, group: str) -> list[T]:
-        """The values under one index key, at the cost of as many."""
+        """Return the values under one index key. The cost grows with their number, not with the cache."""
         with self._changed:
             return list(self._groups.get(group, {}).values())
 
     def wait_for(self, version: int, timeout: float) -> bool:
-        """Wait until the cache has seen a resourceVersion; False if it has not within `timeout` seconds."""
+        """Wait until the cache has reached a resourceVersion; return False if it has not after `timeout` seconds."""
         with self._changed:
             return self._changed.wait_for(lambda: self._version >= version, timeout)
 
     def advance(self, version: int) -> None:
-        """All changes up to a version are in; 0 says nothing."""
+        """Record that all changes up to a version are in the cache; 0 has no effect."""
         with self._changed:
             self._reach(version)
 
     def put(self, key: Key, entry: Entry[T], version: int) -> list[Change[T]]:
-        """Take an object as it is now. Another uid under the name means that the old object is gone: two changes."""
+        """Store an object. Another uid under its name means that the old object was deleted: two changes."""
         with self._changed:
             before = self._drop(key)
             self._add(key, entry)
@@ -75,24 +75,24 @@ class Cache(Generic[T]):
         return _changes(before, entry)
 
     def remove(self, key: Key, version: int) -> list[Change[T]]:
-        """An object is gone."""
+        """Remove a deleted object."""
         with self._changed:
             before = self._drop(key)
             self._reach(version)
         return _changes(before, None)
 
     def replace(self, entries: Mapping[Key, Entry[T]], version: int) -> list[Change[T]]:
-        """Take a whole list; the changes against what was known, the vanished first. What is equal is no change."""
+        """Store a whole list in place of the cache; return the differences, the removed objects first."""
         with self._changed:
             before = self._entries
             self._entries, self._groups = {}, {}
             for key, entry in entries.items():
                 self._add(key, entry)
-            # Backwards too: a server restored from a backup counts from there.
+            # The version may also decrease: a server restored from a backup counts from its backup.
             self._version = version
             self._changed.notify_all()
-        gone = [(entry.value, None) for key, entry in before.items() if key not in entries]
-        return [*gone, *_differences(before, entries)]
+        removed = [(entry.value, None) for key, entry in before.items() if key not in entries]
+        return [*removed, *_differences(before, entries)]
 
     def _reach(self, version: int) -> None:
         if version > self._version:

@@ -1,7 +1,7 @@
-"""The door to a Kubernetes API, on the official client's configuration, authentication, TLS and connection pool.
+"""The client of a Kubernetes API, on the official client's configuration, authentication, TLS and connection pool.
 
-One rule: the only module that imports `kubernetes`, and it takes none of its models: they cost forty times the
-parsing of raw JSON and silently drop the fields they do not know.
+One rule: this is the only module that imports `kubernetes`, and it uses none of its models. The models cost forty times
+the parsing of raw JSON, and they silently drop the fields they do not know.
 """
 
 import ipaddress
@@ -36,24 +36,24 @@ IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 _LIST_RESTARTS = 2
-"""How often a list whose pages expired begins again before it is asked for in one piece, which cannot expire."""
+"""How often a list whose pages expired begins again. The last attempt reads one single page, which cannot expire."""
 _CREDENTIALS_SECONDS = 1.0
-"""How long a token is used before the loader is asked for a newer one; loaders renew minutes before expiry."""
+"""How long a token is used before the loader is asked for a newer token; loaders renew minutes before expiry."""
 _WATCH_GRACE_SECONDS = 15
-"""A server ends a watch by itself; one that is silent for so long after that is gone."""
+"""A server ends a watch by itself. One that stays silent for this time after the end has failed."""
 
 
 def connect(settings: ConnectionSettings | None = None) -> "KubernetesCluster":
-    """A cluster as `settings` name it. Nothing is sent yet. Misconfigured if there is no usable configuration.
+    """Return the cluster that `settings` name, without sending a request. Misconfigured if no configuration is usable.
 
-    To be called after a fork, by each process for itself: connections cannot be shared between processes.
+    Each process calls it for itself, after a fork: processes cannot share connections.
     """
     settings = settings or ConnectionSettings()
     configuration = _configuration(settings)
     configuration.connection_pool_maxsize = settings.pool_connections
     configuration.keep_alive = True
     server = configuration.host.rstrip("/")
-    _spare_loopback(configuration, server)
+    _bypass_proxy_for_loopback(configuration, server)
     if not configuration.verify_ssl:
         logger.warning("the certificate of %s is not verified: insecure-skip-tls-verify in the kubeconfig", server)
         urllib3.disable_warnings(InsecureRequestWarning)
@@ -65,33 +65,33 @@ def connect(settings: ConnectionSettings | None = None) -> "KubernetesCluster":
 
 
 def default_namespace(settings: ConnectionSettings) -> str:
-    """The namespace that the kubeconfig's context names, or this pod's own; `default` if none does."""
+    """Return the namespace of the kubeconfig's context, or of this pod; `default` if neither names one."""
     path = settings.kubeconfig or os.environ.get("KUBECONFIG", "")
     if not path and os.environ.get(IN_CLUSTER) and POD_NAMESPACE.exists():
         return POD_NAMESPACE.read_text(encoding="utf-8").strip()
-    found: list[str] = []
-    _load(lambda: found.append(_context_namespace(path or DEFAULT_KUBECONFIG, settings.context)), path)
-    return found[0]
+    namespaces: list[str] = []
+    _load(lambda: namespaces.append(_context_namespace(path or DEFAULT_KUBECONFIG, settings.context)), path)
+    return namespaces[0]
 
 
 def context_user(settings: ConnectionSettings) -> str:
-    """The name that the kubeconfig's context gives to its user; empty where there is no kubeconfig. Misconfigured."""
+    """Return the user of the kubeconfig's context; empty if there is no kubeconfig. Misconfigured."""
     path = settings.kubeconfig or os.environ.get("KUBECONFIG", "")
     if not path and os.environ.get(IN_CLUSTER):
         return ""
-    found: list[str] = []
-    _load(lambda: found.append(str(_context(path or DEFAULT_KUBECONFIG, settings.context).get("user") or "")), path)
-    return found[0]
+    users: list[str] = []
+    _load(lambda: users.append(str(_context(path or DEFAULT_KUBECONFIG, settings.context).get("user") or "")), path)
+    return users[0]
 
 
 def context_name(settings: ConnectionSettings) -> str:
-    """The name of the kubeconfig's context in use; empty where there is no kubeconfig. Misconfigured."""
+    """Return the name of the kubeconfig's context; empty if there is no kubeconfig. Misconfigured."""
     path = settings.kubeconfig or os.environ.get("KUBECONFIG", "")
     if not path and os.environ.get(IN_CLUSTER):
         return ""
-    found: list[str] = []
-    _load(lambda: found.append(str(_entry(path or DEFAULT_KUBECONFIG, settings.context)["name"])), path)
-    return found[0]
+    names: list[str] = []
+    _load(lambda: names.append(str(_entry(path or DEFAULT_KUBECONFIG, settings.context)["name"])), path)
+    return names[0]
 
 
 def _context_namespace(path: str, name: str) -> str:
@@ -99,22 +99,22 @@ def _context_namespace(path: str, name: str) -> str:
 
 
 def _context(path: str, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = _entry(path, name)["context"]
-    return found
+    context: dict[str, Any] = _entry(path, name)["context"]
+    return context
 
 
 def _entry(path: str, name: str) -> dict[str, Any]:
     contexts, active = official_config.list_kube_config_contexts(path)
-    found: dict[str, Any] = next((each for each in contexts if each["name"] == name), active)
-    return found
+    entry: dict[str, Any] = next((candidate for candidate in contexts if candidate["name"] == name), active)
+    return entry
 
 
 class KubernetesCluster:
     """`kube.api.Cluster` over HTTP; safe to share between threads.
 
-    What was not answered is sent again if that is safe (kube.retries). So a create may raise AlreadyExists for the
-    very object it made, and a delete NotFound for the one it deleted; names and uids that mean something make both
-    harmless.
+    A request without an answer is sent again if that is safe (kube.retries). A create may therefore raise
+    AlreadyExists for the object that it created itself, and a delete NotFound for the object that it deleted itself.
+    Both are harmless with names and uids that identify the object.
     """
 
     def __init__(self, transport: Transport, settings: ConnectionSettings) -> None:
@@ -127,32 +127,32 @@ class KubernetesCluster:
         return self._transport.server
 
     def serves(self, resource: Resource) -> bool:
-        """Whether the server knows the resource: others' kinds are there only where somebody has installed them."""
+        """Return whether the server serves the resource; a foreign kind is served only where its CRD is installed."""
         try:
-            found = self._object(requests.served(resource))
+            group = self._object(requests.discovery(resource))
         except errors.NotFound:
             return False
-        return any(each.get("name") == resource.plural for each in found.get("resources") or ())
+        return any(entry.get("name") == resource.plural for entry in group.get("resources") or ())
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Manifest:
-        """One object. NotFound if it is not there."""
+        """Return one object. NotFound if it does not exist."""
         return self._object(requests.get(resource, name, namespace))
 
     def list(
         self, resource: Resource, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
     ) -> Listing:
-        """All objects, of one namespace or of all; begins again if they change faster than the pages come."""
+        """Return all objects of one namespace or of all; begin again if they change faster than the pages come."""
         for restart in range(_LIST_RESTARTS + 1):
             limit = self._settings.page_size if restart < _LIST_RESTARTS else 0
             try:
-                found = [*self._pages(resource, namespace, label_selector, field_selector, limit)]
+                listings = [*self._pages(resource, namespace, label_selector, field_selector, limit)]
             except errors.Expired:
                 continue
-            return Listing([item for page in found for item in page.items], found[0].resource_version)
+            return Listing([item for page in listings for item in page.items], listings[0].resource_version)
         raise errors.Expired(f"the list of {resource.plural} expired again and again while it was read")
 
     def pages(self, resource: Resource, namespace: str = "", *, label_selector: str = "") -> Iterator[Listing]:
-        """The same list page by page; Expired, at any page, if reading them took longer than the server remembers."""
+        """Yield the same list page by page; Expired, at any page, if reading took longer than the server remembers."""
         return self._pages(resource, namespace, label_selector, "", self._settings.page_size)
 
     def watch(
@@ -164,10 +164,10 @@ class KubernetesCluster:
         label_selector: str = "",
         timeout_seconds: int = 240,
     ) -> Stream[WatchEvent]:
-        """Changes after a resourceVersion, bookmarks included, until the server ends the watch.
+        """Watch the changes after a resourceVersion, with bookmarks, until the server ends the watch.
 
-        Expired, here or while reading, if the version is too old; Unreachable if the connection breaks. `close` ends it
-        from any thread.
+        The call or the reading raises Expired if the version is too old, and Unreachable if the connection breaks.
+        `close` ends the watch from any thread.
         """
         request = requests.watch(
             resource,
@@ -181,7 +181,7 @@ class KubernetesCluster:
         return Stream(response, streams.events(self._transport.pieces(response), request.action))
 
     def create(self, resource: Resource, body: Manifest, namespace: str = "", *, dry_run: bool = False) -> Manifest:
-        """Make an object (unknown fields are refused) and return it as stored. AlreadyExists if its name is taken."""
+        """Create an object and return it as stored. Invalid for unknown fields; AlreadyExists if its name is taken."""
         return self._object(requests.create(resource, body, namespace, dry_run=dry_run))
 
     def patch(
@@ -195,7 +195,8 @@ class KubernetesCluster:
         resource_version: str = "",
         dry_run: bool = False,
     ) -> Manifest:
-        """Change an object or its subresource. With a resource_version (merge patch only), Conflict if it is newer."""
+        """Change an object or its subresource. With a resource_version (merge patch only), Conflict if the object is
+        newer."""
         return self._object(
             requests.patch(
                 resource,
@@ -218,7 +219,7 @@ class KubernetesCluster:
         grace_period_seconds: int | None = None,
         dry_run: bool = False,
     ) -> None:
-        """Delete an object, its dependents in the background. With a uid, Conflict if another object has its name."""
+        """Delete an object, and its dependents in the background. Conflict if the object has another uid."""
         self._transport.send(
             requests.delete(
                 resource, name, namespace, uid=uid, grace_period_seconds=grace_period_seconds, dry_run=dry_run
@@ -226,7 +227,10 @@ class KubernetesCluster:
         )
 
     def logs(self, pod: str, namespace: str, container: str = "", *, follow: bool = False) -> Stream[bytes]:
-        """A container's output in pieces as they come; with follow, until it ends. `close` ends it from any thread."""
+        """Yield a container's output in pieces as they come; with follow, until the output ends.
+
+        `close` ends the stream from any thread.
+        """
         request = requests.logs(pod, namespace, container, follow=follow)
         patience = None if follow else self._settings.read_timeout
         response = self._transport.open(request, first_timeout=patience, idle_timeout=patience)
@@ -235,36 +239,37 @@ class KubernetesCluster:
     def log_end(
         self, pod: str, namespace: str, container: str, *, lines: int, most: int, previous: bool = False
     ) -> str:
-        """The last lines of a container's output, of these the last `most` bytes; with `previous`, of the run before
-        the last restart."""
+        """Return the last lines of a container's output, at most the last `most` bytes; with `previous`, of the run
+        before the last restart."""
         request = requests.logs(pod, namespace, container, follow=False, lines=lines, previous=previous)
         patience = self._settings.read_timeout
         response = self._transport.open(request, first_timeout=patience, idle_timeout=patience)
-        found = b""
+        text = b""
         with Stream(response, self._transport.pieces(response)) as pieces:
             for piece in pieces:
-                found = (found + piece)[-most:]
-        return found.decode(errors="replace")
+                text = (text + piece)[-most:]
+        return text.decode(errors="replace")
 
     def service(self, namespace: str, name: str, path: str) -> Any:
-        """The JSON that a service answers at a path, asked through the API server; the name as its proxy has it."""
+        """Return the JSON that a service answers at a path. The request goes through the API server's proxy, and
+        `name` has its form (`protocol:name:port`)."""
         return self._transport.send(requests.service(namespace, name, path))
 
     def metrics(self) -> str:
-        """What the server counts, in the Prometheus text format; for benchmarks and tests."""
+        """Return the metrics of the server in the Prometheus text format, for benchmarks and tests."""
         patience = self._settings.read_timeout
         response = self._transport.open(requests.metrics(), first_timeout=patience, idle_timeout=patience)
         with Stream(response, self._transport.pieces(response)) as pieces:
             return b"".join(pieces).decode()
 
     def close(self) -> None:
-        """Give the connections back. Open watches are their readers' to close."""
+        """Close the idle connections. The reader of an open watch closes the watch itself."""
         self._transport.close()
 
     def _object(self, request: requests.Request) -> Manifest:
-        return self._checked(self._transport.send(request))
+        return self._require_object(self._transport.send(request))
 
-    def _checked(self, answer: Any) -> Manifest:
+    def _require_object(self, answer: Any) -> Manifest:
         if isinstance(answer, dict):
             return answer
         raise errors.ServerError(f"{self.server} did not answer with an object; is it a Kubernetes API server?")
@@ -284,22 +289,22 @@ class KubernetesCluster:
             )
             answer, size = self._transport.page(request, limit)
             if answer is None:
-                limit = pages.fewer(limit)
+                limit = pages.smaller_limit(limit)
                 continue
-            limit = pages.more(limit, size, most)
-            answer = self._checked(answer)
+            limit = pages.next_limit(limit, size, most)
+            answer = self._require_object(answer)
             metadata = answer.get("metadata") or {}
             if "items" not in answer or "resourceVersion" not in metadata:
-                # Taken for an empty list, it would look as if everything were deleted.
+                # Read as an empty list, this answer would look as if every object were deleted.
                 raise errors.ServerError(f"{self.server} did not answer with a list; is it a Kubernetes API server?")
-            yield Listing(_named(resource, answer["items"] or []), metadata["resourceVersion"])
+            yield Listing(_with_type(resource, answer["items"] or []), metadata["resourceVersion"])
             token = metadata.get("continue") or ""
             if not token:
                 return
 
 
-def _named(resource: Resource, items: "list[Manifest]") -> "list[Manifest]":
-    """Items of a list of a built-in resource carry no kind, the same objects read one by one do."""
+def _with_type(resource: Resource, items: "list[Manifest]") -> "list[Manifest]":
+    """Add apiVersion and kind to the items of a list, which omits both for built-in kinds."""
     for item in items:
         item.setdefault("apiVersion", resource.api_version)
         item.setdefault("kind", resource.kind)
@@ -307,7 +312,8 @@ def _named(resource: Resource, items: "list[Manifest]") -> "list[Manifest]":
 
 
 def _configuration(settings: ConnectionSettings) -> Any:
-    """From the explicit kubeconfig, KUBECONFIG, ~/.kube/config or the pod this process runs in, in that order."""
+    """Return the official client's configuration: from the explicit kubeconfig, KUBECONFIG, ~/.kube/config or the pod
+    that this process runs in, in that order."""
     configuration = official.Configuration()
     path = settings.kubeconfig or os.environ.get("KUBECONFIG", "")
     if path or settings.context or Path(os.path.expanduser(DEFAULT_KUBECONFIG)).exists():
@@ -318,8 +324,8 @@ def _configuration(settings: ConnectionSettings) -> Any:
         _load(lambda: official_config.load_incluster_config(configuration), "the service account of this pod")
     else:
         raise errors.Misconfigured(
-            f"no Kubernetes configuration: give --kubeconfig, set KUBECONFIG, or put one at {DEFAULT_KUBECONFIG}; "
-            "for a cluster on this machine: torchq local up"
+            f"no Kubernetes configuration was found: give --kubeconfig, set KUBECONFIG, or put a kubeconfig at "
+            f"{DEFAULT_KUBECONFIG}; for a cluster on this machine: torchq local up"
         )
     return configuration
 
@@ -332,11 +338,14 @@ def _from_file(path: str, context: str, configuration: Any) -> None:
 
 
 def _load(load: Callable[[], None], source: str) -> None:
-    """The official loader fails with what a malformed file makes it run into. The file's text, tokens, is not shown."""
+    """Call the official loader and raise Misconfigured if it fails.
+
+    On a malformed file the loader raises many kinds of errors. The file holds tokens, so no message repeats its text.
+    """
     try:
         load()
     except official_config.ConfigException as e:
-        # Its messages may end in the offending entry itself.
+        # The loader's messages may end with the wrong entry itself.
         raise errors.Misconfigured(f"cannot use {source}: {str(e).split('{')[0].strip()}") from None
     except (FileNotFoundError, PermissionError) as e:
         raise errors.Misconfigured(f"cannot use {source}: {e}") from e
@@ -345,9 +354,10 @@ def _load(load: Callable[[], None], source: str) -> None:
 
 
 class _Authorization:
-    """The Authorization header of the moment; expiring tokens are renewed by the official loader, a thread at a time.
+    """The present Authorization header. The official loader renews expiring tokens, one thread at a time.
 
-    Asked at most once a second: the loader sets its whole configuration anew each time, a quarter of a request's CPU.
+    The loader is called at most once a second: each call sets its whole configuration again, which costs a quarter of
+    a request's CPU time.
     """
 
     def __init__(self, configuration: Any) -> None:
@@ -359,29 +369,30 @@ class _Authorization:
     def __call__(self) -> str | None:
         with self._lock:
             if time.monotonic() >= self._good_until:
-                self._header = self._renewed()
+                self._header = self._renew()
                 self._good_until = time.monotonic() + _CREDENTIALS_SECONDS
             return self._header
 
-    def _renewed(self) -> str | None:
+    def _renew(self) -> str | None:
         try:
             token: str | None = self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
         except Exception as e:
-            # A credential plugin or an OIDC library may raise anything, with a token in its words.
+            # A credential plugin or an OIDC library may raise any exception, with a token in its message.
             raise errors.Misconfigured(
                 f"cannot renew the credentials: {type(e).__name__}; check the kubeconfig"
             ) from None
         return token.strip() if token else None
 
 
-def _spare_loopback(configuration: Any, server: str) -> None:
-    """A proxy from the environment is not for loopback addresses, as in Go's client; one from the kubeconfig is."""
+def _bypass_proxy_for_loopback(configuration: Any, server: str) -> None:
+    """Reach a loopback address without the proxy of the environment, as Go's client does. A proxy that the kubeconfig
+    names stays."""
     host = urllib.parse.urlsplit(server).hostname or ""
-    if configuration.proxy in urllib.request.getproxies().values() and _loopback(host):
+    if configuration.proxy in urllib.request.getproxies().values() and _is_loopback(host):
         configuration.proxy = None
 
 
-def _loopback(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,6 +1,6 @@
-"""What can go wrong at the door to a Kubernetes API, told apart by what the caller should do.
+"""The errors of a Kubernetes client, one class for each thing that the caller can do about them.
 
-One rule: no error of the HTTP library or of the official client passes this door.
+One rule: no error of the HTTP library or of the official client leaves this package.
 
     ClusterError
     ├── Unreachable        the server does not answer; retried before it is raised
@@ -9,7 +9,7 @@ One rule: no error of the HTTP library or of the official client passes this doo
     ├── Forbidden          403, names verb and resource
     ├── NotFound           404
     ├── Conflict           409, the object changed: observe again
-    ├── AlreadyExists      409, somebody (perhaps we) made it already
+    ├── AlreadyExists      409, the object exists already, perhaps from an earlier attempt
     ├── Expired            410, the resourceVersion is too old: list again
     ├── Invalid            400, 422: the object is wrong, by field
     ├── TooManyRequests    429 after all retries
@@ -36,7 +36,7 @@ class Unauthorized(ClusterError):
 
 
 class Forbidden(ClusterError):
-    """The account may not do this."""
+    """The account lacks the permission for this request."""
 
 
 class NotFound(ClusterError):
@@ -44,7 +44,7 @@ class NotFound(ClusterError):
 
 
 class Conflict(ClusterError):
-    """The object changed since it was read."""
+    """The object has changed since it was read."""
 
 
 class AlreadyExists(ClusterError):
@@ -65,7 +65,7 @@ class ServerError(ClusterError):
 
 @dataclass(frozen=True, slots=True)
 class FieldCause:
-    """One thing wrong in an object: the field's path and what is wrong with it, in the server's words."""
+    """One error in an object: the path of the field, and the server's message about it."""
 
     field: str
     message: str

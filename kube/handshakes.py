@@ -1,6 +1,6 @@
-"""Closes the sockets that are lost on their way into TLS.
+"""Closes sockets that a failed TLS handshake would leave open.
 
-One rule: only a socket that has not finished its handshake is closed, and only by whoever its error has reached.
+One rule: only a socket that has not finished its handshake is closed, and only by the caller that caught its error.
 """
 
 import ssl
@@ -8,19 +8,20 @@ import traceback
 
 
 def close_lost(error: BaseException) -> None:
-    """Close every TLS socket that failed to be made, somewhere on the way of this error and of those it came from.
+    """Close every unfinished TLS socket in the tracebacks of an error and of its causes.
 
-    `ssl.SSLSocket` takes a connection's descriptor over before it looks whether the peer is still there. Reset by
-    then, as by a server killed with connections in its backlog, it raises and stays open, known to nobody: the socket
-    its caller closes is an empty one, and the descriptor lives as long as the traceback (python/cpython#113280). HTTP
-    and Redis libraries read their certificates just there, which makes the moment milliseconds long.
+    `ssl.SSLSocket` takes over a connection's descriptor before it checks whether the peer is still connected. If the
+    peer has reset the connection by then (a server killed with connections in its backlog), the constructor raises and
+    the new socket stays open. The caller's own socket no longer holds the descriptor, which therefore lives as long as
+    the traceback (python/cpython#113280). HTTP and Redis libraries read their certificates between the two steps, so
+    the gap is milliseconds long.
     """
-    seen: set[int] = set()
+    visited: set[int] = set()
     below: BaseException | None = error
-    while below is not None and id(below) not in seen:
-        seen.add(id(below))
+    while below is not None and id(below) not in visited:
+        visited.add(id(below))
         for frame, _ in traceback.walk_tb(below.__traceback__):
-            found = frame.f_locals.get("self")
-            if isinstance(found, ssl.SSLSocket) and found.version() is None:
-                found.close()
+            candidate = frame.f_locals.get("self")
+            if isinstance(candidate, ssl.SSLSocket) and candidate.version() is None:
+                candidate.close()
         below = below.__cause__ or below.__context__

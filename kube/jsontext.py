@@ -1,7 +1,7 @@
-"""JSON as API servers send it.
+"""The parser for the JSON of API servers.
 
-One rule: one object that nobody can read must not hide the others that come with it: what is nested beyond all reason
-is cut off, and reads as null. (A Kubernetes API server keeps 10,000 levels, the fastest reader takes 1,024.)
+One rule: an object that the parser cannot read must not hide the others in the same text. Values below the deepest
+level are replaced by null. (A Kubernetes API server keeps 10,000 levels, the fastest parser takes 1,024.)
 """
 
 import gc
@@ -14,66 +14,70 @@ from crds.api_resources import TORCHJOBS
 from crds.torchjob.size_limits import Outlined
 
 DEEPEST = 500
-"""Levels that are read; whoever takes an object asks for far fewer."""
+"""The levels that are parsed; the checks of objects allow far fewer."""
 LONG = 65_536
-"""Bytes of a text that is read with care."""
+"""The length in bytes from which a text is parsed with the precautions of this module."""
 MOST_VALUES = 60_000
-"""Values of a TorchJob that is read as a whole."""
+"""The most values of a TorchJob that is parsed as a whole."""
 _HEAD = re.compile(
     rb'(?P<event>\{"type":"[A-Z]+","object":)?\{(?:"apiVersion":"[^"\\]*",)?"kind":"%s",'
     rb'(?:"apiVersion":"[^"\\]*",)?"metadata":\{' % TORCHJOBS.kind.encode()
 )
 _OBJECT = re.compile(rb'(?:\{"type":"[A-Z]+","object":)?\{(?:"(?:apiVersion|kind)":"[^"\\]*",)*"metadata":\{')
-"""How an object begins, or an event with one; a list has other metadata."""
+"""The beginning of an object, or of an event with an object; the metadata of a list differ."""
 _SPEC, _STATUS = b'},"spec":{', b'},"status":{'
 _LABELS, _MANAGED = b'"labels":{', b'"managedFields":[{'
 _TRIES = 8
 MOST_IN_STATUS = 5_000
-"""Values of a status; the schema bounds it to fewer."""
+"""The most values of a status; the schema allows fewer."""
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
 
 
 def loads(text: bytes) -> Any:
-    """Parse; orjson.JSONDecodeError for what is no JSON."""
+    """Parse a text. orjson.JSONDecodeError if it is not JSON."""
     try:
-        return orjson.loads(text) if len(text) < LONG else outline(text) or _read(text)
+        return orjson.loads(text) if len(text) < LONG else outline(text) or _parse(text)
     except orjson.JSONDecodeError as error:
         if "depth" not in str(error):
             raise
-    return _long(_cut(text))
+    return _parse_without_gc(_truncate_depth(text))
 
 
-def _read(text: bytes) -> Any:
+def _parse(text: bytes) -> Any:
     brief = _without_managed_fields(text) if _OBJECT.match(text) else text
     try:
-        return _long(brief)
+        return _parse_without_gc(brief)
     except orjson.JSONDecodeError:
         if brief is text:
             raise
-        return _long(text)
+        return _parse_without_gc(text)
 
 
-def _long(text: bytes) -> Any:
-    """Without a look for garbage while it is read: none of it is, and each look walks through all that is there yet.
-    That takes six times as long as the reading where lists are nested in lists."""
-    looks = gc.isenabled()
+def _parse_without_gc(text: bytes) -> Any:
+    """Parse a text with the garbage collector switched off.
+
+    The new values are no garbage, and each collection walks through all of them. With lists nested in lists, that takes
+    six times as long as the parsing.
+    """
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         return orjson.loads(text)
     finally:
-        if looks:
+        if was_enabled:
             gc.enable()
 
 
 def outline(text: bytes) -> Any | None:
-    """A TorchJob, or an event with one, without the spec, where it holds more values than any reader wants to know: the
-    API server keeps in a template whatever a user writes. None if the text is another object, holds less, or is not
-    written as API servers write it: kind and
+    """Return a TorchJob, or an event with a TorchJob, without its spec, if it has more than `MOST_VALUES` values.
+
+    A template may have any number of values, since the API server keeps whatever a user writes there. The result is
+    None for another kind, for a smaller object, and for a text in another order than that of API servers: kind and
     metadata first, then the spec, the status last.
 
-    What is taken for metadata and status is that: within metadata no other object is followed by a spec, and what is
-    left behind the status closes the object and the event, and nothing else.
+    The metadata and the status are found reliably: within metadata, no other object is followed by a spec, and only the
+    closing braces of the object and of the event follow the status.
     """
     head = _HEAD.match(text)
     end = text.find(_SPEC, head.end()) if head and is_crowded(text) else -1
@@ -82,33 +86,35 @@ def outline(text: bytes) -> Any | None:
     text, event = text.rstrip(), bool(head["event"])
     try:
         head_text = _without_managed_fields(text[: end + len(_SPEC)])
-        found = _long(_without_labels(head_text[: -len(_SPEC) + 1]) + (b"}}" if event else b"}"))
+        body = _parse_without_gc(_without_labels(head_text[: -len(_SPEC) + 1]) + (b"}}" if event else b"}"))
     except orjson.JSONDecodeError:
         return None
     status = _status(text[:-1] if event else text)
-    return {**found, "object": Outlined(found["object"] | status)} if event else Outlined(found | status)
+    return {**body, "object": Outlined(body["object"] | status)} if event else Outlined(body | status)
 
 
 def _without_labels(head: bytes) -> bytes:
-    """A text that ends with metadata, without its first labels: they hold no brace, in whatever they say."""
+    """Return a text that ends with metadata, without its first labels. A label's value cannot contain a brace."""
     start = head.find(_LABELS)
     end = head.find(b"}", start)
     return head if start < 0 or end < 0 else head[: start + len(_LABELS)] + head[end:]
 
 
 def _without_managed_fields(text: bytes) -> bytes:
-    """The text without the longest thing in the metadata of an object that nobody reads: lists of the names of all its
-    fields. They hold objects and no lists, so what ends them is not within them."""
+    """Return the text without `managedFields`, the longest part of an object's metadata, which torchq does not read.
+
+    The value is a list of objects that contain no lists, so its closing bracket is the first one.
+    """
     start, spec = text.find(_MANAGED), text.find(_SPEC)
     if not 0 < start < spec:
         return text
     ends = (text.find(b"}]" + after, start, spec + len(_SPEC)) for after in (b',"name":"', _SPEC))
-    end = min((each for each in ends if each > 0), default=-1)
+    end = min((position for position in ends if position > 0), default=-1)
     return text if end < 0 else text[: start + len(_MANAGED) - 1] + text[end + 1 :]
 
 
 def is_crowded(text: bytes) -> bool:
-    """Whether a text has more values than take a few milliseconds to read."""
+    """Return whether a text has more values than can be parsed in a few milliseconds."""
     if _separators(text) <= MOST_VALUES:
         return False
     return text.count(b'"') > MOST_VALUES or _separators(_STRING.sub(b"", text)) > MOST_VALUES
@@ -119,32 +125,32 @@ def _separators(text: bytes) -> int:
 
 
 def _status(text: bytes) -> dict[str, Any]:
-    """The status of an object, with its name, if it comes last."""
+    """Return the status of an object, under its key, if it is the last field; else an empty mapping."""
     start = len(text)
     for _ in range(_TRIES):
         start = text.rfind(_STATUS, 0, start)
         if start < 0 or _separators(text[start:]) > MOST_IN_STATUS:
             break
         try:
-            found: dict[str, Any] = _long(b"{" + text[start + 2 :])
-        except orjson.JSONDecodeError:  # within another object, which is not closed by this
+            status: dict[str, Any] = _parse_without_gc(b"{" + text[start + 2 :])
+        except orjson.JSONDecodeError:  # the match lies within another object, which the text does not close
             continue
-        return found
+        return status
     return {}
 
 
-def _cut(text: bytes) -> bytes:
-    """The same text with null for whatever lies below the deepest level."""
-    kept: list[bytes] = []
+def _truncate_depth(text: bytes) -> bytes:
+    """Return the text with null for all values below the deepest level."""
+    parts: list[bytes] = []
     depth = position = 0
     for token in _TOKEN.finditer(text):
         match token.group()[:1]:
             case b"{" | b"[":
                 depth += 1
                 if depth == DEEPEST + 1:
-                    kept += [text[position : token.start()], b"null"]
+                    parts += [text[position : token.start()], b"null"]
             case b"}" | b"]":
                 if depth == DEEPEST + 1:
                     position = token.end()
                 depth -= 1
-    return b"".join([*kept, text[position:]])
+    return b"".join([*parts, text[position:]])

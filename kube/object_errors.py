@@ -1,7 +1,7 @@
 """Objects that a loop has skipped because of an unforeseen error about them.
 
-One rule: an error about one object costs that object its turn and nobody else anything. It is logged when it is met
-first, counted each time, and shown until the object could be handled or is gone.
+One rule: an error about one object costs that object its turn and no other object anything. The first error about an
+object is logged, each one is counted, and it is reported until the object could be handled or is deleted.
 """
 
 import logging
@@ -14,59 +14,60 @@ REMEMBERED = 1000
 """Objects that are remembered by name. Of more than these, only the number is kept, and no line is logged."""
 SHOWN = 3
 LONGEST = 200
-"""Characters of an error that are shown."""
+"""The characters of an error that are shown."""
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Met:
-    error: str
+class _LastError:
+    text: str
     kind: type[BaseException]
 
 
 class ObjectErrors:
-    """What one process has skipped; safe to share between threads."""
+    """The objects that one process has skipped; safe to share between threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._met: dict[str, _Met] = {}
+        self._errors: dict[str, _LastError] = {}
         self._times = 0
 
     def met(self, subject: str, error: Exception) -> None:
-        """An object was skipped. `subject` names it for people: its kind, namespace and name."""
+        """Record that an object was skipped. `subject` names it for people: its kind, namespace and name."""
         text = excerpts.excerpt(f"{type(error).__name__}: {error}", LONGEST)
         with self._lock:
             self._times += 1
-            known = self._met.get(subject)
-            told = len(self._met) >= REMEMBERED if known is None else known.kind is type(error)
-            if known is not None or not told:
-                self._met[subject] = _Met(text, type(error))
-        if not told:
+            previous = self._errors.get(subject)
+            is_repeated = previous is not None and previous.kind is type(error)
+            is_forgotten = previous is None and len(self._errors) >= REMEMBERED
+            if not is_forgotten:
+                self._errors[subject] = _LastError(text, type(error))
+        if not is_repeated and not is_forgotten:
             logger.error("%s is skipped after an unforeseen error: %s", subject, text, exc_info=error)
 
     def over(self, subject: str) -> None:
-        """The object could be handled, or is gone."""
-        if self._met:
+        """Forget the error of an object that could be handled or is deleted."""
+        if self._errors:
             with self._lock:
-                self._met.pop(subject, None)
+                self._errors.pop(subject, None)
 
     @property
     def objects(self) -> int:
-        """How many objects are skipped now, as far as they are remembered."""
-        return len(self._met)
+        """The number of objects that are skipped now, as far as they are remembered."""
+        return len(self._errors)
 
     @property
     def times(self) -> int:
-        """How often an object was skipped since the process began."""
+        """The number of times that an object was skipped since the process began."""
         return self._times
 
     @property
     def shown(self) -> str:
         """The skipped objects in a line for people; empty if there are none."""
         with self._lock:
-            known = sorted(self._met.items())
-        if not known:
+            entries = sorted(self._errors.items())
+        if not entries:
             return ""
-        first = "; ".join(f"{subject} ({met.error})" for subject, met in known[:SHOWN])
-        more = f"; {len(known) - SHOWN} more" if len(known) > SHOWN else ""
+        first = "; ".join(f"{subject} ({error.text})" for subject, error in entries[:SHOWN])
+        more = f"; {len(entries) - SHOWN} more" if len(entries) > SHOWN else ""
         return f"{first}{more}"

@@ -1,7 +1,7 @@
-"""Pages of lists: how many objects are asked for at a time, and how a page is read.
+"""Pages of lists: the number of objects in a page, and how a page is read.
 
-One rule: what a page costs in memory and in time is bounded, whatever its objects hold. A page that is too large is
-asked for again with fewer objects. One object alone is read as the object of an event is (`kube.jsontext`).
+One rule: the memory and the time that a page costs are bounded, for any objects. A page that is too large is requested
+again with fewer objects. A single object is read as the object of an event is (`kube.jsontext`).
 """
 
 import re
@@ -13,37 +13,37 @@ from crds.torchjob.size_limits import Long
 from kube import jsontext
 
 MOST_BYTES = 8 * 1024 * 1024
-"""Bytes of a page of several objects. 500 usual objects have 1 to 5 MB."""
+"""The most bytes of a page of several objects. 500 usual objects have 1 to 5 MB."""
 MOST_VALUES = 600_000
-"""Separators of a page of several objects, of which each stands for about one value: 70 bytes of memory and more."""
+"""The most separators in a page of several objects. Each stands for about one value: at least 70 bytes of memory."""
 FEW_BYTES = 1024 * 1024
-"""Bytes of a page whose values are not counted."""
+"""The most bytes of a page whose values are not counted."""
 FEWER = 8
-"""By how much fewer objects are asked for after a page that was too large."""
+"""The factor by which the next page is smaller after a page that was too large."""
 _BEFORE = re.compile(
     rb'\s*\{(?:"(?:apiVersion|kind)":"[^"\\]*",|(?P<metadata>"metadata":\{(?:"\w+":(?:"[^"\\]*"|\d+),?)*\},))*"items":\['
 )
-"""How a list begins: a list of a built-in kind with its metadata, a list of another kind without."""
+"""The beginning of a list. A list of a built-in kind begins with its metadata, a list of another kind does not."""
 _AFTER = b'],"kind":"'
-"""What follows the items of a list that does not begin with its metadata. Its last occurrence is that: the kind and the
-metadata of a list hold no lists."""
+"""The text behind the items of a list that does not begin with its metadata. The last occurrence is the right one: the
+kind and the metadata of a list hold no lists."""
 
 
-def fewer(limit: int) -> int:
-    """How many objects to ask for after a page of `limit` objects that was too large."""
+def smaller_limit(limit: int) -> int:
+    """Return the number of objects to request after a page of `limit` objects that was too large."""
     return max(1, limit // FEWER)
 
 
-def more(limit: int, size: int, most: int) -> int:
-    """How many objects to ask for after a page of `limit` objects that had `size` bytes; at most `most`."""
+def next_limit(limit: int, size: int, most: int) -> int:
+    """Return the number of objects to request after a page of `limit` objects with `size` bytes; at most `most`."""
     return min(most, 2 * limit) if 4 * size <= MOST_BYTES else limit
 
 
 def read(text: bytes, limit: int) -> Any:
-    """A page of at most `limit` objects, or all of them if that is 0; None if several objects hold more than is read at
-    once. orjson.JSONDecodeError for what is no JSON."""
+    """Return the parsed page of at most `limit` objects (0: of all objects); None if it is too large to be parsed at
+    once. orjson.JSONDecodeError if the text is not JSON."""
     if limit <= 1:
-        return (_of_one(text) if limit else None) or jsontext.loads(text)
+        return (_read_single(text) if limit else None) or jsontext.loads(text)
     if len(text) > MOST_BYTES or (len(text) > FEW_BYTES and _values(text) > MOST_VALUES):
         return None
     try:
@@ -58,8 +58,8 @@ def _values(text: bytes) -> int:
     return len(text) - len(text.translate(None, b",[{"))
 
 
-def _of_one(text: bytes) -> Any:
-    """A page of one object; None if it is not written as API servers write it."""
+def _read_single(text: bytes) -> Any:
+    """Return the parsed page of one object; None if its text does not have the form that API servers write."""
     head = _BEFORE.match(text)
     if head is None:
         return None
@@ -69,10 +69,10 @@ def _of_one(text: bytes) -> Any:
     item = text[head.end() : tail]
     try:
         page = orjson.loads(text[: head.end()] + text[tail:])
-        found = jsontext.loads(item)
+        body = jsontext.loads(item)
     except orjson.JSONDecodeError:
         return None
-    if not isinstance(found, dict):
+    if not isinstance(body, dict):
         return None
-    careful = Long(found) if len(item) >= jsontext.LONG and not isinstance(found, Long) else found
+    careful = Long(body) if len(item) >= jsontext.LONG and not isinstance(body, Long) else body
     return {**page, "items": [careful]}

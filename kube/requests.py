@@ -1,6 +1,6 @@
-"""What is sent to the API server for each verb: path, query and body.
+"""The requests to the API server for each verb: path, query and body.
 
-One rule: pure, and no path is made from a name that could lead elsewhere: an empty name in a DELETE would name the
+One rule: pure, and no path is built from a name that changes its meaning: an empty name in a DELETE would name the
 whole collection.
 """
 
@@ -26,42 +26,42 @@ class Request:
 
     method: str
     path: str
-    """Path and query."""
+    """The path with its query."""
     action: str
-    """The same in words, for messages."""
+    """A description of the request for messages, such as `create pods in namespace a`."""
     body: bytes | None = None
     content_type: str = JSON
     repeatable: bool = True
-    """Whether sending it twice leaves what sending it once leaves; the answers may differ (AlreadyExists, NotFound)."""
+    """Whether two sends have the effect of one; the answers may differ (AlreadyExists, NotFound)."""
 
 
 def get(resource: Resource, name: str, namespace: str) -> Request:
-    """Read one object."""
-    return Request("GET", _object_path(resource, name, namespace), _words("get", resource, namespace, name))
+    """Return the request that reads one object."""
+    return Request("GET", _object_path(resource, name, namespace), _action("get", resource, namespace, name))
 
 
-def served(resource: Resource) -> Request:
-    """Read which resources there are of one group and version."""
+def discovery(resource: Resource) -> Request:
+    """Return the request that reads the resources of one group and version."""
     return Request("GET", resource.root, f"ask for the resources of {resource.api_version}")
 
 
 def page(
     resource: Resource, namespace: str, *, label_selector: str, field_selector: str, limit: int, token: str
 ) -> Request:
-    """Read one page of a list; `token` is the `continue` of the page before, limit 0 asks for everything at once."""
+    """Return the request for one page of a list; `token` is the `continue` of the page before, limit 0 is no limit."""
     query = {
         "labelSelector": label_selector,
         "fieldSelector": field_selector,
         "limit": str(limit or ""),
         "continue": token,
     }
-    return Request("GET", _collection_path(resource, namespace) + _query(query), _words("list", resource, namespace))
+    return Request("GET", _collection_path(resource, namespace) + _query(query), _action("list", resource, namespace))
 
 
 def watch(
     resource: Resource, namespace: str, *, resource_version: str, label_selector: str, timeout_seconds: int
 ) -> Request:
-    """Follow changes of a collection."""
+    """Return the request that watches a collection."""
     query = {
         "watch": "1",
         "allowWatchBookmarks": "true",
@@ -69,17 +69,18 @@ def watch(
         "timeoutSeconds": str(timeout_seconds),
         "labelSelector": label_selector,
     }
-    return Request("GET", _collection_path(resource, namespace) + _query(query), _words("watch", resource, namespace))
+    return Request("GET", _collection_path(resource, namespace) + _query(query), _action("watch", resource, namespace))
 
 
 def create(resource: Resource, body: Manifest, namespace: str, *, dry_run: bool) -> Request:
-    """Make an object. One whose name the server makes (generateName) is not repeatable: there could be two."""
+    """Return the request that creates an object. With a name that the server generates (generateName), it is not
+    repeatable: there could be two objects."""
     metadata = body.get("metadata") or {}
     namespace = namespace or metadata.get("namespace", "")
     return Request(
         "POST",
         resource.path(_namespace(resource, namespace)) + _strict(dry_run),
-        _words("create", resource, namespace),
+        _action("create", resource, namespace),
         orjson.dumps(body),
         repeatable=bool(metadata.get("name")) or dry_run,
     )
@@ -95,14 +96,15 @@ def patch(
     resource_version: str,
     dry_run: bool,
 ) -> Request:
-    """Change an object. A mapping is a merge patch, a sequence a JSON patch, whose `add` must not run twice."""
+    """Return the request that patches an object. A mapping is a merge patch. A sequence is a JSON patch, whose `add`
+    must not run twice."""
     merge = isinstance(change, Mapping)
     if resource_version:
-        change = _pinned(change, resource_version)
+        change = _with_precondition(change, resource_version)
     return Request(
         "PATCH",
         _object_path(resource, name, namespace, subresource) + _strict(dry_run),
-        _words("patch", resource, namespace, name, subresource),
+        _action("patch", resource, namespace, name, subresource),
         orjson.dumps(change),
         content_type=MERGE_PATCH if merge else JSON_PATCH,
         repeatable=merge or dry_run,
@@ -112,7 +114,7 @@ def patch(
 def delete(
     resource: Resource, name: str, namespace: str, *, uid: str, grace_period_seconds: int | None, dry_run: bool = False
 ) -> Request:
-    """Delete one object, its dependents in the background."""
+    """Return the request that deletes one object, and its dependents in the background."""
     options: Manifest = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
     if uid:
         options["preconditions"] = {"uid": uid}
@@ -121,13 +123,14 @@ def delete(
     if dry_run:
         options["dryRun"] = ["All"]
     path = _object_path(resource, name, namespace)
-    return Request("DELETE", path, _words("delete", resource, namespace, name), orjson.dumps(options))
+    return Request("DELETE", path, _action("delete", resource, namespace, name), orjson.dumps(options))
 
 
 def logs(
     pod: str, namespace: str, container: str, *, follow: bool, lines: int | None = None, previous: bool = False
 ) -> Request:
-    """Read a container's output, or its last lines; with `previous`, of the run before the last restart."""
+    """Return the request that reads a container's output, or its last lines; with `previous`, of the run before the
+    last restart."""
     query = {
         "container": container,
         "follow": "true" if follow else "",
@@ -135,22 +138,22 @@ def logs(
         "previous": "true" if previous else "",
     }
     path = _object_path(PODS, pod, namespace, "log")
-    return Request("GET", path + _query(query), _words("read the log of", PODS, namespace, pod))
+    return Request("GET", path + _query(query), _action("read the log of", PODS, namespace, pod))
 
 
 def service(namespace: str, name: str, path: str) -> Request:
-    """Read what a service answers at a path (with its query), through the API server; the name as its proxy has it:
-    protocol:name:port."""
+    """Return the request for a path (with its query) of a service, through the API server's proxy. `name` has the
+    proxy's form, `protocol:name:port`."""
     home = SERVICES.path(_segment(namespace, "metadata.namespace"), name, "proxy")
     return Request("GET", home + path, f"ask service {name.split(':')[1]!r} in namespace {namespace}")
 
 
 def metrics() -> Request:
-    """What the server counts."""
+    """Return the request that reads the metrics of the server."""
     return Request("GET", "/metrics", "read the metrics")
 
 
-def _pinned(change: Patch, resource_version: str) -> Patch:
+def _with_precondition(change: Patch, resource_version: str) -> Patch:
     if not isinstance(change, Mapping):
         raise ValueError("a resource_version goes with a merge patch only; put a `test` operation into a JSON patch")
     return {**change, "metadata": {**change.get("metadata", {}), "resourceVersion": resource_version}}
@@ -168,18 +171,18 @@ def _namespace(resource: Resource, namespace: str) -> str:
     if not resource.namespaced:
         return ""
     if not namespace:
-        raise _refused("metadata.namespace", f"{resource.plural} need a namespace")
+        raise _invalid("metadata.namespace", f"{resource.plural} need a namespace")
     return _segment(namespace, "metadata.namespace")
 
 
 def _segment(text: str, field: str) -> str:
-    """A path segment, or Invalid: as in Kubernetes, a name is not empty, `.` or `..` and has no `/` or `%`."""
+    """Return a quoted path segment. Invalid, as in Kubernetes, if the name is empty, `.` or `..`, or has `/` or `%`."""
     if text in ("", ".", "..") or "/" in text or "%" in text:
-        raise _refused(field, f"{text!r} cannot be a name")
+        raise _invalid(field, f"{text!r} cannot be a name")
     return quote(text, safe="")
 
 
-def _refused(field: str, message: str) -> errors.Invalid:
+def _invalid(field: str, message: str) -> errors.Invalid:
     return errors.Invalid(f"{field}: {message}", (errors.FieldCause(field, message),))
 
 
@@ -189,11 +192,11 @@ def _strict(dry_run: bool) -> str:
 
 
 def _query(parameters: Mapping[str, str]) -> str:
-    given = {name: value for name, value in parameters.items() if value}
-    return "?" + urlencode(given) if given else ""
+    present = {name: value for name, value in parameters.items() if value}
+    return "?" + urlencode(present) if present else ""
 
 
-def _words(verb: str, resource: Resource, namespace: str, name: str = "", subresource: str = "") -> str:
-    what = "/".join(filter(None, [resource.plural, subresource])) + (f" {name!r}" if name else "")
+def _action(verb: str, resource: Resource, namespace: str, name: str = "", subresource: str = "") -> str:
+    subject = "/".join(filter(None, [resource.plural, subresource])) + (f" {name!r}" if name else "")
     group = f" ({resource.group})" if resource.group else ""
-    return f"{verb} {what}{group}" + (f" in namespace {namespace}" if namespace and resource.namespaced else "")
+    return f"{verb} {subject}{group}" + (f" in namespace {namespace}" if namespace and resource.namespaced else "")

@@ -1,6 +1,6 @@
-"""How to reach a Kubernetes API and how patient to be with it.
+"""The settings of a Kubernetes client: the server to reach, timeouts and retries.
 
-One rule: validated once, here; whoever is handed one of these trusts it.
+One rule: settings are validated once, here; all other code trusts them.
 """
 
 from dataclasses import dataclass, field
@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class RetrySettings:
-    """When a request that failed for a passing reason is sent again."""
+    """The retries of a request that failed for a temporary reason."""
 
     attempts: int = 6
-    """How often a request is sent at most. Six, with the waits below, ride out some three seconds."""
+    """How often a request is sent at most. Six attempts, with the waits below, outlast some three seconds."""
     base_seconds: float = 0.1
     """The wait before the second attempt; it doubles from attempt to attempt."""
     cap_seconds: float = 5.0
-    """No wait of our own choice is longer."""
+    """The longest wait between two attempts, without the server's Retry-After."""
     retry_after_cap_seconds: float = 30.0
-    """A server that asks for a longer wait (Retry-After) is not waited for: the error is raised at once."""
+    """The longest Retry-After that is waited for. If the server asks for more, the error is raised at once."""
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
@@ -29,32 +29,33 @@ class RetrySettings:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """Which Kubernetes API to talk to, and how.
+    """The Kubernetes API server to connect to, and how.
 
-    The server is the one that `kubeconfig` names, else the KUBECONFIG variable, else ~/.kube/config, else the cluster
-    that this process runs in as a pod.
+    The first of these names the server: `kubeconfig`, the KUBECONFIG variable, ~/.kube/config, the service account of
+    the pod that this process runs in.
     """
 
     kubeconfig: str = ""
-    """Path of a kubeconfig file; empty: the usual places."""
+    """The path of a kubeconfig file; empty for the places above."""
     context: str = ""
-    """Context within the kubeconfig; empty: its current one."""
+    """The context within the kubeconfig; empty for its current context."""
     connect_timeout: float = 5.0
     """Seconds to wait for a connection."""
     read_timeout: float = 30.0
-    """Seconds the server may be silent within one answer. Watches have their own limit, followed logs none."""
+    """The seconds that the server may be silent within one answer. Watches have their own limit, followed logs none."""
     pool_connections: int = 64
-    """Idle connections kept for reuse. More than threads and watches in use: a TLS handshake costs 22 ms of CPU."""
+    """Idle connections to keep for reuse. Use more than there are threads and watches: a TLS handshake costs 22 ms of
+    CPU time."""
     page_size: int = 500
-    """Objects asked for per page of a list."""
+    """The objects per page of a list."""
     requests_per_second: float = 0.0
-    """A limit on our own requests; 0 means none, since the server has one (priority and fairness) and answers 429."""
+    """A limit on our own requests; 0 means none, since the server limits them itself (priority and fairness, 429)."""
     burst: int = 100
     """How many requests may go out at once before requests_per_second limits them."""
     user_agent: str = "torchq"
-    """How we introduce ourselves in the server's audit log."""
+    """The name of this client in the server's audit log."""
     permission_hint: str = ""
-    """What to do about a permission that is missing; added to the error when the server says that one is."""
+    """Advice for a missing permission; added to the error if the server reports one."""
     retries: RetrySettings = field(default_factory=RetrySettings)
 
     def __post_init__(self) -> None:
@@ -67,18 +68,18 @@ class ConnectionSettings:
 
 @dataclass(frozen=True, slots=True)
 class InformerSettings:
-    """How an informer follows its resource."""
+    """The settings of an informer."""
 
     watch_seconds: int = 240
-    """How long one watch is asked for; then it is resumed, which spreads watches over servers and finds dead ones."""
+    """The length of one watch. Then it is resumed, which spreads watches over servers and detects dead connections."""
     resync_seconds: float = 0.0
     """The period of `on_resync`; 0 means never."""
     backoff_base: float = 0.2
     """The longest wait after one failure; it doubles from failure to failure."""
     backoff_cap: float = 30.0
-    """No wait between failures is longer."""
+    """The longest wait between two failures."""
     healthy_seconds: float = 5.0
-    """A watch that lived so long ends a run of failures. One that ends sooner, with nothing in it, prolongs it."""
+    """A watch of this length ends a run of failures. A shorter watch without an object counts as another failure."""
 
     def __post_init__(self) -> None:
         for name in ("watch_seconds", "backoff_base", "backoff_cap", "healthy_seconds"):

@@ -1,6 +1,6 @@
-"""From an answer of the API server to an error of our tree.
+"""The errors for the API server's answers.
 
-One rule: pure, and total: any status with any body (a proxy's HTML page too) becomes an error whose message says what
+One rule: pure and total. Any status with any body (also a proxy's HTML page) becomes an error whose message says what
 to do.
 """
 
@@ -15,12 +15,12 @@ from kube import errors
 
 _STRICT = re.compile(r'(unknown|duplicate) field "([^"]+)"')
 _PERMISSION = re.compile(r"""User "[^"]*" cannot |can't set finalizers""")
-"""How the server says that an account lacks a permission; quotas and policies are 403 too, in other words."""
+"""The server's messages for an account without a permission. Quotas and policies are 403 too, with other messages."""
 _LONGEST_TEXT = 300
 
 
 def read(body: bytes) -> Mapping[str, Any]:
-    """The metav1.Status in a body; if there is none, one that carries the text itself as its message."""
+    """Return the metav1.Status in a body. If there is none, return one with the text of the body as its message."""
     try:
         parsed = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -31,36 +31,38 @@ def read(body: bytes) -> Mapping[str, Any]:
 
 
 def error(code: int, status: Mapping[str, Any], action: str, permission_hint: str = "") -> errors.ClusterError:
-    """The error for an HTTP status code and its Status; `action` is what we tried: `create pods in namespace a`."""
-    said = str(status.get("message") or f"HTTP status {code}")
+    """Return the error for an HTTP status code and its Status; `action` describes the request: `create pods in
+    namespace a`."""
+    message = str(status.get("message") or f"HTTP status {code}")
     match code:
         case 400 | 413 | 422:
-            return errors.Invalid(said, tuple(causes(status)))
+            return errors.Invalid(message, tuple(causes(status)))
         case 401:
             return errors.Unauthorized(
                 f"could not {action}: the server does not accept these credentials; renew those in the kubeconfig"
             )
         case 403:
-            hint = permission_hint if _PERMISSION.search(said) else ""
-            return errors.Forbidden("; ".join(filter(None, [f"not allowed to {action}: {said}", hint])))
+            hint = permission_hint if _PERMISSION.search(message) else ""
+            return errors.Forbidden("; ".join(filter(None, [f"not allowed to {action}: {message}", hint])))
         case 404:
-            return errors.NotFound(_not_found(status, said, action))
+            return errors.NotFound(_not_found(status, message, action))
         case 409:
-            return _conflict(status, said)
+            return _conflict(status, message)
         case 410:
-            return errors.Expired(f"could not {action}: {said}")
+            return errors.Expired(f"could not {action}: {message}")
         case 429:
-            return errors.TooManyRequests(f"could not {action}: the server is overloaded; try again later ({said})")
+            return errors.TooManyRequests(f"could not {action}: the server is overloaded; try again later ({message})")
         case 507:
-            return errors.ServerError(f"could not {action}: {said}")
+            return errors.ServerError(f"could not {action}: {message}")
         case _ if code >= 500:
-            return errors.ServerError(f"could not {action}: the server failed with {code}: {said}")
+            return errors.ServerError(f"could not {action}: the server failed with {code}: {message}")
         case _:
-            return errors.ClusterError(f"could not {action}: the server answered {code}: {said}")
+            return errors.ClusterError(f"could not {action}: the server answered {code}: {message}")
 
 
 def causes(status: Mapping[str, Any]) -> Iterator[errors.FieldCause]:
-    """What is wrong, by field: from the Status' details, or from a strict decoding error's message, which has none."""
+    """Yield the errors by field: from the Status' details, or from the message of a strict decoding error, which has no
+    details."""
     listed = _details(status).get("causes")
     if isinstance(listed, list) and listed:
         for cause in filter(lambda entry: isinstance(entry, Mapping), listed):
@@ -75,15 +77,15 @@ def _details(status: Mapping[str, Any]) -> Mapping[str, Any]:
     return details if isinstance(details, Mapping) else {}
 
 
-def _conflict(status: Mapping[str, Any], said: str) -> errors.ClusterError:
+def _conflict(status: Mapping[str, Any], message: str) -> errors.ClusterError:
     if status.get("reason") == "AlreadyExists":
-        return errors.AlreadyExists(said)
-    return errors.Conflict(said)
+        return errors.AlreadyExists(message)
+    return errors.Conflict(message)
 
 
-def _not_found(status: Mapping[str, Any], said: str, action: str) -> str:
-    """A missing object is named by the server; a missing resource is not, and the remedy is another."""
+def _not_found(status: Mapping[str, Any], message: str, action: str) -> str:
+    """Return the message for a 404. The server names a missing object; a missing resource gets another hint."""
     if _details(status).get("name"):
-        return said
+        return message
     hint = "if the server does not know this kind of object, install its definition (`torchq crds` prints torchq's)"
-    return f"could not {action}: {said}; {hint}"
+    return f"could not {action}: {message}; {hint}"

@@ -1,8 +1,8 @@
 """Stop signals of a process: every process of torchq ends by them, and none by accident.
 
 One rule: the handler only sets a plain flag, because it may interrupt code that holds a lock. The first SIGTERM or
-SIGINT asks for a drain; one that comes more than a second later ends the process at once (Ctrl-C may arrive twice),
-unless the process ends the work of others, which needs its time (`PatientStop`).
+SIGINT asks for a drain. A signal that comes more than a second later ends the process at once (Ctrl-C may arrive
+twice). A process that ends the work of other processes needs its time and ignores repeated signals (`PatientStop`).
 """
 
 import signal
@@ -12,35 +12,50 @@ from types import FrameType
 _SECOND_SIGNAL_SECONDS = 1.0
 _NAP_SECONDS = 0.05
 
+HURRY = signal.SIGUSR2
+"""The signal that asks a process to end its remaining work at once."""
 
-class Stop:
-    """Whether the process was told to end."""
+
+class StopFlag:
+    """A flag that tells a process to end; a signal handler or the process itself sets it."""
+
+    signals: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT)
 
     def __init__(self) -> None:
         self.requested = False
-        self.signal = 0
-        """The signal that asked; 0 while none has."""
-        self._at = 0.0
 
     def listen(self) -> None:
-        """Take over the process's signals."""
-        for number in (signal.SIGTERM, signal.SIGINT):
+        """Handle the signals of this process from now on."""
+        for number in self.signals:
             signal.signal(number, self._on_signal)
 
     def __call__(self) -> bool:
         return self.requested
 
     def request(self) -> None:
-        """The process itself finds that it should end."""
+        """Ask the process to end, from within the process."""
         self.requested = True
 
     def wait(self) -> None:
-        """Sleep until told to end."""
+        """Sleep until the process is asked to end."""
         while not self.requested:
             time.sleep(_NAP_SECONDS)
 
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        raise NotImplementedError
+
+
+class Stop(StopFlag):
+    """The stop flag of a process that a second signal ends at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.signal = 0
+        """The signal that asked for the stop; 0 before the first one."""
+        self._at = 0.0
+
     def pause(self, seconds: float) -> None:
-        """Sleep, but not into a stop."""
+        """Sleep for some seconds, or until the process is asked to end."""
         end = time.monotonic() + seconds
         while not self.requested and time.monotonic() < end:
             time.sleep(_NAP_SECONDS)
@@ -53,39 +68,22 @@ class Stop:
             self.requested, self.signal, self._at = True, number, now
 
 
-HURRY = signal.SIGUSR2
-"""What is left is to be ended at once."""
+class PatientStop(StopFlag):
+    """The stop flag of a process that ends the work of other processes.
 
-
-class PatientStop:
-    """Whether a process that ends others' work is to end, and how. No signal that comes again hurries it, since the end
-    of a session or of the machine sends several; only `HURRY` does."""
+    A repeated signal does not hurry it, since the end of a session or of the machine sends several; only `HURRY` does.
+    """
 
     def __init__(self, leave: signal.Signals) -> None:
+        super().__init__()
+        self.signals = (signal.SIGTERM, signal.SIGINT, HURRY, leave)
         self._leave = leave
-        self.requested = False
         self.leaves = False
         """Whether the work is to run on without the process."""
         self.hurried = False
+        """Whether the remaining work is to end at once."""
         self.repeated = 0
-        """How often SIGTERM or SIGINT came again."""
-
-    def listen(self) -> None:
-        """Take over the process's signals."""
-        for number in {signal.SIGTERM, signal.SIGINT, HURRY, self._leave}:
-            signal.signal(number, self._on_signal)
-
-    def __call__(self) -> bool:
-        return self.requested
-
-    def request(self) -> None:
-        """The process itself finds that it should end."""
-        self.requested = True
-
-    def wait(self) -> None:
-        """Sleep until told to end."""
-        while not self.requested:
-            time.sleep(_NAP_SECONDS)
+        """The number of times that SIGTERM or SIGINT came again."""
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if number == self._leave:

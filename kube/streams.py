@@ -1,6 +1,6 @@
-"""Answers that do not end: watches and followed logs, closable from another thread.
+"""Answers without an end: watches and followed logs, which another thread can close.
 
-One rule: the connection is closed by whoever holds the reading lock: the reader, or a closer that found nobody reading.
+One rule: only the holder of the reading lock closes the connection: the reader, or a closer while there is no reader.
 """
 
 import contextlib
@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import orjson
 
+from crds import excerpts
 from crds.torchjob.size_limits import Long
 from kube import errors, jsontext, status
 from kube.api import WatchEvent
@@ -19,13 +20,13 @@ from kube.transport import Response
 T = TypeVar("T")
 
 _UNKNOWN_CODE = 500
-"""An ERROR event that names no code is the server's failure."""
+"""The code of an ERROR event without a code: a failure of the server."""
 
 
 class Stream(Generic[T]):
-    """Values made from an open response; an iterator that `close` ends, from any thread, even while it waits.
+    """Values read from an open response; an iterator that `close` ends, from any thread, even while it waits.
 
-    A generator cannot be that: closing one while it runs raises ValueError.
+    A generator cannot do this: closing a running generator raises ValueError.
     """
 
     def __init__(self, response: Response, values: Iterator[T]) -> None:
@@ -42,7 +43,7 @@ class Stream(Generic[T]):
             with self._reading:
                 return self._read()
         finally:
-            if self._closing.is_set():  # by one who may have found us reading; we need not be asked for more
+            if self._closing.is_set():  # `close` left the connection open if this thread was reading, so close it here
                 self._close_unless_read()
 
     def _read(self) -> T:
@@ -63,10 +64,10 @@ class Stream(Generic[T]):
             raise
 
     def close(self) -> None:
-        """End the stream: the connection is closed, and a reader waiting for it gets StopIteration."""
+        """End the stream: the connection is closed, and a reader that waits for the next value gets StopIteration."""
         self._closing.set()
         with contextlib.suppress(OSError, ValueError, RuntimeError):
-            # Already ended or released: nobody can be waiting for it.
+            # The response has ended or is released already, so no reader can be waiting for it.
             self._response.shutdown()
         self._close_unless_read()
 
@@ -90,26 +91,27 @@ class Stream(Generic[T]):
 
 
 def events(pieces: Iterable[bytes], action: str) -> Iterator[WatchEvent]:
-    """The events in a watch's bytes; an ERROR event is raised as the error it carries (410 as Expired)."""
+    """Yield the events in a watch's bytes; raise the error of an ERROR event (Expired for 410)."""
     for line in lines(pieces):
         match _parse(line):
             case {
                 "type": "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK" as kind,
                 "object": {"metadata": dict()} as body,
             }:
-                yield WatchEvent(kind, _careful(body) if len(line) >= jsontext.LONG else body)
+                yield WatchEvent(kind, _as_long(body) if len(line) >= jsontext.LONG else body)
             case {"type": "ERROR", "object": dict() as body}:
                 raise status.error(int(body.get("code") or _UNKNOWN_CODE), body, action)
             case _:
-                raise errors.ServerError(f"could not {action}: the server sent a line that is no event: {line[:80]!r}")
+                text = excerpts.excerpt(line[:200].decode("utf-8", "replace"), 80)
+                raise errors.ServerError(f"could not {action}: the server sent a line that is no event: {text!r}")
 
 
-def _careful(body: dict[str, Any]) -> dict[str, Any]:
+def _as_long(body: dict[str, Any]) -> dict[str, Any]:
     return body if isinstance(body, Long) else Long(body)
 
 
 def lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Whole lines from pieces cut anywhere. A last line without its end is dropped: the watch resumes before it."""
+    """Yield whole lines from pieces that end anywhere. An unfinished last line is dropped; the watch repeats it."""
     rest: list[bytes] = []
     for piece in pieces:
         *whole, tail = piece.split(b"\n")

@@ -1,9 +1,9 @@
-"""What becomes of a process of which a thread has failed: it ends, and its supervisor starts it again.
+"""Ends the process if one of its threads fails; the supervisor of the process then starts it again.
 
-One rule: it holds for every thread of the process, whoever started it. A process that runs on without one of its
-threads looks healthy and does only a part of its work.
+One rule: this holds for every thread of the process, also for those of libraries. A process that continues without one
+of its threads looks healthy and does only a part of its work.
 
-What concerns one object never gets here: loops skip that object (`kube.object_errors`).
+An error about one object never ends a thread: the loops skip that object (`kube.object_errors`).
 """
 
 import logging
@@ -17,20 +17,20 @@ logger = logging.getLogger(__name__)
 
 
 def end_process_with_any(end: Callable[[int], object] = os._exit) -> None:
-    """From now on an exception that a thread does not catch is logged, and `end` is called with EXIT_CODE.
+    """Log an exception that a thread does not catch, and call `end` with EXIT_CODE, from now on.
 
-    Called once by each program, before it starts threads. Not by tests, where pytest reports such exceptions. `end`
+    Each program calls this once, before it starts threads. Tests do not: pytest reports such exceptions itself. `end`
     must not run exit handlers: they would wait for the other threads.
     """
 
-    def failed(found: threading.ExceptHookArgs) -> None:
-        name = found.thread.name if found.thread else "?"
-        trace = None if found.exc_value is None else (found.exc_type, found.exc_value, found.exc_traceback)
+    def fail(args: threading.ExceptHookArgs) -> None:
+        name = args.thread.name if args.thread else "?"
+        trace = None if args.exc_value is None else (args.exc_type, args.exc_value, args.exc_traceback)
         try:
-            logger.critical("thread %s failed: the process ends, to be started again", name, exc_info=trace)
+            logger.critical("thread %s failed: the process ends, and its supervisor restarts it", name, exc_info=trace)
             for handler in logging.getLogger().handlers:
                 handler.flush()
         finally:
             end(EXIT_CODE)
 
-    threading.excepthook = failed
+    threading.excepthook = fail

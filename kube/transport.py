@@ -1,13 +1,15 @@
-"""Sends requests to one API server over kept connections, retries as the policy says, and translates what goes wrong.
+"""Sends requests to one API server over persistent connections, retries them by the policy, and translates the errors.
 
-One rule: every response is read to its end or closed. One that is not keeps its connection, and the next request pays
-for a new TLS handshake (33 instead of 435 requests a second, measured).
+One rule: every response is read to its end or closed. An unfinished response keeps its connection, and the next request
+pays for a new TLS handshake (33 instead of 435 requests a second, measured).
 """
 
 import contextlib
 import logging
+import math
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -24,7 +26,6 @@ from urllib3.exceptions import TimeoutError as LibraryTimeout
 
 from crds import excerpts
 from kube import errors, handshakes, jsontext, pages, retries, status, whole_requests
-from kube.limiter import Limiter
 from kube.requests import Request
 from kube.retries import Failure
 from kube.settings import ConnectionSettings
@@ -45,8 +46,33 @@ class _AttemptFailed(Exception):
         self.error = error
 
 
+class Limiter:
+    """A limit on our own requests, as a token bucket: `burst` at once, `rate` per second in the long run.
+
+    A rate of 0 means no limit. The limiter only returns how long to wait; the caller waits.
+    """
+
+    def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._interval = 1 / rate if rate > 0 else 0.0
+        self._burst = burst
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._next = -math.inf
+        """The time at which the next request would go out if all requests had been evenly spaced."""
+
+    def reserve(self) -> float:
+        """Reserve the next place and return the seconds until it; 0 while the burst lasts."""
+        if not self._interval:
+            return 0.0
+        with self._lock:
+            now = self._clock()
+            place = max(self._next, now - (self._burst - 1) * self._interval)
+            self._next = place + self._interval
+            return max(0.0, place - now)
+
+
 class Transport:
-    """A pool of connections to one API server, shared by any number of threads; not to be used across a fork."""
+    """A pool of connections to one API server. Any number of threads share it; a forked process must not."""
 
     def __init__(
         self,
@@ -65,21 +91,24 @@ class Transport:
         self._closed = threading.Event()
 
     def send(self, request: Request) -> Any:
-        """The parsed JSON of an answer, after as many attempts as the policy allows; raises `kube.errors` only."""
+        """Return the parsed JSON of an answer, after as many attempts as the policy allows. `kube.errors`."""
         body = self._persist(request, lambda: self._attempt(request, self._settings.read_timeout, stream=False)).data
-        return self._parsed(body, jsontext.loads)
+        return self._parse(body, jsontext.loads)
 
     def page(self, request: Request, limit: int) -> tuple[Any, int]:
-        """The same of a list, of `limit` objects at most (0: of all), and its bytes. None if it holds more than is read
-        at once: it is to be asked for with fewer objects (`kube.pages`)."""
+        """Return a parsed list of at most `limit` objects (0: of all objects), and the number of its bytes.
+
+        The list is None if it is too large to be parsed at once; request it with fewer objects (`kube.pages`).
+        """
         most = pages.MOST_BYTES if limit > 1 else None
-        body = self._persist(request, lambda: self._bounded(request, most))
+        body = self._persist(request, lambda: self._read_at_most(request, most))
         if most is not None and len(body) > most:
             return None, len(body)
-        return self._parsed(body, lambda text: pages.read(text, limit)), len(body)
+        return self._parse(body, lambda text: pages.read(text, limit)), len(body)
 
-    def _bounded(self, request: Request, most: int | None) -> bytes:
-        """The bytes of an answer, or somewhat more than `most` of them: then nobody reads the rest."""
+    def _read_at_most(self, request: Request, most: int | None) -> bytes:
+        """Return the bytes of an answer. Of an answer of more than `most` bytes, return one byte more than `most` and
+        close the connection."""
         if most is None:
             return self._attempt(request, self._settings.read_timeout, stream=False).data
         response = self._attempt(request, self._settings.read_timeout, stream=True)
@@ -93,19 +122,20 @@ class Transport:
         response.release_conn()
         return body
 
-    def _parsed(self, body: bytes, parse: Callable[[bytes], Any]) -> Any:
+    def _parse(self, body: bytes, parse: Callable[[bytes], Any]) -> Any:
         try:
             return parse(body)
         except orjson.JSONDecodeError as e:
-            said = excerpts.excerpt(body[:200].decode("utf-8", "replace"), 80)
+            excerpt = excerpts.excerpt(body[:200].decode("utf-8", "replace"), 80)
             raise errors.ServerError(
-                f"{self.server} did not answer with JSON but {said!r}; is it a Kubernetes API server?"
+                f"{self.server} did not answer with JSON but {excerpt!r}; is it a Kubernetes API server?"
             ) from e
 
     def open(self, request: Request, *, first_timeout: float | None, idle_timeout: float | None) -> Response:
-        """An answer to be read piece by piece and closed by the caller.
+        """Return an answer that the caller reads piece by piece and closes.
 
-        The server has `first_timeout` seconds to begin it and may then be silent for `idle_timeout`; None is for ever.
+        The server has `first_timeout` seconds to begin the answer and may then be silent for `idle_timeout` seconds;
+        None means no limit.
         """
         response = self._persist(request, lambda: self._attempt(request, first_timeout, stream=True))
         socket = getattr(getattr(response, "connection", None), "sock", None)
@@ -114,7 +144,7 @@ class Transport:
         return response
 
     def pieces(self, response: Response) -> Iterator[bytes]:
-        """An open answer's bytes as they come; Unreachable if it breaks off before its end."""
+        """Yield the bytes of an open answer as they come; Unreachable if the connection breaks before its end."""
         try:
             while piece := response.read1():
                 yield piece
@@ -122,10 +152,10 @@ class Transport:
             raise self._unreachable(e) from e
 
     def close(self) -> None:
-        """Drop the idle connections and give up waiting between attempts; requests under way end as they end."""
+        """Close the idle connections and end the waits between attempts. Requests in progress are not interrupted."""
         self._closed.set()
         pools = self._pool.pools
-        for key in pools.keys():  # noqa: SIM118 - no mapping: it refuses to be iterated, which would not be thread safe
+        for key in pools.keys():  # noqa: SIM118 - not a mapping: it forbids iteration, which would not be thread safe
             with contextlib.suppress(KeyError):
                 pools[key].close()
         self._pool.clear()
@@ -153,7 +183,7 @@ class Transport:
     def _attempt(self, request: Request, read_timeout: float | None, *, stream: bool) -> Response:
         self._closed.wait(self._limiter.reserve())
         try:
-            connections, base = self._way()
+            connections, base = self._route()
             response = connections.urlopen(
                 request.method,
                 base + request.path,
@@ -169,23 +199,25 @@ class Transport:
             body = response.data
         except (HTTPError, OSError) as e:
             handshakes.close_lost(e)
-            self._refuse_misconfiguration(e)
+            self._raise_if_misconfigured(e)
             sent = not isinstance(e, NewConnectionError | ConnectTimeoutError)
             raise _AttemptFailed(Failure(sent=sent), self._unreachable(e)) from e
-        said = status.read(body)
-        error = status.error(response.status, said, request.action, self._settings.permission_hint)
+        details = status.read(body)
+        error = status.error(response.status, details, request.action, self._settings.permission_hint)
         raise _AttemptFailed(Failure(response.status, retry_after=_retry_after(response)), error)
 
-    def _way(self) -> tuple[urllib3.PoolManager | urllib3.HTTPConnectionPool, str]:
-        """The connections to the server and what each URL begins with there. Those to one server are looked for once;
-        to a proxy that stands between, the whole URL may have to be said each time."""
+    def _route(self) -> tuple[urllib3.PoolManager | urllib3.HTTPConnectionPool, str]:
+        """Return the connections to the server and the prefix of each URL.
+
+        The pool of a direct connection is looked up once. A proxy may need the whole URL in each request.
+        """
         if self._pool.proxy is not None:
             return self._pool, self.server
-        way = self._direct
-        if way is None:
+        route = self._direct
+        if route is None:
             path = urllib3.util.parse_url(self.server).path or ""
-            way = self._direct = (self._pool.connection_from_url(self.server), path.rstrip("/"))
-        return way
+            route = self._direct = (self._pool.connection_from_url(self.server), path.rstrip("/"))
+        return route
 
     def _headers(self, request: Request) -> dict[str, str]:
         headers = {"Accept": "application/json", "User-Agent": self._settings.user_agent}
@@ -201,8 +233,8 @@ class Transport:
             "check that it runs and that the kubeconfig names it"
         )
 
-    def _refuse_misconfiguration(self, cause: Exception) -> None:
-        """What no attempt can cure is raised at once."""
+    def _raise_if_misconfigured(self, cause: Exception) -> None:
+        """Raise Misconfigured for an error that no further attempt can cure."""
         if isinstance(cause, LocationValueError):
             raise errors.Misconfigured(
                 f"{self.server!r} is no URL of a server: {cause}; check the kubeconfig"
@@ -220,7 +252,7 @@ def _retry_after(response: Response) -> float | None:
 
 
 def _reason(cause: BaseException) -> str:
-    """The system's own words for a failure, from under the HTTP library's wrappings."""
+    """Return the system's message for a failure, from below the errors that the HTTP library wraps around it."""
     chain = [cause]
     while (below := chain[-1].__cause__ or chain[-1].__context__) is not None:
         chain.append(below)

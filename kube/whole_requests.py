@@ -1,7 +1,7 @@
-"""Connections of the HTTP library that send a request in one piece.
+"""Connections of the HTTP library that send a request in one write.
 
-One rule: nothing but the number of writes differs. The library sends head and body one after the other, each in a TLS
-record of its own: the server wakes up for the head, and again for the body.
+One rule: only the number of writes differs. The library sends the head and the body in two writes, each in a TLS record
+of its own: the server wakes up for the head, and again for the body.
 """
 
 from typing import Any
@@ -10,45 +10,47 @@ import urllib3
 from urllib3 import connection
 
 
-class _InOnePiece(connection.HTTPConnection):
-    """Keeps what is to be sent until the request is complete."""
+class _WholeRequestConnection(connection.HTTPConnection):
+    """A connection that buffers the bytes of a request until the request is complete."""
 
-    _kept: list[bytes] | None = None
+    _buffer: list[bytes] | None = None
 
     def request(self, *arguments: Any, **options: Any) -> None:
         """Send a request."""
-        kept: list[bytes] = []
-        self._kept = kept
+        buffer: list[bytes] = []
+        self._buffer = buffer
         try:
             super().request(*arguments, **options)
         finally:
-            self._kept = None
-        super().send(b"".join(kept))
+            self._buffer = None
+        super().send(b"".join(buffer))
 
     def send(self, data: Any) -> None:
-        """Send bytes now, or with the request that is being written."""
-        if self._kept is None:
+        """Send bytes at once, or buffer them while a request is being written."""
+        if self._buffer is None:
             super().send(data)
         else:
-            self._kept.append(data)
+            self._buffer.append(data)
 
 
-class _SecureInOnePiece(_InOnePiece, connection.HTTPSConnection):
-    """The same over TLS."""
+class _SecureWholeRequestConnection(_WholeRequestConnection, connection.HTTPSConnection):
+    """The same connection over TLS."""
 
 
-class _Plain(urllib3.HTTPConnectionPool):
-    ConnectionCls = _InOnePiece
+class _HttpPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _WholeRequestConnection
 
 
-class _Secure(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _SecureInOnePiece
+class _HttpsPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _SecureWholeRequestConnection
 
 
-_OURS = {urllib3.HTTPConnectionPool: _Plain, urllib3.HTTPSConnectionPool: _Secure}
+_POOL_CLASSES = {urllib3.HTTPConnectionPool: _HttpPool, urllib3.HTTPSConnectionPool: _HttpsPool}
 
 
 def use(pool: urllib3.PoolManager) -> None:
-    """Have the pool make such connections from now on; those through SOCKS stay as they are."""
-    known = pool.pool_classes_by_scheme
-    pool.pool_classes_by_scheme = {scheme: _OURS.get(found, found) for scheme, found in known.items()}
+    """Have the pool make such connections from now on. Connections through SOCKS do not change."""
+    classes = pool.pool_classes_by_scheme
+    pool.pool_classes_by_scheme = {
+        scheme: _POOL_CLASSES.get(pool_class, pool_class) for scheme, pool_class in classes.items()
+    }

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from crds.api_resources import NODES, PODS, TORCHJOBS
 from kube import errors, requests, retries, status, streams
-from kube.limiter import Limiter
-from kube.pace import Round, failures_after
 from kube.requests import Request
-from kube.retries import Failure
+from kube.retries import Failure, WatchOutcome, failures_after
 from kube.settings import ConnectionSettings, InformerSettings, RetrySettings
+from kube.transport import Limiter
 
 SETTINGS = RetrySettings(attempts=5, base_seconds=1, cap_seconds=5, retry_after_cap_seconds=30)
 LOST = Failure()
@@ -178,21 +177,21 @@ def test_a_watch_line_that_is_no_event_is_the_servers_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ended", "after"),
+    ("outcome", "after"),
     [
-        (Round(seconds=240, asked=240), 0),
-        (Round(seconds=6, asked=240), 0),
-        (Round(seconds=1, asked=1), 0),
-        (Round(seconds=6, asked=240, failed=True), 1),
-        (Round(seconds=0.1, asked=240, changes=3), 1),
-        (Round(seconds=0.1, asked=240, changes=3, failed=True), 1),
-        (Round(seconds=0.1, asked=240), 8),
-        (Round(seconds=0.1, asked=240, failed=True), 8),
-        (Round(failed=True), 8),
+        (WatchOutcome(seconds=240, planned_seconds=240), 0),
+        (WatchOutcome(seconds=6, planned_seconds=240), 0),
+        (WatchOutcome(seconds=1, planned_seconds=1), 0),
+        (WatchOutcome(seconds=6, planned_seconds=240, failed=True), 1),
+        (WatchOutcome(seconds=0.1, planned_seconds=240, objects=3), 1),
+        (WatchOutcome(seconds=0.1, planned_seconds=240, objects=3, failed=True), 1),
+        (WatchOutcome(seconds=0.1, planned_seconds=240), 8),
+        (WatchOutcome(seconds=0.1, planned_seconds=240, failed=True), 8),
+        (WatchOutcome(failed=True), 8),
     ],
 )
-def test_the_pace_of_an_informer(ended: Round, after: int) -> None:
-    assert failures_after(7, ended, healthy_seconds=5) == after
+def test_the_pace_of_an_informer(outcome: WatchOutcome, after: int) -> None:
+    assert failures_after(7, outcome, healthy_seconds=5) == after
 
 
 def test_the_limiter_gives_a_burst_and_then_its_rate() -> None:

@@ -56,7 +56,7 @@ def start(cluster: KubernetesCluster, told: Told) -> Iterator[Callable[..., Info
     yield begin
     for informer in started:
         informer.stop()
-        assert informer._thread not in threading.enumerate()
+        assert informer._reflector._thread not in threading.enumerate()
 
 
 def version_of(manifest: Manifest) -> str:
@@ -295,7 +295,7 @@ def test_stop_does_not_wait_for_a_list_to_end(server: ScriptedServer, start: Cal
     server.wait_asked(1)
     stopper = threading.Thread(target=informer.stop)
     stopper.start()
-    assert informer._stopping.wait(SECONDS)
+    assert informer._reflector._stopping.wait(SECONDS)
     may_answer.set()
     stopper.join(SECONDS)
     assert not stopper.is_alive()
@@ -319,5 +319,5 @@ def test_stop_may_come_from_a_callback_and_before_the_start(
     informer = start(on_change=stop)
     may_list.set()
     assert stopped.wait(SECONDS)
-    informer._thread.join(SECONDS)
-    assert not informer._thread.is_alive()
+    informer._reflector._thread.join(SECONDS)
+    assert not informer._reflector._thread.is_alive()

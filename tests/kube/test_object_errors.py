@@ -64,5 +64,5 @@ time.sleep(600)
 def test_a_thread_that_fails_ends_its_process_and_says_why() -> None:
     ended = subprocess.run([sys.executable, "-c", PROGRAM], check=False, capture_output=True, text=True, timeout=60)
     assert ended.returncode == threads.EXIT_CODE
-    assert "CRITICAL thread worker failed: the process ends, to be started again" in ended.stderr
+    assert "CRITICAL thread worker failed: the process ends, and its supervisor restarts it" in ended.stderr
     assert "IndexError" in ended.stderr

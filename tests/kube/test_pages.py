@@ -45,7 +45,7 @@ def page(*items: bytes, custom: bool, token: str = "") -> bytes:
 @given(OBJECTS, st.booleans())
 def test_one_object_is_found_whatever_it_holds(item: dict[str, Any], custom: bool) -> None:
     text = page(orjson.dumps(item), custom=custom)
-    assert pages._of_one(text) == pages.read(text, 1) == orjson.loads(text)
+    assert pages._read_single(text) == pages.read(text, 1) == orjson.loads(text)
 
 
 @pytest.mark.parametrize("custom", [True, False])
@@ -75,8 +75,8 @@ def test_a_page_that_holds_too_much_is_not_read(limit: int) -> None:
 
 @given(st.integers(1, 500), st.integers(0, 2 * pages.MOST_BYTES))
 def test_pages_shrink_to_one_object_and_grow_to_what_is_asked_for(limit: int, size: int) -> None:
-    assert 1 <= pages.fewer(limit) < max(2, limit)
-    assert limit <= pages.more(limit, size, 500) <= 500
+    assert 1 <= pages.smaller_limit(limit) < max(2, limit)
+    assert limit <= pages.next_limit(limit, size, 500) <= 500
 
 
 class Large:
