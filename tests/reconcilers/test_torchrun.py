@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from reconcilers.pods import manifests
 from reconcilers.views import torchrun
-from tests.reconcilers.pods.test_manifests import blueprint_of, pods
+from tests.reconcilers.pods.test_manifests import blueprint_of
 from tests.support.reconcilers.builders import job, task
 
 SCRIPT = """
@@ -42,7 +43,7 @@ def test_all_ranks_meet(tmp_path: Path, command: list[str], processes: int, said
     blueprint = replace(found, admission=found.admission.model_copy(update={"nproc_per_node": counts}))
     running = []
     for member in blueprint.members.values():
-        (container,) = pods.pod(blueprint, member)["spec"]["containers"]
+        (container,) = manifests.pod(blueprint, member)["spec"]["containers"]
         environment = {each["name"]: each["value"] for each in container["env"]}
         local = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
         running.append(
