@@ -144,14 +144,17 @@ class PodView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pods:
-    """What the pods of one job say together."""
+class JobPods:
+    """The pods of one job in one value."""
 
-    there: bool = False
-    """Whether there are any, finished ones too."""
+    exist: bool = False
+    """Whether the job has any pods, finished ones included."""
     occupy: bool = False
+    """Whether one of them holds room."""
     queue: str = ""
-    seen: int = 0
+    """The queue that their labels name."""
+    version: int = 0
+    """The newest resourceVersion known of them; 0 if none is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

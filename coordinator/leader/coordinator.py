@@ -11,16 +11,17 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 from coordinator.cache import optional_kinds
 from coordinator.cache.optional_kinds import Foreign
 from coordinator.cache.watches import Watches
 from coordinator.errors import LeadershipLost
-from coordinator.leader.control_loop import Counts, Term, Unaccounted
+from coordinator.leader.control_loop import Counts, Term
 from coordinator.leader.election import Leadership
 from coordinator.leader.reason_writer import Reasons
+from coordinator.leader.router import Unaccounted
 from coordinator.settings import Settings
 from kube import errors as cluster_errors
 from kube.api import Cluster
@@ -49,7 +50,7 @@ class Coordinator:
     store: QueueStore
     work: WorkSource
     settings: Settings
-    leases: Cluster | None = None
+    leases: InitVar[Cluster | None] = None
     """The same cluster, by a client that gives up on a request well within a lease; None: `cluster` does."""
     probe: QueueStore | None = None
     """The same store, by a connection that gives up soon; None: `store` does."""
@@ -67,7 +68,7 @@ class Coordinator:
     leadership: Leadership = field(init=False)
     reasons: Reasons = field(init=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, leases: Cluster | None) -> None:
         kinds = optional_kinds.KINDS if self.settings.pods == "make" else ()
         self.watches = Watches(self.cluster, nodes=self.settings.pool == "nodes", foreign=kinds)
         store, settings = self.probe or self.store, self.settings
@@ -80,7 +81,7 @@ class Coordinator:
             implicit=settings.implicit_queues,
         )
         self.leadership = Leadership(
-            self.leases or self.cluster,
+            leases or self.cluster,
             identity=identity(),
             namespace=self.settings.lease_namespace,
             lease_seconds=self.settings.lease_seconds,
@@ -137,7 +138,7 @@ class Coordinator:
             self.settings,
             pause=self.stop.wait,
             counts=self.counts,
-            tell=self.reasons.note,
+            notify=self.reasons.note,
         )
         asked = self.leadership.asked
         if asked or self._unreadable:

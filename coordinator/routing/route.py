@@ -31,7 +31,7 @@ has yet to write.
 from dataclasses import dataclass, replace
 
 from coordinator.cache.routing_rules import Rules
-from coordinator.cache.views import JobView, Pods
+from coordinator.cache.views import JobPods, JobView
 from coordinator.routing import eligibility
 from coordinator.routing.eligibility import Standing
 from crds.keys import JobKey
@@ -62,20 +62,20 @@ class Route:
     """What the job's status should say at once about its waiting; None: what it says may stay."""
 
 
-def route(key: JobKey, job: JobView | None, pods: Pods, rules: Rules, now: float) -> Route:
+def route(key: JobKey, job: JobView | None, pods: JobPods, rules: Rules, now: float) -> Route:
     """Decide about one key; `job` is None when it is gone."""
-    look = Offer(key=key, tenant=tenant(_queue(job, pods), key.namespace, rules), seen=pods.seen)
+    look = Offer(key=key, tenant=tenant(_queue(job, pods), key.namespace, rules), seen=pods.version)
     if job is None:
         again = now + DRAINING_SECONDS if eligibility.draining(pods.queue, rules) else 0.0
         return Route(offer=look, again=again) if pods.occupy else Route(remove=True)
-    if job.finished and job.bare and not (job.deleting or pods.there):
+    if job.finished and job.bare and not (job.deleting or pods.exist):
         return Route(remove=True)
     if job.deleting or job.finished:
         return Route(offer=look, remove=not pods.occupy)
     if job.invalid:
-        return Route(offer=look, remove=not pods.occupy, in_turn=not pods.there)
+        return Route(offer=look, remove=not pods.occupy, in_turn=not pods.exist)
     if job.suspended:
-        idle = job.admission is None and not pods.there
+        idle = job.admission is None and not pods.exist
         return Route(offer=look, remove=job.admission is None and not pods.occupy, in_turn=idle)
     if job.admission is not None:
         charged = job.admission.attempt if job.phase == "Admitted" else 0
@@ -101,7 +101,7 @@ def tenant(queue: str, namespace: str, rules: Rules) -> str:
     return f"{queue}/{namespace}" if rules.queues[queue].public else queue
 
 
-def _queue(job: JobView | None, pods: Pods) -> str:
+def _queue(job: JobView | None, pods: JobPods) -> str:
     """The queue that an admitted job is charged to, else the one that the job names, or its pods if it is gone."""
     if job is None:
         return pods.queue

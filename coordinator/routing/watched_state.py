@@ -78,7 +78,7 @@ def room(watches: Watches, setting: PoolSetting, rules: Rules) -> Amounts | None
 def specs(watches: Watches, *, implicit: bool) -> dict[str, QueueSpec]:
     """The queues that admins made; `implicit`: and those that the namespaces of jobs imply."""
     queues = {queue.metadata.name: queue_specs.spec(queue) for queue in watches.queues.values()}
-    for name in watches.named() if implicit else ():
+    for name in watches.implied_queues() if implicit else ():
         queues.setdefault(name, QueueSpec(name=name))
     return queues
 

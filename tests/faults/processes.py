@@ -15,9 +15,10 @@ from typing import Any, Protocol
 from coordinator.cache.optional_kinds import LOOK_SECONDS, Foreign
 from coordinator.cache.watches import Watches
 from coordinator.errors import LeadershipLost
-from coordinator.leader.control_loop import Term, Unaccounted
+from coordinator.leader.control_loop import Term
 from coordinator.leader.coordinator import RETRY_SECONDS, Coordinator
 from coordinator.leader.election import Leadership
+from coordinator.leader.router import Unaccounted
 from coordinator.settings import Settings
 from coordinator.worker.process import EXPECTED, reconcile_settings
 from crds.api_resources import POD_GROUPS
@@ -219,7 +220,7 @@ class CoordinatorProcess(Process):
 
     def due(self) -> float:
         resting = [max(self.retry_at, self.host.clock() + 0.25)] if self.retry_at else []
-        marks = self.watches._marks
+        marks = self.watches._dirty_keys
         rested = [until for key, until in marks._resting.items() if key in marks._later]
         return min([super().due(), *resting, *rested])
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from coordinator.cache import views
 from coordinator.cache.routing_rules import Rules
-from coordinator.cache.views import Pods
+from coordinator.cache.views import JobPods
 from coordinator.routing import pool_capacity, queue_specs, rebuilt_state, route
 from crds import problems, tenantqueue
 from crds.errors import InvalidObject
@@ -135,7 +135,7 @@ def pass_along(manifest: dict[str, Any], *, judge: bool = True) -> None:
     """Have everybody who meets a job on its line meet this one."""
     view = views.job_view(orjson.loads(json.dumps(manifest)))
     assert view.invalid == bool(found(manifest, "TorchJob"))
-    for pods in (Pods(), Pods(occupy=True, queue="team", seen=5)):
+    for pods in (JobPods(), JobPods(occupy=True, queue="team", version=5)):
         routed = route.route(view.key, view, pods, Rules(queued_after=0.5), 1e9)
         assert not (routed.put and view.invalid)
     rebuilt_state.take([view], [], {}, Rules(), 1e9)

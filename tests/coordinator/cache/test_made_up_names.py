@@ -60,12 +60,12 @@ def test_a_queue_counts_as_named_only_by_jobs_that_compete() -> None:
     for number in range(50):
         show(seen, job(number, "team", "cpu", hold=True))
     assert not seen.take_settings_changed(0.0)
-    assert seen.named() == frozenset()
+    assert seen.implied_queues() == frozenset()
     show(seen, job(7, "team", "cpu"))
     assert seen.take_settings_changed(0.0)
-    assert seen.named() == {"team"}
+    assert seen.implied_queues() == {"team"}
     show(seen, job(7, "team", "cpu", hold=True))
-    assert seen.named() == frozenset()
+    assert seen.implied_queues() == frozenset()
 
 
 def test_a_queue_that_a_job_invents_is_none_and_changes_no_settings() -> None:
@@ -73,10 +73,10 @@ def test_a_queue_that_a_job_invents_is_none_and_changes_no_settings() -> None:
     for number in range(50):
         show(seen, job(number, f"queue-{number}", "cpu"))
     assert not seen.take_settings_changed(0.0)
-    assert seen.named() == frozenset()
+    assert seen.implied_queues() == frozenset()
     for number, queue in enumerate(("team", "default")):
         show(seen, job(100 + number, queue, "cpu"))
-    assert seen.named() == {"team", "default"}
+    assert seen.implied_queues() == {"team", "default"}
 
 
 def test_a_job_that_holds_room_in_a_queue_that_nobody_created_keeps_that_queue() -> None:
@@ -85,9 +85,9 @@ def test_a_job_that_holds_room_in_a_queue_that_nobody_created_keeps_that_queue()
     show(
         seen, held | {"status": {"phase": "Running", "admission": {**admission, "admittedAt": "2026-01-01T00:00:00Z"}}}
     )
-    assert seen.named() == {"invented"}
+    assert seen.implied_queues() == {"invented"}
     show(seen, held | {"status": {"phase": "Queued"}})
-    assert seen.named() == frozenset()
+    assert seen.implied_queues() == frozenset()
 
 
 def test_a_made_up_queue_changes_no_settings_where_only_an_admin_makes_queues(

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.leader.control_loop import CYCLE_SECONDS, Term, Unaccounted
+from coordinator.leader.control_loop import CYCLE_SECONDS, Term
+from coordinator.leader.router import Unaccounted
 from crds import labels
 from crds.api_resources import PODS, TENANT_QUEUES, TORCHJOBS
 from crds.keys import JobKey

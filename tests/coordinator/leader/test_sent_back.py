@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from coordinator.leader.control_loop import Unaccounted
+from coordinator.leader.router import Unaccounted
 from crds import labels
 from crds.api_resources import EVENTS, PODS, TENANT_QUEUES, TORCHJOBS
 from crds.keys import JobKey

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.cache.job_waits import Waits
 from coordinator.cache.routing_rules import Rules
-from coordinator.cache.views import JobView, Pods
+from coordinator.cache.views import JobPods, JobView
 from coordinator.leader.delayed_keys import Timers
 from coordinator.routing import eligibility, route
 from crds.keys import JobKey
@@ -70,7 +70,7 @@ TABLE = [
 def test_every_row(waiting: JobView, given: Rules, code: str, ordered: bool) -> None:
     found = eligibility.of(waiting, given, NOW)
     assert (found.code, found.ordered) == (code, ordered)
-    routed = route.route(KEY, waiting, Pods(), given, NOW)
+    routed = route.route(KEY, waiting, JobPods(), given, NOW)
     assert (routed.put is not None, routed.remove) == (ordered, not ordered)
     assert (routed.told.code if routed.told else "") == code
 
@@ -84,28 +84,28 @@ def test_every_code_has_a_row_and_a_sentence_that_a_status_can_hold() -> None:
 
 
 def test_what_is_told_already_is_not_told_again_and_what_is_over_is_taken_back() -> None:
-    assert route.route(KEY, job(held=True, told="Held"), Pods(), rules(), NOW).told is None
-    over = route.route(KEY, job(told="Held"), Pods(), rules(), NOW).told
+    assert route.route(KEY, job(held=True, told="Held"), JobPods(), rules(), NOW).told is None
+    over = route.route(KEY, job(told="Held"), JobPods(), rules(), NOW).told
     assert over == eligibility.GOOD
-    assert route.route(KEY, job(told="WaitingForPool"), Pods(), rules(), NOW).told is None
+    assert route.route(KEY, job(told="WaitingForPool"), JobPods(), rules(), NOW).told is None
 
 
 def test_a_priority_class_says_the_priority() -> None:
-    put = route.route(KEY, job(priority_class="urgent", priority=3), Pods(), rules(), NOW).put
+    put = route.route(KEY, job(priority_class="urgent", priority=3), JobPods(), rules(), NOW).put
     assert put is not None
     assert put.priority == 7
 
 
 def test_a_job_that_backs_off_is_looked_at_when_it_is_due() -> None:
-    found = route.route(KEY, job(waits=Waits(until=NOW + 60)), Pods(), rules(), NOW)
+    found = route.route(KEY, job(waits=Waits(until=NOW + 60)), JobPods(), rules(), NOW)
     assert found.again == NOW + 60
 
 
 def test_what_was_charged_before_a_job_was_sent_back_is_over() -> None:
-    assert route.route(KEY, job(attempt=2), Pods(), rules(), NOW).over == 2
-    assert route.route(KEY, job(attempt=2, phase="Suspended"), Pods(), rules(), NOW).over == 0
+    assert route.route(KEY, job(attempt=2), JobPods(), rules(), NOW).over == 2
+    assert route.route(KEY, job(attempt=2, phase="Suspended"), JobPods(), rules(), NOW).over == 0
     draining = rules(queue={"stop_policy": "HoldAndDrain"})
-    assert route.route(KEY, job(attempt=2), Pods(), draining, NOW).over == 3
+    assert route.route(KEY, job(attempt=2), JobPods(), draining, NOW).over == 3
 
 
 @pytest.mark.parametrize(
@@ -135,9 +135,9 @@ def test_a_drained_job_returns_to_its_own_queue_first() -> None:
 
 def test_an_admitted_job_of_a_queue_that_drains_is_looked_at_again() -> None:
     admitted = job(admission=admission(), phase="Running")
-    assert route.route(KEY, admitted, Pods(), rules(), NOW).again == 0.0
+    assert route.route(KEY, admitted, JobPods(), rules(), NOW).again == 0.0
     draining = rules(queue={"stop_policy": "HoldAndDrain"})
-    assert NOW < route.route(KEY, admitted, Pods(), draining, NOW).again < NOW + 60
+    assert NOW < route.route(KEY, admitted, JobPods(), draining, NOW).again < NOW + 60
 
 
 def test_timers_keep_one_moment_per_key() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.cache.routing_rules import Rules
-from coordinator.cache.views import JobView, Pods
+from coordinator.cache.views import JobPods, JobView
 from coordinator.routing import route
 from crds.keys import JobKey
 from crds.tenantqueue import NamespaceSelector, TenantQueueSpec
@@ -17,8 +17,8 @@ from tests.support.clock import Clock
 from tests.support.coordinator.builders import KEY, admission, job
 
 NOW = 1000.0
-OCCUPIED = Pods(occupy=True, queue="a", seen=7)
-EMPTY = Pods(seen=7)
+OCCUPIED = JobPods(occupy=True, queue="a", version=7)
+EMPTY = JobPods(version=7)
 ENDED = job(finished=True, admission=admission(gang_scheduler="none"))
 
 
@@ -32,7 +32,9 @@ ENDED = job(finished=True, admission=admission(gang_scheduler="none"))
         pytest.param(job(finished=True, admission=admission()), OCCUPIED, False, False, True, id="finished, occupied"),
         pytest.param(job(finished=True, admission=admission()), EMPTY, False, True, True, id="finished"),
         pytest.param(ENDED, EMPTY, False, True, False, id="finished, and nothing is left"),
-        pytest.param(ENDED, Pods(there=True, seen=7), False, True, True, id="finished, and finished pods are left"),
+        pytest.param(
+            ENDED, JobPods(exist=True, version=7), False, True, True, id="finished, and finished pods are left"
+        ),
         pytest.param(replace(ENDED, expires=True), EMPTY, False, True, True, id="finished, and goes itself in time"),
         pytest.param(replace(ENDED, deleting=True), EMPTY, False, True, True, id="finished and deleting"),
         pytest.param(job(invalid=True), OCCUPIED, False, False, True, id="invalid, occupied"),
@@ -49,7 +51,7 @@ ENDED = job(finished=True, admission=admission(gang_scheduler="none"))
         pytest.param(job(phase=""), EMPTY, True, False, True, id="new"),
     ],
 )
-def test_every_state_has_its_route(state: JobView | None, pods: Pods, put: bool, remove: bool, looks: bool) -> None:
+def test_every_state_has_its_route(state: JobView | None, pods: JobPods, put: bool, remove: bool, looks: bool) -> None:
     found = route.route(KEY, state, pods, Rules(queued_after=1.0), NOW)
     assert (found.put is not None, found.remove, found.offer is not None) == (put, remove, looks)
     if found.offer:
@@ -70,7 +72,7 @@ def test_a_resumed_job_is_written_to_without_a_delay() -> None:
     assert found.offer.delay == 0
 
 
-LEFT = Pods(there=True, seen=7)
+LEFT = JobPods(exist=True, version=7)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +91,7 @@ LEFT = Pods(there=True, seen=7)
         (None, OCCUPIED, False),
     ],
 )
-def test_a_look_that_only_writes_a_status_takes_its_turn(state: JobView | None, pods: Pods, in_turn: bool) -> None:
+def test_a_look_that_only_writes_a_status_takes_its_turn(state: JobView | None, pods: JobPods, in_turn: bool) -> None:
     found = route.route(KEY, state, pods, Rules(queued_after=1.5), NOW)
     assert found.offer is not None
     assert found.in_turn == in_turn
@@ -127,7 +129,7 @@ def test_turns_go_by_a_queue_that_is_for_the_namespace_else_by_the_namespace(
         None,
     ]
     for state in states:
-        found = route.route(key, state, Pods(occupy=True, queue=queue), QUEUES, NOW)
+        found = route.route(key, state, JobPods(occupy=True, queue=queue), QUEUES, NOW)
         assert found.offer is not None
         assert found.offer.tenant == tenant
 

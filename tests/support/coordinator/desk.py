@@ -114,7 +114,7 @@ class Desk:
             self.settings,
             clock=self.clock,
             pause=self.paused.append,
-            tell=self.reasons.note,
+            notify=self.reasons.note,
         )
 
     def begin(self, epoch: int = 1) -> None:

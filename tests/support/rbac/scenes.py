@@ -240,19 +240,19 @@ def _queues_are_followed(stage: Stage) -> str:
 
 @scene(COORDINATOR, "priorityclasses", "list", "watch")
 def _priority_classes_are_followed(stage: Stage) -> str:
-    return stage.trouble(Watches(stage.access.cluster(COORDINATOR), nodes=False).classes)
+    return stage.trouble(Watches(stage.access.cluster(COORDINATOR), nodes=False).rule_watches.classes)
 
 
 @scene(COORDINATOR, "namespaces", "list", "watch")
 def _namespaces_are_followed(stage: Stage) -> str:
-    return stage.trouble(Watches(stage.access.cluster(COORDINATOR), nodes=False).namespaces)
+    return stage.trouble(Watches(stage.access.cluster(COORDINATOR), nodes=False).rule_watches.namespaces)
 
 
 @scene(COORDINATOR, "resourcequotas", "list", "watch")
 def _resource_quotas_are_followed(stage: Stage) -> str:
     body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team"}}
     stage.admin.create(RESOURCE_QUOTAS, body | {"spec": {"hard": {"pods": "4"}}}, TENANT)
-    return stage.trouble(Watches(stage.access.cluster(COORDINATOR), nodes=False).quotas)
+    return stage.trouble(Watches(stage.access.cluster(COORDINATOR), nodes=False).rule_watches.quotas)
 
 
 @scene(COORDINATOR, "pods", "list", "watch")

@@ -1,0 +1,148 @@
+"""The informers of what routing decides by: TenantQueues, PriorityClasses, namespaces and ResourceQuotas.
+
+One rule: a change marks the jobs that it may concern, and no others.
+"""
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
+
+from coordinator.cache import views
+from coordinator.cache.quota_jobs import QuotaJobs
+from coordinator.cache.routing_rules import Rules
+from coordinator.cache.views import JobView, NamespaceView, PriorityClassView
+from crds.api_resources import NAMESPACES, PRIORITY_CLASSES, RESOURCE_QUOTAS, TENANT_QUEUES, Resource
+from crds.keys import JobKey
+from crds.tenantqueue import TenantQueue
+from crds.torchjob import resource_quota
+from crds.torchjob.resource_quota import Quota
+from kube.api import Manifest
+from kube.informer import Informer
+
+T = TypeVar("T")
+
+
+class Reactions(Protocol):
+    """What a change of rules leads to."""
+
+    quota_jobs: QuotaJobs
+    wake: threading.Event
+
+    @property
+    def jobs(self) -> Informer[JobView]:
+        """The informer of TorchJobs."""
+
+    def mark(self, keys: Iterable[JobKey]) -> None:
+        """Route these jobs."""
+
+    def mark_queue(self, queue: str) -> None:
+        """Route every unfinished job that names the queue."""
+
+    def touch_settings(self) -> None:
+        """Have queues and pool computed again."""
+
+
+class MakeInformer(Protocol):
+    """Makes an informer whose errors are recorded with those of all others."""
+
+    def __call__(
+        self,
+        resource: Resource,
+        trim: Callable[[Manifest], T],
+        on_change: Callable[[T | None, T | None], None],
+        index: Callable[[T], str | None] | None = None,
+    ) -> Informer[T]:
+        """Return an informer that keeps what `trim` makes of each object."""
+
+
+class RuleWatches:
+    """These informers, and the rules that follow from what they hold; safe to read from any thread."""
+
+    def __init__(self, make_informer: MakeInformer, reactions: Reactions) -> None:
+        self._reactions = reactions
+        self._lock = threading.Lock()
+        self._rules: Rules | None = None
+        self._quotas: dict[str, tuple[Quota, ...]] = {}
+        self._yielding: dict[str, frozenset[JobKey]] = {}
+        self.queues = make_informer(TENANT_QUEUES, views.queue_view, self._queue_changed)
+        self.classes = make_informer(PRIORITY_CLASSES, views.priority_class_view, self._class_changed)
+        self.namespaces = make_informer(NAMESPACES, views.namespace_view, self._namespace_changed)
+        self.quotas = make_informer(
+            RESOURCE_QUOTAS, resource_quota.read, self._resource_quota_changed, lambda quota: quota.namespace
+        )
+
+    @property
+    def informers(self) -> tuple[Informer[Any], ...]:
+        """All informers of this class."""
+        return (self.queues, self.classes, self.namespaces, self.quotas)
+
+    def rules(self) -> Rules:
+        """Return what the watched objects say now; the same object until one of them changes."""
+        with self._lock:
+            if self._rules is None:
+                self._rules = Rules(
+                    queues={queue.metadata.name: queue.spec for queue in self.queues.values()},
+                    priorities={priority.name: priority.value for priority in self.classes.values()},
+                    namespaces={namespace.name: namespace.labels for namespace in self.namespaces.values()},
+                    quotas=self._quotas,
+                    yielding=self._yielding,
+                )
+            return self._rules
+
+    def set_yielding(self, namespace: str, keys: frozenset[JobKey]) -> None:
+        """Record which jobs of a namespace let other jobs go first that ResourceQuotas refused, too."""
+        with self._lock:
+            if self._yielding.get(namespace, frozenset()) != keys:
+                others = {name: jobs for name, jobs in self._yielding.items() if name != namespace}
+                self._yielding = others | ({namespace: keys} if keys else {})
+                self._rules = None if self._rules is None else replace(self._rules, yielding=self._yielding)
+
+    def _forget_rules(self) -> None:
+        with self._lock:
+            self._rules = None
+
+    def _queue_changed(self, before: TenantQueue | None, after: TenantQueue | None) -> None:
+        if before is not None and after is not None and before.spec == after.spec:
+            return  # the coordinator's own status writes change nothing
+        self._forget_rules()
+        self._reactions.touch_settings()
+        queue = after or before
+        assert queue is not None
+        if before is None or after is None or _access(before) != _access(after):
+            self._reactions.mark_queue(queue.metadata.name)
+
+    def _class_changed(self, before: PriorityClassView | None, after: PriorityClassView | None) -> None:
+        priority = after or before
+        if before != after and priority is not None:
+            self._forget_rules()
+            jobs = self._reactions.jobs.values()
+            self._reactions.mark([job.key for job in jobs if job.priority_class == priority.name])
+
+    def _namespace_changed(self, before: NamespaceView | None, after: NamespaceView | None) -> None:
+        namespace = after or before
+        if before == after or namespace is None:
+            return
+        self._forget_rules()
+        selecting = {queue.metadata.name for queue in self.queues.values() if queue.spec.namespace_selector is not None}
+        for queue in selecting:
+            jobs = self._reactions.jobs.indexed(queue)
+            self._reactions.mark([job.key for job in jobs if job.key.namespace == namespace.name])
+
+    def _resource_quota_changed(self, before: Quota | None, after: Quota | None) -> None:
+        changed = after or before
+        if before == after or changed is None:
+            return
+        namespace = changed.namespace
+        quotas = sorted(self.quotas.indexed(namespace), key=lambda quota: quota.name)
+        others = {name: objects for name, objects in self._quotas.items() if name != namespace}
+        with self._lock:
+            self._quotas = others | ({namespace: tuple(quotas)} if quotas else {})
+            self._rules = None if self._rules is None else replace(self._rules, quotas=self._quotas)
+        self._reactions.quota_jobs.quotas_changed(namespace, self._reactions.jobs.values)
+        self._reactions.wake.set()
+
+
+def _access(queue: TenantQueue) -> object:
+    """Return the part of a queue that decides which jobs may use it, and whether they may be picked."""
+    return queue.spec.namespaces, queue.spec.namespace_selector, queue.spec.stop_policy

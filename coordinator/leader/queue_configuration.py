@@ -1,0 +1,82 @@
+"""The queues, the pool and the routing rules, as the store and the router are to know them.
+
+One rule: they follow from the watches and the settings alone, so that every leader computes the same ones.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from coordinator.cache.routing_rules import Rules
+from coordinator.cache.watches import Watches
+from coordinator.routing import eligibility, pool_capacity, queue_specs, watched_state
+from coordinator.settings import Settings, parse_pool
+from crds.resources.amounts import Amounts
+from queues.store import QueueStore
+from queues.values import QueueSpec
+
+
+@dataclass(slots=True)
+class QueueConfiguration:
+    """The configuration that one leader has given to its store and router."""
+
+    watches: Watches
+    store: QueueStore
+    settings: Settings
+    queue_count: int = 1
+    _ceilings: Mapping[str, Amounts] = field(default_factory=dict)
+    """By queue, the most that a job can ever have."""
+    _limits: Mapping[str, Amounts] = field(default_factory=dict)
+    """The same without the bounds of the pool."""
+    _watched_rules: Rules | None = None
+    """The rules of the watches from which `_rules` were made; None: make them again."""
+    _rules: Rules = field(default_factory=Rules)
+    _draining: frozenset[str] = frozenset()
+    """The queues that the store knows to drain."""
+
+    def rules(self) -> Rules:
+        """Return what routing decides by, as the watches show it now."""
+        watched = self.watches.rule_watches.rules()
+        if watched is not self._watched_rules:
+            self._watched_rules = watched
+            self._rules = replace(
+                watched,
+                ceilings=self._ceilings,
+                implicit=self.settings.implicit_queues,
+                shared_address=self.settings.master_address == "loopback",
+                queued_after=self.settings.queued_after,
+            )
+        return self._rules
+
+    def specs(self) -> dict[str, QueueSpec]:
+        """Return the queues that there are now, by name."""
+        return watched_state.specs(self.watches, implicit=self.settings.implicit_queues)
+
+    def room(self) -> Amounts | None:
+        """Return the size of the pool; None if nothing is scarce."""
+        return watched_state.room(self.watches, parse_pool(self.settings.pool), self.rules())
+
+    def apply(self) -> None:
+        """Give the store the queues and the pool of now, and mark the jobs that this concerns."""
+        if not self.settings.implicit_queues:
+            self.watches.disable_implied_queues()
+        queues, nodes = self.specs(), self.watches.nodes.values() if self.watches.nodes else []
+        self.store.configure(list(queues.values()), self.room())
+        largest_pool = pool_capacity.largest(parse_pool(self.settings.pool), nodes)
+        self._ceilings, self._watched_rules = queue_specs.ceilings(queues.values(), largest_pool), None
+        self._mark_limited(queue_specs.ceilings(queues.values(), None))
+        self.queue_count = len(queues)
+        draining = frozenset(name for name in queues if eligibility.draining(name, self.rules()))
+        if newly_draining := draining - self._draining:
+            for name in newly_draining:  # nothing is picked from it any more, and what was picked just now is freed
+                self.watches.mark_queue(name)
+            # Pods of jobs that are finished or deleted may still hold room of the queue.
+            charges = self.store.reservations()
+            self.watches.mark(key for key, charge in charges.items() if charge.queue in newly_draining)
+        self._draining = draining
+
+    def _mark_limited(self, limits: Mapping[str, Amounts]) -> None:
+        """Mark the jobs of queues whose limits an admin has changed. A resync finds what a change of the pool does."""
+        before, self._limits = self._limits, limits
+        for name in limits.keys() | before.keys():
+            if limits.get(name) != before.get(name):
+                self.watches.mark_queue(name)

@@ -1,0 +1,175 @@
+"""Routing the jobs that changed: entries are put into the store or removed, keys are offered to workers.
+
+One rule: the queue first, the work second. A worker that looks at a job finds its queue as it should be.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple
+
+from coordinator.cache.routing_rules import Rules
+from coordinator.cache.views import JobView
+from coordinator.cache.watches import DirtyKey, Watches
+from coordinator.errors import CoordinatorError
+from coordinator.leader import error_isolation
+from coordinator.leader.charge_release import Freeing
+from coordinator.leader.delayed_keys import Timers
+from coordinator.leader.queued_limiter import Turns
+from coordinator.routing import route
+from coordinator.routing.eligibility import Standing
+from coordinator.routing.route import Route
+from coordinator.settings import Settings
+from crds import integers
+from crds.keys import JobKey
+from queues.pick_cycle import Rounds
+from queues.store import QueueStore
+from queues.values import Entry, Offer
+from queues.work import WorkSource
+
+MOST_PER_STEP = 512
+"""Keys routed per step: bounds how long picks wait behind a flood of events."""
+
+
+class Unaccounted(CoordinatorError):
+    """The cluster shows an admission that the store does not charge; only a rebuild helps."""
+
+
+class Flushed(NamedTuple):
+    """The numbers of jobs that one flush has handled."""
+
+    routed: int
+    freed: int
+    """Charges that could not be freed before."""
+
+
+@dataclass(slots=True)
+class Router:
+    """Routes jobs for one term, in one thread."""
+
+    watches: Watches
+    store: QueueStore
+    work: WorkSource
+    settings: Settings
+    rounds: Rounds
+    rules: Callable[[], Rules]
+    is_without_charge: Callable[[JobKey, int], bool]
+    """Whether an admission has no charge on purpose (`StoreRebuild.is_without_charge`)."""
+    clock: Callable[[], float]
+    notify: Callable[[JobView, Standing | None], object]
+    """Called with what the status of a job should say about its waiting."""
+    changed: bool = False
+    """Whether the store has changed since the control loop last asked, so that a cycle may find jobs to pick."""
+    _turns: Turns = field(init=False)
+    _freeing: Freeing = field(init=False)
+    _timers: Timers = field(default_factory=Timers)
+    """When time alone changes the route of a job."""
+
+    def __post_init__(self) -> None:
+        self._turns = Turns(self.clock)
+        self._freeing = Freeing(
+            self.watches,
+            self.store,
+            self.rounds,
+            self.settings,
+            self.clock,
+            self.rules,
+            lambda key: self._route(key, 0),
+        )
+
+    def flush(self) -> Flushed:
+        """Route what changed. If the store cannot be reached, the keys stay marked and the error is raised."""
+        self.watches.mark(self._timers.due(self.clock()))
+        freed = self._freeing.free_again()
+        self.changed |= bool(freed)
+        dirty = self.watches.take(MOST_PER_STEP)
+        if not dirty:
+            return Flushed(0, freed)
+        try:
+            # Read first: what is decided below is decided on pods that are at least as new.
+            pods_version = self.watches.pods.resource_version
+            error_isolation.each(
+                dirty, partial(self._flush, pods_version), lambda item, error: self.watches.skip(item.key, error)
+            )
+        except BaseException:
+            for item in dirty:
+                self.watches.mark([item.key], item.pods_version)
+            raise
+        return Flushed(len(dirty), freed)
+
+    def offer_next(self) -> int:
+        """Offer the jobs that only wait to have their status written and whose turn it is; return how many.
+
+        If the store cannot be reached, they wait for another turn and the error is raised.
+        """
+        due = self._turns.due()
+        try:
+            if due:
+                self.work.offer(due)
+        except BaseException:
+            self.watches.mark_again([offer.key for offer in due])
+            raise
+        return len(due)
+
+    def _flush(self, pods_version: int, dirty: Sequence[DirtyKey]) -> None:
+        self._apply([self._route_dirty(item) for item in dirty], [item.key for item in dirty], pods_version)
+        self.watches.clear_errors(item.key for item in dirty)
+
+    def _route_dirty(self, dirty: DirtyKey) -> Route:
+        """Return the route of a key. If only the job or its pods changed, a worker skips a version that it has settled.
+
+        The offer then names the job's resourceVersion.
+        """
+        result = self._route(dirty.key, dirty.pods_version)
+        job = self.watches.job(dirty.key) if dirty.only_changed else None
+        version = integers.bounded(job.version, 0) if job is not None else 0
+        if result.offer is None or result.offer.delay or not version:
+            return result
+        return replace(result, offer=replace(result.offer, version=version))
+
+    def _route(self, key: JobKey, pods_version: int) -> Route:
+        pods = self.watches.pods_of(key, pods_version)
+        return route.route(key, self.watches.job(key), pods, self.rules(), self.clock())
+
+    def _apply(self, routes: list[Route], keys: list[JobKey], pods_version: int) -> None:
+        """Carry out routes: change the queues first, then offer work."""
+        puts: list[Entry] = [result.put for result in routes if result.put is not None]
+        removes = self._freeing.find(keys, routes)
+        offers = self._immediate_offers(keys, routes)
+        deleted = [key for key in removes if self.watches.job(key) is None]
+        if deleted:  # before the charge is freed: while it is charged, every rebuild routes the key again
+            self.work.drop(deleted)
+        if removes:
+            self._freeing.free(removes, pods_version)
+        if puts:
+            self.store.put(puts)
+        if offers:
+            self.work.offer(offers)
+        for key, result in zip(keys, routes, strict=True):
+            self._timers.set(key, result.again)
+            job = self.watches.job(key)
+            if job is not None:
+                self.notify(job, result.told)
+        charged = [(key, result.charged) for key, result in zip(keys, routes, strict=True) if result.charged]
+        self._check_charges([key for key, attempt in charged if not self.is_without_charge(key, attempt)])
+        self.changed |= bool(puts or removes)
+
+    def _immediate_offers(self, keys: list[JobKey], routes: list[Route]) -> list[Offer]:
+        """Return the offers that are made at once; let the others wait for their turn."""
+        offers: list[Offer] = []
+        for key, result in zip(keys, routes, strict=True):
+            if result.offer is not None and result.in_turn:
+                self._turns.place(result.offer)
+                continue
+            self._turns.forget(key)
+            if result.offer is not None:
+                offers.append(result.offer)
+        return offers
+
+    def _check_charges(self, keys: list[JobKey]) -> None:
+        """Raise Unaccounted unless the store charges all these jobs.
+
+        A job that was suspended and resumed while it was being admitted may hold room that was just freed.
+        """
+        if keys and self.store.reservations(keys).keys() != set(keys):
+            raise Unaccounted("an admission has no charge")
