@@ -1,8 +1,8 @@
-"""What can be wrong with an object of ours.
+"""Errors in the objects that users write.
 
-One rule: a user's mistake is a value with a field in it, never a traceback.
+One rule: a user's mistake is reported as a field and a message, never as a traceback.
 
-    InvalidObject   the manifest cannot be used; carries every problem found
+    InvalidObject   the manifest cannot be used; the error carries every problem
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One thing wrong: a field's path, as in `spec.torchTaskSpecs.Worker.numTasks`, and what is wrong with it."""
+    """A problem of one field: its path, as in `spec.torchTaskSpecs.Worker.numTasks`, and a message."""
 
     field: str
     message: str

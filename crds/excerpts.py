@@ -1,21 +1,21 @@
-"""Text for people that has to fit into a bounded field.
+"""Excerpts of texts for fields with a maximum length.
 
-One rule: pure, and nothing is ever cut inside a word or a name: a part of a name looks like another name.
+One rule: pure, and no text is ever cut inside a word or a name: a part of a name looks like another name.
 """
 
 ELLIPSIS = "..."
 
 
 def one_line(text: object) -> str:
-    """The text with every run of white space as one space."""
+    """Return the text with every run of white space replaced by one space."""
     return " ".join(str(text).split())
 
 
 def excerpt(text: str, most: int) -> str:
-    """The text if it has at most `most` characters, else as many of its first words as fit, and an ellipsis.
+    """Return the text if it has at most `most` characters, else as many of its first words as fit, and an ellipsis.
 
-    `excerpt("no such variable TORCHQ_VOLUME_DATA", 32)` is "no such variable ...". Of a text whose first word is too
-    long only the ellipsis is left.
+    `excerpt("no such variable TORCHQ_VOLUME_DATA", 32)` is "no such variable ...". If the first word is too long, the
+    result is only the ellipsis.
     """
     if len(text) <= most:
         return text
@@ -32,5 +32,5 @@ def _until_a_space(text: str, room: int) -> str:
 
 
 def ending(text: str, most: int) -> str:
-    """The text if it has at most `most` characters, else an ellipsis and as many of its last words as fit."""
+    """Return the text if it has at most `most` characters, else an ellipsis and as many of its last words as fit."""
     return excerpt(text[::-1], most)[::-1]

@@ -1,7 +1,7 @@
-"""Integers in text that a user of the cluster may have written: labels, annotations, versions, last words of a process.
+"""Integers in untrusted text: labels, annotations, versions, the termination message of a process.
 
-One rule: pure, and it never raises. Text that is no number, or a number that not every part of torchq can keep, is read
-as the value that the caller names for that.
+One rule: pure, and it never raises. A text that is no number, or a number too large for some part of torchq, is read as
+the caller's default.
 """
 
 LARGEST = 2**53 - 1
@@ -10,7 +10,7 @@ _DIGITS = len(str(LARGEST))
 
 
 def bounded(text: object, otherwise: int) -> int:
-    """The integer that plain ASCII digits stand for, from 0 to LARGEST; `otherwise` for everything else.
+    """Return the integer from 0 to LARGEST that ASCII digits stand for, or `otherwise` for any other text.
 
     A sign, a space, a digit of another script and a number of more than 16 digits are not read: Python itself refuses
     to convert text of more than 4,300 digits.

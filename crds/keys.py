@@ -1,6 +1,6 @@
-"""The name a TorchJob travels under.
+"""The key by which processes refer to a TorchJob.
 
-One rule: only keys cross processes. Whoever receives one reads the job afresh.
+One rule: processes exchange only keys. A process that receives a key reads the job from the API server.
 """
 
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class JobKey:
-    """One TorchJob, told apart from an earlier job of the same name by its uid.
+    """The identity of one TorchJob; the uid distinguishes it from an earlier job of the same name.
 
-    Sorts by namespace, name, uid, which is the tie-break inside a queue.
+    Keys sort by namespace, name, uid, which breaks ties inside a queue.
     """
 
     namespace: str
@@ -22,6 +22,6 @@ class JobKey:
 
     @classmethod
     def parse(cls, text: str) -> "JobKey":
-        """Read ``namespace/name/uid`` back; ValueError for anything else."""
+        """Return the key that ``namespace/name/uid`` stands for. ValueError for any other text."""
         namespace, name, uid = text.split("/")
         return cls(namespace, name, uid)

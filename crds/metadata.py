@@ -1,6 +1,6 @@
-"""The part of an object's metadata torchq reads.
+"""The part of an object's metadata that torchq reads.
 
-One rule: nothing is refused here; the API server has looked at it, or will.
+One rule: these models refuse nothing, because the API server validates metadata.
 """
 
 from pydantic import Field
@@ -9,7 +9,7 @@ from crds.model import Observed, Time
 
 
 class OwnerReference(Observed):
-    """Whose dependent an object is."""
+    """A reference to an owner of an object."""
 
     api_version: str = ""
     kind: str = ""
@@ -19,7 +19,7 @@ class OwnerReference(Observed):
 
 
 class Metadata(Observed):
-    """metav1.ObjectMeta, trimmed. What the API server fills is empty in a manifest that was not submitted yet."""
+    """A part of metav1.ObjectMeta. Fields that the API server fills in are empty before submission."""
 
     name: str = ""
     namespace: str = ""
@@ -34,7 +34,7 @@ class Metadata(Observed):
     owner_references: tuple[OwnerReference, ...] = ()
 
 
-class Named(Observed):
-    """What a kind asks of its objects' names; the only part of metadata a CustomResourceDefinition may bound."""
+class NamedMetadata(Observed):
+    """The rules for the names of a kind's objects; a CustomResourceDefinition may restrict no other metadata."""
 
     name: str

@@ -1,7 +1,7 @@
-"""The two bases of every model here, and the field types they share.
+"""The two base classes of all API models, and the field types that the models share.
 
-One rule: what users write is strict (unknown fields and wrong types are refused), what is observed is lenient (a newer
-version may have written it). Everything is frozen, camelCase outside, snake_case inside.
+One rule: models of what users write are strict and refuse unknown fields and wrong types. Models of what torchq writes
+are lenient, since a newer version may have written it. All models are frozen; names are camelCase in JSON.
 """
 
 from datetime import datetime
@@ -17,15 +17,15 @@ DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
 
 Time = Annotated[datetime, PlainSerializer(timestamps.format_time, return_type=str, when_used="json")]
-"""A metav1.Time: whole seconds, UTC."""
+"""A metav1.Time in UTC with whole seconds."""
 Name = Annotated[str, Field(max_length=63, pattern=DNS_LABEL)]
 """A DNS label."""
 ClassName = Annotated[str, Field(max_length=253)]
 """The name of a PriorityClass."""
 Text = Annotated[str, Field(max_length=1024)]
-"""A sentence for people."""
+"""A sentence for users."""
 LONGEST_CONDITION = 32_768
-"""Characters of a condition's message, as in metav1.Condition."""
+"""Maximum number of characters of a condition's message, as in metav1.Condition."""
 
 
 _BASE = ConfigDict(
@@ -33,22 +33,22 @@ _BASE = ConfigDict(
     alias_generator=to_camel,
     validate_by_name=True,
     validate_by_alias=True,
-    # The docstrings of fields are what `kubectl explain` shows.
+    # `kubectl explain` shows the docstrings of the fields.
     use_attribute_docstrings=True,
 )
 
 
 class Written(BaseModel):
-    """What a user writes."""
+    """A model of data that a user writes."""
 
     model_config = ConfigDict(**_BASE, extra="forbid", strict=True)
 
 
 class Observed(BaseModel):
-    """What the system writes."""
+    """A model of data that torchq or the API server writes."""
 
     model_config = ConfigDict(**_BASE, extra="ignore")
 
     def manifest(self) -> dict[str, Any]:
-        """As JSON values with camelCase names; what is unset is left out."""
+        """Return the model as JSON values with camelCase names, without fields that are None."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -1,7 +1,7 @@
-"""Whose an object is: a pod, a service, a pod group.
+"""The TorchJob that owns an object: a pod, a service or a pod group.
 
-One rule: pure. Anybody who may make an object may put any label on it: it is a job's only if the job controls it, and
-nothing else of it is ever changed or deleted.
+One rule: pure. Labels alone prove nothing, since any creator of an object can set them. An object belongs to a job only
+if the job is its controller, and torchq never changes or deletes any other object.
 """
 
 from collections.abc import Mapping
@@ -11,21 +11,20 @@ from crds import labels
 
 
 def job_uid(metadata: Mapping[str, Any]) -> str:
-    """The uid of the TorchJob that an object with this metadata was made for; empty if its labels and the owner that
-    controls it do not say the same.
+    """Return the uid of the TorchJob that owns an object with this metadata.
 
-    An owner that is no TorchJob, or has another name, is not believed: garbage collection looks for owners by kind and
-    name, so that it would never collect the object.
+    The result is empty if the labels and the controlling owner do not name the same job. An owner of another kind or
+    name does not count: garbage collection finds owners by kind and name, so it would never delete the object.
     """
-    found = metadata.get("labels") or {}
-    uid = found.get(labels.JOB_UID)
+    job_labels = metadata.get("labels") or {}
+    uid = job_labels.get(labels.JOB_UID)
     owners = metadata.get("ownerReferences") or ()
-    return uid if uid and any(_is_job(each, uid, found.get(labels.JOB_NAME)) for each in owners) else ""
+    return uid if uid and any(_is_job(owner, uid, job_labels.get(labels.JOB_NAME)) for owner in owners) else ""
 
 
 def _is_job(owner: Mapping[str, Any], uid: str, name: str | None) -> bool:
     if not owner.get("controller") or owner.get("uid") != uid:
         return False
     group, _, _ = str(owner.get("apiVersion", labels.GROUP)).partition("/")
-    named = name is None or owner.get("name", name) == name
-    return named and group == labels.GROUP and owner.get("kind", "TorchJob") == "TorchJob"
+    same_name = name is None or owner.get("name", name) == name
+    return same_name and group == labels.GROUP and owner.get("kind", "TorchJob") == "TorchJob"

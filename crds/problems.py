@@ -1,6 +1,6 @@
-"""What validation found, in the words and paths of a Kubernetes API server.
+"""Validation problems, in the words and paths of a Kubernetes API server.
 
-One rule: a user reads the same sentence from the command line as from the server, and nothing of the library behind it.
+One rule: the command line and the server report a problem with the same sentence, without words of pydantic.
 """
 
 import json
@@ -16,7 +16,7 @@ Location = Sequence[str | int]
 
 
 def find(model: type[BaseModel], value: Any, at: str = "") -> list[Problem]:
-    """Everything wrong with a value as this model sees it; empty if it is fine. `at` is the path of the value."""
+    """Return the problems of a value according to a model; empty if it is valid. `at` is the path of the value."""
     try:
         model.model_validate(value, by_alias=True, by_name=False)
     except ValidationError as error:
@@ -25,12 +25,12 @@ def find(model: type[BaseModel], value: Any, at: str = "") -> list[Problem]:
 
 
 def translate(error: ValidationError, at: str = "") -> list[Problem]:
-    """The problems a validation found, with paths below `at`."""
-    return [_problem(each, at) for each in error.errors(include_url=False, include_context=True)]
+    """Return the problems of a failed validation, with paths below `at`."""
+    return [_problem(details, at) for details in error.errors(include_url=False, include_context=True)]
 
 
 def path(location: Location, at: str = "") -> str:
-    """A field's path as the API server writes it: `spec.tasks.Worker.ports[0].name`."""
+    """Return a field's path as the API server writes it: `spec.tasks.Worker.ports[0].name`."""
     text = at
     for step in location:
         match step:
@@ -44,13 +44,13 @@ def path(location: Location, at: str = "") -> str:
 def _problem(details: ErrorDetails, at: str) -> Problem:
     location = details["loc"]
     if location and location[-1] == "[key]":
-        # A wrong key is the map's mistake: there is no field of that name to point at.
-        return Problem(path(location[:-2], at), f"Invalid value: {shown(details['input'])}: {_key(details)}")
+        # The problem of an invalid key belongs to the map: there is no field of that name.
+        return Problem(path(location[:-2], at), f"Invalid value: {quote(details['input'])}: {_key_message(details)}")
     where = path(location, at)
     return Problem(where, _message(details, where))
 
 
-def _key(details: ErrorDetails) -> str:
+def _key_message(details: ErrorDetails) -> str:
     pattern = details.get("ctx", {}).get("pattern")
     return f"every key must match {pattern}" if pattern else details["msg"]
 
@@ -63,17 +63,17 @@ def _message(details: ErrorDetails, where: str) -> str:
         case "extra_forbidden":
             return f'unknown field "{where}"'
         case "literal_error":
-            return f"Unsupported value: {shown(value)}: supported values: {_choices(context['expected'])}"
+            return f"Unsupported value: {quote(value)}: supported values: {_choices(context['expected'])}"
         case _ if kind in _BODY:
-            return f"Invalid value: {shown(value)}: {where} in body {_BODY[kind](context)}"
+            return f"Invalid value: {quote(value)}: {where} in body {_BODY[kind](context)}"
         case _ if kind in _TYPES:
             return f'Invalid value: "{_type(value)}": {where} in body must be of type {_TYPES[kind]}: "{_type(value)}"'
         case _:
-            return _bound(details, where) or f"Invalid value: {shown(value)}: {_words(details)}"
+            return _size_message(details, where) or f"Invalid value: {quote(value)}: {_library_message(details)}"
 
 
-def _bound(details: ErrorDetails, where: str) -> str:
-    """The words for too many or too few of something; empty for any other problem."""
+def _size_message(details: ErrorDetails, where: str) -> str:
+    """Return the message for a text, list or map of the wrong size; empty for any other problem."""
     value, context = details["input"], details.get("ctx", {})
     match details["type"]:
         case "string_too_long":
@@ -89,7 +89,7 @@ def _bound(details: ErrorDetails, where: str) -> str:
             return ""
 
 
-def _words(details: ErrorDetails) -> str:
+def _library_message(details: ErrorDetails) -> str:
     return details["msg"].removeprefix("Value error, ")
 
 
@@ -122,18 +122,18 @@ _JSON_TYPES: dict[type, str] = {
 
 
 def _choices(expected: str) -> str:
-    return ", ".join(f'"{word.strip(" ")[1:-1]}"' for word in expected.replace(" or ", ",").split(","))
+    return ", ".join(f'"{choice.strip(" ")[1:-1]}"' for choice in expected.replace(" or ", ",").split(","))
 
 
 def _type(value: Any) -> str:
     return _JSON_TYPES.get(type(value), type(value).__name__)
 
 
-def shown(value: Any) -> str:
-    """A value as the API server quotes it: scalars as they are, the rest by type."""
+def quote(value: Any) -> str:
+    """Return a value as the API server quotes it: a scalar as JSON, any other value by its type."""
     return f'"{_type(value)}"' if isinstance(value, dict | list | tuple) else json.dumps(value, default=str)
 
 
-def unique(found: Iterable[Problem]) -> tuple[Problem, ...]:
-    """In order, each once."""
-    return tuple(dict.fromkeys(found))
+def unique(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Return the problems in their order, without duplicates."""
+    return tuple(dict.fromkeys(problems))

@@ -1,6 +1,6 @@
-"""The TenantQueue: an admin's word on who gets how much.
+"""The TenantQueue: an administrator's settings for the share and the limits of a tenant.
 
-One rule: its name is the queue's name; weights divide what is scarce, quotas bound what a queue may hold.
+One rule: the object's name is the queue's name. Weights divide scarce capacity, quotas limit what a queue may hold.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, WithJsonSchema
 
 from crds import problems
 from crds.errors import InvalidObject, Problem
-from crds.metadata import Metadata, Named
+from crds.metadata import Metadata, NamedMetadata
 from crds.model import Name, Observed, Written
 from crds.resources import quantities, resource_names
 from crds.resources.amounts import OTHERS, Amounts
@@ -34,45 +34,46 @@ UNCOUNTED = "a quota counts requests, pods and jobs: limits.* and count/* other 
 
 
 class NamespaceSelector(Written):
-    """Namespaces by their labels."""
+    """A selection of namespaces by their labels."""
 
     match_labels: dict[LabelName, LabelValue] = Field(default_factory=dict, max_length=16)
-    """What a namespace has to be labelled with; all of it. Every namespace if empty."""
+    """The labels that a namespace must have, all of them. If empty, every namespace is selected."""
 
 
 class TenantQueueSpec(Written):
-    """How a tenant's jobs wait, and for what."""
+    """The settings of a tenant queue."""
 
     weight: int = Field(default=1, ge=1, le=MAX_WEIGHT)
-    """The queue's share of what is scarce, against the weights of the others."""
+    """The queue's share of scarce capacity, relative to the weights of the other queues."""
     quota: Quota = Field(default_factory=dict)
-    """The most its admitted jobs may ask for together: resources as in a ResourceQuota, `pods`, and
-    `jobs`."""
+    """The maximum total requests of the queue's admitted jobs: resources as in a ResourceQuota, `pods`, and `jobs`."""
     ordering: Literal["BestEffortFIFO", "StrictFIFO"] = "BestEffortFIFO"
     stop_policy: Literal["None", "Hold", "HoldAndDrain"] = "None"
     namespaces: tuple[Name, ...] = Field(default=(), max_length=1024, strict=False)
-    """Whose jobs may use it, beside those that the selector names; everybody's if there is neither."""
+    """The namespaces whose jobs may use the queue, in addition to those of namespaceSelector. If both are absent, jobs
+    of all namespaces may use it."""
     namespace_selector: NamespaceSelector | None = None
-    """The namespaces whose jobs may use it, by label."""
+    """The namespaces whose jobs may use the queue, by label."""
     aging_seconds: int = Field(default=600, ge=1, le=31_536_000)
-    """How many seconds of waiting one step of priority is worth."""
+    """The number of seconds after which a waiting job gains one step of priority."""
     cohort: Name | None = None
-    """Queues of a cohort lend each other what they do not use of their quotas."""
+    """The cohort of the queue; queues of a cohort lend each other the unused part of their quotas."""
     borrowing_limit: Quota = Field(default_factory=dict)
-    """The most it may hold beyond its quota; what is missing here is bounded by the cohort alone."""
+    """The maximum that the queue may hold beyond its quota; a resource that is not listed is limited only by the
+    cohort."""
 
     @cached_property
     def quota_amounts(self) -> Amounts:
-        """The quota in canonical names and units; more than can be counted is no limit in effect."""
-        return _capped(self.quota)
+        """The quota in canonical names and units; amounts that are too large to count become the largest amount."""
+        return _quota_amounts(self.quota)
 
     @cached_property
     def borrowing_amounts(self) -> Amounts:
-        """The borrowing limit, likewise."""
-        return _capped(self.borrowing_limit)
+        """The borrowing limit in canonical names and units; too large amounts become the largest amount."""
+        return _quota_amounts(self.borrowing_limit)
 
     def allows(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Whether the jobs of a namespace with these labels may use it."""
+        """Return whether jobs of a namespace with these labels may use the queue."""
         selector = self.namespace_selector
         if selector is None:
             return not self.namespaces or namespace in self.namespaces
@@ -80,34 +81,34 @@ class TenantQueueSpec(Written):
 
     @property
     def public(self) -> bool:
-        """Whether it is for every namespace."""
+        """Whether jobs of every namespace may use the queue."""
         return not self.namespaces and self.namespace_selector is None
 
     @property
     def open(self) -> bool:
-        """Whether jobs may be picked from it."""
+        """Whether jobs may be picked from the queue."""
         return self.stop_policy == "None"
 
 
 class TenantQueueStatus(Observed):
-    """How the queue does."""
+    """The state of a tenant queue."""
 
     pending: int = 0
-    """Jobs that wait."""
+    """The number of waiting jobs."""
     admitted: int = 0
-    """Jobs that hold room."""
+    """The number of admitted jobs."""
     usage: Annotated[dict[ResourceName, Annotated[str, Field(max_length=64)]], Field(max_length=64)] = Field(
         default_factory=dict
     )
-    """What the admitted jobs ask for together."""
+    """The total requests of the admitted jobs."""
     share: str = ""
-    """Its part of what is admitted."""
+    """The queue's part of the admitted capacity."""
     target: str = ""
-    """The part its weight stands for."""
+    """The part that the queue's weight entitles it to."""
 
 
-class QueueName(Named):
-    """A queue's name is a label's value and a job's word for it."""
+class QueueName(NamedMetadata):
+    """The rules for a queue's name, which is also a label's value."""
 
     name: Name
 
@@ -123,44 +124,51 @@ class TenantQueue(Written):
 
 
 def parse(manifest: Any) -> TenantQueue:
-    """A manifest as a TenantQueue, defaults applied. InvalidObject with every problem found."""
+    """Return a manifest as a TenantQueue with defaults. InvalidObject with every problem."""
     queue = read(manifest)
-    found = problems.unique(ineffective(queue))
-    if found:
-        raise InvalidObject(found)
+    queue_problems = problems.unique(ineffective(queue))
+    if queue_problems:
+        raise InvalidObject(queue_problems)
     return queue
 
 
 def read(manifest: Any) -> TenantQueue:
-    """A TenantQueue as an API server keeps it. InvalidObject as `parse`, but for what earlier versions let pass
-    (`ineffective`)."""
+    """Return a TenantQueue from an API server's manifest.
+
+    InvalidObject as for `parse`, except for problems that earlier versions accepted (`ineffective`).
+    """
     try:
         queue = TenantQueue.model_validate(manifest, by_alias=True, by_name=False)
     except ValidationError as error:
         raise InvalidObject(problems.unique(problems.translate(error))) from error
-    found = problems.unique(_check(queue))
-    if found:
-        raise InvalidObject(found)
+    queue_problems = problems.unique(_check(queue))
+    if queue_problems:
+        raise InvalidObject(queue_problems)
     return queue
 
 
 def ineffective(queue: TenantQueue) -> Iterator[Problem]:
-    """The limits that do not do what they say. A name that is no resource limits nothing, since no job can ask for it;
-    of a fraction of something that cannot be divided, the next whole number is the limit."""
+    """Yield the problems of limits that have another effect than they say.
+
+    A name that is no resource limits nothing, since no job can request it. A fraction of a resource that cannot be
+    divided counts as the next whole number.
+    """
     for field, limits in (("spec.quota", queue.spec.quota), ("spec.borrowingLimit", queue.spec.borrowing_limit)):
         for name, quantity in limits.items():
             if not resource_names.is_limit(name):
-                yield Problem(field, f"Invalid value: {problems.shown(name)}: {resource_names.unknown(name)}")
+                yield Problem(field, f"Invalid value: {problems.quote(name)}: {resource_names.unknown(name)}")
             elif resource_names.is_divided(name, quantity):
-                divided = f"Invalid value: {problems.shown(quantity)}: {resource_names.DIVIDED}"
+                divided = f"Invalid value: {problems.quote(quantity)}: {resource_names.DIVIDED}"
                 yield Problem(f"{field}.{name}", divided)
 
 
 def limit_problem(name: str, quantity: str) -> str:
-    """Why a limit of this name and quantity would not do what it says; empty if it would, or if something else is wrong
-    with it."""
+    """Return why a limit with this name and quantity has another effect than it says.
+
+    The result is empty if there is no such problem, or if the limit is invalid for another reason.
+    """
     if not resource_names.is_limit(name):
-        return "" if _uncounted(name) else resource_names.unknown(name)
+        return "" if _is_uncounted(name) else resource_names.unknown(name)
     divided = quantities.is_quantity(quantity) and resource_names.is_divided(name, quantity)
     return f"{name}={quantity}: {resource_names.DIVIDED}" if divided else ""
 
@@ -174,29 +182,29 @@ def _check(queue: TenantQueue) -> Iterator[Problem]:
 
 def _cohort(spec: TenantQueueSpec) -> Iterator[Problem]:
     if spec.cohort is not None and not spec.quota:
-        yield Problem("spec.cohort", f"Invalid value: {problems.shown(spec.cohort)}: {NO_QUOTA}")
+        yield Problem("spec.cohort", f"Invalid value: {problems.quote(spec.cohort)}: {NO_QUOTA}")
     if spec.cohort is None and spec.borrowing_limit:
-        yield Problem("spec.borrowingLimit", f"Invalid value: {problems.shown(spec.borrowing_limit)}: {NO_COHORT}")
+        yield Problem("spec.borrowingLimit", f"Invalid value: {problems.quote(spec.borrowing_limit)}: {NO_COHORT}")
 
 
 def _quota(at: str, quota: dict[str, str | int | float]) -> Iterator[Problem]:
     for name, quantity in quota.items():
-        if _uncounted(name):
-            yield Problem(at, f"Invalid value: {problems.shown(name)}: {UNCOUNTED}")
+        if _is_uncounted(name):
+            yield Problem(at, f"Invalid value: {problems.quote(name)}: {UNCOUNTED}")
         if any(resource_names.canonical(other) == resource_names.canonical(name) for other in quota if other < name):
-            yield Problem(at, f"Invalid value: {problems.shown(name)}: {TWICE}")
+            yield Problem(at, f"Invalid value: {problems.quote(name)}: {TWICE}")
         try:
             if isinstance(quantity, float) and not quantity.is_integer():
                 raise ValueError("must be a whole number or a string, as in 500m")
             quantities.capped(resource_names.canonical(name), quantity)
         except ValueError as error:
-            yield Problem(f"{at}.{name}", f"Invalid value: {problems.shown(quantity)}: {error}")
+            yield Problem(f"{at}.{name}", f"Invalid value: {problems.quote(quantity)}: {error}")
 
 
-def _uncounted(name: str) -> bool:
+def _is_uncounted(name: str) -> bool:
     return name.startswith(("limits.", "count/")) and name not in resource_names.POD_NAMES
 
 
-def _capped(quota: dict[str, str | int | float]) -> Amounts:
-    found = demand.amounts({resource_names.canonical(name): quantity for name, quantity in quota.items()})
-    return {name: min(amount, demand.LARGEST) for name, amount in found.items() if name != OTHERS}
+def _quota_amounts(quota: dict[str, str | int | float]) -> Amounts:
+    amounts = demand.amounts({resource_names.canonical(name): quantity for name, quantity in quota.items()})
+    return {name: min(amount, demand.LARGEST) for name, amount in amounts.items() if name != OTHERS}

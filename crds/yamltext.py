@@ -1,7 +1,7 @@
-"""YAML as people write manifests in, in bounded time and memory.
+"""A YAML parser for manifests, with bounded time and memory.
 
-One rule: what a text stands for may not be larger than anybody could have written: an alias counts as all that it
-repeats. A key that is there twice is a mistake, not a choice.
+One rule: the size of a document is that of its expanded text: an alias counts as all the values that it repeats. A
+duplicate key is an error.
 """
 
 import math
@@ -13,14 +13,19 @@ from yaml.constructor import ConstructorError
 from yaml.events import CollectionEndEvent, CollectionStartEvent
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from crds import excerpts
+
 _MOST_NODES = 1_000_000
-"""Values in one document, with all that its aliases repeat."""
+"""Maximum number of values in one document, including those that its aliases repeat."""
 _DEEPEST = 200
+"""Maximum nesting depth of a document."""
+_LONGEST_KEY = 80
+"""Maximum number of characters of a key in a message."""
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Base):  # type: ignore[misc]
-    """The quick loader, where there is one."""
+    """The loader in C if it is installed, else the one in Python."""
 
 
 def _float(loader: Any, node: Any) -> float:
@@ -34,7 +39,10 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _float)
 
 
 def documents(text: str) -> Iterator[Any]:
-    """The documents of a stream. yaml.YAMLError, mostly with a mark, or ValueError for what is none."""
+    """Yield the documents of a stream.
+
+    yaml.YAMLError, in most cases with a mark, or ValueError for a text that is not YAML.
+    """
     check_depth(text)
     loader = _Loader(text)
     try:
@@ -47,34 +55,34 @@ def documents(text: str) -> Iterator[Any]:
 
 
 def check_depth(text: str) -> None:
-    """Refuse what is nested so deeply that composing it would overflow the stack of the process."""
+    """Raise ConstructorError for a text so deeply nested that composing it would overflow the stack of the process."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, CollectionStartEvent):
             depth += 1
             if depth > _DEEPEST:
                 mark: Any = event.start_mark
-                raise ConstructorError(None, None, "nested too deeply", mark)
+                raise ConstructorError(None, None, f"must not be nested deeper than {_DEEPEST} levels", mark)
         elif isinstance(event, CollectionEndEvent):
             depth -= 1
 
 
 def _check(root: Node) -> None:
-    """Refuse a document that holds itself, or repeats itself too often."""
+    """Raise ConstructorError for a document that contains itself, or whose aliases repeat too many values."""
     sizes: dict[int, int] = {}
-    ahead: list[tuple[Node, bool]] = [(root, False)]
+    stack: list[tuple[Node, bool]] = [(root, False)]
     open_nodes: set[int] = set()
-    while ahead:
-        node, done = ahead.pop()
+    while stack:
+        node, done = stack.pop()
         if done:
             open_nodes.discard(id(node))
             sizes[id(node)] = _size(node, sizes)
         elif id(node) in open_nodes:
-            raise ConstructorError(None, None, "an alias stands for what it is part of", node.start_mark)
+            raise ConstructorError(None, None, "an alias refers to a value that contains it", node.start_mark)
         elif id(node) not in sizes:
             open_nodes.add(id(node))
-            ahead.append((node, True))
-            ahead += [(child, False) for child in _children(node)]
+            stack.append((node, True))
+            stack += [(child, False) for child in _children(node)]
 
 
 def _size(node: Node, sizes: dict[int, int]) -> int:
@@ -82,7 +90,7 @@ def _size(node: Node, sizes: dict[int, int]) -> int:
         _check_keys(node)
     size = 1 + sum(sizes[id(child)] for child in _children(node))
     if size > _MOST_NODES:
-        raise ConstructorError(None, None, "aliases repeat too much", node.start_mark)
+        raise ConstructorError(None, None, f"aliases repeat more than {_MOST_NODES:,} values", node.start_mark)
     return size
 
 
@@ -96,9 +104,10 @@ def _children(node: Node) -> list[Node]:
 
 
 def _check_keys(node: MappingNode) -> None:
-    seen: set[tuple[str, str]] = set()
+    keys: set[tuple[str, str]] = set()
     for key, _ in node.value:
         if isinstance(key, ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
-            if (key.tag, key.value) in seen:
-                raise ConstructorError(None, None, f"the key {key.value[:40]!r} is there twice", key.start_mark)
-            seen.add((key.tag, key.value))
+            if (key.tag, key.value) in keys:
+                name = excerpts.excerpt(key.value, _LONGEST_KEY)
+                raise ConstructorError(None, None, f"duplicate key {name!r}", key.start_mark)
+            keys.add((key.tag, key.value))

@@ -1,6 +1,6 @@
 """Kubernetes quantities as exact integers in the canonical units of `crds.resources.amounts`.
 
-One rule: no float ever: a quantity is a fraction until it is rounded up, once.
+One rule: floats are never used: a quantity is a fraction until it is rounded up, once.
 """
 
 import re
@@ -16,29 +16,29 @@ _SUFFIXES = {
     **{f"{suffix}i": Fraction(2) ** (10 * power) for power, suffix in enumerate("KMGTPE", start=1)},
 }
 PATTERN = r"^[+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]?|[eE][+-]?[0-9]{1,2})$"
-"""What a quantity that is not negative looks like, for schemas."""
+"""The pattern of a quantity that is not negative, for schemas."""
 _QUANTITY = re.compile(
     r"(?P<sign>[+-]?)(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:(?P<suffix>[KMGTPE]i|[numkMGTPE]?)|[eE](?P<exponent>[+-]?[0-9]{1,2}))"
 )
 _LONGEST = 64
-"""Characters a quantity may have: beyond any sensible number, and short enough to compute with."""
+"""Maximum number of characters of a quantity: more than any useful number needs, and still quick to compute with."""
 _LARGEST = 2**63 - 1
-"""Kubernetes keeps quantities in 64 bits."""
+"""The largest quantity; Kubernetes stores quantities in 64 bits."""
 _NO_QUANTITY = "is not a quantity: write a number with an optional suffix, as in 500m, 1.5 or 2Gi"
 _REMEMBERED = 4096
-"""Quantities that are not read again: many jobs ask for the same."""
+"""Size of the caches of parsed quantities: many jobs request the same amounts."""
 _BINARY = ("memory", "ephemeral-storage", "storage")
 
 
 def canonical(name: str) -> str:
-    """A resource name without ResourceQuota's prefix: `requests.cpu` is `cpu`."""
+    """Return a resource name without the prefix of a ResourceQuota: `requests.cpu` becomes `cpu`."""
     return name.removeprefix("requests.")
 
 
 def parse(name: str, quantity: str | int | float) -> int:
-    """A quantity of a canonical resource: thousandths of a core for `cpu`, whole units rounded up for everything else.
+    """Return a quantity of a canonical resource in thousandths of a core for `cpu`, else in whole units, rounded up.
 
-    ValueError, with the text in it, for anything that is not a quantity, is negative or does not fit 64 bits.
+    ValueError, with the text, for a value that is not a quantity, is negative or does not fit into 64 bits.
     """
     amount = _amount(name, quantity)
     if amount > _LARGEST:
@@ -47,55 +47,57 @@ def parse(name: str, quantity: str | int | float) -> int:
 
 
 def capped(name: str, quantity: str | int | float) -> int:
-    """The same, but what does not fit 64 bits is the most that does: so Kubernetes reads it."""
+    """Return the same as `parse`, but the largest value of 64 bits for a larger quantity, as Kubernetes does."""
     return min(_amount(name, quantity), _LARGEST)
 
 
 def _amount(name: str, quantity: str | int | float) -> int:
-    rounded = _rounded(_text(quantity), 1000 if name == "cpu" else 1)
+    rounded = _multiply_rounded_up(_as_text(quantity), 1000 if name == "cpu" else 1)
     if rounded is None:
         raise ValueError(f"quantity {quantity!r} must not be negative")
     return rounded
 
 
 def exact(quantity: str | int | float) -> Fraction:
-    """The number a quantity stands for, in the grammar of k8s.io/apimachinery. ValueError with the text in it."""
-    return _exact(_text(quantity))
+    """Return the number that a quantity stands for, in the grammar of k8s.io/apimachinery. ValueError with the text."""
+    return _exact(_as_text(quantity))
 
 
 def is_quantity(text: str) -> bool:
-    """Whether a text is a quantity that is not negative."""
+    """Return whether a text is a quantity that is not negative."""
     try:
         return _exact(text) >= 0
     except ValueError:
         return False
 
 
-def _text(quantity: str | int | float) -> str:
+def _as_text(quantity: str | int | float) -> str:
     if isinstance(quantity, bool) or not isinstance(quantity, str | int | float):
         raise ValueError(f"{quantity!r} {_NO_QUANTITY}")
     return str(quantity)
 
 
 @lru_cache(_REMEMBERED)
-def _rounded(text: str, times: int) -> int | None:
-    """So many times a quantity, rounded up; None if it is negative."""
+def _multiply_rounded_up(text: str, times: int) -> int | None:
+    """Return a quantity, multiplied by a number and rounded up; None if it is negative."""
     value = _exact(text) * times
     return None if value < 0 else -(-value.numerator // value.denominator)
 
 
 @lru_cache(_REMEMBERED)
 def _exact(text: str) -> Fraction:
-    found = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
-    if found is None:
-        raise ValueError(f"{text[:_LONGEST]!r} {_NO_QUANTITY}")
-    unit = Fraction(10) ** int(found["exponent"]) if found["exponent"] else _SUFFIXES[found["suffix"] or ""]
-    value = Fraction(found["number"].removesuffix(".")) * unit
-    return -value if found["sign"] == "-" else value
+    if len(text) > _LONGEST:
+        raise ValueError(f"a text of {len(text)} characters {_NO_QUANTITY}")
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} {_NO_QUANTITY}")
+    unit = Fraction(10) ** int(match["exponent"]) if match["exponent"] else _SUFFIXES[match["suffix"] or ""]
+    value = Fraction(match["number"].removesuffix(".")) * unit
+    return -value if match["sign"] == "-" else value
 
 
 def text(name: str, amount: int) -> str:
-    """An amount for people and status fields; `parse` reads it back unchanged."""
+    """Return an amount as text for users and status fields; `parse` returns the same amount for it."""
     if name == "cpu":
         return f"{amount}m" if amount % 1000 else str(amount // 1000)
     if amount and (name in _BINARY or name.startswith("hugepages-")):
@@ -107,12 +109,14 @@ def text(name: str, amount: int) -> str:
 
 @lru_cache(_REMEMBERED, typed=True)
 def written(quantity: str | int | float) -> str:
-    """A quantity as an API server writes it back: the largest suffix that leaves a whole number. ValueError."""
+    """Return a quantity as an API server writes it: with the largest suffix that leaves a whole number. ValueError."""
     value, text = exact(quantity), str(quantity)
     if text.endswith("i") and abs(value) >= 1024:
-        return _scaled(-(-value.numerator // value.denominator), 1024, ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))
+        return _with_suffix(-(-value.numerator // value.denominator), 1024, ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))
     nanos = value * 10**9
-    scaled = _scaled(-(-nanos.numerator // nanos.denominator), 1000, ("n", "u", "m", "", "k", "M", "G", "T", "P", "E"))
+    scaled = _with_suffix(
+        -(-nanos.numerator // nanos.denominator), 1000, ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
+    )
     exponent = bool(re.search(r"[eE][+-]?[0-9]+$", text))
     return _EXPONENTS.get(scaled[-1:], "").join((scaled.rstrip("numkMGTPE"), "")) if exponent else scaled
 
@@ -120,7 +124,7 @@ def written(quantity: str | int | float) -> str:
 _EXPONENTS = {"n": "e-9", "u": "e-6", "m": "e-3", "k": "e3", "M": "e6", "G": "e9", "T": "e12", "P": "e15", "E": "e18"}
 
 
-def _scaled(value: int, base: int, suffixes: tuple[str, ...]) -> str:
+def _with_suffix(value: int, base: int, suffixes: tuple[str, ...]) -> str:
     if value == 0:
         return "0"
     step = 0

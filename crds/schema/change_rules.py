@@ -1,15 +1,14 @@
-"""Which fields of a TorchJob's spec may change, and when.
+"""The fields of a TorchJob's spec that may change in each state of the job.
 
-One rule: this table alone says so, but for the size of an elastic job (`_resized`) and for a deadline that comes
-sooner (`_lowered`); the CEL rules at the root, where the status is readable, are made from it.
+One rule: this table alone decides, with two exceptions: the size of an elastic job (`_resizes_workers`) and an earlier
+deadline (`_lowers_deadline`). The CEL rule at the root, where the status is readable, is generated from the table.
 
-A job waits until it is admitted (and again after it was suspended or sent back), is admitted while `status.admission`
-is there, and is finished in phase Succeeded or Failed. The state before the change counts.
+A job is waiting until it is admitted, and again after it was suspended or sent back to its queue. It is admitted while
+it has `status.admission`. It is finished in phase Succeeded or Failed. The state before the change counts.
 
-A job whose deadline comes soon enough may be admitted into room that is kept for another job
-(`queues.picking.backfill`). So
-its deadline may not move to a later moment from the time at which it may be chosen for that, phase Queued, until it has
-given the room back.
+A job with a short deadline may be admitted into room that is reserved for another job (`queues.picking.backfill`). So
+its deadline may not become later from phase Queued, in which the job may be picked for that room, until the job has
+released the room.
 """
 
 from dataclasses import dataclass
@@ -21,8 +20,8 @@ from crds.torchjob.conditions import FINISHED
 from crds.torchjob.tasks import WORKER, TaskSpec
 
 State = Literal["waiting", "admitted", "finished"]
-_Known = Literal[State, "queued"]
-"""queued: it waits, and its status says so."""
+_FieldState = Literal[State, "queued"]
+"""The states of the table, and queued: a waiting job in phase Queued."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class Field:
     finished: bool
 
     def may_change(self, state: State) -> bool:
-        """Whether it may change in a state."""
+        """Return whether the field may change in a state."""
         return {"waiting": self.waiting, "admitted": self.admitted, "finished": self.finished}[state]
 
 
@@ -60,12 +59,11 @@ TABLE = (
 )
 """Every field of the spec."""
 RESIZABLE = "torchTaskSpecs"
-"""Of an admitted job with a `torchElasticPolicy`, the Worker's `numTasks` may change in it, within the policy's bounds.
-"""
+"""The field in which an admitted elastic job may change the Worker's `numTasks`, within `torchElasticPolicy`."""
 DEADLINE = "activeDeadlineSeconds"
-"""Of a queued or an admitted job it may be set and lowered."""
+"""The field that may be set or lowered while a job is queued or admitted."""
 
-_STATES: dict[_Known, tuple[str, str]] = {
+_STATES: dict[_FieldState, tuple[str, str]] = {
     "finished": (
         f"has(oldSelf.status) && has(oldSelf.status.phase) && oldSelf.status.phase in {list(FINISHED)}",
         "may not change after the job has finished: submit a new job",
@@ -82,62 +80,69 @@ _STATES: dict[_Known, tuple[str, str]] = {
         "to it until then: set spec.suspend to true and wait for phase Suspended",
     ),
 }
-"""How a state is known, the first one that holds counts; and what is said of a field that it settles."""
-SETTLED = "a field of the spec may not change any more"
-"""What is said where a server does not work out which."""
+"""For each state, a CEL expression that detects it, and the message for a field that may not change in it.
+
+The first state whose expression is true counts.
+"""
+CHANGE_REFUSED = "a field of the spec may not change any more"
+"""The message of a server that does not evaluate messageExpression, which names the field."""
 
 
 def transition() -> Rule:
-    """The table as a transition rule for the root of a TorchJob.
+    """Return the table as a transition rule for the root of a TorchJob.
 
-    It is one rule, because the API server runs it at every change of a status, too, and a rule for each field made up a
-    third of what such a change costs kube-apiserver. The price: its field path is the spec, and the message names the
-    field. What is true nearly always is asked first: a job without a status waits, and that is cheap to see; and a
-    change of a status leaves the spec alone.
+    The table is one rule because the API server also runs it at every change of a status. With one rule per field,
+    these rules were a third of the cost of such a change in kube-apiserver. The disadvantage is that the rule's field
+    path is the spec; the message names the field.
+
+    The cheapest and most frequent cases come first: a job without a status is waiting, and a change of the status
+    leaves the spec as it is.
     """
-    kept = {state: " && ".join(_kept(path, state) for path in _settled(state)) for state in _STATES}
-    allowed = _by_state(kept, "true")
-    words = _by_state({state: _words(state) for state in _STATES}, repr(SETTLED))
-    found = cel_rules.rule(f"!has(oldSelf.status) || self.spec == oldSelf.spec || ({allowed})", SETTLED, ".spec")
-    return found | {"messageExpression": words}
+    unchanged = {
+        state: " && ".join(_unchanged_or_allowed(path, state) for path in _fixed_paths(state)) for state in _STATES
+    }
+    allowed = _by_state(unchanged, "true")
+    messages = _by_state({state: _message_expression(state) for state in _STATES}, repr(CHANGE_REFUSED))
+    rule = cel_rules.rule(f"!has(oldSelf.status) || self.spec == oldSelf.spec || ({allowed})", CHANGE_REFUSED, ".spec")
+    return rule | {"messageExpression": messages}
 
 
-def _settled(state: _Known) -> list[str]:
+def _fixed_paths(state: _FieldState) -> list[str]:
     return [DEADLINE] if state == "queued" else [field.path for field in TABLE if not field.may_change(state)]
 
 
-def _by_state(expressions: dict[_Known, str], otherwise: str) -> str:
-    """CEL for: the expression of the first state that holds."""
+def _by_state(expressions: dict[_FieldState, str], otherwise: str) -> str:
+    """Return CEL that evaluates the expression of the first state that holds."""
     for state, (when, _) in reversed(_STATES.items()):
         otherwise = f"{when} ? {expressions[state]} : ({otherwise})"
     return otherwise
 
 
-def _words(state: _Known) -> str:
-    """CEL for: the changed fields that the state settles, and what it means for them."""
-    names = " + ".join(f"({_kept(path, state)} ? '' : '{path} ')" for path in _settled(state))
+def _message_expression(state: _FieldState) -> str:
+    """Return CEL for the message: the changed fields that may not change in the state, and the reason."""
+    names = " + ".join(f"({_unchanged_or_allowed(path, state)} ? '' : '{path} ')" for path in _fixed_paths(state))
     return f"{names} + '{_STATES[state][1]}'"
 
 
-def _kept(path: str, state: _Known) -> str:
-    """CEL for: a field has not changed, or only as it may."""
-    same = _unchanged("self.spec", "oldSelf.spec", path)
+def _unchanged_or_allowed(path: str, state: _FieldState) -> str:
+    """Return CEL that is true if a field has not changed, or only in an allowed way."""
+    same = _absent_or_equal("self.spec", "oldSelf.spec", path)
     if state != "finished" and path in (RESIZABLE, DEADLINE):
-        return f"({same} || {_resized() if path == RESIZABLE else _lowered()})"
+        return f"({same} || {_resizes_workers() if path == RESIZABLE else _lowers_deadline()})"
     return same
 
 
-def _lowered() -> str:
-    """CEL for: the deadline is set, or comes sooner."""
+def _lowers_deadline() -> str:
+    """Return CEL that is true if the deadline is set for the first time or becomes earlier."""
     new, old = f"self.spec.{DEADLINE}", f"oldSelf.spec.{DEADLINE}"
     return f"(has({new}) && (!has({old}) || {new} <= {old}))"
 
 
-def _resized() -> str:
-    """CEL for: a job is elastic, and of its tasks at most the number of its workers has changed, within its bounds."""
+def _resizes_workers() -> str:
+    """Return CEL that is true if only the number of workers of an elastic job changes, within its bounds."""
     new, old, bounds = f"self.spec.{RESIZABLE}", f"oldSelf.spec.{RESIZABLE}", "self.spec.torchElasticPolicy"
     worker, before, count = f"{new}[{WORKER!r}]", f"{old}[{WORKER!r}]", cel_rules.count(f"{new}[{WORKER!r}]")
-    others = (str(each.alias) for name, each in TaskSpec.model_fields.items() if name != "num_tasks")
+    others = (str(field.alias) for name, field in TaskSpec.model_fields.items() if name != "num_tasks")
     return "({})".format(
         " && ".join(
             (
@@ -145,19 +150,19 @@ def _resized() -> str:
                 f"(!has({bounds}.numMinReplicas) || {bounds}.numMinReplicas <= {count})",
                 f"(!has({bounds}.numMaxReplicas) || {bounds}.numMaxReplicas >= {count})",
                 f"{new}.all(t, t == {WORKER!r} || (t in {old} && {new}[t] == {old}[t]))",
-                *(_unchanged(worker, before, each) for each in others),
+                *(_absent_or_equal(worker, before, field) for field in others),
             )
         )
     )
 
 
-def _unchanged(new: str, old: str, path: str) -> str:
-    """CEL for: an optional field of two values is absent in both, or equal."""
-    there, before = _has(new, path), _has(old, path)
-    return f"({there} ? {before} && {new}.{path} == {old}.{path} : !({before}))"
+def _absent_or_equal(new: str, old: str, path: str) -> str:
+    """Return CEL that is true if an optional field is absent in both values, or equal."""
+    present, present_before = _has(new, path), _has(old, path)
+    return f"({present} ? {present_before} && {new}.{path} == {old}.{path} : !({present_before}))"
 
 
 def _has(root: str, path: str) -> str:
-    """CEL for: every step of the path is there."""
+    """Return CEL that is true if every step of the path exists."""
     steps = path.split(".")
     return " && ".join(f"has({root}.{'.'.join(steps[:depth])})" for depth in range(1, len(steps) + 1))

@@ -1,6 +1,6 @@
 """The two CustomResourceDefinitions.
 
-One rule: made from the models, the rules and the field table; `crds/manifests/` is their printed form.
+One rule: they are generated from the models, the rules and the field table; `crds/manifests/` holds the result as YAML.
 """
 
 from typing import Any
@@ -14,17 +14,20 @@ from crds.tenantqueue import QueueName, TenantQueue
 from crds.torchjob.torchjob import JobName, TorchJob
 
 WHOLE = {"x-kubernetes-map-type": "atomic"}
-"""For what has one owner, not one for each field: all owners are kept in the object, and merged when it changes."""
+"""Marks a field that server-side apply treats as one value with one owner.
+
+Every owned field costs space in the object and time at every change.
+"""
 AGE = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 
 
 def column(name: str, path: str, kind: str = "string", *, wide: bool = False) -> dict[str, Any]:
-    """A column of `kubectl get`; a wide one only with `-o wide`."""
+    """Return a column of `kubectl get`; a wide column is shown only with `-o wide`."""
     return {"name": name, "type": kind, "jsonPath": path} | ({"priority": 1} if wide else {})
 
 
 def torchjob() -> dict[str, Any]:
-    """The CustomResourceDefinition of TorchJob."""
+    """Return the CustomResourceDefinition of TorchJob."""
     root = _root(TorchJob, JobName, defaults=False)
     cel_rules.attach(root, "spec.torchTaskSpecs", cel_rules.task_map())
     cel_rules.attach(root, "spec.torchTaskSpecs.*", cel_rules.task())
@@ -50,7 +53,7 @@ def torchjob() -> dict[str, Any]:
 
 
 def tenant_queue() -> dict[str, Any]:
-    """The CustomResourceDefinition of TenantQueue."""
+    """Return the CustomResourceDefinition of TenantQueue."""
     root = _root(TenantQueue, QueueName, defaults=True)
     cel_rules.attach(root, "spec.quota", cel_rules.quota())
     cel_rules.attach(root, "spec.borrowingLimit", cel_rules.quota())
@@ -68,7 +71,10 @@ def tenant_queue() -> dict[str, Any]:
 
 
 def _root(model: type[BaseModel], name: type[BaseModel], *, defaults: bool) -> Schema:
-    """A root as the API server wants it: of metadata only the name may be bounded; nothing is filled into a status."""
+    """Return a root schema as the API server requires it.
+
+    It may restrict only the name in metadata, and the status has no defaults.
+    """
     spec = structural.schema(model, defaults=defaults)["properties"]["spec"]
     status = structural.schema(model, defaults=False)["properties"]["status"]
     return {
@@ -93,7 +99,7 @@ def definition(
     subresources: dict[str, Any],
     **names: list[str],
 ) -> dict[str, Any]:
-    """The CustomResourceDefinition of a kind in its one version; `names` are further names, by what they are."""
+    """Return the CustomResourceDefinition of a kind with one version; `names` are added to `spec.names`."""
     version = {
         "name": resource.version,
         "served": True,
@@ -102,7 +108,7 @@ def definition(
         "subresources": subresources,
         "additionalPrinterColumns": columns,
     }
-    known = {
+    base_names = {
         "kind": resource.kind,
         "listKind": f"{resource.kind}List",
         "plural": resource.plural,
@@ -115,7 +121,7 @@ def definition(
         "metadata": {"name": f"{resource.plural}.{resource.group}"},
         "spec": {
             "group": resource.group,
-            "names": {**known, **names},
+            "names": {**base_names, **names},
             "scope": "Namespaced" if resource.namespaced else "Cluster",
             "versions": [version],
         },

@@ -1,16 +1,18 @@
-"""From the models to a structural schema, the dialect of OpenAPI v3 that a CustomResourceDefinition takes.
+"""Conversion of the models to structural schemas, the dialect of OpenAPI v3 in a CustomResourceDefinition.
 
-One rule: nothing is written by hand twice; what a model says of a field is what the API server enforces.
+One rule: no constraint is written twice; the API server enforces what the model of a field declares.
 
-Structural means: every node has one type; there are no references, no alternatives, no `properties` beside
-`additionalProperties`. So references are put in place, a field that may be None is simply not required, a constant is
-an enum of one, and what bounds the keys of a map becomes a CEL rule on it.
+In a structural schema every node has one type. There are no references, no alternatives, and no `properties` beside
+`additionalProperties`. So references are replaced by their targets. A field that may be None is not required. A
+constant becomes an enum with one value, and a constraint on the keys of a map becomes a CEL rule.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
+
+from crds import excerpts
 
 Schema = dict[str, Any]
 
@@ -34,13 +36,13 @@ _KEPT = (
 
 
 def schema(model: type[BaseModel], *, defaults: bool) -> Schema:
-    """The structural schema of a model. With `defaults`, what is not written is filled in by the API server."""
+    """Return the structural schema of a model; with `defaults`, the API server fills in missing fields."""
     source = model.model_json_schema(by_alias=True)
     return _node(source, source.get("$defs", {}), defaults)
 
 
 def below(node: Schema, path: str) -> Schema:
-    """The node that a path names: `spec.torchTaskSpecs.*` is the value of that map."""
+    """Return the node at a path: `spec.torchTaskSpecs.*` is the node of the map's values."""
     for step in filter(None, path.split(".")):
         node = node["additionalProperties"] if step == "*" else node["properties"][step]
     return node
@@ -50,32 +52,34 @@ def _node(source: Mapping[str, Any], definitions: Mapping[str, Any], defaults: b
     source = _plain(source, definitions)
     node = {name: source[name] for name in _KEPT if name in source}
     node |= {name: value for name, value in source.items() if name.startswith("x-kubernetes-")}
+    if "description" in node:
+        node["description"] = excerpts.one_line(node["description"])
     if defaults and source.get("default") not in (None, [], ""):
-        # An object's default is empty: its fields have defaults of their own.
+        # The default of an object is empty, because its fields have their own defaults.
         node["default"] = {} if isinstance(source["default"], dict) else source["default"]
     if "properties" in source:
-        node["properties"] = {name: _node(each, definitions, defaults) for name, each in source["properties"].items()}
+        node["properties"] = {name: _node(child, definitions, defaults) for name, child in source["properties"].items()}
     if "items" in source:
         node["items"] = _node(source["items"], definitions, defaults)
     return node | _map(source, definitions, defaults)
 
 
 def _plain(source: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """One schema without reference, null branch or constant; what is said beside a reference wins."""
-    found = dict(source)
-    if "$ref" in found:
-        name = found.pop("$ref").rsplit("/", 1)[1]
-        found = _plain(definitions[name], definitions) | found
-    if "anyOf" in found:
-        (branch,) = (each for each in found.pop("anyOf") if each.get("type") != "null")
-        found = _plain(branch, definitions) | found
-    if "const" in found:
-        found["enum"] = [found.pop("const")]
-    return found
+    """Return a schema without reference, null branch or constant; keywords beside a reference override its target."""
+    resolved = dict(source)
+    if "$ref" in resolved:
+        name = resolved.pop("$ref").rsplit("/", 1)[1]
+        resolved = _plain(definitions[name], definitions) | resolved
+    if "anyOf" in resolved:
+        (branch,) = (branch_schema for branch_schema in resolved.pop("anyOf") if branch_schema.get("type") != "null")
+        resolved = _plain(branch, definitions) | resolved
+    if "const" in resolved:
+        resolved["enum"] = [resolved.pop("const")]
+    return resolved
 
 
 def _map(source: Mapping[str, Any], definitions: Mapping[str, Any], defaults: bool) -> Schema:
-    """The values of a map, and the pattern of its keys as a rule."""
+    """Return the schema of a map's values, and the pattern of its keys as a rule."""
     patterns = source.get("patternProperties")
     if patterns:
         ((pattern, value),) = patterns.items()

@@ -1,7 +1,7 @@
-"""TorchJobs as an API server sends them: thousands that ask for the same, each many times.
+"""A cache in front of `torchjob.parse`: an API server sends thousands of jobs with equal specs, each job many times.
 
-One rule: the answer is that of `torchjob.parse`. What many jobs have in common is judged once and shared by them; of
-what is wrong nothing is remembered but that it is.
+One rule: the result is that of `torchjob.parse`. The spec that many jobs share is validated once. Of an invalid spec,
+only the fact that it is invalid is cached.
 """
 
 from dataclasses import dataclass, replace
@@ -19,27 +19,27 @@ from crds.torchjob.size_limits import Long
 from crds.torchjob.torchjob import JobName, TorchJob
 
 REMEMBERED = 512
-"""Specs that are kept."""
+"""Maximum number of cached specs."""
 LONGEST = 16 * 1024
-"""Bytes of JSON of the longest one that is kept."""
-_OWN = ("schedulingPolicy", "suspend")
-"""What jobs that ask for the same may differ in: no other field of the spec has to agree with these."""
+"""Maximum size of a cached spec, in bytes of JSON."""
+_JOB_FIELDS = ("schedulingPolicy", "suspend")
+"""The fields in which jobs with a shared spec may differ: no validation combines them with another field."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Shared:
-    """What is the same for many jobs."""
+class _SharedSpec:
+    """A valid spec that many jobs share."""
 
     spec: TorchJobSpec
-    """Without what is a job's own."""
+    """The spec without the fields in _JOB_FIELDS, or with those of one job."""
     longest_name: int
-    """Characters a job's name may have, so that its pods' names are not too long."""
+    """Maximum number of characters of a job's name, so that the names of its pods are not too long."""
 
 
 def parse(manifest: Any) -> TorchJob:
-    """A manifest of JSON values as a TorchJob, defaults applied. InvalidObject with every problem found."""
+    """Return a manifest of JSON values as a TorchJob with defaults. InvalidObject with every problem."""
     if not isinstance(manifest, Long):
-        return _recalled(manifest) or torchjob.parse(manifest)
+        return _parse_shared(manifest) or torchjob.parse(manifest)
     large, metadata = size_limits.problem(manifest), manifest.get("metadata")
     if large is not None:
         raise InvalidObject((large,))
@@ -48,11 +48,11 @@ def parse(manifest: Any) -> TorchJob:
     )
 
 
-def _recalled(manifest: Any) -> TorchJob | None:
-    """The job, if it is sound and so is what it shares with others; None if it has to be looked at as a whole."""
+def _parse_shared(manifest: Any) -> TorchJob | None:
+    """Return the job if its name and its shared spec are valid; None if the whole manifest has to be parsed."""
     match manifest:
         case {"metadata": {"name": str(name)} as metadata, "spec": dict(spec)} if not size_limits.is_long(metadata):
-            shared = _of(spec)
+            shared = _shared_spec(spec)
         case _:
             return None
     if shared is None or len(name) > shared.longest_name:
@@ -64,40 +64,43 @@ def _recalled(manifest: Any) -> TorchJob | None:
         return None
 
 
-def _of(spec: dict[Any, Any]) -> _Shared | None:
-    own = {name: spec[name] for name in _OWN if name in spec}
+def _shared_spec(spec: dict[Any, Any]) -> _SharedSpec | None:
+    job_fields = {name: spec[name] for name in _JOB_FIELDS if name in spec}
     try:
-        texts = orjson.dumps({name: value for name, value in spec.items() if name not in own}), orjson.dumps(own)
-    except orjson.JSONEncodeError:  # nested too deep, or never read from JSON
+        texts = (
+            orjson.dumps({name: value for name, value in spec.items() if name not in job_fields}),
+            orjson.dumps(job_fields),
+        )
+    except orjson.JSONEncodeError:  # nested too deeply, or not made of JSON values
         return None
-    return _with_own(*texts) if sum(map(len, texts)) <= LONGEST else None
+    return _shared_with_policy(*texts) if sum(map(len, texts)) <= LONGEST else None
 
 
 @lru_cache(4 * REMEMBERED)
-def _with_own(text: bytes, own: bytes) -> _Shared | None:
-    """The same with what is a job's own: the jobs of one queue mostly agree in that too."""
-    shared, found = _shared(text), orjson.loads(own)
-    if shared is None or type(found.get("suspend", False)) is not bool:
+def _shared_with_policy(text: bytes, job_text: bytes) -> _SharedSpec | None:
+    """Return a shared spec with the job's own fields; most jobs of one queue agree in these, too."""
+    shared, job_fields = _parse_spec(text), orjson.loads(job_text)
+    if shared is None or type(job_fields.get("suspend", False)) is not bool:
         return None
-    if "schedulingPolicy" in found:
+    if "schedulingPolicy" in job_fields:
         try:
-            policy = SchedulingPolicy.model_validate(found.pop("schedulingPolicy"), by_alias=True, by_name=False)
+            policy = SchedulingPolicy.model_validate(job_fields.pop("schedulingPolicy"), by_alias=True, by_name=False)
         except ValidationError:
             return None
-        found["scheduling_policy"] = policy
-    return replace(shared, spec=shared.spec.model_copy(update=found))
+        job_fields["scheduling_policy"] = policy
+    return replace(shared, spec=shared.spec.model_copy(update=job_fields))
 
 
 @lru_cache(REMEMBERED)
-def _shared(text: bytes) -> _Shared | None:
-    """None if no job can be sound with it."""
+def _parse_spec(text: bytes) -> _SharedSpec | None:
+    """Return the shared spec of a JSON text, or None if no job with this spec is valid."""
     try:
         spec = TorchJobSpec.model_validate(orjson.loads(text), by_alias=True, by_name=False)
     except ValidationError:
         return None
-    if any(checks.check(Metadata(), spec)) or any(demand.countable(spec)):
+    if any(checks.check(Metadata(), spec)) or any(demand.charge_problems(spec)):
         return None
-    # All that is worked out of it is worked out once: copies have it too.
+    # These cached properties are computed once here, because copies of the spec inherit them.
     _ = spec.charge, spec.wants_port, spec.claims
     longest = max(len(checks.pod_name("", name, task.num_tasks - 1)) for name, task in spec.tasks.items())
-    return _Shared(spec, checks.MAX_POD_NAME - longest)
+    return _SharedSpec(spec, checks.MAX_POD_NAME - longest)

@@ -1,8 +1,7 @@
-"""What must hold between the fields of a TorchJob.
+"""Validation rules that span several fields of a TorchJob.
 
-One rule: everything here is a CEL rule of the CRD too (`crds.schema.cel_rules`), in the same words, but for the cycle,
-which CEL
-cannot see, and the inside of the opaque pod template, where the GPUs of a container are.
+One rule: every check here is also a CEL rule of the CRD (`crds.schema.cel_rules`), with the same message, with two
+exceptions. CEL cannot find a dependency cycle, and it cannot read the opaque pod template with a container's GPUs.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +16,7 @@ from crds.torchjob.template import PodTemplate
 
 TASKS = "spec.torchTaskSpecs"
 MAX_POD_NAME = 63
-"""A pod's name is its host name and its service's name, which are DNS labels."""
+"""Maximum length of a pod's name; it is also a host name and a service's name, which are DNS labels."""
 
 ONE_MASTER = "a job has exactly one Master: set numTasks to 1"
 SPELLING = "Master, Worker and AIMaster are spelled so"
@@ -34,13 +33,13 @@ NO_GPUS = (
 ELASTIC_RANGE = "numMinReplicas must not be greater than numMaxReplicas"
 
 
-def invalid(field: str, shown: object, message: str) -> Problem:
-    """A problem in the API server's form."""
-    return Problem(field, f"Invalid value: {problems.shown(shown)}: {message}")
+def invalid(field: str, value: object, message: str) -> Problem:
+    """Return a problem in the form of the API server."""
+    return Problem(field, f"Invalid value: {problems.quote(value)}: {message}")
 
 
 def check(metadata: Metadata, spec: TorchJobSpec) -> Iterator[Problem]:
-    """Everything wrong between the fields of a job whose fields are right each by itself."""
+    """Yield the problems between the fields of a job; each field by itself is valid."""
     yield from _task_types(metadata, spec)
     for task_type, task in spec.torch_task_specs.items():
         yield from _task(task_type, task, spec)
@@ -52,13 +51,13 @@ def check(metadata: Metadata, spec: TorchJobSpec) -> Iterator[Problem]:
 
 def _task_types(metadata: Metadata, spec: TorchJobSpec) -> Iterator[Problem]:
     declared = spec.torch_task_specs
-    known = {name.lower(): name for name in (MASTER, WORKER, AI_MASTER)}
-    seen: dict[str, str] = {}
+    spellings = {name.lower(): name for name in (MASTER, WORKER, AI_MASTER)}
+    first_spellings: dict[str, str] = {}
     for task_type, task in declared.items():
         folded = task_type.lower()
-        if known.get(folded, task_type) != task_type:
+        if spellings.get(folded, task_type) != task_type:
             yield invalid(f"{TASKS}.{task_type}", task_type, SPELLING)
-        if seen.setdefault(folded, task_type) != task_type:
+        if first_spellings.setdefault(folded, task_type) != task_type:
             yield invalid(f"{TASKS}.{task_type}", task_type, TWINS)
         if len(pod_name(metadata.name, task_type, task.num_tasks - 1)) > MAX_POD_NAME:
             yield invalid(f"{TASKS}.{task_type}", task_type, LONG_POD_NAME)
@@ -67,7 +66,7 @@ def _task_types(metadata: Metadata, spec: TorchJobSpec) -> Iterator[Problem]:
 
 
 def pod_name(job: str, task_type: str, index: int) -> str:
-    """The name of a pod: the same for ever, so that making it twice is harmless."""
+    """Return the name of a pod; it never changes, so creating the pod twice is harmless."""
     return f"{job}-{task_type.lower()}-{index}"
 
 
@@ -101,18 +100,21 @@ def _elastic(spec: TorchJobSpec) -> Iterator[Problem]:
 
 
 def _processes(spec: TorchJobSpec) -> Iterator[Problem]:
-    policy, own = spec.torch_elastic_policy, spec.nproc_per_node
-    other = policy.nproc_per_node if policy is not None else None
-    if own is not None and other is not None and own != other:
-        yield invalid("spec.nprocPerNode", own, processes.ONE_VALUE)
-    elif spec.asked_processes == processes.GPUS:
-        field = "spec.nprocPerNode" if own is not None else "spec.torchElasticPolicy.nprocPerNode"
+    policy, nproc_per_node = spec.torch_elastic_policy, spec.nproc_per_node
+    elastic_nproc = policy.nproc_per_node if policy is not None else None
+    if nproc_per_node is not None and elastic_nproc is not None and nproc_per_node != elastic_nproc:
+        yield invalid("spec.nprocPerNode", nproc_per_node, processes.ONE_VALUE)
+    elif spec.effective_nproc_per_node == processes.GPUS:
+        field = "spec.nprocPerNode" if nproc_per_node is not None else "spec.torchElasticPolicy.nprocPerNode"
         for task_type in _without_gpus(spec):
             yield invalid(field, processes.GPUS, NO_GPUS.format(task_type))
 
 
 def _without_gpus(spec: TorchJobSpec) -> Iterator[str]:
-    """The tasks with ranks whose main container asks for no GPU; a template that is wrong is another problem."""
+    """Yield the tasks with ranks whose main container requests no GPU.
+
+    A task with an invalid template is skipped, since the template is another problem.
+    """
     for task_type, task in spec.torch_task_specs.items():
         sound = not problems.find(PodTemplate, task.template)
         if sound and not task.auxiliary and not processes.gpus(task.template["spec"]):
@@ -120,9 +122,10 @@ def _without_gpus(spec: TorchJobSpec) -> Iterator[str]:
 
 
 def cycles(tasks: Mapping[str, TaskSpec]) -> Iterator[Problem]:
-    """The first circle among the tasks' dependencies, if there is one."""
+    """Yield the first cycle in the dependencies of the tasks, if there is one."""
     upstreams = {
-        name: [each.task_type for each in task.depends_on if each.task_type != name] for name, task in tasks.items()
+        name: [dependency.task_type for dependency in task.depends_on if dependency.task_type != name]
+        for name, task in tasks.items()
     }
     circle = next(filter(None, (_circle(name, upstreams) for name in tasks)), None)
     if circle:
@@ -130,13 +133,13 @@ def cycles(tasks: Mapping[str, TaskSpec]) -> Iterator[Problem]:
 
 
 def _circle(start: str, upstreams: Mapping[str, list[str]]) -> list[str]:
-    """The way from a task over its upstreams back to itself; empty if there is none."""
-    ways, seen = [[start]], {start}
-    for way in ways:
-        for upstream in upstreams.get(way[-1], ()):
+    """Return the path from a task along its upstreams back to itself, or an empty list if there is none."""
+    routes, visited = [[start]], {start}
+    for route in routes:
+        for upstream in upstreams.get(route[-1], ()):
             if upstream == start:
-                return [*way, start]
-            if upstream not in seen:
-                seen.add(upstream)
-                ways.append([*way, upstream])
+                return [*route, start]
+            if upstream not in visited:
+                visited.add(upstream)
+                routes.append([*route, upstream])
     return []

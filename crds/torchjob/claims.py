@@ -1,7 +1,7 @@
-"""Devices that a pod template asks for with resource claims (dynamic resource allocation), which no charge counts.
+"""Resource claims of a pod template (dynamic resource allocation), which a job's charge does not count.
 
-One rule: pure. A claim says nothing of how many devices it takes, so a queue whose quota names a device takes no job
-that has one.
+One rule: pure. A claim does not say how many devices it takes. So a queue with a device in its quota accepts no job
+with a resource claim.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,30 +18,39 @@ STORAGE_CLASS = ".storageclass.storage.k8s.io/"
 REMEDY = "ask for devices in resources.limits of the containers, or use a queue whose quota names none"
 
 
-class Tasked(Protocol):
-    """What of a job's spec is looked at."""
+class TasksSpec(Protocol):
+    """The part of a job's spec that this module reads."""
 
     @property
     def tasks(self) -> Mapping[str, TaskSpec]:
         """The tasks by type, in order."""
 
 
-def field(spec: Tasked) -> str:
-    """The first field of a job's spec that claims resources; empty if there is none."""
-    found = (f"spec.torchTaskSpecs.{name}.template.spec.{at}" for name, task in spec.tasks.items() for at in _of(task))
-    return next(found, "")
+def field(spec: TasksSpec) -> str:
+    """Return the path of the first field of a job's spec that claims resources, or an empty string."""
+    fields = (
+        f"spec.torchTaskSpecs.{name}.template.spec.{at}"
+        for name, task in spec.tasks.items()
+        for at in _claim_fields(task)
+    )
+    return next(fields, "")
 
 
 def devices(names: Iterable[str]) -> tuple[str, ...]:
-    """Of canonical resource names those of devices, sorted: all but CPU, memory, huge pages, storage, pods and jobs."""
+    """Return the device names among canonical resource names, sorted.
+
+    All names except those of CPU, memory, huge pages, storage, pods and jobs are devices.
+    """
     return tuple(sorted(name for name in names if _is_device(name)))
 
 
 def refusal(queue: str, quota: Iterable[str]) -> str:
-    """Why a queue with a quota of these names takes no job that claims resources; empty if it takes one."""
-    named = devices(quota)
+    """Return why a queue with these names in its quota refuses jobs with resource claims; empty if it accepts them."""
+    device_names = devices(quota)
     return (
-        f"resource claims are not counted, but the quota of queue {queue} names {named[0]}: {REMEDY}" if named else ""
+        f"resource claims are not counted, but the quota of queue {queue} names {device_names[0]}: {REMEDY}"
+        if device_names
+        else ""
     )
 
 
@@ -49,7 +58,7 @@ def _is_device(name: str) -> bool:
     return not (name in NO_DEVICES or name.startswith(NO_DEVICE_PREFIXES) or STORAGE_CLASS in name)
 
 
-def _of(task: TaskSpec) -> Iterator[str]:
+def _claim_fields(task: TaskSpec) -> Iterator[str]:
     pod_spec: Mapping[str, Any] = task.template["spec"]
     if pod_spec.get("resourceClaims"):
         yield "resourceClaims"

@@ -1,7 +1,7 @@
 """Conditions and phase of a TorchJob: one table.
 
-One rule: a job is in one phase, and the phase says which conditions are True; all others are False or were never set.
-So no two of them can contradict each other. A condition's time moves only when its status changes.
+One rule: a job is in one phase, and the phase decides which conditions are True; all others are False or unset. So no
+two conditions can contradict each other. A condition's time moves only when its status changes.
 
     phase      True               entered when                               next
     (none)     -                  the object is new                          Queued Admitted Suspended Failed
@@ -37,7 +37,7 @@ TRUE_IN: Mapping[Phase, tuple[ConditionType, ...]] = MappingProxyType(
         "Failed": ("Failed",),
     }
 )
-"""Which conditions are True in each phase."""
+"""The conditions that are True in each phase."""
 
 NEXT: Mapping[Phase, tuple[Phase, ...]] = MappingProxyType(
     {
@@ -50,13 +50,13 @@ NEXT: Mapping[Phase, tuple[Phase, ...]] = MappingProxyType(
         "Failed": (),
     }
 )
-"""Which phases may follow."""
+"""The phases that may follow each phase."""
 
 FINISHED: tuple[Phase, ...] = ("Succeeded", "Failed")
 
 
 class Condition(Observed):
-    """metav1.Condition."""
+    """A condition of the job, as in metav1.Condition."""
 
     type: Annotated[str, Field(max_length=64)]
     status: Literal["True", "False", "Unknown"]
@@ -72,28 +72,36 @@ Conditions = tuple[Condition, ...]
 def set_condition(
     conditions: Iterable[Condition], type: str, status: bool, reason: str, message: str, now: datetime, generation: int
 ) -> Conditions:
-    """The conditions with one of them set, in place or at the end; its time moves only if its status changes."""
+    """Return the conditions with one of them set, at its place or at the end.
+
+    Its transition time moves only if its status changes.
+    """
     before = tuple(conditions)
-    word: Literal["True", "False"] = "True" if status else "False"
+    text: Literal["True", "False"] = "True" if status else "False"
     old = find(before, type)
-    since = old.last_transition_time if old is not None and old.status == word else now
+    since = old.last_transition_time if old is not None and old.status == text else now
     new = Condition(
         type=type,
-        status=word,
+        status=text,
         reason=reason,
         message=excerpts.excerpt(message, LONGEST_CONDITION),
         last_transition_time=since,
         observed_generation=generation,
     )
-    return tuple(new if each.type == type else each for each in before) if old is not None else (*before, new)
+    return (
+        tuple(new if condition.type == type else condition for condition in before)
+        if old is not None
+        else (*before, new)
+    )
 
 
 def enter(
     conditions: Iterable[Condition], phase: Phase, reason: str, message: str, now: datetime, generation: int
 ) -> Conditions:
-    """The conditions of a job in a phase: its own are True with this reason, any other that was True becomes False.
+    """Return the conditions of a job that enters a phase.
 
-    Leaving Succeeded or Failed is a ValueError: nothing follows them.
+    The conditions of the phase become True with this reason; any other True condition becomes False. ValueError for a
+    job that leaves Succeeded or Failed: no phase follows them.
     """
     after = tuple(conditions)
     old = phase_of(after)
@@ -108,17 +116,20 @@ def enter(
 
 
 def confirmed(conditions: Iterable[Condition], generation: int) -> Conditions:
-    """The same conditions, which hold of a newer spec, too: `kubectl wait` believes none that is behind the spec."""
-    return tuple(each.model_copy(update={"observed_generation": generation}) for each in conditions)
+    """Return the conditions with a newer generation, because they still hold for the newer spec.
+
+    `kubectl wait` ignores a condition with an older generation.
+    """
+    return tuple(condition.model_copy(update={"observed_generation": generation}) for condition in conditions)
 
 
 def phase_of(conditions: Iterable[Condition]) -> Phase:
-    """The phase the True conditions stand for, the furthest one if somebody wrote a contradiction."""
+    """Return the phase that the True conditions stand for; of contradictory conditions, the most final phase counts."""
     true = {condition.type for condition in conditions if condition.status == "True"}
     order: tuple[Phase, ...] = ("Failed", "Succeeded", "Suspended", "Running", "Admitted", "Queued")
     return next((phase for phase in order if phase in true), "")
 
 
 def find(conditions: Iterable[Condition], type: str) -> Condition | None:
-    """The condition of a type, if it was ever set."""
+    """Return the condition of a type, or None if it was never set."""
     return next((condition for condition in conditions if condition.type == type), None)

@@ -1,8 +1,8 @@
-"""ResourceQuotas, and what a job asks of them in their own terms.
+"""ResourceQuotas, and a job's demand on them under the names of their limits.
 
-One rule: pure, and never more than the API server will count: a ResourceQuota that may not apply to a pod, and what an
-API server may add to a pod, is left out. So a job that is found not to fit would be refused; one that is found to fit
-may be refused all the same.
+One rule: pure, and the demand is never more than the API server will count. A ResourceQuota that may not apply to a pod
+is left out, and so is what an API server may add to a pod. So the API server would refuse every job that does not fit
+here; it may still refuse a job that fits.
 
 A job of 4 pods, each with requests cpu 2 and limits memory 3Gi, beside other pods of its namespace:
 
@@ -30,16 +30,16 @@ COUNT_PODS = "count/pods"
 SERVICES = ("services", "count/services")
 LIMITS = "limits."
 COMPUTE = ("cpu", "memory")
-"""The resources by which Kubernetes tells pods of the class BestEffort from others."""
+"""The resources whose requests distinguish other pods from those of the class BestEffort."""
 MOST_LIMITS = 64
-"""Limits of one ResourceQuota that are looked at."""
+"""Maximum number of limits that are read from one ResourceQuota."""
 MOST_SCOPES = 16
 LONGEST = 1000
-"""Characters of a sentence."""
+"""Maximum number of characters of a message."""
 _USED = re.compile(r", used [^,]*,")
 NO_QUOTAS: Mapping[str, Amounts] = MappingProxyType({})
 MOST_NAMED = 4
-"""Limits that a sentence names."""
+"""Maximum number of limits that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +56,17 @@ class Limit:
     """One limit of a ResourceQuota, in canonical units."""
 
     name: str
-    """As the ResourceQuota writes it: `requests.cpu`, `cpu`, `limits.memory`, `pods`."""
+    """The name in the ResourceQuota: `requests.cpu`, `cpu`, `limits.memory`, `pods`."""
     hard: int
     used: int | None
-    """None: the ResourceQuota's status does not say."""
+    """The amount in use, or None if the ResourceQuota's status does not have it."""
     canonical: str
-    """The name under which a job's demand has it."""
+    """The name of the same resource in a job's demand."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """A ResourceQuota as its status says it is enforced."""
+    """A ResourceQuota with the limits that its status enforces."""
 
     namespace: str
     name: str
@@ -76,113 +76,113 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What decides whether a ResourceQuota with scopes counts a pod."""
+    """The properties of a pod that decide whether a ResourceQuota with scopes counts it."""
 
     terminating: bool = False
     """Whether the pod has an `activeDeadlineSeconds` of its own."""
     not_best_effort: bool = False
-    """Whether it asks for cpu or memory whatever an API server adds."""
+    """Whether the pod requests cpu or memory, regardless of what an API server adds."""
     priority_class: str = ""
-    """Its PriorityClass; empty if that is not certain."""
+    """The pod's PriorityClass; empty if it is not certain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The pods of one task, which are all alike."""
+    """The pods of one task, which are all equal."""
 
     amounts: Amounts
-    """What all of them ask for together."""
+    """The total demand of these pods."""
     traits: Traits | None = None
-    """None: they are not known, and no ResourceQuota with scopes is taken to count the pods."""
+    """The traits of the pods. None: they are unknown, and no ResourceQuota with scopes counts the pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a job asks of the ResourceQuotas of its namespace while it runs."""
+    """The demand of a running job on the ResourceQuotas of its namespace."""
 
     together: tuple[tuple[Part, ...], ...]
-    """Sets of tasks whose pods can exist at once. Each of the sets has to fit."""
+    """Sets of tasks whose pods can exist at the same time. Each set has to fit."""
     services: int = 0
-    """Services that name a rank 0, where pods have addresses of their own."""
+    """The number of services with the address of a rank 0, where every pod has its own address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """A ResourceQuota does not hold a job's pods."""
+    """A ResourceQuota without room for a job's pods."""
 
     quota: str
     lacking: tuple[tuple[Limit, int], ...]
-    """The limits that are too small, each with what the job asks for."""
+    """The exceeded limits, each with the demand of the job."""
 
     @property
     def never(self) -> bool:
-        """Whether the job would not fit either if nothing else used the ResourceQuota."""
+        """Whether the job would not fit even if nothing else used the ResourceQuota."""
         return any(asks > limit.hard for limit, asks in self.lacking)
 
     def __str__(self) -> str:
-        first = [(limit, asks) for limit, asks in self.lacking if asks > limit.hard] if self.never else self.lacking
-        told = [_told(limit, asks) for limit, asks in first[:MOST_NAMED]]
-        told += [f"{len(first) - MOST_NAMED} more"] if len(first) > MOST_NAMED else []
+        exceeded = [(limit, asks) for limit, asks in self.lacking if asks > limit.hard] if self.never else self.lacking
+        clauses = [_describe(limit, asks) for limit, asks in exceeded[:MOST_NAMED]]
+        clauses += [f"{len(exceeded) - MOST_NAMED} more"] if len(exceeded) > MOST_NAMED else []
         verb = "can never hold" if self.never else "has no room for"
         more = " (a smaller job, or a larger ResourceQuota)" if self.never else ""
-        said = f"ResourceQuota {self.quota} of the namespace {verb} the job's pods: {'; '.join(told)}{more}"
-        return excerpts.excerpt(said, LONGEST)
+        sentence = f"ResourceQuota {self.quota} of the namespace {verb} the job's pods: {'; '.join(clauses)}{more}"
+        return excerpts.excerpt(sentence, LONGEST)
 
 
 def same(sentence: str, other: str) -> bool:
-    """Whether two sentences differ in nothing but what is used, which changes with every pod."""
+    """Return whether two messages differ only in the used amounts, which change with every pod."""
     return _USED.sub(",", sentence) == _USED.sub(",", other)
 
 
-def _told(limit: Limit, asks: int) -> str:
+def _describe(limit: Limit, asks: int) -> str:
     unit = _unit(limit.name)
     used = "not known yet" if limit.used is None else quantities.text(unit, limit.used)
     return f"{limit.name}: asks {quantities.text(unit, asks)}, used {used}, hard {quantities.text(unit, limit.hard)}"
 
 
 def read(manifest: Mapping[str, Any]) -> Quota:
-    """A ResourceQuota as an API server shows it. Limits that cannot be read are left out."""
+    """Return a ResourceQuota from the manifest of an API server, without limits that cannot be parsed."""
     metadata, spec, status = manifest["metadata"], manifest.get("spec") or {}, manifest.get("status") or {}
-    # An API server enforces what the status says, which the controller of quotas takes from the spec.
+    # An API server enforces the status, to which the quota controller copies the limits of the spec.
     hard, used = status.get("hard") or {}, status.get("used") or {}
     names = sorted(hard)[:MOST_LIMITS]
     limits = (_limit(name, hard[name], used.get(name)) for name in names)
-    return Quota(metadata["namespace"], metadata["name"], tuple(each for each in limits if each), _scopes(spec))
+    return Quota(metadata["namespace"], metadata["name"], tuple(limit for limit in limits if limit), _scopes(spec))
 
 
 def amount(name: str, quantity: Any) -> int:
-    """A quantity of a limit, in its canonical unit. ValueError for what is not a quantity."""
+    """Return a quantity of a limit in its canonical unit. ValueError for a value that is not a quantity."""
     return quantities.capped(_unit(name), quantity)
 
 
 def _limit(name: str, hard: Any, used: Any) -> Limit | None:
     try:
-        known = None if used is None else amount(name, used)
-        return Limit(name, amount(name, hard), known, quantities.canonical(name))
+        used_amount = None if used is None else amount(name, used)
+        return Limit(name, amount(name, hard), used_amount, quantities.canonical(name))
     except ValueError:
         return None
 
 
 def _unit(name: str) -> str:
-    """The resource whose unit a limit has."""
+    """Return the resource whose unit a limit has."""
     return quantities.canonical(name).removeprefix(LIMITS)
 
 
 def _scopes(spec: Mapping[str, Any]) -> tuple[Scope, ...]:
-    listed = [Scope(str(each)) for each in spec.get("scopes") or ()]
-    for each in (spec.get("scopeSelector") or {}).get("matchExpressions") or ():
-        values = frozenset(map(str, each.get("values") or ()))
-        listed.append(Scope(str(each.get("scopeName")), str(each.get("operator")), values))
-    return tuple(listed) if len(listed) <= MOST_SCOPES else (Scope("TooMany"),)
+    scopes = [Scope(str(scope)) for scope in spec.get("scopes") or ()]
+    for requirement in (spec.get("scopeSelector") or {}).get("matchExpressions") or ():
+        values = frozenset(map(str, requirement.get("values") or ()))
+        scopes.append(Scope(str(requirement.get("scopeName")), str(requirement.get("operator")), values))
+    return tuple(scopes) if len(scopes) <= MOST_SCOPES else (Scope("TooMany"),)
 
 
 def of_charge(charge: Amounts) -> Needs:
-    """What a job asks for of which only the charge is known: its requests and its pods."""
-    return Needs(((Part(_counted(charge)),),))
+    """Return the demand of a job from its charge alone: its requests and its pods."""
+    return Needs(((Part(_quota_names(charge)),),))
 
 
 def of_job(job: TorchJob) -> Needs:
-    """What a job asks for, by its templates and what is known of its pods beyond them."""
+    """Return the demand of a job from its templates and from the measurements of its pods."""
     spec, shares = job.spec, job.shares
     parts = {name: _part(task, shares[name]) for name, task in spec.tasks.items()}
     beside = ([other for other in spec.stages if stage.overlaps(other)] for stage in spec.stages)
@@ -194,46 +194,54 @@ def _part(task: TaskSpec, share: Amounts) -> Part:
     spec = task.template["spec"]
     limits = {f"{LIMITS}{name}": amount for name, amount in _limits(spec).items()}
     priority = "" if task.spot_task_spec is not None else str(spec.get("priorityClassName") or "")
-    asked = {*share, *(name.removeprefix(LIMITS) for name, amount in limits.items() if amount)}
-    traits = Traits(spec.get("activeDeadlineSeconds") is not None, not asked.isdisjoint(COMPUTE), priority)
-    return Part(scale(_counted({**share, **limits}), task.num_tasks), traits)
+    resources = {*share, *(name.removeprefix(LIMITS) for name, amount in limits.items() if amount)}
+    traits = Traits(spec.get("activeDeadlineSeconds") is not None, not resources.isdisjoint(COMPUTE), priority)
+    return Part(scale(_quota_names({**share, **limits}), task.num_tasks), traits)
 
 
 def _limits(spec: Mapping[str, Any]) -> dict[str, int]:
-    """What the containers of a pod may use at most, added up as their requests are (k8s.io/component-helpers/resource,
-    PodLimits): a container without a limit adds nothing."""
-    found = {name: [_bounded(each) for each in spec.get(name) or ()] for name in ("containers", "initContainers")}
-    itself = {"resources": _bounded(spec)["resources"]}
-    amounts = demand.pod_demand({**found, **itself})
+    """Return the limits of a pod: those of its containers, added in the same way as their requests.
+
+    A container without a limit adds nothing (k8s.io/component-helpers/resource, PodLimits).
+    """
+    containers = {
+        name: [_limits_as_requests(container) for container in spec.get(name) or ()]
+        for name in ("containers", "initContainers")
+    }
+    itself = {"resources": _limits_as_requests(spec)["resources"]}
+    amounts = demand.pod_demand({**containers, **itself})
     overhead = demand.amounts(spec.get("overhead"))
     return {name: amount + overhead.get(name, 0) for name, amount in amounts.items() if name != PODS}
 
 
-def _bounded(container: Mapping[str, Any]) -> dict[str, Any]:
+def _limits_as_requests(container: Mapping[str, Any]) -> dict[str, Any]:
     limits = (container.get("resources") or {}).get("limits")
     return {"resources": {"requests": limits}, "restartPolicy": container.get("restartPolicy")}
 
 
-def _counted(charge: Amounts) -> dict[str, int]:
-    """A charge in the terms of ResourceQuotas, without its `requests.`."""
-    found = {name: amount for name, amount in charge.items() if name != JOBS}
-    return found | ({COUNT_PODS: found[PODS]} if PODS in found else {})
+def _quota_names(charge: Amounts) -> dict[str, int]:
+    """Return a charge under the names of ResourceQuotas, without the prefix `requests.`."""
+    counted = {name: amount for name, amount in charge.items() if name != JOBS}
+    return counted | ({COUNT_PODS: counted[PODS]} if PODS in counted else {})
 
 
 def _services(job: TorchJob) -> int:
-    """The rank 0s that other pods look for. A service stays until the job ends."""
+    """Return the number of rank 0 pods that other pods connect to; each has a service until the job ends."""
     spec = job.spec
-    worlds = [[spec.tasks[each] for each in stage.tasks if not spec.tasks[each].auxiliary] for stage in spec.stages]
+    worlds = [[spec.tasks[name] for name in stage.tasks if not spec.tasks[name].auxiliary] for stage in spec.stages]
     elastic = spec.torch_elastic_policy is not None
     return sum(1 for world in worlds if world and (elastic or sum(task.num_tasks for task in world) > 1))
 
 
 def holds(charge: Amounts, quotas: Iterable[Quota]) -> bool:
-    """Whether ResourceQuotas hold a job of this charge: as `shortage` of `of_charge`, for many jobs."""
+    """Return whether ResourceQuotas have room for a job with this charge.
+
+    The result is that of `shortage` for `of_charge`, but faster for many jobs.
+    """
     for quota in quotas:
         for limit in () if quota.scopes else quota.limits:
             asks = charge.get(PODS if limit.canonical == COUNT_PODS else limit.canonical, 0)
-            if asks and limit.canonical != JOBS and not _holds(limit, asks):
+            if asks and limit.canonical != JOBS and not _has_room(limit, asks):
                 return False
     return True
 
@@ -241,43 +249,46 @@ def holds(charge: Amounts, quotas: Iterable[Quota]) -> bool:
 def shortage(
     needs: Needs, quotas: Iterable[Quota], *, services: bool = True, taken: Mapping[str, Amounts] = NO_QUOTAS
 ) -> Shortage | None:
-    """The first ResourceQuota that does not hold a job; None if all do, as far as that is known.
+    """Return the first ResourceQuota without room for a job; None if all are known to have room.
 
-    `services`: whether a service is made for each rank 0. `taken` is what others are about to use, by ResourceQuota.
+    `services`: whether a service is created for each rank 0. `taken`: by ResourceQuota, what other jobs will use soon.
     """
     return next(_shortages(needs, quotas, services, taken), None)
 
 
 def _shortages(
-    needs: Needs, quotas: Iterable[Quota], services: bool, taken: Mapping[str, Amounts]
+    needs: Needs, quotas: Iterable[Quota], services: bool, claimed: Mapping[str, Amounts]
 ) -> Iterator[Shortage]:
     for quota in quotas:
-        asks, others = asked(needs, quota, services=services), taken.get(quota.name, NOTHING)
+        asks, others = asked(needs, quota, services=services), claimed.get(quota.name, NOTHING)
         lacking = tuple(
             (limit, amount)
             for limit in quota.limits
-            if (amount := asks.get(limit.canonical, 0)) and not _holds(limit, amount + others.get(limit.canonical, 0))
+            if (amount := asks.get(limit.canonical, 0))
+            and not _has_room(limit, amount + others.get(limit.canonical, 0))
         )
         if lacking:
             yield Shortage(quota.name, lacking)
 
 
-def _holds(limit: Limit, amount: int) -> bool:
+def _has_room(limit: Limit, amount: int) -> bool:
     return limit.used is not None and limit.used + amount <= limit.hard
 
 
 def asked(needs: Needs, quota: Quota, *, services: bool = True) -> Amounts:
-    """The most that a job asks of one ResourceQuota at once, by canonical name."""
+    """Return the largest demand of a job on one ResourceQuota at a time, by canonical name."""
     counted = ([part.amounts for part in parts if _covers(quota.scopes, part.traits)] for parts in needs.together)
-    found = reduce(peak, (reduce(add, each, dict(NOTHING)) for each in counted), dict(NOTHING))
+    demand_at_once = reduce(
+        peak, (reduce(add, parts_amounts, dict(NOTHING)) for parts_amounts in counted), dict(NOTHING)
+    )
     if services and needs.services and not quota.scopes:
-        return found | dict.fromkeys(SERVICES, needs.services)
-    return found
+        return demand_at_once | dict.fromkeys(SERVICES, needs.services)
+    return demand_at_once
 
 
 def _covers(scopes: tuple[Scope, ...], traits: Traits | None) -> bool:
-    """Whether a ResourceQuota is certain to count a pod."""
-    return not scopes or (traits is not None and all(_meets(each, traits) for each in scopes))
+    """Return whether a ResourceQuota with these scopes certainly counts a pod."""
+    return not scopes or (traits is not None and all(_meets(scope, traits) for scope in scopes))
 
 
 def _meets(scope: Scope, traits: Traits) -> bool:
@@ -290,7 +301,7 @@ def _meets(scope: Scope, traits: Traits) -> bool:
             return traits.not_best_effort
         case "PriorityClass" if traits.priority_class:
             return _selects(scope, traits.priority_class)
-    return False  # a pod without requests may be given some by a LimitRange, one without a class the default one
+    return False  # a LimitRange may add requests to a pod, and a pod without a class gets the default class
 
 
 def _selects(scope: Scope, priority_class: str) -> bool:

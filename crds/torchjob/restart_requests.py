@@ -1,7 +1,7 @@
-"""A restart that a job's owner asks for, in an annotation of the TorchJob.
+"""A restart that a user requests in an annotation of the TorchJob.
 
-One rule: a request is obeyed once, by its id; one that makes no sense is none, which its sender is told before it is
-sent.
+One rule: a request is carried out once; its id identifies it. An invalid request is ignored; the command line refuses
+it before it is sent.
 """
 
 from typing import Annotated, Literal
@@ -15,22 +15,23 @@ from crds.torchjob.torchjob import TorchJob
 
 
 class RestartRequest(Written):
-    """What is to be restarted, and how."""
+    """The pods to restart, and the kind of restart."""
 
     id: Annotated[str, Field(min_length=1, max_length=64)]
     task: TaskType | None = None
-    """Pods of this task only; the whole job if absent."""
+    """The task whose pods are restarted; the whole job if absent."""
     index: Annotated[int, Field(ge=0, le=9_999)] | None = None
-    """This pod of the task only."""
+    """The index of the only pod of the task that is restarted; all its pods if absent."""
     how: Literal["", "InPlace", "Recreate"] = ""
-    """In place: the containers, where the installation can; else new pods. Empty: as the installation is set."""
+    """InPlace restarts the containers if the installation supports it, Recreate replaces the pods. If empty, the
+    installation's setting applies."""
 
 
 def requested(job: TorchJob) -> RestartRequest | None:
-    """The request that was not obeyed yet; None if there is none."""
+    """Return the request that was not carried out yet; None if there is none."""
     text = job.metadata.annotations.get(labels.RESTART_REQUEST, "")
     try:
-        found = RestartRequest.model_validate_json(text) if text else None
+        request = RestartRequest.model_validate_json(text) if text else None
     except ValidationError:
         return None
-    return None if found is None or found.id == job.status.restart_request else found
+    return None if request is None or request.id == job.status.restart_request else request

@@ -1,10 +1,10 @@
-"""How much of a TorchJob is looked at: what is larger than any job has to be is refused before it is parsed.
+"""Size limits of a TorchJob: an object larger than any useful job is refused before it is parsed.
 
-One rule: asking costs no more than the bounds allow, whatever the object holds: nothing is walked through that has not
-been counted first.
+One rule: a check costs no more than the limits allow, whatever the object holds: every collection is counted before it
+is walked.
 
-A template is opaque, so an API server keeps in it whatever a user writes; the lists of it that are read are bounded in
-the schema, too (`crds.torchjob.tasks`), and the job as a whole only here.
+A template is opaque, so an API server stores whatever a user writes in it. The lists of a template that torchq reads
+are limited in the schema, too (`crds.torchjob.tasks`); the size of the whole job is limited only here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,49 +14,54 @@ from crds import labels
 from crds.errors import Problem
 
 MOST_VALUES = 20_000
-"""Values in all templates of a job together: maps, lists and what they hold. A usual job has some hundreds."""
+"""Maximum number of values in all templates of a job: maps, lists and their contents. A usual job has some hundreds."""
 MOST_QUANTITIES = 500
-"""Quantities that all containers of a job ask for together."""
+"""Maximum number of resource quantities in all containers of a job."""
 MOST_CONTAINERS = 64
-"""Containers of a template, and as many init containers."""
+"""Maximum number of containers of a template, and of its init containers."""
 MOST_RESOURCES = 64
-"""Resources in one list of requests or limits."""
+"""Maximum number of resources in one list of requests or limits."""
 MOST_FIELDS = 64
-"""Fields of a spec or of a task, known or not."""
+"""Maximum number of fields of a spec or of a task, known or unknown."""
 MOST_TASK_TYPES = 16
 MOST_METADATA = 5_000
-"""Labels, annotations, finalizers or owners of a job."""
+"""Maximum number of labels, annotations, finalizers or owners of a job."""
 MOST_MARKS = 64
-"""Labels or annotations of an object that are all kept; of more only those that are read."""
+"""Number of labels or annotations up to which all are kept.
+
+Of a larger map, only the entries that torchq reads are kept.
+"""
 DEEPEST = 100
-"""How deep the maps and lists of a template may be nested: a pod needs less than 20."""
+"""Maximum nesting depth of the maps and lists of a template; a pod needs less than 20."""
 TASKS = "spec.torchTaskSpecs"
 DEEP = f"Invalid value: must not be nested deeper than {DEEPEST} levels"
-_SLIMMED = ("labels", "annotations", "finalizers", "ownerReferences")
-_READ = tuple(name for name in vars(labels).values() if isinstance(name, str) and name.startswith(f"{labels.GROUP}/"))
+_SHORTENED = ("labels", "annotations", "finalizers", "ownerReferences")
+_READ_BY_TORCHQ = tuple(
+    name for name in vars(labels).values() if isinstance(name, str) and name.startswith(f"{labels.GROUP}/")
+)
 
 
 class Long(dict[str, Any]):
-    """An object whose JSON is long, so that it is looked at with care."""
+    """An object with long JSON text; its size is checked before it is parsed."""
 
 
 class Outlined(Long):
-    """One that was read without its spec, because it holds too many values."""
+    """An object that was read without its spec, because it holds too many values."""
 
 
 def problem(manifest: Any) -> Problem | None:
-    """What of a manifest is too large; None if nothing is, or if it is not even the shape of a job."""
+    """Return the first size limit that a manifest exceeds; None if it exceeds none, or has not the shape of a job."""
     if isinstance(manifest, Outlined):
         return Problem("spec", f"Too long: all tasks together may hold at most {MOST_VALUES} values")
     match manifest:
         case {"metadata": dict(metadata), "spec": dict(spec)}:
-            return next(_of_metadata(metadata), None) or next(_of_spec(spec), None)
+            return next(_metadata_problems(metadata), None) or next(_spec_problems(spec), None)
     return None
 
 
 def is_long(metadata: Mapping[str, Any]) -> bool:
-    """Whether metadata holds more of something than a job may have."""
-    for name in _SLIMMED:
+    """Return whether metadata holds more labels, annotations, finalizers or owners than a job may have."""
+    for name in _SHORTENED:
         value = metadata.get(name)
         if isinstance(value, dict | list) and len(value) > MOST_METADATA:
             return True
@@ -64,44 +69,48 @@ def is_long(metadata: Mapping[str, Any]) -> bool:
 
 
 def slim(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Metadata without the labels and annotations that are read by nobody, where there are very many; owners and
-    finalizers likewise."""
-    long = {name: _short(value) for name, value in metadata.items() if _is_long(name, value)}
+    """Return metadata in which each overlong map keeps only the entries that torchq reads.
+
+    An overlong list of owners or finalizers keeps only its first entries.
+    """
+    long = {name: _shorten(value) for name, value in metadata.items() if _is_long(name, value)}
     return {**metadata, **long} if long else metadata
 
 
 def values(value: Any, most: int) -> int:
-    """How many values a value holds, itself included; any number above `most` if it is more, -1 if it is nested too
-    deep."""
-    level, found = [value], 1
+    """Return the number of values that a value holds, including itself.
+
+    The result is any number above `most` if the value holds more, and -1 if it is nested too deeply.
+    """
+    level, count = [value], 1
     for _ in range(DEEPEST):
-        found += sum(map(len, level))
-        if found > most:
-            return found
+        count += sum(map(len, level))
+        if count > most:
+            return count
         level = [
             inner
-            for each in level
-            for inner in (each.values() if isinstance(each, dict) else each)
+            for container in level
+            for inner in (container.values() if isinstance(container, dict) else container)
             if isinstance(inner, dict | list)
         ]
         if not level:
-            return found
+            return count
     return -1
 
 
 def too_many(where: str, count: int, most: int) -> Problem:
-    """As an API server words it."""
+    """Return the problem of too many items, in the words of an API server."""
     return Problem(where, f"Too many: {count}: must have at most {most} items")
 
 
-def _of_metadata(metadata: Mapping[str, Any]) -> Iterator[Problem]:
-    for name in _SLIMMED:
+def _metadata_problems(metadata: Mapping[str, Any]) -> Iterator[Problem]:
+    for name in _SHORTENED:
         value = metadata.get(name)
         if isinstance(value, dict | list) and len(value) > MOST_METADATA:
             yield too_many(f"metadata.{name}", len(value), MOST_METADATA)
 
 
-def _of_spec(spec: dict[Any, Any]) -> Iterator[Problem]:
+def _spec_problems(spec: dict[Any, Any]) -> Iterator[Problem]:
     tasks, least = spec.get("torchTaskSpecs"), spec.get("minMembers")
     if len(spec) > MOST_FIELDS:
         yield too_many("spec", len(spec), MOST_FIELDS)
@@ -111,28 +120,28 @@ def _of_spec(spec: dict[Any, Any]) -> Iterator[Problem]:
         return
     if len(tasks) > MOST_TASK_TYPES:
         yield too_many(TASKS, len(tasks), MOST_TASK_TYPES)
-    yield from _of_tasks({name: task for name, task in tasks.items() if isinstance(task, dict)})
+    yield from _task_problems({name: task for name, task in tasks.items() if isinstance(task, dict)})
 
 
-def _of_tasks(tasks: Mapping[Any, dict[Any, Any]]) -> Iterator[Problem]:
-    left = MOST_VALUES
+def _task_problems(tasks: Mapping[Any, dict[Any, Any]]) -> Iterator[Problem]:
+    remaining = MOST_VALUES
     for name, task in tasks.items():
-        found = values(task, left)
-        if found < 0:
+        count = values(task, remaining)
+        if count < 0:
             yield Problem(f"{TASKS}.{name}.template", DEEP)
-        left -= found
-        if left < 0:
+        remaining -= count
+        if remaining < 0:
             yield Problem(TASKS, f"Too long: all tasks together may hold at most {MOST_VALUES} values")
     for name, task in tasks.items():
-        yield from _of_lists(f"{TASKS}.{name}", task)
-    asked = sum(len(each) for task in tasks.values() for each in _lists_of_quantities(_pod_spec(task)))
-    if asked > MOST_QUANTITIES:
+        yield from _list_problems(f"{TASKS}.{name}", task)
+    total = sum(len(quantities) for task in tasks.values() for quantities in _quantity_maps(_pod_spec(task)))
+    if total > MOST_QUANTITIES:
         yield Problem(
-            TASKS, f"Too many: {asked}: all containers together may have at most {MOST_QUANTITIES} quantities"
+            TASKS, f"Too many: {total}: all containers together may have at most {MOST_QUANTITIES} quantities"
         )
 
 
-def _of_lists(at: str, task: dict[Any, Any]) -> Iterator[Problem]:
+def _list_problems(at: str, task: dict[Any, Any]) -> Iterator[Problem]:
     spot, spec = task.get("spotTaskSpec"), _pod_spec(task)
     bounded = (
         (at, task, MOST_FIELDS),
@@ -153,24 +162,28 @@ def _pod_spec(task: dict[Any, Any]) -> dict[Any, Any]:
     return {}
 
 
-def _lists_of_quantities(spec: dict[Any, Any]) -> Iterator[dict[Any, Any]]:
-    askers = [spec]
+def _quantity_maps(spec: dict[Any, Any]) -> Iterator[dict[Any, Any]]:
+    holders = [spec]
     for kind in ("containers", "initContainers"):
-        found = spec.get(kind)
-        askers += [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-    for each in askers:
-        resources = each.get("resources")
-        asked = [resources.get("requests"), resources.get("limits")] if isinstance(resources, dict) else []
-        yield from (quantities for quantities in asked if isinstance(quantities, dict))
+        containers = spec.get(kind)
+        holders += (
+            [container for container in containers if isinstance(container, dict)]
+            if isinstance(containers, list)
+            else []
+        )
+    for holder in holders:
+        resources = holder.get("resources")
+        lists = [resources.get("requests"), resources.get("limits")] if isinstance(resources, dict) else []
+        yield from (quantities for quantities in lists if isinstance(quantities, dict))
     if isinstance(spec.get("overhead"), dict):
         yield spec["overhead"]
 
 
 def _is_long(name: str, value: Any) -> bool:
-    return name in _SLIMMED and isinstance(value, dict | list) and len(value) > MOST_MARKS
+    return name in _SHORTENED and isinstance(value, dict | list) and len(value) > MOST_MARKS
 
 
-def _short(value: dict[str, Any] | list[Any]) -> dict[str, Any] | list[Any]:
+def _shorten(value: dict[str, Any] | list[Any]) -> dict[str, Any] | list[Any]:
     if isinstance(value, list):
         return value[:MOST_MARKS]
-    return {name: value[name] for name in _READ if name in value}
+    return {name: value[name] for name in _READ_BY_TORCHQ if name in value}

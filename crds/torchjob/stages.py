@@ -1,9 +1,10 @@
-"""Stages: tasks that may exist at once, because the same successes lie before them.
+"""Stages: groups of tasks that wait for the success of the same tasks, so that their pods may exist at once.
 
-One rule: pure, over the dependencies alone.
+One rule: pure; the stages depend only on the dependencies of the tasks.
 
-A task waits for S: the upstreams that it wants to have succeeded, and whatever its upstreams wait for. Tasks with the
-same S are one stage, which begins when all of S has succeeded; a job without such dependencies is one stage.
+A task waits for a set S of tasks: the upstreams with phase Succeeded in its dependencies, and the sets of all its
+upstreams. Tasks with the same S are one stage. It begins when all tasks in S have succeeded. A job without such
+dependencies is one stage.
 """
 
 from collections.abc import Mapping
@@ -16,41 +17,44 @@ Tasks = Mapping[str, TaskSpec]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Some tasks of a job."""
+    """A group of tasks of a job that may exist at once."""
 
     index: int
-    """0 for the one that begins with the job; whoever is waited for comes before who waits."""
+    """The number of the stage: 0 begins with the job, and a stage has a higher index than those it waits for."""
     awaits: frozenset[str]
-    """The tasks that have succeeded before it begins; none for the first stage alone."""
+    """The tasks that succeed before this stage begins; only the first stage has none."""
     tasks: tuple[str, ...]
-    """In the order of the job's tasks."""
+    """The task types, in the order of the job's tasks."""
 
     def overlaps(self, other: "Stage") -> bool:
-        """Whether pods of both can exist at once: unless one waits for the success of all of the other."""
+        """Return whether pods of both stages can exist at once: neither waits for the success of the whole other."""
         return not (self.awaits.issuperset(other.tasks) or other.awaits.issuperset(self.tasks))
 
 
 def of(tasks: Tasks) -> tuple[Stage, ...]:
-    """The stages of tasks that stand in their order."""
+    """Return the stages of tasks that are in the job's order."""
     awaits = _awaits(tasks)
-    found: dict[frozenset[str], list[str]] = {}
+    names_by_awaited: dict[frozenset[str], list[str]] = {}
     for task_type in tasks:
-        found.setdefault(awaits[task_type], []).append(task_type)
-    # Who waits for a task waits for more than that task does.
-    ordered = sorted(found.items(), key=lambda item: len(item[0]))
+        names_by_awaited.setdefault(awaits[task_type], []).append(task_type)
+    # A task that waits for another one waits for more tasks than that one, so the size gives the order.
+    ordered = sorted(names_by_awaited.items(), key=lambda item: len(item[0]))
     return tuple(Stage(index, before, tuple(names)) for index, (before, names) in enumerate(ordered))
 
 
 def _awaits(tasks: Tasks) -> dict[str, frozenset[str]]:
-    """S of every task. Each round looks one dependency further, so that there are as many rounds as tasks at most."""
-    found: dict[str, frozenset[str]] = dict.fromkeys(tasks, frozenset())
+    """Return the set S of every task.
+
+    Each round follows the dependencies one step further, so the number of rounds is at most that of the tasks.
+    """
+    awaits: dict[str, frozenset[str]] = dict.fromkeys(tasks, frozenset())
     for _ in tasks:
-        before, found = found, {name: _near(task, found) for name, task in tasks.items()}
-        if found == before:
+        before, awaits = awaits, {name: _awaits_of_task(task, awaits) for name, task in tasks.items()}
+        if awaits == before:
             break
-    return found
+    return awaits
 
 
-def _near(task: TaskSpec, known: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    direct = frozenset(each.task_type for each in task.depends_on if each.phase == "Succeeded")
-    return direct.union(*(known.get(each.task_type, frozenset()) for each in task.depends_on))
+def _awaits_of_task(task: TaskSpec, awaits: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    direct = frozenset(upstream.task_type for upstream in task.depends_on if upstream.phase == "Succeeded")
+    return direct.union(*(awaits.get(upstream.task_type, frozenset()) for upstream in task.depends_on))

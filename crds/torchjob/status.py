@@ -1,8 +1,9 @@
-"""What torchq says about a TorchJob.
+"""The status of a TorchJob.
 
-One rule: the coordinator writes why a job waits (`queue.name`, `reason`, `message`), the worker everything else; what a
-rebuild of the queues needs is here. Of `queue`, a worker writes the rest when it sends a job back, in the patch that
-takes the admission away, and takes away what no longer holds when it admits the job.
+One rule: the coordinator writes why a job waits (`queue.name`, `reason`, `message`), the worker everything else. The
+status holds all that a rebuild of the queues needs. A worker writes the other fields of `queue` when it sends a job
+back to its queue, in the patch that removes the admission. It removes outdated fields of `queue` when it admits the
+job.
 """
 
 from typing import Annotated
@@ -18,155 +19,158 @@ PodName = Annotated[str, Field(max_length=253)]
 TaskName = Annotated[str, Field(max_length=63)]
 NodeName = Annotated[str, Field(max_length=253)]
 Setback = Annotated[str, Field(max_length=64)]
-"""A pod's uid; with a slash and a number: that restart of its main container."""
+"""The uid of a failed pod; with a slash and a number, that restart of the pod's main container."""
 MOST_AT_ONCE = 1000
 
 
 class QuotaRefusal(Observed):
-    """A ResourceQuota of the namespace for which the API server refused an object of the job."""
+    """A ResourceQuota of the namespace because of which the API server refused an object of the job."""
 
     name: ResourceName = ""
-    """The ResourceQuota; empty if the API server named none."""
+    """The name of the ResourceQuota; empty if the API server named none."""
     hard: Annotated[dict[ResourceName, Annotated[str, Field(max_length=64)]], Field(max_length=64)] = Field(
         default_factory=dict
     )
-    """The limits of the ResourceQuota that it named then; an empty value where it gave no number."""
+    """The limits of the ResourceQuota in the API server's message; a value is empty if the message had no number."""
     generation: Tally = 0
-    """The generation of the spec that was refused; the refusal says nothing of another."""
+    """The generation of the refused spec; the refusal does not apply to another generation."""
     times: Tally = 1
-    """How often in a row ResourceQuotas refused the job while its spec and the limits stayed as they are: its pauses
-    double with each."""
+    """The number of consecutive refusals by ResourceQuotas for the same spec and limits; the pause doubles with each
+    refusal."""
 
 
 class QueueStatus(Observed):
-    """How the job waits."""
+    """The state of the job in its tenant queue."""
 
     name: ResourceName = ""
     reason: Annotated[str, Field(max_length=64)] = ""
-    """Why it waits: a code."""
+    """The reason why the job waits, as a code."""
     message: Text = ""
-    """Why it waits: a sentence without moving numbers."""
+    """The reason why the job waits, as a sentence; it contains no numbers that change often."""
     since: Time | None = None
-    """When it was sent back; when it was submitted, if it never was."""
+    """The time at which the job was last sent back to the queue, or of its submission."""
     not_before: Time | None = None
-    """It backs off until then."""
+    """The job backs off until this time."""
     parked: bool = False
-    """It failed to start too often and waits for its owner."""
+    """Whether the job has failed to start too often and waits for a user to retry it."""
     tries: Tally = 0
-    """How often in a row it was admitted and did not run in time."""
+    """The number of consecutive admissions in which the job did not run in time."""
     drained: bool = False
-    """It has given back room because its queue was drained, or to be resized: it comes first when the queue goes on."""
+    """Whether the job was sent back because its queue was drained, or to be resized. It is then first in the queue."""
     held: Annotated[dict[ResourceName, int], Field(max_length=65)] | None = None
-    """What it held then, in canonical names and units: it comes first only while it asks for no more."""
+    """The charge of the drained job, in canonical names and units. The job is first in the queue only while it
+    requests no more."""
     refused_by: QuotaRefusal | None = None
-    """The ResourceQuota that refused the job in its newest try; `notBefore` is the end of the pause after it."""
+    """The ResourceQuota that refused the job in its latest attempt; the pause after it ends at `notBefore`."""
 
 
 class Admission(Observed):
-    """The room the job holds."""
+    """The capacity that the job holds in its queue and the pool."""
 
     queue: ResourceName
     attempt: Tally
     epoch: Tally
     charge: Annotated[dict[ResourceName, int], Field(max_length=65)] = Field(default_factory=dict)
-    """What is counted against queue and pool, in canonical names and units."""
+    """The resources that count against the queue and the pool, in canonical names and units."""
     port: Annotated[int, Field(ge=0, le=65535)] = 0
-    """The port held for the job where its pods share one address; 0 where they do not."""
+    """The port that is reserved for the job if its pods share one address, else 0."""
     pick: Tally = 0
-    """Which pick of its epoch this was: epoch and pick are the order of admission."""
+    """The number of the pick within its epoch; epoch and pick give the order of admission."""
     admitted_at: Time | None = None
     gang_scheduler: Annotated[str, Field(max_length=63)] | None = None
-    """Who binds the pods of this admission; fixed for as long as it lasts."""
+    """The scheduler that binds the pods of this admission; it does not change during the admission."""
     workers: Annotated[int, Field(ge=1)] | None = None
-    """How many workers an elastic job was admitted with; None: the number cannot change."""
+    """The number of workers with which an elastic job was admitted; absent if the number cannot change."""
     nproc_per_node: Annotated[dict[TaskName, Annotated[int, Field(ge=1)]], Field(max_length=16)] | None = None
-    """By task type, how many processes torchrun starts in each pod; a task that is not named has 1. None: what
-    torchElasticPolicy.nprocPerNode says, else 1. Versions that had no spec.nprocPerNode wrote none: the pods of a job
-    that they admitted keep their number of processes, also where they are replaced."""
+    """For each task type, the number of processes that torchrun starts in each pod; 1 for any other task. If the field
+    is absent, torchElasticPolicy.nprocPerNode applies, else 1. Versions without spec.nprocPerNode did not write this
+    field, so pods of a job that they admitted, and replacements of these pods, keep their number of processes."""
 
 
 class TaskStatus(Observed):
-    """The pods of one task, counted."""
+    """The numbers of pods of one task, by state."""
 
     active: Tally = 0
-    """Pending or running."""
+    """Pods that are pending or running."""
     ready: Tally = 0
-    """Running."""
+    """Pods that are running."""
     succeeded: Tally = 0
     failed: Tally = 0
     evicted: Tally = 0
 
 
 class StageStatus(Observed):
-    """A stage of the job that began when the tasks it waits for had succeeded, or when its job went on."""
+    """A stage of the job; it begins when the tasks that it waits for have succeeded, or when its job is resumed."""
 
     began: Time
     running: Time | None = None
-    """When every task of it had its least number of pods for the first time."""
+    """The first time at which every task of the stage had its minimum number of running pods."""
 
 
 class Measured(Observed):
-    """What pods of the job ask for, where an API server has made that more than their templates say: defaults of a
-    LimitRange, the overhead of a RuntimeClass, what a webhook adds."""
+    """The measured requests of the job's pods, where the API server has increased them beyond their templates: by
+    defaults of a LimitRange, the overhead of a RuntimeClass or a webhook."""
 
     templates: Annotated[str, Field(max_length=64)] = ""
-    """The digest of the templates that it was measured for (`TorchJobSpec.digest`); it says nothing of others."""
+    """The digest of the measured templates; the measurement does not apply to other templates."""
     pods: Annotated[dict[TaskName, Annotated[dict[ResourceName, int], Field(max_length=65)]], Field(max_length=16)] = (
         Field(default_factory=dict)
     )
-    """By task type, what one pod asks for, in canonical names and units."""
+    """For each task type, the requests of one pod, in canonical names and units."""
 
 
 class TorchJobStatus(Observed):
     """The state of a TorchJob."""
 
     phase: Phase = ""
-    """One word for people; the conditions say the same in detail."""
+    """The state of the job in one word; the conditions have the details."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=16)] = ()
     tenant_queue: ResourceName = ""
-    """The tenant queue the job waits in, or that pays for it."""
+    """The tenant queue in which the job waits, or to which it is charged."""
     queue: QueueStatus | None = None
     admission: Admission | None = None
     measured: Measured | None = None
-    """What its pods ask for beyond their templates; kept over suspension, so that the job is charged for it again."""
+    """The requests of the job's pods beyond their templates. They are kept while the job is suspended, so that its
+    next charge includes them."""
     attempt: Tally = 0
-    """The number of the newest attempt ever admitted; kept over suspension."""
+    """The number of the latest admitted attempt; it is kept while the job is suspended."""
     task_statuses: Annotated[dict[str, TaskStatus], Field(max_length=16)] = Field(default_factory=dict)
     stages: Annotated[dict[str, StageStatus], Field(max_length=16)] = Field(default_factory=dict)
-    """By their index: the stages that have begun under this admission; the first one only where its time began anew
-    since, because the job went on before its pods were gone."""
+    """The stages that have begun during this admission, by index. The first stage is listed only if its start time was
+    reset, because the job was resumed before its pods were deleted."""
     restart_count: Tally = 0
-    """Restarts for failures of the job's own, against `backoffLimit`."""
+    """The number of restarts after failures of the job itself, which count towards `backoffLimit`."""
     restart_not_before: Time | None = None
-    """When the pods of the newest counted restart may be made again: until then the job backs off. Removed once the job
-    has run for 10 minutes since."""
+    """The time at which the pods of the latest counted restart may be created; until then the job backs off. The field
+    is removed once the job has run for 10 minutes."""
     backing_off: Annotated[tuple[PodName, ...], Field(max_length=MOST_AT_ONCE)] = ()
-    """The pods that are not made before `restartNotBefore`; empty: no pod of the job is."""
+    """The pods that are not created before `restartNotBefore`; if empty, this applies to all pods of the job."""
     consecutive_restarts: Tally = 0
-    """How often in a row the job has failed since it last ran for 10 minutes: the back-off doubles with each."""
+    """The number of failures since the job last ran for 10 minutes. The back-off doubles with each."""
     restart_generation: Tally = 0
-    """How often all pods of the job were restarted together, for whatever reason; its pods carry it as a label."""
+    """The number of restarts of all pods of the job together, for any reason; its pods have it as a label."""
     recreate_generation: Tally = 0
-    """The newest of these restarts in which pods were to be replaced, not restarted in place."""
+    """The latest of these restarts in which pods had to be replaced, not restarted in place."""
     replacing: Annotated[tuple[Setback, ...], Field(max_length=MOST_AT_ONCE)] = ()
-    """What became of single pods and is counted already, until it shows no more: the pods are being replaced."""
+    """Failures of single pods that are counted already, while these pods are being replaced."""
     disruptions: Tally = 0
-    """Failures that were not the job's fault: evictions, lost nodes."""
+    """The number of failures that were not caused by the job: evictions and lost nodes."""
     disruptions_spaced_until: Time | None = None
-    """When the disruptions so far are paid for, at one per 10 seconds: more than 10 ahead of that are spaced."""
+    """The time until which the job has used up its allowance of one disruption per 10 seconds. If the time is more than
+    100 seconds ahead, replacements of pods are delayed."""
     node_failures: Annotated[dict[NodeName, Tally], Field(max_length=64)] = Field(default_factory=dict)
-    """How often pods of this admission failed on a node."""
+    """The number of failures of pods of this admission, for each node."""
     excluded_nodes: Annotated[tuple[NodeName, ...], Field(max_length=64)] = ()
-    """Nodes that pods of this job are kept away from, because they failed there repeatedly."""
+    """The nodes on which pods of this job are not placed, because its pods failed there repeatedly."""
     restart_request: Annotated[str, Field(max_length=64)] = ""
-    """The id of the newest request for a restart that was obeyed."""
+    """The id of the latest request for a restart that was carried out."""
     selector: Annotated[str, Field(max_length=1024)] = ""
-    """The label selector of the workers' pods, for the scale subresource."""
+    """The label selector of the worker pods, for the scale subresource."""
     start_time: Time | None = None
     completion_time: Time | None = None
     observed_generation: Tally = 0
 
     @property
     def finished(self) -> bool:
-        """Whether the job has reached its end, good or bad."""
+        """Whether the job has succeeded or failed."""
         return self.phase in FINISHED

@@ -1,26 +1,28 @@
 """The order in which jobs were submitted within one second, as the annotation `labels.SUBMITTED` gives it.
 
-One rule: pure, and it never raises. An annotation in any other form than the one written here counts as absent.
+One rule: pure, and it never raises. An annotation that is not of this form counts as absent.
 
-An API server keeps the time of creation in whole seconds only. The annotation is `MICROSECONDS.PLACE`: the moment of
-submission in microseconds since 1970, and the job's place in the list that was submitted. `1764000000123456.0` is the
-first job of its list.
+An API server stores the creation time in whole seconds only. The annotation is `MICROSECONDS.PLACE`: the time of
+submission in microseconds since 1970, and the job's place in the submitted list. `1764000000123456.0` is the first job
+of its list.
 """
 
 import re
 
 LONGEST = 30
-"""Characters that the annotation may have."""
+"""Maximum number of characters of the annotation."""
 _FORM = re.compile(r"[0-9]+\.[0-9]+")
 
 
 def text(microseconds: int, place: int) -> str:
-    """The annotation of the job at a place, from 0 on, of a list that is submitted at a moment."""
+    """Return the annotation of the job at a place, from 0, of a list that is submitted at this time."""
     return f"{microseconds}.{place}"
 
 
 def read(annotation: object) -> str:
-    """The annotation if it is well formed: ASCII digits, one dot, ASCII digits, and LONGEST characters at most. Else
-    empty: the job has none."""
+    """Return the annotation if it is well formed, else an empty string.
+
+    It is well formed with ASCII digits, one dot, ASCII digits, and at most LONGEST characters.
+    """
     good = isinstance(annotation, str) and len(annotation) <= LONGEST and _FORM.fullmatch(annotation)
     return str(annotation) if good else ""

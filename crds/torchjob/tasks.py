@@ -1,6 +1,6 @@
-"""One task of a TorchJob: so many equal pods.
+"""A task of a TorchJob: a number of equal pods.
 
-One rule: what a task's type implies is applied when a job is parsed (`with_defaults`) and written nowhere.
+One rule: defaults that depend on the task type are applied when a job is parsed (`with_defaults`) and never stored.
 """
 
 from typing import Annotated, Any, Literal
@@ -11,7 +11,7 @@ from crds.model import ClassName, Written
 from crds.torchjob import size_limits
 
 MASTER, WORKER, AI_MASTER = "Master", "Worker", "AIMaster"
-"""The task types with a meaning; any other name is a task type too."""
+"""The task types with special defaults; any other name is also a task type."""
 TASK_TYPE = r"^[A-Za-z][A-Za-z0-9]{0,19}$"
 LONGEST_TASK_TYPE, MOST_TASKS = 20, 10_000
 
@@ -25,9 +25,9 @@ _STRINGS = {"type": "object", "additionalProperties": {"type": "string"}}
 
 
 def _maybe(kind: str, **bounds: Any) -> dict[str, Any]:
-    """A field that a manifest may set to null, as in a pod; of an object all fields are kept."""
-    kept = {"x-kubernetes-preserve-unknown-fields": True} if kind == "object" else {}
-    return {"type": kind, "nullable": True, **kept, **bounds}
+    """Return the schema of a field that may be null, as in a pod; an object keeps its unknown fields."""
+    extra = {"x-kubernetes-preserve-unknown-fields": True} if kind == "object" else {}
+    return {"type": kind, "nullable": True, **extra, **bounds}
 
 
 _QUANTITIES = _maybe("object", maxProperties=size_limits.MOST_RESOURCES)
@@ -63,24 +63,24 @@ _TEMPLATE_SCHEMA = {
     },
 }
 Template = Annotated[dict[str, Any], WithJsonSchema(_TEMPLATE_SCHEMA)]
-"""A PodTemplateSpec, opaque but for what `crds.torchjob.template` asks of it."""
+"""A PodTemplateSpec, opaque except for the fields that `crds.torchjob.template` checks."""
 
 RESTART_POLICIES: dict[str, RestartPolicy] = {MASTER: "ExitCode", WORKER: "OnFailure", AI_MASTER: "Never"}
-"""What a task does about a failed pod unless it says so; other types are like a Worker."""
+"""The default restart policy by task type; all other types have that of a Worker."""
 
 UPSTREAM = {MASTER: AI_MASTER, WORKER: MASTER}
-"""Which task a task waits for to run, where the job has both and `dependsOn` is not given (an empty one is)."""
+"""The default upstream by task type, if the job has both tasks and no `dependsOn` field, not even an empty one."""
 
 
 class Dependency(Written):
-    """Start only when another task has come so far."""
+    """A task that another task waits for, and the phase that it has to reach."""
 
     task_type: TaskType
     phase: TaskPhase = "Running"
 
 
 class SpotTaskSpec(Written):
-    """The last pods of a task may run on cheaper, preemptible nodes."""
+    """The last pods of a task, which may run on cheaper, preemptible nodes."""
 
     num_spot_tasks: int = Field(default=0, ge=0, le=10_000)
     priority_class_name: ClassName = ""
@@ -88,7 +88,7 @@ class SpotTaskSpec(Written):
 
 
 class TaskSpec(Written):
-    """So many pods of one template."""
+    """A number of pods with the same template."""
 
     num_tasks: Count = 1
     template: Template
@@ -97,11 +97,12 @@ class TaskSpec(Written):
     spot_task_spec: SpotTaskSpec | None = None
     critical: bool = False
     auxiliary: bool = False
-    """Beside the training: without a rank, outside the world size and the gang. An AIMaster is."""
+    """If true, the pods have no rank and do not count towards the world size or the gang. This is the default for an
+    AIMaster."""
 
 
 def with_defaults(declared: Any) -> Any:
-    """The task map of a manifest with what each type implies; anything malformed is left for validation to name."""
+    """Return the task map of a manifest with the defaults of each type; malformed tasks are left to the validation."""
     if not isinstance(declared, dict):
         return declared
     return {task_type: _with_default(task_type, task, declared) for task_type, task in declared.items()}
@@ -120,26 +121,26 @@ def _with_default(task_type: Any, task: Any, declared: dict[Any, Any]) -> Any:
 
 
 def _leads_to(declared: dict[Any, Any], start: Any, end: str) -> bool:
-    """Whether a task waits, near or far, for another one, as far as the manifest says so: no circle is implied."""
-    ahead, seen = [start], set()
+    """Return whether a task waits, directly or indirectly, for another one; a default must not close a cycle."""
+    ahead, visited = [start], set()
     while ahead:
         task_type = ahead.pop()
         if task_type == end:
             return True
-        if task_type in seen:
+        if task_type in visited:
             continue
-        seen.add(task_type)
-        ahead.extend(_named_upstreams(declared, task_type))
+        visited.add(task_type)
+        ahead.extend(_upstream_names(declared, task_type))
     return False
 
 
-def _named_upstreams(declared: dict[Any, Any], task_type: Any) -> list[Any]:
+def _upstream_names(declared: dict[Any, Any], task_type: Any) -> list[Any]:
     task = declared.get(task_type)
     if not isinstance(task, dict):
         return []
     if "dependsOn" not in task:
         return [UPSTREAM[task_type]] if UPSTREAM.get(task_type) in declared else []
-    found = task["dependsOn"]
-    each = found if isinstance(found, list | tuple) else ()
-    names = (one.get("taskType") for one in each if isinstance(one, dict))
+    depends_on = task["dependsOn"]
+    dependencies = depends_on if isinstance(depends_on, list | tuple) else ()
+    names = (dependency.get("taskType") for dependency in dependencies if isinstance(dependency, dict))
     return [name for name in names if isinstance(name, str)]

@@ -1,7 +1,7 @@
-"""The part of a pod template torchq relies on.
+"""The part of a pod template that torchq reads.
 
-One rule: the template stays opaque (new Kubernetes fields pass, the API server judges them); only what this project
-reads of it has a shape here, so that reading it cannot fail later.
+One rule: the template stays opaque: new Kubernetes fields pass, and the API server validates them. Only the fields that
+torchq reads are validated here, so that reading them cannot fail later.
 """
 
 from typing import Annotated, Any
@@ -13,13 +13,13 @@ from crds.resources import quantities, resource_names
 from crds.torchjob import size_limits
 
 
-def _quantity(value: Any) -> Any:
+def _check_quantity(value: Any) -> Any:
     quantities.exact(value)
     quantities.parse("", value)
     return value
 
 
-def _resource(name: str) -> str:
+def _check_resource(name: str) -> str:
     if len(name) > LONGEST_NAME or not resource_names.RESOURCE.fullmatch(name):
         raise ValueError("not a resource: write cpu, memory, ephemeral-storage, hugepages-<size> or <domain>/<name>")
     return name
@@ -28,22 +28,23 @@ def _resource(name: str) -> str:
 LONGEST_NAME = 253 + 1 + 63
 
 
-def _not_null(value: Any) -> Any:
+def _list_or_empty(value: Any) -> Any:
     return [] if value is None else value
 
 
-_NOT_NULL = BeforeValidator(_not_null)
+_NULL_IS_EMPTY = BeforeValidator(_list_or_empty)
 
 
-def _few(value: Any) -> Any:
-    """Before any of them is looked at: each wrong one would be a problem of its own."""
+def _check_count(value: Any) -> Any:
+    """Return the quantities, or ValueError if there are too many; otherwise each invalid one would be a problem."""
     if isinstance(value, dict) and len(value) > size_limits.MOST_RESOURCES:
         raise ValueError(f"must have at most {size_limits.MOST_RESOURCES} items")
     return value
 
 
 Quantities = Annotated[
-    dict[Annotated[str, AfterValidator(_resource)], Annotated[Any, AfterValidator(_quantity)]], BeforeValidator(_few)
+    dict[Annotated[str, AfterValidator(_check_resource)], Annotated[Any, AfterValidator(_check_quantity)]],
+    BeforeValidator(_check_count),
 ]
 
 
@@ -52,13 +53,13 @@ class _Shape(BaseModel):
 
 
 class EnvVar(_Shape):
-    """An environment variable, by name."""
+    """An environment variable, of which only the name is read."""
 
     name: str
 
 
 class ContainerPort(_Shape):
-    """A port a container declares."""
+    """A port of a container."""
 
     container_port: int = Field(ge=1, le=65535)
     host_port: int | None = Field(default=None, ge=0, le=65535)
@@ -68,7 +69,7 @@ class ContainerPort(_Shape):
 
 
 class Resources(_Shape):
-    """What a container or a pod asks for."""
+    """The requests and limits of a container or a pod."""
 
     requests: Quantities | None = None
     limits: Quantities | None = None
@@ -78,17 +79,17 @@ class Container(_Shape):
     """A container or an init container."""
 
     name: str = Field(min_length=1)
-    env: Annotated[list[EnvVar], FailFast(), _NOT_NULL] = []
-    ports: Annotated[list[ContainerPort], FailFast(), _NOT_NULL] = []
+    env: Annotated[list[EnvVar], FailFast(), _NULL_IS_EMPTY] = []
+    ports: Annotated[list[ContainerPort], FailFast(), _NULL_IS_EMPTY] = []
     resources: Resources | None = None
     restart_policy: str | None = None
 
 
 class PodSpecShape(_Shape):
-    """The spec of the pods."""
+    """The fields of a pod's spec that torchq reads."""
 
     containers: Annotated[list[Container], FailFast()] = Field(min_length=1, max_length=size_limits.MOST_CONTAINERS)
-    init_containers: Annotated[list[Container], FailFast(), _NOT_NULL] = Field(
+    init_containers: Annotated[list[Container], FailFast(), _NULL_IS_EMPTY] = Field(
         default=[], max_length=size_limits.MOST_CONTAINERS
     )
     resources: Resources | None = None
@@ -97,14 +98,14 @@ class PodSpecShape(_Shape):
 
 
 class PodMetadata(_Shape):
-    """Labels and annotations the pods get besides ours."""
+    """Labels and annotations of the pods in addition to those of torchq."""
 
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
 
 
 class PodTemplate(_Shape):
-    """metav1.PodTemplateSpec as far as it is looked at."""
+    """The fields of a PodTemplateSpec that torchq reads."""
 
     metadata: PodMetadata | None = None
     spec: PodSpecShape

@@ -1,6 +1,6 @@
-"""The TorchJob: a user's request and what became of it.
+"""The TorchJob: a user's request for training, and its status.
 
-One rule: `parse` is the only way in; whoever holds a TorchJob holds a valid one.
+One rule: only `parse` creates a TorchJob from a manifest, so every TorchJob is valid.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 from crds import labels, problems, timestamps
 from crds.errors import InvalidObject
 from crds.keys import JobKey
-from crds.metadata import Metadata, Named
+from crds.metadata import Metadata, NamedMetadata
 from crds.model import Written
 from crds.resources.amounts import NOTHING, PODS, Amounts, peak
 from crds.torchjob import checks, demand, size_limits, submission_order
@@ -21,12 +21,12 @@ from crds.torchjob.jobspec import TorchJobSpec
 from crds.torchjob.status import Admission, TorchJobStatus
 
 CLOCK_SKEW = 60.0
-"""Seconds by which the clock of a user's machine may be ahead."""
+"""Maximum number of seconds by which the clock of a user's machine may be ahead."""
 DNS_1035 = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
 
 
-class JobName(Named):
-    """A job's name begins those of its services and pods."""
+class JobName(NamedMetadata):
+    """The rules for a job's name, with which the names of its services and pods begin."""
 
     name: str = Field(max_length=40, pattern=DNS_1035)
 
@@ -42,42 +42,44 @@ class TorchJob(Written):
 
     @cached_property
     def key(self) -> JobKey:
-        """The name it travels under."""
+        """The key by which processes refer to the job."""
         return JobKey(self.metadata.namespace, self.metadata.name, self.metadata.uid)
 
     @property
     def queue(self) -> str:
-        """The tenant queue it waits in."""
+        """The name of the job's tenant queue."""
         return self.spec.scheduling_policy.queue or self.metadata.namespace
 
     @property
     def submitted(self) -> float:
-        """When it was created, in seconds since the epoch; 0 before it was."""
+        """The creation time of the job in seconds since the epoch; 0 for a manifest that was not submitted."""
         created = self.metadata.creation_timestamp
         return created.timestamp() if created else 0.0
 
     @property
     def sequence(self) -> str:
-        """Its place among the jobs that were created in the same second (`crds.torchjob.submission_order`); empty if
-        it has none."""
+        """The job's place among the jobs that were created in the same second (`crds.torchjob.submission_order`);
+        empty if unknown."""
         return submission_order.read(self.metadata.annotations.get(labels.SUBMITTED))
 
     @property
     def measured(self) -> Mapping[str, Amounts]:
-        """By task type, what one of its pods was seen to ask for where that was more than its template says; nothing
-        once a template has changed."""
-        found = self.status.measured
-        return found.pods if found is not None and found.templates == self.spec.digest else demand.NO_TASKS
+        """For each task type, the measured requests of one pod where they exceed its template.
+
+        There are no measurements after a template has changed.
+        """
+        measured = self.status.measured
+        return measured.pods if measured is not None and measured.templates == self.spec.digest else demand.NO_TASKS
 
     @property
     def shares(self) -> Mapping[str, Amounts]:
-        """By task type, what one pod takes of the charge."""
+        """For each task type, one pod's share of the charge."""
         measured, tasks = self.measured, self.spec.torch_task_specs.items()
         return {name: peak(demand.pod_charge(task), measured.get(name, NOTHING)) for name, task in tasks}
 
     @property
     def charge(self) -> Amounts:
-        """What it takes from its queue's quota and the pool while admitted (`demand.job_charge`)."""
+        """What the admitted job takes from its queue's quota and the pool (`demand.job_charge`)."""
         measured = self.measured
         if not measured:
             return self.spec.charge
@@ -85,7 +87,10 @@ class TorchJob(Written):
 
     @property
     def admission(self) -> Admission | None:
-        """The room it holds. Versions that did not count pods wrote none: its pods count as many as it asks for now."""
+        """The capacity that the job holds.
+
+        Older versions did not store the number of pods; then the number that the job requests now counts.
+        """
         written = self.status.admission
         if written is None or PODS in written.charge:
             return written
@@ -93,33 +98,35 @@ class TorchJob(Written):
 
     @property
     def finished(self) -> bool:
-        """Whether it has reached its end."""
+        """Whether the job has succeeded or failed."""
         return self.status.finished
 
     @property
     def retry_at(self) -> datetime | None:
-        """When another try was asked for since it was sent back; None if it was not. It counts once that time has come
-        (`retried`): a time in the future would ask for every try to come."""
+        """The time of a user's request to retry the job since it was sent back to its queue; None without a request.
+
+        The request counts once that time has come (`retried`); a time in the future would request every later retry.
+        """
         since = self.status.queue.since if self.status.queue else None
         try:
-            asked = timestamps.parse(self.metadata.annotations.get(labels.RETRY_AT, ""))
+            retry_at = timestamps.parse(self.metadata.annotations.get(labels.RETRY_AT, ""))
         except ValueError:
             return None
-        return asked if since is not None and asked.tzinfo is not None and asked > since else None
+        return retry_at if since is not None and retry_at.tzinfo is not None and retry_at > since else None
 
     def retried(self, now: datetime) -> bool:
-        """Whether another try was asked for since it was sent back: it need not wait for that any longer."""
-        asked = self.retry_at
-        return asked is not None and (asked - now).total_seconds() <= CLOCK_SKEW
+        """Return whether a user has requested a retry since the job was sent back, so that its back-off ends."""
+        retry_at = self.retry_at
+        return retry_at is not None and (retry_at - now).total_seconds() <= CLOCK_SKEW
 
     @property
     def deleting(self) -> bool:
-        """Whether somebody deleted it."""
+        """Whether the job is being deleted."""
         return self.metadata.deletion_timestamp is not None
 
     @property
     def owner(self) -> dict[str, Any]:
-        """The owner reference by which what is made for it goes with it."""
+        """The owner reference of the job's objects, so that the API server deletes them together with the job."""
         return {
             "apiVersion": self.api_version,
             "kind": self.kind,
@@ -130,12 +137,12 @@ class TorchJob(Written):
         }
 
     def pod_name(self, task_type: str, index: int) -> str:
-        """The name of one of its pods."""
+        """Return the name of one of the job's pods."""
         return checks.pod_name(self.metadata.name, task_type, index)
 
 
 def parse(manifest: Any) -> TorchJob:
-    """A manifest as a TorchJob, defaults applied. InvalidObject with every problem found."""
+    """Return a manifest as a TorchJob with defaults. InvalidObject with every problem."""
     large = size_limits.problem(manifest)
     if large is not None:
         raise InvalidObject((large,))
@@ -143,9 +150,9 @@ def parse(manifest: Any) -> TorchJob:
         job = TorchJob.model_validate(manifest, by_alias=True, by_name=False)
     except ValidationError as error:
         raise InvalidObject(problems.unique(problems.translate(error))) from error
-    named = problems.find(JobName, {"name": job.metadata.name}, "metadata")
-    found = problems.unique([*named, *checks.check(job.metadata, job.spec)])
-    found = found or tuple(demand.countable(job.spec))
-    if found:
-        raise InvalidObject(found)
+    name_problems = problems.find(JobName, {"name": job.metadata.name}, "metadata")
+    job_problems = problems.unique([*name_problems, *checks.check(job.metadata, job.spec)])
+    job_problems = job_problems or tuple(demand.charge_problems(job.spec))
+    if job_problems:
+        raise InvalidObject(job_problems)
     return job

@@ -310,4 +310,4 @@ def test_an_enormous_quota_is_as_good_as_none() -> None:
         manifest = {**queue, "spec": {"quota": {"memory": amount}}}
         assert served.refusals(manifest) == []
         assert 0 < tenantqueue.parse(manifest).spec.quota_amounts["memory"] <= demand.LARGEST
-    assert problems.shown(None) == "null"
+    assert problems.quote(None) == "null"

@@ -53,7 +53,7 @@ def test_a_job_that_cannot_be_run_is_kept_as_invalid_so_that_somebody_says_so(te
 @given(spoilt())
 def test_a_job_is_kept_alike_whether_or_not_its_likes_were_seen(manifest: dict[str, Any]) -> None:
     metadata = manifest["metadata"] | {"resourceVersion": "1"}
-    cached_parser._shared.cache_clear()
+    cached_parser._parse_spec.cache_clear()
     first = views.job_view(manifest | {"metadata": metadata})
     assert views.job_view(manifest | {"metadata": metadata}) == first
 

@@ -74,7 +74,7 @@ HARDLY = ["9" * 65, "1E3Ki", "\u0663", "16Ei", "1\n"]
 def test_what_is_no_quantity_is_named(text: str) -> None:
     with pytest.raises(ValueError, match="quantity") as error:
         quantities.parse("memory", text)
-    assert repr(text[:64]) in str(error.value)
+    assert (repr(text) if len(text) <= 64 else f"{len(text)} characters") in str(error.value)
 
 
 @pytest.mark.parametrize("value", [None, True, [], {}, float("nan"), float("inf")])

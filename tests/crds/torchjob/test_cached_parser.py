@@ -66,7 +66,7 @@ def test_jobs_that_ask_for_the_same_share_what_was_worked_out() -> None:
 
 
 def test_what_is_long_or_no_json_is_read_and_not_kept() -> None:
-    known = cached_parser._shared.cache_info().currsize
+    known = cached_parser._parse_spec.cache_info().currsize
     kept = template()
     kept["metadata"] = {"annotations": {"note": "x" * cached_parser.LONGEST}}
     assert cached_parser.parse(job(torchTaskSpecs={"Worker": task(template=kept)})).spec.charge == {
@@ -75,4 +75,4 @@ def test_what_is_long_or_no_json_is_read_and_not_kept() -> None:
     }
     with pytest.raises(InvalidObject):
         cached_parser.parse(job(torchTaskSpecs={"Worker": {7: 7}}))
-    assert cached_parser._shared.cache_info().currsize == known
+    assert cached_parser._parse_spec.cache_info().currsize == known
