@@ -1,6 +1,7 @@
-"""What a gang scheduler has to be told, and what it says back.
+"""The interface to a gang scheduler: what it needs to know, and what it reports.
 
-One rule: pure, and the same few verbs for all of them. A group is deleted as any object is, so there is no verb for it.
+One rule: pure, and the same few verbs for all schedulers. A group is deleted like any object, so there is no verb for
+it.
 """
 
 from collections.abc import Mapping
@@ -19,73 +20,75 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """As in spec.schedulingPolicy.gangScheduler."""
+        """The name in spec.schedulingPolicy.gangScheduler."""
 
     @property
     def scheduler(self) -> str:
-        """The schedulerName that its pods carry; empty if the template, or the cluster's default, says it."""
+        """The schedulerName of its pods; empty if the template or the cluster's default decides."""
 
     @property
     def together(self) -> bool:
-        """Whether it binds all pods of a stage at once, so that they are made at once."""
+        """Whether it binds all pods of a stage together, so that they are created together."""
 
     @property
     def resource(self) -> Resource | None:
-        """The kind of object that stands for a gang; None if the pods alone say what it is."""
+        """The kind of object that stands for a gang; None if the pods alone describe it."""
 
     @property
     def queues(self) -> Resource | None:
         """The kind of its own queues; None if it has none."""
 
     def create(self, gang: Gang, /) -> Manifest | None:
-        """The object that stands for a gang."""
+        """Return the object that stands for a gang; None if there is none."""
 
     def resize(self, gang: Gang, group: GroupView, /) -> Mapping[str, Any] | None:
-        """The merge patch that makes a group the size of a gang; None if it is, or cannot be changed."""
+        """Return the merge patch that gives a group the size of a gang; None if it has that size, or cannot be
+        changed."""
 
     def trim(self, manifest: Manifest, /) -> GroupView:
-        """What matters of such an object that carries our labels."""
+        """Return the view of a group that carries torchq's labels."""
 
-    def refusal(self, queue: str, found: Manifest | None, /) -> tuple[str, str] | None:
-        """Why a group in a queue of the scheduler's own is not let in: reason and message; None if it may be."""
+    def refusal(self, queue: str, manifest: Manifest | None, /) -> tuple[str, str] | None:
+        """Return the reason and the message why a group in a queue of the scheduler is not let in; None if it may
+        be."""
 
     def bind(self, gang: Gang, task_type: str, /) -> Binding:
-        """What a pod of a task, named in lower case, carries to be bound with its gang."""
+        """Return what a pod of a task, named in lower case, carries to be bound with its gang."""
 
 
 @dataclass(frozen=True, slots=True)
 class Objectless:
-    """What the schedulers have in common for which no object stands for a gang: the pods say it, or nobody does."""
+    """The common part of schedulers without an object for a gang: the pods alone describe it."""
 
     @property
     def resource(self) -> Resource | None:
-        """There is no kind."""
+        """The kind of object: none."""
         return None
 
     @property
     def queues(self) -> Resource | None:
-        """There are no queues."""
+        """The kind of queue: none."""
         return None
 
     def create(self, _gang: Gang) -> Manifest | None:
-        """Nothing is made."""
+        """Return no object."""
         return None
 
     def resize(self, _gang: Gang, _group: GroupView) -> Mapping[str, Any] | None:
-        """Nothing is changed."""
+        """Return no change."""
         return None
 
     def trim(self, _manifest: Manifest) -> GroupView:
-        """There are no groups to look at."""
+        """Raise NotImplementedError, because there are no groups."""
         raise NotImplementedError("there is no object of this gang scheduler's that is ours")
 
-    def refusal(self, _queue: str, _found: Manifest | None) -> tuple[str, str] | None:
-        """Nothing is refused."""
+    def refusal(self, _queue: str, _manifest: Manifest | None) -> tuple[str, str] | None:
+        """Return no refusal."""
         return None
 
 
 def manifest(resource: Resource, gang: Gang, spec: Mapping[str, Any]) -> Manifest:
-    """The object of a gang: owned by the job, so that it never outlives it."""
+    """Return the object of a gang, owned by the job so that it is deleted with it."""
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -100,7 +103,8 @@ def manifest(resource: Resource, gang: Gang, spec: Mapping[str, Any]) -> Manifes
 
 
 def view(resource: Resource, manifest: Manifest, fields: tuple[str, ...], **more: Any) -> GroupView:
-    """What is the same of all groups; `fields` are those of the spec that say how large it is."""
+    """Return the view of a group with the fields that all schedulers share. `fields` are the fields of the spec that
+    define its size."""
     metadata, spec = manifest["metadata"], manifest.get("spec") or {}
     marks: Mapping[str, str] = metadata.get("labels") or {}
     version = metadata.get("resourceVersion", "")
@@ -119,7 +123,7 @@ def view(resource: Resource, manifest: Manifest, fields: tuple[str, ...], **more
 
 
 def _canonical(field: str, value: Any) -> Any:
-    """Amounts in one notation: whoever writes them in another says the same."""
+    """Return the value with amounts in one notation, because the same amount can be written in several."""
     if field != "minResources" or not isinstance(value, Mapping):
         return value
     return {name: _amount(name, quantity) for name, quantity in value.items()}
@@ -133,18 +137,18 @@ def _amount(name: str, quantity: Any) -> Any:
 
 
 def _number(text: str) -> int:
-    """A label is not ours to trust: -1 matches nothing."""
+    """Return the number in a label; -1, which matches nothing, if a user has made it invalid."""
     return integers.bounded(text, -1)
 
 
-def difference(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The merge patch of a spec from what is there to what is wanted; a name within a map that is not wanted goes."""
-    found = {name: _change(value, there.get(name)) for name, value in wanted.items() if there.get(name) != value}
-    return {"spec": found} if found else None
+def difference(target: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the merge patch from the current spec to the target; a name in a map that the target lacks is removed."""
+    changes = {name: _change(value, current.get(name)) for name, value in target.items() if current.get(name) != value}
+    return {"spec": changes} if changes else None
 
 
-def _change(value: Any, there: Any) -> Any:
-    if not isinstance(value, Mapping) or not isinstance(there, Mapping):
+def _change(value: Any, current: Any) -> Any:
+    if not isinstance(value, Mapping) or not isinstance(current, Mapping):
         return value
-    changed = {name: each for name, each in value.items() if there.get(name) != each}
-    return changed | dict.fromkeys(there.keys() - value.keys())
+    changed = {name: item for name, item in value.items() if current.get(name) != item}
+    return changed | dict.fromkeys(current.keys() - value.keys())

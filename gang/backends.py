@@ -1,6 +1,6 @@
-"""Every gang scheduler there is, by the name that jobs and settings give it.
+"""All gang schedulers, by the name that jobs and settings use.
 
-One rule: nothing but this table knows all of them.
+One rule: only this table knows all of them.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,25 +15,27 @@ from gang.volcano import Volcano
 
 NONE: Backend = Single()
 BACKENDS: Mapping[str, Backend] = {
-    each.name: each for each in (NONE, Volcano(), Koordinator(), Coscheduling(), Native())
+    backend.name: backend for backend in (NONE, Volcano(), Koordinator(), Coscheduling(), Native())
 }
 _BY_KIND: Mapping[Resource, Backend] = {
-    each.resource: each for each in (*BACKENDS.values(), Native(ALPHA_POD_GROUPS)) if each.resource is not None
+    backend.resource: backend
+    for backend in (*BACKENDS.values(), Native(ALPHA_POD_GROUPS))
+    if backend.resource is not None
 }
 KINDS: tuple[Resource, ...] = tuple(_BY_KIND)
-"""The kinds of pod groups; Kubernetes' own in two versions, of which a server has one."""
+"""The kinds of pod groups; Kubernetes' own in two versions; a server has only one of them."""
 
 
 def of(name: str | None, serves: Callable[[Resource], bool] = lambda _: True) -> Backend:
-    """The scheduler of a name; the one that binds nothing together if it is empty or unknown.
+    """Return the scheduler of a name; the one that binds pods singly if the name is empty or unknown.
 
-    `serves` says whether there is a kind; of Kubernetes' own only the version matters.
+    `serves` tells whether the API server has a kind; it matters only for the version of Kubernetes' own kind.
     """
-    found = BACKENDS.get(name or NONE.name, NONE)
-    alpha = found.resource == NATIVE_POD_GROUPS and not serves(NATIVE_POD_GROUPS) and serves(ALPHA_POD_GROUPS)
-    return _BY_KIND[ALPHA_POD_GROUPS] if alpha else found
+    backend = BACKENDS.get(name or NONE.name, NONE)
+    alpha = backend.resource == NATIVE_POD_GROUPS and not serves(NATIVE_POD_GROUPS) and serves(ALPHA_POD_GROUPS)
+    return _BY_KIND[ALPHA_POD_GROUPS] if alpha else backend
 
 
 def of_kind(resource: Resource) -> Backend:
-    """The scheduler whose gangs are of a kind. KeyError for any other kind."""
+    """Return the scheduler whose gangs are of a kind. Raises KeyError for any other kind."""
     return _BY_KIND[resource]

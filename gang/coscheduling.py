@@ -1,9 +1,9 @@
 """The coscheduling plugin of kubernetes-sigs/scheduler-plugins (scheduling.x-k8s.io/v1alpha1).
 
-One rule: its pods may be made at once; nothing has to be let in first.
+One rule: its pods may be created at once; nothing has to be let in first.
 
-The scheduler that the plugin is part of has the name its admin gave it: a template says it, or it is the cluster's
-default one. This module was never run against one.
+The scheduler with the plugin has the name that its admin chose: a template names it, or it is the cluster's default.
+This module has never run against one.
 """
 
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ from gang.values import Binding, Gang, GroupView
 from kube.api import Manifest
 
 POD_GROUP = "scheduling.x-k8s.io/pod-group"
-"""Label on a pod."""
+"""The label of a pod."""
 SIZE = ("minMember", "minResources")
 
 
 @dataclass(frozen=True, slots=True)
 class Coscheduling:
-    """Binds by PodGroups."""
+    """Binds pods by PodGroups."""
 
     name: str = "coscheduling"
     scheduler: str = ""
@@ -32,23 +32,24 @@ class Coscheduling:
     queues: Resource | None = None
 
     def create(self, gang: Gang) -> Manifest | None:
-        """A PodGroup."""
+        """Return a PodGroup."""
         return backend.manifest(self.resource, gang, _size(gang))
 
     def resize(self, gang: Gang, group: GroupView) -> Mapping[str, Any] | None:
-        """Both together."""
+        """Return a patch of both sizes."""
         return backend.difference(_size(gang), group.spec)
 
     def trim(self, manifest: Manifest) -> GroupView:
-        """Its phases say how far its pods are, and nothing about whether they may be made."""
+        """Return the view of a PodGroup. Its phase reports the state of its pods, and not whether they may be
+        created."""
         return backend.view(self.resource, manifest, SIZE, phase="Ready")
 
-    def refusal(self, _queue: str, _found: Manifest | None) -> tuple[str, str] | None:
-        """There are no queues."""
+    def refusal(self, _queue: str, _manifest: Manifest | None) -> tuple[str, str] | None:
+        """Return no refusal, because there are no queues."""
         return None
 
     def bind(self, gang: Gang, _task_type: str) -> Binding:
-        """By a label."""
+        """Return the label that names the PodGroup."""
         return Binding(labels={POD_GROUP: gang.name})
 
 

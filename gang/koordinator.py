@@ -1,9 +1,10 @@
-"""Koordinator: a gang is what its pods' annotations say.
+"""Koordinator: annotations of its pods describe a gang.
 
-One rule: all values are strings, and the same on every pod: Koordinator takes those of the first pod it sees, for good.
+One rule: all values are strings, and the same on every pod: Koordinator takes those of the first pod that it sees, and
+never reads them again.
 
-The pods that run count beside those that wait (match-policy waiting-and-running): so a pod that is replaced is bound
-alone, and a job that is restarted whole is bound whole again. This module was never run against a Koordinator.
+Running pods count beside waiting ones (match-policy waiting-and-running). A replaced pod is therefore bound alone, and
+a job that is restarted as a whole is bound as a whole again. This module has never run against a Koordinator.
 """
 
 from dataclasses import dataclass
@@ -13,19 +14,20 @@ from gang.values import Binding, Gang
 
 PREFIX = "gang.scheduling.koordinator.sh"
 WAITING_TIME = "600s"
-"""How long pods of a gang keep the room they were given while others are missing: Koordinator's default, said."""
+"""How long pods of a gang keep their resources while others are missing; this is Koordinator's default, made explicit.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Koordinator(Objectless):
-    """Binds by annotations, and ignores those that change. What its own quotas keep waiting shows at the pods."""
+    """Binds pods by annotations. Pods show it when Koordinator's own quotas make them wait."""
 
     name: str = "koordinator"
     scheduler: str = "koord-scheduler"
     together: bool = True
 
     def bind(self, gang: Gang, _task_type: str) -> Binding:
-        """By annotations and the scheduler's name."""
+        """Return the annotations, and the scheduler's name."""
         annotations = {
             f"{PREFIX}/name": gang.name,
             f"{PREFIX}/min-available": str(gang.size),

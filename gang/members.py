@@ -1,6 +1,6 @@
-"""When enough of a task's pods run together for the job to count as running.
+"""The counts of a task's pods: whether enough of them run for the job to count as running.
 
-One rule: pure, over counts. What a pod is and when it runs is judged above.
+One rule: pure, over counts. Higher layers decide what a pod is and when it runs.
 """
 
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Members:
-    """One task of a gang, counted."""
+    """The counts of one task of a gang."""
 
     wanted: int
-    """How many pods the task has when all of it runs."""
+    """The number of pods of the task when all of it runs."""
     minimum: int
-    """How many of them the user needs (minMembers); more than `wanted` means all."""
+    """The number of pods that the user needs (minMembers); more than `wanted` means all."""
     running: int
-    """Pods that really run now."""
+    """The number of pods that run now."""
     succeeded: int
 
     @property

@@ -1,10 +1,10 @@
 """Kubernetes' own gangs (scheduling.k8s.io PodGroup, feature gate GenericWorkload), v1alpha2 in 1.36, then v1beta1.
 
-One rule: a PodGroup of its own, without a Workload, which is only a template for PodGroups.
+One rule: each gang has a PodGroup of its own, without a Workload, which is only a template for PodGroups.
 
-minCount is looked at when pods are scheduled and says nothing to pods that run; v1alpha2 does not let it change. A
-PodGroup has a finalizer until its pods are gone. kube-apiserver 1.36 takes what is made here (v1alpha2); v1beta1, and
-any scheduler that binds by it, was never run.
+The scheduler reads minCount only when it binds pods, so it does not affect running pods; v1alpha2 forbids changing it.
+A PodGroup has a finalizer until its pods no longer exist. kube-apiserver 1.36 accepts the PodGroups of this module
+(v1alpha2); v1beta1, and any scheduler that binds by it, have never been tested.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ SIZE = ("schedulingPolicy",)
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """Binds by PodGroups, with the cluster's default scheduler or the one a template names."""
+    """Binds pods by PodGroups, with the cluster's default scheduler or the one that a template names."""
 
     resource: Resource = NATIVE_POD_GROUPS
     name: str = "kubernetes"
@@ -30,23 +30,23 @@ class Native:
     queues: Resource | None = None
 
     def create(self, gang: Gang) -> Manifest | None:
-        """A PodGroup."""
+        """Return a PodGroup."""
         return backend.manifest(self.resource, gang, _size(gang))
 
     def resize(self, gang: Gang, group: GroupView) -> Mapping[str, Any] | None:
-        """From v1beta1 on."""
+        """Return a patch of the size, from v1beta1 on."""
         return None if self.resource == ALPHA_POD_GROUPS else backend.difference(_size(gang), group.spec)
 
     def trim(self, manifest: Manifest) -> GroupView:
-        """Its pods may be made at once."""
+        """Return the view of a PodGroup, whose pods may be created at once."""
         return backend.view(self.resource, manifest, SIZE, phase="Ready")
 
-    def refusal(self, _queue: str, _found: Manifest | None) -> tuple[str, str] | None:
-        """There are no queues."""
+    def refusal(self, _queue: str, _manifest: Manifest | None) -> tuple[str, str] | None:
+        """Return no refusal, because there are no queues."""
         return None
 
     def bind(self, gang: Gang, _task_type: str) -> Binding:
-        """By a field of the pod's spec."""
+        """Return the field of the pod's spec that names the PodGroup."""
         return Binding(spec={"schedulingGroup": {"podGroupName": gang.name}})
 
 

@@ -1,6 +1,6 @@
-"""No gang scheduler: pods are made once the pool has room for all of them, and bound one by one.
+"""No gang scheduler: pods are created once the pool has room for all of them, and bound one by one.
 
-One rule: it says nothing to anybody.
+One rule: pods carry nothing for a scheduler.
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from gang.values import Binding, Gang
 
 @dataclass(frozen=True, slots=True)
 class Single(Objectless):
-    """Whatever scheduler the templates name, or the cluster's default one."""
+    """Leaves the binding to the scheduler that a template names, or to the cluster's default one."""
 
     name: str = "none"
     scheduler: str = ""
     together: bool = False
 
     def bind(self, _gang: Gang, _task_type: str) -> Binding:
-        """Nothing."""
+        """Return an empty binding."""
         return Binding()

@@ -1,6 +1,6 @@
-"""A gang as its scheduler is told of it, and what the scheduler says back.
+"""A gang as torchq describes it to a scheduler, and the state that the scheduler reports.
 
-One rule: frozen, and no word of any scheduler's own: `gang.backends` translates.
+One rule: frozen, and no term of a single scheduler: `gang.backends` translates.
 """
 
 from collections.abc import Mapping
@@ -16,25 +16,26 @@ class Gang:
     """Pods that are bound all or none: one stage of a job."""
 
     name: str
-    """Of the group, and of the object that stands for it, if the scheduler wants one."""
+    """The name of the group, and of the object that stands for it if the scheduler has one."""
     namespace: str
     owner: Mapping[str, Any]
     """The owner reference to the job."""
     labels: Mapping[str, str]
-    """What finds the group again: the job's name and uid, the attempt."""
+    """The labels by which the group is found: the job's name and uid, the attempt."""
     minimum: Mapping[str, int]
-    """Task type, in lower case -> how many of its pods are needed: the elastic minimum, for life."""
+    """The number of pods needed by task type, in lower case: the elastic minimum, which does not change during the
+    group's life."""
     total: int
-    """How many pods it has when all of it runs."""
+    """The number of pods when all of the gang runs."""
     resources: Amounts
-    """What the minimum of pods asks for together."""
+    """What the minimum of pods requests together."""
     queue: str = ""
     """The gang scheduler's own queue; empty: its default one."""
     priority_class: str = ""
 
     @property
     def size(self) -> int:
-        """How many pods are bound all or none."""
+        """The number of pods that are bound all or none."""
         return sum(self.minimum.values())
 
 
@@ -50,18 +51,19 @@ class GroupView:
     name: str
     uid: str
     job_uid: str
-    """Of the job that controls it; empty: nobody's that is ours."""
+    """The uid of the job that controls the group; empty if no TorchJob does."""
     attempt: int
     phase: GroupPhase = "Pending"
-    """Pending: its pods had better wait; Ready: they may be made; Refused: the scheduler will not take it as it is."""
+    """Pending: its pods should not be created yet; Ready: they may be; Refused: the scheduler does not accept the group
+    as it is."""
     reason: str = ""
-    """Why it is Refused, for a condition: GangQueueClosed, GangQueueMissing."""
+    """The reason of a refusal, for a condition: GangQueueClosed, GangQueueMissing."""
     message: str = ""
-    """Why it is Pending or Refused, in a sentence without moving numbers."""
+    """The message of a pending or refused group, without numbers that change."""
     queue: str = ""
-    """The gang scheduler's own queue that it waits in; empty where there is none."""
+    """The gang scheduler's own queue that the group waits in; empty where there is none."""
     spec: Mapping[str, Any] = field(default_factory=dict)
-    """The fields of its spec that say how large it is."""
+    """The fields of its spec that define its size."""
     deleting: bool = False
     version: int = 0
 
@@ -73,4 +75,4 @@ class Binding:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     spec: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of its spec: the scheduler's name, above all."""
+    """Fields of the pod's spec, above all the scheduler's name."""

@@ -1,14 +1,18 @@
 """Volcano (scheduling.volcano.sh/v1beta1).
 
-One rule: only the fields of a PodGroup's spec that are ours are ever written, by merge patch: its status has no
-subresource, and Volcano writes it about once a second.
+One rule: torchq writes only its own fields of a PodGroup's spec, by merge patch: the status has no subresource, and
+Volcano writes it about once a second.
 
-What is relied upon. A pod belongs to the PodGroup of its namespace that its annotation `scheduling.k8s.io/group-name`
-names; without it Volcano makes a group of one. minTaskMember counts only where minMember is at least its sum. A group
-is Pending until its queue is Open and has room for minResources; nothing of it is bound before, and pods made before
-only stand in line (a cluster autoscaler, however, sees nothing until there are pods). minMember above what is bound
-sends a running group back to Pending, so it is the least the job can do with, for life. A group that is over keeps its
-minResources until it is deleted.
+torchq relies on this behaviour of Volcano:
+
+- A pod belongs to the PodGroup of its namespace that its annotation `scheduling.k8s.io/group-name` names. Without the
+  annotation Volcano creates a group of one pod.
+- minTaskMember counts only where minMember is at least its sum.
+- A group is Pending until its queue is Open and has room for minResources. None of its pods is bound before. Pods that
+  were created earlier only wait; a cluster autoscaler, however, sees no demand until there are pods.
+- If minMember exceeds the number of bound pods, a running group becomes Pending again. So minMember is the least that
+  the job needs, for the group's whole life.
+- A completed group keeps its minResources until it is deleted.
 """
 
 from collections.abc import Mapping
@@ -22,7 +26,7 @@ from gang.values import Binding, Gang, GroupView
 from kube.api import Manifest
 
 GROUP_NAME = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
-"""Annotations on a pod: Volcano's scheduler reads the first, its GPU sharing the second."""
+"""The annotations of a pod: Volcano's scheduler reads the first, its GPU sharing the second."""
 TASK = "volcano.sh/task-spec"
 DEFAULT_QUEUE = "default"
 SIZE = ("minMember", "minTaskMember", "minResources")
@@ -35,7 +39,7 @@ WAITS_FOR = {
 
 @dataclass(frozen=True, slots=True)
 class Volcano:
-    """Binds by PodGroups, and has queues of its own."""
+    """Binds pods by PodGroups, and has queues of its own."""
 
     name: str = "volcano"
     scheduler: str = "volcano"
@@ -44,7 +48,8 @@ class Volcano:
     queues: Resource | None = GANG_QUEUES
 
     def create(self, gang: Gang) -> Manifest | None:
-        """A PodGroup. A queue that is not named is left open: a namespace may have one of its own."""
+        """Return a PodGroup. Without a named queue the field stays unset: a namespace may have a default queue of its
+        own."""
         spec = _size(gang)
         if gang.queue:
             spec["queue"] = gang.queue
@@ -53,11 +58,12 @@ class Volcano:
         return backend.manifest(self.resource, gang, spec)
 
     def resize(self, gang: Gang, group: GroupView) -> Mapping[str, Any] | None:
-        """All that says how large it is, together: a minimum without its resources is let in too early or never."""
+        """Return a patch of all sizes together: a minimum without its resources is let in too early or never."""
         return backend.difference(_size(gang), group.spec)
 
     def trim(self, manifest: Manifest) -> GroupView:
-        """Anything but Pending is let in: Inqueue, Running, Unknown (partly bound), Completed."""
+        """Return the view of a PodGroup. Every phase but Pending is let in: Inqueue, Running, Unknown (partly bound),
+        Completed."""
         status = manifest.get("status") or {}
         pending = status.get("phase") in (None, "", "Pending")
         queue = (manifest.get("spec") or {}).get("queue") or DEFAULT_QUEUE
@@ -70,18 +76,18 @@ class Volcano:
             queue=queue,
         )
 
-    def refusal(self, queue: str, found: Manifest | None) -> tuple[str, str] | None:
-        """A queue that is not there, or not open."""
+    def refusal(self, queue: str, manifest: Manifest | None) -> tuple[str, str] | None:
+        """Return the refusal of a queue that does not exist or is not open."""
         remedy = "name another one in spec.schedulingPolicy.gangQueue"
-        if found is None:
+        if manifest is None:
             return "GangQueueMissing", f"Volcano has no queue {queue}: create it, or {remedy}"
-        state = (found.get("status") or {}).get("state") or "Open"  # Volcano has not looked at it yet
+        state = (manifest.get("status") or {}).get("state") or "Open"  # Volcano has not processed a new queue yet
         if state == "Open":
             return None
         return "GangQueueClosed", f"Volcano's queue {queue} is {state}: open it, or {remedy}"
 
     def bind(self, gang: Gang, task_type: str) -> Binding:
-        """By annotations and the scheduler's name."""
+        """Return the annotations, and the scheduler's name."""
         return Binding(
             annotations={**dict.fromkeys(GROUP_NAME, gang.name), TASK: task_type},
             spec={"schedulerName": self.scheduler},
@@ -97,9 +103,13 @@ def _size(gang: Gang) -> dict[str, Any]:
 
 
 def _message(status: Mapping[str, Any]) -> str:
-    """What a Pending group waits for; Volcano's own words have numbers that move."""
+    """Return what a Pending group waits for; Volcano's own message has numbers that change."""
     conditions = status.get("conditions") or ()
-    against = (each for each in conditions if each.get("type") == "Unschedulable" and each.get("status") == "True")
-    reason = next((str(each.get("reason") or "") for each in against), "")
+    against = (
+        condition
+        for condition in conditions
+        if condition.get("type") == "Unschedulable" and condition.get("status") == "True"
+    )
+    reason = next((str(condition.get("reason") or "") for condition in against), "")
     why = WAITS_FOR.get(reason, reason)
     return "Volcano has not let it in yet" + (f": {why}" if why else "")

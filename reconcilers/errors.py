@@ -1,9 +1,9 @@
-"""What keeps a plan from being carried out, besides the API server's own errors.
+"""The errors, besides those of the API server, that stop a plan.
 
-One rule: only what somebody has to do something about is an error here.
+One rule: an error is here only if a person has to act on it.
 
     ReconcileError
-    └── NameTaken   an object that is not ours has the name of one of ours
+    └── NameTaken   an object of another owner has a name that the job needs
 """
 
 
@@ -12,4 +12,4 @@ class ReconcileError(Exception):
 
 
 class NameTaken(ReconcileError):
-    """An object that is not torchq's has the name a job needs."""
+    """An object that does not belong to torchq has a name that the job needs."""

@@ -1,6 +1,6 @@
-"""What there is of one key: the job from the API server, its pods from this process's own cache.
+"""The observation of one key: the job from the API server, its pods from this process's own cache.
 
-One rule: one GET, and no LIST unless the cache is behind what somebody has seen already.
+One rule: one GET, and a LIST only if the cache is behind a version that the coordinator or this process has seen.
 """
 
 import threading
@@ -34,27 +34,27 @@ from reconcilers.views.queue_view import QueueCache
 from reconcilers.views.recreate_request import RecreateCache, RecreateView
 
 REMEMBERED = 10_000
-"""Keys whose newest pod is remembered; one that is forgotten costs an AlreadyExists at most."""
+"""The number of keys whose newest pod is remembered; a forgotten key costs at most an AlreadyExists."""
 
 
 class PodCache(Protocol):
-    """A current copy of the pods that carry our labels, by job uid (`pods_informer`)."""
+    """A current copy of the pods with torchq's labels, by job uid (`pods_informer`)."""
 
     @property
     def synced(self) -> bool:
-        """Whether the first list is in."""
+        """Whether the first list has arrived."""
 
     def wait_for(self, resource_version: int, timeout: float) -> bool:
-        """Wait until the cache has reached a version."""
+        """Wait until the cache has reached a version; return whether it has."""
 
     def indexed(self, key: str) -> list[PodView]:
-        """The pods of a job's uid."""
+        """Return the pods with a job's uid."""
 
 
 def pods_informer(
     cluster: Cluster, on_change: Callable[[PodView | None, PodView | None], None] | None = None
 ) -> Informer[PodView]:
-    """The cache a worker process keeps of the pods of all TorchJobs; to be started by whoever wires."""
+    """Return a worker process's cache of the pods of all TorchJobs; the caller starts it."""
     return Informer(
         cluster,
         PODS,
@@ -67,26 +67,26 @@ def pods_informer(
 
 @dataclass(slots=True)
 class Observer:
-    """Sees one key at a time; shared between threads."""
+    """Observes one key at a time; shared between threads."""
 
     cluster: Cluster
     pods: PodCache
     settings: ReconcileSettings
     queues: QueueCache | None = None
-    """None: no queue drains."""
+    """The cache of queues; None if no queue is drained."""
     nodes: NodeCache | None = None
-    """None: nothing is known of nodes, and none is taken for dead."""
+    """The cache of nodes; None if nodes are unknown, and none counts as dead."""
     recreations: RecreateCache | None = None
-    """None: there are no requests to recreate containers."""
+    """The cache of requests to recreate containers; None if there are none."""
     clock: Callable[[], float] = time.time
     groups: GroupSight | None = None
-    """None: nothing is known of pod groups."""
+    """The reader of pod groups; None if groups are unknown."""
     _written: OrderedDict[str, int] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def observe(self, task: Task) -> Observation:
-        """The key as it is now. Any ClusterError of the API server."""
-        # The job first: pods that are newer than the job can only show more of what became of it.
+        """Return the current state of the key. Raises any ClusterError of the API server."""
+        # The job is read first: pods that are newer than the job can only show more of the job's progress.
         job = self._job(task.key)
         pods = self._pods(task)
         if pods:
@@ -114,17 +114,23 @@ class Observer:
         return self.groups.of(key, admission.gang_scheduler if admission else None, over=over)
 
     def _recreations(self, key: JobKey) -> tuple[RecreateView, ...]:
-        found = self.recreations.indexed(key.uid) if self.recreations else ()
-        return tuple(sorted((each for each in found if each.namespace == key.namespace), key=lambda each: each.name))
+        requests = self.recreations.indexed(key.uid) if self.recreations else ()
+        return tuple(
+            sorted(
+                (request for request in requests if request.namespace == key.namespace),
+                key=lambda request: request.name,
+            )
+        )
 
     def _elsewhere(self, job: TorchJob | InvalidJob | None, dead: frozenset[str]) -> bool:
-        """Asked only where it matters: there may be thousands of nodes."""
+        """Return whether the job fits on other nodes; computed only if it avoids some, because there may be thousands
+        of nodes."""
         if not isinstance(job, TorchJob) or not job.status.excluded_nodes:
             return False
         return node_view.elsewhere(self.nodes, {*job.status.excluded_nodes, *dead}, job.spec)
 
     def _ready_again(self, job: TorchJob | InvalidJob | None) -> float | None:
-        """Asked only while the job has to run by a certain time."""
+        """Return when the cluster got a ready node again; computed only while the job has to run by a certain time."""
         since = job.admission.admitted_at if isinstance(job, TorchJob) and job.admission else None
         if since is None or not isinstance(job, TorchJob):
             return None
@@ -132,25 +138,30 @@ class Observer:
         return node_view.ready_again(self.nodes, since.timestamp()) if due else None
 
     def _draining(self, job: TorchJob | InvalidJob | None, reservation: Reservation | None) -> bool:
-        """By the queue that pays, or is about to."""
+        """Return whether the queue that pays for the job, or is about to pay, is being drained."""
         admission = job.admission if isinstance(job, TorchJob) else None
         paying = admission or reservation
         queue = self.queues.get("", paying.queue) if self.queues and paying else None
         return queue is not None and queue.draining
 
     def after(self, observation: Observation, written: Manifest | None, pod: Manifest | None) -> Observation | None:
-        """The same with the job as a write of ours has left it, and with the one pod that was made; None if more would
-        have to be looked at again."""
+        """Return the observation with the job as this process has written it, and with the one pod it created.
+
+        None if more would have to be observed again.
+        """
         if written is None and pod is None:
             return observation
         before = observation.job
         job = before if written is None else self._parsed(observation.key, written)
         if not isinstance(job, TorchJob) or not isinstance(before, TorchJob):
             return None
-        if any(each is not None and each.gang_scheduler != "none" for each in (job.admission, before.admission)):
-            return None  # of a job that is over, groups are asked for
+        if any(
+            admission is not None and admission.gang_scheduler != "none"
+            for admission in (job.admission, before.admission)
+        ):
+            return None  # a finished job's groups are read from the API server
         if pod is not None and observation.pods:
-            return None  # others may have changed before this one was made, and nobody would look at that
+            return None  # other pods may have changed before this one was created, and that would be missed
         return replace(
             observation,
             job=job,
@@ -160,14 +171,14 @@ class Observer:
         )
 
     def wrote(self, key: JobKey, resource_version: int) -> None:
-        """Remember the newest pod seen or made of a key, so that the next look at it sees that pod."""
+        """Remember the version of a key's newest pod, so that the next observation includes that pod."""
         with self._lock:
             self._written[key.uid] = max(resource_version, self._written.pop(key.uid, 0))
             while len(self._written) > REMEMBERED:
                 self._written.popitem(last=False)
 
     def newest(self, key: JobKey) -> int:
-        """What was remembered of a key; 0 if nothing."""
+        """Return the remembered version of a key; 0 if there is none."""
         with self._lock:
             return self._written.get(key.uid, 0)
 
@@ -188,24 +199,28 @@ class Observer:
             return _invalid(manifest, error)
 
     def _pods(self, task: Task) -> list[PodView]:
-        seen = max(task.seen, self.newest(task.key))
-        # After a run that was cut short nobody knows what was made: the cache may not show it yet.
-        if not task.failures and self.pods.synced and (not seen or self.pods.wait_for(seen, self.settings.cache_wait)):
-            # A uid is no secret: a pod of another namespace that carries it is not the job's.
+        version = max(task.seen, self.newest(task.key))
+        # After a failed run it is unknown which pods were created: the cache may not show them yet.
+        if (
+            not task.failures
+            and self.pods.synced
+            and (not version or self.pods.wait_for(version, self.settings.cache_wait))
+        ):
+            # A uid is not secret: a pod of another namespace that carries it does not belong to the job.
             return [pod for pod in self.pods.indexed(task.key.uid) if pod.namespace == task.key.namespace]
         selector = f"{labels.JOB_UID}={task.key.uid}"
         listed = self.cluster.list(PODS, task.key.namespace, label_selector=selector)
-        return [pod for each in listed.items if (pod := pod_view.trim(each)).job_uid == task.key.uid]
+        return [pod for manifest in listed.items if (pod := pod_view.trim(manifest)).job_uid == task.key.uid]
 
 
 def _invalid(manifest: Manifest, error: InvalidObject) -> InvalidJob:
-    metadata, found = manifest["metadata"], manifest.get("status")
-    known = found if isinstance(found, dict) else {}
-    readable = {name: value for name, value in known.items() if _status({name: value}) is not None}
+    metadata, status = manifest["metadata"], manifest.get("status")
+    fields = status if isinstance(status, dict) else {}
+    readable = {name: value for name, value in fields.items() if _status({name: value}) is not None}
     return InvalidJob(
         problems=error.problems,
         status=_status(readable) or TorchJobStatus(),
-        unreadable=tuple(known.keys() - readable.keys()),
+        unreadable=tuple(fields.keys() - readable.keys()),
         generation=metadata.get("generation", 0),
         resource_version=metadata["resourceVersion"],
         time_to_live=_time_to_live(manifest.get("spec")),
@@ -213,12 +228,12 @@ def _invalid(manifest: Manifest, error: InvalidObject) -> InvalidJob:
 
 
 def _time_to_live(spec: Any) -> int | None:
-    found = spec.get("ttlSecondsAfterFinished") if isinstance(spec, dict) else None
-    return found if isinstance(found, int) else None
+    seconds = spec.get("ttlSecondsAfterFinished") if isinstance(spec, dict) else None
+    return seconds if isinstance(seconds, int) else None
 
 
-def _status(found: Any) -> TorchJobStatus | None:
+def _status(fields: Any) -> TorchJobStatus | None:
     try:
-        return TorchJobStatus.model_validate(found)
+        return TorchJobStatus.model_validate(fields)
     except pydantic.ValidationError:
         return None

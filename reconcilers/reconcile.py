@@ -1,6 +1,6 @@
-"""Make it so: observe, plan, apply.
+"""The reconciler: observe, plan, apply.
 
-One rule: what a worker calls for a key. It remembers nothing that it could not observe again.
+One rule: a worker calls it for each key. It keeps no state that it could not observe again.
 """
 
 import time
@@ -30,16 +30,16 @@ from reconcilers.views.queue_view import QueueCache
 from reconcilers.views.recreate_request import RecreateCache
 
 RaiseCharge = Callable[[JobKey, str, int, Amounts], Refusal]
-"""`queues.work.WorkSink.raise_charge`."""
+"""The function `queues.work.WorkSink.raise_charge`."""
 
 
 def no_store(*_: object) -> Refusal:
-    """Where no store can be asked there is room for nothing more."""
+    """Refuse a larger charge where there is no queue store."""
     return "pool"
 
 
 class Reconciler:
-    """Reconciles one key per call; shared between threads. Close it when no call is running any more."""
+    """Reconciles one key per call; shared between threads. Close it after the last call has returned."""
 
     def __init__(
         self,
@@ -62,9 +62,10 @@ class Reconciler:
         self._settled: dict[JobKey, int] = {}
 
     def __call__(self, task: Task, holds: Callable[[], bool], raise_charge: RaiseCharge = no_store) -> float | None:
-        """Bring one job a step nearer to what it should be; seconds after which to come back, None if events will tell.
+        """Bring one job a step nearer to its desired state.
 
-        Raises any ClusterError and ReconcileError: the same again later, with a backoff.
+        Returns the seconds after which to reconcile again, or None if an event will follow. Raises any ClusterError and
+        ReconcileError; the caller tries again with a back-off.
         """
         observation = self._observer.observe(task)
         carry_out = partial(self._carry_out, holds, partial(raise_charge, task.key, task.token))
@@ -79,33 +80,36 @@ class Reconciler:
             observation = replace(self._observer.observe(task), refused=outcome.refused)
             outcome = carry_out(observation)
         if outcome.hindered is not None:
-            # The owner reads it in the job, the admin in the log; it is tried again with a backoff.
+            # The job's status shows it to the owner, the log to the admin; the queue tries again with a back-off.
             hindrance = Hindrance(outcome.hindered.reason, str(outcome.hindered))
             carry_out(replace(self._observer.observe(task), hindrance=hindrance))
             raise outcome.hindered.error
         return self._settle(observation, outcome) if outcome.quiet else outcome.requeue_after
 
     def adopt(self, settings: ReconcileSettings) -> None:
-        """Go by these from the next key on. What was begun goes on as it began."""
+        """Use these settings from the next key on. A reconcile that has begun keeps its settings."""
         self._settings = settings
 
     def left(self, key: JobKey) -> Left:
-        """What the last run of a key has left behind; to be asked once after each. `made` is the newest resourceVersion
-        of its pods that this process has seen or made: whoever has seen less may not take the job to be without pods,
-        or its pods to run still."""
+        """Return what the last run of a key has left behind; to be called once after each run.
+
+        `made` is the newest resourceVersion of the key's pods that this process has seen or created. A process that has
+        seen less must not conclude that the job has no pods, or that its pods still run.
+        """
         return Left(self._observer.newest(key), self._settled.pop(key, 0))
 
     def _settle(self, observation: Observation, outcome: Outcome) -> float | None:
-        """Plan once more with what was written: mostly nothing is left, and nobody need look at the job for that."""
+        """Plan once more with the written job. Usually nothing is left to do, and the job need not be read again for
+        that."""
         after = self._observer.after(observation, outcome.written, outcome.pod)
         if after is None or not isinstance(after.job, TorchJob):
             return outcome.requeue_after
-        left = None if after is observation else plan(after, self._settings, self._now())
-        if left is not None and (left.actions or left.unexplained):
+        next_plan = None if after is observation else plan(after, self._settings, self._now())
+        if next_plan is not None and (next_plan.actions or next_plan.unexplained):
             return outcome.requeue_after
         version = after.job.metadata.resource_version
         self._settled[observation.key] = integers.bounded(version, 0)
-        return outcome.requeue_after if left is None else left.requeue_after
+        return outcome.requeue_after if next_plan is None else next_plan.requeue_after
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock(), UTC)
@@ -130,7 +134,7 @@ class Reconciler:
                 self._observer.wrote(observation.key, max(application.made))
 
     def _decide(self, observation: Observation) -> Plan:
-        """The plan, once all is known of the pod that is to blame for a failure."""
+        """Return the plan, after the log of the pod that caused a failure has been read."""
         decided = plan(observation, self._settings, self._now())
         for _ in range(failure_text.MOST):
             if decided.unexplained is None:
@@ -140,7 +144,7 @@ class Reconciler:
         return plan(failure_text.given_up(observation), self._settings, self._now())
 
     def close(self) -> None:
-        """End its threads."""
+        """Stop the threads."""
         self._executor.shutdown()
 
     def __enter__(self) -> "Reconciler":

@@ -1,6 +1,6 @@
-"""How a worker reconciles.
+"""The settings of a worker's reconciles.
 
-One rule: one frozen object, made once by the wiring.
+One rule: one frozen object, created once by the wiring.
 """
 
 from dataclasses import dataclass
@@ -11,48 +11,52 @@ from crds.api_resources import Resource
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileSettings:
-    """Times are seconds."""
+    """The settings of a worker's reconciles; times are in seconds."""
 
     master_address: Literal["service", "loopback"] = "service"
-    """MASTER_ADDR: the headless service's name, or 127.0.0.1 with the reservation's port where pods share a machine."""
+    """The value of MASTER_ADDR: the name of the headless service, or 127.0.0.1 with the reservation's port where all
+    pods share a machine."""
     make_pods: bool = True
-    """False: a job is admitted and no more; who runs it and says how it ended is somebody else."""
+    """Whether pods are created. If False, a job is only admitted; another program runs it and reports its end."""
     admission_timeout: float = 600.0
-    """How long an admitted job may take to run before it is sent back; 0: as long as it likes."""
+    """How long an admitted job may take to run before it is sent back to its queue; 0 means without limit."""
     admission_backoff: float = 60.0
-    """How long it waits then; twice as long each time, an hour at most."""
+    """How long a job that was sent back waits at first; each further wait is twice as long, up to one hour."""
     admission_tries: int = 5
-    """After so many such admissions in a row it waits for its owner."""
+    """The number of such admissions in a row after which the job waits for its owner."""
     gang_scheduler: Literal["none", "volcano", "koordinator", "coscheduling", "kubernetes"] = "none"
-    """Who binds the pods of jobs that do not say so themselves."""
+    """The gang scheduler of jobs whose spec does not name one."""
     pods_at_once: bool = False
-    """True: pods are made before their group is let in, so that a cluster autoscaler sees them."""
+    """Whether pods are created before their group is let in, so that a cluster autoscaler sees them."""
     served: frozenset[Resource] = frozenset()
-    """The kinds of others that were installed when the process began: of Kubernetes' own gangs the version."""
+    """The kinds of other projects that the API server served when the process started. For the gangs of Kubernetes
+    itself, this shows the version."""
     in_place: Literal["recreate", "local", "kruise", "kubernetes"] = "recreate"
-    """How the containers of a pod that is well are restarted with its job; recreate: the pod is replaced."""
+    """How the containers of a healthy pod are restarted with its job; `recreate` replaces the pod."""
     in_place_timeout: float = 60.0
-    """How long that may take before the pod is replaced after all."""
+    """How long a restart in place may take before the pod is replaced instead."""
     most_disruptions: int = 100
-    """Failures that are not the job's fault, before it fails nevertheless."""
+    """The number of failures without the job's fault after which the job fails."""
     restart_backoff: float = 10.0
-    """How long a job waits before its second counted restart in a row; twice as long each time; 0: no job waits."""
+    """How long a job waits before its second counted restart in a row. Each further wait is twice as long; 0 turns
+    waiting off."""
     longest_restart_backoff: float = 360.0
-    """How long it waits at most."""
+    """The longest such wait."""
     node_failures: int = 3
-    """After so many failures of a job's pods on a node the job avoids it."""
+    """The number of failures of a job's pods on a node after which the job avoids the node."""
     dead_node_grace: float = 60.0
-    """How long a node may be silent, and a pod stay beyond its own grace, until the pod is deleted without the node."""
+    """How long a node may be silent, and how long a pod may outlive its own grace, before the pod is deleted without
+    the node."""
     longest_grace: float = 3600.0
-    """How long a pod that a worker deletes may take to end, whatever its template asks for."""
+    """The longest grace of a pod that a worker deletes, whatever the pod template requests."""
     most_writes: int = 1_000
-    """API writes one reconcile may spend before it makes room for another key: so many that a large job goes on until
-    its time is over. Each time it is looked at anew costs as much as dozens of its pods."""
+    """The number of API writes after which a reconcile lets another key run. The limit is high because each new look at
+    a job costs as much as dozens of its pods; a large job usually runs into `most_seconds` first."""
     most_seconds: float = 1.0
-    """Time one reconcile may begin new writes in. Others have threads of their own meanwhile."""
+    """The time in which a reconcile may begin new writes. Other keys have threads of their own in the meantime."""
     parallel: int = 8
-    """Pods being made or deleted at once by one process; its pool of connections must be larger."""
+    """The number of pods that one process creates or deletes at a time; its connection pool must be larger."""
     cache_wait: float = 0.5
-    """How long to wait for the pod cache to show what the coordinator has already seen."""
+    """How long a reconcile waits for the pod cache to reach what the coordinator has seen."""
     name_retry: float = 0.2
-    """When to look again while an older pod still holds the name of a new one."""
+    """How soon a reconcile runs again while an older pod holds the name of a new one."""

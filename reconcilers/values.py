@@ -1,6 +1,6 @@
-"""What a reconcile sees and what it does about it.
+"""The values of a reconcile: what was observed, and what is to be done about it.
 
-One rule: all are frozen. An observation holds everything `plan` may know, a plan everything `apply` may do.
+One rule: all are frozen. An observation holds everything that `plan` may know, a plan everything that `apply` may do.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,81 +22,83 @@ from reconcilers.views.recreate_request import RecreateView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvalidJob:
-    """A TorchJob that cannot be run as it is."""
+    """A TorchJob that cannot run because its manifest is not valid."""
 
     problems: tuple[Problem, ...]
     status: TorchJobStatus
-    """As far as it can be read."""
+    """The part of the status that can be read."""
     generation: int
     resource_version: str
     unreadable: tuple[str, ...] = ()
-    """Fields of the status that say nothing; they are taken away, or nobody could say anything in it."""
+    """The names of the status fields that cannot be read. The next write removes them, because a status with them
+    cannot be written."""
     time_to_live: int | None = None
-    """Its spec.ttlSecondsAfterFinished, if that can be read."""
+    """The job's spec.ttlSecondsAfterFinished; None if it is not set or cannot be read."""
 
 
 NoRoom = Literal["quota", "cohort", "pool"]
-"""Why a charge cannot be raised."""
+"""The limit that leaves no room for a larger charge."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hindrance:
-    """Why nothing can be made for a job that holds its room: its owner reads it in the condition Admitted."""
+    """Why an admitted job cannot have an object that it needs. The job's condition Admitted shows it to the owner."""
 
     reason: str
-    """PodsForbidden, GangSchedulerMissing, .."""
+    """The reason of the condition: PodsForbidden, GangSchedulerMissing and so on."""
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class OverQuota:
-    """The API server refused an object of the job for a ResourceQuota of its namespace."""
+    """A refusal by the API server: a ResourceQuota of the namespace leaves no room for an object of the job."""
 
     quota: str
-    """The ResourceQuota; empty if the API server named none."""
+    """The name of the ResourceQuota; empty if the API server did not give one."""
     hard: Mapping[str, str]
-    """The limits of it that it named; an empty value where it gave no number."""
+    """The limits that the refusal names, by resource; the value is empty where the refusal gives no number."""
     message: str
-    """The API server's words."""
+    """The message of the API server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """Everything about one key at one moment."""
+    """The state of one key at one moment."""
 
     key: JobKey
     job: TorchJob | InvalidJob | None
-    """None: the job is gone or going; another one may have its name."""
+    """The job; None if it is deleted, is being deleted, or another job has its name."""
     pods: tuple[PodView, ...]
-    """Of this job's uid, in the order of their names."""
+    """The pods with this job's uid, in the order of their names."""
     reservation: Reservation | None
     draining: bool = False
-    """Whether the queue that pays for the job, or is about to, takes back what its jobs hold."""
+    """Whether the queue that pays for the job, or is about to pay, is being drained."""
     groups: tuple[GroupView, ...] = ()
-    """The pod groups of this job's uid, of whatever gang scheduler, by name."""
+    """The pod groups with this job's uid, of any gang scheduler, in the order of their names."""
     recreations: tuple[RecreateView, ...] = ()
-    """The requests to recreate containers that were made for this job's pods, by name."""
+    """The requests to recreate containers of this job's pods, in the order of their names."""
     dead_nodes: frozenset[str] = frozenset()
-    """Of the nodes that its pods are on: those that are gone, or have not been ready for longer than the grace."""
+    """The dead nodes among those of the job's pods: deleted, or not ready for longer than the grace."""
     next_dead: float | None = None
-    """Seconds until another one of them will have been silent for too long."""
+    """Seconds until the next silent node counts as dead; None if no node is silent."""
     ready_again: float | None = None
-    """When the cluster had a ready node again, in seconds since the epoch, if it had none since the job's admission."""
+    """When the cluster got a ready node again, in seconds since the epoch; None if it had one all the time since the
+    job's admission."""
     other_nodes: bool = False
-    """Whether the job would fit on the nodes that are ready and that none of its pods is kept away from."""
+    """Whether the job would fit on the ready nodes that its pods do not avoid."""
     refused: str = ""
-    """What the API server said when it refused a pod of this job, just now."""
+    """The message with which the API server refused a pod of this job in the last attempt; empty if it refused none."""
     hindrance: Hindrance | None = None
-    """Why what it needs could not be made, just now."""
+    """The reason why an object of the job could not be created in the last attempt."""
     no_room: NoRoom | None = None
-    """What had no room for what its pods ask for, just now."""
+    """The limit that left no room for what the job's pods request, in the last attempt."""
     over_quota: OverQuota | None = None
-    """The ResourceQuota for which the API server refused an object of the job, just now."""
+    """The ResourceQuota because of which the API server refused an object of the job in the last attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
-    """Merge a change into the job's status, if the job is still as it was observed."""
+    """Merge a change into the job's status, unless the job has changed since it was observed."""
 
     change: Mapping[str, Any]
     resource_version: str
@@ -104,39 +106,40 @@ class WriteStatus:
 
 @dataclass(frozen=True, slots=True)
 class CreateService:
-    """Make the headless service of a rank 0, unless it is there."""
+    """Create the headless service of a rank 0, unless it exists."""
 
     manifest: Manifest
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteService:
-    """Delete a service, if it is this job's."""
+    """Delete a service if it belongs to this job."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class CreatePods:
-    """Make pods, side by side; one that is there already and is the same is fine."""
+    """Create pods, several at a time. A pod that exists already with the same attempt and restart counts as created."""
 
     manifests: Sequence[Manifest]
 
 
 @dataclass(frozen=True, slots=True)
 class DeletePods:
-    """Delete exactly these pods, not their namesakes, side by side."""
+    """Delete exactly these pods, several at a time; the uid protects a later pod of the same name."""
 
     pods: tuple[PodView, ...]
     at_once: bool = False
-    """Without any grace, whether the node confirms it or not: for pods of a node that is no more."""
+    """Whether to delete them with a grace of zero and without the node's confirmation: for pods of a dead node."""
     seconds: int | None = None
-    """The grace they are given; None: their own."""
+    """The grace in seconds; None leaves the pods their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class MarkPods:
-    """Merge labels and annotations into exactly these pods, side by side; one that is gone is left."""
+    """Merge labels and annotations into exactly these pods, several at a time. A pod that no longer exists is
+    skipped."""
 
     pods: tuple[PodView, ...]
     metadata: Mapping[str, Any]
@@ -144,17 +147,18 @@ class MarkPods:
 
 @dataclass(frozen=True, slots=True)
 class Make:
-    """Make an object beside the pods (a pod group, a request to recreate containers), unless this job's is there."""
+    """Create an object other than a pod (a pod group, a request to recreate containers), unless this job has it
+    already."""
 
     resource: Resource
     manifest: Manifest
     remedy: str = ""
-    """What to do where there is no such kind of object."""
+    """What the user can do if the cluster does not serve this kind of object."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Merge a change into such an object; one that is gone is looked at again."""
+    """Merge a change into an object other than a pod. If the object no longer exists, the key is observed again."""
 
     resource: Resource
     name: str
@@ -163,7 +167,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Delete exactly such an object, if it is still there."""
+    """Delete exactly one object other than a pod, if it still exists."""
 
     resource: Resource
     name: str
@@ -172,7 +176,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class RaiseCharge:
-    """Have an attempt charged for more; what follows is done only if there is room for that."""
+    """Charge an attempt for more. The later actions of the plan run only if there is room for that."""
 
     attempt: int
     charge: Amounts
@@ -180,7 +184,7 @@ class RaiseCharge:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """An event on the job, for what its owner would look for; losing one loses nothing."""
+    """Record an Event on the job for its owner. A lost Event changes nothing else."""
 
     reason: str
     message: str
@@ -210,10 +214,10 @@ Action = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Actions in order; none means that nothing is left to do."""
+    """The actions in order; without any, nothing is left to do."""
 
     actions: tuple[Action, ...] = ()
     requeue_after: float | None = None
-    """Seconds after which time alone changes the plan."""
+    """Seconds after which the plan may change although no event arrives; None if only an event can change it."""
     unexplained: PodView | None = None
-    """A pod of which more is known than the observation holds; the plan is empty until that is there (`explain`)."""
+    """A failed pod whose log must be read before the plan can be made (`explain`); the plan is empty until then."""

@@ -1,6 +1,6 @@
-"""The Event that tells a job's owner what happened to it.
+"""The Event that reports to a job's owner.
 
-One rule: its name is made from what it says, so that a reconcile that is repeated tells nothing twice.
+One rule: its name is made from its text, so that a repeated reconcile creates no second one.
 """
 
 import hashlib
@@ -13,17 +13,17 @@ from kube.api import Manifest
 from reconcilers.values import Tell
 
 LONGEST = 1024
-"""Characters of an event's message."""
+"""The largest number of characters of an event's message."""
 
 
 def manifest(key: JobKey, event: Tell, now: float) -> Manifest:
-    """The Event on a job; `now` is seconds since the epoch."""
+    """Return the Event on a job; `now` is in seconds since the epoch."""
     at = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    said = hashlib.sha256(f"{key.uid}/{event.reason}/{event.message}".encode()).hexdigest()[:16]
+    digest = hashlib.sha256(f"{key.uid}/{event.reason}/{event.message}".encode()).hexdigest()[:16]
     return {
         "apiVersion": EVENTS.api_version,
         "kind": EVENTS.kind,
-        "metadata": {"name": f"{key.name}.{said}", "namespace": key.namespace},
+        "metadata": {"name": f"{key.name}.{digest}", "namespace": key.namespace},
         "involvedObject": {
             "apiVersion": TORCHJOBS.api_version,
             "kind": TORCHJOBS.kind,

@@ -1,7 +1,7 @@
-"""The same to many things, some of them at a time.
+"""One function applied to many items, some of them at a time.
 
-One rule: whoever is free takes the next thing, so that nothing waits for the slowest of those before it; and all that
-was begun is over when this returns or raises.
+One rule: a free thread takes the next item, so that no item waits for the slowest one before it. All work that was
+begun is over when `run` returns or raises.
 """
 
 import threading
@@ -13,28 +13,28 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 TURN = 4
-"""Things that a thread of the executor does before it looks whether others wait for it."""
+"""The number of items after which a thread of the executor makes way for other waiting tasks."""
 
 
 @dataclass(slots=True)
 class SideBySide(Generic[T]):
-    """One go through some things."""
+    """One pass over some items."""
 
     work: Callable[[T], None]
     things: Sequence[T]
     executor: Executor
-    """Lends threads to whoever asks first; the thread that calls works too, and alone if it must."""
+    """The source of further threads. The calling thread works too, and alone if the executor has none free."""
     may_begin: Callable[[int], None]
-    """Asked before each thing, of one at a time; raises if neither it nor any after it may be begun."""
+    """Called before each item, by one thread at a time; raises if neither this item nor a later one may be begun."""
     _next: int = 0
     _failures: dict[int, Exception] = field(default_factory=dict)
-    """By the thing they are about."""
+    """The failures by the index of their item."""
     _lent: list[Future[None]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, most: int) -> list[Exception]:
-        """Go through all of them, at most so many at a time, as long as none fails; the failures, in the order of the
-        things."""
+        """Process all items, at most `most` at a time, until one fails; return the failures in the order of the
+        items."""
         with self._lock:
             for _ in range(min(most, len(self.things)) - 1):
                 self._lend()
@@ -49,7 +49,7 @@ class SideBySide(Generic[T]):
         self._lent.append(self.executor.submit(self._turn))
 
     def _turn(self) -> None:
-        """Some things; then behind whatever else waits for a thread."""
+        """Process some items, then queue up again behind other tasks of the executor."""
         for _ in range(TURN):
             if not self._one():
                 return
@@ -58,7 +58,7 @@ class SideBySide(Generic[T]):
                 self._lend()
 
     def _one(self) -> bool:
-        """Do the next thing; False if none is to be begun any more."""
+        """Process the next item; return False if no further item is to be begun."""
         with self._lock:
             if self._over:
                 return False
@@ -80,10 +80,10 @@ class SideBySide(Generic[T]):
         return bool(self._failures) or self._next >= len(self.things)
 
     def _end(self) -> None:
-        """Wait for what others have begun; what they have not, they need not."""
+        """Wait for the items that other threads have begun; tasks that have not begun are cancelled."""
         with self._lock:
             self._next = len(self.things)
-            lent = [each for each in self._lent if not each.cancel()]
-        wait(lent)
-        for each in lent:
-            each.result()
+            futures = [future for future in self._lent if not future.cancel()]
+        wait(futures)
+        for future in futures:
+            future.result()

@@ -1,7 +1,7 @@
-"""How a job that holds its room gets on: what it makes next, and what there is to say about it.
+"""The progress of an active job: what is created next, and what its status says.
 
-One rule: pure. Groups come before the pods they bind, a rank 0's service before the rank 0, and the word that a stage
-has begun before anything of it.
+One rule: pure. Groups are created before the pods they bind, a rank 0's service before the rank 0, and the status
+records that a stage has begun before anything of the stage is created.
 """
 
 from dataclasses import dataclass
@@ -23,23 +23,23 @@ from reconcilers.values import Action, CreatePods, CreateService, Make, Observat
 
 @dataclass(frozen=True, kw_only=True)
 class Advance:
-    """A job, and what there is of it."""
+    """An active job and its objects."""
 
     run: Run
     observation: Observation
     settings: ReconcileSettings
     now: datetime
     stuck: bool = False
-    """Whether pods that should be gone are kept by others."""
+    """Whether finalizers keep pods that should no longer exist."""
 
     @cached_property
     def progress(self) -> Progress:
-        """How far it has come."""
+        """How far the job has progressed."""
         return progress.of(self.run.job, self.run.pods)
 
     @cached_property
     def scheduling(self) -> Scheduling:
-        """How its pods are bound."""
+        """How the job's pods are bound."""
         return Scheduling(
             job=self.run.job,
             admission=self.run.admission,
@@ -49,13 +49,13 @@ class Advance:
 
     @cached_property
     def groups(self) -> Groups:
-        """What becomes of its groups."""
+        """The next step for the job's groups."""
         if not self.settings.make_pods:
             return Groups()
         return self.scheduling.groups(self.progress, self.observation.groups, self.run.pods)
 
     def status(self) -> TorchJobStatus:
-        """Running once every task of the stages that have begun has its minimum; it stays so until a restart."""
+        """Return the status: Running once every task of the begun stages has its minimum, and then until a restart."""
         job = self.run.job
         stages = self._stages()
         return backoff.forgotten(self._phase(job).model_copy(update={"stages": stages}), self.now)
@@ -73,62 +73,66 @@ class Advance:
         return status.seen(job)
 
     def _lacks_pods(self) -> bool:
-        """Whether pods that were refused are to be tried again: until they are made, what is said of them stays."""
+        """Return whether refused pods are still missing; until they are created, the status keeps the refusal."""
         return status.reason(self.run.job.status) == status.PODS_FORBIDDEN and bool(self._pods())
 
     def _says_stuck(self) -> bool:
         return status.reason(self.run.job.status) == status.PODS_STUCK
 
     def _is_over(self) -> bool:
-        """Whether what hinders the job was a matter of groups, of which none is missing or kept out any more, or of
-        pods that are gone."""
+        """Return whether the job is no longer blocked: no group is missing or refused any more, or the stuck pods are
+        deleted."""
         if self._says_stuck():
             return True
         about_groups = status.is_about_groups(self.run.job.status)
-        return about_groups and not any(isinstance(each, Make) for each in self.groups.actions)
+        return about_groups and not any(isinstance(action, Make) for action in self.groups.actions)
 
     def _stages(self) -> dict[str, StageStatus]:
-        """Which stages have begun, and which of them have run."""
-        known = dict(self.run.job.status.stages)
+        """Return which stages have begun, and which of them have run."""
+        stages = dict(self.run.job.status.stages)
         for stage in self.progress.begun if self.settings.make_pods else ():
-            found = known.get(str(stage.index))
-            if stage.awaits and found is None:
-                known[str(stage.index)] = StageStatus(began=self.now)
-            elif found and found.running is None and progress.running(self.run.job, self.progress, (stage,)):
-                known[str(stage.index)] = StageStatus(began=found.began, running=self.now)
-        return known
+            entry = stages.get(str(stage.index))
+            if stage.awaits and entry is None:
+                stages[str(stage.index)] = StageStatus(began=self.now)
+            elif entry and entry.running is None and progress.running(self.run.job, self.progress, (stage,)):
+                stages[str(stage.index)] = StageStatus(began=entry.began, running=self.now)
+        return stages
 
     def actions(self) -> tuple[Action, ...]:
-        """Groups, open gates, and the pods that are missing and may be made."""
+        """Return the actions that create groups, open gates, and create the missing pods that may exist now."""
         if not self.settings.make_pods:
             return ()
         return (*self.groups.actions, *start_gates.opening(self.progress, self.run.pods), *self._pods())
 
     def _pods(self) -> tuple[Action, ...]:
-        there = {pod.name for pod in self.run.pods}
-        absent = [each for name, each in self.run.members.items() if name not in there and not self._waits(name)]
+        names = {pod.name for pod in self.run.pods}
+        absent = [member for name, member in self.run.members.items() if name not in names and not self._waits(name)]
         if not absent:
             return ()
         blueprint = self._blueprint()
-        missing = [each for each in absent if self._may_be_made(blueprint, each)]
+        missing = [member for member in absent if self._may_be_made(blueprint, member)]
         first = self._first(missing)
-        leads = [each for each in missing if each.name == each.lead and blueprint.named(each.lead)]
-        services = tuple(CreateService(manifests.service(blueprint, each)) for each in leads)
-        some = (tuple(each for each in missing if (each.name in first) is before) for before in (True, False))
-        return (*services, *(CreatePods(manifests.Pods(blueprint, each)) for each in some if each))
+        leads = [member for member in missing if member.name == member.lead and blueprint.named(member.lead)]
+        services = tuple(CreateService(manifests.service(blueprint, lead)) for lead in leads)
+        batches = (tuple(member for member in missing if (member.name in first) is before) for before in (True, False))
+        return (*services, *(CreatePods(manifests.Pods(blueprint, batch)) for batch in batches if batch))
 
     def _first(self, missing: list[Member]) -> frozenset[str]:
-        """The first pod of each task of which none is there: what the API server makes of it is looked at before any
-        other pod is made. None if nothing would come after them."""
-        there = {pod.task for pod in self.run.pods}
-        first = {each.task_type: each.name for each in reversed(missing) if each.task_type.lower() not in there}
+        """Return the first pod of each task without any pod. What the API server makes of it is checked before the
+        task's other pods are created. The result is empty if no other pods would follow."""
+        tasks_with_pods = {pod.task for pod in self.run.pods}
+        first = {
+            member.task_type: member.name
+            for member in reversed(missing)
+            if member.task_type.lower() not in tasks_with_pods
+        }
         return frozenset(first.values() if len(first) < len(missing) else ())
 
     def _waits(self, pod: str) -> bool:
         return backoff.waits(self.run.job.status, pod, self.settings, self.now)
 
     def _blueprint(self) -> manifests.Blueprint:
-        together, gone = self.scheduling.together, self.scheduling.gone(self.progress, self.run.pods)
+        together, without = self.scheduling.together, self.scheduling.gone(self.progress, self.run.pods)
         return manifests.Blueprint(
             job=self.run.job,
             admission=self.run.admission,
@@ -136,12 +140,15 @@ class Advance:
             settings=self.settings,
             elsewhere=self.observation.other_nodes,
             backend=self.scheduling.backend,
-            gangs={each.index: self.scheduling.gang(each, gone) for each in self.progress.begun} if together else {},
+            gangs={stage.index: self.scheduling.gang(stage, without) for stage in self.progress.begun}
+            if together
+            else {},
             started=self.progress.started,
         )
 
     def _may_be_made(self, blueprint: manifests.Blueprint, member: Member) -> bool:
-        """With its whole stage where a gang scheduler binds it, else when its own upstreams are there."""
+        """Return whether a pod may be created: with its whole stage where a gang scheduler binds it, else once its own
+        upstream tasks have progressed far enough."""
         if member.task_type in self.progress.passed:
             return False
         if blueprint.bound(member):

@@ -1,20 +1,20 @@
-"""How far apart the restarts of one job are: a back-off per job, as a kubelet has one per container.
+"""The back-off between the restarts of one job, like that of a kubelet between the restarts of one container.
 
-One rule: pure; what a pause depends on is in the job's status, in the patch that counts the failure, so a worker that
-dies in between, or another one that goes on, keeps to it.
+One rule: pure. The job's status holds everything that a pause depends on, written in the patch that counts the failure.
+A worker that takes over after a crash keeps the same pause.
 
-Only a restart that raises `restartCount` makes the job back off. The first one is immediate, as a kubelet's; the pause
+Only a restart that raises `restartCount` makes the job back off. The first one is immediate, as a kubelet's. The pause
 then doubles until the job has run for 10 minutes:
 
     consecutive restart     1   2   3   4   5    6    7    8 ..
     seconds, at most        0  10  20  40  80  160  320  360 ..
 
-Up to a quarter of each is left out, by the job's uid and the number, so that jobs that failed together are not
-restarted together. A failure of another pod while the job backs off belongs to the same trouble: its pod waits too, and
-the pause grows no longer.
+Up to a quarter of each pause is left out, depending on the job's uid and the number, so that jobs that failed together
+are not restarted together. If another pod fails while the job backs off, the cause is taken to be the same: the pod
+waits too, and the pause does not grow.
 
-Disruptions do not back off. They are spaced where there are many: 10 at once, then one in 10 seconds. Nobody evicts a
-pod of one job that often for long, but a template can ask for a node that will not take its pods.
+Disruptions do not back off. They are spaced if there are many: 10 at once, then one in 10 seconds. Evictions of one
+job's pods do not stay that frequent for long, but a template can request a node that will not accept its pods.
 """
 
 import hashlib
@@ -29,16 +29,16 @@ from crds.torchjob.status import MOST_AT_ONCE, TorchJobStatus
 from reconcilers.settings import ReconcileSettings
 
 RUNS_WELL = 600.0
-"""Seconds a job has to run until its restarts before are forgotten: twice a kubelet's longest back-off."""
+"""The seconds that a job has to run until its earlier restarts are forgotten: twice a kubelet's longest back-off."""
 JITTER = 0.25
-"""The largest part of a pause that is left out."""
+"""The largest fraction of a pause that is left out."""
 DISRUPTIONS_AT_ONCE = 10
 DISRUPTION_SECONDS = 10.0
-"""One more disruption is free in so many seconds."""
+"""The seconds after which one more disruption is free."""
 
 
 def pause(key: JobKey, number: int, settings: ReconcileSettings) -> float:
-    """Seconds before a job's n-th restart in a row, from 1."""
+    """Return the seconds before a job's n-th restart in a row, from 1."""
     if number <= 1:
         return 0.0
     seconds = min(settings.longest_restart_backoff, settings.restart_backoff * 2.0 ** min(number - 2, 64))
@@ -51,8 +51,11 @@ def _jitter(key: JobKey, number: int) -> float:
 
 
 def left(status: TorchJobStatus, settings: ReconcileSettings, now: datetime) -> float:
-    """Seconds until a job has backed off; 0 if it does not. A pause longer than any is not counted: a clock was set
-    back, or an admin has shortened the setting since."""
+    """Return the seconds until a job has backed off; 0 if it does not back off.
+
+    A pause longer than the longest possible one is ignored: a clock was set back, or an admin has shortened the
+    setting.
+    """
     if status.restart_not_before is None:
         return 0.0
     seconds = (status.restart_not_before - now).total_seconds()
@@ -60,23 +63,23 @@ def left(status: TorchJobStatus, settings: ReconcileSettings, now: datetime) -> 
 
 
 def _longest(settings: ReconcileSettings) -> float:
-    """Seconds; times in a status are whole seconds."""
+    """Return the longest possible pause in seconds, rounded up because times in a status are whole seconds."""
     return math.ceil(max(settings.longest_restart_backoff, DISRUPTION_SECONDS)) + 1.0
 
 
 def waits(status: TorchJobStatus, pod: str, settings: ReconcileSettings, now: datetime) -> bool:
-    """Whether a pod that is missing is not to be made yet."""
+    """Return whether a missing pod must not be created yet."""
     return left(status, settings, now) > 0 and (not status.backing_off or pod in status.backing_off)
 
 
 def waits_whole(status: TorchJobStatus, settings: ReconcileSettings, now: datetime) -> bool:
-    """Whether all of a job backs off."""
+    """Return whether the whole job backs off."""
     return left(status, settings, now) > 0 and not status.backing_off
 
 
 def until_well(status: TorchJobStatus, now: datetime) -> float | None:
-    """Seconds until a job has run for so long that its restarts before are forgotten, 0 or less if it has; None if it
-    does not run, or there is nothing to forget."""
+    """Return the seconds until a job has run long enough for its earlier restarts to be forgotten; 0 or less if it has.
+    None if the job does not run, or there is nothing to forget."""
     if status.restart_not_before is None and not status.consecutive_restarts:
         return None
     ran = conditions.find(status.conditions, "Running")
@@ -87,15 +90,15 @@ def until_well(status: TorchJobStatus, now: datetime) -> float | None:
 
 
 def next(status: TorchJobStatus, settings: ReconcileSettings, now: datetime) -> float | None:
-    """Seconds until time alone changes anything: the pause is over, or the restarts before it are forgotten."""
+    """Return the seconds until the pause is over or the earlier restarts are forgotten; None if neither is due."""
     if status.restart_not_before is None and not status.consecutive_restarts:
         return None
     times = (left(status, settings, now), until_well(status, now) or 0.0)
-    return min((each for each in times if each > 0), default=None)
+    return min((seconds for seconds in times if seconds > 0), default=None)
 
 
 def forgotten(status: TorchJobStatus, now: datetime) -> TorchJobStatus:
-    """The same without a back-off, if the job has run well."""
+    """Return the status, without its back-off if the job has run long enough."""
     seconds = until_well(status, now)
     if seconds is None or seconds > 0:
         return status
@@ -105,11 +108,12 @@ def forgotten(status: TorchJobStatus, now: datetime) -> TorchJobStatus:
 def counted(
     key: JobKey, before: TorchJobStatus, pods: Iterable[str], settings: ReconcileSettings, now: datetime
 ) -> dict[str, Any]:
-    """What a restart that counts changes in the status; `pods` are those that wait, by name, none: all of the job."""
-    known = forgotten(before, now)
-    if left(known, settings, now) > 0:
-        return {"backing_off": _together(known.backing_off, tuple(pods))}
-    number = known.consecutive_restarts + 1
+    """Return the changes of the status for a counted restart. `pods` are the names of the waiting pods; empty means the
+    whole job."""
+    current = forgotten(before, now)
+    if left(current, settings, now) > 0:
+        return {"backing_off": _together(current.backing_off, tuple(pods))}
+    number = current.consecutive_restarts + 1
     return {
         "restart_not_before": _after(now, pause(key, number, settings)),
         "backing_off": _few(tuple(pods)),
@@ -120,14 +124,14 @@ def counted(
 def disrupted(
     before: TorchJobStatus, pods: Iterable[str], settings: ReconcileSettings, now: datetime
 ) -> dict[str, Any]:
-    """What a disruption changes in the status: the generic cell rate algorithm (ITU-T I.371), with one time as its
-    state. The 11th disruption within a second waits for 10 s, the 12th then for 10 s more.
+    """Return the changes of the status for a disruption: the generic cell rate algorithm (ITU-T I.371), with one time
+    as its state. The 11th disruption within a second waits for 10 s, the 12th then for 10 s more.
 
-    A job that backs off goes on doing so; only pods that would be made at once are spaced.
+    A job that backs off keeps its pause; only pods that would be created at once are spaced.
     """
     ahead = timedelta(seconds=DISRUPTION_SECONDS * DISRUPTIONS_AT_ONCE)
-    known = before.disruptions_spaced_until or now
-    paid = min(max(known, now), now + ahead) + timedelta(seconds=DISRUPTION_SECONDS)
+    spaced_until = before.disruptions_spaced_until or now
+    paid = min(max(spaced_until, now), now + ahead) + timedelta(seconds=DISRUPTION_SECONDS)
     spaced: dict[str, Any] = {"disruptions_spaced_until": paid}
     seconds = (paid - ahead - now).total_seconds()
     if seconds <= 0 or not settings.restart_backoff:
@@ -138,37 +142,40 @@ def disrupted(
 
 
 def at_once(before: TorchJobStatus, now: datetime) -> dict[str, Any]:
-    """What the owner's own wish for a restart changes: the pause ends, what it was for is not forgotten."""
+    """Return the changes of the status for a restart that the owner requested: the pause ends, its cause is not
+    forgotten."""
     if before.restart_not_before is None or before.restart_not_before <= now:
         return {}
     return {"restart_not_before": _after(now, 0.0), "backing_off": ()}
 
 
 def over() -> dict[str, Any]:
-    """What it changes that a job holds no room any more, or begins anew in it: nothing of it waits."""
+    """Return the changes of the status for a job that gives up its resources or starts again in them: no pod waits any
+    more."""
     return {"restart_not_before": None, "backing_off": ()}
 
 
 def said(status: TorchJobStatus, settings: ReconcileSettings, now: datetime) -> str:
-    """When a job goes on, as the end of a sentence; empty if at once."""
+    """Return when a job goes on, as the end of a sentence; empty if it goes on at once."""
     if left(status, settings, now) <= 0 or status.restart_not_before is None:
         return ""
-    who = "pods are" if status.backing_off else "all pods are"
+    subject = "pods are" if status.backing_off else "all pods are"
     when = status.restart_not_before.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return f"; back-off: {who} made again at {when}"
+    return f"; back-off: {subject} made again at {when}"
 
 
 def _after(now: datetime, seconds: float) -> datetime:
-    """A time of whole seconds, as it is kept; not sooner than asked for, but for what is immediate."""
+    """Return a time in whole seconds, as the status stores it; never earlier than requested, except for an immediate
+    one."""
     whole = now.replace(microsecond=0)
     return whole + timedelta(seconds=math.ceil(seconds + (now - whole).total_seconds())) if seconds > 0 else whole
 
 
 def _together(some: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
-    """The pods that wait; all of the job where that is what either says."""
+    """Return the waiting pods of both; empty, which means the whole job, if either is."""
     return _few(tuple(dict.fromkeys(some + more))) if some and more else ()
 
 
 def _few(pods: tuple[str, ...]) -> tuple[str, ...]:
-    """As many as are listed one by one; of more, all of the job waits."""
+    """Return the pods, or empty, which means the whole job, if there are too many to list."""
     return pods if len(pods) <= MOST_AT_ONCE else ()

@@ -1,9 +1,10 @@
-"""What ended the pod that is to blame, where its status does not say all of it.
+"""The cause of a pod's failure, where its status does not contain all of it.
 
-One rule: asked of the API server for that one pod, once its job is about to fail or to be restarted. A pod's status
-keeps the last 2048 bytes of its log; what torchrun prints at its end fills them where it has several processes.
+One rule: the log of one pod is read from the API server, once its job is about to fail or to be restarted. A pod's
+status keeps the last 2048 bytes of its log, which torchrun's final report fills if there are several processes.
 
-A log that cannot be read explains nothing and hinders nothing: an account may lack the permission, the node be away.
+A log that cannot be read explains nothing and blocks nothing: the account may lack the permission, or the node may be
+unreachable.
 """
 
 import logging
@@ -17,38 +18,39 @@ from reconcilers.views import pod_view
 from reconcilers.views.pod_view import PodView
 
 LINES = 2_000
-"""Lines of the log, from its end, that are looked at."""
+"""The number of lines that are read from the end of the log."""
 BYTES = 1_000_000
 MOST = 4
-"""Pods of one job that are asked about in turn: the end of one may only follow from that of another."""
+"""The number of pods of one job that are examined in turn: the failure of one may only follow from another's."""
 
 logger = logging.getLogger(__name__)
 
 
 def explained(cluster: Cluster, observation: Observation, pod: PodView) -> Observation:
-    """The observation with all that is known of a pod's end. Any ClusterError but of the log."""
+    """Return the observation with everything that is known of a pod's end. Raises any ClusterError except for the
+    log."""
     try:
         manifest = cluster.get(PODS, pod.name, pod.namespace)
     except errors.NotFound:
         manifest = None
     same = manifest is not None and manifest["metadata"]["uid"] == pod.uid
-    found = pod_view.explain(pod, manifest, _log(cluster, pod, manifest)) if manifest and same else settled(pod)
-    return replaced(observation, found)
+    view = pod_view.explain(pod, manifest, _log(cluster, pod, manifest)) if manifest and same else settled(pod)
+    return replaced(observation, view)
 
 
 def given_up(observation: Observation) -> Observation:
-    """The observation as it stands: nobody is asked any more."""
+    """Return the observation without any pod left to explain: no further log is read."""
     return replace(observation, pods=tuple(map(settled, observation.pods)))
 
 
 def settled(pod: PodView) -> PodView:
-    """A pod of which no more is asked."""
+    """Return a pod that is not examined further."""
     return replace(pod, unexplained=False) if pod.unexplained else pod
 
 
 def replaced(observation: Observation, pod: PodView) -> Observation:
-    """The observation with another view of one pod."""
-    return replace(observation, pods=tuple(pod if each.uid == pod.uid else each for each in observation.pods))
+    """Return the observation with another view of one pod."""
+    return replace(observation, pods=tuple(pod if other.uid == pod.uid else other for other in observation.pods))
 
 
 def _log(cluster: Cluster, pod: PodView, manifest: Manifest) -> str:

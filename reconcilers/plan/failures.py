@@ -1,12 +1,12 @@
-"""What a failed or lost pod means for its job.
+"""The judgement of failed and lost pods.
 
-One rule: pure. What happened counts once: what was counted is named in `status.replacing`, or, after a restart of the
-whole job, its pod is of an earlier generation.
+One rule: pure. Each failure counts once. A counted failure is named in `status.replacing`, or its pod is of an earlier
+generation after a restart of the whole job.
 
-    what happened                                       counts as
-    it was deleted, evicted, preempted, not taken by    a disruption, whatever the policy: it is replaced, up to
-    its node; its node is lost, was shut down; nobody   `most_disruptions` of the job
-    knows its exit code
+    failure                                             counts as
+    the pod was deleted, evicted, preempted or not      a disruption, whatever the policy: it is replaced, up to
+    taken by its node; its node is lost or was shut     `most_disruptions` of the job
+    down; its exit code is unknown
     it could not be started                             fails the job: it could not be started next time
     it failed: restartPolicy Never                      fails the job
                restartPolicy ExitCode                   by the code, below
@@ -14,24 +14,25 @@ whole job, its pod is of an earlier generation.
                restartPolicy Always                     the same
 
     code           restartPolicy ExitCode
-    0              fails      the pod ran out of a limit of its own, though its program was content
-    1-127          fails      the program's own word, and the shell's: 2 usage, 126 not executable, 127 not found
+    0              fails      the pod exceeded a limit of its own, though its program ended well
+    1-127          fails      chosen by the program or the shell: 2 usage, 126 not executable, 127 not found
     128            fails      no signal: an invalid argument of exit, or a container that could not be started
-    129-192        is retried a signal: sent from outside, or by circumstances: out of memory (137), a peer that is
-                              gone (134: NCCL's watchdog aborts; 141), full shared memory (135), a user's wish (138)
-      132 133 136  fails      but for those that a program's own deeds bring about: SIGILL, SIGTRAP, SIGFPE,
-      139 152 153             SIGSEGV, SIGXCPU, SIGXFSZ, SIGSYS: the same next time
+    129-192        is retried a signal: sent from outside, or by circumstances: out of memory (137), a lost peer
+                              (134: NCCL's watchdog aborts; 141), full shared memory (135), a user's request (138)
+      132 133 136  fails      the signals that a program itself causes, and causes again next time: SIGILL, SIGTRAP,
+      139 152 153             SIGFPE, SIGSEGV, SIGXCPU, SIGXFSZ, SIGSYS
       159
-    193-255        fails      the program's own word
-      241 247 250  is retried but for what a launcher in Python makes of a child's -15, -9 and -6
+    193-255        fails      chosen by the program
+      241 247 250  is retried what a launcher in Python makes of a child's -15, -9 and -6
 
-An exit code of 1 is looked through: what torchrun says its process died of is judged in its place, and who says that
-a peer was lost did not fail by itself. OOMKilled is the job's own, and retried; so is an eviction because the pod used
-more local storage than its own limits allow. `backoff` says how long a job waits before its pods are made again.
+An exit code of 1 is examined further: if torchrun reports the exit code of its process, that code decides, and a
+process that blames a lost peer did not fail by itself. OOMKilled is the job's own failure, and is retried; so is an
+eviction because the pod used more local storage than its own limits allow. `backoff` defines how long a job waits
+before its pods are created again.
 
-Of several that failed, the one that failed first is to blame; it alone is judged. A disruption explains the others. A
-pod that lost the connection to a peer, or was told to stop, is to blame only if no other one is: its peer may have
-failed later by the clock, because it had more to tidy up.
+Of several failed pods, the first to fail is judged alone. A disruption explains the others. A pod that lost the
+connection to a peer, or was asked to stop, is judged only if there is no other failed pod: its peer may have failed
+later by the clock, because it had more to clean up.
 """
 
 import signal
@@ -44,19 +45,19 @@ from reconcilers.views import pod_view, torchrun
 from reconcilers.views.pod_view import PodView
 
 NEVER_BEGAN = frozenset({"ContainerCannotRun", "NotSupported", "StartError"})
-"""Reasons of containers that could not be started, and of pods that the embedded node cannot run."""
+"""The reasons of containers that could not be started, and of pods that the embedded node cannot run."""
 PREEMPTED = frozenset({"Preempting", "PreemptionByScheduler", "Evict", "EvictionByEvictionAPI"})
-"""Reasons that say nothing against the node: others wanted the room, or somebody empties it."""
+"""The reasons that do not blame the node: other pods needed the resources, or the node is being drained."""
 SHUT_DOWN = frozenset({"NodeShutdown", "Shutdown", "Terminated"})
-"""Reasons of pods whose node was shut down: nobody's failure, nor the node's."""
+"""The reasons of pods whose node was shut down, which blames neither the job nor the node."""
 NOT_THE_JOBS_FAULT = (
     PREEMPTED
     | SHUT_DOWN
     | {"ContainerStatusUnknown", "Evicted", "NodeAffinity", "NodeLost", "UnexpectedAdmissionError"}
 )
-"""Reasons a node or its scheduler gives for a pod it ended or did not take; `OutOf<resource>` besides."""
+"""The reasons that a node or a scheduler gives for a pod that it ended or did not accept; `OutOf<resource>` besides."""
 OWN_LIMITS = frozenset({"DeadlineExceeded"})
-"""Reasons without an exit code that are the job's own."""
+"""The reasons without an exit code that are the job's own failure."""
 OWN_SIGNALS = frozenset(
     {
         signal.SIGILL,
@@ -71,8 +72,8 @@ OWN_SIGNALS = frozenset(
 LAUNCHERS = frozenset({256 - signal.SIGTERM, 256 - signal.SIGKILL, 256 - signal.SIGABRT})
 
 SETTLING = 2.0
-"""Seconds that an exit code which would fail the job waits for a better explanation by another pod; so does the end of
-a pod that follows from that of another one."""
+"""The seconds for which a permanent failure waits for another pod's failure that explains it better. The same time
+holds for a failure that follows from another pod's."""
 
 Kind = Literal["Permanent", "Retryable", "Disruption"]
 
@@ -87,51 +88,51 @@ class Fault:
 
     @property
     def mark(self) -> str:
-        """What it is counted by."""
+        """The mark in `status.replacing` by which the fault is counted."""
         return f"{self.pod.uid}/{self.pod.restarts}" if _restarted_by_node(self.pod) else self.pod.uid
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of the job: it fails for good, or its pods are restarted."""
+    """The judgement: the job fails for good, or its pods are restarted."""
 
     permanent: bool
     reason: str
     message: str
     kind: Kind = "Permanent"
     whole: bool = False
-    """Whether all of the job is restarted; else only these pods."""
+    """Whether the whole job is restarted, else only the named pods."""
     marks: tuple[str, ...] = ()
     pods: tuple[str, ...] = ()
-    """The names of these pods; without those that were disrupted, if the job itself failed."""
+    """The names of the pods to restart; without disrupted pods if the job itself failed."""
     node: str = ""
-    """The node to blame."""
+    """The node to blame; empty if none is."""
     wait: float = 0.0
-    """Seconds after which it is worth another look, instead of anything else."""
+    """If not 0: seconds after which the failure is judged again, and nothing else is done before."""
 
 
 def faults(job: TorchJob, pods: Iterable[PodView], dead: frozenset[str], restarting: frozenset[str]) -> Sequence[Fault]:
-    """What has happened to the job's pods and was not counted yet, the one to blame first.
+    """Return the faults of the job's pods that are not counted yet, the decisive one first.
 
-    `dead` are nodes; `restarting` are the uids of pods whose containers are being restarted on purpose.
+    `dead` are names of nodes; `restarting` are the uids of pods whose containers are being restarted on request.
     """
     policies = {name.lower(): task.restart_policy for name, task in job.spec.torch_task_specs.items()}
     counted = frozenset(job.status.replacing)
-    found = [
+    new_faults = [
         fault
         for pod in pods
         if pod.restart == job.status.restart_generation and pod.uid not in counted and pod.phase != "Succeeded"
         if (fault := _fault(policies[pod.task], pod, pod.node in dead, pod.uid in restarting)) is not None
         if fault.mark not in counted
     ]
-    timed = all(each.pod.ended is not None for each in found if each.kind != "Disruption")
-    return sorted(found, key=lambda fault: _blame(fault, timed))
+    timed = all(fault.pod.ended is not None for fault in new_faults if fault.kind != "Disruption")
+    return sorted(new_faults, key=lambda fault: _blame(fault, timed))
 
 
 def vanished(job: TorchJob, name: str, task_type: str) -> Fault:
-    """A pod that was there, and of which nothing is left to be seen."""
+    """Return the fault of a pod that existed and was deleted without a trace."""
     key = job.key
-    gone = PodView(
+    pod = PodView(
         namespace=key.namespace,
         name=name,
         uid="",
@@ -142,11 +143,11 @@ def vanished(job: TorchJob, name: str, task_type: str) -> Fault:
         restart=0,
         deleting=True,
     )
-    return Fault(gone, "Disruption", f"pod {name} was deleted at once")
+    return Fault(pod, "Disruption", f"pod {name} was deleted at once")
 
 
-def _fault(policy: str, pod: PodView, lost: bool, restarting: bool) -> Fault | None:
-    if lost and not pod.finished:
+def _fault(policy: str, pod: PodView, on_dead_node: bool, restarting: bool) -> Fault | None:
+    if on_dead_node and not pod.finished:
         return Fault(pod, "Disruption", f"pod {pod.name} is lost with node {pod.node}")
     if pod.deleting:
         return Fault(pod, "Disruption", f"pod {pod.name} was deleted{_by(pod)}")
@@ -157,12 +158,12 @@ def _fault(policy: str, pod: PodView, lost: bool, restarting: bool) -> Fault | N
 
 
 def _restarted_by_node(pod: PodView) -> bool:
-    """Whether its node has restarted its main container, for a reason that nobody has seen to."""
+    """Return whether the node has restarted the main container, and the job has not counted that yet."""
     return pod.self_healing and not pod.finished and not pod.deleting and pod.restarts > pod.settled
 
 
 def kind(policy: str, pod: PodView) -> Kind:
-    """What a failed pod under a restart policy counts as."""
+    """Return how a failed pod counts under a restart policy."""
     if _disrupted(pod):
         return "Disruption"
     if policy == "Always":
@@ -173,7 +174,7 @@ def kind(policy: str, pod: PodView) -> Kind:
 
 
 def _is_over_its_limit(pod: PodView) -> bool:
-    """Whether its node has evicted a pod because of the pod's own limits."""
+    """Return whether the node evicted a pod because of the pod's own limits."""
     return pod.reason == "Evicted" and not pod.disruption and pod_view.over_its_limit(pod.message)
 
 
@@ -186,7 +187,7 @@ def _disrupted(pod: PodView) -> bool:
 
 
 def retried(pod: PodView) -> bool:
-    """Whether the way a pod failed may be another one next time."""
+    """Return whether the pod may succeed next time, judging by how it failed."""
     if pod.reason == "OOMKilled" or _is_over_its_limit(pod):
         return True
     code = pod.exit_code or 0
@@ -196,14 +197,17 @@ def retried(pod: PodView) -> bool:
 
 
 def is_passing(code: int) -> bool:
-    """Whether an exit code says that circumstances ended the program."""
+    """Return whether an exit code shows that circumstances ended the program."""
     return (128 < code <= 192 and code - 128 not in OWN_SIGNALS) or code in LAUNCHERS
 
 
 def _blame(fault: Fault, timed: bool) -> tuple[bool, bool, bool, float, bool, bool]:
-    """Who could not even start is sure of it; a disruption explains the others; a pod that lost its peers, or was told
-    to stop, follows another one; then who failed first, by a signal rather than by a word of its own, for good rather
-    than not."""
+    """Return the key that sorts the decisive fault first.
+
+    A pod that could not start comes first; a disruption comes before other faults, which it explains. A pod that lost a
+    peer or was asked to stop follows from another one, so it comes last. Then the earliest failure comes first, one by
+    a signal before one with a chosen exit code, and a permanent one before others.
+    """
     pod = fault.pod
     code = pod.exit_code if pod.cause is None else pod.cause
     return (
@@ -217,14 +221,14 @@ def _blame(fault: Fault, timed: bool) -> tuple[bool, bool, bool, float, bool, bo
 
 
 def _follows(pod: PodView) -> bool:
-    """Whether the end of a pod follows from that of another one, as far as it says so itself."""
+    """Return whether the end of a pod follows from that of another one, as far as the pod itself reports it."""
     code = pod.exit_code if pod.cause is None else pod.cause
     return pod.lost_peer or code == 128 + signal.SIGTERM
 
 
-def judge(job: TorchJob, found: Sequence[Fault], most_disruptions: int, now: float) -> Verdict:
-    """What faults mean together: one restart at most; `now` is in seconds since the epoch."""
-    root = found[0]
+def judge(job: TorchJob, job_faults: Sequence[Fault], most_disruptions: int, now: float) -> Verdict:
+    """Judge the faults together: at most one restart. `now` is in seconds since the epoch."""
+    root = job_faults[0]
     if root.kind == "Permanent":
         return Verdict(True, "PodFailed", root.message, wait=_settling(job, root, now))
     if root.kind == "Retryable" and job.status.restart_count >= job.spec.backoff_limit:
@@ -238,26 +242,28 @@ def judge(job: TorchJob, found: Sequence[Fault], most_disruptions: int, now: flo
         "Restarting",
         root.message,
         kind=root.kind,
-        whole=any(is_whole(job, each.pod) for each in found),
-        marks=tuple(each.mark for each in found),
-        pods=tuple(each.pod.name for each in found if root.kind == "Disruption" or each.kind != "Disruption"),
+        whole=any(is_whole(job, fault.pod) for fault in job_faults),
+        marks=tuple(fault.mark for fault in job_faults),
+        pods=tuple(fault.pod.name for fault in job_faults if root.kind == "Disruption" or fault.kind != "Disruption"),
         node=root.pod.node if _blames_node(root) else "",
         wait=_settling(job, root, now) if root.kind == "Retryable" and _follows(root.pod) else 0.0,
     )
 
 
 def _settling(job: TorchJob, root: Fault, now: float) -> float:
-    """How long a pod of several that failed by its own word waits for another one that explains it."""
-    ended, pods = root.pod.ended, sum(each.num_tasks for each in job.spec.torch_task_specs.values())
+    """Return the seconds for which a failed pod waits for another pod's failure that explains its own."""
+    ended, pods = root.pod.ended, sum(task.num_tasks for task in job.spec.torch_task_specs.values())
     if ended is None or not ended <= now or pods == 1 or root.pod.reason in NEVER_BEGAN:
         return 0.0
     return max(0.0, ended + SETTLING - now)
 
 
 def is_whole(job: TorchJob, pod: PodView) -> bool:
-    """Whether a fault of this pod restarts all of the job: as its scope says, but always that of a critical task, and
-    never that of one beside the training."""
-    task = next(each for name, each in job.spec.torch_task_specs.items() if name.lower() == pod.task)
+    """Return whether a fault of this pod restarts the whole job.
+
+    The job's restartScope decides, except that a critical task always does and an auxiliary task never does.
+    """
+    task = next(task for name, task in job.spec.torch_task_specs.items() if name.lower() == pod.task)
     return task.critical or (job.spec.scope == "Job" and not task.auxiliary)
 
 
@@ -269,7 +275,7 @@ def _blames_node(root: Fault) -> bool:
 
 
 def describe(pod: PodView) -> str:
-    """A sentence that names the pod and how it ended."""
+    """Return a sentence with the pod's name and how it ended."""
     if pod.reason in SHUT_DOWN:
         return f"pod {pod.name} was ended with its node{f' {pod.node}' * bool(pod.node)}, which was shut down"
     how = f"with exit code {pod.exit_code}" if pod.exit_code is not None else "without an exit code"
@@ -282,7 +288,7 @@ def describe(pod: PodView) -> str:
 
 
 def _advice(pod: PodView) -> str:
-    if pod.reason == "OOMKilled" and "limits.memory" not in pod.message:  # a node of Kubernetes gives no numbers
+    if pod.reason == "OOMKilled" and "limits.memory" not in pod.message:  # a kubelet does not give the numbers
         return " (it used more memory than its resources.limits.memory: raise the limit, or let the program use less)"
     return f" ({pod.advice})" if pod.advice else ""
 
@@ -292,6 +298,6 @@ def _disrupted_by(pod: PodView) -> str:
 
 
 def _by(pod: PodView) -> str:
-    """Why it was deleted, in the words of who did it, if anybody says."""
+    """Return why the pod was deleted, in the words of the program that deleted it; empty if it gave none."""
     reason, _, message = pod.disruption.partition(": ")
     return (f" ({reason})" if reason else "") + (f": {message}" if message else "")

@@ -1,14 +1,15 @@
 """The groups of pods that a gang scheduler binds all or none: one for each stage that has begun.
 
-One rule: pure. A group comes before its pods and goes when its stage, or the job's admission, is over. A restart keeps
-it; another admission has one of its own. Auxiliary tasks are in no group.
+One rule: pure. A group is created before its pods and deleted when its stage, or the job's admission, is over. A
+restart keeps the group; another admission has its own. Auxiliary tasks are in no group.
 
-A stage's pods are made at once, when its group is not Pending or some of them are there already; with `pods_at_once`
-without waiting. Which of them may start, `reconcilers.plan.start_gates` says.
+A stage's pods are created when its group is not Pending, or when some of them exist already; with `pods_at_once` they
+do not wait for the group. `reconcilers.plan.start_gates` decides which of them may start.
 
-A group that is Pending again while some of its pods have their nodes asks for no resources, until it is let in: its
-scheduler would look for room for all of it beside what it has already, and a cluster that it fills has none. Volcano
-sends a group back when none of its pods runs and one is missing, as when a master fails while its workers wait for it.
+A group may become Pending again while some of its pods have their nodes. It then requests no resources until it is let
+in, because its scheduler would look for room for the whole group beside the resources it has; a cluster that the group
+fills has no such room. Volcano sends a group back when none of its pods runs and one is missing. That happens when a
+master fails while its workers wait for it.
 """
 
 from collections import Counter
@@ -30,24 +31,24 @@ from reconcilers.values import Action, Change, Hindrance, Make, Remove
 from reconcilers.views.pod_view import PodView
 
 OTHER_SCHEDULER = "GangSchedulerMismatch"
-"""Reason: a template names another scheduler than the one that is to bind the gang."""
+"""Reason: a template names a scheduler other than the one that binds the gang."""
 
 STUCK = "PodGroupStuck"
-"""Reason: a group that should be gone has the name that the next one needs."""
+"""Reason: a group that should no longer exist has the name of the next one."""
 RECHECK_SECONDS = 30.0
-"""How soon to ask again for a queue that refuses a group."""
+"""How soon the queue that refuses a group is checked again, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """What to do about a job's groups, and what they let be done."""
+    """The actions for a job's groups, and what these groups allow."""
 
     actions: tuple[Action, ...] = ()
     ready: frozenset[int] = frozenset()
-    """The stages whose pods may be made."""
+    """The stages whose pods may be created."""
     hindrance: Hindrance | None = None
     again: float | None = None
-    """Seconds after which to look again: nobody tells when a gang scheduler opens a queue of its own."""
+    """Seconds after which the key is observed again: no event reports that a gang scheduler's own queue was opened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ class Scheduling:
     admission: Admission
     backend: Backend
     at_once: bool = False
-    """Whether pods are made before their group is let in."""
+    """Whether pods are created before their group is let in."""
 
     @property
     def together(self) -> bool:
@@ -66,17 +67,19 @@ class Scheduling:
         return self.backend.together
 
     def gone(self, progress: Progress, pods: Sequence[PodView]) -> frozenset[str]:
-        """The tasks of which pods are missing that are not made again: a gang that asked for them would never be bound.
-        Those that have succeeded and are still there count with every scheduler."""
-        there = Counter(pod.task for pod in pods if not pod.deleting)
-        wanted = {each: self.job.spec.gang_members(each) for each in progress.passed}
-        return frozenset(each for each, least in wanted.items() if there[each.lower()] < least)
+        """Return the tasks with missing pods that are not created again.
+
+        A gang that counted them would never be bound. Succeeded pods that still exist count with every scheduler.
+        """
+        present = Counter(pod.task for pod in pods if not pod.deleting)
+        minimums = {task_type: self.job.spec.gang_members(task_type) for task_type in progress.passed}
+        return frozenset(task_type for task_type, least in minimums.items() if present[task_type.lower()] < least)
 
     def gang(self, stage: Stage, without: Collection[str] = ()) -> Gang:
-        """A stage as its scheduler is told of it, `without` some of its tasks."""
+        """Return the gang of a stage, `without` some of its tasks."""
         spec, name = self.job.spec, self.job.metadata.name
-        training = task_members.training(spec, (each for each in stage.tasks if each not in without))
-        least = {each: spec.gang_members(each) for each in training}
+        training = task_members.training(spec, (task_type for task_type in stage.tasks if task_type not in without))
+        least = {task_type: spec.gang_members(task_type) for task_type in training}
         return Gang(
             name=f"{name}-{stage.index}",
             namespace=self.job.metadata.namespace,
@@ -86,44 +89,44 @@ class Scheduling:
                 labels.JOB_UID: self.job.metadata.uid,
                 labels.ATTEMPT: str(self.admission.attempt),
             },
-            minimum={each.lower(): count for each, count in least.items()},
-            total=sum(spec.tasks[each].num_tasks for each in training),
+            minimum={task_type.lower(): count for task_type, count in least.items()},
+            total=sum(spec.tasks[task_type].num_tasks for task_type in training),
             resources=_resources(self.job, least),
             queue=spec.scheduling_policy.gang_queue,
             priority_class=spec.scheduling_policy.priority_class_name,
         )
 
-    def groups(self, progress: Progress, found: Sequence[GroupView], pods: Sequence[PodView]) -> Groups:
-        """The next step from the groups and pods that there are."""
-        wanted = self._wanted(progress, self.gone(progress, pods)) if self.together else {}
-        here = {each.name: each for each in found if self._is_ours(each) and each.name in wanted}
-        others = [each for each in found if here.get(each.name) is not each]
-        mismatch = self._mismatch(stage for stage, _ in wanted.values())
+    def groups(self, progress: Progress, current: Sequence[GroupView], pods: Sequence[PodView]) -> Groups:
+        """Return the next step for the groups, given the existing groups and pods."""
+        expected = self._wanted(progress, self.gone(progress, pods)) if self.together else {}
+        matching = {group.name: group for group in current if self._is_ours(group) and group.name in expected}
+        others = [group for group in current if matching.get(group.name) is not group]
+        mismatch = self._mismatch(stage for stage, _ in expected.values())
         if mismatch is not None:
             return Groups(removed(others), hindrance=mismatch)
-        taken = {each.name for each in others}
+        other_names = {group.name for group in others}
         steps = [
-            self._step(stage, gang, here.get(gang.name), _there(self.job, stage, pods))
-            for stage, gang in wanted.values()
-            if gang.name not in taken
+            self._step(stage, gang, matching.get(gang.name), _there(self.job, stage, pods))
+            for stage, gang in expected.values()
+            if gang.name not in other_names
         ]
         return Groups(
             removed(others) + tuple(action for step in steps for action in step.actions),
             frozenset(stage for step in steps for stage in step.ready),
             next((step.hindrance for step in steps if step.hindrance is not None), None)
-            or _stuck(each for each in others if each.name in wanted),
+            or _stuck(group for group in others if group.name in expected),
             next((step.again for step in steps if step.again is not None), None),
         )
 
-    def _wanted(self, progress: Progress, gone: Collection[str]) -> dict[str, tuple[Stage, Gang]]:
-        """A group for each stage of which some pod, now or later, has to be bound."""
-        found = {}
+    def _wanted(self, progress: Progress, without: Collection[str]) -> dict[str, tuple[Stage, Gang]]:
+        """Return a gang for each stage that still has pods to be bound, now or later."""
+        expected = {}
         for stage in progress.begun:
             training = task_members.training(self.job.spec, stage.tasks)
             if not all(map(progress.done, training)):
-                gang = self.gang(stage, gone)
-                found[gang.name] = (stage, gang)
-        return found
+                gang = self.gang(stage, without)
+                expected[gang.name] = (stage, gang)
+        return expected
 
     def _is_ours(self, group: GroupView) -> bool:
         same = (group.resource, group.attempt) == (self.backend.resource, self.admission.attempt)
@@ -131,15 +134,15 @@ class Scheduling:
 
     def _step(self, stage: Stage, gang: Gang, group: GroupView | None, pods: Sequence[PodView]) -> Groups:
         if group is None:
-            made = self.backend.create(gang)
-            if made is None or self.backend.resource is None:
+            manifest = self.backend.create(gang)
+            if manifest is None or self.backend.resource is None:
                 return Groups(ready=frozenset({stage.index}))
             at_once = self.at_once or bool(pods)
-            make = Make(self.backend.resource, made, remedy=_remedy(self.backend))
+            make = Make(self.backend.resource, manifest, remedy=_remedy(self.backend))
             return Groups((make,), frozenset({stage.index} if at_once else ()))
-        # The gang's minimum may not be more than there is.
-        wanted = replace(gang, resources=NOTHING) if _in_part(gang, group, pods) else gang
-        change = self.backend.resize(wanted, group) if not pods or gang.size <= len(pods) else None
+        # The gang's minimum must not exceed the number of pods.
+        target = replace(gang, resources=NOTHING) if _in_part(gang, group, pods) else gang
+        change = self.backend.resize(target, group) if not pods or gang.size <= len(pods) else None
         identity = {"metadata": {"uid": group.uid}}
         changed = (Change(group.resource, group.name, {**change, **identity}),) if change else ()
         ready = group.phase == "Ready" or self.at_once or bool(pods)
@@ -149,49 +152,52 @@ class Scheduling:
         return Groups(changed, may_be_made, Hindrance(group.reason, group.message), RECHECK_SECONDS)
 
     def _mismatch(self, stages: Iterable[Stage]) -> Hindrance | None:
-        """A pod of another scheduler would never be bound with the others."""
-        wanted = self.backend.scheduler
-        training = (each for stage in stages for each in task_members.training(self.job.spec, stage.tasks))
+        """Return the blocker for a template with another scheduler, whose pod would never be bound with the others."""
+        scheduler = self.backend.scheduler
+        training = (task_type for stage in stages for task_type in task_members.training(self.job.spec, stage.tasks))
         for task_type in training:
-            named = self.job.spec.tasks[task_type].template["spec"].get("schedulerName")
-            if wanted and named and named != wanted:
+            template_scheduler = self.job.spec.tasks[task_type].template["spec"].get("schedulerName")
+            if scheduler and template_scheduler and template_scheduler != scheduler:
                 return Hindrance(
                     OTHER_SCHEDULER,
-                    f"spec.torchTaskSpecs.{task_type}.template.spec.schedulerName is {named}, but {self.backend.name} "
-                    "is to bind the job's pods: leave it out, or set spec.schedulingPolicy.gangScheduler to none",
+                    f"spec.torchTaskSpecs.{task_type}.template.spec.schedulerName is {template_scheduler}, but "
+                    f"{self.backend.name} is to bind the job's pods: leave it out, or set "
+                    "spec.schedulingPolicy.gangScheduler to none",
                 )
         return None
 
 
 def removed(groups: Iterable[GroupView]) -> tuple[Action, ...]:
-    """All of these go."""
-    return tuple(Remove(each.resource, each.name, each.uid) for each in groups if not each.deleting)
+    """Delete the groups."""
+    return tuple(Remove(group.resource, group.name, group.uid) for group in groups if not group.deleting)
 
 
-def _stuck(taken: Iterable[GroupView]) -> Hindrance | None:
-    """One that has the name of a group that is wanted, and does not go: a group has no grace, so others hold it."""
-    held = next((each for each in taken if each.deleting), None)
-    if held is None:
+def _stuck(groups: Iterable[GroupView]) -> Hindrance | None:
+    """Return the blocker for a group that has the name of an expected group and is not deleted. A group has no grace,
+    so finalizers keep it."""
+    stuck_group = next((group for group in groups if group.deleting), None)
+    if stuck_group is None:
         return None
-    return Hindrance(STUCK, f"{held.resource.kind} {held.name} should be gone, but finalizers keep it")
+    return Hindrance(STUCK, f"{stuck_group.resource.kind} {stuck_group.name} should be gone, but finalizers keep it")
 
 
 def _there(job: TorchJob, stage: Stage, pods: Iterable[PodView]) -> Sequence[PodView]:
-    """The pods of a gang that there are."""
-    names = {each.lower() for each in task_members.training(job.spec, stage.tasks)}
+    """Return the existing pods of a gang."""
+    names = {task_type.lower() for task_type in task_members.training(job.spec, stage.tasks)}
     return [pod for pod in pods if pod.task in names and not pod.deleting]
 
 
 def _in_part(gang: Gang, group: GroupView, pods: Iterable[PodView]) -> bool:
-    """Whether a group waits to be let in that has been let in before: its pods are where they were bound."""
+    """Return whether a group waits to be let in that was let in before: some of its pods are bound."""
     bound = sum(bool(pod.node) and pod.phase != "Failed" for pod in pods)
     return group.phase == "Pending" and 0 < bound < gang.size
 
 
 def _resources(job: TorchJob, least: Mapping[str, int]) -> Amounts:
-    """What so many pods of each task ask for together; gang schedulers count pods by themselves."""
-    each = (scale(demand.pod_charge(job.spec.tasks[name]), count) for name, count in least.items())
-    together = reduce(add, each, dict(NOTHING))
+    """Return what the minimum of pods of each task requests together, without the count of pods, which gang schedulers
+    count themselves."""
+    amounts = (scale(demand.pod_charge(job.spec.tasks[name]), count) for name, count in least.items())
+    together = reduce(add, amounts, dict(NOTHING))
     return {name: amount for name, amount in together.items() if name != PODS}
 
 

@@ -1,6 +1,6 @@
-"""What ends a plan that is being carried out, before it is done.
+"""The exceptions that end a plan before it is completed.
 
-One rule: each says what the next look at the job has to know.
+One rule: each carries what the next observation of the job has to include.
 """
 
 from kube import errors
@@ -10,7 +10,7 @@ from reconcilers.values import NoRoom, OverQuota
 
 
 class ObserveAgain(Exception):
-    """The plan is outdated or too long for one go."""
+    """The plan is outdated, or too long for one reconcile."""
 
     def __init__(self, after: float) -> None:
         super().__init__(after)
@@ -22,11 +22,11 @@ class Lost(Exception):
 
 
 class Refused(Exception):
-    """The API server does not take a pod as it is."""
+    """The API server refuses a pod because its manifest is not valid."""
 
 
 class QuotaRefused(Exception):
-    """A ResourceQuota does not hold an object of the job."""
+    """A ResourceQuota has no room for an object of the job."""
 
     def __init__(self, by: OverQuota) -> None:
         super().__init__(by)
@@ -34,7 +34,7 @@ class QuotaRefused(Exception):
 
 
 class ChargeRefused(Exception):
-    """The job cannot be charged for what its pods ask for."""
+    """The job cannot be charged for what its pods request."""
 
     def __init__(self, by: NoRoom) -> None:
         super().__init__(by)
@@ -42,7 +42,7 @@ class ChargeRefused(Exception):
 
 
 class Hindered(Exception):
-    """Something may not be made now."""
+    """An object of the job cannot be created now."""
 
     def __init__(self, reason: str, error: errors.ClusterError | NameTaken, message: str = "") -> None:
         super().__init__(message or str(error))
@@ -51,6 +51,6 @@ class Hindered(Exception):
 
 
 def forbidden(error: errors.Forbidden, reason: str) -> Hindered | QuotaRefused:
-    """What a refusal is: for a ResourceQuota, or for anything else, for which the owner is told the reason."""
-    found = over_quota.read(str(error))
-    return Hindered(reason, error) if found is None else QuotaRefused(found)
+    """Return the exception for a refusal: because of a ResourceQuota, or for a reason that the owner has to resolve."""
+    quota = over_quota.read(str(error))
+    return Hindered(reason, error) if quota is None else QuotaRefused(quota)

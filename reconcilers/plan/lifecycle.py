@@ -1,14 +1,14 @@
-"""Where a job stands: what it may do now, before anything is said about single pods.
+"""The state of a job: what may be done for it now, before single pods are considered.
 
-One rule: pure, a ladder of early returns, one reason each. Pods are made only on the last rung.
+One rule: pure, a ladder of early returns, one reason each. Pods are created only on the last rung.
 
-    Gone      the object is deleted, or another one has its name: nothing of it may stay
-    Broken    the object cannot be run: it says so and holds nothing
-    Ended     Succeeded or Failed: clean up
-    Vacate    pods are in the way: they go first
-    Idle      it waits or is suspended, and holds nothing
-    Back      it has to give back the room that it holds
-    Run       it holds its room
+    Deleted          the object is deleted, or another object has its name: nothing of the job may stay
+    Invalid          the object cannot run: it says so and holds nothing
+    Finished         Succeeded or Failed: clean up
+    DeletePodsFirst  pods are in the way: they are deleted first
+    NotAdmitted      it waits or is suspended, and holds nothing
+    Requeue          it has to give back the resources that it holds
+    Active           it holds its resources
 """
 
 from collections.abc import Mapping
@@ -30,27 +30,29 @@ from reconcilers.views.pod_view import PodView
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Nothing of it may stay."""
+    """The job is deleted: nothing of it may stay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """It cannot be run."""
+    """The job cannot run."""
 
     job: InvalidJob
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """It has reached its end."""
+    """The job has reached its end."""
 
     job: TorchJob
 
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """Why a job that holds room loses its pods: it may still keep it, and whoever lets it go on meanwhile has not
-    disrupted it; or it is to be sent back."""
+    """Why an admitted job loses its pods.
+
+    The job may keep its admission and go on, which does not count as a disruption; or it is sent back to its queue.
+    """
 
     job: TorchJob
     reason: Literal["Suspending", "Draining", "Resizing", "NotRunningInTime", "ExceedsQuota", "NamespaceQuota"]
@@ -59,16 +61,16 @@ class Leaving:
 
 @dataclass(frozen=True, slots=True)
 class Vacate:
-    """These pods must be gone before anything else happens; a terminating one is not gone."""
+    """These pods must no longer exist before anything else happens; a terminating pod still exists."""
 
     pods: tuple[PodView, ...]
     leaving: Leaving | None = None
-    """To be written before any of them is touched."""
+    """The change of status to write before any pod is deleted; None if it is written already."""
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """It holds nothing."""
+    """The job holds nothing."""
 
     job: TorchJob
     phase: Phase
@@ -78,23 +80,23 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """It holds its room under an admission, which may not be written yet."""
+    """The job holds its resources under an admission, which may not be written yet."""
 
     job: TorchJob
     admission: Admission
     pods: tuple[PodView, ...]
     members: Mapping[str, Member]
-    """All pods it has when all of it runs, by name."""
+    """All pods that the job has when all of it runs, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Back:
-    """It gives back the room it holds, and no pod of it is left."""
+    """The job gives back the resources that it holds, and none of its pods exists."""
 
     job: TorchJob
     why: Literal["QueueDrained", "Resized", "NotRunningInTime", "ExceedsQuota", "NamespaceQuota"]
     message: str = ""
-    """What kept it from running, as far as its status does not say so."""
+    """What kept the job from running, where its status does not say it."""
 
 
 GRACE = "its pods are given their grace"
@@ -102,7 +104,7 @@ Course = Gone | Broken | Ended | Vacate | Idle | Back | Run
 
 
 def decide(observation: Observation, deadline: Deadline) -> Course:
-    """Where the job stands."""
+    """Return the state of the job."""
     job, pods = observation.job, observation.pods
     match job:
         case None:
@@ -120,8 +122,8 @@ def decide(observation: Observation, deadline: Deadline) -> Course:
     admission = None if observation.draining else granted(job, observation.reservation)
     if admission is None:
         return Vacate(pods) if pods else _waiting(job)
-    if (asked := _asked(job)) != (admission.workers or asked):
-        leaving = Leaving(job, "Resizing", f"to be resized from {admission.workers} to {asked} workers: {GRACE}")
+    if (workers := _asked(job)) != (admission.workers or workers):
+        leaving = Leaving(job, "Resizing", f"to be resized from {admission.workers} to {workers} workers: {GRACE}")
         return _emptied(leaving, pods) if pods else Back(job, "Resized")
     expected = task_members.members(job, admission.attempt)
     foreign = tuple(pod for pod in pods if pod.attempt != admission.attempt or pod.name not in expected)
@@ -131,8 +133,10 @@ def decide(observation: Observation, deadline: Deadline) -> Course:
 
 
 def _given_back(job: TorchJob, observation: Observation, deadline: Deadline) -> Vacate | Back | None:
-    """A job that cannot use the room it holds: there is no room for what its pods ask for, a ResourceQuota refuses
-    them, or they do not run in time."""
+    """Return the state of a job that cannot use its resources; None if it can.
+
+    There is no room for what its pods request, a ResourceQuota refuses them, or they do not run in time.
+    """
     pods = observation.pods
     if status.reason(job.status) == status.NAMESPACE_QUOTA:
         why = status.said(job.status)
@@ -148,20 +152,23 @@ def _given_back(job: TorchJob, observation: Observation, deadline: Deadline) -> 
 
 
 def _emptied(leaving: Leaving, pods: tuple[PodView, ...]) -> Vacate:
-    """All pods go; said once, and as often as there are new ones."""
+    """Return the state in which all pods are deleted. The reason is written once, and again only if new pods
+    appeared."""
     job = leaving.job
-    said = status.reason(job.status) in (leaving.reason, status.PODS_STUCK)
-    known = said and not any(pod.restart == job.status.restart_generation for pod in pods)
-    return Vacate(pods, None if job.admission is None or known else leaving)
+    same_reason = status.reason(job.status) in (leaving.reason, status.PODS_STUCK)
+    announced = same_reason and not any(pod.restart == job.status.restart_generation for pod in pods)
+    return Vacate(pods, None if job.admission is None or announced else leaving)
 
 
 def granted(job: TorchJob, reservation: Reservation | None) -> Admission | None:
-    """The admission that holds now: the written one while its reservation stands, else a newer reservation's.
+    """Return the admission in force: the written one while its reservation exists, else that of a newer reservation.
 
-    A job that was suspended and resumed before its reservation was released goes on with it: it is still charged for
-    that room. An older reservation than the job has seen comes from a store that went back in time, and grants nothing.
-    Nor does one of a job that its owner holds back meanwhile, that was sent back since, or whose owner has edited what
-    it was picked for.
+    A job that was suspended and resumed before its reservation was released goes on with it, because the job is still
+    charged for it. These reservations grant nothing:
+
+    - one that is older than the job's attempt: it comes from a store that was restored to an earlier state;
+    - one of a job that its owner holds back meanwhile, or that was sent back since;
+    - one that no longer fits the job, because the owner has edited what it was picked for.
     """
     if reservation is None:
         return None
@@ -186,13 +193,13 @@ def granted(job: TorchJob, reservation: Reservation | None) -> Admission | None:
 
 
 def _processes(job: TorchJob) -> dict[str, int] | None:
-    """How many processes torchrun starts in a pod of each task with ranks, where that is not 1."""
-    found = {name: job.spec.processes(name) for name, task in job.spec.tasks.items() if not task.auxiliary}
-    return {name: count for name, count in found.items() if count != 1} or None
+    """Return the number of processes that torchrun starts in a pod of each task with ranks, where that is not 1."""
+    processes = {name: job.spec.processes(name) for name, task in job.spec.tasks.items() if not task.auxiliary}
+    return {name: count for name, count in processes.items() if count != 1} or None
 
 
 def _asked(job: TorchJob) -> int | None:
-    """How many workers an elastic job is to have now; None where that cannot change."""
+    """Return the current number of workers of an elastic job; None where the number cannot change."""
     elastic = job.spec.torch_elastic_policy is not None and WORKER in job.spec.tasks
     return job.spec.tasks[WORKER].num_tasks if elastic else None
 

@@ -1,7 +1,7 @@
-"""What keeps a job from running, in a sentence for its owner.
+"""The reason why a job does not run, as a message for its owner.
 
-One rule: pure, over what nodes and schedulers say just now. It is said once, when they are about to lose the pods: its
-numbers may be moving ones.
+One rule: pure, over the current reports of nodes and schedulers. The message is built once, when the pods are about to
+be deleted: its numbers may change at any time.
 """
 
 from collections import Counter
@@ -13,25 +13,27 @@ from reconcilers.plan import progress
 from reconcilers.views.pod_view import PodView
 
 MOST = 3
-"""Tasks and groups that are named."""
+"""The number of tasks and groups that the message names."""
 
 
 def of(job: TorchJob, pods: Iterable[PodView], groups: Iterable[GroupView]) -> str:
-    """The tasks that have too few pods that run, each with its commonest trouble; then what the groups wait for. Empty
-    if nobody says anything."""
-    there = [pod for pod in pods if not pod.deleting]
-    found = progress.of(job, there)
-    short = (each for stage in found.begun for each in stage.tasks if not found.enough(each))
-    waits = (each for each in groups if each.phase != "Ready" and not each.deleting and each.message)
-    said = [sentence for each in short for sentence in _of_task(each, there)]
-    said += [f"{each.resource.kind} {each.name}: {each.message}" for each in waits]
-    return "; ".join(said[:MOST])
+    """Return a message with the tasks that have too few running pods, each with its most common problem, and then with
+    what the groups wait for. Empty if there is no report."""
+    existing = [pod for pod in pods if not pod.deleting]
+    job_progress = progress.of(job, existing)
+    short = (
+        task_type for stage in job_progress.begun for task_type in stage.tasks if not job_progress.enough(task_type)
+    )
+    waits = (group for group in groups if group.phase != "Ready" and not group.deleting and group.message)
+    reasons = [sentence for task_type in short for sentence in _of_task(task_type, existing)]
+    reasons += [f"{group.resource.kind} {group.name}: {group.message}" for group in waits]
+    return "; ".join(reasons[:MOST])
 
 
 def _of_task(task_type: str, pods: Iterable[PodView]) -> Iterator[str]:
-    """Its commonest trouble, with the first pod that has it."""
-    mine = (pod for pod in pods if pod.task == task_type.lower())
-    ailing = [pod for pod in mine if not (pod.running or pod.finished)]
+    """Yield the most common problem of a task's pods, with the first pod that has it."""
+    task_pods = (pod for pod in pods if pod.task == task_type.lower())
+    ailing = [pod for pod in task_pods if not (pod.running or pod.finished)]
     if ailing:
         reason, count = Counter(map(_reason, ailing)).most_common(1)[0]
         example = next(pod for pod in ailing if _reason(pod) == reason)

@@ -1,7 +1,7 @@
-"""How pods go: with their grace, or at once where there is nobody left to grant it.
+"""The deletion of pods: with their grace, or at once where the node is dead.
 
-One rule: pure. A pod on a node that is well is waited for, however long it takes; on a dead one for its own grace and
-the node's. What a template asks for as grace is bounded by an admin, or room that is taken back never comes back.
+One rule: pure. A pod on a healthy node may take as long as it needs; on a dead node it gets its own grace and the
+node's. An admin limits the grace that a template requests, or resources could be held for an unlimited time.
 """
 
 import math
@@ -16,39 +16,40 @@ MOST_NAMED = 10
 UNPAID_SECONDS = 30.0
 UNPAID = "they take more room than the job is charged for"
 SHORTENED = "GracePeriodShortened"
-"""Reason of an event: pods ask for more grace than the setting `longest_grace` allows."""
+"""The reason of an event: pods request a longer grace than the setting `longest_grace` allows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Departures:
-    """What time it is (seconds since the epoch), how long a node may be silent, and which nodes are dead."""
+    """How pods are deleted now: the time in seconds since the epoch, how long a node may be silent, and the dead
+    nodes."""
 
     now: float
     grace: float
     dead: frozenset[str] = frozenset()
     longest: float = math.inf
-    """Seconds of grace that a pod is given at most, whatever its template asks for."""
+    """The longest grace in seconds, whatever the pod's template requests."""
     bound: str = "setting longest_grace"
-    """Why it is given no more."""
+    """The reason for that limit."""
 
     def unpaid(self) -> "Departures":
-        """The same for pods that take more room than their job is charged for: they get as much grace as Kubernetes
-        gives a pod that asks for none."""
+        """Return the same for pods that take more resources than their job is charged for. Their grace is limited to
+        Kubernetes' default."""
         return replace(self, longest=UNPAID_SECONDS, bound=UNPAID) if self.longest > UNPAID_SECONDS else self
 
     def away(self, pods: Iterable[PodView], *, shorten: bool = False) -> tuple[DeletePods, ...]:
-        """Delete these pods, as far as they are not on their way already. With `shorten`, pods that somebody else has
-        deleted with a longer grace than the longest are given the longest, too."""
-        found = tuple(pods)
-        if not found:
+        """Delete the pods that are not being deleted yet. With `shorten`, pods that another program deleted with a
+        longer grace than the limit get the limit, too."""
+        candidates = tuple(pods)
+        if not candidates:
             return ()
-        at_once = tuple(pod for pod in found if self._lost(pod) and not pod.held and self._overdue(pod) <= 0)
+        at_once = tuple(pod for pod in candidates if self._lost(pod) and not pod.held and self._overdue(pod) <= 0)
         late = {pod.uid for pod in at_once}
-        asked = tuple(pod for pod in found if pod.uid not in late and (not pod.deleting or shorten))
-        graceful = tuple(pod for pod in asked if not pod.deleting and not self._is_long(pod))
-        bounded = tuple(pod for pod in asked if self._is_long(pod))
+        to_delete = tuple(pod for pod in candidates if pod.uid not in late and (not pod.deleting or shorten))
+        graceful = tuple(pod for pod in to_delete if not pod.deleting and not self._is_long(pod))
+        bounded = tuple(pod for pod in to_delete if self._is_long(pod))
         steps = (DeletePods(graceful), DeletePods(bounded, seconds=self._most), DeletePods(at_once, at_once=True))
-        return tuple(each for each in steps if each.pods)
+        return tuple(step for step in steps if step.pods)
 
     @property
     def _most(self) -> int | None:
@@ -58,39 +59,44 @@ class Departures:
         return pod.grace is not None and pod.grace > self.longest
 
     def shortened(self, actions: Iterable[Action]) -> tuple[Tell, ...]:
-        """An event for the pods of these actions that get less grace than they ask for."""
-        deletions = (each for each in actions if isinstance(each, DeletePods) and each.seconds is not None)
-        found = [pod for each in deletions for pod in each.pods if pod_view.occupies(pod)]
-        if not found:
+        """Return an event for the pods of these actions that get less grace than they request."""
+        deletions = (
+            deletion for deletion in actions if isinstance(deletion, DeletePods) and deletion.seconds is not None
+        )
+        affected = [pod for deletion in deletions for pod in deletion.pods if pod_view.occupies(pod)]
+        if not affected:
             return ()
-        more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-        names = ", ".join(pod.name for pod in found[:MOST_NAMED]) + more
-        asked = max(pod.grace or 0 for pod in found)
-        message = f"asked for up to {asked} s of grace, get {self._most} s ({self.bound}): {names}"
+        more = f" and {len(affected) - MOST_NAMED} more" if len(affected) > MOST_NAMED else ""
+        names = ", ".join(pod.name for pod in affected[:MOST_NAMED]) + more
+        requested = max(pod.grace or 0 for pod in affected)
+        message = f"asked for up to {requested} s of grace, get {self._most} s ({self.bound}): {names}"
         return (Tell(SHORTENED, message, warning=True),)
 
     def wait(self, pods: Iterable[PodView]) -> float | None:
-        """Seconds until time alone changes anything about pods that are being deleted; None: only an event does."""
-        left = [self._overdue(pod) for pod in pods if pod.deleting and pod.deadline is not None]
-        if not left:
+        """Return the seconds after which the deletion of pods may proceed although no event arrives; None if only an
+        event can matter."""
+        remaining = [self._overdue(pod) for pod in pods if pod.deleting and pod.deadline is not None]
+        if not remaining:
             return None
-        return min(each if each > 0 else max(self.grace, 1.0) for each in left)
+        return min(seconds if seconds > 0 else max(self.grace, 1.0) for seconds in remaining)
 
     def stuck(self, pods: Iterable[PodView]) -> tuple[PodView, ...]:
-        """The pods that finalizers keep, beyond any grace."""
+        """Return the pods that finalizers keep beyond their grace."""
         return tuple(pod for pod in pods if pod.held and pod.deleting and self._overdue(pod) <= 0)
 
     def what_holds(self, stuck: Iterable[PodView]) -> str:
-        """A sentence that names them."""
-        found = tuple(stuck)
-        more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-        return f"should be gone, but finalizers keep them: {', '.join(pod.name for pod in found[:MOST_NAMED])}{more}"
+        """Return a message with the names of stuck pods."""
+        stuck_pods = tuple(stuck)
+        more = f" and {len(stuck_pods) - MOST_NAMED} more" if len(stuck_pods) > MOST_NAMED else ""
+        return (
+            f"should be gone, but finalizers keep them: {', '.join(pod.name for pod in stuck_pods[:MOST_NAMED])}{more}"
+        )
 
     def _lost(self, pod: PodView) -> bool:
         return pod.node in self.dead
 
     def _overdue(self, pod: PodView) -> float:
-        """Seconds until a pod's time is over; 0 for one that has been given none."""
+        """Return the seconds until a pod's deletion is overdue; 0 for a pod that has no such time."""
         if not pod.deleting:
             return 0.0
         return 0.0 if pod.deadline is None else pod.deadline + self.grace - self.now

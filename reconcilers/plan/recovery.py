@@ -1,7 +1,7 @@
-"""What a job that holds its room does about pods that failed, are lost, or are to be restarted.
+"""The recovery of an active job whose pods failed, are lost, or have to be restarted.
 
-One rule: pure, a ladder: what happened is counted before anything is done about it, and what is counted is seen to
-before anything else is made.
+One rule: pure, a ladder. A failure is counted before anything is done about it, and a counted failure is handled before
+anything else is created.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,25 +26,25 @@ from reconcilers.views.pod_view import PodView
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What is to be done first."""
+    """The first thing to do about failures and restarts."""
 
     after: TorchJobStatus | None = None
-    """To be written before the actions; nothing else is done then."""
+    """The status to write before the actions. If it is set, nothing else is done in this reconcile."""
     ended: bool = False
-    """Whether that is the end of the job."""
+    """Whether this ends the job."""
     before: tuple[Action, ...] = ()
-    """To be done before it is written, since it may be done twice."""
+    """Actions that precede the write of the status, because they are safe to repeat."""
     actions: tuple[Action, ...] = ()
     blocked: bool = False
     """Whether nothing else may be done for now."""
     again: float | None = None
     unexplained: PodView | None = None
-    """The pod that is to blame, if more is known of its end than the observation holds: asked for before all else."""
+    """The pod that caused the failure, if its log may explain it further; the log is read before anything else."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """A job that holds its room, its pods, and what is known of where they are."""
+    """An active job with its pods and the state of their nodes."""
 
     job: TorchJob
     pods: tuple[PodView, ...]
@@ -55,26 +55,26 @@ class Scene:
     now: datetime
 
     def recover(self) -> Recovery:
-        """The first thing that has to be done, if there is any."""
+        """Return the first thing that has to be done; an empty Recovery if there is nothing."""
         stays = self._stay()
         if stays is not None:
             return stays
-        found = self._faults()
-        if found:
-            return self._set_back(found)
+        faults = self._faults()
+        if faults:
+            return self._set_back(faults)
         request = asked.requested(self.job)
         if request is not None:
             return self._obey(request)
         stuck = self.departures.stuck(self.pods)
         if stuck and not status.is_hindered(self.job.status):
             message = self.departures.what_holds(stuck)
-            told = Tell(status.PODS_STUCK, message, warning=True)
-            return Recovery(status.stuck(self.job, message, self.now), actions=(told,))
+            event = Tell(status.PODS_STUCK, message, warning=True)
+            return Recovery(status.stuck(self.job, message, self.now), actions=(event,))
         if (
             len(self.pods) == len(self.members)
             and restart_counts.current(self.job, self.pods) != self.job.status.replacing
         ):
-            # All are back: what became of those before them excuses nobody who vanishes from now on.
+            # All pods exist again, so earlier replacements no longer explain a missing pod.
             return Recovery(restart_counts.given_up(self.job, (), self.pods))
         return self._go_on()
 
@@ -85,7 +85,7 @@ class Scene:
             job=self.job,
             pods=self.pods,
             requests=self.observation.recreations,
-            leads=frozenset(each.lead for each in self.members.values()) if outdated else frozenset(),
+            leads=frozenset(member.lead for member in self.members.values()) if outdated else frozenset(),
             departures=self.departures,
             settings=self._able,
             waits=backoff.waits_whole(self.job.status, self.settings, self.now),
@@ -93,80 +93,85 @@ class Scene:
 
     @property
     def _able(self) -> ReconcileSettings:
-        """The settings; where no request can be made, just now or at all, without restarts in place."""
+        """The settings, without restarts in place where a request for one cannot be created."""
         refused = is_about_requests(self.observation.hindrance) or RECREATE_REQUESTS not in self.settings.served
         if self.settings.in_place == "kruise" and refused:
             return replace(self.settings, in_place="recreate")
         return self.settings
 
     def _refused(self) -> tuple[Action, ...]:
-        said = self.observation.hindrance
-        if said is None or not is_about_requests(said):
+        blocker = self.observation.hindrance
+        if blocker is None or not is_about_requests(blocker):
             return ()
         number = f"restart {self.job.status.restart_generation}"
-        message = f"{number}: pods are replaced, their containers cannot be restarted in place: {said.message}"
+        message = f"{number}: pods are replaced, their containers cannot be restarted in place: {blocker.message}"
         return (Tell("NotRestartedInPlace", message, warning=True),)
 
     def _faults(self) -> list[Fault]:
         dead, behind = self.departures.dead, progress.behind(self.job)
         needed = (pod for pod in self.pods if pod.task not in behind)
-        seen = failures.faults(self.job, needed, dead, self._restarts.restarting() | self._seen_later())
-        return [*seen, *self._vanished()]
+        faults = failures.faults(self.job, needed, dead, self._restarts.restarting() | self._seen_later())
+        return [*faults, *self._vanished()]
 
     def _seen_later(self) -> frozenset[str]:
-        """The uids of pods that their nodes restart, while the job backs off: their restarts are counted together when
-        that is over. A node may restart containers as often as it likes, each would be a write."""
+        """Return the uids of pods that their nodes restart while the job backs off.
+
+        Their restarts are counted together after the back-off. A node may restart containers very often, and each count
+        would be a write.
+        """
         if backoff.left(self.job.status, self.settings, self.now) <= 0:
             return frozenset()
         return frozenset(pod.uid for pod in self.pods if pod.self_healing)
 
     def _vanished(self) -> list[Fault]:
-        """Pods that were all there, as the job ran, and of which somebody took one away at once.
+        """Return faults for pods of a running job that were deleted without a trace.
 
-        Only where that concerns the others: where it does not, it is made again and nobody need know.
+        Only faults that concern the other pods count. Any other missing pod is created again without a report.
         """
         if self.job.status.phase != "Running" or len(self.pods) == len(self.members):
             return []
-        there = {pod.name for pod in self.pods}
+        names = {pod.name for pod in self.pods}
         passed = progress.of(self.job, self.pods).passed
-        missing = [each for name, each in self.members.items() if name not in there and each.task_type not in passed]
-        taken = {mark.partition("/")[0] for mark in self.job.status.replacing} - {pod.uid for pod in self.pods}
-        if len(missing) <= len(taken):  # by us: they are counted, or their owner wanted it
+        missing = [
+            member for name, member in self.members.items() if name not in names and member.task_type not in passed
+        ]
+        replaced = {mark.partition("/")[0] for mark in self.job.status.replacing} - {pod.uid for pod in self.pods}
+        if len(missing) <= len(replaced):  # torchq deleted them: they are counted already, or their owner wanted it
             return []
         return [
             fault
-            for each in missing
-            if self._all_were_there(each.task_type)
-            if failures.is_whole(self.job, (fault := failures.vanished(self.job, each.name, each.task_type)).pod)
+            for member in missing
+            if self._all_were_there(member.task_type)
+            if failures.is_whole(self.job, (fault := failures.vanished(self.job, member.name, member.task_type)).pod)
         ]
 
     def _all_were_there(self, task_type: str) -> bool:
-        found = self.job.status.task_statuses.get(task_type)
-        wanted = self.job.spec.torch_task_specs[task_type].num_tasks
-        return found is not None and found.active + found.succeeded >= wanted
+        counts = self.job.status.task_statuses.get(task_type)
+        count = self.job.spec.torch_task_specs[task_type].num_tasks
+        return counts is not None and counts.active + counts.succeeded >= count
 
-    def _set_back(self, found: list[Fault]) -> Recovery:
+    def _set_back(self, faults: list[Fault]) -> Recovery:
         job, now = self.job, self.now
-        verdict = failures.judge(job, found, self.settings.most_disruptions, now.timestamp())
+        verdict = failures.judge(job, faults, self.settings.most_disruptions, now.timestamp())
         if verdict.wait and any(pod.started for pod in self.pods):
             return Recovery(blocked=True, again=verdict.wait)
-        if found[0].pod.unexplained:
-            return Recovery(blocked=True, unexplained=found[0].pod)
+        if faults[0].pod.unexplained:
+            return Recovery(blocked=True, unexplained=faults[0].pod)
         if verdict.permanent:
             return Recovery(status.finished(job, "Failed", verdict.reason, verdict.message, now), ended=True)
         after = restart_counts.restarted(job, verdict, self.pods, now, self.settings)
         return Recovery(after, actions=self._told(after, verdict.message) + self._first_step(after))
 
     def _stay(self) -> Recovery | None:
-        """Begin anew where its pods were on their way out, and it may go on all the same: nobody has disrupted it.
+        """Let a job start again whose pods were being deleted although it may go on; this is not a disruption.
 
-        It has all its time to get its pods running again. Its `activeDeadlineSeconds` go on: they count from the
-        admission, because room that is kept for another job is lent to it only until then.
+        The job has its full time to get its pods running again. Its `activeDeadlineSeconds` still count from the
+        admission, because resources that are reserved for another job are lent to it only until then.
         """
         if not status.is_leaving(self.job.status):
             return None
         after = status.enter(self.job, "Admitted", "Restarting", "it goes on before its pods were gone", self.now)
-        stages = {str(each.index): StageStatus(began=self.now) for each in progress.written(self.job)}
+        stages = {str(stage.index): StageStatus(began=self.now) for stage in progress.written(self.job)}
         admission = self.job.admission
         since = admission.admitted_at if admission is not None else None
         after = after.model_copy(update={"start_time": since or self.now, "stages": stages})
@@ -179,36 +184,38 @@ class Scene:
         else:
             number = f"restart {after.restart_count} of {self.job.spec.backoff_limit}"
         when = backoff.said(after, self.settings, self.now)
-        found = [Tell("Restarting", f"{number}: {message}{when}", warning=True)]
+        events = [Tell("Restarting", f"{number}: {message}{when}", warning=True)]
         for node in restart_counts.newly_excluded(self.job.status, after):
             times = after.node_failures[node]
-            found.append(Tell("NodeExcluded", f"node {node} is avoided: pods failed there {times} times", warning=True))
-        return tuple(found)
+            events.append(
+                Tell("NodeExcluded", f"node {node} is avoided: pods failed there {times} times", warning=True)
+            )
+        return tuple(events)
 
     def _first_step(self, after: TorchJobStatus) -> tuple[Action, ...]:
-        """What can be done as soon as it is counted."""
+        """Return the actions that can follow as soon as the failure is counted."""
         job = self.job.model_copy(update={"status": after})
         return replace(self, job=job)._go_on().actions
 
     def _obey(self, request: RestartRequest) -> Recovery:
-        """Restart what the owner wants restarted. What is asked of a node may be asked twice, what is counted not."""
+        """Restart what the owner wants restarted. A request to a node may be repeated; a count may not."""
         if request.task is None:
             after = restart_counts.obeyed(self.job, request, self.now)
             return Recovery(after, actions=(_asked_for(request, "all pods"), *self._first_step(after)))
-        meant = tuple(pod for pod in self.pods if _is_meant(request, pod) and not pod.deleting)
-        in_place = tuple(pod for pod in meant if request.how != "Recreate" and self._restarts.able(pod))
+        targets = tuple(pod for pod in self.pods if _is_meant(request, pod) and not pod.deleting)
+        in_place = tuple(pod for pod in targets if request.how != "Recreate" and self._restarts.able(pod))
         staying = {pod.uid for pod in in_place}
-        marks = [pod.uid for pod in meant if pod.uid not in staying]
+        marks = [pod.uid for pod in targets if pod.uid not in staying]
         asked_for = {"restart_request": request.id, **backoff.at_once(self.job.status, self.now)}
         after = restart_counts.given_up(self.job, marks, self.pods).model_copy(update=asked_for)
-        names = ", ".join(pod.name for pod in meant[:10])
-        said = _asked_for(request, names or "no pod: there is none of that task and index")
-        # First what is asked of nodes, which may be asked again, then the word that it was.
+        names = ", ".join(pod.name for pod in targets[:10])
+        event = _asked_for(request, names or "no pod: there is none of that task and index")
+        # The requests to nodes come first, because they may be repeated; the status then records them.
         asking = self._restarts.ask(in_place, request.id)
-        return Recovery(after, actions=(said, *self._first_step(after)), before=asking)
+        return Recovery(after, actions=(event, *self._first_step(after)), before=asking)
 
     def _go_on(self) -> Recovery:
-        """The next step of whatever is under way."""
+        """Return the next step of the restarts that are under way."""
         whole, single = self._restarts.step(), self._restarts.single()
         if single.failed:
             after = restart_counts.given_up(self.job, [pod.uid for pod, _ in single.failed], self.pods)
@@ -232,23 +239,23 @@ class Scene:
 
 
 def is_about_requests(hindrance: Hindrance | None) -> bool:
-    """Whether what cannot be made is a request to recreate containers: then pods are replaced instead."""
+    """Return whether the blocker is about a request to recreate containers; pods are replaced instead in that case."""
     return hindrance is not None and hindrance.reason.startswith(RECREATE_REQUESTS.kind)
 
 
 def least(times: Iterable[float | None]) -> float | None:
-    """The first of some moments."""
+    """Return the smallest of some numbers; None if there is none."""
     return min((each for each in times if each is not None), default=None)
 
 
 def _going(actions: Iterable[Action]) -> set[str]:
-    """The uids of pods that are deleted already, which are not deleted twice."""
+    """Return the uids of pods that the actions delete, so that these are not deleted twice."""
     return {pod.uid for action in actions if isinstance(action, DeletePods) for pod in action.pods}
 
 
 def _is_meant(request: RestartRequest, pod: PodView) -> bool:
-    named = request.task is not None and pod.task == request.task.lower()
-    return named and request.index in (None, pod.index)
+    same_task = request.task is not None and pod.task == request.task.lower()
+    return same_task and request.index in (None, pod.index)
 
 
 def _asked_for(request: RestartRequest, what: str) -> Tell:

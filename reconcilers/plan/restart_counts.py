@@ -1,7 +1,6 @@
-"""What a job's status says of what set it back: restarts, disruptions, nodes to avoid.
+"""The counts of restarts, disruptions and failing nodes in a job's status.
 
-One rule: pure. Whatever is counted is counted in the patch that says which pods it was, and before any of them is
-touched.
+One rule: pure. A failure is counted in the same patch that names its pods, before any of these pods is changed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,15 +22,16 @@ MOST_NODES = 64
 def restarted(
     job: TorchJob, verdict: Verdict, pods: Iterable[PodView], now: datetime, settings: ReconcileSettings
 ) -> TorchJobStatus:
-    """One restart more, or one disruption; the room stays. A job of which single pods are replaced keeps running.
+    """Count one restart or one disruption; the job keeps its resources. If only single pods are replaced, it keeps
+    running.
 
-    When its pods may be made again is in the same status (`backoff`). A node that has failed `node_failures` times is
-    avoided from then on.
+    The same status holds the time when its pods may be created again (`backoff`). A node that has failed
+    `node_failures` times is avoided from then on.
     """
     paused = job.status.model_copy(update=_paused(job, verdict, settings, now))
-    known = job.model_copy(update={"status": paused})
+    updated = job.model_copy(update={"status": paused})
     message = verdict.message + backoff.said(paused, settings, now)
-    after = _whole(known, message, now) if verdict.whole else _single(known, verdict.marks, pods)
+    after = _whole(updated, message, now) if verdict.whole else _single(updated, verdict.marks, pods)
     field = "disruptions" if verdict.kind == "Disruption" else "restart_count"
     failures = _blamed(after.node_failures, verdict.node)
     avoided = (node for node, times in failures.items() if times >= settings.node_failures)
@@ -52,30 +52,30 @@ def _paused(job: TorchJob, verdict: Verdict, settings: ReconcileSettings, now: d
 
 
 def obeyed(job: TorchJob, request: RestartRequest, now: datetime) -> TorchJobStatus:
-    """The restart of the whole job that its owner asked for: it costs nothing."""
+    """Restart the whole job at its owner's request, which is not counted."""
     after = _whole(job, "its owner asked for a restart", now).model_copy(update=backoff.at_once(job.status, now))
     recreate = {"recreate_generation": after.restart_generation} if request.how == "Recreate" else {}
     return after.model_copy(update={"restart_request": request.id, **recreate})
 
 
 def given_up(job: TorchJob, marks: Iterable[str], pods: Iterable[PodView]) -> TorchJobStatus:
-    """Single pods are to be replaced, which costs nothing."""
+    """Mark single pods for replacement, which is not counted."""
     return _single(job, tuple(marks), pods)
 
 
 def newly_excluded(before: TorchJobStatus, after: TorchJobStatus) -> tuple[str, ...]:
-    """The nodes that are avoided from now on."""
+    """Return the nodes that are avoided from now on."""
     return tuple(node for node in after.excluded_nodes if node not in before.excluded_nodes)
 
 
 def current(job: TorchJob, pods: Iterable[PodView]) -> tuple[str, ...]:
-    """What is still to be seen of what was counted."""
-    there = {pod.uid: pod for pod in pods}
-    found = (mark.partition("/") for mark in job.status.replacing)
+    """Return the marks of counted failures whose pods still exist."""
+    by_uid = {pod.uid: pod for pod in pods}
+    marks = (mark.partition("/") for mark in job.status.replacing)
     return tuple(
         uid + slash + number
-        for uid, slash, number in found
-        if uid in there and not (slash and there[uid].settled >= integers.bounded(number, integers.LARGEST))
+        for uid, slash, number in marks
+        if uid in by_uid and not (slash and by_uid[uid].settled >= integers.bounded(number, integers.LARGEST))
     )
 
 
@@ -85,16 +85,16 @@ def _whole(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
 
 
 def _single(job: TorchJob, marks: Iterable[str], pods: Iterable[PodView]) -> TorchJobStatus:
-    known = current(job, pods)
-    more = tuple(each for each in marks if each not in known)
-    replacing = (known + more)[:MOST_AT_ONCE]
+    open_marks = current(job, pods)
+    more = tuple(mark for mark in marks if mark not in open_marks)
+    replacing = (open_marks + more)[:MOST_AT_ONCE]
     return status.seen(job).model_copy(update={"replacing": replacing})
 
 
 def _blamed(failures: Mapping[str, int], node: str) -> dict[str, int]:
-    """One failure more of a node; of too many nodes the least bad are forgotten."""
+    """Count one more failure of a node; if there are too many nodes, those with the fewest failures are dropped."""
     counts = dict(failures)
     if node:
         counts[node] = counts.get(node, 0) + 1
-    worst = sorted(counts, key=lambda each: (-counts[each], each != node, each))[:MOST_NODES]
-    return {each: counts[each] for each in sorted(worst)}
+    worst = sorted(counts, key=lambda name: (-counts[name], name != node, name))[:MOST_NODES]
+    return {name: counts[name] for name in sorted(worst)}

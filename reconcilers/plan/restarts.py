@@ -1,22 +1,22 @@
-"""Restart containers in place: the pod stays, with its name, address, room and gang.
+"""Restarts of containers in place: the pod keeps its name, address, resources and gang.
 
-One rule: pure, one step at a time: from what pods and requests look like to what is to be done next. Whatever does not
-come off in time, or ends badly, is done by replacing the pod; nothing but its node's word makes it a success.
+One rule: pure, one step at a time, from the state of pods and requests to the next actions. A restart that is late or
+fails is done by replacing the pod; only the node's report makes it a success.
 
-    driver       asks by                                done when
+    driver       how a restart is requested             when it is done
     local        an annotation on the pod               the pod's condition says so, for the same restart
-    kruise       a ContainerRecreateRequest per pod     the request completed, says nothing against itself, every
+    kruise       a ContainerRecreateRequest per pod     the request completed without an error message, every
                                                         container succeeded, and the main one has been restarted
-    kubernetes   nobody can ask                         -
-    recreate     nobody does                            -
+    kubernetes   it cannot be requested                 -
+    recreate     it is not requested                    -
 
-`kubernetes` is Kubernetes' own RestartAllContainers, which a node does when a container exits with a certain code: the
-pod that fails restarts itself (`restarted_by_node`), but there is no way to have another one restarted from outside.
-So all other pods are replaced, and a restart of the whole job replaces all of them.
+`kubernetes` is Kubernetes' own RestartAllContainers, which a node does when a container exits with a certain code. The
+pod that fails restarts itself, but the restart of another pod cannot be requested from outside. So all other pods are
+replaced, and a restart of the whole job replaces all of them.
 
-A restart of the whole job: pods that are not well, or whose node would not start again what Kruise ends, are replaced,
-the others restarted in place, every rank 0 before those who look for it. A pod that is through is marked with the job's
-generation. As long as one of an earlier generation is there no new pod is made.
+A restart of the whole job replaces pods that are not healthy, and pods whose node would not start again what Kruise
+ends. The other pods are restarted in place, every rank 0 before the pods that connect to it. A completed pod is marked
+with the job's generation. No new pod is created as long as a pod of an earlier generation exists.
 """
 
 import hashlib
@@ -37,14 +37,14 @@ from reconcilers.views.pod_view import PodView
 from reconcilers.views.recreate_request import RecreateView
 
 ASKING = ("local", "kruise")
-"""The drivers by which a restart can be asked for."""
+"""The drivers by which a restart can be requested."""
 LONGEST_NAME = 63
 KEPT = 600
-"""Seconds that a request is kept after its end, for people to look at."""
+"""The seconds for which a request is kept after its end, so that people can read it."""
 UNPLANNED = 10**15
-"""Restarts of single pods, which do not change the generation, have numbers from here on."""
+"""The first number of restarts of single pods, which do not change the generation."""
 SHORTEST = 3
-"""Seconds; the least time a request may be given."""
+"""The shortest time limit of a request, in seconds."""
 
 
 State = Literal["NotAsked", "InProgress", "Done", "Failed"]
@@ -52,92 +52,92 @@ State = Literal["NotAsked", "InProgress", "Done", "Failed"]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the restart of one pod's containers is."""
+    """The progress of the restart of one pod's containers."""
 
     state: State
     why: str = ""
     left: float | None = None
-    """Seconds until it is too late."""
+    """The seconds until the time limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is to be done next."""
+    """The next step of a restart."""
 
     actions: tuple[Action, ...] = ()
     blocked: bool = False
-    """Whether pods of an earlier generation are there: no new one may meet them."""
+    """Whether pods of an earlier generation exist: new pods must not meet them."""
     done: bool = False
-    """Whether the last of them is through, and at least one has been restarted in place."""
+    """Whether the last pod is completed, and at least one was restarted in place."""
     failed: tuple[tuple[PodView, str], ...] = ()
-    """Pods that were not restarted in place, and why: they have to be replaced."""
+    """The pods that were not restarted in place, with the reason: they have to be replaced."""
     again: float | None = None
-    """Seconds after which time alone changes something."""
+    """Seconds after which the step may change although no event arrives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restarts:
-    """One job's pods, and the requests made for them."""
+    """One job's pods, and the requests created for them."""
 
     job: TorchJob
     pods: tuple[PodView, ...]
     requests: tuple[RecreateView, ...]
     leads: frozenset[str]
-    """Names of the pods that others look for."""
+    """The names of the pods that other pods connect to."""
     departures: Departures
     settings: ReconcileSettings
     waits: bool = False
-    """Whether the job backs off: pods that are well are not restarted yet."""
+    """Whether the job backs off: healthy pods are not restarted yet."""
 
     @property
     def generation(self) -> int:
-        """The one all pods are to be brought to."""
+        """The generation to which all pods are brought."""
         return self.job.status.restart_generation
 
     def restarting(self) -> frozenset[str]:
-        """Uids of the pods whose containers are being restarted on purpose."""
+        """Return the uids of the pods whose containers are being restarted on request."""
         if self.settings.in_place not in ASKING:
             return frozenset()
         return frozenset(pod.uid for pod in self.pods if self._progress(pod, "").state != "NotAsked")
 
     def step(self) -> Step:
-        """The next step of a restart of the whole job; nothing if none is under way."""
+        """Return the next step of a restart of the whole job; empty if none is under way."""
         outdated = tuple(pod for pod in self.pods if pod.restart != self.generation)
         if not outdated:
             return Step()
         ill = tuple(pod for pod in outdated if not self._in_place(pod))
         first = any(pod.name in self.leads for pod in outdated)
         well = [pod for pod in outdated if self._in_place(pod) and (not first or pod.name in self.leads)]
-        found = self._sorted(well, str(self.generation))
-        failed, through = found["Failed"], tuple(pod for pod, _ in found["Done"])
+        by_state = self._sorted(well, str(self.generation))
+        failed, through = by_state["Failed"], tuple(pod for pod, _ in by_state["Done"])
         return Step(
             actions=(
                 *self.departures.away(ill + tuple(pod for pod, _ in failed)),
-                *self.ask(() if self.waits else tuple(pod for pod, _ in found["NotAsked"]), ""),
+                *self.ask(() if self.waits else tuple(pod for pod, _ in by_state["NotAsked"]), ""),
                 *self._settle(through, str(self.generation)),
             ),
             blocked=bool(outdated),
             done=bool(through) and len(through) == len(outdated),
-            failed=tuple((pod, each.why) for pod, each in failed),
-            again=_least(each.left for _, each in found["InProgress"]),
+            failed=tuple((pod, progress.why) for pod, progress in failed),
+            again=_least(progress.left for _, progress in by_state["InProgress"]),
         )
 
     def single(self) -> Step:
-        """The next step of restarts of single pods."""
+        """Return the next step of restarts of single pods."""
         if self.settings.in_place not in ASKING:
             return Step()
         leaving = frozenset(self.job.status.replacing)
         current = (pod for pod in self.pods if pod.restart == self.generation and pod.uid not in leaving)
-        found = self._sorted((pod for pod in current if not pod.finished and not pod.deleting), "")
+        by_state = self._sorted((pod for pod in current if not pod.finished and not pod.deleting), "")
         return Step(
-            actions=self._settle(tuple(pod for pod, _ in found["Done"])),
-            failed=tuple((pod, each.why) for pod, each in found["Failed"]),
-            again=_least(each.left for _, each in found["InProgress"]),
+            actions=self._settle(tuple(pod for pod, _ in by_state["Done"])),
+            failed=tuple((pod, progress.why) for pod, progress in by_state["Failed"]),
+            again=_least(progress.left for _, progress in by_state["InProgress"]),
         )
 
     def _sorted(self, pods: Iterable[PodView], purpose: str) -> dict[State, list[tuple[PodView, Progress]]]:
-        """Pods by how far the restart of their containers is."""
-        found: dict[State, list[tuple[PodView, Progress]]] = {
+        """Return the pods by the state of the restart of their containers."""
+        by_state: dict[State, list[tuple[PodView, Progress]]] = {
             "NotAsked": [],
             "InProgress": [],
             "Done": [],
@@ -145,36 +145,42 @@ class Restarts:
         }
         for pod in pods:
             progress = self._progress(pod, purpose)
-            found[progress.state].append((pod, progress))
-        return found
+            by_state[progress.state].append((pod, progress))
+        return by_state
 
     def tidy(self) -> tuple[Action, ...]:
-        """Requests for pods that are no more are taken away."""
-        there = {pod.uid for pod in self.pods}
-        gone = (each for each in self.requests if each.pod_uid not in there)
-        return tuple(Remove(RECREATE_REQUESTS, each.name, each.uid) for each in gone)
+        """Delete requests for pods that no longer exist."""
+        uids = {pod.uid for pod in self.pods}
+        orphans = (request for request in self.requests if request.pod_uid not in uids)
+        return tuple(Remove(RECREATE_REQUESTS, request.name, request.uid) for request in orphans)
 
     def able(self, pod: PodView) -> bool:
-        """Whether a pod's containers can be restarted in place. What a request ends, the pod's node has to start again:
-        of a pod that it does not restart, nothing would be left."""
-        there = pod.started and pod.node not in self.departures.dead
-        return there and (
+        """Return whether a pod's containers can be restarted in place.
+
+        The pod's node has to start again what a request ends. If it does not, no container of the pod would be left.
+        """
+        is_up = pod.started and pod.node not in self.departures.dead
+        return is_up and (
             self.settings.in_place == "local" or (self.settings.in_place == "kruise" and self._heals(pod))
         )
 
     def _heals(self, pod: PodView) -> bool:
-        """Whether its node starts the containers of a pod again when they are ended."""
+        """Return whether the pod's node starts its containers again when they end."""
         policies = {name.lower(): task.restart_policy for name, task in self.job.spec.torch_task_specs.items()}
         return pod.self_healing or policies[pod.task] == "Always"
 
     def ask(self, pods: tuple[PodView, ...], request: str) -> tuple[Action, ...]:
-        """Have the containers of pods restarted: for the job's generation, or for a request of its owner's."""
+        """Request a restart of the containers of pods: for the job's generation, or for the owner's request of this
+        id."""
         if not pods:
             return ()
         if self.settings.in_place == "kruise":
             return tuple(Make(RECREATE_REQUESTS, self._request(pod, request)) for pod in pods)
-        asked = {labels.RESTART_CONTAINERS: self._purpose(request), labels.RESTART_ASKED: timestamps.text(self._now)}
-        return (MarkPods(pods, {"annotations": asked}),)
+        annotations = {
+            labels.RESTART_CONTAINERS: self._purpose(request),
+            labels.RESTART_ASKED: timestamps.text(self._now),
+        }
+        return (MarkPods(pods, {"annotations": annotations}),)
 
     @property
     def _now(self) -> float:
@@ -184,13 +190,13 @@ class Restarts:
         return self.able(pod) and pod.restart >= self.job.status.recreate_generation
 
     def _purpose(self, request: str) -> str:
-        """A number, which is no other restart's: nodes compare it, people see that it is the generation."""
+        """Return a number that no other restart has: nodes compare it, and people recognise the generation in it."""
         if not request:
             return str(self.generation)
         return str(UNPLANNED + int(hashlib.sha256(request.encode()).hexdigest()[:12], 16))
 
     def _progress(self, pod: PodView, purpose: str) -> Progress:
-        """Of a restart for a purpose; of any that is not over, if it is empty."""
+        """Return the progress of a pod's restart for a purpose; of any unfinished restart if the purpose is empty."""
         match self.settings.in_place:
             case "local":
                 return self._by_annotation(pod, purpose)
@@ -207,46 +213,50 @@ class Restarts:
         return self._waited(pod.asked_at, why if what_for == pod.asked else "")
 
     def _by_request(self, pod: PodView) -> Progress:
-        mine = [
-            each
-            for each in self.requests
-            if each.pod_uid == pod.uid and each.generation == self.generation and each.restarts >= pod.settled
+        requests = [
+            candidate
+            for candidate in self.requests
+            if candidate.pod_uid == pod.uid
+            and candidate.generation == self.generation
+            and candidate.restarts >= pod.settled
         ]
-        if not mine:
+        if not requests:
             return Progress("NotAsked")
-        newest = max(mine, key=lambda each: each.created or 0.0)
+        newest = max(requests, key=lambda candidate: candidate.created or 0.0)
         if newest.verdict == "Done" and pod.restarts > newest.restarts and pod.running:
             return Progress("Done")
         why = (newest.message or "it failed") if newest.verdict == "Failed" else ""
         return self._waited(newest.created, why)
 
     def _waited(self, since: float | None, failed: str) -> Progress:
-        left = self.settings.in_place_timeout - (self._now - since) if since is not None else 0.0
+        remaining = self.settings.in_place_timeout - (self._now - since) if since is not None else 0.0
         if failed:
             return Progress("Failed", failed)
-        # The time may be a user's word: one that is far ahead would never be over.
-        if left <= 0 or left > self.settings.in_place_timeout + CLOCK_SKEW:
+        # A user may have written the time: one far in the future would never pass.
+        if remaining <= 0 or remaining > self.settings.in_place_timeout + CLOCK_SKEW:
             return Progress("Failed", f"not done within {self.settings.in_place_timeout:g} s")
-        return Progress("InProgress", left=left)
+        return Progress("InProgress", left=remaining)
 
     def _settle(self, pods: tuple[PodView, ...], purpose: str = "") -> tuple[Action, ...]:
-        """Mark pods as brought to the generation; what their main containers were restarted for is seen to. A request
-        of its own goes after a while: what it was for, the pod says from then on."""
+        """Mark pods as brought to the generation, and their restarts as counted.
+
+        The request disappears after a while; from then on the pod itself records the purpose.
+        """
         by_restarts: dict[int, tuple[PodView, ...]] = {}
         for pod in pods:
             count = pod.restarts if pod.self_healing or self.settings.in_place == "kruise" else 0
             by_restarts[count] = (*by_restarts.get(count, ()), pod)
-        return tuple(MarkPods(each, self._marks(count, purpose)) for count, each in sorted(by_restarts.items()))
+        return tuple(MarkPods(group, self._marks(count, purpose)) for count, group in sorted(by_restarts.items()))
 
     def _marks(self, restarts: int, purpose: str) -> dict[str, Any]:
         notes = {labels.RESTARTS_SETTLED: str(restarts)} if restarts else {}
         if purpose and self.settings.in_place == "kruise":
             notes[labels.RESTART_CONTAINERS] = purpose
-        found: dict[str, Any] = {"labels": {labels.RESTART: str(self.generation)}}
-        return found | ({"annotations": notes} if notes else {})
+        metadata: dict[str, Any] = {"labels": {labels.RESTART: str(self.generation)}}
+        return metadata | ({"annotations": notes} if notes else {})
 
     def _request(self, pod: PodView, request: str) -> Manifest:
-        """A ContainerRecreateRequest: all containers of exactly this pod, once."""
+        """Return a ContainerRecreateRequest for all containers of exactly this pod, once."""
         metadata = self.job.metadata
         return {
             "apiVersion": RECREATE_REQUESTS.api_version,
@@ -266,7 +276,7 @@ class Restarts:
             },
             "spec": {
                 "podName": pod.name,
-                "containers": [{"name": each} for each in _containers(self.job, pod)],
+                "containers": [{"name": name} for name in _containers(self.job, pod)],
                 "strategy": {"failurePolicy": "Fail", "orderedRecreate": True},
                 "activeDeadlineSeconds": max(SHORTEST, math.ceil(self.settings.in_place_timeout)),
                 "ttlSecondsAfterFinished": KEPT,
@@ -275,14 +285,14 @@ class Restarts:
 
 
 def seen_to(job: TorchJob, pods: Iterable[PodView]) -> tuple[Action, ...]:
-    """Mark the pods that their nodes have restarted by themselves, and of which that is counted."""
-    counted = {uid: int(number) for uid, _, number in (each.partition("/") for each in job.status.replacing) if number}
-    found = (pod for pod in pods if pod.settled < counted.get(pod.uid, 0))
-    return tuple(MarkPods((pod,), {"annotations": {labels.RESTARTS_SETTLED: str(counted[pod.uid])}}) for pod in found)
+    """Record on pods that their nodes restarted that these restarts are counted."""
+    counted = {uid: int(number) for uid, _, number in (mark.partition("/") for mark in job.status.replacing) if number}
+    pending = (pod for pod in pods if pod.settled < counted.get(pod.uid, 0))
+    return tuple(MarkPods((pod,), {"annotations": {labels.RESTARTS_SETTLED: str(counted[pod.uid])}}) for pod in pending)
 
 
 def request_name(pod: str, purpose: str) -> str:
-    """The name of a request: its own for each pod and purpose, never another one's."""
+    """Return the name of a request, unique for a pod and a purpose."""
     name = f"{pod}-{purpose}"
     if len(name) <= LONGEST_NAME:
         return name
@@ -291,11 +301,11 @@ def request_name(pod: str, purpose: str) -> str:
 
 
 def _containers(job: TorchJob, pod: PodView) -> list[str]:
-    """The main one first: the others may wait for it."""
-    task = next(each for name, each in job.spec.torch_task_specs.items() if name.lower() == pod.task)
+    """Return the names of a pod's containers, the main one first: the others may wait for it."""
+    task = next(task for name, task in job.spec.torch_task_specs.items() if name.lower() == pod.task)
     spec = task.template["spec"]
     main = containers.main(spec)["name"]
-    return sorted((each["name"] for each in spec["containers"]), key=lambda name: name != main)
+    return sorted((container["name"] for container in spec["containers"]), key=lambda name: name != main)
 
 
 def _least(seconds: Iterable[float | None]) -> float | None:

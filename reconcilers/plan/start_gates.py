@@ -31,17 +31,17 @@ OPEN = "open"
 
 def gated(task: TaskSpec) -> bool:
     """Whether pods of a task that are bound with their gang have to wait for others."""
-    return not task.auxiliary and any(each.phase == "Running" for each in task.depends_on)
+    return not task.auxiliary and any(dependency.phase == "Running" for dependency in task.depends_on)
 
 
 def add(spec: dict[str, Any]) -> None:
     """Put the gate into a fresh copy of a template, before whatever else the pod does."""
     main = containers.main(spec)
-    kept: dict[str, Any] = {name: main[name] for name in ("imagePullPolicy", "securityContext") if name in main}
+    inherited: dict[str, Any] = {name: main[name] for name in ("imagePullPolicy", "securityContext") if name in main}
     gate = {
         "name": containers.GATE,
         "image": main.get("image", ""),
-        **kept,
+        **inherited,
         "command": ["sh", "-c", SCRIPT],
         "env": [{"name": VARIABLE, "value": FOLDER}],
         "resources": _resources(main),
@@ -57,16 +57,16 @@ def add(spec: dict[str, Any]) -> None:
 
 
 def _resources(main: dict[str, Any]) -> dict[str, Any]:
-    asked = main.get("resources") or {}
+    resources = main.get("resources") or {}
     return {
-        kind: {name: amount for name, amount in (asked.get(kind) or {}).items() if name in SHARED}
+        kind: {name: amount for name, amount in (resources.get(kind) or {}).items() if name in SHARED}
         for kind in ("requests", "limits")
-        if asked.get(kind)
+        if resources.get(kind)
     }
 
 
 def opening(progress: Progress, pods: Iterable[PodView]) -> tuple[Action, ...]:
     """Open the gates of pods whose time has come."""
-    started = {each.lower() for each in progress.started}
+    started = {task_type.lower() for task_type in progress.started}
     waiting = tuple(pod for pod in pods if pod.gated and pod.task in started and not (pod.deleting or pod.finished))
     return (MarkPods(waiting, {"annotations": {labels.START: OPEN}}),) if waiting else ()

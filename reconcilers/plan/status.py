@@ -1,8 +1,8 @@
-"""The status of a job, and the patch that brings it about.
+"""The status of a job, and the patch that writes it.
 
-One rule: pure; one merge patch with only what changed. Of `status.queue` a worker writes how a job waits that it sends
-back, and takes away what is over; why a job waits is the coordinator's word. Over a life: Queued, Admitted, Running and
-the end. Counts of pods alone are no reason to write; they go along with the next write.
+One rule: pure; one merge patch with only the changes. A worker writes in `status.queue` how a job waits that it sends
+back, and removes what no longer holds; the coordinator writes why a job waits. The usual order is Queued, Admitted,
+Running and the end. A change of pod counts alone is not written; it is included in the next write.
 """
 
 import hashlib
@@ -22,33 +22,33 @@ from reconcilers.values import Hindrance
 from reconcilers.views.pod_view import PodView
 
 PODS_FORBIDDEN = "PodsForbidden"
-"""Reason: the API server lets no pod of the job be made, for want of a permission or because of a policy."""
+"""Reason: the API server allows no pod of the job, because a permission is missing or a policy forbids it."""
 NAME_TAKEN = "NameTaken"
-"""Reason: an object that is nobody's job has a name that the job needs."""
+"""Reason: an object that belongs to no job has a name that the job needs."""
 PODS_STUCK = "PodsStuck"
-"""Reason: finalizers of others keep pods that should be gone."""
+"""Reason: finalizers keep pods that should no longer exist."""
 LEAVING = ("Suspending", "Draining", "Resizing")
-"""Reasons: all pods are on their way out, and the job may go on all the same."""
+"""Reasons: all pods are being deleted, and the job may go on afterwards."""
 LATE = "NotRunningInTime"
-"""Reason: not all of it ran in time; its pods are on their way out, and it gives its room back."""
+"""Reason: not all of the job ran in time. Its pods are being deleted, and it gives its resources back."""
 EXCEEDS = "ExceedsQuota"
-"""Reason: its pods ask for more than their templates, and queue or pool have no room for that; its pods are on their
-way out, and it gives its room back."""
+"""Reason: the job's pods request more than their templates, and the queue or pool has no room for that. Its pods are
+being deleted, and it gives its resources back."""
 NAMESPACE_QUOTA = "NamespaceQuota"
-"""Reason: a ResourceQuota of its namespace does not hold its pods; they are on their way out, and it gives its room
-back."""
+"""Reason: a ResourceQuota of the namespace has no room for the job's pods. They are being deleted, and the job gives
+its resources back."""
 SENT_BACK = (LATE, EXCEEDS, NAMESPACE_QUOTA)
 UNHINDERED = ("Admitted", "Running", "Restarting", *LEAVING)
-"""Reasons of the condition Admitted that say nothing against the job."""
+"""The reasons of the condition Admitted under which the job is not blocked."""
 
 LONGEST_BACKOFF = 3600.0
-"""Seconds."""
+"""The longest wait, in seconds, of a job that did not run in time."""
 JITTER = 0.25
-"""The largest part of a backoff that is left out."""
+"""The largest fraction of a back-off that is left out."""
 
 
 def enter(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
-    """The job's status in a phase; entering it again changes nothing but the reason."""
+    """Return the job's status in a phase; entering the same phase again changes only the reason."""
     status = entered(job.status, job.metadata.generation, phase, reason, message, now)
     return status.model_copy(update={"tenant_queue": job.queue})
 
@@ -56,25 +56,25 @@ def enter(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime)
 def entered(
     before: TorchJobStatus, generation: int, phase: Phase, reason: str, message: str, now: datetime
 ) -> TorchJobStatus:
-    """The same for a job that has a status but no valid spec."""
-    # Conditions that contradict the phase are nobody's word of ours: they begin anew.
+    """Return a status in a phase, also for a job whose spec is not valid."""
+    # A user wrote conditions that contradict the phase: they are replaced.
     ended = conditions.phase_of(before.conditions) in conditions.FINISHED
-    known = () if ended and not before.finished else before.conditions
-    found = conditions.enter(known, phase, reason, message, now, generation)
-    return before.model_copy(update={"phase": phase, "conditions": found, "observed_generation": generation})
+    existing = () if ended and not before.finished else before.conditions
+    updated = conditions.enter(existing, phase, reason, message, now, generation)
+    return before.model_copy(update={"phase": phase, "conditions": updated, "observed_generation": generation})
 
 
 def idle(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
-    """Waiting or suspended: it holds nothing."""
+    """Return the status of a waiting or suspended job, which holds nothing."""
     empty: dict[str, Any] = {"admission": None, "start_time": None, "stages": {}, "task_statuses": count(job, ())}
     empty |= backoff.over()
-    if phase == "Suspended" and job.status.queue is not None:  # it waits for its owner alone
+    if phase == "Suspended" and job.status.queue is not None:  # the job waits for its owner alone
         empty["queue"] = job.status.queue.model_copy(update={"reason": "", "message": ""})
     return enter(job, phase, reason, message, now).model_copy(update=empty)
 
 
 def admitted(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStatus:
-    """It holds its room: the fence behind which its pods are made."""
+    """Return the status of an admitted job: the fence behind which its pods are created."""
     update: dict[str, Any] = {
         "admission": admission.model_copy(update={"admitted_at": now}),
         "attempt": admission.attempt,
@@ -90,13 +90,13 @@ def admitted(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStat
     }
     request = restart_requests.requested(job)
     if request is not None:
-        update["restart_request"] = request.id  # new pods are what was asked for
+        update["restart_request"] = request.id  # new pods fulfil the request
     message = f"room taken from queue {admission.queue}, attempt {admission.attempt}"
     return enter(job, "Admitted", "Admitted", message, now).model_copy(update=update)
 
 
 def _remembered(job: TorchJob, now: datetime) -> QueueStatus | None:
-    """Of how it waited, what counts if it has to wait again before it runs."""
+    """Return what still counts of the job's wait if it has to wait again before it runs."""
     tries, refusal = tried(job, now), job.status.queue.refused_by if job.status.queue else None
     if job.retried(now):
         refusal = None
@@ -104,19 +104,22 @@ def _remembered(job: TorchJob, now: datetime) -> QueueStatus | None:
 
 
 def running(job: TorchJob, now: datetime) -> TorchJobStatus:
-    """Every task has its minimum: whatever it took to get here is forgotten."""
+    """Return the status of a running job, in which every task has its minimum: the history of its wait is dropped."""
     after = enter(job, "Running", "Running", "every task has its minimum of running pods", now)
     return after.model_copy(update={"queue": None})
 
 
 def tried(job: TorchJob, now: datetime) -> int:
-    """How often in a row it has been admitted and did not run, as far as nobody has asked for another try since."""
+    """Return how often in a row the job was admitted and did not run, since its owner last asked for another try."""
     return 0 if job.status.queue is None or job.retried(now) else job.status.queue.tries
 
 
 def late(job: TorchJob, backoff: float, most: int, now: datetime, why: str = "") -> TorchJobStatus:
-    """Sent back because it did not run in time: it backs off, or is parked after too many tries in a row. What kept it
-    from running is what the condition Admitted says, else `why`."""
+    """Return the status of a job that is sent back because it did not run in time.
+
+    It backs off, or is parked after too many tries in a row. The message gives the reason of the condition Admitted,
+    else `why`.
+    """
     tries = tried(job, now) + 1
     parked = tries >= most
     seconds = min(LONGEST_BACKOFF, backoff * 2.0 ** min(tries - 1, 64)) * (1.0 - jitter(job, tries))
@@ -127,28 +130,33 @@ def late(job: TorchJob, backoff: float, most: int, now: datetime, why: str = "")
         parked=parked,
         tries=tries,
     )
-    said = conditions.find(job.status.conditions, "Admitted")
-    if said is not None and is_hindered(job.status):
-        why = said.message if said.reason == LATE else f"{said.reason}: {said.message}"
+    condition = conditions.find(job.status.conditions, "Admitted")
+    if condition is not None and is_hindered(job.status):
+        why = condition.message if condition.reason == LATE else f"{condition.reason}: {condition.message}"
     message = "admitted, but not all of it ran in time: " + ("parked" if parked else "it is tried again later")
     message += f" ({why})" if why else ""
     return idle(job, "Queued", LATE, message, now).model_copy(update={"queue": queue})
 
 
 def jitter(job: TorchJob, tries: int) -> float:
-    """A part of the backoff to leave out, the job's own at each try: those that failed together do not come back in
-    step. Two gangs that each got half of a cluster would go on like that for ever."""
+    """Return the fraction of the back-off to leave out, which differs by job and try.
+
+    Jobs that failed together then do not come back together. Two gangs that each got half of a cluster would otherwise
+    repeat that without end.
+    """
     digest = hashlib.sha256(f"{job.metadata.uid}/{tries}".encode()).digest()
     return JITTER * int.from_bytes(digest[:4], "big") / 2**32
 
 
 def returning(job: TorchJob, why: Literal["QueueDrained", "Resized"], now: datetime) -> TorchJobStatus:
-    """Sent back because its queue was drained, or to be resized: it comes first when its queue goes on, as long as it
-    asks for no more than it held."""
+    """Return the status of a job that is sent back because its queue was drained, or to be resized.
+
+    It comes first when its queue goes on, unless it requests more than it held.
+    """
     admission = job.admission
     name = admission.queue if admission else job.queue
-    held = admission.charge if admission else None
-    queue = QueueStatus(name=name, since=now, tries=tried(job, now), drained=True, held=held)
+    charge = admission.charge if admission else None
+    queue = QueueStatus(name=name, since=now, tries=tried(job, now), drained=True, held=charge)
     messages = {
         "QueueDrained": f"queue {name} was drained (stopPolicy HoldAndDrain)",
         "Resized": "it has given its room back, and asks for that of its new size",
@@ -157,36 +165,41 @@ def returning(job: TorchJob, why: Literal["QueueDrained", "Resized"], now: datet
 
 
 def exceeding(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
-    """Sent back because there is no room for what its pods really ask for: it is put again with that."""
+    """Return the status of a job that is sent back because there is no room for what its pods really request. It is
+    queued again with that amount."""
     queue = QueueStatus(name=job.queue, since=now, tries=tried(job, now))
     return idle(job, "Queued", EXCEEDS, message, now).model_copy(update={"queue": queue})
 
 
 def charged(job: TorchJob, charge: Amounts, measured: Measured) -> TorchJobStatus:
-    """It is charged for what its pods really ask for."""
+    """Return the status of a job that is charged for what its pods really request."""
     assert job.admission is not None
     admission = job.admission.model_copy(update={"charge": dict(charge)})
     return seen(job).model_copy(update={"admission": admission, "measured": measured})
 
 
 def hindered(job: TorchJob, hindrance: Hindrance, now: datetime) -> TorchJobStatus:
-    """It holds its room, but cannot use it: said with the condition Admitted until its pods run."""
+    """Return the status of a job that holds its resources but cannot use them. The condition Admitted shows it until
+    the job's pods run."""
     after = seen(job)
-    found = conditions.set_condition(
+    updated = conditions.set_condition(
         after.conditions, "Admitted", True, hindrance.reason, hindrance.message, now, job.metadata.generation
     )
-    return after.model_copy(update={"conditions": found})
+    return after.model_copy(update={"conditions": updated})
 
 
 def unhindered(job: TorchJob, now: datetime) -> TorchJobStatus:
-    """What kept it from using its room does so no longer."""
+    """Return the status of a job that is no longer blocked."""
     message = "what it needs can be made again"
     return hindered(job, Hindrance("Admitted", message), now)
 
 
 def leaving(job: TorchJob, reason: str, message: str, now: datetime) -> TorchJobStatus:
-    """All its pods are about to be deleted. They are of the past from now on, whatever becomes of them: who ends well
-    because it was told to stop has not done what the job is for."""
+    """Return the status of a job all of whose pods are about to be deleted.
+
+    The pods belong to an earlier generation from now on, however they end: a pod that ends well because it was asked to
+    stop has not completed its work.
+    """
     after = enter(job, "Admitted", reason, message, now)
     number = after.restart_generation + 1
     update = {"restart_generation": number, "recreate_generation": number, "replacing": (), "start_time": None}
@@ -194,55 +207,55 @@ def leaving(job: TorchJob, reason: str, message: str, now: datetime) -> TorchJob
 
 
 def stuck(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
-    """Pods that should be gone are not."""
+    """Return the status of a job whose pods should no longer exist but do."""
     return hindered(job, Hindrance(PODS_STUCK, message), now)
 
 
 def reason(status: TorchJobStatus) -> str:
-    """Of the condition Admitted, while that is True."""
-    found = conditions.find(status.conditions, "Admitted")
-    return found.reason if found is not None and found.status == "True" else ""
+    """Return the reason of the condition Admitted while that is True; else empty."""
+    condition = conditions.find(status.conditions, "Admitted")
+    return condition.reason if condition is not None and condition.status == "True" else ""
 
 
 def said(status: TorchJobStatus) -> str:
-    """The sentence of the condition Admitted, while that is True."""
-    found = conditions.find(status.conditions, "Admitted")
-    return found.message if found is not None and found.status == "True" else ""
+    """Return the message of the condition Admitted while that is True; else empty."""
+    condition = conditions.find(status.conditions, "Admitted")
+    return condition.message if condition is not None and condition.status == "True" else ""
 
 
 def is_leaving(status: TorchJobStatus) -> bool:
-    """Whether all its pods are on their way out, and the job may go on all the same; also where they do not go."""
-    said = reason(status)
-    return said in LEAVING or (said == PODS_STUCK and status.start_time is None)
+    """Return whether all pods are being deleted and the job may go on afterwards, also if finalizers keep the pods."""
+    current = reason(status)
+    return current in LEAVING or (current == PODS_STUCK and status.start_time is None)
 
 
 def is_hindered(status: TorchJobStatus) -> bool:
-    """Whether it says so."""
-    found = conditions.find(status.conditions, "Admitted")
-    return found is not None and found.reason not in UNHINDERED
+    """Return whether the condition Admitted says that the job is blocked."""
+    condition = conditions.find(status.conditions, "Admitted")
+    return condition is not None and condition.reason not in UNHINDERED
 
 
 def is_about_groups(status: TorchJobStatus) -> bool:
-    """Whether what hinders it is a matter of its groups: before they are let in there are no pods."""
+    """Return whether the job is blocked because of its groups: there are no pods before the groups are let in."""
     return reason(status).startswith(("Gang", "PodGroup"))
 
 
 def finished(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
-    """The end."""
+    """Return the status of a job at its end."""
     return enter(job, phase, reason, message, now).model_copy(update={"completion_time": now} | backoff.over())
 
 
 def seen(job: TorchJob) -> TorchJobStatus:
-    """As it is, with its newest spec observed."""
+    """Return the status with the newest spec recorded as observed."""
     generation = job.metadata.generation
     if job.status.observed_generation == generation:
         return job.status
-    found = conditions.confirmed(job.status.conditions, generation)
-    return job.status.model_copy(update={"observed_generation": generation, "conditions": found})
+    updated = conditions.confirmed(job.status.conditions, generation)
+    return job.status.model_copy(update={"observed_generation": generation, "conditions": updated})
 
 
 def count(job: TorchJob, pods: Iterable[PodView]) -> dict[str, TaskStatus]:
-    """The pods of each task, counted."""
+    """Return the counts of each task's pods."""
     by_task: dict[str, list[PodView]] = {}
     for pod in pods:
         by_task.setdefault(pod.task, []).append(pod)
@@ -250,9 +263,10 @@ def count(job: TorchJob, pods: Iterable[PodView]) -> dict[str, TaskStatus]:
 
 
 def passed(job: TorchJob, stages: Iterable[str]) -> dict[str, TaskStatus]:
-    """The tasks that stages, by index, had waited for: all of them succeeded, whatever became of their pods since."""
-    begun = [each for each in job.spec.stages if str(each.index) in stages]
-    return {name: TaskStatus(succeeded=job.spec.tasks[name].num_tasks) for each in begun for name in each.awaits}
+    """Return the counts of the tasks that some stages, by index, had waited for: all succeeded, whatever exists of them
+    now."""
+    begun = [stage for stage in job.spec.stages if str(stage.index) in stages]
+    return {name: TaskStatus(succeeded=job.spec.tasks[name].num_tasks) for stage in begun for name in stage.awaits}
 
 
 def _count(pods: list[PodView]) -> TaskStatus:
@@ -268,21 +282,21 @@ def _count(pods: list[PodView]) -> TaskStatus:
 
 
 def change(before: TorchJobStatus, after: TorchJobStatus) -> dict[str, Any]:
-    """The merge patch from one status to another; empty if they differ in nothing but counts of pods."""
+    """Return the merge patch from one status to another; empty if they differ only in counts of pods."""
     if before == after:
-        return {}  # a comparison is cheaper than two manifests, and most looks find nothing new
-    found = difference(before.manifest(), after.manifest())
-    return found if found.keys() - {"taskStatuses"} else {}
+        return {}  # a comparison is cheaper than two manifests, and most reconciles change nothing
+    patch = difference(before.manifest(), after.manifest())
+    return patch if patch.keys() - {"taskStatuses"} else {}
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON merge patch (RFC 7386) from one object to another."""
-    found: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
+    """Return the JSON merge patch (RFC 7386) from one object to another."""
+    patch: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
     for name, value in after.items():
         old = before.get(name)
         if isinstance(value, Mapping) and isinstance(old, Mapping):
             inner = difference(old, value)
-            found |= {name: inner} if inner else {}
+            patch |= {name: inner} if inner else {}
         elif value != old:
-            found[name] = value
-    return found
+            patch[name] = value
+    return patch

@@ -1,10 +1,11 @@
-"""The environment a training process finds: right for `python train.py` and for `torchrun train.py` alike.
+"""The environment variables of a training process, right for both `python train.py` and `torchrun train.py`.
 
-One rule: what the user set wins and stands once. Ours stands first, so that the user's values may refer to it: $(RANK).
+One rule: a variable that the user sets wins and stands once. Variables of torchq stand first, so that the user's values
+may refer to them: $(RANK).
 
-torchrun reads PET_<OPTION> as the default of each of its options (torch.distributed.argparse_util), so that a plain
-`torchrun train.py` joins the other pods by static rendezvous. One pod is one node of torchrun; WORLD_SIZE and RANK
-count pods, and torchrun replaces them by its own for the processes it starts, PET_NPROC_PER_NODE in each pod.
+torchrun reads PET_<OPTION> as the default of each of its options (torch.distributed.argparse_util). A plain `torchrun
+train.py` therefore joins the other pods by static rendezvous. One pod is one node of torchrun. WORLD_SIZE and RANK
+count pods; torchrun replaces them by its own values for the PET_NPROC_PER_NODE processes that it starts in each pod.
 """
 
 from typing import Any
@@ -13,14 +14,14 @@ from reconcilers.pods.task_members import Member
 
 
 def variables(member: Member, address: str, port: int, processes: int) -> dict[str, str]:
-    """The variables of one pod whose rank 0 listens at an address, and in which torchrun starts so many processes; a
-    pod outside of the world gets no rank."""
-    found = {"PYTHONUNBUFFERED": "1"}
+    """Return the variables of one pod. `address` and `port` are those of its rank 0, `processes` is the number of
+    processes that torchrun starts in it. A pod outside of the world gets no rank."""
+    env = {"PYTHONUNBUFFERED": "1"}
     if member.lead:
-        found |= {"MASTER_ADDR": address, "MASTER_PORT": str(port)}
+        env |= {"MASTER_ADDR": address, "MASTER_PORT": str(port)}
     if member.rank is None:
-        return found
-    return found | {
+        return env
+    return env | {
         "RANK": str(member.rank),
         "WORLD_SIZE": str(member.world_size),
         "PET_NNODES": str(member.world_size),
@@ -31,8 +32,8 @@ def variables(member: Member, address: str, port: int, processes: int) -> dict[s
     }
 
 
-def add(container: dict[str, Any], found: dict[str, str]) -> None:
-    """Put the variables into a container of a fresh copy of a template."""
+def add(container: dict[str, Any], env: dict[str, str]) -> None:
+    """Add the variables to a container of a fresh copy of a template."""
     users = container.get("env") or []
-    taken = {each["name"] for each in users}
-    container["env"] = [{"name": name, "value": value} for name, value in found.items() if name not in taken] + users
+    user_names = {entry["name"] for entry in users}
+    container["env"] = [{"name": name, "value": value} for name, value in env.items() if name not in user_names] + users

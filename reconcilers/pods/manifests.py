@@ -1,6 +1,6 @@
-"""The objects a job owns: its pods, and the headless service of each rank 0 that others look for.
+"""The objects that a job owns: its pods, and the headless service of each rank 0 that other pods connect to.
 
-One rule: pure; the same job, admission and member give the same manifest, so that making it twice is harmless.
+One rule: pure; the same job, admission and member give the same manifest, so that creating it twice is harmless.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,29 +31,29 @@ _SORTED = orjson.OPT_SORT_KEYS
 
 @dataclass(frozen=True, kw_only=True)
 class Blueprint:
-    """What a job's pods are made from."""
+    """The values from which a job's pods are built."""
 
     job: TorchJob
     admission: Admission
     members: Mapping[str, Member]
     settings: ReconcileSettings
     elsewhere: bool = False
-    """Whether there are nodes besides those that the job avoids."""
+    """Whether the job fits on nodes other than those that it avoids."""
     backend: Backend = backends.NONE
-    """Who binds the pods."""
+    """The gang scheduler that binds the pods."""
     gangs: Mapping[int, Gang] = field(default_factory=dict)
-    """By stage, where a gang scheduler binds them."""
+    """The gangs by stage, where a gang scheduler binds the pods."""
     started: frozenset[str] = frozenset()
     """The tasks whose pods need not wait at their gate."""
 
     @cached_property
     def specs(self) -> Mapping[str, bytes]:
-        """The pod specs of the templates, by task type, as JSON: reading it is the quickest way to a fresh copy."""
+        """The pod specs of the templates, by task type, as JSON: parsing it is the fastest way to a fresh copy."""
         return {name: orjson.dumps(task.template["spec"]) for name, task in self.job.spec.torch_task_specs.items()}
 
     @cached_property
     def charges(self) -> Mapping[str, str]:
-        """What one pod of each task type takes of the job's charge, as JSON."""
+        """The part of the job's charge that one pod of each task type takes, as JSON."""
         return {name: orjson.dumps(share, option=_SORTED).decode() for name, share in self.job.shares.items()}
 
     @property
@@ -62,52 +62,56 @@ class Blueprint:
         return self.settings.master_address == "loopback"
 
     def port(self, lead: str) -> int:
-        """Where a rank 0 listens: the port held for the job on a machine it shares, else what its template declares."""
+        """Return the port of a rank 0: the one reserved for the job on a shared machine, else the one its template
+        declares."""
         template = self.job.spec.torch_task_specs[self.members[lead].task_type].template
-        held = self.admission.port if self.on_host(lead) else 0
-        return held or containers.declared_port(template["spec"])
+        reserved = self.admission.port if self.on_host(lead) else 0
+        return reserved or containers.declared_port(template["spec"])
 
     def on_host(self, lead: str) -> bool:
-        """Whether a rank 0 listens at a port of its node."""
+        """Return whether a rank 0 listens on a port of its node."""
         template = self.job.spec.torch_task_specs[self.members[lead].task_type].template
         return self.shared_address or bool(template["spec"].get("hostNetwork"))
 
     def bound(self, member: Member) -> bool:
-        """Whether a gang scheduler binds the pod with others."""
+        """Return whether a gang scheduler binds the pod with others."""
         return self.backend.together and not self.task(member).auxiliary
 
     def binding(self, member: Member) -> Binding:
-        """What the pod carries for it."""
+        """Return what the pod carries for its gang scheduler."""
         if not self.bound(member):
             return Binding()
         return self.backend.bind(self.gangs[member.stage], member.task_type.lower())
 
     def task(self, member: Member) -> TaskSpec:
-        """Of a pod."""
+        """Return the task of a pod."""
         return self.job.spec.torch_task_specs[member.task_type]
 
     def named(self, lead: str) -> bool:
-        """Whether a rank 0 needs a service that names it: others look for it, or may do so once the job has grown."""
-        others = any(each.lead == lead and each.name != lead for each in self.members.values())
+        """Return whether a rank 0 needs a service with its name: other pods connect to it, or may do so once the job
+        has grown."""
+        others = any(member.lead == lead and member.name != lead for member in self.members.values())
         return not self.shared_address and (others or self.job.spec.torch_elastic_policy is not None)
 
     def processes(self, task_type: str) -> int:
-        """How many processes torchrun starts in a pod of a task, as the job was admitted."""
+        """Return the number of processes that torchrun starts in a pod of a task, as it was when the job was
+        admitted."""
         admitted = self.admission.nproc_per_node
         if admitted is not None:
             return admitted.get(task_type, 1)
         policy = self.job.spec.torch_elastic_policy
-        asked = policy.nproc_per_node if policy is not None else None
-        return asked if isinstance(asked, int) else 1
+        nproc = policy.nproc_per_node if policy is not None else None
+        return nproc if isinstance(nproc, int) else 1
 
     def address(self, lead: str) -> str:
-        """Where a rank 0 is found."""
+        """Return the address of a rank 0."""
         return lead if self.named(lead) else LOOPBACK
 
 
 @dataclass(frozen=True, slots=True)
 class Pods(Sequence[Manifest]):
-    """The manifests of some members, each made when it is asked for: thousands of large ones are never all there."""
+    """The manifests of some members, each built on access, because thousands of large manifests would take much
+    memory."""
 
     blueprint: Blueprint
     members: tuple[Member, ...]
@@ -123,16 +127,17 @@ class Pods(Sequence[Manifest]):
 
     def __getitem__(self, index: int | slice) -> Manifest | Sequence[Manifest]:
         if isinstance(index, slice):
-            return [pod(self.blueprint, each) for each in self.members[index]]
+            return [pod(self.blueprint, member) for member in self.members[index]]
         return pod(self.blueprint, self.members[index])
 
 
 def pod(blueprint: Blueprint, member: Member) -> Manifest:
-    """One pod, from its task's template; labels and annotations of ours win over the template's."""
+    """Return the manifest of one pod, built from its task's template; labels and annotations of torchq override the
+    template's."""
     task, binding = blueprint.task(member), blueprint.binding(member)
-    theirs = task.template.get("metadata") or {}
-    marks = {**(theirs.get("labels") or {}), **_spot_labels(task, member), **binding.labels}
-    notes = {**(theirs.get("annotations") or {}), **binding.annotations}
+    template_metadata = task.template.get("metadata") or {}
+    marks = {**(template_metadata.get("labels") or {}), **_spot_labels(task, member), **binding.labels}
+    notes = {**(template_metadata.get("annotations") or {}), **binding.annotations}
     return {
         "apiVersion": PODS.api_version,
         "kind": PODS.kind,
@@ -146,7 +151,7 @@ def pod(blueprint: Blueprint, member: Member) -> Manifest:
 
 
 def _is_spot(task: TaskSpec, member: Member) -> bool:
-    """The last pods of a task are on cheaper nodes: rank 0 is the last to go there."""
+    """Return whether a pod is a spot pod. The last pods of a task are, so rank 0 is the last to run on a cheap node."""
     return task.spot_task_spec is not None and member.index >= task.num_tasks - task.spot_task_spec.num_spot_tasks
 
 
@@ -155,7 +160,8 @@ def _spot_labels(task: TaskSpec, member: Member) -> Mapping[str, str]:
 
 
 def service(blueprint: Blueprint, lead: Member) -> Manifest:
-    """The headless service that names a rank 0, before it is ready too: it may need the others to become so."""
+    """Return the headless service of a rank 0. It also names a pod that is not ready, which may need the others to
+    become so."""
     port = blueprint.port(lead.name)
     return {
         "apiVersion": SERVICES.api_version,
@@ -197,13 +203,13 @@ def _pod_labels(blueprint: Blueprint, member: Member) -> dict[str, str]:
 
 def _pod_annotations(blueprint: Blueprint, member: Member) -> dict[str, str]:
     job, task = blueprint.job, blueprint.task(member)
-    found = {labels.CHARGE: blueprint.charges[member.task_type]}
+    annotations = {labels.CHARGE: blueprint.charges[member.task_type]}
     if not blueprint.bound(member):
-        found |= {labels.GANG: member.gang, labels.GANG_SIZE: str(member.gang_size)}
+        annotations |= {labels.GANG: member.gang, labels.GANG_SIZE: str(member.gang_size)}
     elif start_gates.gated(task) and member.task_type in blueprint.started:
-        found |= {labels.START: start_gates.OPEN}
+        annotations |= {labels.START: start_gates.OPEN}
     folder = job.metadata.annotations.get(labels.SUBMIT_DIRECTORY)
-    return found | ({labels.SUBMIT_DIRECTORY: folder} if folder else {})
+    return annotations | ({labels.SUBMIT_DIRECTORY: folder} if folder else {})
 
 
 def _pod_spec(blueprint: Blueprint, member: Member) -> dict[str, Any]:
@@ -213,12 +219,14 @@ def _pod_spec(blueprint: Blueprint, member: Member) -> dict[str, Any]:
     node_avoidance.avoid(spec, blueprint.job.status.excluded_nodes, strictly=blueprint.elsewhere)
     _prioritize(spec, blueprint, member)
     if spec.get("hostNetwork"):
-        spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")  # the default one knows no services there
+        spec.setdefault(
+            "dnsPolicy", "ClusterFirstWithHostNet"
+        )  # with the default policy such a pod does not resolve services
     port = blueprint.port(member.lead) if member.lead else 0
     processes = blueprint.processes(member.task_type)
-    found = environment.variables(member, blueprint.address(member.lead), port, processes)
+    env = environment.variables(member, blueprint.address(member.lead), port, processes)
     for container in containers.all_of(spec):
-        environment.add(container, found)
+        environment.add(container, env)
         container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     if member.name == member.lead:
         containers.declare_port(spec, port, on_host=blueprint.on_host(member.lead))
@@ -230,14 +238,15 @@ def _pod_spec(blueprint: Blueprint, member: Member) -> dict[str, Any]:
 
 
 def _prioritize(spec: dict[str, Any], blueprint: Blueprint, member: Member) -> None:
-    """A spot pod has the priority of its spot task; of a gang every pod has the gang's, unless its template names one.
+    """Set the pod's priority class: a spot pod has that of its spot task, every other pod of a gang has the gang's
+    unless its template names one.
 
-    Gang schedulers compare the priorities of gangs and of pods. Where none is at work the job's priority class orders
-    its queue and no more: nobody expects it to push other pods off their nodes.
+    Gang schedulers compare the priorities of gangs and of pods. Without a gang scheduler the job's priority class only
+    orders its queue; the job's pods must not preempt other pods.
     """
     task = blueprint.task(member)
     if task.spot_task_spec is not None and task.spot_task_spec.priority_class_name and _is_spot(task, member):
         spec["priorityClassName"] = task.spot_task_spec.priority_class_name
-    named = blueprint.job.spec.scheduling_policy.priority_class_name
-    if named and blueprint.bound(member):
-        spec["priorityClassName"] = spec.get("priorityClassName") or named
+    priority_class = blueprint.job.spec.scheduling_policy.priority_class_name
+    if priority_class and blueprint.bound(member):
+        spec["priorityClassName"] = spec.get("priorityClassName") or priority_class

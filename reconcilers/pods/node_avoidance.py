@@ -1,7 +1,7 @@
 """Keep a pod away from nodes.
 
-One rule: pure, over a fresh copy of an opaque pod spec; what the template says about nodes itself holds as well. Terms
-of a required affinity are alternatives, so that each of them gets what must hold in any case.
+One rule: pure, over a fresh copy of an opaque pod spec; the template's own node constraints stay in force. The terms of
+a required affinity are alternatives, so each of them gets the constraint.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ WEIGHT = 100
 
 
 def avoid(spec: dict[str, Any], nodes: Iterable[str], *, strictly: bool) -> None:
-    """Have the pod keep away from nodes: strictly, or as long as there are others."""
+    """Make a pod avoid nodes: as a requirement with `strictly`, else as a preference."""
     names = sorted(nodes)
     if not names:
         return
@@ -23,7 +23,9 @@ def avoid(spec: dict[str, Any], nodes: Iterable[str], *, strictly: bool) -> None
         field = "requiredDuringSchedulingIgnoredDuringExecution"
         terms = (node.get(field) or {}).get("nodeSelectorTerms")
         kept = [_with(term, elsewhere) for term in terms if term] if terms else [_with({}, elsewhere)]
-        node[field] = {"nodeSelectorTerms": kept or terms}  # an empty term matches no node, and is not to match one now
+        node[field] = {
+            "nodeSelectorTerms": kept or terms
+        }  # an empty term matches no node, and must not begin to match some
     else:
         field = "preferredDuringSchedulingIgnoredDuringExecution"
         preferred = {"weight": WEIGHT, "preference": {"matchExpressions": [elsewhere]}}

@@ -1,11 +1,11 @@
-"""Which pods a job has: their stages, their ranks, and with whom each of them is bound.
+"""The pods of a job: their stages, their ranks, and the pods with which each of them is bound.
 
 One rule: pure, over the spec alone and counts of pods. Tasks keep one stable order, Master first, and so do ranks.
 
 The tasks of a stage (`crds.torchjob.stages`) that are not auxiliary share one world (RANK, WORLD_SIZE), led by its
 rank 0.
-Without a gang scheduler tasks are made when their upstreams are there; those that wait for the same are made together,
-and named as one gang for a scheduler that likes to know.
+Without a gang scheduler a task's pods are created once its upstream tasks have progressed far enough. Tasks with the
+same upstream tasks are created together, and are labelled as one gang for schedulers that read the label.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,21 +29,21 @@ class Member:
     index: int
     stage: int
     lead: str
-    """The rank 0 of the pod's stage; empty if the stage has none."""
+    """The name of the rank 0 of the pod's stage; empty if the stage has none."""
     rank: int | None
-    """None for an auxiliary task's, which belongs to no world."""
+    """The pod's rank; None for an auxiliary task, which belongs to no world."""
     world_size: int
     gang: str
-    """The pods that are made together with it, where no gang scheduler binds it."""
+    """The name of the group of pods that are created together with this one, where no gang scheduler binds it."""
     gang_size: int
 
 
 def members(job: TorchJob, attempt: int) -> dict[str, Member]:
-    """Every pod the job has when all of it runs under an admission, by name, in the order of ranks."""
+    """Return every pod of the job under an admission, by name, in the order of ranks."""
     spec = job.spec
     gates = [_gate(task) for task in spec.tasks.values()]
     stage_of = {name: stage for stage in spec.stages for name in stage.tasks}
-    found = {}
+    result = {}
     for (task_type, task), gate in zip(spec.tasks.items(), gates, strict=True):
         stage = stage_of[task_type]
         world = training(spec, stage.tasks)
@@ -54,7 +54,7 @@ def members(job: TorchJob, attempt: int) -> dict[str, Member]:
         gang_size = sum(task.num_tasks for task in spec.tasks.values() if _gate(task) == gate)
         for index in range(task.num_tasks):
             name = job.pod_name(task_type, index)
-            found[name] = Member(
+            result[name] = Member(
                 name=name,
                 task_type=task_type,
                 index=index,
@@ -65,30 +65,30 @@ def members(job: TorchJob, attempt: int) -> dict[str, Member]:
                 gang=gang,
                 gang_size=gang_size,
             )
-    return found
+    return result
 
 
 def leads(job: TorchJob) -> list[str]:
-    """The names of its rank 0s, one for each stage that is a world."""
+    """Return the names of the job's rank 0s, one for each stage that is a world."""
     worlds = (training(job.spec, stage.tasks) for stage in job.spec.stages)
     return [job.pod_name(world[0], 0) for world in worlds if world]
 
 
 def training(spec: TorchJobSpec, task_types: Iterable[str]) -> list[str]:
-    """Those of some tasks that are not auxiliary."""
-    return [each for each in task_types if not spec.tasks[each].auxiliary]
+    """Return those of some tasks that are not auxiliary."""
+    return [task_type for task_type in task_types if not spec.tasks[task_type].auxiliary]
 
 
 def _pods(spec: TorchJobSpec, task_types: Iterable[str]) -> int:
-    return sum(spec.tasks[each].num_tasks for each in task_types)
+    return sum(spec.tasks[task_type].num_tasks for task_type in task_types)
 
 
 def _gate(task: TaskSpec) -> tuple[bool, frozenset[tuple[str, str]]]:
-    return task.auxiliary, frozenset((each.task_type, each.phase) for each in task.depends_on)
+    return task.auxiliary, frozenset((dependency.task_type, dependency.phase) for dependency in task.depends_on)
 
 
 def counted(spec: TorchJobSpec, counts: Counts, task_type: str) -> Members:
-    """A task as its gang sees it."""
+    """Return the counts of a task for its gang."""
     count = counts[task_type]
     return Members(
         wanted=spec.tasks[task_type].num_tasks,
@@ -99,13 +99,13 @@ def counted(spec: TorchJobSpec, counts: Counts, task_type: str) -> Members:
 
 
 def decisive(spec: TorchJobSpec) -> frozenset[str]:
-    """The tasks whose success is the job's.
+    """Return the tasks whose success decides the job's.
 
-    A task that is always restarted never succeeds and decides nothing; nor does an auxiliary one, unless there is no
-    other. Of those that are left, with a Master among them: the Master, and tasks that start after a success which the
-    Master did not wait for (an evaluation at the end). Without: all.
+    A task that is always restarted never succeeds and does not decide; nor does an auxiliary task, unless there is no
+    other. If the Master is among the remaining tasks, the deciding tasks are the Master and the tasks that start after
+    a success for which the Master did not wait (an evaluation at the end). Without a Master, all of them decide.
     """
-    ending = [each for each, task in spec.tasks.items() if task.restart_policy != "Always"]
+    ending = [task_type for task_type, task in spec.tasks.items() if task.restart_policy != "Always"]
     deciding = frozenset(training(spec, ending) or ending)
     if MASTER not in deciding:
         return deciding
@@ -113,17 +113,17 @@ def decisive(spec: TorchJobSpec) -> frozenset[str]:
     after = {
         task_type
         for task_type, task in spec.tasks.items()
-        if any(each.phase == "Succeeded" and each.task_type not in before for each in task.depends_on)
+        if any(dependency.phase == "Succeeded" and dependency.task_type not in before for dependency in task.depends_on)
     }
     return deciding & ({MASTER} | after)
 
 
 def _upstream(spec: TorchJobSpec, task_type: str) -> frozenset[str]:
-    """Everything a task depends on, near and far."""
-    found: set[str] = set()
+    """Return all direct and indirect upstream tasks of a task."""
+    upstream: set[str] = set()
     ahead = [task_type]
     while ahead:
-        near = {each.task_type for each in spec.tasks[ahead.pop()].depends_on} - found
-        found |= near
+        near = {dependency.task_type for dependency in spec.tasks[ahead.pop()].depends_on} - upstream
+        upstream |= near
         ahead.extend(near)
-    return frozenset(found)
+    return frozenset(upstream)

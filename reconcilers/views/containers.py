@@ -1,4 +1,4 @@
-"""The container that trains, and the port its rank 0 listens on.
+"""The container that trains, and the port on which its rank 0 listens.
 
 One rule: pure, over opaque pod specs. A template that crds accepted has at least one container, each with a name.
 """
@@ -9,38 +9,38 @@ from typing import Any
 from crds.torchjob import processes
 
 GATE = "torchq-start"
-"""Name of the init container that waits until the pod may start, and of the volume that tells it."""
+"""The name of the init container that waits until the pod may start, and of the volume that signals the start."""
 PORT_NAME = "torchjob-port"
 DEFAULT_PORT = 23456
 
 
 def main(pod_spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The container whose exit code is the pod's."""
+    """Return the container whose exit code decides the pod's."""
     return processes.main_container(pod_spec)
 
 
 def all_of(pod_spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every container, init containers first."""
+    """Yield all containers, init containers first."""
     yield from pod_spec.get("initContainers") or ()
     yield from pod_spec["containers"]
 
 
 def declared_port(pod_spec: Mapping[str, Any]) -> int:
-    """The port a template declares as `torchjob-port`, else 23456."""
+    """Return the port that a template declares as `torchjob-port`, else 23456."""
     ports = (port for container in pod_spec["containers"] for port in container.get("ports") or ())
     return next((int(port["containerPort"]) for port in ports if port.get("name") == PORT_NAME), DEFAULT_PORT)
 
 
 def declare_port(pod_spec: dict[str, Any], port: int, *, on_host: bool) -> None:
-    """Have a fresh copy of a template declare `torchjob-port`, if it does not.
+    """Declare `torchjob-port` in a fresh copy of a template that does not declare it.
 
-    On the host, it is the main container that declares it, so that the scheduler keeps other pods off the node's port.
+    With `on_host`, the main container declares it, so that the scheduler keeps other pods off the node's port.
     """
     declares = any(_is_ours(port) for container in pod_spec["containers"] for port in container.get("ports") or ())
     if declares and not on_host:
         return
     for container in pod_spec["containers"]:
-        container["ports"] = [each for each in container.get("ports") or () if not _is_ours(each)]
+        container["ports"] = [entry for entry in container.get("ports") or () if not _is_ours(entry)]
     declared = {"name": PORT_NAME, "containerPort": port, "protocol": "TCP"}
     main(pod_spec)["ports"].append(declared | ({"hostPort": port} if on_host else {}))
 

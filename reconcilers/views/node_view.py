@@ -1,7 +1,7 @@
-"""A node as a reconcile sees it: whether it is there, and whether it is silent.
+"""A node as a reconcile sees it: whether it exists, and whether it is silent.
 
-One rule: nothing beyond this module reads a node's manifest. A node that is missing is gone only for pods that have
-been on it for a while: the nodes' cache may be behind the pods'.
+One rule: no code outside of this module reads a node's manifest. A missing node counts as deleted only if a pod has
+been on it for a while, because the cache of nodes may be behind the cache of pods.
 """
 
 from collections.abc import Iterable
@@ -26,11 +26,11 @@ class NodeView:
     name: str
     ready: bool
     since: float | None
-    """When it became ready or silent, in seconds since the epoch."""
+    """When the node became ready or silent, in seconds since the epoch."""
     open: bool
-    """Whether new pods may come to it."""
+    """Whether new pods may be scheduled to the node."""
     allocatable: Amounts = field(default_factory=dict)
-    """What pods may ask of it, whoever uses it now."""
+    """What pods may request from the node in total, including what is in use."""
 
 
 class NodeCache(Protocol):
@@ -38,33 +38,33 @@ class NodeCache(Protocol):
 
     @property
     def synced(self) -> bool:
-        """Whether the first list is in."""
+        """Whether the first list has arrived."""
 
     @property
     def failing(self) -> str:
-        """Why it may be behind; empty while all is well."""
+        """Why the copy may be outdated; empty while it is current."""
 
     def get(self, namespace: str, name: str) -> NodeView | None:
-        """One node; None if there is no such node."""
+        """Return a node; None if there is no such node."""
 
     def values(self) -> list[NodeView]:
-        """All nodes."""
+        """Return all nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What the nodes of a job's pods are up to."""
+    """The state of the nodes of a job's pods."""
 
     dead: frozenset[str] = frozenset()
-    """Gone, or silent for longer than the grace."""
+    """The names of nodes that are deleted, or silent for longer than the grace."""
     next: float | None = None
-    """Seconds until another one that is silent will be dead."""
+    """Seconds until the next silent node counts as dead; None if no other node is silent."""
 
 
 def trim(manifest: Manifest) -> NodeView:
-    """What is kept of a node."""
-    found = manifest.get("status", {}).get("conditions") or ()
-    ready: Manifest = next((each for each in found if each.get("type") == "Ready"), {})
+    """Return the view of a node."""
+    conditions = manifest.get("status", {}).get("conditions") or ()
+    ready: Manifest = next((condition for condition in conditions if condition.get("type") == "Ready"), {})
     return NodeView(
         name=manifest["metadata"]["name"],
         ready=ready.get("status") == "True",
@@ -77,28 +77,31 @@ def trim(manifest: Manifest) -> NodeView:
 def _allocatable(manifest: Manifest) -> Amounts:
     try:
         return demand.amounts(manifest.get("status", {}).get("allocatable"))
-    except ValueError:  # nobody can say what it has: nothing is counted on
+    except ValueError:  # the node's capacity is not readable, so none is counted on
         return NOTHING
 
 
 def nodes_informer(cluster: Cluster) -> Informer[NodeView]:
-    """The cache a worker process keeps of the nodes; to be started by whoever wires."""
+    """Return a worker process's cache of the nodes; the caller starts it."""
     return Informer(cluster, NODES, trim=trim)
 
 
 def sight(nodes: NodeCache | None, pods: Iterable[PodView], grace: float, now: float) -> Sight:
-    """What is known of the nodes that pods are on; nothing without a cache that can be believed."""
+    """Return the state of the nodes of some pods; empty without a synchronised cache."""
     if nodes is None or not nodes.synced:
         return Sight()
-    left = {name: _left(nodes, name, since, grace, now) for name, since in _places(pods).items()}
-    known = {name: seconds for name, seconds in left.items() if seconds is not None}
-    waiting = [seconds for seconds in known.values() if seconds > 0]
-    return Sight(frozenset(name for name, seconds in known.items() if seconds <= 0), min(waiting, default=None))
+    remaining = {name: _left(nodes, name, since, grace, now) for name, since in _places(pods).items()}
+    silent = {name: seconds for name, seconds in remaining.items() if seconds is not None}
+    waiting = [seconds for seconds in silent.values() if seconds > 0]
+    return Sight(frozenset(name for name, seconds in silent.items() if seconds <= 0), min(waiting, default=None))
 
 
 def ready_again(nodes: NodeCache | None, moment: float) -> float | None:
-    """When there was a ready node again, in seconds since the epoch, if none of those that are ready now was ready at a
-    moment; None if one was, or if there is none, or nothing is known."""
+    """Return when the cluster got a ready node again, in seconds since the epoch, if no node that is ready now was
+    ready at `moment`.
+
+    None if a ready node was ready then, if no node is ready, or if nothing is known.
+    """
     first: float | None = None
     for node in nodes.values() if nodes is not None and nodes.synced else ():
         if node.ready:
@@ -109,33 +112,35 @@ def ready_again(nodes: NodeCache | None, moment: float) -> float | None:
 
 
 def elsewhere(nodes: NodeCache | None, avoided: Iterable[str], spec: TorchJobSpec) -> bool:
-    """Whether the nodes that are left would have room for the whole job, were they empty: a gang that cannot do without
-    a node is not to be kept away from it."""
-    kept = frozenset(avoided)
+    """Return whether the nodes that are not avoided could hold the whole job if they were empty.
+
+    A gang that cannot run without an avoided node must not be kept away from it.
+    """
+    excluded = frozenset(avoided)
     every = nodes.values() if nodes is not None else []
-    others = [each.allocatable for each in every if each.ready and each.open and each.name not in kept]
+    others = [node.allocatable for node in every if node.ready and node.open and node.name not in excluded]
     together = reduce(add, others, NOTHING)
     pods = [demand.pod_charge(task) for task in spec.torch_task_specs.values()]
     single = all(any(_covers(node, pod) for node in others) for pod in pods)
     return single and _covers(together, {**demand.job_charge(spec), JOBS: 0})
 
 
-def _covers(room: Amounts, asked: Amounts) -> bool:
-    return all(room.get(name, 0) >= amount for name, amount in asked.items())
+def _covers(room: Amounts, requests: Amounts) -> bool:
+    return all(room.get(name, 0) >= amount for name, amount in requests.items())
 
 
 def _places(pods: Iterable[PodView]) -> dict[str, float | None]:
-    """The nodes of pods, and since when the oldest of their pods has been there."""
-    found: dict[str, float | None] = {}
+    """Return the nodes of some pods, each with the time since when the oldest of its pods has been there."""
+    oldest: dict[str, float | None] = {}
     for pod in pods:
         if pod.node:
-            known = [since for since in (found.get(pod.node), pod.since) if since is not None]
-            found[pod.node] = min(known, default=None)
-    return found
+            times = [since for since in (oldest.get(pod.node), pod.since) if since is not None]
+            oldest[pod.node] = min(times, default=None)
+    return oldest
 
 
 def _left(nodes: NodeCache, name: str, pod_since: float | None, grace: float, now: float) -> float | None:
-    """Seconds until a node is dead; None for one that is well, or of which nothing is known."""
+    """Return the seconds until a node counts as dead; None if it is healthy or nothing is known of it."""
     node = nodes.get("", name)
     if node is None:
         return None if nodes.failing or pod_since is None else pod_since + grace - now

@@ -1,10 +1,10 @@
-"""The pod groups that there are of one job, each with what its scheduler says of it.
+"""The pod groups of one job, each with the state that its scheduler reports.
 
-One rule: from this process's own caches; asked for only where there is no cache, once a job is over, and the queue of a
-group that is not let in.
+One rule: the groups come from this process's own caches. The API server is asked only for a kind without a cache, for
+the groups of a finished job, and for the queue of a group that is not let in.
 
-Wiring: `GroupCache` is whatever holds the informers of the kinds that are installed (`groups_informer` makes one for
-each of `gang.backends.KINDS`), `Reconciler(.., groups=cache)`.
+Wiring: `GroupCache` is any object that holds the informers of the installed kinds (`groups_informer` creates one for
+each of `gang.backends.KINDS`); it is passed as `Reconciler(.., groups=cache)`.
 """
 
 import time
@@ -22,23 +22,23 @@ from kube.api import Cluster, Manifest
 from kube.informer import Informer
 
 REMEMBERED_SECONDS = 5.0
-"""How long a queue is taken to be as it was seen last; who is let in meanwhile shows it at the group."""
+"""How long the last state of a queue is trusted. A group that is let in during this time shows it itself."""
 MOST_REMEMBERED = 1000
 
 
 class GroupCache(Protocol):
-    """A current copy of the pod groups that carry our labels, of every kind that is installed."""
+    """A current copy of the pod groups with torchq's labels, of every installed kind."""
 
     @property
     def served(self) -> Collection[Resource]:
-        """The kinds it holds."""
+        """The kinds that the copy holds."""
 
     def indexed(self, key: str) -> list[GroupView]:
-        """The groups of a job's uid."""
+        """Return the groups with a job's uid."""
 
 
 def groups_informer(cluster: Cluster, resource: Resource) -> Informer[GroupView]:
-    """The cache a worker process keeps of one kind of pod group; to be started by whoever wires."""
+    """Return a worker process's cache of one kind of pod group; the caller starts it."""
     return Informer(
         cluster,
         resource,
@@ -50,26 +50,27 @@ def groups_informer(cluster: Cluster, resource: Resource) -> Informer[GroupView]
 
 @dataclass(frozen=True, slots=True)
 class GroupSight:
-    """Sees the groups of one job at a time."""
+    """Reads the pod groups of one job at a time."""
 
     cluster: Cluster
     cache: GroupCache | None = None
     clock: Callable[[], float] = time.time
     _queues: dict[str, tuple[float, Manifest | None]] = field(default_factory=dict)
-    """Until when it is good, and what the gang scheduler's queue was like."""
+    """The queues of gang schedulers by name, each with the time until which its state is trusted."""
 
     def of(self, key: JobKey, scheduler: str | None, *, over: bool = False) -> tuple[GroupView, ...]:
-        """A job's groups, by name; `scheduler` is the one that binds its pods. Any ClusterError.
+        """Return a job's groups, by name. `scheduler` is the one that binds the job's pods. Raises any ClusterError.
 
-        Of a job that is `over` the API server is asked: the cache may be behind, and nobody looks at the job again.
+        With `over` the API server is asked: the cache may be behind, and a finished job is not observed again.
         """
-        held = self.cache.indexed(key.uid) if self.cache else []
-        known = {each.uid: each for each in (*held, *self._asked_for(key, scheduler, over))}
-        found = [each for each in known.values() if (each.namespace, each.job_uid) == (key.namespace, key.uid)]
-        return tuple(self._waiting(each) for each in sorted(found, key=lambda each: each.name))
+        cached = self.cache.indexed(key.uid) if self.cache else []
+        groups = {group.uid: group for group in (*cached, *self._asked_for(key, scheduler, over))}
+        matching = [group for group in groups.values() if (group.namespace, group.job_uid) == (key.namespace, key.uid)]
+        return tuple(self._waiting(group) for group in sorted(matching, key=lambda group: group.name))
 
     def _asked_for(self, key: JobKey, scheduler: str | None, over: bool) -> list[GroupView]:
-        """Those of a kind without a cache: it was installed, or wanted by a job, after this process began."""
+        """Return the groups of a kind without a cache: it was installed, or first used by a job, after this process
+        started."""
         served = self.cache.served if self.cache else ()
         backend = backends.of(scheduler, lambda kind: kind in served)
         if backend.resource is None or (backend.resource in served and not over):
@@ -78,16 +79,17 @@ class GroupSight:
             listed = self.cluster.list(backend.resource, key.namespace, label_selector=f"{labels.JOB_UID}={key.uid}")
         except (errors.NotFound, errors.Forbidden):
             return []
-        return [backend.trim(each) for each in listed.items]
+        return [backend.trim(manifest) for manifest in listed.items]
 
     def _waiting(self, group: GroupView) -> GroupView:
-        """Only who waits, perhaps for a queue that will not have it, is worth a question."""
+        """Return the group, with its queue's refusal if it waits; only a waiting group is worth a request."""
         return self.judged(group) if group.phase == "Pending" and not group.deleting else group
 
     def judged(self, group: GroupView) -> GroupView:
-        """A group with what its queue would say to it now; who was let in before is in, though it would not be again.
+        """Return a group with the state of its queue. A group that was let in stays let in, even if its queue would
+        refuse it now.
 
-        Any ClusterError but that there is no such queue.
+        Raises any ClusterError except NotFound for the queue.
         """
         backend = backends.of_kind(group.resource)
         if backend.queues is None:
@@ -99,16 +101,16 @@ class GroupSight:
         return replace(group, phase="Ready" if group.phase == "Ready" else "Refused", reason=reason, message=message)
 
     def _queue(self, resource: Resource, name: str) -> Manifest | None:
-        """Asked for once every REMEMBERED_SECONDS, however many groups wait in it: those that wait are seen often."""
-        until, known = self._queues.get(name, (0.0, None))
+        """Return a queue's object, read once in REMEMBERED_SECONDS: groups that wait are observed often."""
+        until, remembered = self._queues.get(name, (0.0, None))
         now = self.clock()
-        if now < until <= now + REMEMBERED_SECONDS:  # somebody may have set the clock back
-            return known
+        if now < until <= now + REMEMBERED_SECONDS:  # the clock may have been set back
+            return remembered
         try:
-            found = self.cluster.get(resource, name)
+            manifest = self.cluster.get(resource, name)
         except errors.NotFound:
-            found = None
+            manifest = None
         if len(self._queues) >= MOST_REMEMBERED:
             self._queues.clear()
-        self._queues[name] = (now + REMEMBERED_SECONDS, found)
-        return found
+        self._queues[name] = (now + REMEMBERED_SECONDS, manifest)
+        return manifest

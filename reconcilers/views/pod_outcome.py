@@ -1,7 +1,7 @@
-"""What has become of a pod: how its main container ended is how the pod ended, whatever its other containers do.
+"""The outcome of a pod: the end of the main container decides it, whatever the pod's other containers do.
 
-One rule: pure, over a pod as the API server shows it. Kubernetes takes a pod for running as long as any container of
-it runs, and for failed if any has failed: a job that goes by that waits for its log shipper for ever, or dies with it.
+One rule: pure, over a pod as the API server shows it. Kubernetes calls a pod running as long as any of its containers
+runs, and failed if any has failed. A job that followed that would wait for its log shipper, or fail with it.
 """
 
 from collections.abc import Mapping
@@ -14,8 +14,11 @@ FINISHED = ("Succeeded", "Failed")
 
 
 def of(pod: Manifest) -> str:
-    """Its phase. Of one that is being deleted it is the node's word; but who ends well because it was told to stop, be
-    it by a node that shuts down, has not done what it is for."""
+    """Return the pod's phase with regard to its main container.
+
+    A pod that is being deleted has the phase that its node reports. One exception: a main container that ended well
+    because it was asked to stop, also by the shutdown of its node, has not completed its work and counts as failed.
+    """
     status: Mapping[str, Any] = pod.get("status") or {}
     phase: str = status.get("phase") or "Pending"
     if "deletionTimestamp" in pod["metadata"]:
@@ -32,14 +35,16 @@ def of(pod: Manifest) -> str:
 
 
 def main_state(pod: Manifest) -> Mapping[str, Any]:
-    """The state of its main container; empty if nobody has said it yet."""
+    """Return the state of the main container; empty if the node has not reported one."""
     main = containers.main(pod["spec"])["name"]
-    found = (pod.get("status") or {}).get("containerStatuses") or ()
-    return next((each.get("state") or {} for each in found if each["name"] == main), {})
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return next(
+        (container_status.get("state") or {} for container_status in statuses if container_status["name"] == main), {}
+    )
 
 
 def _was_stopped(pod: Manifest) -> bool:
-    """Whether the main container ended when the pod was asked to go, or later; times are whole seconds."""
+    """Return whether the main container ended at or after the request to delete the pod; times are in whole seconds."""
     metadata, ended = pod["metadata"], (main_state(pod).get("terminated") or {}).get("finishedAt")
     due, when = timestamps.seconds(metadata["deletionTimestamp"]), timestamps.seconds(ended)
     if due is None or when is None:
@@ -48,10 +53,12 @@ def _was_stopped(pod: Manifest) -> bool:
 
 
 def _is_blamed(status: Mapping[str, Any], terminated: Mapping[str, Any]) -> bool:
-    """Whether the pod failed as a whole: its node, or somebody, has ended it, and not after its main container had
-    ended by itself. Times are whole seconds: within one, the container was asked to end."""
-    targets = (each for each in status.get("conditions") or () if each["type"] == "DisruptionTarget")
-    target = next((each for each in targets if each["status"] == "True"), None)
+    """Return whether the pod failed as a whole: its node or another actor ended it before its main container had ended.
+
+    Times are in whole seconds: an end within the same second counts as requested.
+    """
+    targets = (condition for condition in status.get("conditions") or () if condition["type"] == "DisruptionTarget")
+    target = next((condition for condition in targets if condition["status"] == "True"), None)
     if target is None:
         return bool(status.get("reason"))
     since, ended = (
@@ -62,7 +69,7 @@ def _is_blamed(status: Mapping[str, Any], terminated: Mapping[str, Any]) -> bool
 
 
 def _comes_back(spec: Mapping[str, Any], code: int) -> bool:
-    """Whether the node restarts the main container after such an exit."""
+    """Return whether the node restarts the main container after an exit with this code."""
     main = containers.main(spec)
     if any(_applies(rule.get("exitCodes") or {}, code) for rule in main.get("restartPolicyRules") or ()):
         return True

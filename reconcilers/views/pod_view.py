@@ -1,6 +1,6 @@
-"""A pod as a reconcile sees it: under 1 KB, made once at the informer's door.
+"""A pod as a reconcile sees it: under 1 KB, built once when the informer receives the manifest.
 
-One rule: nothing beyond this module reads a pod's manifest.
+One rule: no code outside of this module reads a pod's manifest.
 """
 
 import sys
@@ -19,29 +19,30 @@ from reconcilers.views.pod_outcome import FINISHED
 from reconcilers.views.torchrun import LastWords
 
 LONGEST_MESSAGE = 152
-"""Characters that are kept of what a pod said at its end."""
+"""The number of characters kept of a pod's last output."""
 LONGEST_EXPLANATION = 30_000
-"""Characters of that which are told of the pod that is to blame (`explain`)."""
+"""The number of characters reported of the last output of the pod that caused a failure (`explain`)."""
 LONGEST_AILMENT = 600
-"""Characters of what keeps a pod from running. Many pods of a job say the same, which is kept once."""
+"""The largest number of characters of a pod's problem. Many pods of a job share the same text, which is stored once."""
 LONGEST_ADVICE = 600
 _BY_ITSELF = frozenset({"phase", "qosClass"})
-"""What the status of a pod says before anybody has seen it: so do a thousand pods that were just made."""
+"""The status fields that a new pod has before any node or scheduler has seen it. A thousand new pods have no others."""
 EVICTED_BY_VOLCANO = "Evict"
-"""The reason that a pod is not ready when Volcano preempts it, or reclaims what it holds."""
+"""The reason of the condition Ready (False) with which Volcano preempts a pod or reclaims its resources."""
 OVER_ITS_LIMIT = (
     "exceeds the limit",
     "exceeds the total limit of containers",
     "exceeded its local ephemeral storage limit",
 )
-"""What a kubelet says of a pod that it evicts because of the pod's own limits (pkg/kubelet/eviction): a template can
-cause that at will. An eviction because the node is short has other words, and a DisruptionTarget condition."""
+"""The phrases of a kubelet that evicts a pod because of the pod's own limits (pkg/kubelet/eviction). A template can
+cause such an eviction at will. An eviction because the node lacks resources has other words and a DisruptionTarget
+condition."""
 Asked = tuple[tuple[str, int], ...]
-"""Amounts as a value. The pods of a job mostly ask for the same, which is kept once."""
+"""Requested amounts as a hashable value. Most pods of a job request the same amounts, which are stored once."""
 LONGEST_ASKED = 4096
-"""Bytes of the longest JSON of requests for which the answer is kept."""
+"""The largest JSON of requests, in bytes, whose result is cached."""
 MOST_CONTAINERS = 16
-"""Containers of a pod of which the answer is kept."""
+"""The largest number of containers of a pod whose result is cached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,96 +54,99 @@ class PodView:
     uid: str
     job_uid: str
     task: str
-    """The task type in lower case, as in the pod's name."""
+    """The task type in lower case, as it stands in the pod's name."""
     index: int
     attempt: int
-    """The admission it belongs to."""
+    """The number of the admission that the pod belongs to."""
     restart: int
-    """The job's restart generation that it belongs to."""
+    """The restart generation of the job that the pod belongs to."""
     phase: str = "Pending"
-    """Of its main container, once that has ended for good; else the pod's own."""
+    """The phase of the main container once that has ended for good, else the pod's own phase."""
     lingers: bool = False
-    """Whether others of its containers may run although its main one has ended for good."""
+    """Whether other containers may still run although the main container has ended for good."""
     reason: str = ""
-    """Why it is in this phase: the pod's reason, else its failed container's."""
+    """The reason of the phase: the pod's own reason, else that of its failed container."""
     message: str = ""
-    """The last thing it said, one line."""
+    """The last output of the pod, as one line."""
     exit_code: int | None = None
-    """Of the main container, or of the one that failed before or beside it; None if nobody knows. Of a pod that its
-    node restarts in place: of the run before this one."""
+    """The exit code of the main container, or of the container that failed before or beside it; None if it is unknown.
+    For a pod that its node restarts in place: the exit code of the previous run."""
     cause: int | None = None
-    """What torchrun says its process died of, as a shell's exit code; None if it says nothing."""
+    """The exit code of the failed process as torchrun reports it, in a shell's notation; None if torchrun reports none.
+    """
     lost_peer: bool = False
-    """Whether its last words blame another process, or the way to it."""
+    """Whether the last output blames another process or the connection to it."""
     unexplained: bool = False
-    """Whether more is known of its end than stands here: its message is shortened, or what ended it is further back in
-    its log (`explain`)."""
+    """Whether the pod's end can be explained further: its message is shortened here, or its log holds the cause
+    (`explain`)."""
     ended: float | None = None
-    """When that was, in seconds since the epoch."""
+    """When the container ended, in seconds since the epoch."""
     disruption: str = ""
-    """Why somebody took it off its node: a word, and perhaps a sentence; empty: nobody did."""
+    """Why the pod was disrupted: a reason and perhaps a message; empty if it was not disrupted."""
     advice: str = ""
-    """What its node says that the user can do about its failure; empty: nothing."""
+    """The node's advice for the user about this failure; empty if there is none."""
     ailment: str = ""
-    """What keeps it from running, by its node or its scheduler, also where its phase is Running; empty: nothing."""
+    """The problem that keeps the pod from running, as its node or scheduler reports it, also in the phase Running;
+    empty if there is none."""
     deleting: bool = False
     deadline: float | None = None
-    """When a pod that is being deleted should be gone, in seconds since the epoch."""
+    """When a pod that is being deleted should no longer exist, in seconds since the epoch."""
     grace: int | None = None
-    """Seconds between the request to end and the end by force: those that its deletion grants, else those that it asks
-    for; None: the API server's default."""
+    """The grace in seconds: what the deletion grants, else what the pod requests; None for the API server's default."""
     held: bool = False
-    """Whether finalizers keep it from being gone."""
+    """Whether the pod has finalizers."""
     gated: bool = False
-    """Whether it has a start gate that nobody has opened yet."""
+    """Whether the pod has a start gate that is still closed."""
     node: str = ""
     since: float | None = None
-    """When it was started on its node, or made, in seconds since the epoch."""
+    """When the pod was started on its node, else created, in seconds since the epoch."""
     version: int = 0
-    """Its resourceVersion."""
+    """The resourceVersion."""
     service: str = ""
-    """The headless service that was made for it."""
+    """The name of the headless service that was created for the pod; empty if it has none."""
     self_healing: bool = False
-    """Whether its node restarts its main container when that fails; then it does not fail itself."""
+    """Whether the node restarts the main container when that fails; the pod itself does not fail then."""
     restarts: int = 0
-    """How often its main container was restarted, whatever for."""
+    """The number of restarts of the main container, for any reason."""
     settled: int = 0
-    """As many of them have been seen to."""
+    """The number of those restarts that the job has already counted."""
     asked: str = ""
-    """For what its containers were last restarted in place, or are to be."""
+    """The purpose of the last requested restart in place; empty if none was requested."""
     asked_at: float | None = None
-    """When, in seconds since the epoch."""
+    """When that restart was requested, in seconds since the epoch."""
     restarted: str = ""
-    """For what its node last did so."""
+    """The purpose of the last restart in place that the node completed."""
     not_restarted: str = ""
-    """For what it could not, and why."""
+    """The purpose of the restart in place that the node could not do, and the reason."""
     asks: Asked = ()
-    """What it asks for as it was made, by canonical resource name, sorted."""
+    """The requests of the pod as it was created, by canonical resource name, sorted."""
 
     @property
     def started(self) -> bool:
-        """Whether its node has begun with it, and it is to stay: its containers run, or are started again."""
+        """Whether the pod's containers run or are being started again, and the pod is not being deleted."""
         return self.phase == "Running" and not self.deleting
 
     @property
     def running(self) -> bool:
-        """Whether its main container really runs, and it is to stay."""
+        """Whether the main container runs and the pod is not being deleted."""
         return self.started and not self.ailment
 
     @property
     def finished(self) -> bool:
-        """Whether it has ended for good, as far as its job is concerned."""
+        """Whether the pod has ended for good, as far as its job is concerned."""
         return self.phase in FINISHED
 
 
 def occupies(pod: PodView) -> bool:
-    """Whether a pod takes room: until Kubernetes calls it Succeeded or Failed, or it is gone. A terminating pod
-    occupies, and one of which any container runs."""
+    """Return whether a pod takes resources: until its Kubernetes phase is Succeeded or Failed, or it no longer exists.
+
+    A terminating pod takes resources, and so does a pod with any running container.
+    """
     return pod.lingers or not pod.finished
 
 
 def trim(manifest: Manifest) -> PodView:
-    """What matters of a pod that carries our labels."""
+    """Return the view of a pod that carries torchq's labels."""
     metadata, spec, status = manifest["metadata"], manifest["spec"], manifest.get("status") or {}
     marks: Mapping[str, str] = metadata.get("labels") or {}
     phase = pod_outcome.of(manifest)
@@ -174,15 +178,18 @@ def trim(manifest: Manifest) -> PodView:
 
 def _grace(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> int | None:
     granted = metadata.get("deletionGracePeriodSeconds") if "deletionTimestamp" in metadata else None
-    found = spec.get("terminationGracePeriodSeconds") if granted is None else granted
-    return found if isinstance(found, int) else None
+    seconds = spec.get("terminationGracePeriodSeconds") if granted is None else granted
+    return seconds if isinstance(seconds, int) else None
 
 
 def asks(spec: Mapping[str, Any]) -> Asked:
-    """What a pod asks for (`demand.pod_demand`); of too many resources one more than a job can be charged for."""
+    """Return the requests of a pod (`demand.pod_demand`). If the pod requests too many resources, the result has one
+    more than a job can be charged for."""
     if sum(len(spec.get(name) or ()) for name in ("containers", "initContainers")) > MOST_CONTAINERS:
         return _counted(spec)
-    parts = {name: [_asking(each) for each in spec.get(name) or ()] for name in ("containers", "initContainers")}
+    parts = {
+        name: [_asking(container) for container in spec.get(name) or ()] for name in ("containers", "initContainers")
+    }
     text = orjson.dumps(parts | {"resources": spec.get("resources"), "overhead": spec.get("overhead")})
     return _asked(text) if len(text) <= LONGEST_ASKED else _counted(spec)
 
@@ -193,40 +200,42 @@ def _asking(container: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @lru_cache(1024)
 def _asked(text: bytes) -> Asked:
-    """Of a pod spec without all the rest: it is the same for all pods of a task, at each of their many changes."""
+    """Return the requests of a pod spec that is reduced to them. The result is cached: it is the same for all pods of a
+    task at each of their changes."""
     return _counted(orjson.loads(text))
 
 
 def _counted(spec: Mapping[str, Any]) -> Asked:
     try:
-        found = demand.pod_demand(spec)
-    except (ValueError, TypeError, AttributeError):  # no API server takes it today
+        amounts = demand.pod_demand(spec)
+    except (ValueError, TypeError, AttributeError):  # the API server of today accepts no such spec
         return ()
-    return tuple(sorted(found.items())[: demand.MOST_NAMES + 1])
+    return tuple(sorted(amounts.items())[: demand.MOST_NAMES + 1])
 
 
 def _told(manifest: Manifest, phase: str) -> dict[str, Any]:
-    """What its node, the scheduler, or who takes it away says of it."""
+    """Return the fields that come from the reports of the node, the scheduler, or the program that evicts the pod."""
     spec, status = manifest["spec"], manifest["status"]
     return {"ailment": _ailment(manifest, phase), **_conditions(status), **_end(spec, status, phase)}
 
 
 def _ailment(manifest: Manifest, phase: str) -> str:
-    """What there is to say against a pod that does not run, but is to. Many of a job say the same: it is kept once."""
-    told = (manifest.get("status") or {}).keys() & ("conditions", "initContainerStatuses", "containerStatuses")
-    if not told or phase in FINISHED or "deletionTimestamp" in manifest["metadata"] or pod_problems.is_up(manifest):
+    """Return the problem of a pod that should run but does not. Many pods of a job have the same text, so it is
+    interned."""
+    fields = (manifest.get("status") or {}).keys() & ("conditions", "initContainerStatuses", "containerStatuses")
+    if not fields or phase in FINISHED or "deletionTimestamp" in manifest["metadata"] or pod_problems.is_up(manifest):
         return ""
     return sys.intern(excerpts.excerpt(str(pod_problems.of(manifest) or "Waiting"), LONGEST_AILMENT))
 
 
 def _conditions(status: Mapping[str, Any]) -> dict[str, Any]:
-    found = {each["type"]: each for each in status.get("conditions") or ()}
-    disruption = _disruption(found.get("DisruptionTarget", {}), found.get("Ready", {}))
-    return {"disruption": disruption} | _in_place(found.get(labels.RESTARTED, {})) | _advice(found)
+    conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
+    disruption = _disruption(conditions.get("DisruptionTarget", {}), conditions.get("Ready", {}))
+    return {"disruption": disruption} | _in_place(conditions.get(labels.RESTARTED, {})) | _advice(conditions)
 
 
 def _advice(conditions: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Kept once: the pods of a job mostly miss the same file."""
+    """Return the node's advice. It is interned, because most pods of a job miss the same file."""
     condition = conditions.get(labels.FOLDER_UNKNOWN)
     return (
         {"advice": sys.intern(excerpts.excerpt(str(condition.get("message") or ""), LONGEST_ADVICE))}
@@ -236,17 +245,22 @@ def _advice(conditions: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _disruption(target: Mapping[str, Any], ready: Mapping[str, Any]) -> str:
-    """Who takes a pod off its node says so with a condition; Volcano does with the one that it is not ready."""
+    """Return why the pod was disrupted. Evictions set the condition DisruptionTarget; Volcano uses the condition
+    Ready."""
     evicted = ready.get("status") == "False" and ready.get("reason") == EVICTED_BY_VOLCANO
-    said = target if target.get("status") == "True" else ready if evicted else None
-    if said is None:
+    condition = target if target.get("status") == "True" else ready if evicted else None
+    if condition is None:
         return ""
-    reason, message = said.get("reason") or "DisruptionTarget", _last_line(said.get("message") or "", LONGEST_MESSAGE)
+    reason, message = (
+        condition.get("reason") or "DisruptionTarget",
+        _last_line(condition.get("message") or "", LONGEST_MESSAGE),
+    )
     return sys.intern(f"{reason}: {message}" if message else reason)
 
 
 def _in_place(condition: Mapping[str, Any]) -> dict[str, str]:
-    """What a node says of the restart it was asked for last: the message is what for."""
+    """Return the result of the last restart in place that was requested from the node; the condition's message is its
+    purpose."""
     what_for, why = condition.get("message") or "", condition.get("reason") or "without a reason"
     match condition.get("status"):
         case "True":
@@ -269,101 +283,115 @@ def _restarts(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapp
 
 
 def _end(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> dict[str, Any]:
-    """How its containers ended, and the last thing they said."""
+    """Return the fields about the end of the pod's containers and their last output."""
     other, ended = _ended(spec, status, phase)
-    said, code = ended.get("message") or "", ended.get("exitCode")
-    told = torchrun.last_words(said)
-    message = _message(other, told, status, LONGEST_MESSAGE)
+    output, code = ended.get("message") or "", ended.get("exitCode")
+    last_words = torchrun.last_words(output)
+    message = _message(other, last_words, status, LONGEST_MESSAGE)
     return {
         "reason": status.get("reason") or ended.get("reason") or "",
         "message": message,
         "exit_code": code,
-        "cause": torchrun.cause(said) if code else None,
-        "lost_peer": bool(code) and told.lost_peer,
-        "unexplained": (bool(code) and told.more) or message != _message(other, told, status, LONGEST_EXPLANATION),
+        "cause": torchrun.cause(output) if code else None,
+        "lost_peer": bool(code) and last_words.lost_peer,
+        "unexplained": (bool(code) and last_words.more)
+        or message != _message(other, last_words, status, LONGEST_EXPLANATION),
         "ended": timestamps.seconds(ended.get("finishedAt")),
     }
 
 
-def _message(other: str, told: LastWords, status: Mapping[str, Any], most: int) -> str:
-    """What a pod said at its end, in one line; `other`: the container that said it, if that is not the main one."""
+def _message(other: str, last_words: LastWords, status: Mapping[str, Any], most: int) -> str:
+    """Return the pod's last output as one line. `other` is the container that wrote it, if that is not the main
+    container."""
     of_pod = status.get("message") or ""
-    # That a pod has gone beyond its limits nothing hides that its containers say.
-    words = told.text if told.text and not over_its_limit(of_pod) else _last_line(of_pod, LONGEST_EXPLANATION)
-    return excerpts.excerpt(": ".join(filter(None, (f"container {other}" if other else "", words))), most)
+    # The containers' output must not hide that the pod exceeded its limits.
+    text = (
+        last_words.text if last_words.text and not over_its_limit(of_pod) else _last_line(of_pod, LONGEST_EXPLANATION)
+    )
+    return excerpts.excerpt(": ".join(filter(None, (f"container {other}" if other else "", text))), most)
 
 
 def speaker(manifest: Manifest) -> str:
-    """The container whose end is the pod's; its log says more."""
+    """Return the name of the container whose end decides the pod's; its log says more."""
     spec, status = manifest["spec"], manifest.get("status") or {}
     return _ended(spec, status, pod_outcome.of(manifest))[0] or str(containers.main(spec)["name"])
 
 
 def explain(pod: PodView, manifest: Manifest, log: str) -> PodView:
-    """The pod with all that is known of its end: its whole message, and what the end of its log says, if that says
-    what ended it."""
+    """Return the pod with everything that is known of its end: the whole message, and the end of its log where that
+    names the cause."""
     spec, status, phase = manifest["spec"], manifest.get("status") or {}, pod_outcome.of(manifest)
     other, ended = _ended(spec, status, phase)
-    told = torchrun.last_words(ended.get("message") or "")
-    if log and told.more:
-        told = torchrun.last_words(log)
-    message = _message(other, told, status, LONGEST_EXPLANATION)
-    return replace(pod, message=message, lost_peer=told.lost_peer, unexplained=False)
+    last_words = torchrun.last_words(ended.get("message") or "")
+    if log and last_words.more:
+        last_words = torchrun.last_words(log)
+    message = _message(other, last_words, status, LONGEST_EXPLANATION)
+    return replace(pod, message=message, lost_peer=last_words.lost_peer, unexplained=False)
 
 
 def wants_log(manifest: Manifest) -> bool:
-    """Whether what ended a pod is further back in its log than its status goes."""
+    """Return whether the cause of a pod's end is further back in its log than its status reaches."""
     _, ended = _ended(manifest["spec"], manifest.get("status") or {}, pod_outcome.of(manifest))
     return torchrun.last_words(ended.get("message") or "").more
 
 
 def over_its_limit(message: str) -> bool:
-    """Whether a kubelet says of an evicted pod that it went beyond limits of its own."""
-    return any(each in message for each in OVER_ITS_LIMIT)
+    """Return whether a kubelet reports that an evicted pod exceeded its own limits."""
+    return any(phrase in message for phrase in OVER_ITS_LIMIT)
 
 
 def _is_gated(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
-    has = any(each["name"] == containers.GATE for each in spec.get("initContainers") or ())
+    has = any(container["name"] == containers.GATE for container in spec.get("initContainers") or ())
     return has and not (metadata.get("annotations") or {}).get(labels.START)
 
 
 def version(manifest: Manifest) -> int:
-    """An object's resourceVersion; 0 if the server's are not numbers."""
+    """Return an object's resourceVersion; 0 if the server's versions are not numbers."""
     text = manifest["metadata"].get("resourceVersion", "")
     return integers.bounded(text, 0)
 
 
 def _number(marks: Mapping[str, str], name: str) -> int:
-    """A label that is not ours to trust: -1 matches nothing."""
+    """Return the number in a label; -1, which matches nothing, if a user has made it invalid."""
     return integers.bounded(marks.get(name), -1)
 
 
 def _ended(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> tuple[str, Mapping[str, Any]]:
-    """How the pod ended: with its main container's failure, else with another one's, which is named, unless that one
-    succeeded; while the pod goes on: the main one's end before."""
+    """Return the container that decided the end of the pod, empty for the main one, and its termination.
+
+    A failure of the main container comes first, then the first failure of another container, unless the main container
+    succeeded. While the pod goes on, the result is the previous end of the main container.
+    """
     main = containers.main(spec)["name"]
     state = _of(main, status).get("state" if phase in FINISHED else "lastState") or {}
     ended: Mapping[str, Any] = state.get("terminated") or {}
     if phase != "Failed" or ended.get("exitCode"):
         return "", ended
-    others = (each for each in _terminations(status) if each[0] != main and each[1].get("exitCode"))
+    others = (entry for entry in _terminations(status) if entry[0] != main and entry[1].get("exitCode"))
     return next(others, ("", ended))
 
 
 def _terminations(status: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for field in ("initContainerStatuses", "containerStatuses"):
-        for each in status.get(field) or ():
-            terminated = (each.get("state") or {}).get("terminated")
+        for container_status in status.get(field) or ():
+            terminated = (container_status.get("state") or {}).get("terminated")
             if terminated:
-                yield each["name"], terminated
+                yield container_status["name"], terminated
 
 
 def _of(name: str, status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the status says of one main container."""
-    return next((each for each in status.get("containerStatuses") or () if each["name"] == name), {})
+    """Return the status of one container; empty if there is none."""
+    return next(
+        (
+            container_status
+            for container_status in status.get("containerStatuses") or ()
+            if container_status["name"] == name
+        ),
+        {},
+    )
 
 
 def _last_line(text: str, most: int) -> str:
-    """The last line of a text that says something."""
+    """Return the last line of a text that is not empty."""
     lines = (line.strip() for line in reversed(text.splitlines()))
     return excerpts.excerpt(next(filter(None, lines), ""), most)

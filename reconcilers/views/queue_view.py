@@ -1,6 +1,6 @@
-"""What a worker has to know of TenantQueues: which of them drain.
+"""The part of a TenantQueue that a worker needs: whether the queue is being drained.
 
-One rule: nothing beyond this module reads a queue's manifest; one that makes no sense does not drain.
+One rule: no code outside of this module reads a queue's manifest; an invalid queue counts as not drained.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from kube.informer import Informer
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """A queue, and whether the jobs in it have to give back what they hold."""
+    """A queue, and whether the jobs in it have to give their resources back."""
 
     name: str
     draining: bool
@@ -23,16 +23,16 @@ class QueueCache(Protocol):
     """A current copy of the queues (`queues_informer`)."""
 
     def get(self, namespace: str, name: str) -> QueueView | None:
-        """One queue; None if there is no such queue."""
+        """Return a queue; None if there is no such queue."""
 
 
 def trim(manifest: Manifest) -> QueueView:
-    """What is kept of a TenantQueue."""
+    """Return the view of a TenantQueue."""
     spec = manifest.get("spec")
     policy = spec.get("stopPolicy") if isinstance(spec, dict) else None
     return QueueView(manifest["metadata"]["name"], policy == "HoldAndDrain")
 
 
 def queues_informer(cluster: Cluster) -> Informer[QueueView]:
-    """The cache a worker process keeps of the queues; to be started by whoever wires."""
+    """Return a worker process's cache of the queues; the caller starts it."""
     return Informer(cluster, TENANT_QUEUES, trim=trim)

@@ -1,7 +1,7 @@
 """A request to recreate a pod's containers, as a reconcile sees it.
 
-One rule: nothing beyond this module reads such a request's manifest. It is done only if it ran to its end, says nothing
-against itself and every container succeeded; whatever else ended it, it failed.
+One rule: no code outside of this module reads such a request's manifest. A request is done only if it completed,
+carries no error message and every container succeeded; after any other end it failed.
 
 The requests are OpenKruise's (apps.kruise.io, ContainerRecreateRequest).
 """
@@ -27,26 +27,26 @@ class RecreateView:
     job_uid: str
     pod: str
     pod_uid: str
-    """Of the pod it was made for; a namesake is not meant."""
+    """The uid of the pod that the request was created for; it does not apply to a later pod of the same name."""
     generation: int
-    """The restart generation it is to bring the pod to."""
+    """The restart generation that the request brings the pod to."""
     created: float | None
-    """In seconds since the epoch."""
+    """The creation time in seconds since the epoch."""
     restarts: int = 0
-    """How many restarts of the pod's main container had been seen to when it was made."""
+    """The number of restarts of the pod's main container that were counted when the request was created."""
     verdict: Literal["InProgress", "Done", "Failed"] = "InProgress"
     message: str = ""
 
 
 class RecreateCache(Protocol):
-    """A current copy of the requests that carry our labels, by job uid (`recreations_informer`)."""
+    """A current copy of the requests with torchq's labels, by job uid (`recreations_informer`)."""
 
     def indexed(self, key: str) -> list[RecreateView]:
-        """The requests for pods of a job's uid."""
+        """Return the requests for pods with a job's uid."""
 
 
 def trim(manifest: Manifest) -> RecreateView:
-    """What matters of a request that carries our labels."""
+    """Return the view of a request that carries torchq's labels."""
     metadata, spec, status = manifest["metadata"], manifest.get("spec") or {}, manifest.get("status") or {}
     marks: Mapping[str, str] = metadata.get("labels") or {}
     notes: Mapping[str, str] = metadata.get("annotations") or {}
@@ -67,16 +67,17 @@ def trim(manifest: Manifest) -> RecreateView:
 
 
 def job_uid(metadata: Mapping[str, Any]) -> str:
-    """The uid of the job that a request was made for; empty unless it says itself for which pod, and goes with it."""
+    """Return the uid of the job that a request was created for; empty unless the request names its pod and is owned by
+    it."""
     pod = (metadata.get("annotations") or {}).get(labels.POD_UID)
-    owned = any(each.get("uid") == pod for each in metadata.get("ownerReferences") or ())
+    owned = any(owner.get("uid") == pod for owner in metadata.get("ownerReferences") or ())
     return str((metadata.get("labels") or {}).get(labels.JOB_UID, "")) if pod and owned else ""
 
 
 def recreations_informer(
     cluster: Cluster, on_change: Callable[[RecreateView | None, RecreateView | None], None] | None = None
 ) -> Informer[RecreateView]:
-    """The cache a worker process keeps of the requests, where their kind is installed; to be started by the wiring."""
+    """Return a worker process's cache of the requests, where their kind is installed; the caller starts it."""
     return Informer(
         cluster,
         RECREATE_REQUESTS,
@@ -88,7 +89,7 @@ def recreations_informer(
 
 
 def _number(text: str) -> int:
-    """-1 for what is none."""
+    """Return the number in a text; -1 if the text is not a number."""
     return integers.bounded(text, -1)
 
 
@@ -98,7 +99,7 @@ def _judged(status: Mapping[str, Any]) -> tuple[Literal["InProgress", "Done", "F
     if status.get("message"):
         return "Failed", str(status["message"])
     states = status.get("containerRecreateStates") or ()
-    bad = next((each for each in states if each.get("phase") != "Succeeded"), None)
+    bad = next((state for state in states if state.get("phase") != "Succeeded"), None)
     if bad is not None:
         return "Failed", f"container {bad.get('name')}: {bad.get('message') or bad.get('phase') or 'not recreated'}"
     return ("Done", "") if states else ("Failed", "it completed without recreating any container")

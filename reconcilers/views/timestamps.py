@@ -1,13 +1,13 @@
 """The API server's times as seconds since the epoch.
 
-One rule: pure; what is no time is None.
+One rule: pure; a text that is not a time gives None.
 """
 
 from datetime import UTC, datetime
 
 
 def seconds(text: object) -> float | None:
-    """An RFC 3339 time."""
+    """Return an RFC 3339 time as seconds since the epoch; None for anything else."""
     try:
         found = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
@@ -16,5 +16,5 @@ def seconds(text: object) -> float | None:
 
 
 def text(seconds: float) -> str:
-    """The same in words, to the second."""
+    """Return seconds since the epoch as an RFC 3339 time in whole seconds."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,19 +1,20 @@
-"""What torchrun, and the processes that it starts, say about their end.
+"""What torchrun and its processes report about their end.
 
-One rule: pure, over the termination message: the error file's JSON, or the end of the log; or over more of the log.
-torchrun exits with 1 whatever its processes died of; what they died of is in its words, and in theirs above them.
+One rule: pure, over the termination message (the error file's JSON or the end of the log) or over more of the log.
+torchrun exits with 1 whatever ended its processes; the cause is in torchrun's output, and in that of the processes
+above it.
 
 Formats: `ChildFailedError` and `SignalException` of torch.distributed.elastic.multiprocessing (api.py, errors), as of
-PyTorch 2.13. Nodes keep the end of either, so that both may be cut at any place of their beginning.
+PyTorch 2.13. Nodes keep only the end of a message, so each format may be cut anywhere near its beginning.
 
-Nobody but a template sets TORCHELASTIC_ERROR_FILE. A terminationMessagePath is a mount, and torchrun removes the error
-file before it writes it: that fails, nothing is written, and the error of the removal is the log's last word. Without
-it torchrun ends its log with the root cause, which is what is read here. Of a script that does not use torch's
-`record` the root cause has no traceback: that is further up in the log, where the process itself printed it.
+Only a template sets TORCHELASTIC_ERROR_FILE. A terminationMessagePath is a mount, and torchrun removes the error file
+before it writes it. The removal fails, so nothing is written, and the removal's error is the last line of the log.
+Without an error file torchrun ends its log with the root cause, which this module reads. If a script does not use
+torch's `record`, the root cause has no traceback; that is further up in the log, printed by the process itself.
 
-Nobody knows better than the order of the log which of two processes failed first: the times of torchrun's table are
-those at which it looked, in whole seconds. But an exception that blames a lost connection, or an interruption, follows
-from another one; of the others that of the rank which torchrun names is believed first.
+The order of the log is the best evidence of which process failed first. The times in torchrun's table are those of its
+checks, in whole seconds. However, an exception that blames a lost connection, or an interruption, follows from another
+exception. Of the other exceptions, the one of the rank that torchrun names comes first.
 """
 
 import re
@@ -35,144 +36,155 @@ _ERROR_CODE = re.compile(r'"error_?[cC]ode"\s*:\s*"?(-?[0-9]{1,9})(?![0-9])')
 
 _SAID = re.compile(r'^\{"message": ?(?:\{"message": ?)?"((?:[^"\\]|\\.)*)')
 _CALLSTACK = re.compile(r'((?:[^"\\]|\\.)*)", ?"timestamp": ?"\d+"\}')
-"""The end of an error file whose beginning was cut off: the last line of a traceback says the same. The time that the
-search takes grows with the square of the text."""
+"""The end of an error file whose beginning was cut off: the last line of the traceback has the same text. The search
+takes time that grows with the square of the text's length."""
 _LONGEST_FILE = 4096
-"""Characters of an error file that a node keeps."""
+"""The number of characters of an error file that a node keeps."""
 _AFTERMATH = "\nDuring handling of the above exception"
-"""What torchrun says of its own trouble with the error file."""
+"""The line after which torchrun reports its own trouble with the error file."""
 
 LOST_PEER = re.compile(
     r"[Cc]onnection (closed by|reset by|was likely closed|refused)|[Bb]roken pipe|Socket closed"
     r"|Dist(Network|Backend|Store)Error|Rendezvous(Connection|Timeout|Closed|Graceful\w*)Error"
     r"|NCCL (error|timeout)|remote process exited|Watchdog caught collective|Timed out (after|waiting)"
 )
-"""What a process says that came to its end because another one was gone: gloo's, NCCL's and the stores' words."""
+"""The errors of gloo, NCCL and the stores in a process that ended because another process had ended."""
 
 
 _ROOT_RANK = re.compile(r"\brank +: (\d{1,9}) \(local_rank: (\d{1,9})\)")
 _ROOT_TRACEBACK = re.compile(r"\btraceback : (Traceback \(most recent call last\):.*)", re.DOTALL)
 _ALONE = "<NO_OTHER_FAILURES>"
 _OWN = re.compile(r"torch\.distributed\.elastic\.multiprocessing\.(errors\.ChildFailedError|api\.SignalException)\b")
-"""Exceptions of torchrun itself."""
+"""The exceptions of torchrun itself."""
 _OWN_LOG = re.compile(r"[WEI]\d{4} \d\d:\d\d:.* torch/distributed/")
 _FRAME = re.compile(r"^(Traceback \(most recent call last\):|\s)")
 _INTERRUPTED = re.compile(r"KeyboardInterrupt\b")
 _SAYS_NOTHING = ("traceback : To enable traceback", "error_file: <N/A>")
 _CPP_FRAME = re.compile(r"(frame )?#\d+[: ]")
 _FEWEST_BYTES, _FEWEST_LINES = 2040, 79
-"""A message that is as long may be the end of a longer log: nodes keep 2048 bytes, or 80 lines."""
+"""A message of this length may be the end of a longer log: nodes keep 2048 bytes, or 80 lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastWords:
-    """What is known of the end of a container, or of its process that failed first."""
+    """The last output of a container, or of its process that failed first."""
 
     text: str
-    """One line; empty if nothing is known."""
+    """The output as one line; empty if nothing is known."""
     lost_peer: bool
-    """Whether it blames another process, or the way to it."""
+    """Whether the output blames another process or the connection to it."""
     more: bool = False
-    """Whether what it is to be blamed for may be further back in the log than the text goes."""
+    """Whether the real cause may be further back in the log than the text reaches."""
 
 
 _SILENT = LastWords("", lost_peer=False)
 
 
 def last_words(message: str) -> LastWords:
-    """What a failed container said, or the process of it that failed first: its exception if it has left one, else the
-    last line of the message."""
+    """Return the last output of a failed container, or of its process that failed first: its exception if there is one,
+    else the last line of the message."""
     if not message:
         return _SILENT
     recorded = _recorded(message)
     if recorded:
         return LastWords(recorded, lost_peer(recorded))
     root = _root(message)
-    chosen = _chosen(tracebacks.raised(message), root.group() if root else "", alone=_ALONE in message)
-    if chosen is None:
+    exception = _chosen(tracebacks.raised(message), root.group() if root else "", alone=_ALONE in message)
+    if exception is None:
         killed = root is not None and _is_killed(root.group())
-        own = _own_lines(message, root.group()) if root is not None and killed else message
-        return LastWords(_last_line(message, root), lost_peer(own), _is_cut(message) and not killed)
-    text = chosen.text if root is None or _ALONE in message or chosen.source != (None, None) else chosen.alone
-    doubtful = root is not None and _follows(chosen)
-    return LastWords(text, lost_peer(chosen.whole), doubtful and _is_cut(message))
+        own_output = _own_lines(message, root.group()) if root is not None and killed else message
+        return LastWords(_last_line(message, root), lost_peer(own_output), _is_cut(message) and not killed)
+    text = exception.text if root is None or _ALONE in message or exception.source != (None, None) else exception.alone
+    doubtful = root is not None and _follows(exception)
+    return LastWords(text, lost_peer(exception.whole), doubtful and _is_cut(message))
 
 
 def _root(message: str) -> re.Match[str] | None:
-    """The last root cause that is reported, to the end of the message: torchrun may have been started twice."""
+    """Return the last reported root cause, to the end of the message: torchrun may have been started twice."""
     at = message.rfind("Root Cause")
     return None if at < 0 else _ROOT.match(message, at)
 
 
 def _recorded(message: str) -> str:
-    """What torch's `record` wrote into an error file, or what torchrun shows of that; empty if there is none."""
-    found = said(message)
-    table = _ROOT_TRACEBACK.search(found)
+    """Return what torch's `record` wrote into an error file, or what torchrun shows of that; empty if there is none."""
+    output = said(message)
+    table = _ROOT_TRACEBACK.search(output)
     if table is None:
-        return "" if found is message or _ROOT.match(found) else _exception(found)
+        return "" if output is message or _ROOT.match(output) else _exception(output)
     return _exception(textwrap.dedent("  " + table[1].partition("\n=====")[0]))
 
 
 def _exception(text: str) -> str:
-    found = tracebacks.raised(text)
-    return found[-1].text if found else excerpts.excerpt(excerpts.one_line(text), tracebacks.LONGEST)
+    exceptions = tracebacks.raised(text)
+    return exceptions[-1].text if exceptions else excerpts.excerpt(excerpts.one_line(text), tracebacks.LONGEST)
 
 
-def _chosen(found: Sequence[Raised], root: str, *, alone: bool) -> Raised | None:
-    """The exception of the process that failed first; None if there is none."""
-    ends = [index for index, each in enumerate(found) if _OWN.match(each.text)]
+def _chosen(exceptions: Sequence[Raised], root: str, *, alone: bool) -> Raised | None:
+    """Return the exception of the process that failed first; None if there is none."""
+    ends = [index for index, exception in enumerate(exceptions) if _OWN.match(exception.text)]
     if ends:  # torchrun may have been started more than once
-        found = found[ends[-2] + 1 if len(ends) > 1 else 0 : ends[-1]]
+        exceptions = exceptions[ends[-2] + 1 if len(ends) > 1 else 0 : ends[-1]]
     if not root:
-        return found[-1] if found else None
-    last = {each.source: each for each in found}
-    named = _ROOT_RANK.search(root)
-    ranks = [] if named is None else [(int(named[1]), None), (int(named[1]), int(named[2])), (None, int(named[2]))]
-    own = [last[each] for each in ranks if each in last]
-    if _is_killed(root):  # what others said of it explains nothing
-        return next((each for each in own if not _follows(each)), None)
-    others = sorted(last.values(), key=lambda each: (each.source == (None, None), each.line))
-    if not alone:  # processes that do not name themselves may each have failed
-        others += [each for each in reversed(found) if each.source == (None, None)]
-    candidates = [*own, *others]
-    return next((each for each in candidates if not _follows(each)), candidates[0] if candidates else None)
+        return exceptions[-1] if exceptions else None
+    last = {exception.source: exception for exception in exceptions}
+    rank_match = _ROOT_RANK.search(root)
+    ranks = (
+        []
+        if rank_match is None
+        else [(int(rank_match[1]), None), (int(rank_match[1]), int(rank_match[2])), (None, int(rank_match[2]))]
+    )
+    own_exceptions = [last[source] for source in ranks if source in last]
+    if _is_killed(root):  # what other processes printed about it explains nothing
+        return next((exception for exception in own_exceptions if not _follows(exception)), None)
+    others = sorted(last.values(), key=lambda exception: (exception.source == (None, None), exception.line))
+    if not alone:  # any process that does not print its rank may have failed
+        others += [exception for exception in reversed(exceptions) if exception.source == (None, None)]
+    candidates = [*own_exceptions, *others]
+    return next(
+        (exception for exception in candidates if not _follows(exception)), candidates[0] if candidates else None
+    )
 
 
 def _is_killed(root: str) -> bool:
-    """Whether a signal ended the process that failed first, other than the one with which torchrun ends processes."""
+    """Return whether a signal ended the process that failed first, other than the signal with which torchrun ends
+    processes."""
     return (cause(root) or 0) > 128 and cause(root) != 128 + signal.SIGTERM
 
 
 def _own_lines(message: str, root: str) -> str:
-    """The lines that are not surely another process's."""
-    named = _ROOT_RANK.search(root)
-    own = (None, None) if named is None else (int(named[1]), int(named[2]))
+    """Return the lines that are not certainly those of another process."""
+    rank_match = _ROOT_RANK.search(root)
+    own_source = (None, None) if rank_match is None else (int(rank_match[1]), int(rank_match[2]))
     lines = map(tracebacks.split, message.splitlines())
-    return "\n".join(line for (rank, local), line in lines if rank in (None, own[0]) and local in (None, own[1]))
+    return "\n".join(
+        line for (rank, local), line in lines if rank in (None, own_source[0]) and local in (None, own_source[1])
+    )
 
 
 def _follows(raised: Raised) -> bool:
-    """Whether an exception follows from the end of another process."""
+    """Return whether an exception follows from the end of another process."""
     return lost_peer(raised.whole) or bool(_INTERRUPTED.match(raised.text))
 
 
 def _last_line(message: str, root: re.Match[str] | None) -> str:
-    """The last line that says something: of the process, if torchrun says no more of it than its exit code; no ruler,
-    and none of torchrun's hints."""
+    """Return the last informative line, without rulers and torchrun's hints.
+
+    If torchrun reports only the exit code of a process, the line is the last one before torchrun's report.
+    """
     before = "" if root is None or (cause(message) or 0) > 128 else _before_torchrun(message)
-    words = before or (root.group().partition(_AFTERMATH)[0] if root else message)
-    lines = [tracebacks.split(line)[1].strip() for line in words.splitlines()]
-    found = next((each for each in reversed(lines) if _says_something(each)), "")
-    # A line with which a message begins that was cut may have lost its beginning.
-    first = len(lines) > 0 and found == lines[0] and _is_cut(message)
-    return f"{excerpts.ELLIPSIS} {found.partition(' ')[2]}".rstrip() if first else found
+    output = before or (root.group().partition(_AFTERMATH)[0] if root else message)
+    lines = [tracebacks.split(line)[1].strip() for line in output.splitlines()]
+    last = next((line for line in reversed(lines) if _says_something(line)), "")
+    # The first line of a message that was cut may have lost its beginning.
+    first = len(lines) > 0 and last == lines[0] and _is_cut(message)
+    return f"{excerpts.ELLIPSIS} {last.partition(' ')[2]}".rstrip() if first else last
 
 
 def _before_torchrun(message: str) -> str:
-    """What was printed before torchrun reported; empty if that was cut off."""
+    """Return the output before torchrun's report; empty if that was cut off."""
     lines = message.splitlines()
     first = next((index for index, line in enumerate(lines) if _OWN_LOG.match(line)), 0)
-    return "\n".join(each for each in lines[:first] if not _FRAME.match(each))
+    return "\n".join(line for line in lines[:first] if not _FRAME.match(line))
 
 
 def _says_something(line: str) -> bool:
@@ -184,42 +196,44 @@ def _is_cut(message: str) -> bool:
 
 
 def cause(message: str) -> int | None:
-    """The exit code of the process that failed first, as a shell gives it (128 + signal); None if nothing says so.
+    """Return the exit code of the process that failed first, as a shell gives it (128 + signal); None if nothing
+    reports it.
 
-    A torchrun that was itself told to stop by a signal ended by that signal.
+    If a signal told torchrun itself to stop, that signal is the cause.
     """
     root = _root(message)
-    found = _EXIT_CODE.search(root.group()) if root else _ERROR_CODE.search(message)
-    if found is not None:
-        code = int(found.group(1))
-        if root and code == -signal.SIGTERM:  # torchrun ended it because of another one
-            others = (int(each) for each in _EXIT_CODE.findall(message[: root.start()]))
-            code = next((each for each in others if each not in (0, code)), code)
+    code_match = _EXIT_CODE.search(root.group()) if root else _ERROR_CODE.search(message)
+    if code_match is not None:
+        code = int(code_match.group(1))
+        if root and code == -signal.SIGTERM:  # torchrun ended it because another process had failed
+            others = (int(text) for text in _EXIT_CODE.findall(message[: root.start()]))
+            code = next((other for other in others if other not in (0, code)), code)
         return shell_code(code)
-    told = _TOLD.search(message) or _RECEIVED.search(message) or _DEATH.search(message)
-    return None if told is None else shell_code(-int(told.group(1)))
+    signal_match = _TOLD.search(message) or _RECEIVED.search(message) or _DEATH.search(message)
+    return None if signal_match is None else shell_code(-int(signal_match.group(1)))
 
 
 def said(message: str) -> str:
-    """What the process said that failed first, if the message is an error file's, or has torchrun's root cause; else
-    the message itself."""
+    """Return the output of the process that failed first, if the message is an error file or has torchrun's root cause;
+    else the message itself."""
     cut = len(message) <= _LONGEST_FILE and '"timestamp"' in message
-    found = _SAID.match(message) or (_CALLSTACK.search(message) if cut else None)
-    if found:
-        return found.group(1).replace("\\n", "\n").replace('\\"', '"')
+    recorded = _SAID.match(message) or (_CALLSTACK.search(message) if cut else None)
+    if recorded:
+        return recorded.group(1).replace("\\n", "\n").replace('\\"', '"')
     root = _root(message)
     return root.group().partition(_AFTERMATH)[0] if root else message
 
 
 def shell_code(code: int) -> int | None:
-    """An exit code as Python's subprocesses have it, negative for signals, as a shell has it; None if it is none."""
+    """Convert an exit code of Python's subprocess module, negative for signals, to a shell's; None if it is not
+    valid."""
     if -64 <= code < 0:
         return 128 - code
     return code if 0 < code < 256 else None
 
 
 def name(code: int) -> str:
-    """The name of the signal a shell's exit code stands for, empty if it stands for none."""
+    """Return the name of the signal that a shell's exit code stands for; empty if it stands for none."""
     try:
         return signal.Signals(code - 128).name if code > 128 else ""
     except ValueError:
@@ -227,5 +241,5 @@ def name(code: int) -> str:
 
 
 def lost_peer(message: str) -> bool:
-    """Whether somebody's last words blame another process, or the way to it."""
+    """Return whether a last output blames another process or the connection to it."""
     return LOST_PEER.search(message) is not None

@@ -1,13 +1,12 @@
 """The exceptions that Python programs leave in their output.
 
-One rule: pure, over the text of a log or of its end. What other programs print between the lines of a traceback may
-hide an exception, but is never part of one that carries its rank.
+One rule: pure, over the text of a log or of its end. Lines that other programs print within a traceback may hide an
+exception, but never become part of an exception that carries its rank.
 
 A traceback is `Traceback (most recent call last):`, indented lines, and the exception, whose message may have several
-lines; after them come its notes (PEP 678). A SyntaxError has no first line. Of exceptions that were raised while
-another was handled, each is printed after its cause. torch.distributed begins each line with `[rank1]: ` once the
-process group is there; torchrun begins each line with `[default1]:` where it copies the output of its processes
-(--tee).
+lines. Its notes (PEP 678) follow. A SyntaxError has no first line. An exception that was raised while another one was
+handled is printed after that one. torch.distributed begins each line with `[rank1]: ` once the process group exists;
+torchrun begins each line with `[default1]:` where it copies the output of its processes (--tee).
 """
 
 import re
@@ -17,11 +16,11 @@ from dataclasses import dataclass
 from crds import excerpts
 
 MOST_LINES = 40
-"""Lines of one exception's message that are kept."""
+"""The number of lines kept of one exception's message."""
 LONGEST = 30_000
-"""Characters of one exception's message that are kept."""
+"""The number of characters kept of one exception's message."""
 _NOISE = 50
-"""Lines of others between a traceback and its exception after which it is given up."""
+"""The number of other lines after a traceback at which the search for its exception ends."""
 _LONGEST_NAME = 300
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _TEE = re.compile(r"\[[A-Za-z_]\w*?(\d+)\]:\s?")
@@ -29,16 +28,16 @@ _RANK = re.compile(r"\[rank(\d+)\]:(?: |$)?")
 _TRACEBACK = re.compile(r"(?:^|[^A-Za-z])Traceback \(most recent call last\):\s*$")
 _PLACE = re.compile(r'^\s+File "[^"]*", line \d+')
 _MARGIN = re.compile(r"^ *[|+] (?! *$)")
-"""Before the lines of an exception group."""
+"""The margin of the lines of an exception group."""
 _DRAWN = re.compile(r"^ *(?:\+[-+]*(?: \d+ -*)?$|[|+] )")
-"""The same, and what is drawn between its exceptions."""
+"""The same margin, and the lines that are drawn between the exceptions of a group."""
 _NAME = r"(?:[A-Za-z_]\w*\.)*(?:<locals>\.)?"
 _USUAL = re.compile(
     rf"{_NAME}(?:\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration|Expired|Failure|Group|Timeout)|\w+\.error)"
     r"(?::(?:\s|$)|$)"
 )
 _PERHAPS = re.compile(rf"{_NAME}[A-Z]\w*[a-z]\w*(?::\s|:?$)")
-"""The name of a class, which need not say that it is an exception's."""
+"""The name of a class that may or may not be an exception."""
 _CHAINED = (
     "The above exception was the direct cause of the following exception:",
     "During handling of the above exception, another exception occurred:",
@@ -47,65 +46,66 @@ _OVER = re.compile(
     r"Exception raised from |frame #\d+|C\+\+ CapturedTraceback|terminate called|Fatal Python error|Exception ignored "
     r"|\[?[WEIF]\d{4} \d\d:\d\d|[-=*+]+(?: ?\d+ ?-+)?$|\S+\.py:\d+: |sys:1: "
 )
-"""Lines that are no part of an exception's message: C++ stacks, the next log line, rulers, warnings at the exit."""
+"""Lines that end an exception's message: C++ stacks, the next log line, rulers, warnings at the exit."""
 
 Source = tuple[int | None, int | None]
-"""Whose line it is: its rank, and its local rank; None where the line does not say."""
+"""The process that printed a line: its rank and its local rank, each None where the line does not have it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """An exception that ended a process, or that it printed and went on."""
+    """An exception that ended a process, or that a process printed before it went on."""
 
     text: str
-    """Its name and its message, in one line."""
+    """The name and the message of the exception, in one line."""
     source: Source
     line: int
-    """The line at which its traceback begins, from 0."""
+    """The number of the line, from 0, at which its traceback begins."""
     chain: tuple[str, ...] = ()
-    """The exceptions that led to it, the first one first."""
+    """The exceptions that led to it, oldest first."""
     alone: str = ""
-    """The first line of it, and the lines after that which are indented: all that is surely its own where processes
-    that do not name themselves write side by side."""
+    """The first line of the exception and the indented lines after it. Where several processes print without their
+    rank, only these lines certainly belong to the exception."""
 
     @property
     def whole(self) -> str:
-        """It and what led to it."""
+        """The exception and the exceptions that led to it."""
         return "\n".join((*self.chain, self.text))
 
 
 def raised(text: str) -> list[Raised]:
-    """The exceptions in a text, in the order in which their tracebacks begin."""
+    """Return the exceptions in a text, in the order in which their tracebacks begin."""
     sources: dict[Source, list[tuple[int, str]]] = {}
     for number, line in enumerate(text.split("\n")):
         source, rest = split(line)
         sources.setdefault(source, []).append((number, rest))
-    found = (each for source, lines in sources.items() for each in _Reader(source).read(lines))
-    return sorted(found, key=lambda each: each.line)
+    exceptions = (exception for source, lines in sources.items() for exception in _Reader(source).read(lines))
+    return sorted(exceptions, key=lambda exception: exception.line)
 
 
 def split(line: str) -> tuple[Source, str]:
-    """Whose line it is, and the line without colours, the mark of its process, and what a progress bar wrote over."""
+    """Return the process that printed a line, and the line without colours, without the process's prefix, and without
+    what a progress bar overwrote."""
     rest = _COLOUR.sub("", line.rstrip("\r")).rpartition("\r")[2] if "\x1b" in line or "\r" in line else line
     rank = local = None
     tee = _TEE.match(rest)
     if tee and not _RANK.match(rest):
         local, rest = int(tee[1][:9]), rest[tee.end() :]
-    found = _RANK.search(rest) if "[rank" in rest else None
-    if found and (found.start() == 0 or _TRACEBACK.search(rest)):
-        rank, rest = int(found[1][:9]), rest[found.end() :]
+    rank_match = _RANK.search(rest) if "[rank" in rest else None
+    if rank_match and (rank_match.start() == 0 or _TRACEBACK.search(rest)):
+        rank, rest = int(rank_match[1][:9]), rest[rank_match.end() :]
     return (rank, local), rest
 
 
 class _Reader:
-    """Reads the lines of one process, or of those that do not name themselves."""
+    """Reads the lines of one process, or of all processes that print no rank."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._begun: int | None = None
-        """Where the traceback began that is being read."""
+        """The line at which the current traceback began; None outside of a traceback."""
         self._message: list[str] = []
-        """Of the exception that is being read."""
+        """The lines of the current exception's message; empty outside of a message."""
         self._noise = 0
         self._chain: tuple[str, ...] = ()
         self._last: Raised | None = None
@@ -126,11 +126,11 @@ class _Reader:
     def _is_over(self, line: str) -> bool:
         if not line.strip() or len(self._message) >= MOST_LINES or _opens(line):
             return True
-        # Of those that do not name themselves the next one may have failed, too.
+        # Among processes without a rank, another one may have failed next.
         return bool(_OVER.match(line) or (self._source == (None, None) and _USUAL.match(line, 0, _LONGEST_NAME)))
 
     def _look(self, number: int, line: str) -> None:
-        """A line that belongs to no message."""
+        """Read a line that belongs to no message."""
         if _opens(line) and (self._begun is None or _TRACEBACK.search(line)):
             self._begun, self._noise = number, 0
         elif self._begun is not None:
@@ -150,19 +150,20 @@ class _Reader:
 
     def _close(self) -> Raised:
         assert self._begun is not None
-        own = [self._message[0]]
+        own_lines = [self._message[0]]
         for line in self._message[1:]:
             if not line[0].isspace():
                 break
-            own.append(line)
-        text, alone = (_short(map(_without_margin, lines)) for lines in (self._message, own))
+            own_lines.append(line)
+        text, alone = (_short(map(_without_margin, lines)) for lines in (self._message, own_lines))
         self._last = Raised(text, self._source, self._begun, self._chain, alone)
         self._begun, self._message, self._chain = None, [], ()
         return self._last
 
 
 def _is_named(line: str) -> bool:
-    """Whether a line may be an exception's first: only its beginning is looked at, which bounds the search."""
+    """Return whether a line may be an exception's first. Only the line's beginning is searched, which bounds the
+    time."""
     return bool(_USUAL.match(line, 0, _LONGEST_NAME) or _PERHAPS.match(line, 0, _LONGEST_NAME))
 
 
