@@ -64,12 +64,15 @@ def leftover(
 
     `room` is what nodes offer, and is used up; None: nobody knows. `unread`: the job may be newer than it is known.
     """
-    believed = unread and (job is None or eligibility.usable(job.queue, key.namespace, rules))
-    found = [pod for pod in pods if (believed and pod.attempt >= 1) or (pod.placed and counts(pod, job, rules))]
+    of_job = unread and job is not None and eligibility.usable(job.queue, key.namespace, rules)
+    unknown = unread and job is None
+    found = [
+        pod for pod in pods if (of_job and pod.attempt >= 1) or ((pod.placed or unknown) and counts(pod, job, rules))
+    ]
     if not found:
         return None
     newest = max(found, key=lambda pod: (pod.attempt, queue_of(pod, job)))
-    queue = job.queue if believed and job is not None else queue_of(newest, job)
+    queue = job.queue if of_job and job is not None else queue_of(newest, job)
     charge = {JOBS: 1}
     for pod in found:
         amounts.increase(charge, _taken(pod, room))

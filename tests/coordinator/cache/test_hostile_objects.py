@@ -181,6 +181,17 @@ def test_pods_of_jobs_that_are_not_read_again_fill_no_queue_that_is_closed_to_th
     assert [each.key for each in found.reservations] == [GOOD]
 
 
+@pytest.mark.parametrize("node", ["", "one"])
+@pytest.mark.parametrize(("queue", "expected"), [("victim", []), ("own", [ONE_CPU])])
+def test_pods_of_an_unread_unknown_job_count_only_for_a_queue_of_their_namespace(
+    queue: str, expected: list[Amounts], node: str
+) -> None:
+    made = hostile(labels={labels.QUEUE: queue}, node=node)
+    del made["metadata"]["deletionTimestamp"]
+    found = rebuilt_state.take([], [views.pod_view(made)], {}, RULES, 1000.0, nodes=NODES, unread=[EVIL])
+    assert [each.charge for each in found.reservations] == expected
+
+
 MANIFESTS = st.builds(
     hostile,
     name=st.sampled_from(["p", "q", "x" * 253]),
