@@ -1,13 +1,13 @@
 """Which jobs have an `activeDeadlineSeconds`, and what that says about when room is free again.
 
-One rule: a moment is given only where it is enforced, and then the latest possible one. Jobs without a deadline are not
-kept here.
+One rule: only a time that is enforced is given, and it is the latest possible one. Jobs without a deadline are not kept
+here.
 
 The room of an admitted job is free again at its admission + `activeDeadlineSeconds` + the longest grace of its pods +
-END_SECONDS at the latest. That holds because a worker ends the job then whatever hinders it, and because the deadline
-of a job that is queued or admitted cannot be moved to a later moment (`crds.schema.change_rules`). It does not hold
-for pods that
-stay beyond their grace: their node is dead, finalizers keep them, or their deletion was asked for with another grace.
+END_SECONDS at the latest. A worker ends the job then in any case, and the deadline of a job that is queued or admitted
+cannot be moved to a later time (`crds.schema.change_rules`). Room may be free later for pods that stay beyond their
+grace: their
+node is dead, finalizers keep them, or another client deleted them with another grace.
 """
 
 import threading
@@ -18,22 +18,22 @@ from crds.keys import JobKey
 from queues.picking.backfill import End, Forecast
 
 GRANT_SECONDS = 30.0
-"""What it may take from a pick until a worker has written the admission, and by how much their clocks may differ."""
+"""The longest time from a pick until a worker has written the admission, and the difference of their clocks."""
 END_SECONDS = 30.0
-"""What it may take from a deadline until a worker has acted, and by how much clocks may differ."""
+"""The longest time from a deadline until a worker has acted, and the difference of their clocks."""
 
 
 class Deadlines:
-    """Safe to note in one thread and to ask in another."""
+    """The unfinished jobs that have a deadline; safe to note in one thread and to read in another."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._admitted: dict[JobKey, JobView] = {}
         self._queued: dict[JobKey, tuple[str, str, float]] = {}
-        """Of jobs that wait: the key as text, the queue, and how long their room is not free once they are picked."""
+        """For each waiting job: the key as text, the queue, and how many seconds it holds room once picked."""
 
     def note(self, before: JobView | None, after: JobView | None) -> None:
-        """A job has changed."""
+        """Record a change of a job."""
         if (before is None or before.lasts is None) and (after is None or after.lasts is None):
             return
         with self._lock:
@@ -49,8 +49,10 @@ class Deadlines:
                 self._queued[after.key] = str(after.key), after.queue, seconds
 
     def forecast(self, occupied: Callable[[JobKey], bool]) -> Forecast | None:
-        """What is known now; None if there is no waiting job that room could be lent to. `occupied`: whether there are
-        pods of a job that hold room."""
+        """Return when room becomes free; None if there is no waiting job that room could be lent to.
+
+        `occupied` returns whether a job has pods that hold room.
+        """
         if not self._queued:
             return None
         with self._lock:
@@ -68,7 +70,7 @@ class Deadlines:
         )
 
     def _forget(self, job: JobView) -> None:
-        """A job has ended and holds nothing any more."""
+        """Forget a job that is finished and holds no room any more."""
         with self._lock:
             if self._admitted.get(job.key) is job:
                 del self._admitted[job.key]

@@ -1,7 +1,7 @@
-"""Kinds that others define: pod groups of gang schedulers, requests to recreate containers, where they are installed.
+"""The kinds that other projects define: pod groups of gang schedulers, and requests to recreate containers.
 
-One rule: a kind that is not there costs a question now and then and one line in the log; one that comes later is
-followed from then on, and told to whoever has jobs that wait for it, without anybody starting anything again.
+One rule: a kind that is not installed costs a request now and then, and one line in the log. A kind that is installed
+later is followed from then on, and jobs that wait for it are routed; no process has to be restarted.
 """
 
 import logging
@@ -16,22 +16,22 @@ from kube.informer import Informer
 from kube.object_errors import ObjectErrors
 
 KINDS = (*backends.KINDS, RECREATE_REQUESTS)
-"""All of them."""
+"""All these kinds."""
 LOOK_SECONDS = 15.0
-"""How often kinds that are not there are asked for."""
+"""How often the API server is asked for kinds that are not installed."""
 RETRY_SECONDS = 1.0
-"""How soon after a question that was not answered the first time."""
+"""How soon it is asked again if the first request failed."""
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
 def name(resource: Resource) -> str:
-    """As people name a kind: podgroups.scheduling.volcano.sh."""
+    """Return the name of a kind for people: podgroups.scheduling.volcano.sh."""
     return f"{resource.plural}.{resource.group}"
 
 
 class Foreign(Generic[T]):
-    """One informer for each of some kinds that is served; readable from any thread."""
+    """One informer for each of some kinds that the API server serves; readable from any thread."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Foreign(Generic[T]):
         self._serves = serves
         self._errors = errors or ObjectErrors()
         self.on_found = on_found
-        """Called when a kind has come that was not there at first."""
+        """Called when a kind is served that was not served at first."""
         self._missing = list(kinds)
         self._informer = informer
         self._informers: dict[Resource, Informer[T]] = {}
@@ -52,11 +52,11 @@ class Foreign(Generic[T]):
         self._thread = threading.Thread(target=self._run, name="foreign-kinds")
 
     def start(self) -> None:
-        """Begin to ask and to follow. Once only."""
+        """Start to ask for the kinds and to follow them. Call it once only."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End all informers and the thread, and wait for them."""
+        """Stop all informers and the thread, and wait for them."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -64,34 +64,34 @@ class Foreign(Generic[T]):
             informer.stop()
 
     def wait_asked(self, timeout: float) -> bool:
-        """Wait until the server has said which of the kinds there are."""
+        """Wait until the API server has said which of the kinds it serves; return whether it has."""
         return self._asked.wait(timeout)
 
     @property
     def served(self) -> frozenset[Resource]:
-        """The kinds that are there."""
+        """The kinds that the API server serves."""
         return frozenset(self._informers)
 
     @property
     def informers(self) -> tuple[Informer[T], ...]:
-        """Of the kinds that are there."""
+        """The informers of the kinds that the API server serves."""
         return tuple(self._informers.values())
 
     def look(self) -> None:
-        """Follow what is there and was not. Any ClusterError."""
-        found = [each for each in self._missing if self._serves(each)]
-        for resource in found:
+        """Ask for the kinds that were not served, and follow those that are now. Any ClusterError."""
+        new_kinds = [kind for kind in self._missing if self._serves(kind)]
+        for resource in new_kinds:
             informer = self._informer(resource)
             informer.start()
-            self._informers = {**self._informers, resource: informer}  # others may be walking through the old one
+            self._informers = {**self._informers, resource: informer}  # others may iterate over the old one
             self._missing.remove(resource)
             log.info("following %s", name(resource))
         if self._missing and not self._asked.is_set():
             names = ", ".join(dict.fromkeys(map(name, self._missing)))
             log.info("not installed: %s; asked again every %.0f s", names, LOOK_SECONDS)
-        late = bool(found) and self._asked.is_set()
+        is_late = bool(new_kinds) and self._asked.is_set()
         self._asked.set()
-        if late:
+        if is_late:
             self.on_found()
 
     def _run(self) -> None:
@@ -106,5 +106,5 @@ class Foreign(Generic[T]):
         self._asked.set()
 
     def indexed(self, key: str) -> list[T]:
-        """The values of every kind whose index is `key`."""
+        """Return the objects of all kinds whose index is `key`."""
         return [value for informer in self._informers.values() for value in informer.indexed(key)]

@@ -1,11 +1,11 @@
 """An HTTP server for small read-only answers, which costs its process little whatever its clients do.
 
-One rule: every number is bounded: connections, also of one address; requests that wait for an answer; threads that make
-answers, and the share of time they work; how long a client may take. What is beyond a bound is closed, or answered with
-503 and Retry-After.
+One rule: every number is bounded: all connections, and those of one address; requests that wait for an answer; threads
+that make answers, and the share of time they work; how long a client may take. A connection beyond a bound is closed,
+and a request beyond a bound is answered with 503 and Retry-After.
 
-Two kinds of answers: `quick` ones are made by the thread that reads the requests, and wait for nothing. So probes are
-answered while all other capacity is taken. All others are made by a few threads.
+There are two kinds of answers. The thread that reads the requests makes the quick answers itself, which wait for
+nothing. So probes are answered while all other capacity is in use. A few other threads make all other answers.
 """
 
 import asyncio
@@ -31,29 +31,33 @@ class Limits:
     """The bounds of a server."""
 
     connections: int = 256
-    """Beyond these the oldest is closed for each new one."""
+    """Connections open at once; beyond these, the oldest is closed for each new one."""
     connections_of_address: int = 64
     answers: int = 32
-    """Requests that wait for an answer, or whose answer is on its way."""
+    """Requests that wait for an answer, or whose answer is being sent."""
     answers_of_address: int = 16
     threads: int = 4
     rest: float = 3.0
-    """How long a thread rests after an answer, as a multiple of the CPU time that the answer took: with four threads
-    answers take no more than about one thread's share of the process."""
+    """How long a thread rests after an answer, as a multiple of the CPU time that the answer took.
+
+    With four threads, answers take about the share of one thread at most.
+    """
     longest_rest: float = 2.0
     busy_seconds: float = 1.0
-    """How long a 503 is held back: a client that asks again at once costs little."""
+    """How long a 503 is delayed, so that a client that asks again at once costs little."""
     head_bytes: int = 16 * 1024
     head_seconds: float = 5.0
-    """How long the head of a request may take to come."""
+    """How long a client may take to send the head of a request."""
     seconds: float = 15.0
     """How long a connection may be open."""
 
 
 LIMITS = Limits()
 _AT_ONCE = 16
-"""Connections accepted in a row, before those that are open are served: far fewer than an address may have open, so
-that no connection is closed for newer ones before it had its turn."""
+"""Connections accepted in a row before open ones are served.
+
+Far fewer than one address may have open, so that no connection is closed for newer ones before it was served.
+"""
 _BACKLOG = 1024
 _BUSY: Answer = (
     HTTPStatus.SERVICE_UNAVAILABLE,
@@ -69,11 +73,11 @@ class _Request:
     """A request that waits for a thread."""
 
     question: Question
-    answered: "asyncio.Future[Answer]"
+    answer: "asyncio.Future[Answer]"
 
 
 class HttpServer:
-    """Answers GET requests, one for each connection."""
+    """Answers GET requests, one on each connection."""
 
     def __init__(
         self,
@@ -83,12 +87,12 @@ class HttpServer:
         limits: Limits = LIMITS,
     ) -> None:
         self._quick = quick
-        """None for a question that a thread has to answer."""
+        """Returns the answer that the reading thread makes itself; None if another thread has to make it."""
         self._slow = slow
         self._headers = headers
         self._limits = limits
         self._open: dict[asyncio.StreamWriter, str] = {}
-        """Connections with their addresses, oldest first."""
+        """Open connections and their client addresses, oldest first."""
         self._answers: Counter[str] = Counter()
         self._waiting: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -96,7 +100,7 @@ class HttpServer:
 
     @contextmanager
     def running(self, address: str, port: int) -> Iterator[int]:
-        """Answer in threads of its own, for as long as the block lasts; the port. OSError."""
+        """Answer requests in threads of the server while the block runs; yield the port. OSError."""
         self._loop = asyncio.new_event_loop()
         try:
             yield from self._running(address, port)
@@ -109,9 +113,9 @@ class HttpServer:
             yield from self._answering(listener)
 
     def _answering(self, listener: socket.socket) -> Iterator[int]:
-        taking = asyncio.start_server(self._serve, sock=listener, limit=self._limits.head_bytes, backlog=_AT_ONCE)
-        server = self._loop.run_until_complete(taking)
-        listener.listen(_BACKLOG)  # asyncio accepts as many at once as it lets wait
+        starting = asyncio.start_server(self._serve, sock=listener, limit=self._limits.head_bytes, backlog=_AT_ONCE)
+        server = self._loop.run_until_complete(starting)
+        listener.listen(_BACKLOG)  # asyncio uses one number for the backlog and for accepts in a row
         port = int(listener.getsockname()[1])
         threads = [threading.Thread(target=self._work, name=f"answers-{n}") for n in range(self._limits.threads)]
         threads.append(threading.Thread(target=self._loop.run_forever, name="health"))
@@ -127,8 +131,8 @@ class HttpServer:
 
     async def _stop(self, server: asyncio.Server) -> None:
         server.close()
-        for each in self._tasks:
-            each.cancel()
+        for task in self._tasks:
+            task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._over.set()
         for _ in range(self._limits.threads):
@@ -154,9 +158,9 @@ class HttpServer:
             self._tasks.discard(task)
 
     def _make_room(self, address: str) -> None:
-        own = [writer for writer, known in self._open.items() if known == address]
-        if len(own) >= self._limits.connections_of_address:
-            oldest = own[0]
+        same_address = [writer for writer, client in self._open.items() if client == address]
+        if len(same_address) >= self._limits.connections_of_address:
+            oldest = same_address[0]
         elif len(self._open) >= self._limits.connections:
             oldest = next(iter(self._open))
         else:
@@ -187,24 +191,24 @@ class HttpServer:
             await writer.drain()
         finally:
             self._answers[address] -= 1
-            self._answers += Counter()  # without addresses of which nothing waits
+            self._answers += Counter()  # drops the addresses without waiting requests
 
     def _has_room(self, address: str) -> bool:
         limits = self._limits
         return self._answers.total() < limits.answers and self._answers[address] < limits.answers_of_address
 
     async def _answer(self, question: Question, reader: asyncio.StreamReader) -> Answer:
-        """What a thread answers. EOFError if the client leaves meanwhile."""
-        answered: asyncio.Future[Answer] = self._loop.create_future()
-        self._waiting.put(_Request(question, answered))
+        """Return the answer that another thread makes. EOFError if the client closes the connection before."""
+        answer: asyncio.Future[Answer] = self._loop.create_future()
+        self._waiting.put(_Request(question, answer))
         leaving = asyncio.ensure_future(reader.read(1))
         try:
-            await asyncio.wait((answered, leaving), return_when=asyncio.FIRST_COMPLETED)
-            if not answered.done() and not leaving.result():
+            await asyncio.wait((answer, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done() and not leaving.result():
                 raise EOFError("the client left before its answer was made")
-            return await answered
+            return await answer
         finally:
-            answered.cancel()
+            answer.cancel()
             leaving.cancel()
 
     def _reply(self, writer: asyncio.StreamWriter, answer: Answer) -> None:
@@ -220,16 +224,16 @@ class HttpServer:
 
     def _work(self) -> None:
         while (request := self._waiting.get()) is not None:
-            if request.answered.done():
-                continue  # its client has left, or has waited for too long
+            if request.answer.done():
+                continue  # the client has closed the connection, or has waited for too long
             before = time.thread_time()
             answer = self._slow(request.question)
-            self._loop.call_soon_threadsafe(_settle, request.answered, answer)
+            self._loop.call_soon_threadsafe(_settle, request.answer, answer)
             self._over.wait(min(self._limits.longest_rest, self._limits.rest * (time.thread_time() - before)))
 
 
 class _Refused(Exception):
-    """A request that is none of those answered here."""
+    """A request that this server does not answer."""
 
     def __init__(self, code: HTTPStatus) -> None:
         super().__init__(code.phrase)
@@ -237,21 +241,21 @@ class _Refused(Exception):
 
 
 def _read(head: bytes) -> Question:
-    """What the head of a request asks for. _Refused."""
+    """Return the path and the Host header of a request. _Refused."""
     first, *lines = head.decode("latin-1").split("\r\n")
-    words = first.split(" ")
-    if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[1].startswith("/"):
+    parts = first.split(" ")
+    if len(parts) != 3 or not parts[2].startswith("HTTP/1.") or not parts[1].startswith("/"):
         raise _Refused(HTTPStatus.BAD_REQUEST)
-    if words[0] != "GET":
+    if parts[0] != "GET":
         raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED)
     hosts = (text.strip() for name, _, text in (line.partition(":") for line in lines) if name.lower() == "host")
-    return words[1], next(hosts, "")
+    return parts[1], next(hosts, "")
 
 
 def _plain(code: HTTPStatus) -> Answer:
     return code, f"{code.phrase}\n".encode(), "text/plain"
 
 
-def _settle(answered: "asyncio.Future[Answer]", answer: Answer) -> None:
-    if not answered.done():
-        answered.set_result(answer)
+def _settle(future: "asyncio.Future[Answer]", answer: Answer) -> None:
+    if not future.done():
+        future.set_result(answer)

@@ -1,13 +1,12 @@
 """The coordinator's read-only API: which document is at which path.
 
-One rule: answers are bounded, hold nothing secret, and are as good from a coordinator that does not lead.
+One rule: answers are bounded, hold nothing secret, and are the same from a coordinator that does not lead.
 
-    /v1/queues                      every queue: settings, figures, who is first
-    /v1/queues/NAME                 one
-    /v1/jobs/NAMESPACE/NAME/why     where a job stands and why it waits; ?uid= if it must be that one
-    /v1/check?job=JSON              whether a job could ever run (coordinator.routing.feasibility), asked before it is
-    made
-    /v1/next?n=20                   the next picks, made by the picker itself; &roomy=1: in a pool without end
+    /v1/queues                      every queue: settings, figures, first job
+    /v1/queues/NAME                 one queue
+    /v1/jobs/NAMESPACE/NAME/why     where a job stands and why it waits; ?uid= asks for the job of that uid only
+    /v1/check?job=JSON              whether a job could ever run (coordinator.routing.feasibility), before it is created
+    /v1/next?n=20                   the next picks, made by the picker itself; &roomy=1: in a pool without limits
     /v1/status                      leader, workers, counters, waits
 """
 
@@ -32,45 +31,45 @@ from queues.errors import QueueError
 from queues.values import Entry
 
 LATEST = 1000
-"""Admissions that the percentiles of waits are over."""
+"""Admissions from which the percentiles of waits are computed."""
 NEXT = 20
 ELSEWHERE = "try /v1/queues, /v1/next, /v1/check, /v1/jobs/NAMESPACE/NAME/why or /v1/status"
 
 
 class BadQuestion(ValueError):
-    """The query makes no sense; says why."""
+    """The query of a request is wrong; the message says why."""
 
 
 class NotSure(Exception):
-    """The coordinator may not know the newest state of the cluster; says why."""
+    """The coordinator may not know the newest state of the cluster; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answerer:
-    """Answers paths below /v1."""
+    """Answers GET requests for paths below /v1."""
 
     reading: Reading
     find: Callable[[str, str], JobView | None]
-    """The job of a namespace and name."""
+    """Returns the job of a namespace and name."""
     about: Callable[[], Document]
-    """What this process knows of itself and the cluster."""
-    stands: Callable[[JobView], Standing]
-    """What keeps a waiting job out of its order, by what is known of the cluster now."""
-    known: Callable[[], Known]
-    """What decides whether a job could ever run. NotSure."""
+    """Returns what this process knows of itself and the cluster."""
+    standing_of: Callable[[JobView], Standing]
+    """Returns what keeps a waiting job out of the order of its queue now."""
+    limits: Callable[[], Known]
+    """Returns what decides whether a job could ever run. NotSure."""
     suppose: Callable[[Entry], Document]
-    """What would become of a job if it took its place in its queue now. QueueError."""
+    """Returns what would happen to a job if it took its place in its queue now. QueueError."""
 
     def answer(self, path: str) -> tuple[int, Document]:
-        """Status code and document; what is wrong is a Status with a message."""
+        """Return a status code and a document. A request that fails is answered with a Status that has a message."""
         try:
             return HTTPStatus.OK, self._answer(path)
         except NotKnown as error:
-            return HTTPStatus.NOT_FOUND, _trouble(HTTPStatus.NOT_FOUND, str(error))
+            return HTTPStatus.NOT_FOUND, _status_document(HTTPStatus.NOT_FOUND, str(error))
         except BadQuestion as error:
-            return HTTPStatus.BAD_REQUEST, _trouble(HTTPStatus.BAD_REQUEST, str(error))
+            return HTTPStatus.BAD_REQUEST, _status_document(HTTPStatus.BAD_REQUEST, str(error))
         except (QueueError, NotSure) as error:
-            return HTTPStatus.SERVICE_UNAVAILABLE, _trouble(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+            return HTTPStatus.SERVICE_UNAVAILABLE, _status_document(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
     def _answer(self, path: str) -> Document:
         parts = urlsplit(path)
@@ -81,9 +80,9 @@ class Answerer:
             case ["v1", "queues", name]:
                 return self.reading.queue(name)
             case ["v1", "check"]:
-                return feasibility.document(feasibility.judge(_asked(query), self.known()))
+                return feasibility.document(feasibility.judge(_parse_job(query), self.limits()))
             case ["v1", "next"]:
-                return self.reading.next(_count(query), roomy=query.get("roomy") == "1")
+                return self.reading.next(_parse_count(query), roomy=query.get("roomy") == "1")
             case ["v1", "jobs", namespace, name, "why"]:
                 return self._why(namespace, name, query.get("uid", ""))
             case ["v1", "status"]:
@@ -91,49 +90,50 @@ class Answerer:
         raise NotKnown(f"{UNKNOWN}{parts.path} here; {ELSEWHERE}")
 
     def _why(self, namespace: str, name: str, uid: str) -> Document:
-        known = self.find(namespace, name)
-        job = known if known is not None and uid in ("", known.key.uid) else None
+        newest = self.find(namespace, name)
+        job = newest if newest is not None and uid in ("", newest.key.uid) else None
         if job is None and not uid:
             raise NotKnown(f"{UNKNOWN}job {namespace}/{name}")
-        found = self.reading.job(job.key if job else JobKey(namespace, name, uid))
+        document = self.reading.job(job.key if job else JobKey(namespace, name, uid))
         if job is None or job.admission or job.finished:
-            return found
-        if found["state"] == "waiting":
-            return found | (self._known(supposition.too_large, job) if found.get("code") == "ExceedsQuota" else {})
-        return found | self._absent(job) if found["state"] == "absent" else found
+            return document
+        if document["state"] == "waiting":
+            is_too_large = document.get("code") == "ExceedsQuota"
+            return document | (self._with_limits(supposition.too_large, job) if is_too_large else {})
+        return document | self._absent(job) if document["state"] == "absent" else document
 
     def _absent(self, job: JobView) -> Document:
-        """Why the job is in no order; of one that could go on, what would become of it."""
-        stands = self.stands(job)
-        found = {} if job.suspended else supposition.absent(job, stands)
+        """Return why the job is in no order and, if its owner could resume it, what would happen to it then."""
+        stands = self.standing_of(job)
+        document = {} if job.suspended else supposition.absent(job, stands)
         if job.invalid or not (job.suspended or stands.code in supposition.OUT_OF_ORDER):
-            return found
-        would = self._known(lambda job, known: supposition.supposed(job, known, self.suppose), job)
-        return found | ({"ifResumed": would} if would else {})
+            return document
+        resumed = self._with_limits(lambda job, limits: supposition.supposed(job, limits, self.suppose), job)
+        return document | ({"ifResumed": resumed} if resumed else {})
 
-    def _known(self, say: Callable[[JobView, Known], Document], job: JobView) -> Document:
-        """What is said by what is known of the cluster; nothing where that may be old."""
+    def _with_limits(self, describe: Callable[[JobView, Known], Document], job: JobView) -> Document:
+        """Return a document that depends on what the cluster offers; an empty one if that may be old."""
         try:
-            return say(job, self.known())
+            return describe(job, self.limits())
         except NotSure:
             return {}
 
     def _status(self) -> Document:
-        """Also while Redis is away: then it says so."""
+        """Return the status; if Redis cannot be reached, the document says so instead of the numbers."""
         try:
             return self.about() | self.reading.status() | {"redis": ""}
         except QueueError as error:
             return self.about() | {"redis": str(error)}
 
 
-def _count(query: Mapping[str, str]) -> int:
+def _parse_count(query: Mapping[str, str]) -> int:
     text = query.get("n", str(NEXT))
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_FORETOLD):
         raise BadQuestion(f"n: {text[:20]!r} is not a number from 1 to {MOST_FORETOLD}")
     return int(text)
 
 
-def _asked(query: Mapping[str, str]) -> Asked:
+def _parse_job(query: Mapping[str, str]) -> Asked:
     try:
         return Asked.model_validate_json(query.get("job", ""))
     except pydantic.ValidationError as error:
@@ -142,15 +142,17 @@ def _asked(query: Mapping[str, str]) -> Asked:
         raise BadQuestion(f"{where}: {problem['msg']}") from error
 
 
-def _trouble(code: int, message: str) -> Document:
-    """As an API server says it, so that its proxy passes it on in words."""
+def _status_document(code: int, message: str) -> Document:
+    """Return an error as an API server writes it, so that its proxy passes the message on."""
     return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message,
             "details": {"name": "torchq-coordinator"}}  # fmt: skip
 
 
 def waits(jobs: Iterable[JobView]) -> dict[str, Any]:
-    """How long the jobs that were admitted last had waited since they were submitted; those that had run before left
-    out. Seconds."""
+    """Return how long the jobs that were admitted last had waited since they were submitted, in seconds.
+
+    Only first attempts count.
+    """
     first = ((job, job.admission.admitted_at) for job in jobs if job.admission and job.admission.attempt == 1)
     latest = heapq.nlargest(LATEST, ((at.timestamp(), job.submitted) for job, at in first if at))
     lengths = [max(0.0, at - submitted) for at, submitted in latest]

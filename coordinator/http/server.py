@@ -1,14 +1,15 @@
-"""Whether a coordinator is well, and what the queues look like, over HTTP.
+"""The health and the status of a coordinator, and its read-only API, over HTTP.
 
-One rule: read-only: it changes nothing, and what it knows it knows from looking.
+One rule: read-only: no request changes anything in the coordinator, the store or the cluster.
 
     /healthz   200 while the process runs
-    /readyz    200 when it has seen the cluster and nothing is failing, else 503 with the reason
+    /readyz    200 when the caches are synced and nothing is failing, else 503 with the reason
     /status    JSON: identity of the leader, epoch, counts, what is failing
     /v1/...    JSON: the queues (coordinator.http.queue_api)
 
-What it costs is bounded (coordinator.http.bounded_server): beyond that, everything but the first two is answered with
-503.
+The cost of all requests is bounded (coordinator.http.bounded_server). Beyond that bound, every path except the first
+two is
+answered with 503.
 """
 
 import logging
@@ -36,14 +37,14 @@ from coordinator.settings import parse_pool
 ANY_PORT = -1
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 PROBES = ("/healthz", "/readyz")
-"""Answered whatever else is asked: a kubelet that gets no answer restarts the leader."""
+"""Paths that are answered under any load: a kubelet that gets no answer restarts the leader."""
 WAITS_SECONDS = 5.0
-"""How old percentiles of waits may be: they are made from every job there is."""
+"""How old the percentiles of waits may be: they are computed from all jobs."""
 log = logging.getLogger(__name__)
 
 
 def status(coordinator: Coordinator) -> dict[str, Any]:
-    """What /status says."""
+    """Return the document of /status."""
     leadership, counts = coordinator.leadership, coordinator.counts
     return {
         "leading": leadership.leading,
@@ -62,8 +63,8 @@ def status(coordinator: Coordinator) -> dict[str, Any]:
     }
 
 
-class About:
-    """What /v1/status adds to the numbers of the queues."""
+class ApiStatus:
+    """Returns what /v1/status adds to the numbers of the queues."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
@@ -84,34 +85,42 @@ class About:
 
 
 def policies(coordinator: Coordinator) -> dict[str, str]:
-    """The stop policy of every queue that somebody created."""
+    """Return the stop policy of every TenantQueue by name."""
     return {queue.metadata.name: queue.spec.stop_policy for queue in coordinator.watches.queues.values()}
 
 
 @contextmanager
 def serving(coordinator: Coordinator, port: int, reading: StoreReading | None = None) -> Iterator[int]:
-    """Answer at a port of the settings' address meanwhile, and have the Lease say so; the port. 0 answers nowhere, -1
-    at any free one. Without a `reading` there is no /v1. CoordinatorError names a port that is in use."""
+    """Answer requests while the block runs, and publish the address on the Lease; yield the port.
+
+    The address is that of the settings. Port 0 answers nowhere, -1 at any free port. Without a `reading` there is no
+    /v1. CoordinatorError if the port cannot be used; it names the port.
+    """
     if port == 0:
         yield 0
         return
     address = coordinator.settings.health_address
-    desk = Desk(coordinator, answerer(coordinator, reading) if reading else None)
+    handler = Desk(coordinator, answerer(coordinator, reading) if reading else None)
     identity = {IDENTITY: coordinator.leadership.identity}
-    server = HttpServer(desk.quick, lambda question: desk.answer(*question), lambda: identity)
+    server = HttpServer(handler.answer_probe, lambda request: handler.answer(*request), lambda: identity)
     with ExitStack() as running:
         try:
             bound = running.enter_context(server.running(address, 0 if port == ANY_PORT else port))
         except OSError as error:
-            why = os.strerror(error.errno) if error.errno else error
-            raise CoordinatorError(f"health port {address}:{port}: {why}; choose another with --health-port") from error
+            reason = os.strerror(error.errno) if error.errno else error
+            raise CoordinatorError(
+                f"health port {address}:{port}: {reason}; choose another with --health-port"
+            ) from error
         if reading is not None and address in LOOPBACK:
             coordinator.leadership.address = f"http://127.0.0.1:{bound}"
         yield bound
 
 
-def _meant(host: str, address: str) -> bool:
-    """Whether a request is for us: a page in a browser may give a name of its own to a loopback address."""
+def _is_for_address(host: str, address: str) -> bool:
+    """Return whether the Host header of a request fits the address of the server.
+
+    A web page in a browser may give a name of its own to a loopback address.
+    """
     try:
         return address not in LOOPBACK or not host or urlsplit(f"//{host}").hostname in LOOPBACK
     except ValueError:
@@ -125,25 +134,25 @@ def _failing(coordinator: Coordinator) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """What answers whoever asks."""
+    """Answers the requests of all paths."""
 
     coordinator: Coordinator
     answerer: Answerer | None
 
-    def quick(self, question: Question) -> Answer | None:
-        """The answer to a probe, which waits for nothing; None for any other question."""
-        path, _ = question
-        return self.answer(*question) if path in PROBES else None
+    def answer_probe(self, request: Question) -> Answer | None:
+        """Return the answer to a probe, which waits for nothing; None for any other request."""
+        path, _ = request
+        return self.answer(*request) if path in PROBES else None
 
     def answer(self, path: str, host: str) -> Answer:
-        """Whatever goes wrong is an answer as well."""
-        if not _meant(host, self.coordinator.settings.health_address):
-            return _text(403, "ask for this machine by its own name")
+        """Return the answer to a request; an error becomes an answer as well."""
+        if not _is_for_address(host, self.coordinator.settings.health_address):
+            return _text(403, "the Host header names another host: use localhost or the address of this machine")
         try:
             return self._answer(path)
         except Exception:
             log.exception("GET %s", path[:100])
-            return _text(500, "see the coordinator's log")
+            return _text(500, "the request failed in the coordinator: see its log")
 
     def _answer(self, path: str) -> Answer:
         match path:
@@ -159,8 +168,8 @@ class Desk:
         return _text(404, "try /healthz, /readyz or /status")
 
 
-def _text(code: int, said: str) -> Answer:
-    return code, said.encode() + b"\n", "text/plain"
+def _text(code: int, message: str) -> Answer:
+    return code, message.encode() + b"\n", "text/plain"
 
 
 def _json(code: int, document: Any) -> Answer:
@@ -168,19 +177,23 @@ def _json(code: int, document: Any) -> Answer:
 
 
 def answerer(coordinator: Coordinator, reading: StoreReading) -> Answerer:
-    """The API of a coordinator."""
+    """Return the read-only API of a coordinator."""
     watches, implicit = coordinator.watches, coordinator.settings.implicit_queues
 
-    def stands(job: JobView) -> Standing:
+    def standing_of(job: JobView) -> Standing:
         rules = replace(watches.rules(), implicit=implicit)
         return eligibility.hinted(eligibility.of(job, rules, time.time()), job, rules)
 
-    return Answerer(reading, watches.jobs.get, About(coordinator), stands, lambda: known(coordinator), reading.supposed)
+    return Answerer(
+        reading, watches.jobs.get, ApiStatus(coordinator), standing_of, lambda: limits(coordinator), reading.supposed
+    )
 
 
-def known(coordinator: Coordinator) -> Known:
-    """What jobs are judged by before there are any; also by a coordinator that does not lead. NotSure if its caches may
-    be old."""
+def limits(coordinator: Coordinator) -> Known:
+    """Return what decides whether a job could ever run. NotSure if the caches may be old.
+
+    A coordinator that does not lead knows it, too.
+    """
     watches, settings = coordinator.watches, coordinator.settings
     if not watches.synced or watches.failing:
         raise NotSure(watches.failing or "the coordinator has not read the cluster yet")

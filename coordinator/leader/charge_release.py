@@ -1,7 +1,7 @@
 """Freeing the charges of jobs that hold nothing any more.
 
-One rule: a charge is freed last. What must be kept for now, since pods may be on their way that are not seen here yet,
-is asked for again.
+One rule: a charge is freed last. While pods that are not seen here yet may be on their way, the charge is kept, and the
+store is asked again.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,16 +22,16 @@ from queues.values import Reservation
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A charge that could not be freed: when that was tried first, and when last."""
+class UnfreedCharge:
+    """A charge that could not be freed: when the store was asked first, and when last."""
 
     since: float
-    asked: float
+    asked_at: float
 
 
 @dataclass(slots=True)
-class Freeing:
-    """One leader's; of one thread."""
+class ChargeRelease:
+    """Frees the charges of one term, in one thread."""
 
     watches: Watches
     store: QueueStore
@@ -40,69 +40,80 @@ class Freeing:
     clock: Callable[[], float]
     rules: Callable[[], Rules]
     route: Callable[[JobKey], Route]
-    """The route of a key by the newest state."""
-    _kept: dict[JobKey, Kept] = field(default_factory=dict)
-    """Jobs that hold nothing any more, as far as is seen here, whose charge could not be freed yet."""
+    """Returns the route of a key by the newest state."""
+    _unfreed: dict[JobKey, UnfreedCharge] = field(default_factory=dict)
+    """The jobs that hold nothing any more, as far as is seen here, and whose charge could not be freed yet."""
 
     def find(self, keys: list[JobKey], routes: list[Route]) -> list[JobKey]:
-        """Those that hold nothing any more, and those that hold room for an attempt that is over, or for a job as it
-        was before its owner edited it."""
-        puts = {key: each.put for key, each in zip(keys, routes, strict=True) if each.put is not None}
-        held = self.store.reservations(list(puts)) if puts else {}
-        over = {key: each.over for key, each in zip(keys, routes, strict=True)}
-        late = {key for key, each in held.items() if each.attempt <= over[key] or not route.served(puts[key], each)}
-        return [key for key, each in zip(keys, routes, strict=True) if each.remove or key in late]
+        """Return the keys whose charges are to be freed.
 
-    def free(self, keys: list[JobKey], seen: int) -> None:
-        """Free what is charged for these jobs; `seen` is the newest resourceVersion of pods that is known here.
-
-        After as long as a resync takes to heal anything, what there is to see is believed: a worker that was at work
-        has lost its key by then, and an API server that came back from a backup never reaches the versions of before.
+        These are jobs that hold nothing any more, jobs that are charged for an attempt that is over, and jobs whose
+        owner edited them after they were charged.
         """
-        now, refunded = self.clock(), self._refunded(keys)
-        since = {key: self._kept.pop(key).since if key in self._kept else now for key in keys}
+        puts = {key: result.put for key, result in zip(keys, routes, strict=True) if result.put is not None}
+        charges = self.store.reservations(list(puts)) if puts else {}
+        over = {key: result.over for key, result in zip(keys, routes, strict=True)}
+        outdated = {
+            key
+            for key, charge in charges.items()
+            if charge.attempt <= over[key] or not route.is_charged_in_full(puts[key], charge)
+        }
+        return [key for key, result in zip(keys, routes, strict=True) if result.remove or key in outdated]
+
+    def free(self, keys: list[JobKey], pods_version: int) -> None:
+        """Free what is charged for these jobs; `pods_version` is the newest resourceVersion of pods known here.
+
+        The store keeps a charge while a worker may know newer pods. After one resync period, the charge is freed in any
+        case: a worker that was at work has lost its key by then, and an API server that was restored from a backup
+        never reaches its earlier versions.
+        """
+        now, refunds = self.clock(), self._refunds(keys)
+        since = {key: self._unfreed.pop(key).since if key in self._unfreed else now for key in keys}
         late = [key for key in keys if now - since[key] >= self.settings.resync_seconds]
-        kept = self.store.remove([key for key in keys if key not in late], seen)
+        refused = self.store.remove([key for key in keys if key not in late], pods_version)
         if late:
             self.store.remove(late)
-        self._kept |= {key: Kept(since[key], now) for key in kept}
-        for each in refunded:
-            if each.key not in kept:
-                self.rounds.refund(each.queue, queue_state.price(each.charge, self.settings.cost))
+        self._unfreed |= {key: UnfreedCharge(since[key], now) for key in refused}
+        for charge in refunds:
+            if charge.key not in refused:
+                self.rounds.refund(charge.queue, queue_state.price(charge.charge, self.settings.cost))
 
     def free_again(self) -> int:
-        """The same for what was kept; no worker need look at those jobs for that. How many were freed."""
-        if not self._kept:
+        """Free the charges that could not be freed before; return how many were freed. No worker is involved."""
+        if not self._unfreed:
             return 0
-        now, seen = self.clock(), self.watches.pods.resource_version
-        due = [key for key, each in self._kept.items() if now - each.asked >= self.settings.dispatch_seconds]
-        gone: list[JobKey] = []
-        error_isolation.each(due, lambda keys: self._let_go(keys, seen, gone), self.watches.skip)
-        freed = [key for key in gone if key not in self._kept]
+        now, pods_version = self.clock(), self.watches.pods.resource_version
+        due = [key for key, charge in self._unfreed.items() if now - charge.asked_at >= self.settings.dispatch_seconds]
+        candidates: list[JobKey] = []
+        error_isolation.each(due, lambda keys: self._free_due(keys, pods_version, candidates), self.watches.skip)
+        freed = [key for key in candidates if key not in self._unfreed]
         waiting = [key for key in freed if (job := self.watches.job(key)) is not None and _waits(job)]
-        self.watches.mark(waiting)  # they have yet to be put
+        self.watches.mark(waiting)  # they have yet to be put into the store
         return len(freed)
 
-    def _let_go(self, due: Sequence[JobKey], seen: int, gone: list[JobKey]) -> None:
-        found = self.find(list(due), [self.route(key) for key in due])
-        for key in set(due) - set(found):
-            self._kept.pop(key, None)
-        if found:
-            self.free(found, seen)
-        gone += found
+    def _free_due(self, due: Sequence[JobKey], pods_version: int, candidates: list[JobKey]) -> None:
+        """Try to free these charges, and append their keys to `candidates`; forget charges that are needed again."""
+        keys = self.find(list(due), [self.route(key) for key in due])
+        for key in set(due) - set(keys):
+            self._unfreed.pop(key, None)
+        if keys:
+            self.free(keys, pods_version)
+        candidates += keys
 
-    def _refunded(self, keys: list[JobKey]) -> list[Reservation]:
-        """The picks among them that their queues get back: those that were never granted, because an admin took the
-        queue from the job first.
+    def _refunds(self, keys: list[JobKey]) -> list[Reservation]:
+        """Return the picks among these charges whose cost their queues get back.
 
-        A pick that was granted is never refunded, whether the job ran or not: it held room. Nor is one whose job was
-        suspended, held, edited or deleted before the grant: the room was kept idle for it, and its owner would get the
-        next turn at once, again and again, for nothing.
+        A queue gets back a pick that was never granted because an admin took the queue from the job first. A pick that
+        was granted is never refunded, whether the job ran or not: it held room. A pick whose job was suspended, held,
+        edited or deleted before the grant is not refunded either. Its room was kept idle, and the owner could otherwise
+        get the next turn at once, again and again, for nothing.
         """
         jobs = {key: job for key in keys if (job := self.watches.job(key)) is not None and _waits(job)}
-        held = self.store.reservations(list(jobs)) if jobs else {}
-        ungranted = [each for key, each in held.items() if each.attempt > jobs[key].attempt]
-        return [each for each in ungranted if eligibility.withdrawn(each.queue, each.key.namespace, self.rules())]
+        charges = self.store.reservations(list(jobs)) if jobs else {}
+        ungranted = [charge for key, charge in charges.items() if charge.attempt > jobs[key].attempt]
+        return [
+            charge for charge in ungranted if eligibility.withdrawn(charge.queue, charge.key.namespace, self.rules())
+        ]
 
 
 def _waits(job: JobView) -> bool:

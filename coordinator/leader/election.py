@@ -1,14 +1,15 @@
-"""One coordinator leads: a Lease in the cluster, with the epoch that fences everybody else off.
+"""Leader election: one coordinator holds a Lease in the cluster, and its epoch fences all others off.
 
-One rule: a leader trusts its own clock only, and stops leading by itself before anybody else may start.
+One rule: a leader trusts its own clock only, and stops leading by itself before another coordinator may start.
 
 The holder renews every `renew_seconds`; a candidate that has seen the Lease unchanged for `lease_seconds` on its own
 clock takes it (as Kubernetes' leader election does: the clocks of two machines are never compared). That clock neither
-jumps nor stands still while the machine sleeps. Every term raises the epoch, kept in an annotation of the Lease, so
-that it rises even if Redis has forgotten everything.
+jumps nor stands still while the machine sleeps. Every term raises the epoch. It is kept in an annotation of the Lease,
+so that it rises even if Redis has lost all its data.
 
-Who cannot do a leader's work does not hold the Lease: a candidate that is not fit does not take it, and a leader that
-has not been fit for `lease_seconds` hands it back. If nobody is fit, nobody leads, and nothing flaps.
+A coordinator that cannot do a leader's work does not hold the Lease. A candidate that is not fit does not take it, and
+a leader that has not been fit for `lease_seconds` hands it back. If no coordinator is fit, none leads, and the Lease
+does not change hands.
 """
 
 import logging
@@ -30,45 +31,45 @@ from kube.api import Cluster, Manifest
 
 EPOCH = f"{GROUP}/epoch"
 API = f"{GROUP}/api"
-"""Annotation of the Lease: the URL at which the leader answers questions about the queues, if it does."""
+"""Annotation of the Lease: the URL of the leader's read-only API, if it serves one."""
 ERRORS = f"{GROUP}/object-errors"
 """Annotation of the Lease: the objects that the leader has skipped after unforeseen errors, as `torchq doctor` shows
 them."""
 MARGIN = 16
-"""A leader stops this fraction of a lease before anybody else may start: what it has begun by then is over."""
+"""A leader stops this fraction of a lease before another one may start, so that what it has begun is over by then."""
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 log = logging.getLogger(__name__)
 
 
 def elapsed() -> float:
-    """Seconds on a clock that nobody sets and that runs while the machine sleeps (on Linux)."""
+    """Return seconds of a clock that is never set and that runs while the machine sleeps (on Linux)."""
     return time.clock_gettime(_CLOCK)
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The Lease as last seen to change, and when that was on our own clock."""
+    """The Lease at its last observed change, and when that was on this process's clock."""
 
     holder: str
     renewed: str
     at: float
 
-    def updated(self, holder: str, renewed: str, now: float) -> "Observed":
-        """The clock of an unchanged Lease runs on."""
+    def update(self, holder: str, renewed: str, now: float) -> "Observed":
+        """Return the newest observation; an unchanged Lease keeps its time."""
         return self if (holder, renewed) == (self.holder, self.renewed) else Observed(holder, renewed, now)
 
 
 def may_take(observed: Observed, identity: str, lease_seconds: float, now: float) -> bool:
-    """Whether the Lease is ours, free, or has been silent for too long."""
+    """Return whether the candidate holds the Lease, or the Lease is free or has not been renewed in time."""
     return observed.holder in ("", identity) or now - observed.at > lease_seconds
 
 
 class Leadership:
     """Competes for the Lease in a thread of its own until stopped.
 
-    `cluster` must give up on a request well within a lease; `skipped` names the objects that this process has skipped
-    after errors; `unfit` says why this process could not do a leader's work
-    now (empty: it could), and must not take long either.
+    `cluster` must give up on a request well within a lease. `unfit` returns why this process cannot do a leader's work
+    now, empty if it can, and must not take long either. `skipped` returns the objects that this process has skipped
+    after errors.
     """
 
     def __init__(
@@ -95,13 +96,13 @@ class Leadership:
         self._observed = Observed("", "", clock())
         self._valid_until = float("-inf")
         self._epoch = 0
-        self._asked = ""
+        self._requested_rebuild = ""
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._compete, name="leadership")
         self.failing = ""
         self.address = ""
-        """Where this process answers questions about the queues; empty: nowhere that others could name."""
+        """The URL of this process's read-only API; empty if other machines cannot reach it or there is none."""
 
     @property
     def leading(self) -> bool:
@@ -110,40 +111,40 @@ class Leadership:
 
     @property
     def identity(self) -> str:
-        """Our own name."""
+        """The name of this process."""
         return self._identity
 
     @property
     def epoch(self) -> int:
-        """The epoch of our term."""
+        """The epoch of this process's last term."""
         return self._epoch
 
     @property
     def holder(self) -> str:
-        """Who leads, as last seen."""
+        """The identity of the leader, as last observed."""
         return self._observed.holder
 
     @property
     def asked(self) -> str:
-        """The word of a repair that somebody asked for and nobody has done, as last seen; empty if there is none."""
-        return self._asked
+        """The id of a requested rebuild that is not done yet, as last observed; empty if there is none."""
+        return self._requested_rebuild
 
-    def answer(self, word: str) -> None:
-        """Say that the repair of this word is done. LeadershipLost if we lead no longer."""
+    def answer(self, request: str) -> None:
+        """Write that the rebuild of this id is done. LeadershipLost if this process leads no longer."""
         with self._lock:
             if not self.leading or _spec(self._read()).get("holderIdentity") != self._identity:
                 raise LeadershipLost("another coordinator leads")
             self._cluster.patch(
-                LEASES, LEASE, {"metadata": {"annotations": {rebuild_request.DONE: word}}}, self._namespace
+                LEASES, LEASE, {"metadata": {"annotations": {rebuild_request.DONE: request}}}, self._namespace
             )
-            self._asked = ""
+            self._requested_rebuild = ""
 
     def start(self) -> None:
-        """Begin to compete."""
+        """Start to compete for the Lease."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop competing; a leader hands the Lease back, so that the next one need not wait for it to run out."""
+        """Stop competing. A leader hands the Lease back, so that the next one need not wait until it expires."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -151,7 +152,7 @@ class Leadership:
             self._step_down()
 
     def raise_epoch(self, above: int = 0) -> int:
-        """A higher epoch for a rebuild, also higher than `above`. LeadershipLost if we lead no longer."""
+        """Raise the epoch for a rebuild, beyond `above`; return it. LeadershipLost if this process leads no longer."""
         with self._lock:
             lease = self._read()
             if not self.leading or _spec(lease).get("holderIdentity") != self._identity:
@@ -160,13 +161,13 @@ class Leadership:
             return self._epoch
 
     def step(self) -> str:
-        """Try once to take or to keep the Lease; why we do not compete for it, empty if we do."""
+        """Try once to take or to keep the Lease; return why this process is unfit, empty if it competes."""
         with self._lock:
             started = self._clock()
             lease = self._read()
-            self._asked = rebuild_request.asked(lease)
+            self._requested_rebuild = rebuild_request.asked(lease)
             spec = _spec(lease)
-            self._observed = self._observed.updated(
+            self._observed = self._observed.update(
                 spec.get("holderIdentity") or "", spec.get("renewTime") or "", started
             )
             if not may_take(self._observed, self._identity, self._lease_seconds, started):
@@ -183,7 +184,10 @@ class Leadership:
             return ""
 
     def _long_unfit(self, new_term: bool) -> str:
-        """Why the Lease is not for us: at once for a candidate, after a whole lease for a leader."""
+        """Return why this process must not hold the Lease.
+
+        A candidate must be fit at once; a leader may be unfit for the time of one lease.
+        """
         unfit, now = self._unfit(), self._clock()
         if not unfit:
             self._fit_at = now
@@ -198,25 +202,25 @@ class Leadership:
             self._stopping.wait(self._renew_seconds if self._try() else self._renew_seconds / 4)
 
     def _try(self) -> bool:
-        """One step, and what to tell about it; whether an answer came."""
+        """Take one step and report its outcome; return whether the API server answered."""
         try:
-            self._tell(self.step())
+            self._report(self.step())
         except (errors.Conflict, errors.AlreadyExists):
-            self._tell("")  # another candidate was faster
+            self._report("")  # another candidate was faster
         except errors.ClusterError as error:
-            self._tell(str(error))
+            self._report(str(error))
             return False
         except Exception as error:
-            # Without this thread nobody would ever lead again, and nobody would know.
-            what = f"{type(error).__name__}: {error}"
-            if self.failing != what:
-                log.exception("leadership: an unforeseen error")
-            self.failing = what
+            # Without this thread, this process would never lead again, and no log would say so.
+            reason = f"{type(error).__name__}: {error}"
+            if self.failing != reason:
+                log.exception("leader election: an unforeseen error")
+            self.failing = reason
         return True
 
-    def _tell(self, failing: str) -> None:
+    def _report(self, failing: str) -> None:
         if failing and failing != self.failing:
-            log.warning("not leading: %s" if not self.leading else "leadership: %s", failing)
+            log.warning("not leading: %s" if not self.leading else "leader election: %s", failing)
         self.failing = failing
 
     def _read(self) -> Manifest:
@@ -251,7 +255,7 @@ class Leadership:
                 patch = {"spec": {"holderIdentity": ""}}
                 self._cluster.patch(LEASES, LEASE, patch, self._namespace, resource_version=version)
         except errors.ClusterError as error:
-            log.info("the lease was not handed back (%s); the next leader waits for it to run out", error)
+            log.info("the Lease was not handed back, so the next leader waits until it expires: %s", error)
 
 
 def _spec(lease: Manifest) -> dict[str, Any]:
@@ -259,7 +263,10 @@ def _spec(lease: Manifest) -> dict[str, Any]:
 
 
 def _epoch(lease: Manifest) -> int:
-    """0 for what is no number: the rebuild asks for one above all that it knows of."""
+    """Return the epoch on the Lease; 0 for a value that is not a number.
+
+    That is safe: the rebuild asks for an epoch above all that it knows.
+    """
     text = str((lease["metadata"].get("annotations") or {}).get(EPOCH, ""))
     return integers.bounded(text, 0)
 

@@ -1,23 +1,25 @@
-"""How often a process looks for garbage that counting references does not find: objects that refer to each other.
+"""How often a process searches for objects that refer to each other and are not needed any more.
 
-One rule: what lives long is not looked through again and again. Python's own thresholds fit small programs. A
-coordinator keeps hundreds of thousands of objects and makes thousands more for each batch of picks, nearly none of them
-in circles: to look for such took a fifth to a third of its time (`python -m bench picks`).
+One rule: objects that live long are not searched again and again. Python's default thresholds fit small programs. A
+coordinator keeps hundreds of thousands of objects and makes thousands more for each batch of picks, and nearly none of
+them form cycles. The searches took a fifth to a third of its time (`python -m bench picks`).
 """
 
 import gc
 
 _THRESHOLDS = (100_000, 20, 20)
-"""Objects more than before until the youngest are looked through, and how often that until older ones are, too."""
+"""New objects until the youngest generation is searched, and searches of it until an older generation is."""
 
 
 def look_seldom() -> None:
-    """For the rest of the process."""
+    """Set these thresholds for the rest of the process."""
     gc.set_threshold(*_THRESHOLDS)
 
 
 def settle() -> None:
-    """What is there now will stay: throw away what is garbage, and look through the rest no more. An object among it
-    that nobody refers to any more still goes at once."""
+    """Collect garbage once, and exclude all objects of now from later searches.
+
+    An excluded object to which no reference is left is still freed at once.
+    """
     gc.collect()
     gc.freeze()

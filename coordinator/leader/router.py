@@ -13,7 +13,7 @@ from coordinator.cache.views import JobView
 from coordinator.cache.watches import DirtyKey, Watches
 from coordinator.errors import CoordinatorError
 from coordinator.leader import error_isolation
-from coordinator.leader.charge_release import Freeing
+from coordinator.leader.charge_release import ChargeRelease
 from coordinator.leader.delayed_keys import Timers
 from coordinator.leader.queued_limiter import Turns
 from coordinator.routing import route
@@ -61,13 +61,13 @@ class Router:
     changed: bool = False
     """Whether the store has changed since the control loop last asked, so that a cycle may find jobs to pick."""
     _turns: Turns = field(init=False)
-    _freeing: Freeing = field(init=False)
+    _charge_release: ChargeRelease = field(init=False)
     _timers: Timers = field(default_factory=Timers)
     """When time alone changes the route of a job."""
 
     def __post_init__(self) -> None:
         self._turns = Turns(self.clock)
-        self._freeing = Freeing(
+        self._charge_release = ChargeRelease(
             self.watches,
             self.store,
             self.rounds,
@@ -80,7 +80,7 @@ class Router:
     def flush(self) -> Flushed:
         """Route what changed. If the store cannot be reached, the keys stay marked and the error is raised."""
         self.watches.mark(self._timers.due(self.clock()))
-        freed = self._freeing.free_again()
+        freed = self._charge_release.free_again()
         self.changed |= bool(freed)
         dirty = self.watches.take(MOST_PER_STEP)
         if not dirty:
@@ -134,13 +134,13 @@ class Router:
     def _apply(self, routes: list[Route], keys: list[JobKey], pods_version: int) -> None:
         """Carry out routes: change the queues first, then offer work."""
         puts: list[Entry] = [result.put for result in routes if result.put is not None]
-        removes = self._freeing.find(keys, routes)
+        removes = self._charge_release.find(keys, routes)
         offers = self._immediate_offers(keys, routes)
         deleted = [key for key in removes if self.watches.job(key) is None]
         if deleted:  # before the charge is freed: while it is charged, every rebuild routes the key again
             self.work.drop(deleted)
         if removes:
-            self._freeing.free(removes, pods_version)
+            self._charge_release.free(removes, pods_version)
         if puts:
             self.store.put(puts)
         if offers:

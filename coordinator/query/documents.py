@@ -1,7 +1,7 @@
-"""What the queues look like to somebody who asks: documents made from a snapshot.
+"""The JSON documents that describe queues and jobs, made from a snapshot of the store.
 
-One rule: pure; a document is JSON with names as in Kubernetes, and the same whether the coordinator made it or a
-command that read the queues itself.
+One rule: pure; names are written as in Kubernetes. A document is the same whether the coordinator made it, or a command
+that read the store itself.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,13 +21,14 @@ OPEN, HOLD = "None", "Hold"
 
 
 def queues(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, str] | None = None) -> list[Document]:
-    """Every queue as a TenantQueue whose status says how it does now.
+    """Return every queue as a TenantQueue whose status has its figures of now.
 
-    `cost` is what the weights divide; `policies` names stop policies where they are known better than by open and shut.
+    `cost` is the resource that the weights divide. `policies` are the stop policies of queues; without one, the
+    document has the policy that follows from whether the queue is open.
     """
-    held = {view.spec.name: view.usage.get(cost, 0) for view in snapshot.queues}
-    busy = sum(view.spec.weight for view in snapshot.queues if _busy(view))
-    total = sum(held.values())
+    costs = {view.spec.name: view.usage.get(cost, 0) for view in snapshot.queues}
+    busy_weight = sum(view.spec.weight for view in snapshot.queues if _is_busy(view))
+    total = sum(costs.values())
     return [
         {
             "apiVersion": TENANT_QUEUES.api_version,
@@ -36,8 +37,8 @@ def queues(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, str
             "spec": _spec(view, (policies or {}).get(view.spec.name)),
             "status": {
                 **_status(view, now),
-                "share": figures.percent(held[view.spec.name], total),
-                "target": figures.percent(view.spec.weight if _busy(view) else 0, busy),
+                "share": figures.percent(costs[view.spec.name], total),
+                "target": figures.percent(view.spec.weight if _is_busy(view) else 0, busy_weight),
                 "lag": _lag(view, snapshot),
             },
         }
@@ -45,25 +46,25 @@ def queues(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, str
     ]
 
 
-def _busy(view: QueueView) -> bool:
+def _is_busy(view: QueueView) -> bool:
     return bool(view.waiting or view.usage.get(JOBS))
 
 
 def _spec(view: QueueView, policy: str | None) -> Document:
     spec = view.spec
-    found: Document = {
+    document: Document = {
         "weight": spec.weight,
         "stopPolicy": policy or (OPEN if spec.open else HOLD),
         "ordering": "StrictFIFO" if spec.strict else "BestEffortFIFO",
         "agingSeconds": spec.aging_seconds,
     }
     if spec.quota:
-        found["quota"] = figures.format_amounts(spec.quota)
+        document["quota"] = figures.format_amounts(spec.quota)
     if spec.cohort:
-        found["cohort"] = spec.cohort
+        document["cohort"] = spec.cohort
     if spec.borrowing:
-        found["borrowingLimit"] = figures.format_amounts(spec.borrowing)
-    return found
+        document["borrowingLimit"] = figures.format_amounts(spec.borrowing)
+    return document
 
 
 def _status(view: QueueView, now: float) -> Document:
@@ -80,12 +81,12 @@ def _status(view: QueueView, now: float) -> Document:
 
 
 def _lag(view: QueueView, snapshot: Snapshot) -> float | None:
-    """How much cost the queue is behind its share (above 0) or ahead of it (below); None before the first pick."""
+    """Return how much cost the queue is behind its share, or, below 0, ahead of it; None before the first pick."""
     return round(lag(view.account, snapshot.clock), 3) if snapshot.clock.weights else None
 
 
 def upcoming(picks: Iterable[Pick], now: float) -> list[Document]:
-    """Picks as `next` shows them, the first first."""
+    """Return picks as `torchq next` shows them, in the order in which they are made."""
     return [
         {
             "pick": number,
@@ -102,38 +103,40 @@ def upcoming(picks: Iterable[Pick], now: float) -> list[Document]:
 
 
 def total(snapshot: Snapshot) -> int:
-    """How many jobs wait."""
+    """Return how many jobs wait."""
     return sum(view.waiting for view in snapshot.queues)
 
 
-def vitals(found: Vitals) -> Document:
-    """How dispatch and queues do, in numbers."""
+def vitals(numbers: Vitals) -> Document:
+    """Return the numbers of dispatch and of the queues."""
     return {
-        "at": found.at,
-        "epoch": found.epoch,
-        "picks": found.picks,
-        "reconciles": found.runs,
-        "jobs": {"waiting": found.waiting, "admitted": found.admitted},
-        "work": {"ready": found.ready, "delayed": found.delayed, "leased": found.leased},
-        "workers": dict(found.workers),
+        "at": numbers.at,
+        "epoch": numbers.epoch,
+        "picks": numbers.picks,
+        "reconciles": numbers.runs,
+        "jobs": {"waiting": numbers.waiting, "admitted": numbers.admitted},
+        "work": {"ready": numbers.ready, "delayed": numbers.delayed, "leased": numbers.leased},
+        "workers": dict(numbers.workers),
     }
 
 
 def room(snapshot: Snapshot) -> Document:
-    """The pool and what is taken of it; no capacity: nothing is scarce."""
+    """Return the size of the pool and what is used of it; a capacity of null: nothing is scarce."""
     return {
-        "capacity": None if snapshot.pool is None else figures.format_amounts(_named(snapshot.pool)),
+        "capacity": None if snapshot.pool is None else figures.format_amounts(_without_others(snapshot.pool)),
         "used": figures.format_amounts({name: amount for name, amount in snapshot.pool_usage.items() if amount}),
     }
 
 
-def _named(limit: Amounts) -> Amounts:
+def _without_others(limit: Amounts) -> Amounts:
     return {name: amount for name, amount in limit.items() if name != OTHERS}
 
 
 def waiting(place: Place, next_pick: int | None, in_order: int | None) -> Document:
-    """A job that waits: its number among the picks foretold, if it is among them, and that in a pool with room for
-    all."""
+    """Return a waiting job, with its number among the next picks, and its number in a pool with room for all jobs.
+
+    A number is None if the job is not among these picks.
+    """
     entry = place.entry
     return {
         "state": "waiting",
@@ -150,23 +153,23 @@ def waiting(place: Place, next_pick: int | None, in_order: int | None) -> Docume
     }
 
 
-def admitted(held: Reservation) -> Document:
-    """A job that holds room."""
+def admitted(reservation: Reservation) -> Document:
+    """Return a job that holds room."""
     return {
         "state": "admitted",
-        "job": job_name(held.key),
-        "uid": held.key.uid,
-        "queue": held.queue,
-        "attempt": held.attempt,
-        "charge": figures.format_amounts(held.charge),
+        "job": job_name(reservation.key),
+        "uid": reservation.key.uid,
+        "queue": reservation.queue,
+        "attempt": reservation.attempt,
+        "charge": figures.format_amounts(reservation.charge),
     }
 
 
 def elsewhere(key: JobKey) -> Document:
-    """A job that the queues do not know."""
+    """Return a job that is not in the queues."""
     return {"state": "absent", "job": job_name(key), "uid": key.uid}
 
 
 def job_name(key: JobKey) -> str:
-    """Without the uid."""
+    """Return the namespace and name of a job, without its uid."""
     return f"{key.namespace}/{key.name}"

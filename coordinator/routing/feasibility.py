@@ -1,7 +1,8 @@
 """Whether a job could ever run, by what the coordinator knows of queues and nodes.
 
-One rule: pure, and asked before there is a job: what is judged is what the job would be charged, whatever is free now.
-A finding names the field of the TorchJob, the numbers, and what to do.
+One rule: pure, and independent of what is free now. The check compares what the job would be charged with what queues
+and nodes can give at most, before the job is created. A finding names the field of the TorchJob, the numbers, and what
+to do.
 
     code                    the job can never run, unless an admin changes something, because
     QueueNotFound           no admin has created the queue
@@ -11,7 +12,7 @@ A finding names the field of the TorchJob, the numbers, and what to do.
     ExceedsQuota            it asks for more than the queue and its cohort can ever give
     ExceedsPool             it asks for more than the pool that an admin gives in numbers
     ExceedsNodes            all nodes of now together have less, or each of them has less than one of its pods asks for.
-                            This is firm on an embedded cluster alone: elsewhere nodes may be added
+                            Only on an embedded cluster is this firm: elsewhere nodes may be added
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -54,34 +55,34 @@ _FIELDS = {"QueueNotFound": QUEUE, "NotAllowed": QUEUE, "PriorityClassNotFound":
 
 
 class Asked(pydantic.BaseModel):
-    """What of a job decides whether it could ever run."""
+    """The part of a job that decides whether it could ever run."""
 
     model_config = pydantic.ConfigDict(frozen=True)
 
     namespace: str
     queue: str
     priority_class: str = ""
-    """The PriorityClass that says its priority; empty if it says so itself."""
+    """The PriorityClass that gives its priority; empty if the job gives its own."""
     claims: str = ""
     """The field that claims resources; empty if none does."""
     charge: dict[str, int]
     pods: dict[str, dict[str, int]] = {}
-    """By task type, what one pod asks for."""
+    """By task type, what one pod requests."""
 
 
 class Finding(NamedTuple):
-    """A reason for which the job cannot run."""
+    """One reason why a job cannot run."""
 
     code: str
     field: str
     message: str
     firm: bool = True
-    """Whether the job can never run; else nodes that are added may change that."""
+    """Whether the job can never run; if not, new nodes may change that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What a job is judged by."""
+    """What queues and nodes can give at most."""
 
     rules: Rules
     specs: Mapping[str, QueueSpec]
@@ -89,11 +90,11 @@ class Known:
     setting: PoolSetting
     """The coordinator's setting `pool`."""
     nodes: tuple[NodeView, ...] = ()
-    """The nodes, if the pool is taken from them."""
+    """The nodes, if the size of the pool follows from them."""
 
 
 def of(job: JobView) -> Asked:
-    """What is known of a job that is there; of its pods only what they ask for together."""
+    """Return this part of an existing job; only the sum of what its pods request is limits."""
     return Asked(
         namespace=job.key.namespace,
         queue=job.queue,
@@ -103,100 +104,100 @@ def of(job: JobView) -> Asked:
     )
 
 
-def judge(asked: Asked, known: Known) -> list[Finding]:
-    """Everything for which the job could not run; nothing if it could."""
-    barred = list(_barred(asked, known.rules))
-    spec = known.specs.get(asked.queue)
-    if spec is not None and not any(each.field == QUEUE for each in barred):
-        barred += _beyond_quota(asked.charge, spec, known.specs.values())
-    return [*barred, *_beyond_pool(asked, known)]
+def judge(request: Asked, limits: Known) -> list[Finding]:
+    """Return every reason why the job could not run; no reason if it could."""
+    findings = list(_blocked(request, limits.rules))
+    spec = limits.specs.get(request.queue)
+    if spec is not None and not any(finding.field == QUEUE for finding in findings):
+        findings += _beyond_quota(request.charge, spec, limits.specs.values())
+    return [*findings, *_beyond_pool(request, limits)]
 
 
-def _barred(asked: Asked, rules: Rules) -> Iterator[Finding]:
-    """What routing would say at once, of the queue and of the PriorityClass."""
+def _blocked(request: Asked, rules: Rules) -> Iterator[Finding]:
+    """Yield what routing would say of the job's queue, its claims and its PriorityClass."""
     view = JobView(
-        key=JobKey(asked.namespace, "", ""),
-        queue=asked.queue,
+        key=JobKey(request.namespace, "", ""),
+        queue=request.queue,
         submitted=0.0,
-        priority_class=asked.priority_class,
-        claims=asked.claims,
+        priority_class=request.priority_class,
+        claims=request.claims,
     )
     anywhere = replace(rules, queues={}, implicit=True)
-    jobs = ((replace(view, priority_class=""), rules), (replace(view, queue=asked.namespace, claims=""), anywhere))
-    for job, by in jobs:
-        stands = eligibility.of(job, by, 0.0)
+    jobs = ((replace(view, priority_class=""), rules), (replace(view, queue=request.namespace, claims=""), anywhere))
+    for job, job_rules in jobs:
+        stands = eligibility.of(job, job_rules, 0.0)
         if stands.code in _REMEDIES:
             sentence = stands.sentence.removesuffix(eligibility.UNTIL_THERE)
-            field = _FIELDS.get(stands.code, asked.claims)
+            field = _FIELDS.get(stands.code, request.claims)
             remedy = _REMEDIES[stands.code]
             if stands.code == "QueueNotFound":
-                remedy = f"{remedy}; {eligibility.alternatives(asked.queue, asked.namespace, rules)}"
+                remedy = f"{remedy}; {eligibility.alternatives(request.queue, request.namespace, rules)}"
             yield Finding(stands.code, field, f"{sentence}: {remedy}")
 
 
 def _beyond_quota(charge: Amounts, spec: QueueSpec, specs: Iterable[QueueSpec]) -> Iterator[Finding]:
     cohort = quotas.cohorts(specs).get(spec.cohort)
     ceiling = quotas.ceiling(spec, cohort, NOTHING)
-    whose = f"its quota, and what cohort {spec.cohort} may lend to it" if cohort else "its quota"
+    source = f"its quota, and what cohort {spec.cohort} may lend to it" if cohort else "its quota"
     remedy = f"{LESS}, or have an admin raise the quota (torchq queue set-quota)"
     for name, numbers in _over(charge, ceiling):
-        said = f"the job asks for {numbers[0]} of {name}, queue {spec.name} can give {numbers[1]} at most ({whose})"
-        yield Finding("ExceedsQuota", TASKS, f"{said}: {remedy}")
+        problem = f"the job asks for {numbers[0]} of {name}, queue {spec.name} can give {numbers[1]} at most ({source})"
+        yield Finding("ExceedsQuota", TASKS, f"{problem}: {remedy}")
 
 
-def _beyond_pool(asked: Asked, known: Known) -> Iterator[Finding]:
-    room = pool_capacity.largest(known.setting, known.nodes) or NOTHING
-    if known.setting != "nodes":
-        for name, (wanted, there) in _over(asked.charge, room):
-            said = f"the job asks for {wanted} of {name}, all queues together have {there} (the setting pool)"
-            yield Finding("ExceedsPool", TASKS, f"{said}: {LESS}")
+def _beyond_pool(request: Asked, limits: Known) -> Iterator[Finding]:
+    room = pool_capacity.largest(limits.setting, limits.nodes) or NOTHING
+    if limits.setting != "nodes":
+        for name, (demand, limit) in _over(request.charge, room):
+            problem = f"the job asks for {demand} of {name}, all queues together have {limit} (the setting pool)"
+            yield Finding("ExceedsPool", TASKS, f"{problem}: {LESS}")
         return
-    firm = any(node.embedded for node in known.nodes)
-    if not known.nodes:
+    firm = any(node.embedded for node in limits.nodes)
+    if not limits.nodes:
         yield _nodes(TASKS, "the cluster has no node", firm=False)
         return
-    seen = set()
-    for name, (wanted, there) in _over(asked.charge, room):
-        seen.add(name)
-        yield _nodes(TASKS, f"the job asks for {wanted} of {name}, all nodes together have {there}", firm=firm)
-    for task, demand in asked.pods.items():
-        for said in _too_large(task, demand, known.nodes, seen):
-            yield _nodes(f"{TASKS}.{task}", said, firm=firm)
+    reported = set()
+    for name, (demand, limit) in _over(request.charge, room):
+        reported.add(name)
+        yield _nodes(TASKS, f"the job asks for {demand} of {name}, all nodes together have {limit}", firm=firm)
+    for task, pod in request.pods.items():
+        for problem in _too_large(task, pod, limits.nodes, reported):
+            yield _nodes(f"{TASKS}.{task}", problem, firm=firm)
 
 
-def _nodes(field: str, said: str, *, firm: bool) -> Finding:
-    return Finding("ExceedsNodes", field, f"{said}: {LESS if firm else LATER}", firm)
+def _nodes(field: str, problem: str, *, firm: bool) -> Finding:
+    return Finding("ExceedsNodes", field, f"{problem}: {LESS if firm else LATER}", firm)
 
 
-def _too_large(task: str, demand: Amounts, nodes: tuple[NodeView, ...], known: set[str]) -> Iterator[str]:
-    """Why a pod fits no node, though it were empty; names that are known to be too much of are left out."""
-    wanted = {name: amount for name, amount in demand.items() if name not in known}
-    if any(amounts.fits(wanted, NOTHING, {**node.allocatable, amounts.OTHERS: 0}) for node in nodes):
+def _too_large(task: str, demand: Amounts, nodes: tuple[NodeView, ...], reported: set[str]) -> Iterator[str]:
+    """Yield why a pod would fit no node even if that were empty. Resources in `reported` are left out."""
+    request = {name: amount for name, amount in demand.items() if name not in reported}
+    if any(amounts.fits(request, NOTHING, {**node.allocatable, amounts.OTHERS: 0}) for node in nodes):
         return
-    largest = {name: max(node.allocatable.get(name, 0) for node in nodes) for name in wanted}
-    over = list(_over(wanted, largest))
-    for name, (asked, there) in over:
-        yield f"a pod of task {task} asks for {asked} of {name}, the largest node has {there}"
+    largest = {name: max(node.allocatable.get(name, 0) for node in nodes) for name in request}
+    over = list(_over(request, largest))
+    for name, (quantity, limit) in over:
+        yield f"a pod of task {task} asks for {quantity} of {name}, the largest node has {limit}"
     if not over:
-        together = ", ".join(f"{quantities.text(name, amount)} {name}" for name, amount in sorted(wanted.items()))
+        together = ", ".join(f"{quantities.text(name, amount)} {name}" for name, amount in sorted(request.items()))
         yield f"a pod of task {task} asks for {together}, which no node has together"
 
 
 def _over(demand: Amounts, limit: Amounts) -> Iterator[tuple[str, tuple[str, str]]]:
-    """The names of which more is asked for than a limit allows, with both amounts as quantities."""
-    for name, asked in sorted(demand.items()):
-        if not amounts.fits({name: asked}, NOTHING, limit):
-            yield name, (quantities.text(name, asked), quantities.text(name, amounts.most(limit, name) or 0))
+    """Yield the resources whose demand exceeds their limit, with both amounts as quantities."""
+    for name, amount in sorted(demand.items()):
+        if not amounts.fits({name: amount}, NOTHING, limit):
+            yield name, (quantities.text(name, amount), quantities.text(name, amounts.most(limit, name) or 0))
 
 
 def document(findings: Iterable[Finding]) -> dict[str, Any]:
-    """Findings as a coordinator answers them."""
-    return {"findings": [each._asdict() for each in findings]}
+    """Return findings as a coordinator answers them."""
+    return {"findings": [finding._asdict() for finding in findings]}
 
 
 def parse(answer: Mapping[str, Any]) -> list[Finding]:
-    """The findings of such an answer. ValueError if it is none."""
+    """Return the findings of such an answer. ValueError if the answer has another form."""
     try:
-        return [Finding(**{name: each[name] for name in Finding._fields}) for each in answer["findings"]]
+        return [Finding(**{name: item[name] for name in Finding._fields}) for item in answer["findings"]]
     except (KeyError, TypeError) as error:
-        raise ValueError("the coordinator's answer makes no sense") from error
+        raise ValueError("the coordinator's answer has no list of findings") from error

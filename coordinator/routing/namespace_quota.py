@@ -1,11 +1,11 @@
-"""Whether the ResourceQuotas of its namespace hold a waiting job.
+"""Whether the ResourceQuotas of its namespace have room for a waiting job.
 
-One rule: pure. A job that they do not hold would be admitted, refused and sent back, and its queue would pay for that.
+One rule: pure. Without this check, such a job would be admitted, refused and sent back, and its queue would pay for it.
 
-What is not known beforehand counts as fitting: the next refusal sends the job back, for a pause that grows
-(`reconcilers.plan.over_quota`). A pause ends early when the ResourceQuota is deleted or its limits are raised, when
-the spec
-of the job is changed, and when another try is asked for.
+If it is not known beforehand whether a job fits, it counts as fitting. The next refusal sends the job back, for a pause
+that grows (`reconcilers.plan.over_quota`). A pause ends early when the ResourceQuota is deleted or its limits are
+raised,
+when the spec of the job is changed, and when the owner asks for another try.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,16 +21,16 @@ from crds.torchjob import resource_quota
 from crds.torchjob.resource_quota import Needs, Quota
 
 Taken = Mapping[str, Amounts]
-"""What jobs that go first are about to use, by ResourceQuota."""
+"""By ResourceQuota, what the jobs that go first are about to use."""
 CODE = "NamespaceQuota"
-"""The reason to wait of a job that they do not hold."""
+"""The reason of a job that waits for room in a ResourceQuota."""
 YIELDS = "the ResourceQuotas of the namespace have room for older jobs first that were refused before it"
 PAUSES = "it is tried again at status.queue.notBefore"
 
 
 @dataclass(frozen=True, slots=True)
 class Barred:
-    """Why a job is kept out of the order of its queue."""
+    """Why ResourceQuotas keep a job out of the order of its queue."""
 
     sentence: str
     until: float = 0.0
@@ -38,8 +38,10 @@ class Barred:
 
 
 def barred(job: JobView, quotas: tuple[Quota, ...], now: float, *, services: bool = True) -> Barred | None:
-    """Why the ResourceQuotas of its namespace keep a job from being admitted; None if they do not, as far as that is
-    known. `services`: whether pods have addresses of their own, named by services."""
+    """Return why the ResourceQuotas of its namespace have no room for a job; None if they have, as far as is known.
+
+    `services` is whether jobs have services, which count as well.
+    """
     refusal = job.waits.refusal if job.waits else None
     if refusal is None and resource_quota.holds(job.charge, quotas):
         return None
@@ -54,7 +56,7 @@ def barred(job: JobView, quotas: tuple[Quota, ...], now: float, *, services: boo
 
 
 def needs(job: JobView) -> Needs:
-    """What a job asks of ResourceQuotas: by its templates if one has refused it, else by its charge."""
+    """Return what a job asks of ResourceQuotas: by its templates if one has refused it, else by its charge."""
     refusal = job.waits.refusal if job.waits else None
     return refusal.needs if refusal is not None else resource_quota.of_charge(job.charge)
 
@@ -65,18 +67,20 @@ def _pauses(job: JobView, now: float) -> bool:
 
 
 def _is_over(refusal: Refusal, quotas: tuple[Quota, ...]) -> bool:
-    """Whether what refused the job is not there any more: the ResourceQuota, or one of the limits that it named."""
+    """Return whether the ResourceQuota that refused the job is gone, or one of its limits is gone or higher."""
     if refusal.outdated:
         return True
     if not refusal.quota:
         return False
-    quota = next((each for each in quotas if each.name == refusal.quota), None)
-    limits = {each.name: each.hard for each in quota.limits} if quota is not None else {}
-    return quota is None or any(name not in limits or _less(name, hard, limits[name]) for name, hard in refusal.hard)
+    quota = next((quota for quota in quotas if quota.name == refusal.quota), None)
+    limits = {limit.name: limit.hard for limit in quota.limits} if quota is not None else {}
+    return quota is None or any(
+        name not in limits or _is_raised(name, hard, limits[name]) for name, hard in refusal.hard
+    )
 
 
-def _less(name: str, before: str, hard: int) -> bool:
-    """Whether a limit has been raised since."""
+def _is_raised(name: str, before: str, hard: int) -> bool:
+    """Return whether a limit is higher now than it was before."""
     try:
         return bool(before) and resource_quota.amount(name, before) < hard
     except ValueError:
@@ -92,13 +96,14 @@ def yielding(
     arrived: Callable[[JobKey], int],
     place: Callable[[JobView], Any],
 ) -> frozenset[JobKey]:
-    """Of the jobs of a namespace that were refused before, those that have to let others go first: of one queue as many
-    are in the order as fit together, the first ones of the queue. Otherwise all of them would be picked when there is
-    room for one, and all but one be refused again.
+    """Return the jobs of a namespace that ResourceQuotas refused before and that let others go first.
 
-    `arrived` is how many pods of a job are there: until all of a job's pods are, what its ResourceQuota shows as used
-    lacks the others. `place` sorts the jobs of a queue. A job whose status says that it waits for something else, for
-    GPUs that are not free for example, lets no other job wait: it may do so for long.
+    Of one queue, only the first jobs that fit together are in the order. Otherwise all refused jobs would be picked
+    when there is room for one, and all but one would be refused again.
+
+    `arrived` returns how many pods of a job exist: until all of them do, the ResourceQuota does not show the others as
+    used. `place` sorts the jobs of a queue. A job whose status says that it waits for something else, for example for
+    free GPUs, lets no other job wait, since it may wait for long.
     """
     refused = [job for job in jobs if job.waits is not None and job.waits.refusal is not None]
     if len(refused) < 2 or not quotas:
@@ -108,24 +113,24 @@ def yielding(
         if _is_on_its_way(job, arrived):
             coming = _with(coming, job, quotas)
     by_queue: dict[str, Taken] = {}
-    found = set()
+    result = set()
     for job in sorted(filter(_waits, refused), key=place):
-        taken = by_queue.setdefault(job.queue, coming)
+        used = by_queue.setdefault(job.queue, coming)
         if job.told not in ("", CODE) or barred(job, quotas, now, services=services) is not None:
             continue
-        if resource_quota.shortage(needs(job), quotas, services=services, taken=taken) is not None:
-            found.add(job.key)
+        if resource_quota.shortage(needs(job), quotas, services=services, taken=used) is not None:
+            result.add(job.key)
         else:
-            by_queue[job.queue] = _with(taken, job, quotas)
-    return frozenset(found)
+            by_queue[job.queue] = _with(used, job, quotas)
+    return frozenset(result)
 
 
-def _with(taken: Taken, job: JobView, quotas: Iterable[Quota]) -> Taken:
-    """What is taken, and what the job asks for."""
-    asked = needs(job)
+def _with(used: Taken, job: JobView, quotas: Iterable[Quota]) -> Taken:
+    """Return what is used together with what the job asks for."""
+    request = needs(job)
     return {
-        each.name: amounts.add(taken.get(each.name, amounts.NOTHING), resource_quota.asked(asked, each))
-        for each in quotas
+        quota.name: amounts.add(used.get(quota.name, amounts.NOTHING), resource_quota.asked(request, quota))
+        for quota in quotas
     }
 
 
@@ -135,6 +140,6 @@ def _waits(job: JobView) -> bool:
 
 
 def _is_on_its_way(job: JobView, arrived: Callable[[JobKey], int]) -> bool:
-    """Whether a job holds room and its pods are still being made."""
-    going = job.admission is not None and job.phase == "Admitted" and not job.deleting
-    return going and arrived(job.key) < job.charge.get(amounts.PODS, 0)
+    """Return whether a job holds room and not all its pods exist yet."""
+    is_admitted = job.admission is not None and job.phase == "Admitted" and not job.deleting
+    return is_admitted and arrived(job.key) < job.charge.get(amounts.PODS, 0)

@@ -1,7 +1,7 @@
-"""What the cluster says of every job, as the store should hold it after a loss or a change of leader.
+"""What the store should hold, as the cluster says of every job: the content of a rebuild, and the measure of an audit.
 
-One rule: pure. The cluster is the truth; what the old store held counts only for a job whose admission no worker has
-written yet, and for pods of which no job says what they are charged for.
+One rule: pure. The cluster is the truth. What the old store held counts in two cases only: for a job whose admission no
+worker has written yet, and for pods whose job does not say what they are charged for.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -22,96 +22,100 @@ class Census:
     reservations: tuple[Reservation, ...]
     entries: tuple[Entry, ...]
     leftovers: frozenset[JobKey] = frozenset()
-    """The keys that are charged by the word of pods alone."""
+    """The jobs that are charged only because their pods say so."""
     errors: Mapping[JobKey, Exception] = field(default_factory=dict)
-    """Jobs about which there was an unforeseen error. They are in no other list."""
+    """The jobs about which there was an unforeseen error. They are in none of the above."""
 
 
 def take(
     jobs: Iterable[JobView],
     pods: Iterable[PodView],
-    held: Mapping[JobKey, Reservation],
+    charged: Mapping[JobKey, Reservation],
     rules: Rules,
     now: float,
     *,
     nodes: Iterable[NodeView] | None = None,
     unread: Collection[JobKey] = (),
 ) -> Census:
-    """Charge every admitted job and every occupying pod; all other jobs that may wait, wait.
+    """Charge every admitted job and every occupying pod; let all other jobs wait that may.
 
-    `nodes` bound what pods take; None: they are not known. `unread` are the jobs that may be newer than they are here.
+    `charged` are the charges of the old store. `nodes` bound what pods are charged; None: the nodes are not known.
+    `unread` are jobs that may be older in `jobs` than in the cluster.
     """
     by_key = {job.key: job for job in jobs}
     room = None if nodes is None else {node.name: dict(node.allocatable) for node in nodes}
-    take_one = partial(_taken, rules=rules, now=now, room=room, unread=unread)
-    found: dict[JobKey, Reservation | Entry] = {}
+    rebuild_job = partial(_rebuild_job, rules=rules, now=now, room=room, unread=unread)
+    content: dict[JobKey, Reservation | Entry] = {}
     leftovers, errors = set(), {}
     occupying = _occupying(pods)
     for key in [*by_key, *sorted(occupying.keys() - by_key.keys())]:
         try:
-            one, left = take_one(key, by_key.get(key), occupying.get(key, []), held.get(key))
+            value, is_leftover = rebuild_job(key, by_key.get(key), occupying.get(key, []), charged.get(key))
         except Exception as error:
             errors[key] = error
             continue
-        if one is not None:
-            found[key] = one
-        if left:
+        if value is not None:
+            content[key] = value
+        if is_leftover:
             leftovers.add(key)
-    charged = tuple(each for each in found.values() if isinstance(each, Reservation))
-    entries = tuple(each for each in found.values() if isinstance(each, Entry))
-    return Census(charged, entries, frozenset(leftovers), errors)
+    reservations = tuple(value for value in content.values() if isinstance(value, Reservation))
+    entries = tuple(value for value in content.values() if isinstance(value, Entry))
+    return Census(reservations, entries, frozenset(leftovers), errors)
 
 
 def _occupying(pods: Iterable[PodView]) -> dict[JobKey, list[PodView]]:
-    found: dict[JobKey, list[PodView]] = {}
+    """Return the pods of each job that hold room."""
+    by_job: dict[JobKey, list[PodView]] = {}
     for pod in pods:
         if pod.job is not None and pod.occupies:
-            found.setdefault(pod.job, []).append(pod)
-    return found
+            by_job.setdefault(pod.job, []).append(pod)
+    return by_job
 
 
-def newer(jobs: Mapping[JobKey, JobView], pods: Iterable[PodView], held: Mapping[JobKey, Reservation]) -> list[JobKey]:
-    """The jobs to be read again before what their pods say is judged."""
-    found = {
+def newer(
+    jobs: Mapping[JobKey, JobView], pods: Iterable[PodView], charged: Mapping[JobKey, Reservation]
+) -> list[JobKey]:
+    """Return the jobs to read again before what their pods say is judged."""
+    keys = {
         pod.job: None
         for pod in pods
-        if pod.job is not None and pod.occupies and pod.job not in held and pod_charges.newer(pod, jobs.get(pod.job))
+        if pod.job is not None and pod.occupies and pod.job not in charged and pod_charges.newer(pod, jobs.get(pod.job))
     }
-    return list(found)
+    return list(keys)
 
 
-def _taken(
+def _rebuild_job(
     key: JobKey,
     job: JobView | None,
     occupying: list[PodView],
-    held: Reservation | None,
+    charge: Reservation | None,
     *,
     rules: Rules,
     now: float,
     room: pod_charges.Room | None,
     unread: Collection[JobKey],
 ) -> tuple[Reservation | Entry | None, bool]:
-    """What one job has in the store, and whether pods alone say so."""
+    """Return what the store should hold for one job, and whether only its pods say so."""
     if job is not None and job.admission is not None and (occupying or not (job.finished or job.deleting)):
-        return _admitted(job), False
-    if occupying and held is not None:
-        return held, False  # it was charged for the job's own pick, and stays until the last pod has gone
-    left = pod_charges.leftover(key, job, occupying, rules, room, unread=key in unread) if occupying else None
-    if left is not None:
-        return left, True
+        return _reservation(job), False
+    if occupying and charge is not None:
+        return charge, False  # the job's own pick was charged, and stays charged until the last pod is gone
+    leftover = pod_charges.leftover(key, job, occupying, rules, room, unread=key in unread) if occupying else None
+    if leftover is not None:
+        return leftover, True
     if job is None or occupying or not waits(job, rules, now):
         return None, False
-    picked = held is not None and held.attempt == job.attempt + 1
-    return (held if picked else route.entry(job, rules)), False
+    is_picked = charge is not None and charge.attempt == job.attempt + 1
+    return (charge if is_picked else route.entry(job, rules)), False
 
 
 def waits(job: JobView, rules: Rules, now: float) -> bool:
-    """Whether a job without a charge has its place in a queue."""
+    """Return whether a job without a charge has its place in the order of a queue."""
     over = job.finished or job.deleting or job.suspended or job.invalid or job.admission is not None
     return not over and eligibility.of(job, rules, now).ordered
 
 
-def _admitted(job: JobView) -> Reservation:
+def _reservation(job: JobView) -> Reservation:
     admission = job.admission
     assert admission is not None
     return Reservation(

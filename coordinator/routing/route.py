@@ -164,6 +164,6 @@ def place(job: JobView, rules: Rules) -> tuple[float, str]:
     return order.place(entry(job, rules), spec.aging_seconds)
 
 
-def served(entry: Entry, held: Reservation) -> bool:
-    """Whether what is held for a waiting job is what it asks for."""
-    return held.serves(entry.queue, entry.demand, port=entry.port)
+def is_charged_in_full(entry: Entry, charge: Reservation) -> bool:
+    """Return whether the charge of a waiting job is what the job asks for now."""
+    return charge.serves(entry.queue, entry.demand, port=entry.port)

@@ -1,6 +1,6 @@
-"""What the watches show, counted: for a rebuild, an audit, and the size of the pool.
+"""What the watches show, in the terms of the store: for a rebuild, an audit, and the size of the pool.
 
-One rule: an object about which there is an unforeseen error is left out and noted; all others are counted.
+One rule: an object about which there is an unforeseen error is skipped and recorded; all others count.
 """
 
 import logging
@@ -20,28 +20,31 @@ from queues.errors import Unstorable
 from queues.redis import codec
 from queues.values import Entry, QueueSpec, Reservation
 
-READ_AGAIN = 100
+MOST_REREAD = 100
 """Jobs that are read again for one rebuild: users can make any number of pods that seem newer than their jobs."""
 log = logging.getLogger(__name__)
 T = TypeVar("T", Entry, Reservation)
 
 
 def take(
-    watches: Watches, held: Mapping[JobKey, Reservation], rules: Rules, now: float, *, read: bool = False
+    watches: Watches, charged: Mapping[JobKey, Reservation], rules: Rules, now: float, *, read: bool = False
 ) -> Census:
-    """The census of what is watched. `read`: jobs are read again where their pods are newer than they are here."""
+    """Return what the store should hold by the watches.
+
+    `charged` is what it holds now. If `read`, jobs that are older here than one of their pods are read again.
+    """
     jobs = {job.key: job for job in watches.jobs.values()}
     pods, nodes = watches.pods.values(), watches.nodes.values() if watches.nodes else None
-    unread = _read_again(watches, jobs, rebuilt_state.newer(jobs, pods, held)) if read else frozenset()
-    found = rebuilt_state.take(jobs.values(), pods, held, rules, now, nodes=nodes, unread=unread)
-    for key, error in found.errors.items():
+    unread = _reread(watches, jobs, rebuilt_state.newer(jobs, pods, charged)) if read else frozenset()
+    result = rebuilt_state.take(jobs.values(), pods, charged, rules, now, nodes=nodes, unread=unread)
+    for key, error in result.errors.items():
         watches.skip(key, error)
-    return found
+    return result
 
 
-def _read_again(watches: Watches, jobs: dict[JobKey, JobView], keys: list[JobKey]) -> frozenset[JobKey]:
-    """Bring these jobs up to date; the keys of those that could not be read."""
-    for number, key in enumerate(keys[:READ_AGAIN]):
+def _reread(watches: Watches, jobs: dict[JobKey, JobView], keys: list[JobKey]) -> frozenset[JobKey]:
+    """Read these jobs into `jobs`; return the keys of those that could not be read."""
+    for number, key in enumerate(keys[:MOST_REREAD]):
         try:
             newest = watches.read(key)
         except ClusterError as error:
@@ -50,24 +53,24 @@ def _read_again(watches: Watches, jobs: dict[JobKey, JobView], keys: list[JobKey
         del jobs[key]
         if newest is not None:
             jobs[key] = newest
-    return frozenset(keys[READ_AGAIN:])
+    return frozenset(keys[MOST_REREAD:])
 
 
 def storable(watches: Watches, values: Iterable[T]) -> tuple[T, ...]:
-    """Those that the store can keep; the others are noted."""
-    kept: list[T] = []
-    for each in values:
+    """Return the values that the store can keep; skip and record the others."""
+    result: list[T] = []
+    for value in values:
         try:
-            codec.check(each)
+            codec.check(value)
         except Unstorable as error:
-            watches.skip(each.key, error)
+            watches.skip(value.key, error)
         else:
-            kept.append(each)
-    return tuple(kept)
+            result.append(value)
+    return tuple(result)
 
 
 def room(watches: Watches, setting: PoolSetting, rules: Rules) -> Amounts | None:
-    """The size of the pool."""
+    """Return the size of the pool; None if nothing is scarce."""
     nodes = watches.nodes.values() if watches.nodes else []
     if setting != "nodes" or not nodes:
         return pool_capacity.capacity(setting, nodes, ())
@@ -76,7 +79,7 @@ def room(watches: Watches, setting: PoolSetting, rules: Rules) -> Amounts | None
 
 
 def specs(watches: Watches, *, implicit: bool) -> dict[str, QueueSpec]:
-    """The queues that admins made; `implicit`: and those that the namespaces of jobs imply."""
+    """Return the queues that admins created and, if `implicit`, those that the namespaces of jobs imply."""
     queues = {queue.metadata.name: queue_specs.spec(queue) for queue in watches.queues.values()}
     for name in watches.implied_queues() if implicit else ():
         queues.setdefault(name, QueueSpec(name=name))
@@ -85,13 +88,15 @@ def specs(watches: Watches, *, implicit: bool) -> dict[str, QueueSpec]:
 
 def without_room(
     watches: Watches,
-    charged: Iterable[Reservation],
-    held: Mapping[JobKey, Reservation],
+    charges: Iterable[Reservation],
+    charged: Mapping[JobKey, Reservation],
     queues: Mapping[str, QueueSpec],
     room: Amounts | None,
 ) -> frozenset[JobKey]:
-    """The admissions for which there is no room, of which no pod was made, and which the store did not charge."""
-    found = list(charged)
+    """Return the admissions for which there is no room, which have no pods, and which the store did not charge."""
+    charges = list(charges)
     firm = {pod.job for pod in watches.pods.values() if pod.job is not None}
-    firm |= {each.key for each in found if each.key in held and held[each.key].attempt == each.attempt}
-    return revoke.excess(found, firm, queues, room)
+    firm |= {
+        charge.key for charge in charges if charge.key in charged and charged[charge.key].attempt == charge.attempt
+    }
+    return revoke.excess(charges, firm, queues, room)
