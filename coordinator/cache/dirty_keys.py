@@ -17,8 +17,7 @@ SHARE = 4
 
 
 class Marks:
-    """The dirty keys, and when those may be routed again whose pods have just changed; safe to share between
-    threads."""
+    """The dirty keys, and when keys with changed pods may be routed again; safe to share between threads."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

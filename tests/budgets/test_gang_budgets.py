@@ -131,7 +131,7 @@ def test_watches_of_foreign_kinds_are_resumed_without_a_list(gangs: Metered) -> 
     line.settle()
     line.note()
     for informer in (*line.watches.foreign.informers, *line.caches.groups.informers):
-        until(lambda informer=informer: informer._watch is not None)  # type: ignore[misc]
-        informer._watch.close()  # type: ignore[union-attr]
+        until(lambda informer=informer: informer._reflector._watch is not None)  # type: ignore[misc]
+        informer._reflector._watch.close()  # type: ignore[union-attr]
     until(lambda: sum((line.coordinator + line.worker).values()) >= 2)
     assert (line.coordinator, line.worker) == ({"WATCH podgroups": 1}, {"WATCH podgroups": 1})

@@ -52,7 +52,7 @@ def test_a_watch_that_ends_is_resumed_without_a_list(line: Metered, namespace: s
     line.settle()
     line.note()
     for informer in line.informers:
-        informer._watch.close()
+        informer._reflector._watch.close()
     until(lambda: sum((line.coordinator + line.worker).values()) >= 9)
     line.settle()
     assert line.coordinator == {f"WATCH {each}": 1 for each in WATCHED if each != "nodes"}

@@ -40,7 +40,8 @@ class Feed:
         """The first list; whether it came."""
         before = len(self._log)
         try:
-            self.informer._list()
+            reflector = self.informer._reflector
+            reflector._version = reflector._sink.replace(reflector._pages())
         except errors.ClusterError:
             return False
         self._at = before
@@ -53,7 +54,7 @@ class Feed:
         told = event(change, self._selected)
         if told is not None:
             self._raw = change.object.raw
-            self.informer._take(told)
+            self.informer._reflector._sink.apply(told)
             self._raw = b""
 
     def _trimmed(self, manifest: Any) -> Any:

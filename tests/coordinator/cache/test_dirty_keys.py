@@ -120,7 +120,7 @@ def test_that_no_pod_of_a_job_takes_room_any_more_is_looked_at_at_once() -> None
         owner = {"controller": True, "uid": "1"}
         known = {"namespace": "a", "uid": name, "resourceVersion": str(version), "ownerReferences": [owner]}
         pod = {"metadata": {"name": name, "labels": key, **known}, "spec": {}, "status": {"phase": phase}}
-        watches.pods._take(WatchEvent("MODIFIED", pod))
+        watches.pods._reflector._sink.apply(WatchEvent("MODIFIED", pod))
 
     change("zero", 1, "Pending")
     assert watches.take(9) == [(ONE, 1, True)]

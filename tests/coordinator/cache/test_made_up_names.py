@@ -33,7 +33,9 @@ def job(number: int, queue: str, resource: str, **policy: Any) -> dict[str, Any]
 
 
 def show(seen: Watches, manifest: dict[str, Any]) -> None:
-    seen.jobs._take(WatchEvent("MODIFIED", manifest | {"metadata": manifest["metadata"] | {"namespace": "team"}}))
+    seen.jobs._reflector._sink.apply(
+        WatchEvent("MODIFIED", manifest | {"metadata": manifest["metadata"] | {"namespace": "team"}})
+    )
 
 
 @pytest.mark.parametrize("held", [False, True])
