@@ -141,13 +141,15 @@ def _number(text: str) -> int:
     return integers.bounded(text, -1)
 
 
-def difference(target: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, Any] | None:
+def spec_patch(target: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the merge patch from the current spec to the target; a name in a map that the target lacks is removed."""
-    changes = {name: _change(value, current.get(name)) for name, value in target.items() if current.get(name) != value}
+    changes = {
+        name: _field_patch(value, current.get(name)) for name, value in target.items() if current.get(name) != value
+    }
     return {"spec": changes} if changes else None
 
 
-def _change(value: Any, current: Any) -> Any:
+def _field_patch(value: Any, current: Any) -> Any:
     if not isinstance(value, Mapping) or not isinstance(current, Mapping):
         return value
     changed = {name: item for name, item in value.items() if current.get(name) != item}

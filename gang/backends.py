@@ -26,7 +26,7 @@ KINDS: tuple[Resource, ...] = tuple(_BY_KIND)
 """The kinds of pod groups; Kubernetes' own in two versions; a server has only one of them."""
 
 
-def of(name: str | None, serves: Callable[[Resource], bool] = lambda _: True) -> Backend:
+def get_backend(name: str | None, serves: Callable[[Resource], bool] = lambda _: True) -> Backend:
     """Return the scheduler of a name; the one that binds pods singly if the name is empty or unknown.
 
     `serves` tells whether the API server has a kind; it matters only for the version of Kubernetes' own kind.
@@ -36,6 +36,6 @@ def of(name: str | None, serves: Callable[[Resource], bool] = lambda _: True) ->
     return _BY_KIND[ALPHA_POD_GROUPS] if alpha else backend
 
 
-def of_kind(resource: Resource) -> Backend:
+def get_backend_of_kind(resource: Resource) -> Backend:
     """Return the scheduler whose gangs are of a kind. Raises KeyError for any other kind."""
     return _BY_KIND[resource]

@@ -37,7 +37,7 @@ class Coscheduling:
 
     def resize(self, gang: Gang, group: GroupView) -> Mapping[str, Any] | None:
         """Return a patch of both sizes."""
-        return backend.difference(_size(gang), group.spec)
+        return backend.spec_patch(_size(gang), group.spec)
 
     def trim(self, manifest: Manifest) -> GroupView:
         """Return the view of a PodGroup. Its phase reports the state of its pods, and not whether they may be

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Members:
+class TaskMembers:
     """The counts of one task of a gang."""
 
     wanted: int

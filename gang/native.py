@@ -35,7 +35,7 @@ class Native:
 
     def resize(self, gang: Gang, group: GroupView) -> Mapping[str, Any] | None:
         """Return a patch of the size, from v1beta1 on."""
-        return None if self.resource == ALPHA_POD_GROUPS else backend.difference(_size(gang), group.spec)
+        return None if self.resource == ALPHA_POD_GROUPS else backend.spec_patch(_size(gang), group.spec)
 
     def trim(self, manifest: Manifest) -> GroupView:
         """Return the view of a PodGroup, whose pods may be created at once."""

@@ -59,7 +59,7 @@ class Volcano:
 
     def resize(self, gang: Gang, group: GroupView) -> Mapping[str, Any] | None:
         """Return a patch of all sizes together: a minimum without its resources is let in too early or never."""
-        return backend.difference(_size(gang), group.spec)
+        return backend.spec_patch(_size(gang), group.spec)
 
     def trim(self, manifest: Manifest) -> GroupView:
         """Return the view of a PodGroup. Every phase but Pending is let in: Inqueue, Running, Unknown (partly bound),

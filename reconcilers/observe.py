@@ -28,7 +28,7 @@ from reconcilers.settings import ReconcileSettings
 from reconcilers.values import InvalidJob, Observation
 from reconcilers.views import node_view, pod_view
 from reconcilers.views.node_view import NodeCache
-from reconcilers.views.pod_group_view import GroupSight
+from reconcilers.views.pod_group_view import GroupReader
 from reconcilers.views.pod_view import PodView
 from reconcilers.views.queue_view import QueueCache
 from reconcilers.views.recreate_request import RecreateCache, RecreateView
@@ -79,7 +79,7 @@ class Observer:
     recreations: RecreateCache | None = None
     """The cache of requests to recreate containers; None if there are none."""
     clock: Callable[[], float] = time.time
-    groups: GroupSight | None = None
+    groups: GroupReader | None = None
     """The reader of pod groups; None if groups are unknown."""
     _written: OrderedDict[str, int] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -91,7 +91,7 @@ class Observer:
         pods = self._pods(task)
         if pods:
             self.wrote(task.key, max(pod.version for pod in pods))
-        sight = node_view.sight(self.nodes, pods, self.settings.dead_node_grace, self.clock())
+        sight = node_view.node_health(self.nodes, pods, self.settings.dead_node_grace, self.clock())
         return Observation(
             key=task.key,
             job=job,
@@ -127,7 +127,7 @@ class Observer:
         of nodes."""
         if not isinstance(job, TorchJob) or not job.status.excluded_nodes:
             return False
-        return node_view.elsewhere(self.nodes, {*job.status.excluded_nodes, *dead}, job.spec)
+        return node_view.fits_elsewhere(self.nodes, {*job.status.excluded_nodes, *dead}, job.spec)
 
     def _ready_again(self, job: TorchJob | InvalidJob | None) -> float | None:
         """Return when the cluster got a ready node again; computed only while the job has to run by a certain time."""
@@ -216,10 +216,10 @@ class Observer:
 def _invalid(manifest: Manifest, error: InvalidObject) -> InvalidJob:
     metadata, status = manifest["metadata"], manifest.get("status")
     fields = status if isinstance(status, dict) else {}
-    readable = {name: value for name, value in fields.items() if _status({name: value}) is not None}
+    readable = {name: value for name, value in fields.items() if _parse_status({name: value}) is not None}
     return InvalidJob(
         problems=error.problems,
-        status=_status(readable) or TorchJobStatus(),
+        status=_parse_status(readable) or TorchJobStatus(),
         unreadable=tuple(fields.keys() - readable.keys()),
         generation=metadata.get("generation", 0),
         resource_version=metadata["resourceVersion"],
@@ -232,7 +232,7 @@ def _time_to_live(spec: Any) -> int | None:
     return seconds if isinstance(seconds, int) else None
 
 
-def _status(fields: Any) -> TorchJobStatus | None:
+def _parse_status(fields: Any) -> TorchJobStatus | None:
     try:
         return TorchJobStatus.model_validate(fields)
     except pydantic.ValidationError:

@@ -23,9 +23,9 @@ from reconcilers.observe import Observer, PodCache
 from reconcilers.plan import failure_text
 from reconcilers.plan.plan import plan
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Hindrance, Observation, Plan
+from reconcilers.values import Blocker, Observation, Plan
 from reconcilers.views.node_view import NodeCache
-from reconcilers.views.pod_group_view import GroupCache, GroupSight
+from reconcilers.views.pod_group_view import GroupCache, GroupReader
 from reconcilers.views.queue_view import QueueCache
 from reconcilers.views.recreate_request import RecreateCache
 
@@ -56,7 +56,7 @@ class Reconciler:
         self._settings = settings or ReconcileSettings()
         self._clock = clock
         self._observer = Observer(
-            cluster, pods, self._settings, queues, nodes, recreations, clock, GroupSight(cluster, groups, clock)
+            cluster, pods, self._settings, queues, nodes, recreations, clock, GroupReader(cluster, groups, clock)
         )
         self._executor = ThreadPoolExecutor(self._settings.parallel, thread_name_prefix="apply")
         self._settled: dict[JobKey, int] = {}
@@ -81,7 +81,7 @@ class Reconciler:
             outcome = carry_out(observation)
         if outcome.hindered is not None:
             # The job's status shows it to the owner, the log to the admin; the queue tries again with a back-off.
-            hindrance = Hindrance(outcome.hindered.reason, str(outcome.hindered))
+            hindrance = Blocker(outcome.hindered.reason, str(outcome.hindered))
             carry_out(replace(self._observer.observe(task), hindrance=hindrance))
             raise outcome.hindered.error
         return self._settle(observation, outcome) if outcome.quiet else outcome.requeue_after
@@ -139,9 +139,9 @@ class Reconciler:
         for _ in range(failure_text.MOST):
             if decided.unexplained is None:
                 return decided
-            observation = failure_text.explained(self._cluster, observation, decided.unexplained)
+            observation = failure_text.explain_failure(self._cluster, observation, decided.unexplained)
             decided = plan(observation, self._settings, self._now())
-        return plan(failure_text.given_up(observation), self._settings, self._now())
+        return plan(failure_text.give_up(observation), self._settings, self._now())
 
     def close(self) -> None:
         """Stop the threads."""

@@ -41,7 +41,7 @@ NoRoom = Literal["quota", "cohort", "pool"]
 
 
 @dataclass(frozen=True, slots=True)
-class Hindrance:
+class Blocker:
     """Why an admitted job cannot have an object that it needs. The job's condition Admitted shows it to the owner."""
 
     reason: str
@@ -88,7 +88,7 @@ class Observation:
     """Whether the job would fit on the ready nodes that its pods do not avoid."""
     refused: str = ""
     """The message with which the API server refused a pod of this job in the last attempt; empty if it refused none."""
-    hindrance: Hindrance | None = None
+    hindrance: Blocker | None = None
     """The reason why an object of the job could not be created in the last attempt."""
     no_room: NoRoom | None = None
     """The limit that left no room for what the job's pods request, in the last attempt."""
@@ -137,7 +137,7 @@ class DeletePods:
 
 
 @dataclass(frozen=True, slots=True)
-class MarkPods:
+class PatchPodMetadata:
     """Merge labels and annotations into exactly these pods, several at a time. A pod that no longer exists is
     skipped."""
 
@@ -146,7 +146,7 @@ class MarkPods:
 
 
 @dataclass(frozen=True, slots=True)
-class Make:
+class CreateObject:
     """Create an object other than a pod (a pod group, a request to recreate containers), unless this job has it
     already."""
 
@@ -157,7 +157,7 @@ class Make:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PatchObject:
     """Merge a change into an object other than a pod. If the object no longer exists, the key is observed again."""
 
     resource: Resource
@@ -166,7 +166,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Remove:
+class DeleteObject:
     """Delete exactly one object other than a pod, if it still exists."""
 
     resource: Resource
@@ -183,7 +183,7 @@ class RaiseCharge:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class EmitEvent:
     """Record an Event on the job for its owner. A lost Event changes nothing else."""
 
     reason: str
@@ -202,12 +202,12 @@ Action = (
     | DeleteService
     | CreatePods
     | DeletePods
-    | MarkPods
-    | Make
-    | Change
-    | Remove
+    | PatchPodMetadata
+    | CreateObject
+    | PatchObject
+    | DeleteObject
     | RaiseCharge
-    | Tell
+    | EmitEvent
     | DeleteJob
 )
 

@@ -248,8 +248,8 @@ def _charged(store: QueueStore) -> bool:
 def succeeded(seen: Seen, now: datetime) -> dict[str, Any]:
     """The change of its status with which a worker says that a job is done."""
     before = TorchJobStatus.model_validate(seen.status)
-    after = status.entered(before, seen.generation, "Succeeded", "Succeeded", "its run time is over", now)
-    return status.change(before, after.model_copy(update={"completion_time": now}))
+    after = status.enter_status(before, seen.generation, "Succeeded", "Succeeded", "its run time is over", now)
+    return status.patch_from(before, after.model_copy(update={"completion_time": now}))
 
 
 def _by_class(

@@ -14,7 +14,7 @@ from gang.values import GroupView
 from kube import errors
 from kube.api import Manifest
 from kube.client import KubernetesCluster
-from reconcilers.views.pod_group_view import GroupSight
+from reconcilers.views.pod_group_view import GroupReader
 
 
 def of(cluster: KubernetesCluster, item: Manifest, *, embedded: bool = False) -> Around:
@@ -62,16 +62,16 @@ def _quotas(cluster: KubernetesCluster, item: Manifest) -> tuple[Quota, ...]:
 def _groups(cluster: KubernetesCluster, item: Manifest, selector: str) -> tuple[GroupView, ...]:
     """Of a job that is admitted, the pod groups of whoever binds its pods, if that one has any."""
     admission, metadata = (item.get("status") or {}).get("admission") or {}, item["metadata"]
-    backend = backends.of(admission.get("gangScheduler"), cluster.serves)
+    backend = backends.get_backend(admission.get("gangScheduler"), cluster.serves)
     if backend.resource is None:
         return ()
     listed = cluster.list(backend.resource, metadata["namespace"], label_selector=selector).items
     found = [group for each in listed if (group := backend.trim(each)).job_uid == metadata["uid"]]
-    sight = GroupSight(cluster)
+    sight = GroupReader(cluster)
     return tuple(_judged(sight, each) for each in found)
 
 
-def _judged(sight: GroupSight, group: GroupView) -> GroupView:
+def _judged(sight: GroupReader, group: GroupView) -> GroupView:
     """By whoever may see the queues of gang schedulers."""
     try:
         return sight.judged(group)

@@ -168,7 +168,7 @@ def _marks(pod: Manifest) -> Mapping[str, str]:
 
 def _phase(pod: Manifest) -> str:
     """Of a pod that is on its way out only what it has become counts; Running is one whose main container runs."""
-    phase = pod_outcome.of(pod)
+    phase = pod_outcome.effective_phase(pod)
     if "deletionTimestamp" in pod["metadata"] and phase not in FINISHED:
         return "Terminating"
     return "Down" if phase == "Running" and not pod_problems.is_up(pod) else phase
@@ -183,7 +183,7 @@ def _against(pods: Iterable[Manifest]) -> list[Document]:
     """What keeps pods from running, the commonest first, each with the first pod it was found at."""
     found: dict[str, Document] = {}
     for pod in pods:
-        ailment = pod_problems.of(pod)
+        ailment = pod_problems.find_problem(pod)
         if ailment is not None:
             said = {"reason": ailment.reason, "message": ailment.message, "pod": pod["metadata"]["name"], "pods": 0}
             found.setdefault(ailment.reason, said)["pods"] += 1

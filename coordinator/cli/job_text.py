@@ -112,7 +112,7 @@ def _pod(pod: Manifest) -> tuple[object, ...]:
     ended = [each["state"]["terminated"] for each in states if "terminated" in (each.get("state") or {})]
     phase = "Terminating" if "deletionTimestamp" in pod["metadata"] else status.get("phase", "Pending")
     exits = ",".join(f"{each['exitCode']} ({each.get('reason', '')})" for each in ended) or "-"
-    ailment = pod_problems.of(pod)
+    ailment = pod_problems.find_problem(pod)
     return (
         pod["metadata"]["name"],
         phase,

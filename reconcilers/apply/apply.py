@@ -19,29 +19,37 @@ from kube import errors
 from kube.api import Cluster, Manifest
 from queues.values import Refusal
 from reconcilers.apply import events
-from reconcilers.apply.parallel import SideBySide
+from reconcilers.apply.parallel import ParallelRun
 from reconcilers.errors import NameTaken
 from reconcilers.plan import over_quota
-from reconcilers.plan.interruptions import ChargeRefused, Hindered, Lost, ObserveAgain, QuotaRefused, Refused, forbidden
+from reconcilers.plan.interruptions import (
+    Blocked,
+    ChargeRefused,
+    KeyLost,
+    ObserveAgain,
+    PodRefused,
+    QuotaRefused,
+    classify_refusal,
+)
 from reconcilers.plan.status import NAME_TAKEN, PODS_FORBIDDEN
 from reconcilers.pods import measure
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import (
     Action,
-    Change,
+    CreateObject,
     CreatePods,
     CreateService,
     DeleteJob,
+    DeleteObject,
     DeletePods,
     DeleteService,
-    Make,
-    MarkPods,
+    EmitEvent,
     NoRoom,
     OverQuota,
+    PatchObject,
+    PatchPodMetadata,
     Plan,
     RaiseCharge,
-    Remove,
-    Tell,
     WriteStatus,
 )
 from reconcilers.views import recreate_request
@@ -62,7 +70,7 @@ class Outcome:
     """Seconds after which to observe again; None: when something happens."""
     refused: str = ""
     """What the API server said against a pod of the job; the same pod will never be taken."""
-    hindered: "Hindered | None" = None
+    hindered: Blocked | None = None
     """Something of the job cannot be made there now: a permission, a policy, a kind that is not installed."""
     over_quota: OverQuota | None = None
     """The ResourceQuota of the namespace for which something was refused."""
@@ -113,15 +121,15 @@ class Application:
                 self._do(action)
         except ObserveAgain as again:
             return Outcome(again.after)
-        except Refused as refused:
+        except PodRefused as refused:
             return Outcome(refused=str(refused))
-        except Hindered as hindered:
+        except Blocked as hindered:
             return Outcome(hindered=hindered)
         except QuotaRefused as over:
             return Outcome(over_quota=over.by)
         except ChargeRefused as refused:
             return Outcome(no_room=refused.by)
-        except Lost:
+        except KeyLost:
             log.info("%s: lost to another worker, nothing made", self.key)
             return Outcome(plan.requeue_after)
         quiet = all(map(_is_quiet, plan.actions))
@@ -136,34 +144,34 @@ class Application:
             case DeletePods(pods, at_once, seconds):
                 # What looked unfinished to somebody who has lost the key may have finished since.
                 self._side_by_side(partial(self._delete_pod, 0 if at_once else seconds), pods, fenced=True)
-            case MarkPods(pods, metadata):
+            case PatchPodMetadata(pods, metadata):
                 self._side_by_side(partial(self._mark_pod, metadata), pods, fenced=True)
             case RaiseCharge(attempt, charge):
                 self._raise_charge(attempt, charge)
-            case Tell():
+            case EmitEvent():
                 self._tell(action)
             case DeleteJob():
                 self._delete(TORCHJOBS, self.key.name, self.key.uid)
             case _:
                 self._do_beside(action)
 
-    def _do_beside(self, action: CreateService | DeleteService | Make | Change | Remove) -> None:
+    def _do_beside(self, action: CreateService | DeleteService | CreateObject | PatchObject | DeleteObject) -> None:
         """What is not the job and no pod of it."""
         match action:
             case CreateService(manifest):
                 self._side_by_side(self._create_service, [manifest], fenced=True)
             case DeleteService(name):
                 self._side_by_side(self._delete_service, [name])
-            case Make(resource, manifest, remedy):
+            case CreateObject(resource, manifest, remedy):
                 self._side_by_side(partial(self._make, resource, remedy), [manifest], fenced=True)
-            case Change(resource, name, change):
+            case PatchObject(resource, name, change):
                 self._side_by_side(partial(self._change, resource, name), [change], fenced=True)
-            case Remove(resource, name, uid):
+            case DeleteObject(resource, name, uid):
                 self._side_by_side(partial(self._remove, resource, name), [uid])
 
     def _fence(self) -> None:
         if not self.holds():
-            raise Lost
+            raise KeyLost
 
     def _raise_charge(self, attempt: int, charge: Amounts) -> None:
         refused = self.raise_charge(attempt, charge)
@@ -204,9 +212,9 @@ class Application:
             left -= 1
             self.writes += 1
 
-        found = SideBySide(work, things, self.executor, may_begin).run(self.settings.parallel)
+        found = ParallelRun(work, things, self.executor, may_begin).run(self.settings.parallel)
         if found:
-            raise next((each for each in found if isinstance(each, Refused)), found[0])
+            raise next((each for each in found if isinstance(each, PodRefused)), found[0])
 
     def _spent(self) -> bool:
         """Whether one more write is too many for one go, or it has taken too long."""
@@ -218,10 +226,10 @@ class Application:
         except errors.AlreadyExists:
             made = self._same_pod(manifest)
         except errors.Invalid as error:
-            raise Refused(_words(manifest, error)) from error
+            raise PodRefused(_words(manifest, error)) from error
         except errors.Forbidden as error:
             if self._is_new(PODS, manifest, error):
-                raise forbidden(error, PODS_FORBIDDEN) from error
+                raise classify_refusal(error, PODS_FORBIDDEN) from error
             made = self._same_pod(manifest)
         self.pod = made
         self._wrote(made)
@@ -247,7 +255,7 @@ class Application:
             self.cluster.create(SERVICES, manifest, self.key.namespace)
         except (errors.Forbidden, errors.AlreadyExists) as error:
             if isinstance(error, errors.Forbidden) and self._is_new(SERVICES, manifest, error):
-                raise forbidden(error, PODS_FORBIDDEN) from error
+                raise classify_refusal(error, PODS_FORBIDDEN) from error
             there = self._look(SERVICES, manifest)["metadata"]
             if _whose(SERVICES, there) != self.key.uid:
                 # Left over by an earlier job of this name, in a cluster without garbage collection or slow at it.
@@ -256,7 +264,7 @@ class Application:
 
     def _is_new(self, resource: Resource, manifest: Manifest, error: errors.Forbidden) -> bool:
         """Whether there is no object of that name yet. ResourceQuotas are asked before it is known that there is."""
-        if over_quota.read(str(error)) is None:
+        if over_quota.parse_refusal(str(error)) is None:
             return True
         try:
             self.cluster.get(resource, manifest["metadata"]["name"], self.key.namespace)
@@ -275,13 +283,13 @@ class Application:
             raise self._taken(resource, name) from None
         return there
 
-    def _taken(self, resource: Resource, name: str) -> Hindered:
+    def _taken(self, resource: Resource, name: str) -> Blocked:
         kind = resource.kind.lower()
         message = (
             f"the job needs a {kind} named {name}, but the one of that name in namespace {self.key.namespace} is not "
             f"torchq's: delete that {kind} or give the job another name"
         )
-        return Hindered(NAME_TAKEN, NameTaken(f"{self.key}: {message}"), message)
+        return Blocked(NAME_TAKEN, NameTaken(f"{self.key}: {message}"), message)
 
     def _delete_pod(self, seconds: int | None, pod: PodView) -> None:
         if not self._delete(PODS, pod.name, pod.uid, grace_period_seconds=seconds):
@@ -308,12 +316,12 @@ class Application:
                 raise ObserveAgain(self.settings.name_retry) from error
         except errors.NotFound as error:
             message = f"the cluster has no {resource.kind} of {resource.api_version}: {remedy or 'install it'}"
-            raise Hindered(f"{resource.kind}Missing", error, message) from error
+            raise Blocked(f"{resource.kind}Missing", error, message) from error
         except (errors.Forbidden, errors.Invalid) as error:
             reason = f"{resource.kind}Refused"
             if isinstance(error, errors.Invalid) or resource == RECREATE_REQUESTS:
-                raise Hindered(reason, error) from error
-            raise forbidden(error, reason) from error
+                raise Blocked(reason, error) from error
+            raise classify_refusal(error, reason) from error
 
     def _change(self, resource: Resource, name: str, change: Manifest) -> None:
         try:
@@ -328,7 +336,7 @@ class Application:
     def _remove(self, resource: Resource, name: str, uid: str) -> None:
         self._delete(resource, name, uid)
 
-    def _tell(self, event: Tell) -> None:
+    def _tell(self, event: EmitEvent) -> None:
         """An event is a courtesy: one that cannot be told now is not told."""
         self.writes += 1
         try:
@@ -357,7 +365,7 @@ class Application:
 def _is_quiet(action: Action) -> bool:
     """A plan makes pods in one action, if at all."""
     match action:
-        case WriteStatus() | Tell():
+        case WriteStatus() | EmitEvent():
             return True
         case CreatePods(manifests):
             return len(manifests) == 1

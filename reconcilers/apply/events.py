@@ -10,13 +10,13 @@ from crds import excerpts
 from crds.api_resources import EVENTS, TORCHJOBS
 from crds.keys import JobKey
 from kube.api import Manifest
-from reconcilers.values import Tell
+from reconcilers.values import EmitEvent
 
 LONGEST = 1024
 """The largest number of characters of an event's message."""
 
 
-def manifest(key: JobKey, event: Tell, now: float) -> Manifest:
+def manifest(key: JobKey, event: EmitEvent, now: float) -> Manifest:
     """Return the Event on a job; `now` is in seconds since the epoch."""
     at = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     digest = hashlib.sha256(f"{key.uid}/{event.reason}/{event.message}".encode()).hexdigest()[:16]

@@ -17,7 +17,7 @@ TURN = 4
 
 
 @dataclass(slots=True)
-class SideBySide(Generic[T]):
+class ParallelRun(Generic[T]):
     """One pass over some items."""
 
     work: Callable[[T], None]

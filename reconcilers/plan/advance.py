@@ -13,19 +13,19 @@ from crds.torchjob.torchjob import TorchJob
 from gang import backends
 from reconcilers.plan import backoff, progress, start_gates, status
 from reconcilers.plan.gangs import Groups, Scheduling
-from reconcilers.plan.lifecycle import Run
-from reconcilers.plan.progress import Progress
+from reconcilers.plan.lifecycle import Active
+from reconcilers.plan.progress import JobProgress
 from reconcilers.pods import manifests
-from reconcilers.pods.task_members import Member
+from reconcilers.pods.task_members import PodMember
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Action, CreatePods, CreateService, Make, Observation
+from reconcilers.values import Action, CreateObject, CreatePods, CreateService, Observation
 
 
 @dataclass(frozen=True, kw_only=True)
 class Advance:
     """An active job and its objects."""
 
-    run: Run
+    run: Active
     observation: Observation
     settings: ReconcileSettings
     now: datetime
@@ -33,9 +33,9 @@ class Advance:
     """Whether finalizers keep pods that should no longer exist."""
 
     @cached_property
-    def progress(self) -> Progress:
+    def progress(self) -> JobProgress:
         """How far the job has progressed."""
-        return progress.of(self.run.job, self.run.pods)
+        return progress.assess(self.run.job, self.run.pods)
 
     @cached_property
     def scheduling(self) -> Scheduling:
@@ -43,7 +43,7 @@ class Advance:
         return Scheduling(
             job=self.run.job,
             admission=self.run.admission,
-            backend=backends.of(self.run.admission.gang_scheduler, self.settings.served.__contains__),
+            backend=backends.get_backend(self.run.admission.gang_scheduler, self.settings.served.__contains__),
             at_once=self.settings.pods_at_once,
         )
 
@@ -58,26 +58,26 @@ class Advance:
         """Return the status: Running once every task of the begun stages has its minimum, and then until a restart."""
         job = self.run.job
         stages = self._stages()
-        return backoff.forgotten(self._phase(job).model_copy(update={"stages": stages}), self.now)
+        return backoff.forget_if_stable(self._phase(job).model_copy(update={"stages": stages}), self.now)
 
     def _phase(self, job: TorchJob) -> TorchJobStatus:
         hindrance = self.groups.hindrance
-        hindered = status.is_hindered(job.status) and not (self.stuck and self._says_stuck())
+        hindered = status.is_blocked(job.status) and not (self.stuck and self._says_stuck())
         if hindrance is not None:
-            return status.hindered(job, hindrance, self.now)
-        runs = progress.running(job, self.progress, progress.written(job))
+            return status.block(job, hindrance, self.now)
+        runs = progress.all_running(job, self.progress, progress.begun_stages(job))
         if runs and (job.status.phase != "Running" or (hindered and not self._lacks_pods())):
-            return status.running(job, self.now)
+            return status.mark_running(job, self.now)
         if hindered and self._is_over():
-            return status.unhindered(job, self.now)
-        return status.seen(job)
+            return status.unblock(job, self.now)
+        return status.observe_generation(job)
 
     def _lacks_pods(self) -> bool:
         """Return whether refused pods are still missing; until they are created, the status keeps the refusal."""
-        return status.reason(self.run.job.status) == status.PODS_FORBIDDEN and bool(self._pods())
+        return status.admitted_reason(self.run.job.status) == status.PODS_FORBIDDEN and bool(self._pods())
 
     def _says_stuck(self) -> bool:
-        return status.reason(self.run.job.status) == status.PODS_STUCK
+        return status.admitted_reason(self.run.job.status) == status.PODS_STUCK
 
     def _is_over(self) -> bool:
         """Return whether the job is no longer blocked: no group is missing or refused any more, or the stuck pods are
@@ -85,7 +85,7 @@ class Advance:
         if self._says_stuck():
             return True
         about_groups = status.is_about_groups(self.run.job.status)
-        return about_groups and not any(isinstance(action, Make) for action in self.groups.actions)
+        return about_groups and not any(isinstance(action, CreateObject) for action in self.groups.actions)
 
     def _stages(self) -> dict[str, StageStatus]:
         """Return which stages have begun, and which of them have run."""
@@ -94,7 +94,7 @@ class Advance:
             entry = stages.get(str(stage.index))
             if stage.awaits and entry is None:
                 stages[str(stage.index)] = StageStatus(began=self.now)
-            elif entry and entry.running is None and progress.running(self.run.job, self.progress, (stage,)):
+            elif entry and entry.running is None and progress.all_running(self.run.job, self.progress, (stage,)):
                 stages[str(stage.index)] = StageStatus(began=entry.began, running=self.now)
         return stages
 
@@ -102,7 +102,7 @@ class Advance:
         """Return the actions that create groups, open gates, and create the missing pods that may exist now."""
         if not self.settings.make_pods:
             return ()
-        return (*self.groups.actions, *start_gates.opening(self.progress, self.run.pods), *self._pods())
+        return (*self.groups.actions, *start_gates.open_gates(self.progress, self.run.pods), *self._pods())
 
     def _pods(self) -> tuple[Action, ...]:
         names = {pod.name for pod in self.run.pods}
@@ -115,9 +115,9 @@ class Advance:
         leads = [member for member in missing if member.name == member.lead and blueprint.named(member.lead)]
         services = tuple(CreateService(manifests.service(blueprint, lead)) for lead in leads)
         batches = (tuple(member for member in missing if (member.name in first) is before) for before in (True, False))
-        return (*services, *(CreatePods(manifests.Pods(blueprint, batch)) for batch in batches if batch))
+        return (*services, *(CreatePods(manifests.PodManifests(blueprint, batch)) for batch in batches if batch))
 
-    def _first(self, missing: list[Member]) -> frozenset[str]:
+    def _first(self, missing: list[PodMember]) -> frozenset[str]:
         """Return the first pod of each task without any pod. What the API server makes of it is checked before the
         task's other pods are created. The result is empty if no other pods would follow."""
         tasks_with_pods = {pod.task for pod in self.run.pods}
@@ -129,7 +129,7 @@ class Advance:
         return frozenset(first.values() if len(first) < len(missing) else ())
 
     def _waits(self, pod: str) -> bool:
-        return backoff.waits(self.run.job.status, pod, self.settings, self.now)
+        return backoff.is_pod_waiting(self.run.job.status, pod, self.settings, self.now)
 
     def _blueprint(self) -> manifests.Blueprint:
         together, without = self.scheduling.together, self.scheduling.gone(self.progress, self.run.pods)
@@ -146,7 +146,7 @@ class Advance:
             started=self.progress.started,
         )
 
-    def _may_be_made(self, blueprint: manifests.Blueprint, member: Member) -> bool:
+    def _may_be_made(self, blueprint: manifests.Blueprint, member: PodMember) -> bool:
         """Return whether a pod may be created: with its whole stage where a gang scheduler binds it, else once its own
         upstream tasks have progressed far enough."""
         if member.task_type in self.progress.passed:

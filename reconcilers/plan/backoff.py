@@ -50,7 +50,7 @@ def _jitter(key: JobKey, number: int) -> float:
     return JITTER * int.from_bytes(digest[:4], "big") / 2**32
 
 
-def left(status: TorchJobStatus, settings: ReconcileSettings, now: datetime) -> float:
+def remaining_pause(status: TorchJobStatus, settings: ReconcileSettings, now: datetime) -> float:
     """Return the seconds until a job has backed off; 0 if it does not back off.
 
     A pause longer than the longest possible one is ignored: a clock was set back, or an admin has shortened the
@@ -67,17 +67,17 @@ def _longest(settings: ReconcileSettings) -> float:
     return math.ceil(max(settings.longest_restart_backoff, DISRUPTION_SECONDS)) + 1.0
 
 
-def waits(status: TorchJobStatus, pod: str, settings: ReconcileSettings, now: datetime) -> bool:
+def is_pod_waiting(status: TorchJobStatus, pod: str, settings: ReconcileSettings, now: datetime) -> bool:
     """Return whether a missing pod must not be created yet."""
-    return left(status, settings, now) > 0 and (not status.backing_off or pod in status.backing_off)
+    return remaining_pause(status, settings, now) > 0 and (not status.backing_off or pod in status.backing_off)
 
 
-def waits_whole(status: TorchJobStatus, settings: ReconcileSettings, now: datetime) -> bool:
+def is_job_waiting(status: TorchJobStatus, settings: ReconcileSettings, now: datetime) -> bool:
     """Return whether the whole job backs off."""
-    return left(status, settings, now) > 0 and not status.backing_off
+    return remaining_pause(status, settings, now) > 0 and not status.backing_off
 
 
-def until_well(status: TorchJobStatus, now: datetime) -> float | None:
+def seconds_until_forgotten(status: TorchJobStatus, now: datetime) -> float | None:
     """Return the seconds until a job has run long enough for its earlier restarts to be forgotten; 0 or less if it has.
     None if the job does not run, or there is nothing to forget."""
     if status.restart_not_before is None and not status.consecutive_restarts:
@@ -89,39 +89,39 @@ def until_well(status: TorchJobStatus, now: datetime) -> float | None:
     return RUNS_WELL - (now - since).total_seconds()
 
 
-def next(status: TorchJobStatus, settings: ReconcileSettings, now: datetime) -> float | None:
+def next_change(status: TorchJobStatus, settings: ReconcileSettings, now: datetime) -> float | None:
     """Return the seconds until the pause is over or the earlier restarts are forgotten; None if neither is due."""
     if status.restart_not_before is None and not status.consecutive_restarts:
         return None
-    times = (left(status, settings, now), until_well(status, now) or 0.0)
+    times = (remaining_pause(status, settings, now), seconds_until_forgotten(status, now) or 0.0)
     return min((seconds for seconds in times if seconds > 0), default=None)
 
 
-def forgotten(status: TorchJobStatus, now: datetime) -> TorchJobStatus:
+def forget_if_stable(status: TorchJobStatus, now: datetime) -> TorchJobStatus:
     """Return the status, without its back-off if the job has run long enough."""
-    seconds = until_well(status, now)
+    seconds = seconds_until_forgotten(status, now)
     if seconds is None or seconds > 0:
         return status
     return status.model_copy(update={"restart_not_before": None, "backing_off": (), "consecutive_restarts": 0})
 
 
-def counted(
+def count_restart(
     key: JobKey, before: TorchJobStatus, pods: Iterable[str], settings: ReconcileSettings, now: datetime
 ) -> dict[str, Any]:
     """Return the changes of the status for a counted restart. `pods` are the names of the waiting pods; empty means the
     whole job."""
-    current = forgotten(before, now)
-    if left(current, settings, now) > 0:
-        return {"backing_off": _together(current.backing_off, tuple(pods))}
+    current = forget_if_stable(before, now)
+    if remaining_pause(current, settings, now) > 0:
+        return {"backing_off": _merge_pods(current.backing_off, tuple(pods))}
     number = current.consecutive_restarts + 1
     return {
-        "restart_not_before": _after(now, pause(key, number, settings)),
-        "backing_off": _few(tuple(pods)),
+        "restart_not_before": _whole_second_after(now, pause(key, number, settings)),
+        "backing_off": _limit_pods(tuple(pods)),
         "consecutive_restarts": number,
     }
 
 
-def disrupted(
+def count_disruption(
     before: TorchJobStatus, pods: Iterable[str], settings: ReconcileSettings, now: datetime
 ) -> dict[str, Any]:
     """Return the changes of the status for a disruption: the generic cell rate algorithm (ITU-T I.371), with one time
@@ -136,46 +136,46 @@ def disrupted(
     seconds = (paid - ahead - now).total_seconds()
     if seconds <= 0 or not settings.restart_backoff:
         return spaced
-    if left(before, settings, now) > 0:
-        return spaced | {"backing_off": _together(before.backing_off, tuple(pods))}
-    return spaced | {"restart_not_before": _after(now, seconds), "backing_off": _few(tuple(pods))}
+    if remaining_pause(before, settings, now) > 0:
+        return spaced | {"backing_off": _merge_pods(before.backing_off, tuple(pods))}
+    return spaced | {"restart_not_before": _whole_second_after(now, seconds), "backing_off": _limit_pods(tuple(pods))}
 
 
-def at_once(before: TorchJobStatus, now: datetime) -> dict[str, Any]:
+def end_pause(before: TorchJobStatus, now: datetime) -> dict[str, Any]:
     """Return the changes of the status for a restart that the owner requested: the pause ends, its cause is not
     forgotten."""
     if before.restart_not_before is None or before.restart_not_before <= now:
         return {}
-    return {"restart_not_before": _after(now, 0.0), "backing_off": ()}
+    return {"restart_not_before": _whole_second_after(now, 0.0), "backing_off": ()}
 
 
-def over() -> dict[str, Any]:
+def clear() -> dict[str, Any]:
     """Return the changes of the status for a job that gives up its resources or starts again in them: no pod waits any
     more."""
     return {"restart_not_before": None, "backing_off": ()}
 
 
-def said(status: TorchJobStatus, settings: ReconcileSettings, now: datetime) -> str:
+def describe(status: TorchJobStatus, settings: ReconcileSettings, now: datetime) -> str:
     """Return when a job goes on, as the end of a sentence; empty if it goes on at once."""
-    if left(status, settings, now) <= 0 or status.restart_not_before is None:
+    if remaining_pause(status, settings, now) <= 0 or status.restart_not_before is None:
         return ""
     subject = "pods are" if status.backing_off else "all pods are"
     when = status.restart_not_before.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return f"; back-off: {subject} made again at {when}"
 
 
-def _after(now: datetime, seconds: float) -> datetime:
+def _whole_second_after(now: datetime, seconds: float) -> datetime:
     """Return a time in whole seconds, as the status stores it; never earlier than requested, except for an immediate
     one."""
     whole = now.replace(microsecond=0)
     return whole + timedelta(seconds=math.ceil(seconds + (now - whole).total_seconds())) if seconds > 0 else whole
 
 
-def _together(some: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
+def _merge_pods(some: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
     """Return the waiting pods of both; empty, which means the whole job, if either is."""
-    return _few(tuple(dict.fromkeys(some + more))) if some and more else ()
+    return _limit_pods(tuple(dict.fromkeys(some + more))) if some and more else ()
 
 
-def _few(pods: tuple[str, ...]) -> tuple[str, ...]:
+def _limit_pods(pods: tuple[str, ...]) -> tuple[str, ...]:
     """Return the pods, or empty, which means the whole job, if there are too many to list."""
     return pods if len(pods) <= MOST_AT_ONCE else ()

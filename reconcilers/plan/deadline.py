@@ -32,12 +32,12 @@ class Deadline:
 
     def left(self, job: TorchJob, pods: Iterable[PodView]) -> float | None:
         """Return the seconds until the job's pods have to run; None if they need not run yet, or run already."""
-        due = [stage for stage in progress.written(job) if _has_to(job, stage)] if self.seconds else []
+        due = [stage for stage in progress.begun_stages(job) if _must_run(job, stage)] if self.seconds else []
         if not due or status.is_leaving(job.status):  # if it goes on, its time begins again
             return None
         # A pod that is being deleted does not count.
-        job_progress = progress.of(job, (pod for pod in pods if not pod.deleting))
-        late = (stage for stage in due if not progress.running(job, job_progress, (stage,)))
+        job_progress = progress.assess(job, (pod for pod in pods if not pod.deleting))
+        late = (stage for stage in due if not progress.all_running(job, job_progress, (stage,)))
         delays = [delay for delay in (self._paused(job), self.ready_again) if delay is not None]
         began = (max(moment, *delays) if delays else moment for stage in late if (moment := _began(job, stage)))
         return min((self.seconds - (self.now - start).total_seconds() for start in began), default=None)
@@ -68,7 +68,7 @@ class Deadline:
         return not_before if not_before is not None and not_before <= self.now else None
 
 
-def _has_to(job: TorchJob, stage: Stage) -> bool:
+def _must_run(job: TorchJob, stage: Stage) -> bool:
     """Return whether a stage has not run yet since the job's last restart."""
     stage_status = job.status.stages.get(str(stage.index))
     ran = stage_status is None or stage_status.running is not None

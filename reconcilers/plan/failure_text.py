@@ -26,7 +26,7 @@ MOST = 4
 logger = logging.getLogger(__name__)
 
 
-def explained(cluster: Cluster, observation: Observation, pod: PodView) -> Observation:
+def explain_failure(cluster: Cluster, observation: Observation, pod: PodView) -> Observation:
     """Return the observation with everything that is known of a pod's end. Raises any ClusterError except for the
     log."""
     try:
@@ -34,29 +34,29 @@ def explained(cluster: Cluster, observation: Observation, pod: PodView) -> Obser
     except errors.NotFound:
         manifest = None
     same = manifest is not None and manifest["metadata"]["uid"] == pod.uid
-    view = pod_view.explain(pod, manifest, _log(cluster, pod, manifest)) if manifest and same else settled(pod)
-    return replaced(observation, view)
+    view = pod_view.explain(pod, manifest, _log(cluster, pod, manifest)) if manifest and same else mark_explained(pod)
+    return replace_pod(observation, view)
 
 
-def given_up(observation: Observation) -> Observation:
+def give_up(observation: Observation) -> Observation:
     """Return the observation without any pod left to explain: no further log is read."""
-    return replace(observation, pods=tuple(map(settled, observation.pods)))
+    return replace(observation, pods=tuple(map(mark_explained, observation.pods)))
 
 
-def settled(pod: PodView) -> PodView:
+def mark_explained(pod: PodView) -> PodView:
     """Return a pod that is not examined further."""
     return replace(pod, unexplained=False) if pod.unexplained else pod
 
 
-def replaced(observation: Observation, pod: PodView) -> Observation:
+def replace_pod(observation: Observation, pod: PodView) -> Observation:
     """Return the observation with another view of one pod."""
     return replace(observation, pods=tuple(pod if other.uid == pod.uid else other for other in observation.pods))
 
 
 def _log(cluster: Cluster, pod: PodView, manifest: Manifest) -> str:
-    if not pod_view.wants_log(manifest):
+    if not pod_view.needs_log(manifest):
         return ""
-    container = pod_view.speaker(manifest)
+    container = pod_view.failing_container(manifest)
     try:
         return cluster.log_end(pod.name, pod.namespace, container, lines=LINES, most=BYTES, previous=not pod.finished)
     except errors.ClusterError as error:

@@ -79,7 +79,7 @@ Kind = Literal["Permanent", "Retryable", "Disruption"]
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class PodFault:
     """One pod that failed or is lost."""
 
     pod: PodView
@@ -89,11 +89,11 @@ class Fault:
     @property
     def mark(self) -> str:
         """The mark in `status.replacing` by which the fault is counted."""
-        return f"{self.pod.uid}/{self.pod.restarts}" if _restarted_by_node(self.pod) else self.pod.uid
+        return f"{self.pod.uid}/{self.pod.restarts}" if _is_restarted_by_node(self.pod) else self.pod.uid
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class JobVerdict:
     """The judgement: the job fails for good, or its pods are restarted."""
 
     permanent: bool
@@ -111,7 +111,9 @@ class Verdict:
     """If not 0: seconds after which the failure is judged again, and nothing else is done before."""
 
 
-def faults(job: TorchJob, pods: Iterable[PodView], dead: frozenset[str], restarting: frozenset[str]) -> Sequence[Fault]:
+def find_faults(
+    job: TorchJob, pods: Iterable[PodView], dead: frozenset[str], restarting: frozenset[str]
+) -> Sequence[PodFault]:
     """Return the faults of the job's pods that are not counted yet, the decisive one first.
 
     `dead` are names of nodes; `restarting` are the uids of pods whose containers are being restarted on request.
@@ -122,14 +124,14 @@ def faults(job: TorchJob, pods: Iterable[PodView], dead: frozenset[str], restart
         fault
         for pod in pods
         if pod.restart == job.status.restart_generation and pod.uid not in counted and pod.phase != "Succeeded"
-        if (fault := _fault(policies[pod.task], pod, pod.node in dead, pod.uid in restarting)) is not None
+        if (fault := _find_fault(policies[pod.task], pod, pod.node in dead, pod.uid in restarting)) is not None
         if fault.mark not in counted
     ]
     timed = all(fault.pod.ended is not None for fault in new_faults if fault.kind != "Disruption")
-    return sorted(new_faults, key=lambda fault: _blame(fault, timed))
+    return sorted(new_faults, key=lambda fault: _blame_order(fault, timed))
 
 
-def vanished(job: TorchJob, name: str, task_type: str) -> Fault:
+def missing_pod_fault(job: TorchJob, name: str, task_type: str) -> PodFault:
     """Return the fault of a pod that existed and was deleted without a trace."""
     key = job.key
     pod = PodView(
@@ -143,42 +145,42 @@ def vanished(job: TorchJob, name: str, task_type: str) -> Fault:
         restart=0,
         deleting=True,
     )
-    return Fault(pod, "Disruption", f"pod {name} was deleted at once")
+    return PodFault(pod, "Disruption", f"pod {name} was deleted at once")
 
 
-def _fault(policy: str, pod: PodView, on_dead_node: bool, restarting: bool) -> Fault | None:
+def _find_fault(policy: str, pod: PodView, on_dead_node: bool, restarting: bool) -> PodFault | None:
     if on_dead_node and not pod.finished:
-        return Fault(pod, "Disruption", f"pod {pod.name} is lost with node {pod.node}")
+        return PodFault(pod, "Disruption", f"pod {pod.name} is lost with node {pod.node}")
     if pod.deleting:
-        return Fault(pod, "Disruption", f"pod {pod.name} was deleted{_by(pod)}")
-    again = _restarted_by_node(pod) and policy != "Always" and not restarting
+        return PodFault(pod, "Disruption", f"pod {pod.name} was deleted{_deletion_reason(pod)}")
+    again = _is_restarted_by_node(pod) and policy != "Always" and not restarting
     if pod.phase == "Failed" or again:
-        return Fault(pod, kind(policy, pod), describe(pod))
+        return PodFault(pod, classify(policy, pod), describe(pod))
     return None
 
 
-def _restarted_by_node(pod: PodView) -> bool:
+def _is_restarted_by_node(pod: PodView) -> bool:
     """Return whether the node has restarted the main container, and the job has not counted that yet."""
     return pod.self_healing and not pod.finished and not pod.deleting and pod.restarts > pod.settled
 
 
-def kind(policy: str, pod: PodView) -> Kind:
+def classify(policy: str, pod: PodView) -> Kind:
     """Return how a failed pod counts under a restart policy."""
-    if _disrupted(pod):
+    if _is_disrupted(pod):
         return "Disruption"
     if policy == "Always":
         return "Retryable"
     if policy == "Never" or pod.reason in NEVER_BEGAN:
         return "Permanent"
-    return "Retryable" if policy == "OnFailure" or retried(pod) else "Permanent"
+    return "Retryable" if policy == "OnFailure" or is_retryable(pod) else "Permanent"
 
 
 def _is_over_its_limit(pod: PodView) -> bool:
     """Return whether the node evicted a pod because of the pod's own limits."""
-    return pod.reason == "Evicted" and not pod.disruption and pod_view.over_its_limit(pod.message)
+    return pod.reason == "Evicted" and not pod.disruption and pod_view.exceeds_own_limit(pod.message)
 
 
-def _disrupted(pod: PodView) -> bool:
+def _is_disrupted(pod: PodView) -> bool:
     if _is_over_its_limit(pod):
         return False
     if pod.disruption or pod.reason in NOT_THE_JOBS_FAULT or pod.reason.startswith("OutOf"):
@@ -186,22 +188,22 @@ def _disrupted(pod: PodView) -> bool:
     return pod.exit_code is None and pod.reason not in NEVER_BEGAN | OWN_LIMITS
 
 
-def retried(pod: PodView) -> bool:
+def is_retryable(pod: PodView) -> bool:
     """Return whether the pod may succeed next time, judging by how it failed."""
     if pod.reason == "OOMKilled" or _is_over_its_limit(pod):
         return True
     code = pod.exit_code or 0
     if code != 1:
-        return is_passing(code)
-    return pod.lost_peer or (pod.cause is not None and is_passing(pod.cause))
+        return is_transient(code)
+    return pod.lost_peer or (pod.cause is not None and is_transient(pod.cause))
 
 
-def is_passing(code: int) -> bool:
+def is_transient(code: int) -> bool:
     """Return whether an exit code shows that circumstances ended the program."""
     return (128 < code <= 192 and code - 128 not in OWN_SIGNALS) or code in LAUNCHERS
 
 
-def _blame(fault: Fault, timed: bool) -> tuple[bool, bool, bool, float, bool, bool]:
+def _blame_order(fault: PodFault, timed: bool) -> tuple[bool, bool, bool, float, bool, bool]:
     """Return the key that sorts the decisive fault first.
 
     A pod that could not start comes first; a disruption comes before other faults, which it explains. A pod that lost a
@@ -215,7 +217,7 @@ def _blame(fault: Fault, timed: bool) -> tuple[bool, bool, bool, float, bool, bo
         fault.kind != "Disruption",
         _follows(pod),
         pod.ended or 0.0 if timed else 0.0,
-        not is_passing(code or 0),
+        not is_transient(code or 0),
         fault.kind != "Permanent",
     )
 
@@ -226,18 +228,18 @@ def _follows(pod: PodView) -> bool:
     return pod.lost_peer or code == 128 + signal.SIGTERM
 
 
-def judge(job: TorchJob, job_faults: Sequence[Fault], most_disruptions: int, now: float) -> Verdict:
+def judge(job: TorchJob, job_faults: Sequence[PodFault], most_disruptions: int, now: float) -> JobVerdict:
     """Judge the faults together: at most one restart. `now` is in seconds since the epoch."""
     root = job_faults[0]
     if root.kind == "Permanent":
-        return Verdict(True, "PodFailed", root.message, wait=_settling(job, root, now))
+        return JobVerdict(True, "PodFailed", root.message, wait=_settling(job, root, now))
     if root.kind == "Retryable" and job.status.restart_count >= job.spec.backoff_limit:
         limit = f"no restart left of backoffLimit {job.spec.backoff_limit}"
-        return Verdict(True, "BackoffLimitExceeded", f"{root.message}; {limit}")
+        return JobVerdict(True, "BackoffLimitExceeded", f"{root.message}; {limit}")
     if root.kind == "Disruption" and job.status.disruptions >= most_disruptions:
         limit = f"not the job's fault, but it was disrupted {job.status.disruptions} times before"
-        return Verdict(True, "DisruptionLimitExceeded", f"{root.message}; {limit}")
-    return Verdict(
+        return JobVerdict(True, "DisruptionLimitExceeded", f"{root.message}; {limit}")
+    return JobVerdict(
         False,
         "Restarting",
         root.message,
@@ -250,7 +252,7 @@ def judge(job: TorchJob, job_faults: Sequence[Fault], most_disruptions: int, now
     )
 
 
-def _settling(job: TorchJob, root: Fault, now: float) -> float:
+def _settling(job: TorchJob, root: PodFault, now: float) -> float:
     """Return the seconds for which a failed pod waits for another pod's failure that explains its own."""
     ended, pods = root.pod.ended, sum(task.num_tasks for task in job.spec.torch_task_specs.values())
     if ended is None or not ended <= now or pods == 1 or root.pod.reason in NEVER_BEGAN:
@@ -267,10 +269,10 @@ def is_whole(job: TorchJob, pod: PodView) -> bool:
     return task.critical or (job.spec.scope == "Job" and not task.auxiliary)
 
 
-def _blames_node(root: Fault) -> bool:
+def _blames_node(root: PodFault) -> bool:
     pod = root.pod
     if root.kind == "Disruption":
-        return not pod.deleting and (PREEMPTED | SHUT_DOWN).isdisjoint((pod.reason, _disrupted_by(pod)))
+        return not pod.deleting and (PREEMPTED | SHUT_DOWN).isdisjoint((pod.reason, _disruption_reason(pod)))
     return not pod.lost_peer
 
 
@@ -281,8 +283,8 @@ def describe(pod: PodView) -> str:
     how = f"with exit code {pod.exit_code}" if pod.exit_code is not None else "without an exit code"
     through = pod.cause if pod.exit_code == 1 and pod.cause not in (None, 1) else None
     if through is not None:
-        how += f" of torchrun, whose process ended with {torchrun.name(through) or through}"
-    reasons = ", ".join(dict.fromkeys(filter(None, (pod.reason, _disrupted_by(pod)))))
+        how += f" of torchrun, whose process ended with {torchrun.signal_name(through) or through}"
+    reasons = ", ".join(dict.fromkeys(filter(None, (pod.reason, _disruption_reason(pod)))))
     why = f" ({reasons})" if reasons else ""
     return f"pod {pod.name} failed {how}{why}" + (f": {pod.message}" if pod.message else "") + _advice(pod)
 
@@ -293,11 +295,11 @@ def _advice(pod: PodView) -> str:
     return f" ({pod.advice})" if pod.advice else ""
 
 
-def _disrupted_by(pod: PodView) -> str:
+def _disruption_reason(pod: PodView) -> str:
     return pod.disruption.partition(": ")[0]
 
 
-def _by(pod: PodView) -> str:
+def _deletion_reason(pod: PodView) -> str:
     """Return why the pod was deleted, in the words of the program that deleted it; empty if it gave none."""
     reason, _, message = pod.disruption.partition(": ")
     return (f" ({reason})" if reason else "") + (f": {message}" if message else "")

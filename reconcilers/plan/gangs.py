@@ -25,9 +25,9 @@ from crds.torchjob.status import Admission
 from crds.torchjob.torchjob import TorchJob
 from gang.backend import Backend
 from gang.values import Gang, GroupView
-from reconcilers.plan.progress import Progress
+from reconcilers.plan.progress import JobProgress
 from reconcilers.pods import task_members
-from reconcilers.values import Action, Change, Hindrance, Make, Remove
+from reconcilers.values import Action, Blocker, CreateObject, DeleteObject, PatchObject
 from reconcilers.views.pod_view import PodView
 
 OTHER_SCHEDULER = "GangSchedulerMismatch"
@@ -46,7 +46,7 @@ class Groups:
     actions: tuple[Action, ...] = ()
     ready: frozenset[int] = frozenset()
     """The stages whose pods may be created."""
-    hindrance: Hindrance | None = None
+    hindrance: Blocker | None = None
     again: float | None = None
     """Seconds after which the key is observed again: no event reports that a gang scheduler's own queue was opened."""
 
@@ -66,7 +66,7 @@ class Scheduling:
         """Whether a gang scheduler binds the pods of a stage all or none."""
         return self.backend.together
 
-    def gone(self, progress: Progress, pods: Sequence[PodView]) -> frozenset[str]:
+    def gone(self, progress: JobProgress, pods: Sequence[PodView]) -> frozenset[str]:
         """Return the tasks with missing pods that are not created again.
 
         A gang that counted them would never be bound. Succeeded pods that still exist count with every scheduler.
@@ -78,7 +78,9 @@ class Scheduling:
     def gang(self, stage: Stage, without: Collection[str] = ()) -> Gang:
         """Return the gang of a stage, `without` some of its tasks."""
         spec, name = self.job.spec, self.job.metadata.name
-        training = task_members.training(spec, (task_type for task_type in stage.tasks if task_type not in without))
+        training = task_members.training_tasks(
+            spec, (task_type for task_type in stage.tasks if task_type not in without)
+        )
         least = {task_type: spec.gang_members(task_type) for task_type in training}
         return Gang(
             name=f"{name}-{stage.index}",
@@ -96,33 +98,33 @@ class Scheduling:
             priority_class=spec.scheduling_policy.priority_class_name,
         )
 
-    def groups(self, progress: Progress, current: Sequence[GroupView], pods: Sequence[PodView]) -> Groups:
+    def groups(self, progress: JobProgress, current: Sequence[GroupView], pods: Sequence[PodView]) -> Groups:
         """Return the next step for the groups, given the existing groups and pods."""
         expected = self._wanted(progress, self.gone(progress, pods)) if self.together else {}
         matching = {group.name: group for group in current if self._is_ours(group) and group.name in expected}
         others = [group for group in current if matching.get(group.name) is not group]
         mismatch = self._mismatch(stage for stage, _ in expected.values())
         if mismatch is not None:
-            return Groups(removed(others), hindrance=mismatch)
+            return Groups(delete_groups(others), hindrance=mismatch)
         other_names = {group.name for group in others}
         steps = [
-            self._step(stage, gang, matching.get(gang.name), _there(self.job, stage, pods))
+            self._step(stage, gang, matching.get(gang.name), _existing_pods(self.job, stage, pods))
             for stage, gang in expected.values()
             if gang.name not in other_names
         ]
         return Groups(
-            removed(others) + tuple(action for step in steps for action in step.actions),
+            delete_groups(others) + tuple(action for step in steps for action in step.actions),
             frozenset(stage for step in steps for stage in step.ready),
             next((step.hindrance for step in steps if step.hindrance is not None), None)
-            or _stuck(group for group in others if group.name in expected),
+            or _stuck_blocker(group for group in others if group.name in expected),
             next((step.again for step in steps if step.again is not None), None),
         )
 
-    def _wanted(self, progress: Progress, without: Collection[str]) -> dict[str, tuple[Stage, Gang]]:
+    def _wanted(self, progress: JobProgress, without: Collection[str]) -> dict[str, tuple[Stage, Gang]]:
         """Return a gang for each stage that still has pods to be bound, now or later."""
         expected = {}
         for stage in progress.begun:
-            training = task_members.training(self.job.spec, stage.tasks)
+            training = task_members.training_tasks(self.job.spec, stage.tasks)
             if not all(map(progress.done, training)):
                 gang = self.gang(stage, without)
                 expected[gang.name] = (stage, gang)
@@ -138,27 +140,29 @@ class Scheduling:
             if manifest is None or self.backend.resource is None:
                 return Groups(ready=frozenset({stage.index}))
             at_once = self.at_once or bool(pods)
-            make = Make(self.backend.resource, manifest, remedy=_remedy(self.backend))
+            make = CreateObject(self.backend.resource, manifest, remedy=_remedy(self.backend))
             return Groups((make,), frozenset({stage.index} if at_once else ()))
         # The gang's minimum must not exceed the number of pods.
-        target = replace(gang, resources=NOTHING) if _in_part(gang, group, pods) else gang
+        target = replace(gang, resources=NOTHING) if _is_partly_bound(gang, group, pods) else gang
         change = self.backend.resize(target, group) if not pods or gang.size <= len(pods) else None
         identity = {"metadata": {"uid": group.uid}}
-        changed = (Change(group.resource, group.name, {**change, **identity}),) if change else ()
+        changed = (PatchObject(group.resource, group.name, {**change, **identity}),) if change else ()
         ready = group.phase == "Ready" or self.at_once or bool(pods)
         may_be_made = frozenset({stage.index} if ready else ())
         if group.phase != "Refused":
             return Groups(changed, may_be_made)
-        return Groups(changed, may_be_made, Hindrance(group.reason, group.message), RECHECK_SECONDS)
+        return Groups(changed, may_be_made, Blocker(group.reason, group.message), RECHECK_SECONDS)
 
-    def _mismatch(self, stages: Iterable[Stage]) -> Hindrance | None:
+    def _mismatch(self, stages: Iterable[Stage]) -> Blocker | None:
         """Return the blocker for a template with another scheduler, whose pod would never be bound with the others."""
         scheduler = self.backend.scheduler
-        training = (task_type for stage in stages for task_type in task_members.training(self.job.spec, stage.tasks))
+        training = (
+            task_type for stage in stages for task_type in task_members.training_tasks(self.job.spec, stage.tasks)
+        )
         for task_type in training:
             template_scheduler = self.job.spec.tasks[task_type].template["spec"].get("schedulerName")
             if scheduler and template_scheduler and template_scheduler != scheduler:
-                return Hindrance(
+                return Blocker(
                     OTHER_SCHEDULER,
                     f"spec.torchTaskSpecs.{task_type}.template.spec.schedulerName is {template_scheduler}, but "
                     f"{self.backend.name} is to bind the job's pods: leave it out, or set "
@@ -167,27 +171,27 @@ class Scheduling:
         return None
 
 
-def removed(groups: Iterable[GroupView]) -> tuple[Action, ...]:
+def delete_groups(groups: Iterable[GroupView]) -> tuple[Action, ...]:
     """Delete the groups."""
-    return tuple(Remove(group.resource, group.name, group.uid) for group in groups if not group.deleting)
+    return tuple(DeleteObject(group.resource, group.name, group.uid) for group in groups if not group.deleting)
 
 
-def _stuck(groups: Iterable[GroupView]) -> Hindrance | None:
+def _stuck_blocker(groups: Iterable[GroupView]) -> Blocker | None:
     """Return the blocker for a group that has the name of an expected group and is not deleted. A group has no grace,
     so finalizers keep it."""
     stuck_group = next((group for group in groups if group.deleting), None)
     if stuck_group is None:
         return None
-    return Hindrance(STUCK, f"{stuck_group.resource.kind} {stuck_group.name} should be gone, but finalizers keep it")
+    return Blocker(STUCK, f"{stuck_group.resource.kind} {stuck_group.name} should be gone, but finalizers keep it")
 
 
-def _there(job: TorchJob, stage: Stage, pods: Iterable[PodView]) -> Sequence[PodView]:
+def _existing_pods(job: TorchJob, stage: Stage, pods: Iterable[PodView]) -> Sequence[PodView]:
     """Return the existing pods of a gang."""
-    names = {task_type.lower() for task_type in task_members.training(job.spec, stage.tasks)}
+    names = {task_type.lower() for task_type in task_members.training_tasks(job.spec, stage.tasks)}
     return [pod for pod in pods if pod.task in names and not pod.deleting]
 
 
-def _in_part(gang: Gang, group: GroupView, pods: Iterable[PodView]) -> bool:
+def _is_partly_bound(gang: Gang, group: GroupView, pods: Iterable[PodView]) -> bool:
     """Return whether a group waits to be let in that was let in before: some of its pods are bound."""
     bound = sum(bool(pod.node) and pod.phase != "Failed" for pod in pods)
     return group.phase == "Pending" and 0 < bound < gang.size

@@ -17,11 +17,11 @@ class ObserveAgain(Exception):
         self.after = after
 
 
-class Lost(Exception):
+class KeyLost(Exception):
     """Another worker has the key."""
 
 
-class Refused(Exception):
+class PodRefused(Exception):
     """The API server refuses a pod because its manifest is not valid."""
 
 
@@ -41,7 +41,7 @@ class ChargeRefused(Exception):
         self.by = by
 
 
-class Hindered(Exception):
+class Blocked(Exception):
     """An object of the job cannot be created now."""
 
     def __init__(self, reason: str, error: errors.ClusterError | NameTaken, message: str = "") -> None:
@@ -50,7 +50,7 @@ class Hindered(Exception):
         self.error = error
 
 
-def forbidden(error: errors.Forbidden, reason: str) -> Hindered | QuotaRefused:
+def classify_refusal(error: errors.Forbidden, reason: str) -> Blocked | QuotaRefused:
     """Return the exception for a refusal: because of a ResourceQuota, or for a reason that the owner has to resolve."""
-    quota = over_quota.read(str(error))
-    return Hindered(reason, error) if quota is None else QuotaRefused(quota)
+    quota = over_quota.parse_refusal(str(error))
+    return Blocked(reason, error) if quota is None else QuotaRefused(quota)

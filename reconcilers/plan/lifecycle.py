@@ -23,25 +23,25 @@ from queues.values import Reservation
 from reconcilers.plan import not_running_reason, status
 from reconcilers.plan.deadline import Deadline
 from reconcilers.pods import task_members
-from reconcilers.pods.task_members import Member
+from reconcilers.pods.task_members import PodMember
 from reconcilers.values import InvalidJob, Observation
 from reconcilers.views.pod_view import PodView
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class Deleted:
     """The job is deleted: nothing of it may stay."""
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class Invalid:
     """The job cannot run."""
 
     job: InvalidJob
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class Finished:
     """The job has reached its end."""
 
     job: TorchJob
@@ -60,7 +60,7 @@ class Leaving:
 
 
 @dataclass(frozen=True, slots=True)
-class Vacate:
+class DeletePodsFirst:
     """These pods must no longer exist before anything else happens; a terminating pod still exists."""
 
     pods: tuple[PodView, ...]
@@ -69,7 +69,7 @@ class Vacate:
 
 
 @dataclass(frozen=True, slots=True)
-class Idle:
+class NotAdmitted:
     """The job holds nothing."""
 
     job: TorchJob
@@ -79,18 +79,18 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Active:
     """The job holds its resources under an admission, which may not be written yet."""
 
     job: TorchJob
     admission: Admission
     pods: tuple[PodView, ...]
-    members: Mapping[str, Member]
+    members: Mapping[str, PodMember]
     """All pods that the job has when all of it runs, by name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Back:
+class Requeue:
     """The job gives back the resources that it holds, and none of its pods exists."""
 
     job: TorchJob
@@ -100,67 +100,73 @@ class Back:
 
 
 GRACE = "its pods are given their grace"
-Course = Gone | Broken | Ended | Vacate | Idle | Back | Run
+JobState = Deleted | Invalid | Finished | DeletePodsFirst | NotAdmitted | Requeue | Active
 
 
-def decide(observation: Observation, deadline: Deadline) -> Course:
+def job_state(observation: Observation, deadline: Deadline) -> JobState:
     """Return the state of the job."""
     job, pods = observation.job, observation.pods
     match job:
         case None:
-            return Gone()
+            return Deleted()
         case InvalidJob():
-            return Broken(job)
+            return Invalid(job)
     if job.finished:
-        return Ended(job)
+        return Finished(job)
     if job.spec.suspend:
         leaving = Leaving(job, "Suspending", f"suspended by its owner: {GRACE}")
-        return _emptied(leaving, pods) if pods else Idle(job, "Suspended", "Suspended", "suspended by its owner")
+        return (
+            _delete_all_pods(leaving, pods)
+            if pods
+            else NotAdmitted(job, "Suspended", "Suspended", "suspended by its owner")
+        )
     if job.admission is not None and observation.draining:
         leaving = Leaving(job, "Draining", f"queue {job.admission.queue} is drained: {GRACE}")
-        return _emptied(leaving, pods) if pods else Back(job, "QueueDrained")
-    admission = None if observation.draining else granted(job, observation.reservation)
+        return _delete_all_pods(leaving, pods) if pods else Requeue(job, "QueueDrained")
+    admission = None if observation.draining else current_admission(job, observation.reservation)
     if admission is None:
-        return Vacate(pods) if pods else _waiting(job)
-    if (workers := _asked(job)) != (admission.workers or workers):
+        return DeletePodsFirst(pods) if pods else _queued(job)
+    if (workers := _worker_count(job)) != (admission.workers or workers):
         leaving = Leaving(job, "Resizing", f"to be resized from {admission.workers} to {workers} workers: {GRACE}")
-        return _emptied(leaving, pods) if pods else Back(job, "Resized")
+        return _delete_all_pods(leaving, pods) if pods else Requeue(job, "Resized")
     expected = task_members.members(job, admission.attempt)
     foreign = tuple(pod for pod in pods if pod.attempt != admission.attempt or pod.name not in expected)
     if foreign and not deadline.ran_out(job):
-        return Vacate(foreign)
-    return _given_back(job, observation, deadline) or Run(job, admission, pods, expected)
+        return DeletePodsFirst(foreign)
+    return _give_back(job, observation, deadline) or Active(job, admission, pods, expected)
 
 
-def _given_back(job: TorchJob, observation: Observation, deadline: Deadline) -> Vacate | Back | None:
+def _give_back(job: TorchJob, observation: Observation, deadline: Deadline) -> DeletePodsFirst | Requeue | None:
     """Return the state of a job that cannot use its resources; None if it can.
 
     There is no room for what its pods request, a ResourceQuota refuses them, or they do not run in time.
     """
     pods = observation.pods
-    if status.reason(job.status) == status.NAMESPACE_QUOTA:
-        why = status.said(job.status)
-        return _emptied(Leaving(job, "NamespaceQuota", why), pods) if pods else Back(job, "NamespaceQuota", why)
-    if status.reason(job.status) == status.EXCEEDS:
-        why = status.said(job.status)
-        return _emptied(Leaving(job, "ExceedsQuota", why), pods) if pods else Back(job, "ExceedsQuota", why)
-    if status.reason(job.status) == status.LATE or deadline.passed(job, pods):
-        why = not_running_reason.of(job, pods, observation.groups)
+    if status.admitted_reason(job.status) == status.NAMESPACE_QUOTA:
+        why = status.admitted_message(job.status)
+        return (
+            _delete_all_pods(Leaving(job, "NamespaceQuota", why), pods) if pods else Requeue(job, "NamespaceQuota", why)
+        )
+    if status.admitted_reason(job.status) == status.EXCEEDS:
+        why = status.admitted_message(job.status)
+        return _delete_all_pods(Leaving(job, "ExceedsQuota", why), pods) if pods else Requeue(job, "ExceedsQuota", why)
+    if status.admitted_reason(job.status) == status.LATE or deadline.passed(job, pods):
+        why = not_running_reason.describe(job, pods, observation.groups)
         leaving = Leaving(job, "NotRunningInTime", why or "not all of it ran in time")
-        return _emptied(leaving, pods) if pods else Back(job, "NotRunningInTime", why)
+        return _delete_all_pods(leaving, pods) if pods else Requeue(job, "NotRunningInTime", why)
     return None
 
 
-def _emptied(leaving: Leaving, pods: tuple[PodView, ...]) -> Vacate:
+def _delete_all_pods(leaving: Leaving, pods: tuple[PodView, ...]) -> DeletePodsFirst:
     """Return the state in which all pods are deleted. The reason is written once, and again only if new pods
     appeared."""
     job = leaving.job
-    same_reason = status.reason(job.status) in (leaving.reason, status.PODS_STUCK)
+    same_reason = status.admitted_reason(job.status) in (leaving.reason, status.PODS_STUCK)
     announced = same_reason and not any(pod.restart == job.status.restart_generation for pod in pods)
-    return Vacate(pods, None if job.admission is None or announced else leaving)
+    return DeletePodsFirst(pods, None if job.admission is None or announced else leaving)
 
 
-def granted(job: TorchJob, reservation: Reservation | None) -> Admission | None:
+def current_admission(job: TorchJob, reservation: Reservation | None) -> Admission | None:
     """Return the admission in force: the written one while its reservation exists, else that of a newer reservation.
 
     A job that was suspended and resumed before its reservation was released goes on with it, because the job is still
@@ -187,7 +193,7 @@ def granted(job: TorchJob, reservation: Reservation | None) -> Admission | None:
         charge=dict(reservation.charge),
         pick=reservation.pick,
         port=reservation.port,
-        workers=_asked(job),
+        workers=_worker_count(job),
         nproc_per_node=_processes(job),
     )
 
@@ -198,15 +204,15 @@ def _processes(job: TorchJob) -> dict[str, int] | None:
     return {name: count for name, count in processes.items() if count != 1} or None
 
 
-def _asked(job: TorchJob) -> int | None:
+def _worker_count(job: TorchJob) -> int | None:
     """Return the current number of workers of an elastic job; None where the number cannot change."""
     elastic = job.spec.torch_elastic_policy is not None and WORKER in job.spec.tasks
     return job.spec.tasks[WORKER].num_tasks if elastic else None
 
 
-def _waiting(job: TorchJob) -> Idle:
+def _queued(job: TorchJob) -> NotAdmitted:
     if job.admission is not None:
-        return Idle(job, "Queued", "AdmissionRevoked", f"its room in queue {job.admission.queue} was taken back")
+        return NotAdmitted(job, "Queued", "AdmissionRevoked", f"its room in queue {job.admission.queue} was taken back")
     if job.spec.scheduling_policy.hold:
-        return Idle(job, "Queued", "Held", "held back by its owner (schedulingPolicy.hold)")
-    return Idle(job, "Queued", "Waiting", f"waits in queue {job.queue}")
+        return NotAdmitted(job, "Queued", "Held", "held back by its owner (schedulingPolicy.hold)")
+    return NotAdmitted(job, "Queued", "Waiting", f"waits in queue {job.queue}")

@@ -16,21 +16,21 @@ MOST = 3
 """The number of tasks and groups that the message names."""
 
 
-def of(job: TorchJob, pods: Iterable[PodView], groups: Iterable[GroupView]) -> str:
+def describe(job: TorchJob, pods: Iterable[PodView], groups: Iterable[GroupView]) -> str:
     """Return a message with the tasks that have too few running pods, each with its most common problem, and then with
     what the groups wait for. Empty if there is no report."""
     existing = [pod for pod in pods if not pod.deleting]
-    job_progress = progress.of(job, existing)
+    job_progress = progress.assess(job, existing)
     short = (
         task_type for stage in job_progress.begun for task_type in stage.tasks if not job_progress.enough(task_type)
     )
     waits = (group for group in groups if group.phase != "Ready" and not group.deleting and group.message)
-    reasons = [sentence for task_type in short for sentence in _of_task(task_type, existing)]
+    reasons = [sentence for task_type in short for sentence in _describe_task(task_type, existing)]
     reasons += [f"{group.resource.kind} {group.name}: {group.message}" for group in waits]
     return "; ".join(reasons[:MOST])
 
 
-def _of_task(task_type: str, pods: Iterable[PodView]) -> Iterator[str]:
+def _describe_task(task_type: str, pods: Iterable[PodView]) -> Iterator[str]:
     """Yield the most common problem of a task's pods, with the first pod that has it."""
     task_pods = (pod for pod in pods if pod.task == task_type.lower())
     ailing = [pod for pod in task_pods if not (pod.running or pod.finished)]

@@ -27,20 +27,22 @@ _SCOPES = re.compile(r"insufficient quota to (?:match these scopes|consume): ")
 _SPECIFY = re.compile(r"([^;:\s]+) for: [^;]*")
 
 
-def read(message: str) -> OverQuota | None:
+def parse_refusal(message: str) -> OverQuota | None:
     """Return what an API server's refusal says about a ResourceQuota; None if it has another reason."""
     if refusal := _EXCEEDED.search(message):
         limits = (limit.partition("=") for limit in refusal[2].split(","))
-        return _of(refusal[1], [(name, hard) for name, _, hard in limits], message[refusal.start() :])
+        return _over_quota(refusal[1], [(name, hard) for name, _, hard in limits], message[refusal.start() :])
     if refusal := _UNSPECIFIED.search(message):
-        return _of(refusal[1], [(name, "") for name in _SPECIFY.findall(refusal[2])], message[refusal.start() :])
+        return _over_quota(
+            refusal[1], [(name, "") for name in _SPECIFY.findall(refusal[2])], message[refusal.start() :]
+        )
     if refusal := _UNKNOWN.search(message):
-        return _of(refusal[1], [(name, "") for name in refusal[2].split(",")], message[refusal.start() :])
+        return _over_quota(refusal[1], [(name, "") for name in refusal[2].split(",")], message[refusal.start() :])
     refusal = _SCOPES.search(message)
     return OverQuota("", {}, message[refusal.start() :]) if refusal else None
 
 
-def _of(name: str, limits: Iterable[tuple[str, str]], message: str) -> OverQuota:
+def _over_quota(name: str, limits: Iterable[tuple[str, str]], message: str) -> OverQuota:
     hard_limits = [(resource[:LONGEST_NAME], hard[:LONGEST_LIMIT]) for resource, hard in limits if resource][
         :MOST_LIMITS
     ]
@@ -54,22 +56,22 @@ def may_run(job: TorchJob, pods: Iterable[PodView]) -> bool:
     others.
     """
     existing = [pod for pod in pods if not pod.deleting and pod.phase != "Failed"]
-    job_progress = progress.of(job, existing)
+    job_progress = progress.assess(job, existing)
     present = [task_type for stage in job_progress.begun for task_type in stage.tasks]
     needed = [
         task_type
-        for task_type in task_members.training(job.spec, present) or present
+        for task_type in task_members.training_tasks(job.spec, present) or present
         if task_type not in job_progress.passed
     ]
     return all(_has_least(job, task_type, existing) for task_type in needed)
 
 
 def _has_least(job: TorchJob, task_type: str, pods: Iterable[PodView]) -> bool:
-    count = sum(pod.task == task_type.lower() and not progress.outdated(job, pod) for pod in pods)
+    count = sum(pod.task == task_type.lower() and not progress.is_outdated(job, pod) for pod in pods)
     return count >= min(job.spec.members(task_type), job.spec.tasks[task_type].num_tasks)
 
 
-def noted(job: TorchJob, refused: OverQuota) -> QueueStatus:
+def count_refusal(job: TorchJob, refused: OverQuota) -> QueueStatus:
     """Return `status.queue` with a refusal counted.
 
     The refusal counts as a repetition unless the job or a limit has changed since: several ResourceQuotas, and several
@@ -89,7 +91,7 @@ def _is_changed(before: QuotaRefusal, refused: OverQuota) -> bool:
     return same and any(before.hard.get(name, hard) != hard for name, hard in refused.hard.items())
 
 
-def sent_back(job: TorchJob, refusal: QuotaRefusal | None, message: str, now: datetime) -> TorchJobStatus:
+def send_back(job: TorchJob, refusal: QuotaRefusal | None, message: str, now: datetime) -> TorchJobStatus:
     """Return the status of a job that waits again, outside the order of its queue, until the ResourceQuota has room for
     it.
 
@@ -102,7 +104,7 @@ def sent_back(job: TorchJob, refusal: QuotaRefusal | None, message: str, now: da
         name=job.queue,
         since=now,
         not_before=now + timedelta(seconds=seconds),
-        tries=status.tried(job, now),
+        tries=status.admission_tries(job, now),
         refused_by=refusal or QuotaRefusal(generation=job.metadata.generation, times=1),
     )
-    return status.idle(job, "Queued", status.NAMESPACE_QUOTA, message, now).model_copy(update={"queue": queue})
+    return status.release(job, "Queued", status.NAMESPACE_QUOTA, message, now).model_copy(update={"queue": queue})

@@ -13,23 +13,23 @@ from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import backoff, gangs, lifecycle, over_quota, progress, status
 from reconcilers.plan.advance import Advance
 from reconcilers.plan.deadline import Deadline
-from reconcilers.plan.lifecycle import Back, Broken, Ended, Gone, Idle, Run, Vacate
-from reconcilers.plan.pod_deletion import Departures
-from reconcilers.plan.recovery import Scene, is_about_requests, least
+from reconcilers.plan.lifecycle import Active, Deleted, DeletePodsFirst, Finished, Invalid, NotAdmitted, Requeue
+from reconcilers.plan.pod_deletion import PodDeletion
+from reconcilers.plan.recovery import RecoveryContext, is_about_requests, least
 from reconcilers.pods import measure, task_members
 from reconcilers.pods.measure import Excess
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import (
     Action,
+    Blocker,
     DeleteJob,
     DeleteService,
-    Hindrance,
+    EmitEvent,
     InvalidJob,
     Observation,
     OverQuota,
     Plan,
     RaiseCharge,
-    Tell,
     WriteStatus,
 )
 from reconcilers.views import pod_view
@@ -43,25 +43,25 @@ TRY_AGAIN = 60.0
 def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -> Plan:
     """Return the next actions for one key, in order."""
     job = observation.job
-    leaving = Departures(now.timestamp(), settings.dead_node_grace, observation.dead_nodes, settings.longest_grace)
-    if observation.no_room or (isinstance(job, TorchJob) and status.reason(job.status) == status.EXCEEDS):
+    leaving = PodDeletion(now.timestamp(), settings.dead_node_grace, observation.dead_nodes, settings.longest_grace)
+    if observation.no_room or (isinstance(job, TorchJob) and status.admitted_reason(job.status) == status.EXCEEDS):
         leaving = leaving.unpaid()
     if isinstance(job, TorchJob) and not job.finished:
         # 1. A success stays a success, even if the owner has suspended the job or its resources were taken back since.
-        if succeeded(job, observation.pods):
-            after = status.finished(job, "Succeeded", "Succeeded", "all is done", now)
+        if has_succeeded(job, observation.pods):
+            after = status.finish(job, "Succeeded", "Succeeded", "all is done", now)
             return _finish(job, observation, after, leaving)
         # 2. The API server refuses the pods as they are.
         if observation.refused:
-            after = status.finished(job, "Failed", "InvalidTemplate", observation.refused, now)
+            after = status.finish(job, "Failed", "InvalidTemplate", observation.refused, now)
             return _finish(job, observation, after, leaving)
     # 3. Everything else depends on the state of the job.
-    result = _by_course(observation, settings, leaving, now)
+    result = _plan_by_state(observation, settings, leaving, now)
     actions = result.actions + leaving.shortened(result.actions)
     return Plan(actions, least((result.requeue_after, leaving.wait(observation.pods))), result.unexplained)
 
 
-def _stuck(observation: Observation, leaving: Departures, now: datetime) -> tuple[Action, ...]:
+def _report_stuck_pods(observation: Observation, leaving: PodDeletion, now: datetime) -> tuple[Action, ...]:
     """Report pods that finalizers keep although the job should have none: as an Event, and in the status of an admitted
     job."""
     job, stuck = observation.job, leaving.stuck(observation.pods)
@@ -69,50 +69,52 @@ def _stuck(observation: Observation, leaving: Departures, now: datetime) -> tupl
         return ()
     message = leaving.what_holds(stuck)
     # The Event's name is made from its text, so a repetition creates no second one.
-    events = (Tell(status.PODS_STUCK, message, warning=True),)
+    events = (EmitEvent(status.PODS_STUCK, message, warning=True),)
     if not isinstance(job, TorchJob) or job.finished or job.admission is None:
         return events
-    if status.is_hindered(job.status):
-        return events if status.reason(job.status) in status.SENT_BACK else ()
-    return _write(job, status.stuck(job, message, now), observation.pods) + events
+    if status.is_blocked(job.status):
+        return events if status.admitted_reason(job.status) in status.SENT_BACK else ()
+    return _write_status(job, status.block_on_stuck_pods(job, message, now), observation.pods) + events
 
 
-def _by_course(observation: Observation, settings: ReconcileSettings, leaving: Departures, now: datetime) -> Plan:
+def _plan_by_state(observation: Observation, settings: ReconcileSettings, leaving: PodDeletion, now: datetime) -> Plan:
     deadline = _deadline(observation, settings, now)
-    groups = gangs.removed(observation.groups)
-    match lifecycle.decide(observation, deadline):
-        case Gone():
-            return _gone(observation, leaving, now)
-        case Broken(invalid):
-            return _no_job(invalid, observation, leaving, now)
-        case Ended(ended):
-            return _after_the_end(ended, observation, leaving, now)
-        case Vacate(in_the_way, cause):
+    groups = gangs.delete_groups(observation.groups)
+    match lifecycle.job_state(observation, deadline):
+        case Deleted():
+            return _plan_deleted(observation, leaving, now)
+        case Invalid(invalid):
+            return _plan_invalid(invalid, observation, leaving, now)
+        case Finished(ended):
+            return _plan_finished(ended, observation, leaving, now)
+        case DeletePodsFirst(in_the_way, cause):
             if cause is None:
                 away = leaving.away(in_the_way, shorten=True)
-                return Plan(away + _stuck(observation, leaving, now), _runs_out(observation, deadline))
-            after = status.leaving(cause.job, cause.reason, cause.message, now)
-            return Plan(_write(cause.job, after, in_the_way) + leaving.away(in_the_way, shorten=True))
-        case Idle() as idle:
-            return Plan(_idle(idle, now) + groups)
-        case Back() as back:
-            after = _sent_back(back, settings, now)
+                return Plan(
+                    away + _report_stuck_pods(observation, leaving, now), _seconds_to_deadline(observation, deadline)
+                )
+            after = status.vacate(cause.job, cause.reason, cause.message, now)
+            return Plan(_write_status(cause.job, after, in_the_way) + leaving.away(in_the_way, shorten=True))
+        case NotAdmitted() as idle:
+            return Plan(_plan_not_admitted(idle, now) + groups)
+        case Requeue() as back:
+            after = _requeued_status(back, settings, now)
             # A ResourceQuota may count the job's services, too, and does not show to whom they belong.
-            services = _last_services(back.job, ()) if back.why == "NamespaceQuota" else ()
-            return Plan(services + _write(back.job, after, ()) + groups + _why_back(after))
-        case Run() as run:
-            return _run(run, observation, settings, leaving, deadline)
+            services = _delete_all_services(back.job, ()) if back.why == "NamespaceQuota" else ()
+            return Plan(services + _write_status(back.job, after, ()) + groups + _requeue_events(after))
+        case Active() as run:
+            return _plan_active(run, observation, settings, leaving, deadline)
 
 
-def _gone(observation: Observation, leaving: Departures, now: datetime) -> Plan:
+def _plan_deleted(observation: Observation, leaving: PodDeletion, now: datetime) -> Plan:
     """Delete the pods of a deleted job. They keep their own grace, and the queue pays for it; while the queue is being
     drained, the grace is limited to the setting."""
     granted = leaving if observation.draining else replace(leaving, longest=math.inf)
-    away = granted.away(observation.pods, shorten=True) + _stuck(observation, leaving, now)
-    return Plan(_services(observation.pods) + away + gangs.removed(observation.groups))
+    away = granted.away(observation.pods, shorten=True) + _report_stuck_pods(observation, leaving, now)
+    return Plan(_delete_services(observation.pods) + away + gangs.delete_groups(observation.groups))
 
 
-def _runs_out(observation: Observation, deadline: Deadline) -> float | None:
+def _seconds_to_deadline(observation: Observation, deadline: Deadline) -> float | None:
     """Return the seconds until the job's deadline; None if the deadline has passed or the job has none."""
     remaining = deadline.active(observation.job) if isinstance(observation.job, TorchJob) else None
     return remaining if remaining is not None and remaining > 0 else None
@@ -120,36 +122,36 @@ def _runs_out(observation: Observation, deadline: Deadline) -> float | None:
 
 def _deadline(observation: Observation, settings: ReconcileSettings, now: datetime) -> Deadline:
     job = observation.job
-    pause = backoff.left(job.status, settings, now) if isinstance(job, TorchJob) else 0.0
+    pause = backoff.remaining_pause(job.status, settings, now) if isinstance(job, TorchJob) else 0.0
     again = None if observation.ready_again is None else datetime.fromtimestamp(observation.ready_again, UTC)
     return Deadline(settings.admission_timeout if settings.make_pods else 0.0, now, pause, again)
 
 
-def _why_back(after: TorchJobStatus) -> tuple[Action, ...]:
+def _requeue_events(after: TorchJobStatus) -> tuple[Action, ...]:
     """Return the Event for a job that was sent back because of its own pods; its owner looks for the reason there."""
     condition = conditions.find(after.conditions, "Queued")
     if condition is None or condition.reason not in status.SENT_BACK:
         return ()
     if condition.reason == status.EXCEEDS:
-        return (Tell("ExceedsQuota", condition.message, warning=True),)
+        return (EmitEvent("ExceedsQuota", condition.message, warning=True),)
     if condition.reason == status.NAMESPACE_QUOTA:
-        return (Tell("NamespaceQuota", condition.message, warning=True),)
-    return (Tell("NotRunningInTime", condition.message, warning=True),)
+        return (EmitEvent("NamespaceQuota", condition.message, warning=True),)
+    return (EmitEvent("NotRunningInTime", condition.message, warning=True),)
 
 
-def _sent_back(back: Back, settings: ReconcileSettings, now: datetime) -> TorchJobStatus:
+def _requeued_status(back: Requeue, settings: ReconcileSettings, now: datetime) -> TorchJobStatus:
     if back.why == "ExceedsQuota":
-        return status.exceeding(back.job, back.message, now)
+        return status.requeue_exceeding(back.job, back.message, now)
     if back.why == "NamespaceQuota":
         waits = back.job.status.queue
-        return over_quota.sent_back(back.job, waits.refused_by if waits else None, back.message, now)
+        return over_quota.send_back(back.job, waits.refused_by if waits else None, back.message, now)
     if back.why != "NotRunningInTime":
-        return status.returning(back.job, back.why, now)
-    return status.late(back.job, settings.admission_backoff, settings.admission_tries, now, back.message)
+        return status.requeue(back.job, back.why, now)
+    return status.requeue_late(back.job, settings.admission_backoff, settings.admission_tries, now, back.message)
 
 
-def _run(
-    run: Run, observation: Observation, settings: ReconcileSettings, leaving: Departures, deadline: Deadline
+def _plan_active(
+    run: Active, observation: Observation, settings: ReconcileSettings, leaving: PodDeletion, deadline: Deadline
 ) -> Plan:
     """Return the plan of a job that holds its resources."""
     job, now = run.job, deadline.now
@@ -157,31 +159,31 @@ def _run(
     remaining = deadline.active(job) if job.admission == run.admission else None
     if remaining is not None and remaining <= 0:
         message = f"ran longer than activeDeadlineSeconds {job.spec.active_deadline_seconds}"
-        return _finish(job, observation, status.finished(job, "Failed", "DeadlineExceeded", message, now), leaving)
+        return _finish(job, observation, status.finish(job, "Failed", "DeadlineExceeded", message, now), leaving)
     if observation.over_quota is not None and job.admission == run.admission:
-        return _over_quota(run, observation, observation.over_quota, leaving, now)
+        return _plan_over_quota(run, observation, observation.over_quota, leaving, now)
     # An object cannot be created now: the status says so.
     if observation.hindrance is not None and not is_about_requests(observation.hindrance):
-        return Plan(_write(job, _hindered(job, observation.hindrance, now), run.pods), remaining)
+        return Plan(_write_status(job, _blocked_status(job, observation.hindrance, now), run.pods), remaining)
     # 1. The fence: no pods are created before the admission is in the cluster.
     if job.admission != run.admission:
-        admission = _bound(run, settings)
-        after = status.admitted(job, admission, now)
+        admission = _bind_admission(run, settings)
+        after = status.admit(job, admission, now)
         begun = replace(run, job=job.model_copy(update={"status": after}), admission=admission)
         advance = Advance(run=begun, observation=observation, settings=settings, now=now)
-        return Plan(_write(job, after, run.pods) + advance.actions())
+        return Plan(_write_status(job, after, run.pods) + advance.actions())
     # 2. Its pods may request more than it is charged for: that is settled before another pod is created.
-    excess = measure.of(job, run.admission.charge, run.pods)
+    excess = measure.find_excess(job, run.admission.charge, run.pods)
     if excess is not None:
-        return _exceeding(run, excess, observation, leaving, now)
+        return _plan_excess(run, excess, observation, leaving, now)
     # 3. Failures of its pods end the job or set it back; a restart that is under way goes on.
-    recovery = _scene(run, observation, settings, leaving, now).recover()
+    recovery = _recovery_context(run, observation, settings, leaving, now).recover()
     if recovery.after is not None and recovery.ended:
         return _finish(job, observation, recovery.after, leaving)
-    pauses = backoff.next(job.status if recovery.after is None else recovery.after, settings, now)
+    pauses = backoff.next_change(job.status if recovery.after is None else recovery.after, settings, now)
     again = least((remaining, deadline.left(job, run.pods), recovery.again, observation.next_dead, pauses))
     if recovery.after is not None:
-        return Plan(recovery.before + _write(job, recovery.after, run.pods) + recovery.actions, again)
+        return Plan(recovery.before + _write_status(job, recovery.after, run.pods) + recovery.actions, again)
     if recovery.blocked:
         return Plan(recovery.actions, again, recovery.unexplained)
     # 4. Missing pods are created, and the status follows the existing ones.
@@ -191,60 +193,64 @@ def _run(
     passed = {task_type.lower() for task_type in advance.progress.passed}
     over = tuple(pod for pod in run.pods if pod.task in passed and pod_view.occupies(pod))
     steps = leaving.away(over) if over else advance.actions()
-    actions = _write(job, advance.status(), run.pods) + recovery.actions + steps
+    actions = _write_status(job, advance.status(), run.pods) + recovery.actions + steps
     return Plan(actions, least((again, advance.groups.again)))
 
 
-def _exceeding(run: Run, excess: Excess, observation: Observation, leaving: Departures, now: datetime) -> Plan:
+def _plan_excess(run: Active, excess: Excess, observation: Observation, leaving: PodDeletion, now: datetime) -> Plan:
     """Charge the job for what its pods request, or send it back if there is no room for that."""
     job = run.job
     if excess.uncountable:
         message = f"{excess}; that is more than a job can be charged for"
-        return _finish(job, observation, status.finished(job, "Failed", "InvalidTemplate", message, now), leaving)
+        return _finish(job, observation, status.finish(job, "Failed", "InvalidTemplate", message, now), leaving)
     if observation.no_room is None:
-        written = _write(job, status.charged(job, excess.charge, excess.measured), run.pods)
+        written = _write_status(job, status.record_charge(job, excess.charge, excess.measured), run.pods)
         return Plan((RaiseCharge(run.admission.attempt, excess.charge), *written), requeue_after=0.0)
     message = excess.refused(run.admission.queue, observation.no_room)
-    after = status.leaving(job, status.EXCEEDS, message, now).model_copy(update={"measured": excess.measured})
-    return Plan(_write(job, after, run.pods) + leaving.away(run.pods))
+    after = status.vacate(job, status.EXCEEDS, message, now).model_copy(update={"measured": excess.measured})
+    return Plan(_write_status(job, after, run.pods) + leaving.away(run.pods))
 
 
-def _over_quota(run: Run, observation: Observation, refused: OverQuota, leaving: Departures, now: datetime) -> Plan:
+def _plan_over_quota(
+    run: Active, observation: Observation, refused: OverQuota, leaving: PodDeletion, now: datetime
+) -> Plan:
     """Send a job back if a ResourceQuota refuses pods that it needs. A job that can run with its existing pods keeps
     its resources, and the other pods are tried again later."""
     job = run.job
     if over_quota.may_run(job, run.pods):
-        hindrance = Hindrance(status.PODS_FORBIDDEN, refused.message)
-        return Plan(_write(job, _hindered(job, hindrance, now), run.pods), TRY_AGAIN)
-    queue = over_quota.noted(job, refused)
+        hindrance = Blocker(status.PODS_FORBIDDEN, refused.message)
+        return Plan(_write_status(job, _blocked_status(job, hindrance, now), run.pods), TRY_AGAIN)
+    queue = over_quota.count_refusal(job, refused)
     if run.pods:
-        after = status.leaving(job, status.NAMESPACE_QUOTA, refused.message, now).model_copy(update={"queue": queue})
-        return Plan(_write(job, after, run.pods) + leaving.away(run.pods))
-    after = over_quota.sent_back(job, queue.refused_by, refused.message, now)
-    groups = gangs.removed(observation.groups)
-    return Plan(_last_services(job, ()) + _write(job, after, ()) + groups + _why_back(after))
+        after = status.vacate(job, status.NAMESPACE_QUOTA, refused.message, now).model_copy(update={"queue": queue})
+        return Plan(_write_status(job, after, run.pods) + leaving.away(run.pods))
+    after = over_quota.send_back(job, queue.refused_by, refused.message, now)
+    groups = gangs.delete_groups(observation.groups)
+    return Plan(_delete_all_services(job, ()) + _write_status(job, after, ()) + groups + _requeue_events(after))
 
 
-def _hindered(job: TorchJob, hindrance: Hindrance, now: datetime) -> TorchJobStatus:
+def _blocked_status(job: TorchJob, hindrance: Blocker, now: datetime) -> TorchJobStatus:
     """Return the status of a blocked job. If groups are not let in and pods beside them are forbidden, only the groups
     are reported: every reconcile meets both, and the two reports would alternate."""
     about_pods = hindrance.reason in (status.PODS_FORBIDDEN, status.NAME_TAKEN)
     return (
-        status.seen(job) if about_pods and status.is_about_groups(job.status) else status.hindered(job, hindrance, now)
+        status.observe_generation(job)
+        if about_pods and status.is_about_groups(job.status)
+        else status.block(job, hindrance, now)
     )
 
 
-def _bound(run: Run, settings: ReconcileSettings) -> Admission:
+def _bind_admission(run: Active, settings: ReconcileSettings) -> Admission:
     """Return a new admission with the name of the scheduler that binds its pods, which stays for the admission's
     lifetime."""
     scheduler = run.job.spec.scheduling_policy.gang_scheduler or settings.gang_scheduler
     return run.admission.model_copy(update={"gang_scheduler": scheduler})
 
 
-def _scene(
-    run: Run, observation: Observation, settings: ReconcileSettings, leaving: Departures, now: datetime
-) -> Scene:
-    return Scene(
+def _recovery_context(
+    run: Active, observation: Observation, settings: ReconcileSettings, leaving: PodDeletion, now: datetime
+) -> RecoveryContext:
+    return RecoveryContext(
         job=run.job,
         pods=run.pods,
         members=run.members,
@@ -255,39 +261,45 @@ def _scene(
     )
 
 
-def succeeded(job: TorchJob, pods: Pods) -> bool:
+def has_succeeded(job: TorchJob, pods: Pods) -> bool:
     """Return whether the pods of the newest admission have completed the job."""
     if job.admission is None or not (job.status.stages or any(pod.phase == "Succeeded" for pod in pods)):
         return False
-    job_progress = progress.of(job, (pod for pod in pods if pod.attempt == job.admission.attempt))
-    decisive = task_members.decisive(job.spec)
+    job_progress = progress.assess(job, (pod for pod in pods if pod.attempt == job.admission.attempt))
+    decisive = task_members.decisive_tasks(job.spec)
     return bool(decisive) and all(map(job_progress.done, decisive))
 
 
-def _finish(job: TorchJob, observation: Observation, after: TorchJobStatus, leaving: Departures) -> Plan:
+def _finish(job: TorchJob, observation: Observation, after: TorchJobStatus, leaving: PodDeletion) -> Plan:
     """End the job. The services are deleted first, because nothing shows later that they exist. The status is written
     next, and the pods that prove it are deleted last."""
     pods = observation.pods
     going = _leftovers(job.spec.clean_pod_policy, after, pods)
     uids = {pod.uid for pod in going}
     staying = tuple(pod for pod in pods if pod.uid not in uids)
-    services = _last_services(job, pods) if job.spec.clean_pod_policy != "None" else ()
-    groups = gangs.removed(observation.groups)
-    return Plan(services + _write(job, after, staying) + leaving.away(going, shorten=True) + groups + _last_word(after))
+    services = _delete_all_services(job, pods) if job.spec.clean_pod_policy != "None" else ()
+    groups = gangs.delete_groups(observation.groups)
+    return Plan(
+        services
+        + _write_status(job, after, staying)
+        + leaving.away(going, shorten=True)
+        + groups
+        + _failure_events(after)
+    )
 
 
-def _last_word(after: TorchJobStatus) -> tuple[Action, ...]:
+def _failure_events(after: TorchJobStatus) -> tuple[Action, ...]:
     """Return the Event with the reason of a failure: the job's conditions disappear with the job, an Event stays for a
     while."""
     condition = conditions.find(after.conditions, "Failed")
     return (
-        (Tell(condition.reason, condition.message, warning=True),)
+        (EmitEvent(condition.reason, condition.message, warning=True),)
         if condition is not None and after.phase == "Failed"
         else ()
     )
 
 
-def _after_the_end(job: TorchJob, observation: Observation, leaving: Departures, now: datetime) -> Plan:
+def _plan_finished(job: TorchJob, observation: Observation, leaving: PodDeletion, now: datetime) -> Plan:
     """Clean up after a finished job, and delete the job itself when its time to live is over."""
     remaining = _seconds_left(job.status.completion_time, job.spec.ttl_seconds_after_finished, now)
     if remaining is not None and remaining <= 0:
@@ -298,15 +310,15 @@ def _after_the_end(job: TorchJob, observation: Observation, leaving: Departures,
     active = Deadline(0.0, now).active(job)
     back = observation.draining or (active is not None and active <= 0)
     leftovers = _leftovers("Running" if back and policy == "None" else policy, job.status, observation.pods)
-    away = leaving.away(leftovers, shorten=True) + _stuck(observation, leaving, now)
+    away = leaving.away(leftovers, shorten=True) + _report_stuck_pods(observation, leaving, now)
     stays = any(pod_view.occupies(pod) for pod in observation.pods)
     again = least((remaining, active if stays and not back else None))
-    return Plan(_seen(job) + away + gangs.removed(observation.groups), requeue_after=again)
+    return Plan(_observe_spec(job) + away + gangs.delete_groups(observation.groups), requeue_after=again)
 
 
-def _seen(job: TorchJob) -> tuple[Action, ...]:
+def _observe_spec(job: TorchJob) -> tuple[Action, ...]:
     """Record the newest spec as observed; the counts of pods stay as they are."""
-    changed = status.change(job.status, status.seen(job))
+    changed = status.patch_from(job.status, status.observe_generation(job))
     return (WriteStatus({"status": changed}, job.metadata.resource_version),) if changed else ()
 
 
@@ -326,47 +338,47 @@ def _leftovers(policy: str, after: TorchJobStatus, pods: Pods) -> Pods:
     return ()
 
 
-def _idle(idle: Idle, now: datetime) -> tuple[Action, ...]:
+def _plan_not_admitted(idle: NotAdmitted, now: datetime) -> tuple[Action, ...]:
     job = idle.job
     if job.status.phase == idle.phase and job.admission is None:
-        return _write(job, status.seen(job), ())
-    return _write(job, status.idle(job, idle.phase, idle.reason, idle.message, now), ())
+        return _write_status(job, status.observe_generation(job), ())
+    return _write_status(job, status.release(job, idle.phase, idle.reason, idle.message, now), ())
 
 
-def _no_job(job: InvalidJob, observation: Observation, leaving: Departures, now: datetime) -> Plan:
+def _plan_invalid(job: InvalidJob, observation: Observation, leaving: PodDeletion, now: datetime) -> Plan:
     """Report an invalid job, delete its pods, and delete the job itself when its time to live is over."""
     ended = job.status.completion_time if job.status.finished else None
     remaining = _seconds_left(ended, job.time_to_live, now)
     if remaining is not None and remaining <= 0:
         return Plan((DeleteJob(),))
-    writes = () if job.status.finished else _broken(job, now)
-    away = leaving.away(observation.pods, shorten=True) + _stuck(observation, leaving, now)
-    return Plan(writes + away + gangs.removed(observation.groups), remaining)
+    writes = () if job.status.finished else _report_invalid(job, now)
+    away = leaving.away(observation.pods, shorten=True) + _report_stuck_pods(observation, leaving, now)
+    return Plan(writes + away + gangs.delete_groups(observation.groups), remaining)
 
 
-def _broken(job: InvalidJob, now: datetime) -> tuple[Action, ...]:
+def _report_invalid(job: InvalidJob, now: datetime) -> tuple[Action, ...]:
     message = "; ".join(map(str, job.problems))
-    after = status.entered(job.status, job.generation, "Failed", "InvalidSpec", message, now)
+    after = status.enter_status(job.status, job.generation, "Failed", "InvalidSpec", message, now)
     after = after.model_copy(update={"completion_time": now})
-    change = dict.fromkeys(job.unreadable) | status.change(job.status, after)
+    change = dict.fromkeys(job.unreadable) | status.patch_from(job.status, after)
     return (WriteStatus({"status": change}, job.resource_version),)
 
 
-def _write(job: TorchJob, after: TorchJobStatus, pods: Pods) -> tuple[Action, ...]:
+def _write_status(job: TorchJob, after: TorchJobStatus, pods: Pods) -> tuple[Action, ...]:
     # Pods of an earlier restart do not count any more.
     current = (pod for pod in pods if pod.restart == after.restart_generation)
-    counts = status.count(job, current) | status.passed(job, after.stages)
+    counts = status.count_pods(job, current) | status.completed_task_counts(job, after.stages)
     counted = after.model_copy(update={"task_statuses": counts})
-    changed = status.change(job.status, counted)
+    changed = status.patch_from(job.status, counted)
     return (WriteStatus({"status": changed}, job.metadata.resource_version),) if changed else ()
 
 
-def _services(pods: Pods) -> tuple[Action, ...]:
+def _delete_services(pods: Pods) -> tuple[Action, ...]:
     return tuple(DeleteService(pod.service) for pod in pods if pod.service and not pod.deleting)
 
 
-def _last_services(job: TorchJob, pods: Pods) -> tuple[Action, ...]:
+def _delete_all_services(job: TorchJob, pods: Pods) -> tuple[Action, ...]:
     """Delete all services that may exist: if a rank 0 is missing, nothing shows whether it had one."""
     names = {pod.name for pod in pods}
-    unseen = (name for name in task_members.leads(job) if name not in names)
+    unseen = (name for name in task_members.lead_pods(job) if name not in names)
     return tuple(map(DeleteService, (*(pod.service for pod in pods if pod.service), *unseen)))

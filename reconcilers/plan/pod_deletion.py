@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from reconcilers.values import Action, DeletePods, Tell
+from reconcilers.values import Action, DeletePods, EmitEvent
 from reconcilers.views import pod_view
 from reconcilers.views.pod_view import PodView
 
@@ -20,7 +20,7 @@ SHORTENED = "GracePeriodShortened"
 
 
 @dataclass(frozen=True, slots=True)
-class Departures:
+class PodDeletion:
     """How pods are deleted now: the time in seconds since the epoch, how long a node may be silent, and the dead
     nodes."""
 
@@ -32,7 +32,7 @@ class Departures:
     bound: str = "setting longest_grace"
     """The reason for that limit."""
 
-    def unpaid(self) -> "Departures":
+    def unpaid(self) -> "PodDeletion":
         """Return the same for pods that take more resources than their job is charged for. Their grace is limited to
         Kubernetes' default."""
         return replace(self, longest=UNPAID_SECONDS, bound=UNPAID) if self.longest > UNPAID_SECONDS else self
@@ -58,7 +58,7 @@ class Departures:
     def _is_long(self, pod: PodView) -> bool:
         return pod.grace is not None and pod.grace > self.longest
 
-    def shortened(self, actions: Iterable[Action]) -> tuple[Tell, ...]:
+    def shortened(self, actions: Iterable[Action]) -> tuple[EmitEvent, ...]:
         """Return an event for the pods of these actions that get less grace than they request."""
         deletions = (
             deletion for deletion in actions if isinstance(deletion, DeletePods) and deletion.seconds is not None
@@ -70,7 +70,7 @@ class Departures:
         names = ", ".join(pod.name for pod in affected[:MOST_NAMED]) + more
         requested = max(pod.grace or 0 for pod in affected)
         message = f"asked for up to {requested} s of grace, get {self._most} s ({self.bound}): {names}"
-        return (Tell(SHORTENED, message, warning=True),)
+        return (EmitEvent(SHORTENED, message, warning=True),)
 
     def wait(self, pods: Iterable[PodView]) -> float | None:
         """Return the seconds after which the deletion of pods may proceed although no event arrives; None if only an

@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 from crds.torchjob.stages import Stage
 from crds.torchjob.tasks import Dependency
 from crds.torchjob.torchjob import TorchJob
-from gang.members import Members
+from gang.members import TaskMembers
 from reconcilers.plan import status
 from reconcilers.pods import task_members
 from reconcilers.views.pod_view import PodView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class JobProgress:
     """The progress of one job at one moment."""
 
-    members: Mapping[str, Members]
+    members: Mapping[str, TaskMembers]
     """The counts of each task."""
     begun: tuple[Stage, ...]
     """The stages that have begun, including those that begin now."""
@@ -38,38 +38,38 @@ class Progress:
         return task_type in self.passed or self.members[task_type].done
 
 
-def written(job: TorchJob) -> tuple[Stage, ...]:
+def begun_stages(job: TorchJob) -> tuple[Stage, ...]:
     """Return the first stage, and the stages that have begun according to the status."""
     return tuple(stage for stage in job.spec.stages if not stage.awaits or str(stage.index) in job.status.stages)
 
 
-def behind(job: TorchJob) -> frozenset[str]:
+def completed_tasks(job: TorchJob) -> frozenset[str]:
     """Return the tasks, in lower case, that have succeeded according to the status: their pods no longer matter."""
-    return frozenset(task_type.lower() for task_type in _awaited(written(job)))
+    return frozenset(task_type.lower() for task_type in _required_tasks(begun_stages(job)))
 
 
-def of(job: TorchJob, pods: Iterable[PodView]) -> Progress:
+def assess(job: TorchJob, pods: Iterable[PodView]) -> JobProgress:
     """Return the progress of a job by the pods of its admission, since its last restart."""
-    current = [pod for pod in pods if not outdated(job, pod)]
-    counts = status.count(job, current)
-    members = {task_type: task_members.counted(job.spec, counts, task_type) for task_type in job.spec.tasks}
-    begun = _begun(job, members)
-    result = Progress(members=members, begun=begun, passed=_awaited(begun), started=frozenset())
-    return replace(result, started=_started(job, result, current))
+    current = [pod for pod in pods if not is_outdated(job, pod)]
+    counts = status.count_pods(job, current)
+    members = {task_type: task_members.count_members(job.spec, counts, task_type) for task_type in job.spec.tasks}
+    begun = _find_begun(job, members)
+    result = JobProgress(members=members, begun=begun, passed=_required_tasks(begun), started=frozenset())
+    return replace(result, started=_startable_tasks(job, result, current))
 
 
-def _begun(job: TorchJob, members: Mapping[str, Members]) -> tuple[Stage, ...]:
+def _find_begun(job: TorchJob, members: Mapping[str, TaskMembers]) -> tuple[Stage, ...]:
     """Return the stages that have begun before, and those whose required tasks have all succeeded now."""
-    before = written(job)
-    done = _awaited(before) | {task_type for task_type, task in members.items() if task.done}
+    before = begun_stages(job)
+    done = _required_tasks(before) | {task_type for task_type, task in members.items() if task.done}
     return tuple(stage for stage in job.spec.stages if stage in before or stage.awaits <= done)
 
 
-def _awaited(stages: Iterable[Stage]) -> frozenset[str]:
+def _required_tasks(stages: Iterable[Stage]) -> frozenset[str]:
     return frozenset[str]().union(*(stage.awaits for stage in stages))
 
 
-def _started(job: TorchJob, progress: Progress, current: Iterable[PodView]) -> frozenset[str]:
+def _startable_tasks(job: TorchJob, progress: JobProgress, current: Iterable[PodView]) -> frozenset[str]:
     """Return the tasks that have passed their gate, and those whose gate may open.
 
     A pod that was restarted in place with the whole job proves nothing, because it waited for no other pod.
@@ -80,34 +80,34 @@ def _started(job: TorchJob, progress: Progress, current: Iterable[PodView]) -> f
     return frozenset(
         task_type
         for task_type in present
-        if task_type.lower() in past_gate or _counted(job, task_type) or _open(job, progress, task_type)
+        if task_type.lower() in past_gate or _has_status_counts(job, task_type) or _may_start(job, progress, task_type)
     )
 
 
-def outdated(job: TorchJob, pod: PodView) -> bool:
+def is_outdated(job: TorchJob, pod: PodView) -> bool:
     """Return whether a pod is from before the job's last restart."""
     return pod.restart != job.status.restart_generation
 
 
-def _counted(job: TorchJob, task_type: str) -> bool:
+def _has_status_counts(job: TorchJob, task_type: str) -> bool:
     """Return whether the status counts pods of a task beyond their gate: a waiting pod is neither ready nor
     succeeded."""
     count = job.status.task_statuses.get(task_type)
     return count is not None and count.ready + count.succeeded > 0
 
 
-def _open(job: TorchJob, progress: Progress, task_type: str) -> bool:
+def _may_start(job: TorchJob, progress: JobProgress, task_type: str) -> bool:
     """Return whether all upstream tasks have progressed far enough. A failed task never has."""
-    return all(_reached(progress, dependency) for dependency in job.spec.tasks[task_type].depends_on)
+    return all(_has_reached(progress, dependency) for dependency in job.spec.tasks[task_type].depends_on)
 
 
-def _reached(progress: Progress, upstream: Dependency) -> bool:
+def _has_reached(progress: JobProgress, upstream: Dependency) -> bool:
     succeeded = upstream.phase == "Succeeded"
     return progress.done(upstream.task_type) if succeeded else progress.enough(upstream.task_type)
 
 
-def running(job: TorchJob, progress: Progress, stages: Iterable[Stage]) -> bool:
+def all_running(job: TorchJob, progress: JobProgress, stages: Iterable[Stage]) -> bool:
     """Return whether the tasks of some stages run as far as required; auxiliary ones count only if there are no
     others."""
     present = [task_type for stage in stages for task_type in stage.tasks]
-    return all(progress.enough(task_type) for task_type in task_members.training(job.spec, present) or present)
+    return all(progress.enough(task_type) for task_type in task_members.training_tasks(job.spec, present) or present)

@@ -15,12 +15,12 @@ from crds.torchjob.restart_requests import RestartRequest
 from crds.torchjob.status import StageStatus, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import backoff, failures, progress, restart_counts, restarts, status
-from reconcilers.plan.failures import Fault
-from reconcilers.plan.pod_deletion import Departures
+from reconcilers.plan.failures import PodFault
+from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.plan.restarts import Restarts
-from reconcilers.pods.task_members import Member
+from reconcilers.pods.task_members import PodMember
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Action, DeletePods, Hindrance, Observation, Tell
+from reconcilers.values import Action, Blocker, DeletePods, EmitEvent, Observation
 from reconcilers.views.pod_view import PodView
 
 
@@ -43,15 +43,15 @@ class Recovery:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scene:
+class RecoveryContext:
     """An active job with its pods and the state of their nodes."""
 
     job: TorchJob
     pods: tuple[PodView, ...]
-    members: Mapping[str, Member]
+    members: Mapping[str, PodMember]
     observation: Observation
     settings: ReconcileSettings
-    departures: Departures
+    departures: PodDeletion
     now: datetime
 
     def recover(self) -> Recovery:
@@ -66,16 +66,16 @@ class Scene:
         if request is not None:
             return self._obey(request)
         stuck = self.departures.stuck(self.pods)
-        if stuck and not status.is_hindered(self.job.status):
+        if stuck and not status.is_blocked(self.job.status):
             message = self.departures.what_holds(stuck)
-            event = Tell(status.PODS_STUCK, message, warning=True)
-            return Recovery(status.stuck(self.job, message, self.now), actions=(event,))
+            event = EmitEvent(status.PODS_STUCK, message, warning=True)
+            return Recovery(status.block_on_stuck_pods(self.job, message, self.now), actions=(event,))
         if (
             len(self.pods) == len(self.members)
-            and restart_counts.current(self.job, self.pods) != self.job.status.replacing
+            and restart_counts.remaining_marks(self.job, self.pods) != self.job.status.replacing
         ):
             # All pods exist again, so earlier replacements no longer explain a missing pod.
-            return Recovery(restart_counts.given_up(self.job, (), self.pods))
+            return Recovery(restart_counts.replace_pods(self.job, (), self.pods))
         return self._go_on()
 
     @cached_property
@@ -88,7 +88,7 @@ class Scene:
             leads=frozenset(member.lead for member in self.members.values()) if outdated else frozenset(),
             departures=self.departures,
             settings=self._able,
-            waits=backoff.waits_whole(self.job.status, self.settings, self.now),
+            waits=backoff.is_job_waiting(self.job.status, self.settings, self.now),
         )
 
     @property
@@ -105,12 +105,12 @@ class Scene:
             return ()
         number = f"restart {self.job.status.restart_generation}"
         message = f"{number}: pods are replaced, their containers cannot be restarted in place: {blocker.message}"
-        return (Tell("NotRestartedInPlace", message, warning=True),)
+        return (EmitEvent("NotRestartedInPlace", message, warning=True),)
 
-    def _faults(self) -> list[Fault]:
-        dead, behind = self.departures.dead, progress.behind(self.job)
+    def _faults(self) -> list[PodFault]:
+        dead, behind = self.departures.dead, progress.completed_tasks(self.job)
         needed = (pod for pod in self.pods if pod.task not in behind)
-        faults = failures.faults(self.job, needed, dead, self._restarts.restarting() | self._seen_later())
+        faults = failures.find_faults(self.job, needed, dead, self._restarts.restarting() | self._seen_later())
         return [*faults, *self._vanished()]
 
     def _seen_later(self) -> frozenset[str]:
@@ -119,11 +119,11 @@ class Scene:
         Their restarts are counted together after the back-off. A node may restart containers very often, and each count
         would be a write.
         """
-        if backoff.left(self.job.status, self.settings, self.now) <= 0:
+        if backoff.remaining_pause(self.job.status, self.settings, self.now) <= 0:
             return frozenset()
         return frozenset(pod.uid for pod in self.pods if pod.self_healing)
 
-    def _vanished(self) -> list[Fault]:
+    def _vanished(self) -> list[PodFault]:
         """Return faults for pods of a running job that were deleted without a trace.
 
         Only faults that concern the other pods count. Any other missing pod is created again without a report.
@@ -131,7 +131,7 @@ class Scene:
         if self.job.status.phase != "Running" or len(self.pods) == len(self.members):
             return []
         names = {pod.name for pod in self.pods}
-        passed = progress.of(self.job, self.pods).passed
+        passed = progress.assess(self.job, self.pods).passed
         missing = [
             member for name, member in self.members.items() if name not in names and member.task_type not in passed
         ]
@@ -142,7 +142,9 @@ class Scene:
             fault
             for member in missing
             if self._all_were_there(member.task_type)
-            if failures.is_whole(self.job, (fault := failures.vanished(self.job, member.name, member.task_type)).pod)
+            if failures.is_whole(
+                self.job, (fault := failures.missing_pod_fault(self.job, member.name, member.task_type)).pod
+            )
         ]
 
     def _all_were_there(self, task_type: str) -> bool:
@@ -150,7 +152,7 @@ class Scene:
         count = self.job.spec.torch_task_specs[task_type].num_tasks
         return counts is not None and counts.active + counts.succeeded >= count
 
-    def _set_back(self, faults: list[Fault]) -> Recovery:
+    def _set_back(self, faults: list[PodFault]) -> Recovery:
         job, now = self.job, self.now
         verdict = failures.judge(job, faults, self.settings.most_disruptions, now.timestamp())
         if verdict.wait and any(pod.started for pod in self.pods):
@@ -158,8 +160,8 @@ class Scene:
         if faults[0].pod.unexplained:
             return Recovery(blocked=True, unexplained=faults[0].pod)
         if verdict.permanent:
-            return Recovery(status.finished(job, "Failed", verdict.reason, verdict.message, now), ended=True)
-        after = restart_counts.restarted(job, verdict, self.pods, now, self.settings)
+            return Recovery(status.finish(job, "Failed", verdict.reason, verdict.message, now), ended=True)
+        after = restart_counts.count_failure(job, verdict, self.pods, now, self.settings)
         return Recovery(after, actions=self._told(after, verdict.message) + self._first_step(after))
 
     def _stay(self) -> Recovery | None:
@@ -171,7 +173,7 @@ class Scene:
         if not status.is_leaving(self.job.status):
             return None
         after = status.enter(self.job, "Admitted", "Restarting", "it goes on before its pods were gone", self.now)
-        stages = {str(stage.index): StageStatus(began=self.now) for stage in progress.written(self.job)}
+        stages = {str(stage.index): StageStatus(began=self.now) for stage in progress.begun_stages(self.job)}
         admission = self.job.admission
         since = admission.admitted_at if admission is not None else None
         after = after.model_copy(update={"start_time": since or self.now, "stages": stages})
@@ -183,12 +185,12 @@ class Scene:
             number = f"disruption {after.disruptions}"
         else:
             number = f"restart {after.restart_count} of {self.job.spec.backoff_limit}"
-        when = backoff.said(after, self.settings, self.now)
-        events = [Tell("Restarting", f"{number}: {message}{when}", warning=True)]
-        for node in restart_counts.newly_excluded(self.job.status, after):
+        when = backoff.describe(after, self.settings, self.now)
+        events = [EmitEvent("Restarting", f"{number}: {message}{when}", warning=True)]
+        for node in restart_counts.new_exclusions(self.job.status, after):
             times = after.node_failures[node]
             events.append(
-                Tell("NodeExcluded", f"node {node} is avoided: pods failed there {times} times", warning=True)
+                EmitEvent("NodeExcluded", f"node {node} is avoided: pods failed there {times} times", warning=True)
             )
         return tuple(events)
 
@@ -200,16 +202,16 @@ class Scene:
     def _obey(self, request: RestartRequest) -> Recovery:
         """Restart what the owner wants restarted. A request to a node may be repeated; a count may not."""
         if request.task is None:
-            after = restart_counts.obeyed(self.job, request, self.now)
-            return Recovery(after, actions=(_asked_for(request, "all pods"), *self._first_step(after)))
-        targets = tuple(pod for pod in self.pods if _is_meant(request, pod) and not pod.deleting)
+            after = restart_counts.restart_on_request(self.job, request, self.now)
+            return Recovery(after, actions=(_request_event(request, "all pods"), *self._first_step(after)))
+        targets = tuple(pod for pod in self.pods if _is_target(request, pod) and not pod.deleting)
         in_place = tuple(pod for pod in targets if request.how != "Recreate" and self._restarts.able(pod))
         staying = {pod.uid for pod in in_place}
         marks = [pod.uid for pod in targets if pod.uid not in staying]
-        asked_for = {"restart_request": request.id, **backoff.at_once(self.job.status, self.now)}
-        after = restart_counts.given_up(self.job, marks, self.pods).model_copy(update=asked_for)
+        asked_for = {"restart_request": request.id, **backoff.end_pause(self.job.status, self.now)}
+        after = restart_counts.replace_pods(self.job, marks, self.pods).model_copy(update=asked_for)
         names = ", ".join(pod.name for pod in targets[:10])
-        event = _asked_for(request, names or "no pod: there is none of that task and index")
+        event = _request_event(request, names or "no pod: there is none of that task and index")
         # The requests to nodes come first, because they may be repeated; the status then records them.
         asking = self._restarts.ask(in_place, request.id)
         return Recovery(after, actions=(event, *self._first_step(after)), before=asking)
@@ -218,27 +220,27 @@ class Scene:
         """Return the next step of the restarts that are under way."""
         whole, single = self._restarts.step(), self._restarts.single()
         if single.failed:
-            after = restart_counts.given_up(self.job, [pod.uid for pod, _ in single.failed], self.pods)
-            return Recovery(after, actions=_fell_back(self.job, single.failed))
-        leaving = frozenset(self.job.status.replacing) - _going(whole.actions)
+            after = restart_counts.replace_pods(self.job, [pod.uid for pod, _ in single.failed], self.pods)
+            return Recovery(after, actions=_fallback_events(self.job, single.failed))
+        leaving = frozenset(self.job.status.replacing) - _deleted_uids(whole.actions)
         away = self.departures.away(pod for pod in self.pods if pod.uid in leaving)
-        done = (_done(self.job),) if whole.done else ()
+        done = (_success_event(self.job),) if whole.done else ()
         refused = self._refused() if whole.actions else ()
         actions = (
             *whole.actions,
-            *_fell_back(self.job, whole.failed),
+            *_fallback_events(self.job, whole.failed),
             *done,
             *refused,
             *single.actions,
             *away,
-            *restarts.seen_to(self.job, self.pods),
+            *restarts.mark_counted(self.job, self.pods),
             *self._restarts.tidy(),
         )
         times = (whole.again, single.again, self.departures.wait(self.pods))
         return Recovery(actions=actions, blocked=whole.blocked, again=least(times))
 
 
-def is_about_requests(hindrance: Hindrance | None) -> bool:
+def is_about_requests(hindrance: Blocker | None) -> bool:
     """Return whether the blocker is about a request to recreate containers; pods are replaced instead in that case."""
     return hindrance is not None and hindrance.reason.startswith(RECREATE_REQUESTS.kind)
 
@@ -248,29 +250,31 @@ def least(times: Iterable[float | None]) -> float | None:
     return min((each for each in times if each is not None), default=None)
 
 
-def _going(actions: Iterable[Action]) -> set[str]:
+def _deleted_uids(actions: Iterable[Action]) -> set[str]:
     """Return the uids of pods that the actions delete, so that these are not deleted twice."""
     return {pod.uid for action in actions if isinstance(action, DeletePods) for pod in action.pods}
 
 
-def _is_meant(request: RestartRequest, pod: PodView) -> bool:
+def _is_target(request: RestartRequest, pod: PodView) -> bool:
     same_task = request.task is not None and pod.task == request.task.lower()
     return same_task and request.index in (None, pod.index)
 
 
-def _asked_for(request: RestartRequest, what: str) -> Tell:
-    return Tell("RestartRequested", f"its owner asked for a restart of {what} ({request.id})")
+def _request_event(request: RestartRequest, what: str) -> EmitEvent:
+    return EmitEvent("RestartRequested", f"its owner asked for a restart of {what} ({request.id})")
 
 
-def _done(job: TorchJob) -> Tell:
-    return Tell("RestartedInPlace", f"restart {job.status.restart_generation}: the containers of its pods run again")
+def _success_event(job: TorchJob) -> EmitEvent:
+    return EmitEvent(
+        "RestartedInPlace", f"restart {job.status.restart_generation}: the containers of its pods run again"
+    )
 
 
-def _fell_back(job: TorchJob, failed: tuple[tuple[PodView, str], ...]) -> tuple[Tell, ...]:
+def _fallback_events(job: TorchJob, failed: tuple[tuple[PodView, str], ...]) -> tuple[EmitEvent, ...]:
     if not failed:
         return ()
     pod, why = failed[0]
     more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
     number = f"restart {job.status.restart_generation}"
     message = f"{number}: pod {pod.name}{more} is replaced, its containers were not restarted in place: {why}"
-    return (Tell("NotRestartedInPlace", message, warning=True),)
+    return (EmitEvent("NotRestartedInPlace", message, warning=True),)

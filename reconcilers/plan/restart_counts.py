@@ -12,15 +12,15 @@ from crds.torchjob.restart_requests import RestartRequest
 from crds.torchjob.status import MOST_AT_ONCE, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import backoff, status
-from reconcilers.plan.failures import Verdict
+from reconcilers.plan.failures import JobVerdict
 from reconcilers.settings import ReconcileSettings
 from reconcilers.views.pod_view import PodView
 
 MOST_NODES = 64
 
 
-def restarted(
-    job: TorchJob, verdict: Verdict, pods: Iterable[PodView], now: datetime, settings: ReconcileSettings
+def count_failure(
+    job: TorchJob, verdict: JobVerdict, pods: Iterable[PodView], now: datetime, settings: ReconcileSettings
 ) -> TorchJobStatus:
     """Count one restart or one disruption; the job keeps its resources. If only single pods are replaced, it keeps
     running.
@@ -28,12 +28,12 @@ def restarted(
     The same status holds the time when its pods may be created again (`backoff`). A node that has failed
     `node_failures` times is avoided from then on.
     """
-    paused = job.status.model_copy(update=_paused(job, verdict, settings, now))
+    paused = job.status.model_copy(update=_pause(job, verdict, settings, now))
     updated = job.model_copy(update={"status": paused})
-    message = verdict.message + backoff.said(paused, settings, now)
-    after = _whole(updated, message, now) if verdict.whole else _single(updated, verdict.marks, pods)
+    message = verdict.message + backoff.describe(paused, settings, now)
+    after = _restart_job(updated, message, now) if verdict.whole else _restart_pods(updated, verdict.marks, pods)
     field = "disruptions" if verdict.kind == "Disruption" else "restart_count"
-    failures = _blamed(after.node_failures, verdict.node)
+    failures = _count_node_failure(after.node_failures, verdict.node)
     avoided = (node for node, times in failures.items() if times >= settings.node_failures)
     return after.model_copy(
         update={
@@ -44,31 +44,33 @@ def restarted(
     )
 
 
-def _paused(job: TorchJob, verdict: Verdict, settings: ReconcileSettings, now: datetime) -> dict[str, Any]:
+def _pause(job: TorchJob, verdict: JobVerdict, settings: ReconcileSettings, now: datetime) -> dict[str, Any]:
     waiting = () if verdict.whole else verdict.pods
     if verdict.kind == "Disruption":
-        return backoff.disrupted(job.status, waiting, settings, now)
-    return backoff.counted(job.key, job.status, waiting, settings, now)
+        return backoff.count_disruption(job.status, waiting, settings, now)
+    return backoff.count_restart(job.key, job.status, waiting, settings, now)
 
 
-def obeyed(job: TorchJob, request: RestartRequest, now: datetime) -> TorchJobStatus:
+def restart_on_request(job: TorchJob, request: RestartRequest, now: datetime) -> TorchJobStatus:
     """Restart the whole job at its owner's request, which is not counted."""
-    after = _whole(job, "its owner asked for a restart", now).model_copy(update=backoff.at_once(job.status, now))
+    after = _restart_job(job, "its owner asked for a restart", now).model_copy(
+        update=backoff.end_pause(job.status, now)
+    )
     recreate = {"recreate_generation": after.restart_generation} if request.how == "Recreate" else {}
     return after.model_copy(update={"restart_request": request.id, **recreate})
 
 
-def given_up(job: TorchJob, marks: Iterable[str], pods: Iterable[PodView]) -> TorchJobStatus:
+def replace_pods(job: TorchJob, marks: Iterable[str], pods: Iterable[PodView]) -> TorchJobStatus:
     """Mark single pods for replacement, which is not counted."""
-    return _single(job, tuple(marks), pods)
+    return _restart_pods(job, tuple(marks), pods)
 
 
-def newly_excluded(before: TorchJobStatus, after: TorchJobStatus) -> tuple[str, ...]:
+def new_exclusions(before: TorchJobStatus, after: TorchJobStatus) -> tuple[str, ...]:
     """Return the nodes that are avoided from now on."""
     return tuple(node for node in after.excluded_nodes if node not in before.excluded_nodes)
 
 
-def current(job: TorchJob, pods: Iterable[PodView]) -> tuple[str, ...]:
+def remaining_marks(job: TorchJob, pods: Iterable[PodView]) -> tuple[str, ...]:
     """Return the marks of counted failures whose pods still exist."""
     by_uid = {pod.uid: pod for pod in pods}
     marks = (mark.partition("/") for mark in job.status.replacing)
@@ -79,19 +81,19 @@ def current(job: TorchJob, pods: Iterable[PodView]) -> tuple[str, ...]:
     )
 
 
-def _whole(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
+def _restart_job(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
     after = status.enter(job, "Admitted", "Restarting", message, now)
     return after.model_copy(update={"restart_generation": job.status.restart_generation + 1, "replacing": ()})
 
 
-def _single(job: TorchJob, marks: Iterable[str], pods: Iterable[PodView]) -> TorchJobStatus:
-    open_marks = current(job, pods)
+def _restart_pods(job: TorchJob, marks: Iterable[str], pods: Iterable[PodView]) -> TorchJobStatus:
+    open_marks = remaining_marks(job, pods)
     more = tuple(mark for mark in marks if mark not in open_marks)
     replacing = (open_marks + more)[:MOST_AT_ONCE]
-    return status.seen(job).model_copy(update={"replacing": replacing})
+    return status.observe_generation(job).model_copy(update={"replacing": replacing})
 
 
-def _blamed(failures: Mapping[str, int], node: str) -> dict[str, int]:
+def _count_node_failure(failures: Mapping[str, int], node: str) -> dict[str, int]:
     """Count one more failure of a node; if there are too many nodes, those with the fewest failures are dropped."""
     counts = dict(failures)
     if node:

@@ -29,14 +29,14 @@ from crds import labels
 from crds.api_resources import PODS, RECREATE_REQUESTS
 from crds.torchjob.torchjob import CLOCK_SKEW, TorchJob
 from kube.api import Manifest
-from reconcilers.plan.pod_deletion import Departures
+from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Action, Make, MarkPods, Remove
+from reconcilers.values import Action, CreateObject, DeleteObject, PatchPodMetadata
 from reconcilers.views import containers, timestamps
 from reconcilers.views.pod_view import PodView
 from reconcilers.views.recreate_request import RecreateView
 
-ASKING = ("local", "kruise")
+REQUESTING_DRIVERS = ("local", "kruise")
 """The drivers by which a restart can be requested."""
 LONGEST_NAME = 63
 KEPT = 600
@@ -51,7 +51,7 @@ State = Literal["NotAsked", "InProgress", "Done", "Failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RestartProgress:
     """The progress of the restart of one pod's containers."""
 
     state: State
@@ -61,7 +61,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RestartStep:
     """The next step of a restart."""
 
     actions: tuple[Action, ...] = ()
@@ -84,7 +84,7 @@ class Restarts:
     requests: tuple[RecreateView, ...]
     leads: frozenset[str]
     """The names of the pods that other pods connect to."""
-    departures: Departures
+    departures: PodDeletion
     settings: ReconcileSettings
     waits: bool = False
     """Whether the job backs off: healthy pods are not restarted yet."""
@@ -96,21 +96,21 @@ class Restarts:
 
     def restarting(self) -> frozenset[str]:
         """Return the uids of the pods whose containers are being restarted on request."""
-        if self.settings.in_place not in ASKING:
+        if self.settings.in_place not in REQUESTING_DRIVERS:
             return frozenset()
         return frozenset(pod.uid for pod in self.pods if self._progress(pod, "").state != "NotAsked")
 
-    def step(self) -> Step:
+    def step(self) -> RestartStep:
         """Return the next step of a restart of the whole job; empty if none is under way."""
         outdated = tuple(pod for pod in self.pods if pod.restart != self.generation)
         if not outdated:
-            return Step()
+            return RestartStep()
         ill = tuple(pod for pod in outdated if not self._in_place(pod))
         first = any(pod.name in self.leads for pod in outdated)
         well = [pod for pod in outdated if self._in_place(pod) and (not first or pod.name in self.leads)]
         by_state = self._sorted(well, str(self.generation))
         failed, through = by_state["Failed"], tuple(pod for pod, _ in by_state["Done"])
-        return Step(
+        return RestartStep(
             actions=(
                 *self.departures.away(ill + tuple(pod for pod, _ in failed)),
                 *self.ask(() if self.waits else tuple(pod for pod, _ in by_state["NotAsked"]), ""),
@@ -122,22 +122,22 @@ class Restarts:
             again=_least(progress.left for _, progress in by_state["InProgress"]),
         )
 
-    def single(self) -> Step:
+    def single(self) -> RestartStep:
         """Return the next step of restarts of single pods."""
-        if self.settings.in_place not in ASKING:
-            return Step()
+        if self.settings.in_place not in REQUESTING_DRIVERS:
+            return RestartStep()
         leaving = frozenset(self.job.status.replacing)
         current = (pod for pod in self.pods if pod.restart == self.generation and pod.uid not in leaving)
         by_state = self._sorted((pod for pod in current if not pod.finished and not pod.deleting), "")
-        return Step(
+        return RestartStep(
             actions=self._settle(tuple(pod for pod, _ in by_state["Done"])),
             failed=tuple((pod, progress.why) for pod, progress in by_state["Failed"]),
             again=_least(progress.left for _, progress in by_state["InProgress"]),
         )
 
-    def _sorted(self, pods: Iterable[PodView], purpose: str) -> dict[State, list[tuple[PodView, Progress]]]:
+    def _sorted(self, pods: Iterable[PodView], purpose: str) -> dict[State, list[tuple[PodView, RestartProgress]]]:
         """Return the pods by the state of the restart of their containers."""
-        by_state: dict[State, list[tuple[PodView, Progress]]] = {
+        by_state: dict[State, list[tuple[PodView, RestartProgress]]] = {
             "NotAsked": [],
             "InProgress": [],
             "Done": [],
@@ -152,7 +152,7 @@ class Restarts:
         """Delete requests for pods that no longer exist."""
         uids = {pod.uid for pod in self.pods}
         orphans = (request for request in self.requests if request.pod_uid not in uids)
-        return tuple(Remove(RECREATE_REQUESTS, request.name, request.uid) for request in orphans)
+        return tuple(DeleteObject(RECREATE_REQUESTS, request.name, request.uid) for request in orphans)
 
     def able(self, pod: PodView) -> bool:
         """Return whether a pod's containers can be restarted in place.
@@ -175,12 +175,12 @@ class Restarts:
         if not pods:
             return ()
         if self.settings.in_place == "kruise":
-            return tuple(Make(RECREATE_REQUESTS, self._request(pod, request)) for pod in pods)
+            return tuple(CreateObject(RECREATE_REQUESTS, self._request(pod, request)) for pod in pods)
         annotations = {
             labels.RESTART_CONTAINERS: self._purpose(request),
             labels.RESTART_ASKED: timestamps.text(self._now),
         }
-        return (MarkPods(pods, {"annotations": annotations}),)
+        return (PatchPodMetadata(pods, {"annotations": annotations}),)
 
     @property
     def _now(self) -> float:
@@ -195,24 +195,24 @@ class Restarts:
             return str(self.generation)
         return str(UNPLANNED + int(hashlib.sha256(request.encode()).hexdigest()[:12], 16))
 
-    def _progress(self, pod: PodView, purpose: str) -> Progress:
+    def _progress(self, pod: PodView, purpose: str) -> RestartProgress:
         """Return the progress of a pod's restart for a purpose; of any unfinished restart if the purpose is empty."""
         match self.settings.in_place:
             case "local":
                 return self._by_annotation(pod, purpose)
             case "kruise":
                 return self._by_request(pod)
-        return Progress("NotAsked")
+        return RestartProgress("NotAsked")
 
-    def _by_annotation(self, pod: PodView, purpose: str) -> Progress:
+    def _by_annotation(self, pod: PodView, purpose: str) -> RestartProgress:
         if not pod.asked or pod.asked_at is None or (purpose and pod.asked != purpose):
-            return Progress("NotAsked")
+            return RestartProgress("NotAsked")
         if pod.restarted == pod.asked:
-            return Progress("Done" if purpose else "NotAsked")
+            return RestartProgress("Done" if purpose else "NotAsked")
         what_for, _, why = pod.not_restarted.partition(": ")
         return self._waited(pod.asked_at, why if what_for == pod.asked else "")
 
-    def _by_request(self, pod: PodView) -> Progress:
+    def _by_request(self, pod: PodView) -> RestartProgress:
         requests = [
             candidate
             for candidate in self.requests
@@ -221,21 +221,21 @@ class Restarts:
             and candidate.restarts >= pod.settled
         ]
         if not requests:
-            return Progress("NotAsked")
+            return RestartProgress("NotAsked")
         newest = max(requests, key=lambda candidate: candidate.created or 0.0)
         if newest.verdict == "Done" and pod.restarts > newest.restarts and pod.running:
-            return Progress("Done")
+            return RestartProgress("Done")
         why = (newest.message or "it failed") if newest.verdict == "Failed" else ""
         return self._waited(newest.created, why)
 
-    def _waited(self, since: float | None, failed: str) -> Progress:
+    def _waited(self, since: float | None, failed: str) -> RestartProgress:
         remaining = self.settings.in_place_timeout - (self._now - since) if since is not None else 0.0
         if failed:
-            return Progress("Failed", failed)
+            return RestartProgress("Failed", failed)
         # A user may have written the time: one far in the future would never pass.
         if remaining <= 0 or remaining > self.settings.in_place_timeout + CLOCK_SKEW:
-            return Progress("Failed", f"not done within {self.settings.in_place_timeout:g} s")
-        return Progress("InProgress", left=remaining)
+            return RestartProgress("Failed", f"not done within {self.settings.in_place_timeout:g} s")
+        return RestartProgress("InProgress", left=remaining)
 
     def _settle(self, pods: tuple[PodView, ...], purpose: str = "") -> tuple[Action, ...]:
         """Mark pods as brought to the generation, and their restarts as counted.
@@ -246,7 +246,9 @@ class Restarts:
         for pod in pods:
             count = pod.restarts if pod.self_healing or self.settings.in_place == "kruise" else 0
             by_restarts[count] = (*by_restarts.get(count, ()), pod)
-        return tuple(MarkPods(group, self._marks(count, purpose)) for count, group in sorted(by_restarts.items()))
+        return tuple(
+            PatchPodMetadata(group, self._marks(count, purpose)) for count, group in sorted(by_restarts.items())
+        )
 
     def _marks(self, restarts: int, purpose: str) -> dict[str, Any]:
         notes = {labels.RESTARTS_SETTLED: str(restarts)} if restarts else {}
@@ -284,11 +286,13 @@ class Restarts:
         }
 
 
-def seen_to(job: TorchJob, pods: Iterable[PodView]) -> tuple[Action, ...]:
+def mark_counted(job: TorchJob, pods: Iterable[PodView]) -> tuple[Action, ...]:
     """Record on pods that their nodes restarted that these restarts are counted."""
     counted = {uid: int(number) for uid, _, number in (mark.partition("/") for mark in job.status.replacing) if number}
     pending = (pod for pod in pods if pod.settled < counted.get(pod.uid, 0))
-    return tuple(MarkPods((pod,), {"annotations": {labels.RESTARTS_SETTLED: str(counted[pod.uid])}}) for pod in pending)
+    return tuple(
+        PatchPodMetadata((pod,), {"annotations": {labels.RESTARTS_SETTLED: str(counted[pod.uid])}}) for pod in pending
+    )
 
 
 def request_name(pod: str, purpose: str) -> str:

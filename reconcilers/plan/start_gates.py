@@ -15,8 +15,8 @@ from typing import Any
 
 from crds import labels
 from crds.torchjob.tasks import TaskSpec
-from reconcilers.plan.progress import Progress
-from reconcilers.values import Action, MarkPods
+from reconcilers.plan.progress import JobProgress
+from reconcilers.values import Action, PatchPodMetadata
 from reconcilers.views import containers
 from reconcilers.views.pod_view import PodView
 
@@ -29,12 +29,12 @@ SHARED = ("cpu", "memory", "ephemeral-storage")
 OPEN = "open"
 
 
-def gated(task: TaskSpec) -> bool:
+def needs_gate(task: TaskSpec) -> bool:
     """Whether pods of a task that are bound with their gang have to wait for others."""
     return not task.auxiliary and any(dependency.phase == "Running" for dependency in task.depends_on)
 
 
-def add(spec: dict[str, Any]) -> None:
+def add_gate(spec: dict[str, Any]) -> None:
     """Put the gate into a fresh copy of a template, before whatever else the pod does."""
     main = containers.main(spec)
     inherited: dict[str, Any] = {name: main[name] for name in ("imagePullPolicy", "securityContext") if name in main}
@@ -65,8 +65,8 @@ def _resources(main: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def opening(progress: Progress, pods: Iterable[PodView]) -> tuple[Action, ...]:
+def open_gates(progress: JobProgress, pods: Iterable[PodView]) -> tuple[Action, ...]:
     """Open the gates of pods whose time has come."""
     started = {task_type.lower() for task_type in progress.started}
     waiting = tuple(pod for pod in pods if pod.gated and pod.task in started and not (pod.deleting or pod.finished))
-    return (MarkPods(waiting, {"annotations": {labels.START: OPEN}}),) if waiting else ()
+    return (PatchPodMetadata(waiting, {"annotations": {labels.START: OPEN}}),) if waiting else ()

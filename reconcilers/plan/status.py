@@ -18,7 +18,7 @@ from crds.torchjob.status import Admission, Measured, QueueStatus, TaskStatus, T
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import backoff
-from reconcilers.values import Hindrance
+from reconcilers.values import Blocker
 from reconcilers.views.pod_view import PodView
 
 PODS_FORBIDDEN = "PodsForbidden"
@@ -38,7 +38,7 @@ NAMESPACE_QUOTA = "NamespaceQuota"
 """Reason: a ResourceQuota of the namespace has no room for the job's pods. They are being deleted, and the job gives
 its resources back."""
 SENT_BACK = (LATE, EXCEEDS, NAMESPACE_QUOTA)
-UNHINDERED = ("Admitted", "Running", "Restarting", *LEAVING)
+NOT_BLOCKED = ("Admitted", "Running", "Restarting", *LEAVING)
 """The reasons of the condition Admitted under which the job is not blocked."""
 
 LONGEST_BACKOFF = 3600.0
@@ -49,11 +49,11 @@ JITTER = 0.25
 
 def enter(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
     """Return the job's status in a phase; entering the same phase again changes only the reason."""
-    status = entered(job.status, job.metadata.generation, phase, reason, message, now)
+    status = enter_status(job.status, job.metadata.generation, phase, reason, message, now)
     return status.model_copy(update={"tenant_queue": job.queue})
 
 
-def entered(
+def enter_status(
     before: TorchJobStatus, generation: int, phase: Phase, reason: str, message: str, now: datetime
 ) -> TorchJobStatus:
     """Return a status in a phase, also for a job whose spec is not valid."""
@@ -64,29 +64,29 @@ def entered(
     return before.model_copy(update={"phase": phase, "conditions": updated, "observed_generation": generation})
 
 
-def idle(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
+def release(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
     """Return the status of a waiting or suspended job, which holds nothing."""
-    empty: dict[str, Any] = {"admission": None, "start_time": None, "stages": {}, "task_statuses": count(job, ())}
-    empty |= backoff.over()
+    empty: dict[str, Any] = {"admission": None, "start_time": None, "stages": {}, "task_statuses": count_pods(job, ())}
+    empty |= backoff.clear()
     if phase == "Suspended" and job.status.queue is not None:  # the job waits for its owner alone
         empty["queue"] = job.status.queue.model_copy(update={"reason": "", "message": ""})
     return enter(job, phase, reason, message, now).model_copy(update=empty)
 
 
-def admitted(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStatus:
+def admit(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStatus:
     """Return the status of an admitted job: the fence behind which its pods are created."""
     update: dict[str, Any] = {
         "admission": admission.model_copy(update={"admitted_at": now}),
         "attempt": admission.attempt,
         "selector": f"{labels.JOB_UID}={job.metadata.uid},{labels.TASK_TYPE}={WORKER.lower()}",
         "start_time": now,
-        "queue": _remembered(job, now),
+        "queue": _carry_over(job, now),
         "stages": {},
         "task_statuses": {},
         "node_failures": {},
         "excluded_nodes": (),
         "replacing": (),
-        **backoff.over(),
+        **backoff.clear(),
     }
     request = restart_requests.requested(job)
     if request is not None:
@@ -95,32 +95,32 @@ def admitted(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStat
     return enter(job, "Admitted", "Admitted", message, now).model_copy(update=update)
 
 
-def _remembered(job: TorchJob, now: datetime) -> QueueStatus | None:
+def _carry_over(job: TorchJob, now: datetime) -> QueueStatus | None:
     """Return what still counts of the job's wait if it has to wait again before it runs."""
-    tries, refusal = tried(job, now), job.status.queue.refused_by if job.status.queue else None
+    tries, refusal = admission_tries(job, now), job.status.queue.refused_by if job.status.queue else None
     if job.retried(now):
         refusal = None
     return QueueStatus(tries=tries, refused_by=refusal) if tries or refusal else None
 
 
-def running(job: TorchJob, now: datetime) -> TorchJobStatus:
+def mark_running(job: TorchJob, now: datetime) -> TorchJobStatus:
     """Return the status of a running job, in which every task has its minimum: the history of its wait is dropped."""
     after = enter(job, "Running", "Running", "every task has its minimum of running pods", now)
     return after.model_copy(update={"queue": None})
 
 
-def tried(job: TorchJob, now: datetime) -> int:
+def admission_tries(job: TorchJob, now: datetime) -> int:
     """Return how often in a row the job was admitted and did not run, since its owner last asked for another try."""
     return 0 if job.status.queue is None or job.retried(now) else job.status.queue.tries
 
 
-def late(job: TorchJob, backoff: float, most: int, now: datetime, why: str = "") -> TorchJobStatus:
+def requeue_late(job: TorchJob, backoff: float, most: int, now: datetime, why: str = "") -> TorchJobStatus:
     """Return the status of a job that is sent back because it did not run in time.
 
     It backs off, or is parked after too many tries in a row. The message gives the reason of the condition Admitted,
     else `why`.
     """
-    tries = tried(job, now) + 1
+    tries = admission_tries(job, now) + 1
     parked = tries >= most
     seconds = min(LONGEST_BACKOFF, backoff * 2.0 ** min(tries - 1, 64)) * (1.0 - jitter(job, tries))
     queue = QueueStatus(
@@ -131,11 +131,11 @@ def late(job: TorchJob, backoff: float, most: int, now: datetime, why: str = "")
         tries=tries,
     )
     condition = conditions.find(job.status.conditions, "Admitted")
-    if condition is not None and is_hindered(job.status):
+    if condition is not None and is_blocked(job.status):
         why = condition.message if condition.reason == LATE else f"{condition.reason}: {condition.message}"
     message = "admitted, but not all of it ran in time: " + ("parked" if parked else "it is tried again later")
     message += f" ({why})" if why else ""
-    return idle(job, "Queued", LATE, message, now).model_copy(update={"queue": queue})
+    return release(job, "Queued", LATE, message, now).model_copy(update={"queue": queue})
 
 
 def jitter(job: TorchJob, tries: int) -> float:
@@ -148,7 +148,7 @@ def jitter(job: TorchJob, tries: int) -> float:
     return JITTER * int.from_bytes(digest[:4], "big") / 2**32
 
 
-def returning(job: TorchJob, why: Literal["QueueDrained", "Resized"], now: datetime) -> TorchJobStatus:
+def requeue(job: TorchJob, why: Literal["QueueDrained", "Resized"], now: datetime) -> TorchJobStatus:
     """Return the status of a job that is sent back because its queue was drained, or to be resized.
 
     It comes first when its queue goes on, unless it requests more than it held.
@@ -156,45 +156,45 @@ def returning(job: TorchJob, why: Literal["QueueDrained", "Resized"], now: datet
     admission = job.admission
     name = admission.queue if admission else job.queue
     charge = admission.charge if admission else None
-    queue = QueueStatus(name=name, since=now, tries=tried(job, now), drained=True, held=charge)
+    queue = QueueStatus(name=name, since=now, tries=admission_tries(job, now), drained=True, held=charge)
     messages = {
         "QueueDrained": f"queue {name} was drained (stopPolicy HoldAndDrain)",
         "Resized": "it has given its room back, and asks for that of its new size",
     }
-    return idle(job, "Queued", why, messages[why], now).model_copy(update={"queue": queue})
+    return release(job, "Queued", why, messages[why], now).model_copy(update={"queue": queue})
 
 
-def exceeding(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
+def requeue_exceeding(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
     """Return the status of a job that is sent back because there is no room for what its pods really request. It is
     queued again with that amount."""
-    queue = QueueStatus(name=job.queue, since=now, tries=tried(job, now))
-    return idle(job, "Queued", EXCEEDS, message, now).model_copy(update={"queue": queue})
+    queue = QueueStatus(name=job.queue, since=now, tries=admission_tries(job, now))
+    return release(job, "Queued", EXCEEDS, message, now).model_copy(update={"queue": queue})
 
 
-def charged(job: TorchJob, charge: Amounts, measured: Measured) -> TorchJobStatus:
+def record_charge(job: TorchJob, charge: Amounts, measured: Measured) -> TorchJobStatus:
     """Return the status of a job that is charged for what its pods really request."""
     assert job.admission is not None
     admission = job.admission.model_copy(update={"charge": dict(charge)})
-    return seen(job).model_copy(update={"admission": admission, "measured": measured})
+    return observe_generation(job).model_copy(update={"admission": admission, "measured": measured})
 
 
-def hindered(job: TorchJob, hindrance: Hindrance, now: datetime) -> TorchJobStatus:
+def block(job: TorchJob, hindrance: Blocker, now: datetime) -> TorchJobStatus:
     """Return the status of a job that holds its resources but cannot use them. The condition Admitted shows it until
     the job's pods run."""
-    after = seen(job)
+    after = observe_generation(job)
     updated = conditions.set_condition(
         after.conditions, "Admitted", True, hindrance.reason, hindrance.message, now, job.metadata.generation
     )
     return after.model_copy(update={"conditions": updated})
 
 
-def unhindered(job: TorchJob, now: datetime) -> TorchJobStatus:
+def unblock(job: TorchJob, now: datetime) -> TorchJobStatus:
     """Return the status of a job that is no longer blocked."""
     message = "what it needs can be made again"
-    return hindered(job, Hindrance("Admitted", message), now)
+    return block(job, Blocker("Admitted", message), now)
 
 
-def leaving(job: TorchJob, reason: str, message: str, now: datetime) -> TorchJobStatus:
+def vacate(job: TorchJob, reason: str, message: str, now: datetime) -> TorchJobStatus:
     """Return the status of a job all of whose pods are about to be deleted.
 
     The pods belong to an earlier generation from now on, however they end: a pod that ends well because it was asked to
@@ -203,21 +203,21 @@ def leaving(job: TorchJob, reason: str, message: str, now: datetime) -> TorchJob
     after = enter(job, "Admitted", reason, message, now)
     number = after.restart_generation + 1
     update = {"restart_generation": number, "recreate_generation": number, "replacing": (), "start_time": None}
-    return after.model_copy(update=update | backoff.over())
+    return after.model_copy(update=update | backoff.clear())
 
 
-def stuck(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
+def block_on_stuck_pods(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
     """Return the status of a job whose pods should no longer exist but do."""
-    return hindered(job, Hindrance(PODS_STUCK, message), now)
+    return block(job, Blocker(PODS_STUCK, message), now)
 
 
-def reason(status: TorchJobStatus) -> str:
+def admitted_reason(status: TorchJobStatus) -> str:
     """Return the reason of the condition Admitted while that is True; else empty."""
     condition = conditions.find(status.conditions, "Admitted")
     return condition.reason if condition is not None and condition.status == "True" else ""
 
 
-def said(status: TorchJobStatus) -> str:
+def admitted_message(status: TorchJobStatus) -> str:
     """Return the message of the condition Admitted while that is True; else empty."""
     condition = conditions.find(status.conditions, "Admitted")
     return condition.message if condition is not None and condition.status == "True" else ""
@@ -225,27 +225,27 @@ def said(status: TorchJobStatus) -> str:
 
 def is_leaving(status: TorchJobStatus) -> bool:
     """Return whether all pods are being deleted and the job may go on afterwards, also if finalizers keep the pods."""
-    current = reason(status)
+    current = admitted_reason(status)
     return current in LEAVING or (current == PODS_STUCK and status.start_time is None)
 
 
-def is_hindered(status: TorchJobStatus) -> bool:
+def is_blocked(status: TorchJobStatus) -> bool:
     """Return whether the condition Admitted says that the job is blocked."""
     condition = conditions.find(status.conditions, "Admitted")
-    return condition is not None and condition.reason not in UNHINDERED
+    return condition is not None and condition.reason not in NOT_BLOCKED
 
 
 def is_about_groups(status: TorchJobStatus) -> bool:
     """Return whether the job is blocked because of its groups: there are no pods before the groups are let in."""
-    return reason(status).startswith(("Gang", "PodGroup"))
+    return admitted_reason(status).startswith(("Gang", "PodGroup"))
 
 
-def finished(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
+def finish(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
     """Return the status of a job at its end."""
-    return enter(job, phase, reason, message, now).model_copy(update={"completion_time": now} | backoff.over())
+    return enter(job, phase, reason, message, now).model_copy(update={"completion_time": now} | backoff.clear())
 
 
-def seen(job: TorchJob) -> TorchJobStatus:
+def observe_generation(job: TorchJob) -> TorchJobStatus:
     """Return the status with the newest spec recorded as observed."""
     generation = job.metadata.generation
     if job.status.observed_generation == generation:
@@ -254,7 +254,7 @@ def seen(job: TorchJob) -> TorchJobStatus:
     return job.status.model_copy(update={"observed_generation": generation, "conditions": updated})
 
 
-def count(job: TorchJob, pods: Iterable[PodView]) -> dict[str, TaskStatus]:
+def count_pods(job: TorchJob, pods: Iterable[PodView]) -> dict[str, TaskStatus]:
     """Return the counts of each task's pods."""
     by_task: dict[str, list[PodView]] = {}
     for pod in pods:
@@ -262,7 +262,7 @@ def count(job: TorchJob, pods: Iterable[PodView]) -> dict[str, TaskStatus]:
     return {name: _count(by_task.get(name.lower(), [])) for name in job.spec.tasks}
 
 
-def passed(job: TorchJob, stages: Iterable[str]) -> dict[str, TaskStatus]:
+def completed_task_counts(job: TorchJob, stages: Iterable[str]) -> dict[str, TaskStatus]:
     """Return the counts of the tasks that some stages, by index, had waited for: all succeeded, whatever exists of them
     now."""
     begun = [stage for stage in job.spec.stages if str(stage.index) in stages]
@@ -281,7 +281,7 @@ def _count(pods: list[PodView]) -> TaskStatus:
     )
 
 
-def change(before: TorchJobStatus, after: TorchJobStatus) -> dict[str, Any]:
+def patch_from(before: TorchJobStatus, after: TorchJobStatus) -> dict[str, Any]:
     """Return the merge patch from one status to another; empty if they differ only in counts of pods."""
     if before == after:
         return {}  # a comparison is cheaper than two manifests, and most reconciles change nothing

@@ -10,10 +10,10 @@ count pods; torchrun replaces them by its own values for the PET_NPROC_PER_NODE 
 
 from typing import Any
 
-from reconcilers.pods.task_members import Member
+from reconcilers.pods.task_members import PodMember
 
 
-def variables(member: Member, address: str, port: int, processes: int) -> dict[str, str]:
+def pod_variables(member: PodMember, address: str, port: int, processes: int) -> dict[str, str]:
     """Return the variables of one pod. `address` and `port` are those of its rank 0, `processes` is the number of
     processes that torchrun starts in it. A pod outside of the world gets no rank."""
     env = {"PYTHONUNBUFFERED": "1"}
@@ -32,7 +32,7 @@ def variables(member: Member, address: str, port: int, processes: int) -> dict[s
     }
 
 
-def add(container: dict[str, Any], env: dict[str, str]) -> None:
+def add_variables(container: dict[str, Any], env: dict[str, str]) -> None:
     """Add the variables to a container of a fresh copy of a template."""
     users = container.get("env") or []
     user_names = {entry["name"] for entry in users}

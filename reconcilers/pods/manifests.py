@@ -21,7 +21,7 @@ from gang.values import Binding, Gang
 from kube.api import Manifest
 from reconcilers.plan import start_gates
 from reconcilers.pods import environment, node_avoidance, restart_policy
-from reconcilers.pods.task_members import Member
+from reconcilers.pods.task_members import PodMember
 from reconcilers.settings import ReconcileSettings
 from reconcilers.views import containers
 
@@ -35,7 +35,7 @@ class Blueprint:
 
     job: TorchJob
     admission: Admission
-    members: Mapping[str, Member]
+    members: Mapping[str, PodMember]
     settings: ReconcileSettings
     elsewhere: bool = False
     """Whether the job fits on nodes other than those that it avoids."""
@@ -66,24 +66,24 @@ class Blueprint:
         declares."""
         template = self.job.spec.torch_task_specs[self.members[lead].task_type].template
         reserved = self.admission.port if self.on_host(lead) else 0
-        return reserved or containers.declared_port(template["spec"])
+        return reserved or containers.template_port(template["spec"])
 
     def on_host(self, lead: str) -> bool:
         """Return whether a rank 0 listens on a port of its node."""
         template = self.job.spec.torch_task_specs[self.members[lead].task_type].template
         return self.shared_address or bool(template["spec"].get("hostNetwork"))
 
-    def bound(self, member: Member) -> bool:
+    def bound(self, member: PodMember) -> bool:
         """Return whether a gang scheduler binds the pod with others."""
         return self.backend.together and not self.task(member).auxiliary
 
-    def binding(self, member: Member) -> Binding:
+    def binding(self, member: PodMember) -> Binding:
         """Return what the pod carries for its gang scheduler."""
         if not self.bound(member):
             return Binding()
         return self.backend.bind(self.gangs[member.stage], member.task_type.lower())
 
-    def task(self, member: Member) -> TaskSpec:
+    def task(self, member: PodMember) -> TaskSpec:
         """Return the task of a pod."""
         return self.job.spec.torch_task_specs[member.task_type]
 
@@ -109,12 +109,12 @@ class Blueprint:
 
 
 @dataclass(frozen=True, slots=True)
-class Pods(Sequence[Manifest]):
+class PodManifests(Sequence[Manifest]):
     """The manifests of some members, each built on access, because thousands of large manifests would take much
     memory."""
 
     blueprint: Blueprint
-    members: tuple[Member, ...]
+    members: tuple[PodMember, ...]
 
     def __len__(self) -> int:
         return len(self.members)
@@ -131,7 +131,7 @@ class Pods(Sequence[Manifest]):
         return pod(self.blueprint, self.members[index])
 
 
-def pod(blueprint: Blueprint, member: Member) -> Manifest:
+def pod(blueprint: Blueprint, member: PodMember) -> Manifest:
     """Return the manifest of one pod, built from its task's template; labels and annotations of torchq override the
     template's."""
     task, binding = blueprint.task(member), blueprint.binding(member)
@@ -150,16 +150,16 @@ def pod(blueprint: Blueprint, member: Member) -> Manifest:
     }
 
 
-def _is_spot(task: TaskSpec, member: Member) -> bool:
+def _is_spot(task: TaskSpec, member: PodMember) -> bool:
     """Return whether a pod is a spot pod. The last pods of a task are, so rank 0 is the last to run on a cheap node."""
     return task.spot_task_spec is not None and member.index >= task.num_tasks - task.spot_task_spec.num_spot_tasks
 
 
-def _spot_labels(task: TaskSpec, member: Member) -> Mapping[str, str]:
+def _spot_labels(task: TaskSpec, member: PodMember) -> Mapping[str, str]:
     return task.spot_task_spec.labels if task.spot_task_spec is not None and _is_spot(task, member) else {}
 
 
-def service(blueprint: Blueprint, lead: Member) -> Manifest:
+def service(blueprint: Blueprint, lead: PodMember) -> Manifest:
     """Return the headless service of a rank 0. It also names a pod that is not ready, which may need the others to
     become so."""
     port = blueprint.port(lead.name)
@@ -184,7 +184,7 @@ def _metadata(job: TorchJob, name: str) -> Manifest:
     }
 
 
-def _member_labels(job: TorchJob, member: Member) -> dict[str, str]:
+def _member_labels(job: TorchJob, member: PodMember) -> dict[str, str]:
     return {
         labels.JOB_NAME: job.metadata.name,
         labels.JOB_UID: job.metadata.uid,
@@ -193,7 +193,7 @@ def _member_labels(job: TorchJob, member: Member) -> dict[str, str]:
     }
 
 
-def _pod_labels(blueprint: Blueprint, member: Member) -> dict[str, str]:
+def _pod_labels(blueprint: Blueprint, member: PodMember) -> dict[str, str]:
     return _member_labels(blueprint.job, member) | {
         labels.ATTEMPT: str(blueprint.admission.attempt),
         labels.RESTART: str(blueprint.job.status.restart_generation),
@@ -201,18 +201,18 @@ def _pod_labels(blueprint: Blueprint, member: Member) -> dict[str, str]:
     }
 
 
-def _pod_annotations(blueprint: Blueprint, member: Member) -> dict[str, str]:
+def _pod_annotations(blueprint: Blueprint, member: PodMember) -> dict[str, str]:
     job, task = blueprint.job, blueprint.task(member)
     annotations = {labels.CHARGE: blueprint.charges[member.task_type]}
     if not blueprint.bound(member):
         annotations |= {labels.GANG: member.gang, labels.GANG_SIZE: str(member.gang_size)}
-    elif start_gates.gated(task) and member.task_type in blueprint.started:
+    elif start_gates.needs_gate(task) and member.task_type in blueprint.started:
         annotations |= {labels.START: start_gates.OPEN}
     folder = job.metadata.annotations.get(labels.SUBMIT_DIRECTORY)
     return annotations | ({labels.SUBMIT_DIRECTORY: folder} if folder else {})
 
 
-def _pod_spec(blueprint: Blueprint, member: Member) -> dict[str, Any]:
+def _pod_spec(blueprint: Blueprint, member: PodMember) -> dict[str, Any]:
     task = blueprint.task(member)
     spec: dict[str, Any] = orjson.loads(blueprint.specs[member.task_type])
     restart_policy.apply(spec, task.restart_policy, blueprint.job.spec.scope, blueprint.settings.in_place)
@@ -224,20 +224,20 @@ def _pod_spec(blueprint: Blueprint, member: Member) -> dict[str, Any]:
         )  # with the default policy such a pod does not resolve services
     port = blueprint.port(member.lead) if member.lead else 0
     processes = blueprint.processes(member.task_type)
-    env = environment.variables(member, blueprint.address(member.lead), port, processes)
-    for container in containers.all_of(spec):
-        environment.add(container, env)
+    env = environment.pod_variables(member, blueprint.address(member.lead), port, processes)
+    for container in containers.all_containers(spec):
+        environment.add_variables(container, env)
         container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     if member.name == member.lead:
         containers.declare_port(spec, port, on_host=blueprint.on_host(member.lead))
         if blueprint.named(member.lead):
             spec |= {"hostname": member.name, "subdomain": member.name}
-    if blueprint.bound(member) and start_gates.gated(task):
-        start_gates.add(spec)
+    if blueprint.bound(member) and start_gates.needs_gate(task):
+        start_gates.add_gate(spec)
     return spec
 
 
-def _prioritize(spec: dict[str, Any], blueprint: Blueprint, member: Member) -> None:
+def _prioritize(spec: dict[str, Any], blueprint: Blueprint, member: PodMember) -> None:
     """Set the pod's priority class: a spot pod has that of its spot task, every other pod of a gang has the gang's
     unless its template names one.
 

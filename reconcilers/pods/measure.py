@@ -18,7 +18,7 @@ from crds.torchjob.status import Measured
 from crds.torchjob.torchjob import TorchJob
 from kube.api import Manifest
 from reconcilers.views import pod_view
-from reconcilers.views.pod_view import Asked, PodView
+from reconcilers.views.pod_view import PodView, Requests
 
 ROOM = {"quota": "the quota of queue {}", "cohort": "the cohort of queue {}", "pool": "the pool, beside queue {},"}
 MOST_NAMED = 4
@@ -52,31 +52,31 @@ class Excess:
         return f"{self}; {ROOM[by].format(queue)} has no room for that"
 
 
-def of(job: TorchJob, charged: Amounts, pods: Iterable[PodView]) -> Excess | None:
+def find_excess(job: TorchJob, charged: Amounts, pods: Iterable[PodView]) -> Excess | None:
     """Return the excess of the pods' requests over the charge, counting every pod of a task like its largest; None if
     the charge is sufficient."""
-    larger = _larger(job, pods)
+    larger = _largest_excess(job, pods)
     if not larger:
         return None
     measured = {name: peak(share, job.measured.get(name, NOTHING)) for name, share in larger.items()}
     combined = {**job.measured, **measured}
     charge = peak(charged, demand.job_charge(job.spec, combined))
     more = {name: amount for name, amount in subtract(charge, charged).items() if amount > 0}
-    return Excess(Measured(templates=job.spec.digest, pods=_kept(combined)), charge, more) if more else None
+    return Excess(Measured(templates=job.spec.digest, pods=_truncate(combined)), charge, more) if more else None
 
 
 def is_larger(pod: Manifest, manifest: Manifest) -> bool:
     """Return whether a created pod requests more than the share of the charge that its annotation states."""
     share: dict[str, int] = orjson.loads(manifest["metadata"]["annotations"][labels.CHARGE])
-    return _exceeds(pod_view.asks(pod["spec"]), share)
+    return _exceeds(pod_view.pod_requests(pod["spec"]), share)
 
 
-def _exceeds(requests: Asked, share: Amounts) -> bool:
+def _exceeds(requests: Requests, share: Amounts) -> bool:
     """Return whether a pod requests more than its share of any resource."""
     return any(amount > share.get(name, 0) for name, amount in requests)
 
 
-def _larger(job: TorchJob, pods: Iterable[PodView]) -> dict[str, Amounts]:
+def _largest_excess(job: TorchJob, pods: Iterable[PodView]) -> dict[str, Amounts]:
     """Return the largest requests of a pod by task type, where they exceed the pod's share."""
     requests = {(pod.task, pod.asks) for pod in pods}
     types = {name.lower(): (name, share) for name, share in job.shares.items()} if requests else {}
@@ -88,6 +88,6 @@ def _larger(job: TorchJob, pods: Iterable[PodView]) -> dict[str, Amounts]:
     return excess
 
 
-def _kept(measured: Mapping[str, Amounts]) -> dict[str, dict[str, int]]:
+def _truncate(measured: Mapping[str, Amounts]) -> dict[str, dict[str, int]]:
     """Return the part that a status can hold; a job with more resources cannot be charged anyway."""
     return {name: dict(sorted(share.items())[: demand.MOST_NAMES]) for name, share in measured.items()}

@@ -15,13 +15,13 @@ from crds.torchjob.jobspec import TorchJobSpec
 from crds.torchjob.status import TaskStatus
 from crds.torchjob.tasks import MASTER, TaskSpec
 from crds.torchjob.torchjob import TorchJob
-from gang.members import Members
+from gang.members import TaskMembers
 
 Counts = Mapping[str, TaskStatus]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class PodMember:
     """One pod of the job, whether it exists or not."""
 
     name: str
@@ -38,7 +38,7 @@ class Member:
     gang_size: int
 
 
-def members(job: TorchJob, attempt: int) -> dict[str, Member]:
+def members(job: TorchJob, attempt: int) -> dict[str, PodMember]:
     """Return every pod of the job under an admission, by name, in the order of ranks."""
     spec = job.spec
     gates = [_gate(task) for task in spec.tasks.values()]
@@ -46,15 +46,15 @@ def members(job: TorchJob, attempt: int) -> dict[str, Member]:
     result = {}
     for (task_type, task), gate in zip(spec.tasks.items(), gates, strict=True):
         stage = stage_of[task_type]
-        world = training(spec, stage.tasks)
-        first_rank = _pods(spec, world[: world.index(task_type)]) if task_type in world else None
+        world = training_tasks(spec, stage.tasks)
+        first_rank = _count_pods(spec, world[: world.index(task_type)]) if task_type in world else None
         lead = job.pod_name(world[0], 0) if world else ""
-        world_size = _pods(spec, world)
+        world_size = _count_pods(spec, world)
         gang = f"{job.metadata.uid}-{attempt}-{gates.index(gate)}"
         gang_size = sum(task.num_tasks for task in spec.tasks.values() if _gate(task) == gate)
         for index in range(task.num_tasks):
             name = job.pod_name(task_type, index)
-            result[name] = Member(
+            result[name] = PodMember(
                 name=name,
                 task_type=task_type,
                 index=index,
@@ -68,18 +68,18 @@ def members(job: TorchJob, attempt: int) -> dict[str, Member]:
     return result
 
 
-def leads(job: TorchJob) -> list[str]:
+def lead_pods(job: TorchJob) -> list[str]:
     """Return the names of the job's rank 0s, one for each stage that is a world."""
-    worlds = (training(job.spec, stage.tasks) for stage in job.spec.stages)
+    worlds = (training_tasks(job.spec, stage.tasks) for stage in job.spec.stages)
     return [job.pod_name(world[0], 0) for world in worlds if world]
 
 
-def training(spec: TorchJobSpec, task_types: Iterable[str]) -> list[str]:
+def training_tasks(spec: TorchJobSpec, task_types: Iterable[str]) -> list[str]:
     """Return those of some tasks that are not auxiliary."""
     return [task_type for task_type in task_types if not spec.tasks[task_type].auxiliary]
 
 
-def _pods(spec: TorchJobSpec, task_types: Iterable[str]) -> int:
+def _count_pods(spec: TorchJobSpec, task_types: Iterable[str]) -> int:
     return sum(spec.tasks[task_type].num_tasks for task_type in task_types)
 
 
@@ -87,10 +87,10 @@ def _gate(task: TaskSpec) -> tuple[bool, frozenset[tuple[str, str]]]:
     return task.auxiliary, frozenset((dependency.task_type, dependency.phase) for dependency in task.depends_on)
 
 
-def counted(spec: TorchJobSpec, counts: Counts, task_type: str) -> Members:
+def count_members(spec: TorchJobSpec, counts: Counts, task_type: str) -> TaskMembers:
     """Return the counts of a task for its gang."""
     count = counts[task_type]
-    return Members(
+    return TaskMembers(
         wanted=spec.tasks[task_type].num_tasks,
         minimum=spec.members(task_type),
         running=count.ready,
@@ -98,7 +98,7 @@ def counted(spec: TorchJobSpec, counts: Counts, task_type: str) -> Members:
     )
 
 
-def decisive(spec: TorchJobSpec) -> frozenset[str]:
+def decisive_tasks(spec: TorchJobSpec) -> frozenset[str]:
     """Return the tasks whose success decides the job's.
 
     A task that is always restarted never succeeds and does not decide; nor does an auxiliary task, unless there is no
@@ -106,10 +106,10 @@ def decisive(spec: TorchJobSpec) -> frozenset[str]:
     a success for which the Master did not wait (an evaluation at the end). Without a Master, all of them decide.
     """
     ending = [task_type for task_type, task in spec.tasks.items() if task.restart_policy != "Always"]
-    deciding = frozenset(training(spec, ending) or ending)
+    deciding = frozenset(training_tasks(spec, ending) or ending)
     if MASTER not in deciding:
         return deciding
-    before = _upstream(spec, MASTER)
+    before = _upstream_tasks(spec, MASTER)
     after = {
         task_type
         for task_type, task in spec.tasks.items()
@@ -118,7 +118,7 @@ def decisive(spec: TorchJobSpec) -> frozenset[str]:
     return deciding & ({MASTER} | after)
 
 
-def _upstream(spec: TorchJobSpec, task_type: str) -> frozenset[str]:
+def _upstream_tasks(spec: TorchJobSpec, task_type: str) -> frozenset[str]:
     """Return all direct and indirect upstream tasks of a task."""
     upstream: set[str] = set()
     ahead = [task_type]

@@ -19,13 +19,13 @@ def main(pod_spec: Mapping[str, Any]) -> dict[str, Any]:
     return processes.main_container(pod_spec)
 
 
-def all_of(pod_spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def all_containers(pod_spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield all containers, init containers first."""
     yield from pod_spec.get("initContainers") or ()
     yield from pod_spec["containers"]
 
 
-def declared_port(pod_spec: Mapping[str, Any]) -> int:
+def template_port(pod_spec: Mapping[str, Any]) -> int:
     """Return the port that a template declares as `torchjob-port`, else 23456."""
     ports = (port for container in pod_spec["containers"] for port in container.get("ports") or ())
     return next((int(port["containerPort"]) for port in ports if port.get("name") == PORT_NAME), DEFAULT_PORT)

@@ -52,7 +52,7 @@ class NodeCache(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class NodeHealth:
     """The state of the nodes of a job's pods."""
 
     dead: frozenset[str] = frozenset()
@@ -86,14 +86,16 @@ def nodes_informer(cluster: Cluster) -> Informer[NodeView]:
     return Informer(cluster, NODES, trim=trim)
 
 
-def sight(nodes: NodeCache | None, pods: Iterable[PodView], grace: float, now: float) -> Sight:
+def node_health(nodes: NodeCache | None, pods: Iterable[PodView], grace: float, now: float) -> NodeHealth:
     """Return the state of the nodes of some pods; empty without a synchronised cache."""
     if nodes is None or not nodes.synced:
-        return Sight()
-    remaining = {name: _left(nodes, name, since, grace, now) for name, since in _places(pods).items()}
+        return NodeHealth()
+    remaining = {
+        name: _seconds_until_dead(nodes, name, since, grace, now) for name, since in _oldest_pod_times(pods).items()
+    }
     silent = {name: seconds for name, seconds in remaining.items() if seconds is not None}
     waiting = [seconds for seconds in silent.values() if seconds > 0]
-    return Sight(frozenset(name for name, seconds in silent.items() if seconds <= 0), min(waiting, default=None))
+    return NodeHealth(frozenset(name for name, seconds in silent.items() if seconds <= 0), min(waiting, default=None))
 
 
 def ready_again(nodes: NodeCache | None, moment: float) -> float | None:
@@ -111,7 +113,7 @@ def ready_again(nodes: NodeCache | None, moment: float) -> float | None:
     return first
 
 
-def elsewhere(nodes: NodeCache | None, avoided: Iterable[str], spec: TorchJobSpec) -> bool:
+def fits_elsewhere(nodes: NodeCache | None, avoided: Iterable[str], spec: TorchJobSpec) -> bool:
     """Return whether the nodes that are not avoided could hold the whole job if they were empty.
 
     A gang that cannot run without an avoided node must not be kept away from it.
@@ -129,7 +131,7 @@ def _covers(room: Amounts, requests: Amounts) -> bool:
     return all(room.get(name, 0) >= amount for name, amount in requests.items())
 
 
-def _places(pods: Iterable[PodView]) -> dict[str, float | None]:
+def _oldest_pod_times(pods: Iterable[PodView]) -> dict[str, float | None]:
     """Return the nodes of some pods, each with the time since when the oldest of its pods has been there."""
     oldest: dict[str, float | None] = {}
     for pod in pods:
@@ -139,7 +141,7 @@ def _places(pods: Iterable[PodView]) -> dict[str, float | None]:
     return oldest
 
 
-def _left(nodes: NodeCache, name: str, pod_since: float | None, grace: float, now: float) -> float | None:
+def _seconds_until_dead(nodes: NodeCache, name: str, pod_since: float | None, grace: float, now: float) -> float | None:
     """Return the seconds until a node counts as dead; None if it is healthy or nothing is known of it."""
     node = nodes.get("", name)
     if node is None:

@@ -42,14 +42,14 @@ def groups_informer(cluster: Cluster, resource: Resource) -> Informer[GroupView]
     return Informer(
         cluster,
         resource,
-        trim=backends.of_kind(resource).trim,
+        trim=backends.get_backend_of_kind(resource).trim,
         index=lambda group: group.job_uid or None,
         label_selector=labels.JOB_UID,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class GroupSight:
+class GroupReader:
     """Reads the pod groups of one job at a time."""
 
     cluster: Cluster
@@ -72,7 +72,7 @@ class GroupSight:
         """Return the groups of a kind without a cache: it was installed, or first used by a job, after this process
         started."""
         served = self.cache.served if self.cache else ()
-        backend = backends.of(scheduler, lambda kind: kind in served)
+        backend = backends.get_backend(scheduler, lambda kind: kind in served)
         if backend.resource is None or (backend.resource in served and not over):
             return []
         try:
@@ -91,7 +91,7 @@ class GroupSight:
 
         Raises any ClusterError except NotFound for the queue.
         """
-        backend = backends.of_kind(group.resource)
+        backend = backends.get_backend_of_kind(group.resource)
         if backend.queues is None:
             return group
         refusal = backend.refusal(group.queue, self._queue(backend.queues, group.queue))

@@ -13,7 +13,7 @@ from reconcilers.views import containers, timestamps
 FINISHED = ("Succeeded", "Failed")
 
 
-def of(pod: Manifest) -> str:
+def effective_phase(pod: Manifest) -> str:
     """Return the pod's phase with regard to its main container.
 
     A pod that is being deleted has the phase that its node reports. One exception: a main container that ended well
@@ -29,7 +29,7 @@ def of(pod: Manifest) -> str:
     code = terminated.get("exitCode")
     if phase == "Failed":
         return "Succeeded" if code == 0 and not _is_blamed(status, terminated) else phase
-    if code is None or _comes_back(pod["spec"], code):
+    if code is None or _is_restarted(pod["spec"], code):
         return phase
     return "Failed" if code or _is_blamed(status, terminated) else "Succeeded"
 
@@ -68,7 +68,7 @@ def _is_blamed(status: Mapping[str, Any], terminated: Mapping[str, Any]) -> bool
     return since is None or ended is None or ended >= since
 
 
-def _comes_back(spec: Mapping[str, Any], code: int) -> bool:
+def _is_restarted(spec: Mapping[str, Any], code: int) -> bool:
     """Return whether the node restarts the main container after an exit with this code."""
     main = containers.main(spec)
     if any(_applies(rule.get("exitCodes") or {}, code) for rule in main.get("restartPolicyRules") or ()):

@@ -11,14 +11,14 @@ from crds import excerpts
 from kube.api import Manifest
 from reconcilers.views import containers, pod_outcome
 
-ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
+STARTUP_REASONS = frozenset({"", "ContainerCreating", "PodInitializing"})
 """The reasons for which every container waits at first; any other fact about the pod says more."""
 LONGEST = 500
 """The largest number of characters of a message."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ailment:
+class PodProblem:
     """The reason why a pod does not run."""
 
     reason: str
@@ -28,25 +28,25 @@ class Ailment:
         return f"{self.reason}: {self.message}" if self.message else self.reason
 
 
-def of(pod: Manifest) -> Ailment | None:
+def find_problem(pod: Manifest) -> PodProblem | None:
     """Return the first problem of a pod; None if the pod runs or has succeeded."""
-    status, phase = pod.get("status") or {}, pod_outcome.of(pod)
+    status, phase = pod.get("status") or {}, pod_outcome.effective_phase(pod)
     if "deletionTimestamp" in pod["metadata"]:
-        return Ailment("Terminating", _held(pod))
+        return PodProblem("Terminating", _finalizer_message(pod))
     if phase == "Succeeded":
         return None
     if phase == "Failed":
-        return _ended(pod, status)
-    problem = next(_waiting(status), None) or _unscheduled(status) or _gate(status)
-    return problem or (_crashed(pod) if phase == "Running" else _on_its_way(pod))
+        return _failure_problem(pod, status)
+    problem = next(_waiting_problems(status), None) or _scheduling_problem(status) or _gate_problem(status)
+    return problem or (_crash_problem(pod) if phase == "Running" else _startup_problem(pod))
 
 
-def _held(pod: Manifest) -> str:
+def _finalizer_message(pod: Manifest) -> str:
     finalizers = pod["metadata"].get("finalizers") or ()
     return f"held by the finalizer {finalizers[0]}" if finalizers else ""
 
 
-def _ended(pod: Manifest, status: Mapping[str, Any]) -> Ailment:
+def _failure_problem(pod: Manifest, status: Mapping[str, Any]) -> PodProblem:
     """Return the pod's own reason, else the reason of its main container if that failed, else that of the first failed
     one."""
     states = (
@@ -57,18 +57,18 @@ def _ended(pod: Manifest, status: Mapping[str, Any]) -> Ailment:
     worst: Mapping[str, Any] = next((termination for termination in ended if termination.get("exitCode") != 0), {})
     reason = status.get("reason") or worst.get("reason") or "Failed"
     code = f"exit code {worst['exitCode']}" if "exitCode" in worst else ""
-    return Ailment(str(reason), _short(status.get("message")) or code)
+    return PodProblem(str(reason), _one_line(status.get("message")) or code)
 
 
-def _waiting(status: Mapping[str, Any]) -> Iterator[Ailment]:
+def _waiting_problems(status: Mapping[str, Any]) -> Iterator[PodProblem]:
     """Yield the problems of containers that wait for something that may never come, init containers first."""
     for container_status in _containers(status):
         waits = (container_status.get("state") or {}).get("waiting") or {}
-        if waits.get("reason", "") not in ON_ITS_WAY:
-            yield Ailment(waits["reason"], _short(waits.get("message")))
+        if waits.get("reason", "") not in STARTUP_REASONS:
+            yield PodProblem(waits["reason"], _one_line(waits.get("message")))
 
 
-def _unscheduled(status: Mapping[str, Any]) -> Ailment | None:
+def _scheduling_problem(status: Mapping[str, Any]) -> PodProblem | None:
     conditions: Iterable[Mapping[str, Any]] = status.get("conditions") or ()
     against = next(
         (
@@ -78,10 +78,10 @@ def _unscheduled(status: Mapping[str, Any]) -> Ailment | None:
         ),
         None,
     )
-    return Ailment(against.get("reason") or "Unschedulable", _short(against.get("message"))) if against else None
+    return PodProblem(against.get("reason") or "Unschedulable", _one_line(against.get("message"))) if against else None
 
 
-def _gate(status: Mapping[str, Any]) -> Ailment | None:
+def _gate_problem(status: Mapping[str, Any]) -> PodProblem | None:
     """Return the problem of a pod whose start gate is closed: not all of its upstream tasks have progressed far
     enough."""
     states = {
@@ -89,23 +89,25 @@ def _gate(status: Mapping[str, Any]) -> Ailment | None:
         for container_status in status.get("initContainerStatuses") or ()
     }
     closed = "running" in states.get(containers.GATE, {})
-    return Ailment("StartGate", "its upstreams are not there yet") if closed else None
+    return PodProblem("StartGate", "its upstreams are not there yet") if closed else None
 
 
-def _crashed(pod: Manifest) -> Ailment | None:
+def _crash_problem(pod: Manifest) -> PodProblem | None:
     """Return the problem of a main container that has failed: for good, or until its node reports what happens next."""
     ended = pod_outcome.main_state(pod).get("terminated") or {}
-    return Ailment(ended.get("reason") or "Error", f"exit code {ended['exitCode']}") if ended.get("exitCode") else None
+    return (
+        PodProblem(ended.get("reason") or "Error", f"exit code {ended['exitCode']}") if ended.get("exitCode") else None
+    )
 
 
-def _on_its_way(pod: Manifest) -> Ailment:
+def _startup_problem(pod: Manifest) -> PodProblem:
     if not pod["spec"].get("nodeName"):
-        return Ailment("Pending", "not bound to a node yet")
+        return PodProblem("Pending", "not bound to a node yet")
     waits = pod_outcome.main_state(pod).get("waiting") or {}
-    return Ailment(waits.get("reason") or "Pending", _short(waits.get("message")) or _initializing(pod))
+    return PodProblem(waits.get("reason") or "Pending", _one_line(waits.get("message")) or _init_container_message(pod))
 
 
-def _initializing(pod: Manifest) -> str:
+def _init_container_message(pod: Manifest) -> str:
     """Return which init container is at work: the last running one, because sidecars keep running."""
     states = (pod.get("status") or {}).get("initContainerStatuses") or ()
     running = [
@@ -121,7 +123,7 @@ def is_up(pod: Manifest) -> bool:
     container runs. The job does not train then. The crash of a sidecar does not count.
     """
     phase = (pod.get("status") or {}).get("phase")
-    return phase == "Running" and "waiting" not in pod_outcome.main_state(pod) and not _crashed(pod)
+    return phase == "Running" and "waiting" not in pod_outcome.main_state(pod) and not _crash_problem(pod)
 
 
 def _containers(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -129,6 +131,6 @@ def _containers(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield from status.get("containerStatuses") or ()
 
 
-def _short(message: object) -> str:
+def _one_line(message: object) -> str:
     """Return the message as one line of limited length."""
     return excerpts.excerpt(excerpts.one_line(message or ""), LONGEST)

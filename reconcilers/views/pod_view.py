@@ -16,7 +16,7 @@ from crds.torchjob import demand
 from kube.api import Manifest
 from reconcilers.views import containers, pod_outcome, pod_problems, timestamps, torchrun
 from reconcilers.views.pod_outcome import FINISHED
-from reconcilers.views.torchrun import LastWords
+from reconcilers.views.torchrun import LastOutput
 
 LONGEST_MESSAGE = 152
 """The number of characters kept of a pod's last output."""
@@ -25,11 +25,11 @@ LONGEST_EXPLANATION = 30_000
 LONGEST_AILMENT = 600
 """The largest number of characters of a pod's problem. Many pods of a job share the same text, which is stored once."""
 LONGEST_ADVICE = 600
-_BY_ITSELF = frozenset({"phase", "qosClass"})
+_INITIAL_FIELDS = frozenset({"phase", "qosClass"})
 """The status fields that a new pod has before any node or scheduler has seen it. A thousand new pods have no others."""
 EVICTED_BY_VOLCANO = "Evict"
 """The reason of the condition Ready (False) with which Volcano preempts a pod or reclaims its resources."""
-OVER_ITS_LIMIT = (
+OWN_LIMIT_PHRASES = (
     "exceeds the limit",
     "exceeds the total limit of containers",
     "exceeded its local ephemeral storage limit",
@@ -37,9 +37,9 @@ OVER_ITS_LIMIT = (
 """The phrases of a kubelet that evicts a pod because of the pod's own limits (pkg/kubelet/eviction). A template can
 cause such an eviction at will. An eviction because the node lacks resources has other words and a DisruptionTarget
 condition."""
-Asked = tuple[tuple[str, int], ...]
+Requests = tuple[tuple[str, int], ...]
 """Requested amounts as a hashable value. Most pods of a job request the same amounts, which are stored once."""
-LONGEST_ASKED = 4096
+LONGEST_CACHED = 4096
 """The largest JSON of requests, in bytes, whose result is cached."""
 MOST_CONTAINERS = 16
 """The largest number of containers of a pod whose result is cached."""
@@ -118,7 +118,7 @@ class PodView:
     """The purpose of the last restart in place that the node completed."""
     not_restarted: str = ""
     """The purpose of the restart in place that the node could not do, and the reason."""
-    asks: Asked = ()
+    asks: Requests = ()
     """The requests of the pod as it was created, by canonical resource name, sorted."""
 
     @property
@@ -149,7 +149,7 @@ def trim(manifest: Manifest) -> PodView:
     """Return the view of a pod that carries torchq's labels."""
     metadata, spec, status = manifest["metadata"], manifest["spec"], manifest.get("status") or {}
     marks: Mapping[str, str] = metadata.get("labels") or {}
-    phase = pod_outcome.of(manifest)
+    phase = pod_outcome.effective_phase(manifest)
     return PodView(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -170,9 +170,9 @@ def trim(manifest: Manifest) -> PodView:
         since=timestamps.seconds(status.get("startTime") or metadata.get("creationTimestamp")),
         version=version(manifest),
         service=metadata["name"] if spec.get("subdomain") == metadata["name"] else "",
-        asks=asks(spec),
+        asks=pod_requests(spec),
         **_restarts(metadata, spec, status),
-        **(_told(manifest, phase) if status.keys() - _BY_ITSELF else {}),
+        **(_reported_fields(manifest, phase) if status.keys() - _INITIAL_FIELDS else {}),
     )
 
 
@@ -182,30 +182,31 @@ def _grace(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> int | None:
     return seconds if isinstance(seconds, int) else None
 
 
-def asks(spec: Mapping[str, Any]) -> Asked:
+def pod_requests(spec: Mapping[str, Any]) -> Requests:
     """Return the requests of a pod (`demand.pod_demand`). If the pod requests too many resources, the result has one
     more than a job can be charged for."""
     if sum(len(spec.get(name) or ()) for name in ("containers", "initContainers")) > MOST_CONTAINERS:
-        return _counted(spec)
+        return _compute_requests(spec)
     parts = {
-        name: [_asking(container) for container in spec.get(name) or ()] for name in ("containers", "initContainers")
+        name: [_request_fields(container) for container in spec.get(name) or ()]
+        for name in ("containers", "initContainers")
     }
     text = orjson.dumps(parts | {"resources": spec.get("resources"), "overhead": spec.get("overhead")})
-    return _asked(text) if len(text) <= LONGEST_ASKED else _counted(spec)
+    return _cached_requests(text) if len(text) <= LONGEST_CACHED else _compute_requests(spec)
 
 
-def _asking(container: Mapping[str, Any]) -> Mapping[str, Any]:
+def _request_fields(container: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"resources": container.get("resources"), "restartPolicy": container.get("restartPolicy")}
 
 
 @lru_cache(1024)
-def _asked(text: bytes) -> Asked:
+def _cached_requests(text: bytes) -> Requests:
     """Return the requests of a pod spec that is reduced to them. The result is cached: it is the same for all pods of a
     task at each of their changes."""
-    return _counted(orjson.loads(text))
+    return _compute_requests(orjson.loads(text))
 
 
-def _counted(spec: Mapping[str, Any]) -> Asked:
+def _compute_requests(spec: Mapping[str, Any]) -> Requests:
     try:
         amounts = demand.pod_demand(spec)
     except (ValueError, TypeError, AttributeError):  # the API server of today accepts no such spec
@@ -213,7 +214,7 @@ def _counted(spec: Mapping[str, Any]) -> Asked:
     return tuple(sorted(amounts.items())[: demand.MOST_NAMES + 1])
 
 
-def _told(manifest: Manifest, phase: str) -> dict[str, Any]:
+def _reported_fields(manifest: Manifest, phase: str) -> dict[str, Any]:
     """Return the fields that come from the reports of the node, the scheduler, or the program that evicts the pod."""
     spec, status = manifest["spec"], manifest["status"]
     return {"ailment": _ailment(manifest, phase), **_conditions(status), **_end(spec, status, phase)}
@@ -225,7 +226,7 @@ def _ailment(manifest: Manifest, phase: str) -> str:
     fields = (manifest.get("status") or {}).keys() & ("conditions", "initContainerStatuses", "containerStatuses")
     if not fields or phase in FINISHED or "deletionTimestamp" in manifest["metadata"] or pod_problems.is_up(manifest):
         return ""
-    return sys.intern(excerpts.excerpt(str(pod_problems.of(manifest) or "Waiting"), LONGEST_AILMENT))
+    return sys.intern(excerpts.excerpt(str(pod_problems.find_problem(manifest) or "Waiting"), LONGEST_AILMENT))
 
 
 def _conditions(status: Mapping[str, Any]) -> dict[str, Any]:
@@ -275,7 +276,7 @@ def _restarts(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapp
     main = containers.main(spec)
     return {
         "self_healing": spec.get("restartPolicy") == "OnFailure" or bool(main.get("restartPolicyRules")),
-        "restarts": _of(main["name"], status).get("restartCount", 0),
+        "restarts": _container_status(main["name"], status).get("restartCount", 0),
         "settled": max(0, _number(notes, labels.RESTARTS_SETTLED)),
         "asked": notes.get(labels.RESTART_CONTAINERS, ""),
         "asked_at": timestamps.seconds(notes.get(labels.RESTART_ASKED)),
@@ -284,15 +285,15 @@ def _restarts(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapp
 
 def _end(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> dict[str, Any]:
     """Return the fields about the end of the pod's containers and their last output."""
-    other, ended = _ended(spec, status, phase)
+    other, ended = _termination(spec, status, phase)
     output, code = ended.get("message") or "", ended.get("exitCode")
-    last_words = torchrun.last_words(output)
+    last_words = torchrun.last_output(output)
     message = _message(other, last_words, status, LONGEST_MESSAGE)
     return {
         "reason": status.get("reason") or ended.get("reason") or "",
         "message": message,
         "exit_code": code,
-        "cause": torchrun.cause(output) if code else None,
+        "cause": torchrun.exit_cause(output) if code else None,
         "lost_peer": bool(code) and last_words.lost_peer,
         "unexplained": (bool(code) and last_words.more)
         or message != _message(other, last_words, status, LONGEST_EXPLANATION),
@@ -300,44 +301,46 @@ def _end(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> dict
     }
 
 
-def _message(other: str, last_words: LastWords, status: Mapping[str, Any], most: int) -> str:
+def _message(other: str, last_words: LastOutput, status: Mapping[str, Any], most: int) -> str:
     """Return the pod's last output as one line. `other` is the container that wrote it, if that is not the main
     container."""
     of_pod = status.get("message") or ""
     # The containers' output must not hide that the pod exceeded its limits.
     text = (
-        last_words.text if last_words.text and not over_its_limit(of_pod) else _last_line(of_pod, LONGEST_EXPLANATION)
+        last_words.text
+        if last_words.text and not exceeds_own_limit(of_pod)
+        else _last_line(of_pod, LONGEST_EXPLANATION)
     )
     return excerpts.excerpt(": ".join(filter(None, (f"container {other}" if other else "", text))), most)
 
 
-def speaker(manifest: Manifest) -> str:
+def failing_container(manifest: Manifest) -> str:
     """Return the name of the container whose end decides the pod's; its log says more."""
     spec, status = manifest["spec"], manifest.get("status") or {}
-    return _ended(spec, status, pod_outcome.of(manifest))[0] or str(containers.main(spec)["name"])
+    return _termination(spec, status, pod_outcome.effective_phase(manifest))[0] or str(containers.main(spec)["name"])
 
 
 def explain(pod: PodView, manifest: Manifest, log: str) -> PodView:
     """Return the pod with everything that is known of its end: the whole message, and the end of its log where that
     names the cause."""
-    spec, status, phase = manifest["spec"], manifest.get("status") or {}, pod_outcome.of(manifest)
-    other, ended = _ended(spec, status, phase)
-    last_words = torchrun.last_words(ended.get("message") or "")
+    spec, status, phase = manifest["spec"], manifest.get("status") or {}, pod_outcome.effective_phase(manifest)
+    other, ended = _termination(spec, status, phase)
+    last_words = torchrun.last_output(ended.get("message") or "")
     if log and last_words.more:
-        last_words = torchrun.last_words(log)
+        last_words = torchrun.last_output(log)
     message = _message(other, last_words, status, LONGEST_EXPLANATION)
     return replace(pod, message=message, lost_peer=last_words.lost_peer, unexplained=False)
 
 
-def wants_log(manifest: Manifest) -> bool:
+def needs_log(manifest: Manifest) -> bool:
     """Return whether the cause of a pod's end is further back in its log than its status reaches."""
-    _, ended = _ended(manifest["spec"], manifest.get("status") or {}, pod_outcome.of(manifest))
-    return torchrun.last_words(ended.get("message") or "").more
+    _, ended = _termination(manifest["spec"], manifest.get("status") or {}, pod_outcome.effective_phase(manifest))
+    return torchrun.last_output(ended.get("message") or "").more
 
 
-def over_its_limit(message: str) -> bool:
+def exceeds_own_limit(message: str) -> bool:
     """Return whether a kubelet reports that an evicted pod exceeded its own limits."""
-    return any(phrase in message for phrase in OVER_ITS_LIMIT)
+    return any(phrase in message for phrase in OWN_LIMIT_PHRASES)
 
 
 def _is_gated(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
@@ -356,14 +359,14 @@ def _number(marks: Mapping[str, str], name: str) -> int:
     return integers.bounded(marks.get(name), -1)
 
 
-def _ended(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> tuple[str, Mapping[str, Any]]:
+def _termination(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> tuple[str, Mapping[str, Any]]:
     """Return the container that decided the end of the pod, empty for the main one, and its termination.
 
     A failure of the main container comes first, then the first failure of another container, unless the main container
     succeeded. While the pod goes on, the result is the previous end of the main container.
     """
     main = containers.main(spec)["name"]
-    state = _of(main, status).get("state" if phase in FINISHED else "lastState") or {}
+    state = _container_status(main, status).get("state" if phase in FINISHED else "lastState") or {}
     ended: Mapping[str, Any] = state.get("terminated") or {}
     if phase != "Failed" or ended.get("exitCode"):
         return "", ended
@@ -379,7 +382,7 @@ def _terminations(status: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str,
                 yield container_status["name"], terminated
 
 
-def _of(name: str, status: Mapping[str, Any]) -> Mapping[str, Any]:
+def _container_status(name: str, status: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the status of one container; empty if there is none."""
     return next(
         (

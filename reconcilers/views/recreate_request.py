@@ -50,7 +50,7 @@ def trim(manifest: Manifest) -> RecreateView:
     metadata, spec, status = manifest["metadata"], manifest.get("spec") or {}, manifest.get("status") or {}
     marks: Mapping[str, str] = metadata.get("labels") or {}
     notes: Mapping[str, str] = metadata.get("annotations") or {}
-    verdict, message = _judged(status)
+    verdict, message = _judge(status)
     return RecreateView(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -93,7 +93,7 @@ def _number(text: str) -> int:
     return integers.bounded(text, -1)
 
 
-def _judged(status: Mapping[str, Any]) -> tuple[Literal["InProgress", "Done", "Failed"], str]:
+def _judge(status: Mapping[str, Any]) -> tuple[Literal["InProgress", "Done", "Failed"], str]:
     if status.get("phase") != "Completed":
         return "InProgress", ""
     if status.get("message"):

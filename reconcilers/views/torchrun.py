@@ -25,16 +25,16 @@ from dataclasses import dataclass
 
 from crds import excerpts
 from reconcilers.views import tracebacks
-from reconcilers.views.tracebacks import Raised
+from reconcilers.views.tracebacks import RaisedException
 
 _ROOT = re.compile(r"Root Cause.*", re.DOTALL)
 _EXIT_CODE = re.compile(r"\bexit_?code\s*:\s*(-?[0-9]{1,9})(?![0-9])")
 _RECEIVED = re.compile(r"\bSignal ([0-9]{1,9}) \(SIG\w+\) received\b")
-_TOLD = re.compile(r"\bSignalException: Process \d+ got signal: ([0-9]{1,9})(?![0-9])")
+_SIGNAL_EXCEPTION = re.compile(r"\bSignalException: Process \d+ got signal: ([0-9]{1,9})(?![0-9])")
 _DEATH = re.compile(r"\bReceived ([0-9]{1,9}) death signal, shutting down workers")
 _ERROR_CODE = re.compile(r'"error_?[cC]ode"\s*:\s*"?(-?[0-9]{1,9})(?![0-9])')
 
-_SAID = re.compile(r'^\{"message": ?(?:\{"message": ?)?"((?:[^"\\]|\\.)*)')
+_ERROR_FILE = re.compile(r'^\{"message": ?(?:\{"message": ?)?"((?:[^"\\]|\\.)*)')
 _CALLSTACK = re.compile(r'((?:[^"\\]|\\.)*)", ?"timestamp": ?"\d+"\}')
 """The end of an error file whose beginning was cut off: the last line of the traceback has the same text. The search
 takes time that grows with the square of the text's length."""
@@ -59,14 +59,14 @@ _OWN = re.compile(r"torch\.distributed\.elastic\.multiprocessing\.(errors\.Child
 _OWN_LOG = re.compile(r"[WEI]\d{4} \d\d:\d\d:.* torch/distributed/")
 _FRAME = re.compile(r"^(Traceback \(most recent call last\):|\s)")
 _INTERRUPTED = re.compile(r"KeyboardInterrupt\b")
-_SAYS_NOTHING = ("traceback : To enable traceback", "error_file: <N/A>")
+_UNINFORMATIVE = ("traceback : To enable traceback", "error_file: <N/A>")
 _CPP_FRAME = re.compile(r"(frame )?#\d+[: ]")
 _FEWEST_BYTES, _FEWEST_LINES = 2040, 79
 """A message of this length may be the end of a longer log: nodes keep 2048 bytes, or 80 lines."""
 
 
 @dataclass(frozen=True, slots=True)
-class LastWords:
+class LastOutput:
     """The last output of a container, or of its process that failed first."""
 
     text: str
@@ -77,26 +77,26 @@ class LastWords:
     """Whether the real cause may be further back in the log than the text reaches."""
 
 
-_SILENT = LastWords("", lost_peer=False)
+_SILENT = LastOutput("", lost_peer=False)
 
 
-def last_words(message: str) -> LastWords:
+def last_output(message: str) -> LastOutput:
     """Return the last output of a failed container, or of its process that failed first: its exception if there is one,
     else the last line of the message."""
     if not message:
         return _SILENT
-    recorded = _recorded(message)
+    recorded = _error_file_message(message)
     if recorded:
-        return LastWords(recorded, lost_peer(recorded))
+        return LastOutput(recorded, blames_peer(recorded))
     root = _root(message)
-    exception = _chosen(tracebacks.raised(message), root.group() if root else "", alone=_ALONE in message)
+    exception = _choose(tracebacks.find_exceptions(message), root.group() if root else "", alone=_ALONE in message)
     if exception is None:
         killed = root is not None and _is_killed(root.group())
-        own_output = _own_lines(message, root.group()) if root is not None and killed else message
-        return LastWords(_last_line(message, root), lost_peer(own_output), _is_cut(message) and not killed)
+        own_output = _lines_of_rank(message, root.group()) if root is not None and killed else message
+        return LastOutput(_last_line(message, root), blames_peer(own_output), _is_cut(message) and not killed)
     text = exception.text if root is None or _ALONE in message or exception.source != (None, None) else exception.alone
     doubtful = root is not None and _follows(exception)
-    return LastWords(text, lost_peer(exception.whole), doubtful and _is_cut(message))
+    return LastOutput(text, blames_peer(exception.whole), doubtful and _is_cut(message))
 
 
 def _root(message: str) -> re.Match[str] | None:
@@ -105,9 +105,9 @@ def _root(message: str) -> re.Match[str] | None:
     return None if at < 0 else _ROOT.match(message, at)
 
 
-def _recorded(message: str) -> str:
+def _error_file_message(message: str) -> str:
     """Return what torch's `record` wrote into an error file, or what torchrun shows of that; empty if there is none."""
-    output = said(message)
+    output = failed_process_output(message)
     table = _ROOT_TRACEBACK.search(output)
     if table is None:
         return "" if output is message or _ROOT.match(output) else _exception(output)
@@ -115,11 +115,11 @@ def _recorded(message: str) -> str:
 
 
 def _exception(text: str) -> str:
-    exceptions = tracebacks.raised(text)
+    exceptions = tracebacks.find_exceptions(text)
     return exceptions[-1].text if exceptions else excerpts.excerpt(excerpts.one_line(text), tracebacks.LONGEST)
 
 
-def _chosen(exceptions: Sequence[Raised], root: str, *, alone: bool) -> Raised | None:
+def _choose(exceptions: Sequence[RaisedException], root: str, *, alone: bool) -> RaisedException | None:
     """Return the exception of the process that failed first; None if there is none."""
     ends = [index for index, exception in enumerate(exceptions) if _OWN.match(exception.text)]
     if ends:  # torchrun may have been started more than once
@@ -148,22 +148,22 @@ def _chosen(exceptions: Sequence[Raised], root: str, *, alone: bool) -> Raised |
 def _is_killed(root: str) -> bool:
     """Return whether a signal ended the process that failed first, other than the signal with which torchrun ends
     processes."""
-    return (cause(root) or 0) > 128 and cause(root) != 128 + signal.SIGTERM
+    return (exit_cause(root) or 0) > 128 and exit_cause(root) != 128 + signal.SIGTERM
 
 
-def _own_lines(message: str, root: str) -> str:
+def _lines_of_rank(message: str, root: str) -> str:
     """Return the lines that are not certainly those of another process."""
     rank_match = _ROOT_RANK.search(root)
     own_source = (None, None) if rank_match is None else (int(rank_match[1]), int(rank_match[2]))
-    lines = map(tracebacks.split, message.splitlines())
+    lines = map(tracebacks.split_source, message.splitlines())
     return "\n".join(
         line for (rank, local), line in lines if rank in (None, own_source[0]) and local in (None, own_source[1])
     )
 
 
-def _follows(raised: Raised) -> bool:
+def _follows(raised: RaisedException) -> bool:
     """Return whether an exception follows from the end of another process."""
-    return lost_peer(raised.whole) or bool(_INTERRUPTED.match(raised.text))
+    return blames_peer(raised.whole) or bool(_INTERRUPTED.match(raised.text))
 
 
 def _last_line(message: str, root: re.Match[str] | None) -> str:
@@ -171,10 +171,10 @@ def _last_line(message: str, root: re.Match[str] | None) -> str:
 
     If torchrun reports only the exit code of a process, the line is the last one before torchrun's report.
     """
-    before = "" if root is None or (cause(message) or 0) > 128 else _before_torchrun(message)
+    before = "" if root is None or (exit_cause(message) or 0) > 128 else _before_torchrun(message)
     output = before or (root.group().partition(_AFTERMATH)[0] if root else message)
-    lines = [tracebacks.split(line)[1].strip() for line in output.splitlines()]
-    last = next((line for line in reversed(lines) if _says_something(line)), "")
+    lines = [tracebacks.split_source(line)[1].strip() for line in output.splitlines()]
+    last = next((line for line in reversed(lines) if _is_informative(line)), "")
     # The first line of a message that was cut may have lost its beginning.
     first = len(lines) > 0 and last == lines[0] and _is_cut(message)
     return f"{excerpts.ELLIPSIS} {last.partition(' ')[2]}".rstrip() if first else last
@@ -187,15 +187,15 @@ def _before_torchrun(message: str) -> str:
     return "\n".join(line for line in lines[:first] if not _FRAME.match(line))
 
 
-def _says_something(line: str) -> bool:
-    return bool(line.strip("=-")) and not line.startswith(_SAYS_NOTHING) and not _CPP_FRAME.match(line)
+def _is_informative(line: str) -> bool:
+    return bool(line.strip("=-")) and not line.startswith(_UNINFORMATIVE) and not _CPP_FRAME.match(line)
 
 
 def _is_cut(message: str) -> bool:
     return len(message.encode()) >= _FEWEST_BYTES or message.count("\n") >= _FEWEST_LINES
 
 
-def cause(message: str) -> int | None:
+def exit_cause(message: str) -> int | None:
     """Return the exit code of the process that failed first, as a shell gives it (128 + signal); None if nothing
     reports it.
 
@@ -209,15 +209,15 @@ def cause(message: str) -> int | None:
             others = (int(text) for text in _EXIT_CODE.findall(message[: root.start()]))
             code = next((other for other in others if other not in (0, code)), code)
         return shell_code(code)
-    signal_match = _TOLD.search(message) or _RECEIVED.search(message) or _DEATH.search(message)
+    signal_match = _SIGNAL_EXCEPTION.search(message) or _RECEIVED.search(message) or _DEATH.search(message)
     return None if signal_match is None else shell_code(-int(signal_match.group(1)))
 
 
-def said(message: str) -> str:
+def failed_process_output(message: str) -> str:
     """Return the output of the process that failed first, if the message is an error file or has torchrun's root cause;
     else the message itself."""
     cut = len(message) <= _LONGEST_FILE and '"timestamp"' in message
-    recorded = _SAID.match(message) or (_CALLSTACK.search(message) if cut else None)
+    recorded = _ERROR_FILE.match(message) or (_CALLSTACK.search(message) if cut else None)
     if recorded:
         return recorded.group(1).replace("\\n", "\n").replace('\\"', '"')
     root = _root(message)
@@ -232,7 +232,7 @@ def shell_code(code: int) -> int | None:
     return code if 0 < code < 256 else None
 
 
-def name(code: int) -> str:
+def signal_name(code: int) -> str:
     """Return the name of the signal that a shell's exit code stands for; empty if it stands for none."""
     try:
         return signal.Signals(code - 128).name if code > 128 else ""
@@ -240,6 +240,6 @@ def name(code: int) -> str:
         return ""
 
 
-def lost_peer(message: str) -> bool:
+def blames_peer(message: str) -> bool:
     """Return whether a last output blames another process or the connection to it."""
     return LOST_PEER.search(message) is not None

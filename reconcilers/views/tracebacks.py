@@ -53,7 +53,7 @@ Source = tuple[int | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Raised:
+class RaisedException:
     """An exception that ended a process, or that a process printed before it went on."""
 
     text: str
@@ -73,17 +73,17 @@ class Raised:
         return "\n".join((*self.chain, self.text))
 
 
-def raised(text: str) -> list[Raised]:
+def find_exceptions(text: str) -> list[RaisedException]:
     """Return the exceptions in a text, in the order in which their tracebacks begin."""
     sources: dict[Source, list[tuple[int, str]]] = {}
     for number, line in enumerate(text.split("\n")):
-        source, rest = split(line)
+        source, rest = split_source(line)
         sources.setdefault(source, []).append((number, rest))
     exceptions = (exception for source, lines in sources.items() for exception in _Reader(source).read(lines))
     return sorted(exceptions, key=lambda exception: exception.line)
 
 
-def split(line: str) -> tuple[Source, str]:
+def split_source(line: str) -> tuple[Source, str]:
     """Return the process that printed a line, and the line without colours, without the process's prefix, and without
     what a progress bar overwrote."""
     rest = _COLOUR.sub("", line.rstrip("\r")).rpartition("\r")[2] if "\x1b" in line or "\r" in line else line
@@ -108,9 +108,9 @@ class _Reader:
         """The lines of the current exception's message; empty outside of a message."""
         self._noise = 0
         self._chain: tuple[str, ...] = ()
-        self._last: Raised | None = None
+        self._last: RaisedException | None = None
 
-    def read(self, lines: Sequence[tuple[int, str]]) -> Iterator[Raised]:
+    def read(self, lines: Sequence[tuple[int, str]]) -> Iterator[RaisedException]:
         if any(line[:1].isspace() for _, line in lines[:2]):  # the beginning of the traceback may be cut off
             self._begun, lines = lines[0][0], lines if lines[0][1][:1].isspace() else lines[1:]
         for number, line in lines:
@@ -148,7 +148,7 @@ class _Reader:
             self._noise += 1
             self._begun = None if self._noise > _NOISE else self._begun
 
-    def _close(self) -> Raised:
+    def _close(self) -> RaisedException:
         assert self._begun is not None
         own_lines = [self._message[0]]
         for line in self._message[1:]:
@@ -156,7 +156,7 @@ class _Reader:
                 break
             own_lines.append(line)
         text, alone = (_short(map(_without_margin, lines)) for lines in (self._message, own_lines))
-        self._last = Raised(text, self._source, self._begun, self._chain, alone)
+        self._last = RaisedException(text, self._source, self._begun, self._chain, alone)
         self._begun, self._message, self._chain = None, [], ()
         return self._last
 

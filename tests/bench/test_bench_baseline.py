@@ -138,7 +138,7 @@ def test_a_job_ends_as_a_worker_ends_it() -> None:
     before = {"phase": "Admitted", "conditions": [{"type": "Admitted", "status": "True", **since}], "attempt": 1}
     job = torchjob.parse({**manifest, "metadata": metadata, "status": before})
     found = kueue_baseline.succeeded(Seen("p", "Admitted", "7", 1, before), NOW)
-    worker = status.change(job.status, status.finished(job, "Succeeded", "Succeeded", "its run time is over", NOW))
+    worker = status.patch_from(job.status, status.finish(job, "Succeeded", "Succeeded", "its run time is over", NOW))
     assert {**found, "tenantQueue": job.queue} == worker
 
 

@@ -16,8 +16,8 @@ from reconcilers.apply.apply import Application
 from reconcilers.observe import Observer
 from reconcilers.plan import backoff, failures, progress
 from reconcilers.pods import measure
-from reconcilers.values import DeletePods, Plan, Remove, WriteStatus
-from reconcilers.views.pod_group_view import GroupSight
+from reconcilers.values import DeleteObject, DeletePods, Plan, WriteStatus
+from reconcilers.views.pod_group_view import GroupReader
 from tests.doubles.memory_store import MemoryStore
 from tests.doubles.memory_work import MemoryWork
 from tests.faults import hunt
@@ -26,7 +26,7 @@ from tests.faults.world import World
 
 _take, _remove, _pods_of = rebuilt_state.take, MemoryStore.remove, Watches.pods_of
 _finish, _mark, _observe = MemoryWork.finish, MemoryWork.mark, Observer.observe
-_plan, _faults = reconcile.plan, failures.faults
+_plan, _faults = reconcile.plan, failures.find_faults
 
 
 def _remove_at_once(store: MemoryStore, keys: Any, seen: int | None = None) -> Any:
@@ -110,9 +110,9 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "leases that end are not noticed": Mutation(MemoryWork, "_wake", lambda *_: None, ("life",), ("kill>",)),
     "workers trust their cache": Mutation(Observer, "observe", _observe_carelessly, ("life",), ("lag",), True),
-    "gates are opened too early": Mutation(progress, "_open", lambda *_: True, ("gang", "gate"), ("yield",), True),
+    "gates are opened too early": Mutation(progress, "_may_start", lambda *_: True, ("gang", "gate"), ("yield",), True),
     "groups go before their pods": Mutation(
-        reconcile, "plan", _sorted(lambda action: isinstance(action, Remove)), ("gang",), ("kill>",)
+        reconcile, "plan", _sorted(lambda action: isinstance(action, DeleteObject)), ("gang",), ("kill>",)
     ),
     "what happened is counted after its pods are gone": Mutation(
         reconcile, "plan", _sorted(lambda action: isinstance(action, DeletePods)), ("restart",), ("kill>",)
@@ -120,16 +120,18 @@ MUTATIONS: dict[str, Mutation] = {
     "the generation is written after the pods are marked": Mutation(
         reconcile, "plan", _sorted(lambda action: not isinstance(action, WriteStatus)), ("inplace",), ("kill>",)
     ),
-    "pods count for what their templates ask for": Mutation(measure, "of", lambda *_: None, ("added",), ("yield",)),
+    "pods count for what their templates ask for": Mutation(
+        measure, "find_excess", lambda *_: None, ("added",), ("yield",)
+    ),
     "what pods ask for is forgotten when their job is sent back": Mutation(
         TorchJob, "measured", property(lambda _: {}), ("added",), ("yield",)
     ),
     "what was set back is set back again": Mutation(
-        failures, "faults", _faults_of_any_time, ("disrupted",), ("kill>",)
+        failures, "find_faults", _faults_of_any_time, ("disrupted",), ("kill>",)
     ),
-    "nobody backs off": Mutation(backoff, "left", lambda *_: 0.0, ("backoff",), ("kill>",)),
+    "nobody backs off": Mutation(backoff, "remaining_pause", lambda *_: 0.0, ("backoff",), ("kill>",)),
     "a group that the cache does not show is none": Mutation(
-        GroupSight, "_asked_for", lambda *_: [], ("staged",), ("lag", "yield"), True
+        GroupReader, "_asked_for", lambda *_: [], ("staged",), ("lag", "yield"), True
     ),
 }
 

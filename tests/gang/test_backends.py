@@ -52,13 +52,13 @@ KIND_OF: dict[str, Resource] = {
 
 def made(name: str, gang: Gang = GANG) -> dict[str, Any]:
     """The object as an API server shows it."""
-    found = backends.of(name).create(gang)
+    found = backends.get_backend(name).create(gang)
     assert found is not None
     return {**found, "metadata": {**found["metadata"], "uid": "g1", "resourceVersion": "7"}}
 
 
 def view(name: str, gang: Gang = GANG, **more: Any) -> GroupView:
-    return backends.of(name).trim({**made(name, gang), **more})
+    return backends.get_backend(name).trim({**made(name, gang), **more})
 
 
 def test_every_scheduler_that_a_job_may_name_is_there() -> None:
@@ -68,7 +68,7 @@ def test_every_scheduler_that_a_job_may_name_is_there() -> None:
 
 @pytest.mark.parametrize("name", SIZES)
 def test_what_stands_for_a_gang(name: str) -> None:
-    body = backends.of(name).create(GANG)
+    body = backends.get_backend(name).create(GANG)
     assert body is not None
     assert (body["apiVersion"], body["kind"]) == (KIND_OF[name].api_version, "PodGroup")
     assert body["metadata"] == {
@@ -115,25 +115,25 @@ BINDINGS: dict[str, tuple[Mapping[str, str], Mapping[str, str], Mapping[str, Any
 
 @pytest.mark.parametrize("name", backends.BACKENDS)
 def test_how_a_pod_is_bound(name: str) -> None:
-    found = backends.of(name).bind(GANG, "worker")
+    found = backends.get_backend(name).bind(GANG, "worker")
     assert (found.labels, found.annotations, found.spec) == BINDINGS[name]
-    assert backends.of(name).together is (name != "none")
+    assert backends.get_backend(name).together is (name != "none")
 
 
 @pytest.mark.parametrize("name", ["none", "koordinator"])
 def test_where_nothing_stands_for_a_gang(name: str) -> None:
-    backend = backends.of(name)
+    backend = backends.get_backend(name)
     assert (backend.resource, backend.create(GANG), backend.resize(GANG, view("volcano"))) == (None, None, None)
 
 
 @pytest.mark.parametrize("name", SIZES)
 class TestSize:
     def test_one_that_has_it_is_left_alone(self, name: str) -> None:
-        assert backends.of(name).resize(GANG, view(name)) is None
+        assert backends.get_backend(name).resize(GANG, view(name)) is None
 
     def test_all_that_says_how_large_it_is_changes_together(self, name: str) -> None:
         smaller = replace(GANG, minimum={"master": 1, "worker": 1}, resources={"cpu": 2000, "memory": 2 * 2**30})
-        change = backends.of(name).resize(smaller, view(name))
+        change = backends.get_backend(name).resize(smaller, view(name))
         assert change is not None
         gone = {"nvidia.com/gpu": None}
         expected = {
@@ -146,7 +146,7 @@ class TestSize:
 
     def test_a_task_that_is_no_more_goes(self, name: str) -> None:
         alone = replace(GANG, minimum={"master": 1})
-        change = backends.of(name).resize(alone, view(name))
+        change = backends.get_backend(name).resize(alone, view(name))
         assert change is not None
         if name == "volcano":
             assert change["spec"]["minTaskMember"] == {"worker": None}
@@ -155,7 +155,7 @@ class TestSize:
         other = made(name)
         if "minResources" in other["spec"]:
             other["spec"]["minResources"] = {"cpu": "3.5", "memory": "4194304Ki", "nvidia.com/gpu": 4}
-        assert backends.of(name).resize(GANG, backends.of(name).trim(other)) is None
+        assert backends.get_backend(name).resize(GANG, backends.get_backend(name).trim(other)) is None
 
     def test_the_view(self, name: str) -> None:
         found = view(name)
@@ -165,28 +165,31 @@ class TestSize:
         assert found.resource == KIND_OF[name]
         going = made(name)
         going["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": []}
-        gone = backends.of(name).trim(going)
+        gone = backends.get_backend(name).trim(going)
         assert (gone.deleting, gone.job_uid) == (True, ""), "a label makes it nobody's"
 
 
 def test_the_version_that_is_served_is_the_one_of_kubernetes_own() -> None:
-    assert backends.of("kubernetes", {NATIVE_POD_GROUPS, ALPHA_POD_GROUPS}.__contains__).resource == NATIVE_POD_GROUPS
-    alpha = backends.of("kubernetes", {ALPHA_POD_GROUPS}.__contains__)
+    assert (
+        backends.get_backend("kubernetes", {NATIVE_POD_GROUPS, ALPHA_POD_GROUPS}.__contains__).resource
+        == NATIVE_POD_GROUPS
+    )
+    alpha = backends.get_backend("kubernetes", {ALPHA_POD_GROUPS}.__contains__)
     assert alpha.resource == ALPHA_POD_GROUPS
-    assert backends.of("kubernetes", lambda _: False).resource == NATIVE_POD_GROUPS
+    assert backends.get_backend("kubernetes", lambda _: False).resource == NATIVE_POD_GROUPS
     larger = replace(GANG, minimum={"worker": 9})
     assert alpha.resize(larger, view("kubernetes")) is None, "that version does not let it change"
 
 
 def test_a_scheduler_is_found_by_its_kind_too() -> None:
-    assert [backends.of_kind(each).resource for each in backends.KINDS] == list(backends.KINDS)
+    assert [backends.get_backend_of_kind(each).resource for each in backends.KINDS] == list(backends.KINDS)
     with pytest.raises(KeyError):
-        backends.of_kind(GANG_QUEUES)
+        backends.get_backend_of_kind(GANG_QUEUES)
 
 
 @pytest.mark.parametrize("name", [None, "", "none", "nobody"])
 def test_who_names_nobody_gets_nobody(name: str | None) -> None:
-    assert backends.of(name) is backends.NONE
+    assert backends.get_backend(name) is backends.NONE
 
 
 PHASES = [
@@ -231,7 +234,7 @@ QUEUES = [
 
 @pytest.mark.parametrize(("status", "reason"), QUEUES)
 def test_volcanos_queues(status: dict[str, str] | None, reason: str | None) -> None:
-    found = backends.of("volcano").refusal("research", None if status is None else {"status": status})
+    found = backends.get_backend("volcano").refusal("research", None if status is None else {"status": status})
     assert (found[0] if found else None) == reason
     if found:
         assert "research" in found[1]

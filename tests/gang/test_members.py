@@ -2,7 +2,7 @@
 
 import pytest
 
-from gang.members import Members
+from gang.members import TaskMembers
 
 
 @pytest.mark.parametrize(
@@ -21,10 +21,10 @@ from gang.members import Members
 def test_a_task_has_enough_when_its_minimum_runs_or_has_succeeded(
     wanted: int, minimum: int, is_running: int, succeeded: int, enough: bool
 ) -> None:
-    task = Members(wanted=wanted, minimum=minimum, running=is_running, succeeded=succeeded)
+    task = TaskMembers(wanted=wanted, minimum=minimum, running=is_running, succeeded=succeeded)
     assert task.enough is enough
 
 
 def test_a_task_is_done_when_all_of_it_has_succeeded_whatever_the_minimum() -> None:
-    assert Members(wanted=2, minimum=1, running=0, succeeded=2).done
-    assert not Members(wanted=2, minimum=1, running=1, succeeded=1).done
+    assert TaskMembers(wanted=2, minimum=1, running=0, succeeded=2).done
+    assert not TaskMembers(wanted=2, minimum=1, running=1, succeeded=1).done

@@ -163,7 +163,7 @@ def groups_of(draw: st.DrawFn) -> tuple[dict[str, GroupView], dict[str, Manifest
     phases = st.sampled_from(["Pending", "Inqueue", "Running", "Unknown", "Completed"])
     bodies = {name: group(name, draw(st.integers(0, 2)), draw(st.integers(1, 9)), draw(phases)) for name in names}
     deleting = draw(st.sets(st.sampled_from(names))) if names else set()
-    views = {name: backends.of("volcano").trim(body) for name, body in bodies.items()}
+    views = {name: backends.get_backend("volcano").trim(body) for name, body in bodies.items()}
     return {name: replace(each, deleting=name in deleting) for name, each in views.items()}, bodies
 
 
@@ -236,7 +236,7 @@ def test_reconciles_come_to_rest(world: Anywhere, data: st.DataObject) -> None:
 def test_a_job_whose_pods_end_ends(world: Anywhere, data: st.DataObject) -> None:
     job = world.job
     assert job is not None
-    assume(task_members.decisive(job.spec) and not job.spec.suspend)
+    assume(task_members.decisive_tasks(job.spec) and not job.spec.suspend)
     for most in data.draw(st.lists(st.sampled_from([0, 1, 2, 100]), max_size=6)):
         if data.draw(st.booleans()):
             world.look()

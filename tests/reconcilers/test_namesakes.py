@@ -8,7 +8,7 @@ from kube.client import KubernetesCluster
 from reconcilers.apply.apply import Application, Outcome
 from reconcilers.reconcile import no_store
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Change, DeleteService, MarkPods, Plan
+from reconcilers.values import DeleteService, PatchObject, PatchPodMetadata, Plan
 from reconcilers.views import pod_view
 from tests.support.reconcilers.builders import left_over
 
@@ -26,18 +26,18 @@ def test_a_namesake_is_left_alone_and_the_job_is_looked_at_again(cluster: Kubern
     key = JobKey(namespace, "digits", "uid-1")
     with ThreadPoolExecutor(1) as executor:
 
-        def applied(*actions: MarkPods | Change) -> Outcome:
+        def applied(*actions: PatchPodMetadata | PatchObject) -> Outcome:
             made = Application(cluster, ReconcileSettings(), executor, lambda: 0.0, key, lambda: True, no_store)
             return made.run(Plan(actions))
 
-        marks = MarkPods((old,), MARKED)
+        marks = PatchPodMetadata((old,), MARKED)
         assert applied(marks) == Outcome(None)
         assert cluster.get(PODS, old.name, namespace)["metadata"]["annotations"] == MARKED["annotations"]
         cluster.delete(PODS, old.name, namespace, grace_period_seconds=0)
         cluster.create(PODS, POD, namespace)
         again = Outcome(ReconcileSettings().name_retry)
         assert applied(marks, marks) == again
-        assert applied(Change(PODS, old.name, {"metadata": {**MARKED, "uid": old.uid}})) == again
+        assert applied(PatchObject(PODS, old.name, {"metadata": {**MARKED, "uid": old.uid}})) == again
     assert "annotations" not in cluster.get(PODS, old.name, namespace)["metadata"]
 
 

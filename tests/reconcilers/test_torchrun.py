@@ -79,8 +79,8 @@ def test_last_words(tmp_path: Path) -> None:
         _, said = running.communicate(timeout=100)
     assert running.returncode == 1
     for words in (told.read_text(), said[-2048:]):
-        assert torchrun.cause(words) == 1
-        assert "ValueError: no data" in torchrun.said(words)
+        assert torchrun.exit_cause(words) == 1
+        assert "ValueError: no data" in torchrun.failed_process_output(words)
 
 
 def _free_port() -> int:

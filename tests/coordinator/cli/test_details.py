@@ -90,18 +90,18 @@ LOGS_WAIT = waiting("CrashLoopBackOff", name="log")[0]
     ],
 )
 def test_what_keeps_a_pod_from_running(status: dict[str, Any], node: str, expected: str | None) -> None:
-    found = pod_problems.of(pod(node=node, **status))
+    found = pod_problems.find_problem(pod(node=node, **status))
     assert (str(found) if found else None) == expected
 
 
 def test_a_pod_that_cannot_go_says_what_holds_it() -> None:
     found = pod(phase="Running")
     found["metadata"] |= {"deletionTimestamp": NOW, "finalizers": ["example.org/keep"]}
-    assert str(pod_problems.of(found)) == "Terminating: held by the finalizer example.org/keep"
+    assert str(pod_problems.find_problem(found)) == "Terminating: held by the finalizer example.org/keep"
 
 
 def test_a_long_message_is_one_short_line() -> None:
-    found = pod_problems.of(pod(containerStatuses=waiting("ImagePullBackOff", "so\nlong " * 100)))
+    found = pod_problems.find_problem(pod(containerStatuses=waiting("ImagePullBackOff", "so\nlong " * 100)))
     assert found is not None
     assert pod_problems.LONGEST - 10 < len(found.message) <= pod_problems.LONGEST
     assert found.message.endswith(" ...")

@@ -11,7 +11,7 @@ import pytest
 from crds import labels
 from crds.keys import JobKey
 from reconcilers.apply.apply import FENCE_SECONDS, Application
-from reconcilers.apply.parallel import SideBySide
+from reconcilers.apply.parallel import ParallelRun
 from reconcilers.reconcile import no_store
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import CreatePods, Plan
@@ -36,7 +36,7 @@ def go(
     most: int = 8,
     may_begin: Callable[[int], None] = lambda _: None,
 ) -> list[Exception]:
-    return SideBySide(work, range(count), executor, may_begin).run(most)
+    return ParallelRun(work, range(count), executor, may_begin).run(most)
 
 
 @pytest.mark.parametrize(("count", "most"), [(0, 8), (1, 8), (7, 8), (100, 8), (100, 3), (100, 1)])

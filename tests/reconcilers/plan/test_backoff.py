@@ -17,7 +17,7 @@ from crds.torchjob.status import TorchJobStatus
 from reconcilers.plan import backoff
 from reconcilers.plan.deadline import Deadline
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Action, CreatePods, DeletePods, MarkPods, Tell
+from reconcilers.values import Action, CreatePods, DeletePods, EmitEvent, PatchPodMetadata
 from reconcilers.views.pod_view import PodView
 from tests.support.reconcilers.builders import KEY, NOW, RESERVATION, job, manifest, status, task
 from tests.support.reconcilers.simulation import Simulation, merged
@@ -53,32 +53,34 @@ class TestThePauses:
         self, number: int, step: float, known: bool, pods: list[str]
     ) -> None:
         before = TorchJobStatus(consecutive_restarts=number, restart_not_before=NOW if known else None)
-        counted = before.model_copy(update=backoff.counted(KEY, before, pods, SETTINGS, NOW))
-        assert 0 <= backoff.left(counted, SETTINGS, after(step)) <= 361
+        counted = before.model_copy(update=backoff.count_restart(KEY, before, pods, SETTINGS, NOW))
+        assert 0 <= backoff.remaining_pause(counted, SETTINGS, after(step)) <= 361
         kept = TorchJobStatus.model_validate(counted.manifest())
-        assert backoff.left(kept, SETTINGS, NOW) == backoff.left(counted, SETTINGS, NOW), "as written, so decided"
+        assert backoff.remaining_pause(kept, SETTINGS, NOW) == backoff.remaining_pause(counted, SETTINGS, NOW), (
+            "as written, so decided"
+        )
 
     def test_it_is_forgotten_after_ten_minutes_that_the_job_runs(self) -> None:
         ran = status("Running", restartNotBefore="2026-01-02T03:01:00Z", consecutiveRestarts=4)
         assert job(status=ran).status.conditions[1].last_transition_time < after(-200)
         at = job(status=ran).status
-        assert backoff.until_well(at, after(0)) == 415
-        assert backoff.forgotten(at, after(414)) == at
-        assert backoff.forgotten(at, after(415)).manifest().keys().isdisjoint({"restartNotBefore"})
-        assert backoff.forgotten(at, after(415)).consecutive_restarts == 0
-        assert backoff.until_well(job(status=ran | {"conditions": []}).status, after(9999)) is None
+        assert backoff.seconds_until_forgotten(at, after(0)) == 415
+        assert backoff.forget_if_stable(at, after(414)) == at
+        assert backoff.forget_if_stable(at, after(415)).manifest().keys().isdisjoint({"restartNotBefore"})
+        assert backoff.forget_if_stable(at, after(415)).consecutive_restarts == 0
+        assert backoff.seconds_until_forgotten(job(status=ran | {"conditions": []}).status, after(9999)) is None
 
     def test_many_disruptions_are_spaced_and_few_are_not(self) -> None:
         found, waited = TorchJobStatus(), []
         for _ in range(13):
             now = after(sum(waited))
-            found = found.model_copy(update=backoff.disrupted(found, [], SETTINGS, now))
-            waited.append(backoff.left(found, SETTINGS, now))
+            found = found.model_copy(update=backoff.count_disruption(found, [], SETTINGS, now))
+            waited.append(backoff.remaining_pause(found, SETTINGS, now))
         assert waited == [0.0] * 10 + [10.0] * 3
         slow = TorchJobStatus()
         for number in range(200):
-            slow = slow.model_copy(update=backoff.disrupted(slow, [], SETTINGS, after(10 * number)))
-            assert backoff.left(slow, SETTINGS, after(10 * number)) == 0
+            slow = slow.model_copy(update=backoff.count_disruption(slow, [], SETTINGS, after(10 * number)))
+            assert backoff.remaining_pause(slow, SETTINGS, after(10 * number)) == 0
 
 
 @dataclass
@@ -96,9 +98,9 @@ class Trouble(Simulation):
                 self.done["pods"] += len(made)
                 if MASTER in [each["metadata"]["name"] for each in made]:  # once, also where others are made after it
                     self.restarts_at.append((self.now - NOW).total_seconds())
-            case DeletePods(pods) | MarkPods(pods):
+            case DeletePods(pods) | PatchPodMetadata(pods):
                 self.done["pods"] += len(pods)
-            case Tell():
+            case EmitEvent():
                 self.done["events"] += 1
             case _:
                 self.done["status"] += 1
@@ -141,7 +143,7 @@ class Trouble(Simulation):
 
     @property
     def left(self) -> float:
-        return backoff.left(self.status, self.settings, self.now)
+        return backoff.remaining_pause(self.status, self.settings, self.now)
 
 
 def trouble(policy: str = "OnFailure", settings: ReconcileSettings = SETTINGS, **spec: Any) -> Trouble:
@@ -360,5 +362,9 @@ class TestInThePause:
 
 def test_a_status_of_the_version_before_is_read_as_one_without_a_pause() -> None:
     old = job(status=status("Running", restartCount=5)).status
-    assert (old.consecutive_restarts, backoff.left(old, SETTINGS, NOW), backoff.until_well(old, NOW)) == (0, 0, None)
-    assert backoff.counted(KEY, old, [], SETTINGS, NOW)["consecutive_restarts"] == 1
+    assert (
+        old.consecutive_restarts,
+        backoff.remaining_pause(old, SETTINGS, NOW),
+        backoff.seconds_until_forgotten(old, NOW),
+    ) == (0, 0, None)
+    assert backoff.count_restart(KEY, old, [], SETTINGS, NOW)["consecutive_restarts"] == 1

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reconcilers.plan import failures
-from reconcilers.plan.failures import Verdict
+from reconcilers.plan.failures import JobVerdict
 from reconcilers.views import pod_view
 from reconcilers.views.pod_view import PodView
 from tests.support.reconcilers.builders import NOW, job, pod, status, task, template
@@ -20,7 +20,7 @@ def failed(code: int | None, reason: str = "Error", **fields: Any) -> PodView:
 
 @pytest.mark.parametrize("code", range(256))
 def test_every_exit_code_under_every_policy(code: int) -> None:
-    found = {policy: failures.kind(policy, failed(code)) for policy in ("Never", "ExitCode", "OnFailure", "Always")}
+    found = {policy: failures.classify(policy, failed(code)) for policy in ("Never", "ExitCode", "OnFailure", "Always")}
     assert found == {
         "Never": "Permanent",
         "ExitCode": "Retryable" if code in RETRIED else "Permanent",
@@ -54,10 +54,10 @@ def test_every_exit_code_under_every_policy(code: int) -> None:
 )
 def test_reasons_under_never_exit_code_on_failure_always(exit_code: int | None, reason: str, kinds: str) -> None:
     found = [
-        failures.kind(policy, failed(exit_code, reason)) for policy in ("Never", "ExitCode", "OnFailure", "Always")
+        failures.classify(policy, failed(exit_code, reason)) for policy in ("Never", "ExitCode", "OnFailure", "Always")
     ]
     assert "".join(each[0] for each in found) == kinds
-    assert failures.kind("ExitCode", failed(exit_code, reason, disruption="TerminationByKubelet")) == "Disruption"
+    assert failures.classify("ExitCode", failed(exit_code, reason, disruption="TerminationByKubelet")) == "Disruption"
 
 
 @pytest.mark.parametrize(
@@ -74,13 +74,13 @@ def test_a_pod_that_goes_beyond_its_own_limits_counts_as_one_that_is_out_of_memo
     container = {"name": "torch", "restartCount": 0, "state": {"terminated": words}}
     for statuses in ([], [container]):
         found = trimmed(status | {"containerStatuses": statuses})
-        assert [failures.kind(policy, found)[0] for policy in ("Never", "ExitCode", "OnFailure", "Always")] == list(
+        assert [failures.classify(policy, found)[0] for policy in ("Never", "ExitCode", "OnFailure", "Always")] == list(
             "PRRR"
         )
     target = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
-    assert failures.kind("ExitCode", trimmed(status | {"conditions": [target]})) == "Disruption"
+    assert failures.classify("ExitCode", trimmed(status | {"conditions": [target]})) == "Disruption"
     short = status | {"message": "The node was low on resource: ephemeral-storage."}
-    assert failures.kind("ExitCode", trimmed(short)) == "Disruption"
+    assert failures.classify("ExitCode", trimmed(short)) == "Disruption"
 
 
 def trimmed(status: dict[str, Any]) -> PodView:
@@ -101,15 +101,17 @@ def trimmed(status: dict[str, Any]) -> PodView:
     ],
 )
 def test_an_exit_code_of_one_is_looked_through(code: int, cause: int | None, lost_peer: bool, retried: bool) -> None:
-    assert failures.retried(failed(code, cause=cause, lost_peer=lost_peer)) is retried
+    assert failures.is_retryable(failed(code, cause=cause, lost_peer=lost_peer)) is retried
 
 
 RUNNING = job(status=status("Running"))
 MASTER, WORKER, OTHER = (pod(), pod("Worker", 0), pod("Worker", 1))
 
 
-def verdict(*pods: PodView, of: Any = RUNNING, dead: frozenset[str] = frozenset(), now: float = 0.0) -> Verdict | None:
-    found = failures.faults(of, pods, dead, frozenset())
+def verdict(
+    *pods: PodView, of: Any = RUNNING, dead: frozenset[str] = frozenset(), now: float = 0.0
+) -> JobVerdict | None:
+    found = failures.find_faults(of, pods, dead, frozenset())
     return failures.judge(of, found, 3, now) if found else None
 
 
@@ -232,7 +234,7 @@ class TestWhatCounts:
         assert verdict(again, of=job(status=status("Running", replacing=["worker-0"]))) is None
         assert verdict(replace(again, settled=2)) is None
         assert verdict(replace(again, self_healing=False)) is None
-        assert not failures.faults(RUNNING, (again,), frozenset(), frozenset({"worker-0"}))
+        assert not failures.find_faults(RUNNING, (again,), frozenset(), frozenset({"worker-0"}))
 
     @pytest.mark.parametrize(
         ("fields", "scope", "whole"),

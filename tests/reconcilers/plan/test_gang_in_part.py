@@ -13,7 +13,7 @@ from gang.backends import BACKENDS
 from gang.values import GroupView
 from reconcilers.plan import progress
 from reconcilers.plan.gangs import Scheduling
-from reconcilers.values import Action, Change
+from reconcilers.values import Action, PatchObject
 from reconcilers.views.pod_view import PodView
 from tests.support.reconcilers import builders
 from tests.support.reconcilers.builders import pod
@@ -42,23 +42,23 @@ def group(phase: str, resources: Any = "all") -> GroupView:
 
 
 def changes(found: GroupView, *pods: PodView) -> list[Action]:
-    done = scheduling(JOB).groups(progress.of(JOB, pods), (found,), pods)
+    done = scheduling(JOB).groups(progress.assess(JOB, pods), (found,), pods)
     assert done.ready == {0}
     assert done.hindrance is None
-    return [each for each in done.actions if isinstance(each, Change)]
+    return [each for each in done.actions if isinstance(each, PatchObject)]
 
 
 def test_a_group_that_is_pending_again_asks_for_nothing_beside_what_its_pods_have() -> None:
     """It asks for nothing, not for anything: a group without minResources would pass a closed queue."""
     (change,) = changes(group("Pending"), MASTER, on(FIRST), on(SECOND))
-    assert isinstance(change, Change)
+    assert isinstance(change, PatchObject)
     assert change.change == {"spec": {"minResources": {"cpu": None}}, "metadata": {"uid": "g"}}
     assert changes(group("Pending", {}), MASTER, on(FIRST), on(SECOND)) == []
 
 
 def test_and_for_all_of_it_once_it_is_let_in() -> None:
     (change,) = changes(group("Inqueue", {}), MASTER, on(FIRST), on(SECOND))
-    assert isinstance(change, Change)
+    assert isinstance(change, PatchObject)
     assert change.change == {"spec": {"minResources": {"cpu": "3"}}, "metadata": {"uid": "g"}}
 
 

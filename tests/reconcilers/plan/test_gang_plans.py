@@ -14,7 +14,17 @@ from gang.values import GroupView
 from reconcilers.plan.deadline import Deadline
 from reconcilers.plan.plan import plan
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Action, Change, CreatePods, Hindrance, Make, MarkPods, Plan, Remove, WriteStatus
+from reconcilers.values import (
+    Action,
+    Blocker,
+    CreateObject,
+    CreatePods,
+    DeleteObject,
+    PatchObject,
+    PatchPodMetadata,
+    Plan,
+    WriteStatus,
+)
 from reconcilers.views.pod_view import PodView
 from tests.support.reconcilers.builders import (
     ADMISSION,
@@ -51,9 +61,9 @@ def admitted(tasks: dict[str, Any] | None = None, phase: str = "Admitted", **fie
 def group(stage: int = 0, phase: str = "Inqueue", **fields: Any) -> GroupView:
     """The group of a stage, as it was made for the ordinary job of this page."""
     found = plan(observe(job(PAIR)), VOLCANO, NOW)
-    (made,) = (each.manifest for each in found.actions if isinstance(each, Make))
+    (made,) = (each.manifest for each in found.actions if isinstance(each, CreateObject))
     metadata = {**made["metadata"], "name": f"digits-{stage}", "uid": f"group-{stage}", "resourceVersion": "1"}
-    view = backends.of("volcano").trim({**made, "metadata": metadata, "status": {"phase": phase}})
+    view = backends.get_backend("volcano").trim({**made, "metadata": metadata, "status": {"phase": phase}})
     return replace(view, **fields)
 
 
@@ -87,9 +97,9 @@ def kinds(actions: tuple[Action, ...]) -> list[str]:
 class TestGroups:
     def test_a_group_comes_before_its_pods_and_they_when_it_is_let_in(self) -> None:
         first = decide(job(PAIR))
-        assert kinds(first.actions) == ["WriteStatus", "Make"]
+        assert kinds(first.actions) == ["WriteStatus", "CreateObject"]
         assert change(first)["admission"]["gangScheduler"] == "volcano"
-        (make,) = of(Make, first)
+        (make,) = of(CreateObject, first)
         assert (make.resource, make.manifest["metadata"]["name"]) == (POD_GROUPS, "digits-0")
         assert make.manifest["spec"]["minTaskMember"] == {"master": 1, "worker": 2}
         assert make.manifest["spec"]["minResources"] == {"cpu": "3"}
@@ -107,7 +117,7 @@ class TestGroups:
 
     def test_pods_are_made_before_it_is_let_in_where_that_is_wanted(self) -> None:
         found = decide(admitted(), pods_at_once=True)
-        assert kinds(found.actions) == ["Make", "CreateService", "CreatePods", "CreatePods"]
+        assert kinds(found.actions) == ["CreateObject", "CreateService", "CreatePods", "CreatePods"]
         assert len(made(decide(admitted(), groups=(group(phase="Pending"),), pods_at_once=True))) == 3
 
     def test_a_pod_is_replaced_whatever_its_group_says(self) -> None:
@@ -128,7 +138,7 @@ class TestGroups:
         elastic = {"numMinReplicas": 2, "numMaxReplicas": 9}
         described = job({"Worker": task(5)}, schedulingPolicy=policy, torchElasticPolicy=elastic)
         picked = replace(RESERVATION, charge=described.spec.charge)
-        (make,) = of(Make, plan(observe(described, reservation=picked), VOLCANO, NOW))
+        (make,) = of(CreateObject, plan(observe(described, reservation=picked), VOLCANO, NOW))
         spec = make.manifest["spec"]
         assert (spec["minMember"], spec["minResources"]) == (2, {"cpu": "2"})
         assert (spec["queue"], spec["priorityClassName"]) == ("research", "high")
@@ -140,35 +150,35 @@ class TestGroups:
     def test_a_group_of_another_time_goes(self, foreign: dict[str, Any]) -> None:
         other = group(**foreign)
         found = decide(admitted(), groups=(other,))
-        assert of(Remove, found) == [Remove(other.resource, other.name, other.uid)]
-        assert bool(of(Make, found)) == (other.name != "digits-0"), "its name is taken until it is gone"
+        assert of(DeleteObject, found) == [DeleteObject(other.resource, other.name, other.uid)]
+        assert bool(of(CreateObject, found)) == (other.name != "digits-0"), "its name is taken until it is gone"
         assert not made(found)
 
     def test_one_that_is_going_is_waited_for_and_made_again(self) -> None:
-        assert not of(Make, decide(admitted(), *all_pods("Pending"), groups=(group(deleting=True),)))
-        assert kinds(decide(admitted(), *all_pods("Pending")).actions) == ["Make"]
+        assert not of(CreateObject, decide(admitted(), *all_pods("Pending"), groups=(group(deleting=True),)))
+        assert kinds(decide(admitted(), *all_pods("Pending")).actions) == ["CreateObject"]
 
     def test_it_shrinks_with_what_is_wanted_and_grows_no_further_than_what_there_is(self) -> None:
         larger = group(spec={**group().spec, "minMember": 9})
-        (shrinks,) = of(Change, decide(admitted(), *all_pods("Pending"), groups=(larger,)))
+        (shrinks,) = of(PatchObject, decide(admitted(), *all_pods("Pending"), groups=(larger,)))
         assert (shrinks.name, shrinks.change) == (
             "digits-0",
             {"spec": {"minMember": 3}, "metadata": {"uid": "group-0"}},
         )
         smaller = group(spec={**group().spec, "minMember": 1})
-        assert of(Change, decide(admitted(), *all_pods("Pending"), groups=(smaller,)))
+        assert of(PatchObject, decide(admitted(), *all_pods("Pending"), groups=(smaller,)))
         described = admitted(phase="Running", restartScope="Task")
-        assert not of(Change, decide(described, pod(), groups=(smaller,)))
+        assert not of(PatchObject, decide(described, pod(), groups=(smaller,)))
 
     def test_the_last_of_it_goes_with_the_job(self) -> None:
-        remove = [Remove(POD_GROUPS, "digits-0", "group-0")]
+        remove = [DeleteObject(POD_GROUPS, "digits-0", "group-0")]
         ending = decide(admitted(), *all_pods("Succeeded"), groups=(group(),))
         assert change(ending)["phase"] == "Succeeded"
-        assert of(Remove, ending) == remove
+        assert of(DeleteObject, ending) == remove
         gone = plan(replace(observe(None), groups=(group(),)), VOLCANO, NOW)
         ended = decide(job(PAIR, status("Succeeded", attempt=1)), groups=(group(),))
         waits = plan(replace(observe(job(PAIR), reservation=None), groups=(group(),)), VOLCANO, NOW)
-        assert of(Remove, gone) == of(Remove, ended) == of(Remove, waits) == remove
+        assert of(DeleteObject, gone) == of(DeleteObject, ended) == of(DeleteObject, waits) == remove
         assert not decide(job(PAIR, status("Succeeded", attempt=1)), groups=(group(deleting=True),)).actions
 
     def test_a_restart_of_the_whole_job_keeps_it(self) -> None:
@@ -176,7 +186,7 @@ class TestGroups:
         described = admitted(phase="Running")
         found = decide(described, *failed, groups=(group(),))
         assert change(found)["restartGeneration"] == 1
-        assert not of(Remove, found)
+        assert not of(DeleteObject, found)
 
 
 class TestHindrances:
@@ -194,7 +204,7 @@ class TestHindrances:
 
     def test_pods_beside_it_that_may_not_be_made_are_not_told_of_in_turn_with_it(self) -> None:
         said = admitted(conditions=change(decide(admitted(), groups=(self.closed(),)))["conditions"])
-        forbidden = Hindrance("PodsForbidden", "exceeded quota")
+        forbidden = Blocker("PodsForbidden", "exceeded quota")
         found = plan(replace(observe(said), groups=(self.closed(),), hindrance=forbidden), VOLCANO, NOW)
         assert not found.actions
         alone = plan(replace(observe(admitted()), hindrance=forbidden), VOLCANO, NOW)
@@ -206,36 +216,36 @@ class TestHindrances:
         queued = next(each for each in change(late)["conditions"] if each["type"] == "Queued")
         assert queued["reason"] == "NotRunningInTime"
         assert queued["message"].endswith("(GangQueueClosed: Volcano's queue research is Closed)")
-        assert of(Remove, late)
+        assert of(DeleteObject, late)
 
     def test_a_group_that_finalizers_keep_is_in_the_way_of_the_next(self) -> None:
         held = group(attempt=1, deleting=True)
         found = decide(admitted(), groups=(held,))
-        assert (admitted_because(found), of(Make, found), made(found)) == ("PodGroupStuck", [], {})
+        assert (admitted_because(found), of(CreateObject, found), made(found)) == ("PodGroupStuck", [], {})
         said = admitted(conditions=change(found)["conditions"])
         assert not decide(said, groups=(held,)).actions
-        assert of(Make, decide(said))
+        assert of(CreateObject, decide(said))
         assert admitted_because(decide(said, groups=(group(),))) == "Admitted"
 
     def test_a_template_that_names_another_scheduler_is_kept_out(self) -> None:
         other = task(2)
         other["template"]["spec"]["schedulerName"] = "default-scheduler"
         found = decide(admitted({"Master": task(), "Worker": other}))
-        assert (admitted_because(found), of(Make, found), made(found)) == ("GangSchedulerMismatch", [], {})
+        assert (admitted_because(found), of(CreateObject, found), made(found)) == ("GangSchedulerMismatch", [], {})
         message = next(each["message"] for each in change(found)["conditions"] if each["type"] == "Admitted")
         assert "spec.torchTaskSpecs.Worker.template.spec.schedulerName is default-scheduler" in message
         other["template"]["spec"]["schedulerName"] = "volcano"
-        assert of(Make, decide(admitted({"Master": task(), "Worker": other})))
+        assert of(CreateObject, decide(admitted({"Master": task(), "Worker": other})))
 
     def test_a_minimum_of_pods_beside_the_gang_is_for_those_who_wait_for_them(self) -> None:
         tasks = {"AIMaster": task(2), "Master": task()}
         described = admitted(tasks, minMembers={"AIMaster": 1})
-        (make,) = of(Make, decide(described))
+        (make,) = of(CreateObject, decide(described))
         assert make.manifest["spec"]["minTaskMember"] == {"master": 1}
         waiting = pod("Master", 0, "Pending", gated=True)
         brains = (pod("AIMaster"), pod("AIMaster", 1, "Pending"))
-        assert of(MarkPods, decide(described, *brains, waiting, groups=(group(),)))
-        assert not of(MarkPods, decide(described, brains[1], waiting, groups=(group(),)))
+        assert of(PatchPodMetadata, decide(described, *brains, waiting, groups=(group(),)))
+        assert not of(PatchPodMetadata, decide(described, brains[1], waiting, groups=(group(),)))
 
     def test_one_beside_the_gang_may_have_any(self) -> None:
         brain = task()
@@ -243,7 +253,7 @@ class TestHindrances:
         found = decide(admitted({"AIMaster": brain, "Master": task()}))
         assert list(made(found)) == ["digits-aimaster-0"]
         assert made(found)["digits-aimaster-0"]["spec"]["schedulerName"] == "default-scheduler"
-        (make,) = of(Make, found)
+        (make,) = of(CreateObject, found)
         assert make.manifest["spec"]["minTaskMember"] == {"master": 1}
 
 
@@ -266,11 +276,11 @@ class TestGates:
     def test_it_opens_when_its_upstream_runs_and_once(self) -> None:
         waiting = (pod("Worker", 0, "Pending", gated=True), pod("Worker", 1, "Pending", gated=True))
         for master in (pod(phase="Pending"), pod(deleting=True), pod(phase="Unknown")):
-            assert not of(MarkPods, decide(admitted(), master, *waiting, groups=(group(),)))
-        (mark,) = of(MarkPods, decide(admitted(), pod(), *waiting, groups=(group(),)))
+            assert not of(PatchPodMetadata, decide(admitted(), master, *waiting, groups=(group(),)))
+        (mark,) = of(PatchPodMetadata, decide(admitted(), pod(), *waiting, groups=(group(),)))
         assert (mark.pods, mark.metadata) == (waiting, {"annotations": {labels.START: "open"}})
         opened = tuple(replace(each, gated=False) for each in waiting)
-        assert not of(MarkPods, decide(admitted(), pod(), *opened, groups=(group(),)))
+        assert not of(PatchPodMetadata, decide(admitted(), pod(), *opened, groups=(group(),)))
 
     def test_a_pod_that_comes_later_finds_it_open_whatever_its_upstream_does_now(self) -> None:
         described = admitted(phase="Running", restartScope="Task")
@@ -287,8 +297,8 @@ class TestGates:
         waiting = pod("Worker", 0, "Pending", gated=True)
         described = admitted(tasks, minMembers={"Store": 2})
         stores = (pod("Store", 0), pod("Store", 1, "Succeeded"), pod("Store", 2, "Pending"))
-        assert of(MarkPods, decide(described, *stores, waiting, groups=(group(),)))
-        assert not of(MarkPods, decide(described, *stores[1:], waiting, groups=(group(),)))
+        assert of(PatchPodMetadata, decide(described, *stores, waiting, groups=(group(),)))
+        assert not of(PatchPodMetadata, decide(described, *stores[1:], waiting, groups=(group(),)))
 
     def test_templates_of_their_own_stay_as_they_are(self) -> None:
         described = task(2)
@@ -313,11 +323,13 @@ class TestGates:
 class TestStages:
     def test_a_later_one_begins_with_the_word_that_it_did(self) -> None:
         described = admitted(STEPS)
-        assert not of(Make, decide(described, PREPARED[0], pod("Prepare", 1), groups=(group(),)))
+        assert not of(CreateObject, decide(described, PREPARED[0], pod("Prepare", 1), groups=(group(),)))
         found = decide(described, *PREPARED, groups=(group(),))
         assert change(found)["stages"] == {"1": {"began": "2026-01-02T03:04:05Z"}}
-        assert [each.manifest["metadata"]["name"] for each in of(Make, found)] == ["digits-1"]
-        assert of(Remove, found) == [Remove(POD_GROUPS, "digits-0", "group-0")], "what is over asks for nothing"
+        assert [each.manifest["metadata"]["name"] for each in of(CreateObject, found)] == ["digits-1"]
+        assert of(DeleteObject, found) == [DeleteObject(POD_GROUPS, "digits-0", "group-0")], (
+            "what is over asks for nothing"
+        )
         assert list(made(found)) == ["digits-aimaster-0"]
         assert kinds(found.actions)[0] == "WriteStatus"
 
@@ -340,13 +352,13 @@ class TestStages:
         described = admitted({**STEPS, "Prepare": task(2, restartPolicy="OnFailure")}, restartScope="Task")
         found = decide(described, PREPARED[0], pod("Prepare", 1, "Failed", exit_code=137), groups=(group(),))
         assert "stages" not in change(found)
-        assert not of(Make, found)
+        assert not of(CreateObject, found)
 
     def test_what_was_waited_for_is_not_made_again(self) -> None:
         later = admitted(STEPS, "Running", stages=BEGAN)
         runs = (pod(), pod("Worker"), pod("Worker", 1), pod("AIMaster"))
         found = decide(later, *runs, groups=(group(1),))
-        assert (made(found), of(Remove, found)) == ({}, [])
+        assert (made(found), of(DeleteObject, found)) == ({}, [])
         everything = decide(later, groups=(group(1),))
         assert not [each for each in made(everything) if "prepare" in each]
 
@@ -374,10 +386,13 @@ class TestStages:
         graph = {"Prepare": task(), "Board": task(dependsOn=[]), "Worker": STEPS["Master"]}
         graph["Prepare"]["dependsOn"] = [{"taskType": "Board", "phase": "Running"}]
         found = decide(admitted(graph, stages=BEGAN, minMembers={"Board": 1}))
-        asked = {each.manifest["metadata"]["name"]: each.manifest["spec"]["minTaskMember"] for each in of(Make, found)}
+        asked = {
+            each.manifest["metadata"]["name"]: each.manifest["spec"]["minTaskMember"]
+            for each in of(CreateObject, found)
+        }
         assert asked == {"digits-0": {"board": 1}, "digits-1": {"worker": 1}}
         there = decide(admitted(graph, stages=BEGAN), PREPARED[0])
-        assert [sum(each.manifest["spec"]["minTaskMember"].values()) for each in of(Make, there)] == [2, 1]
+        assert [sum(each.manifest["spec"]["minTaskMember"].values()) for each in of(CreateObject, there)] == [2, 1]
 
     def test_a_new_admission_begins_at_the_beginning(self) -> None:
         waiting = job(STEPS, status("Queued", stages=BEGAN, attempt=1))
@@ -413,7 +428,7 @@ class TestDeadlines:
         assert kinds(first.actions) == ["WriteStatus", "DeletePods"]
         second = plan(replace(observe(described), groups=(group(1),)), VOLCANO, self.LATE)
         assert (change(second)["phase"], change(second)["stages"]) == ("Queued", {"1": None})
-        assert kinds(second.actions) == ["WriteStatus", "Remove", "Tell"]
+        assert kinds(second.actions) == ["WriteStatus", "DeleteObject", "EmitEvent"]
 
     def test_a_success_has_all_the_time_in_the_world(self) -> None:
         assert self.left(admitted(STEPS, "Running"), pod("Prepare"), pod("Prepare", 1), after=10**6) is None

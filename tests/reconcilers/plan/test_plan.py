@@ -12,8 +12,8 @@ from crds.torchjob.status import TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan.deadline import Deadline
 from reconcilers.plan.plan import plan
-from reconcilers.plan.status import late as late_status
-from reconcilers.plan.status import tried
+from reconcilers.plan.status import admission_tries
+from reconcilers.plan.status import requeue_late as late_status
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import (
     CreatePods,
@@ -21,10 +21,10 @@ from reconcilers.values import (
     DeleteJob,
     DeletePods,
     DeleteService,
+    EmitEvent,
     InvalidJob,
     Observation,
     Plan,
-    Tell,
     WriteStatus,
 )
 from reconcilers.views.pod_view import PodView
@@ -422,7 +422,9 @@ def graces(found: Plan) -> dict[str, int | None]:
 
 
 def shortened(found: Plan) -> list[str]:
-    return [each.message for each in found.actions if isinstance(each, Tell) and each.reason == "GracePeriodShortened"]
+    return [
+        each.message for each in found.actions if isinstance(each, EmitEvent) and each.reason == "GracePeriodShortened"
+    ]
 
 
 class TestGracePeriods:
@@ -513,7 +515,7 @@ class TestFailures:
         both = (pod(), pod("Worker", 0, "Failed", exit_code=1), pod("Worker", 1, "Failed", exit_code=1))
         found = decide(observe(job(status=status("Running")), *both))
         change = written(found)
-        assert kinds(found) == ["WriteStatus", "Tell", "DeletePods"]  # counted first: a crash cannot count again
+        assert kinds(found) == ["WriteStatus", "EmitEvent", "DeletePods"]  # counted first: a crash cannot count again
         assert (change["restartCount"], change["restartGeneration"]) == (1, 1)
         assert change["phase"] == "Admitted"
         assert len(deleted(found)) == 3
@@ -552,7 +554,7 @@ class TestFailures:
         running = job(status=status("Running"), restartScope="Task")
         failed = pod("Worker", 0, "Failed", exit_code=1)
         found = decide(observe(running, pod(), failed, pod("Worker", 1)))
-        assert kinds(found) == ["WriteStatus", "Tell", "DeletePods"]
+        assert kinds(found) == ["WriteStatus", "EmitEvent", "DeletePods"]
         assert deleted(found) == ["digits-worker-0"]
         assert written(found)["restartCount"] == 1
         assert written(found)["replacing"] == [failed.uid]  # it is counted, and shows that it is
@@ -582,7 +584,7 @@ class TestFailures:
         found = decide(observe(described, failed, pod("Worker"), pod("Worker", 1, "Succeeded")))
         assert written(found)["phase"] == "Failed"
         assert deleted(found) == ["digits-worker-0"]
-        assert kinds(found) == ["WriteStatus", "DeletePods", "Tell"]
+        assert kinds(found) == ["WriteStatus", "DeletePods", "EmitEvent"]
         ended = job(status=status("Failed", attempt=1), cleanPodPolicy="None")
         assert deleted(decide(observe(ended, failed, pod("Worker")))) == ["digits-worker-0"]
 
@@ -675,7 +677,7 @@ class TestDeadline:
             assert not decide(observe(gone, *there)).actions
         assert kinds(decide(observe(gone, *all_pods()))) == ["DeletePods"]
         stuck = decide(observe(gone, pod(deleting=True, held=True, deadline=0.0)))
-        assert [each.reason for each in stuck.actions if isinstance(each, Tell)] == ["PodsStuck"]
+        assert [each.reason for each in stuck.actions if isinstance(each, EmitEvent)] == ["PodsStuck"]
         change = written(decide(observe(gone)))
         assert change["admission"] is None
         assert (change["phase"], change["queue"]["tries"]) == ("Queued", 1)
@@ -711,16 +713,19 @@ class TestDeadline:
     def test_whoever_asks_for_another_try_begins_to_count_anew(self, asked: str, expected: int) -> None:
         waits = {"tries": 3, "parked": True, "since": "2026-01-02T03:00:00Z"}
         found = job(status=status("Queued", queue=waits), annotations={labels.RETRY_AT: asked})
-        assert tried(found, NOW) == expected
+        assert admission_tries(found, NOW) == expected
         for wrong in ("soon", "2026-01-02T03:00:01", ""):
-            assert tried(job(status=status("Queued", queue=waits), annotations={labels.RETRY_AT: wrong}), NOW) == 3
+            assert (
+                admission_tries(job(status=status("Queued", queue=waits), annotations={labels.RETRY_AT: wrong}), NOW)
+                == 3
+            )
 
     @pytest.mark.parametrize("asked", ["9999-12-31T23:59:59Z", "2026-01-02T03:05:06Z", "9999-12-31T23:59:59-23:59"])
     def test_a_try_that_is_asked_for_in_the_future_does_not_count_yet(self, asked: str) -> None:
         waits = {"tries": 3, "parked": True, "since": "2026-01-02T03:00:00Z"}
         found = job(status=status("Queued", queue=waits), annotations={labels.RETRY_AT: asked})
         assert found.retry_at is not None
-        assert tried(found, NOW) == 3
+        assert admission_tries(found, NOW) == 3
         parked = late_status(
             job(status=status("Admitted", queue=waits), annotations={labels.RETRY_AT: asked}), 60.0, 4, NOW
         )
@@ -730,7 +735,7 @@ class TestDeadline:
     def test_the_clock_of_a_users_machine_may_be_a_minute_ahead(self) -> None:
         waits = {"tries": 3, "parked": True, "since": "2026-01-02T03:00:00Z"}
         found = job(status=status("Queued", queue=waits), annotations={labels.RETRY_AT: "2026-01-02T03:05:05Z"})
-        assert (tried(found, NOW), tried(found, NOW - timedelta(seconds=1))) == (0, 3)
+        assert (admission_tries(found, NOW), admission_tries(found, NOW - timedelta(seconds=1))) == (0, 3)
 
     def test_a_queue_that_drains_takes_its_room_back(self) -> None:
         running = job(status=status("Running"))

@@ -9,12 +9,12 @@ from crds import labels
 from crds.api_resources import RECREATE_REQUESTS, Resource
 from reconcilers.plan import restart_counts
 from reconcilers.plan.plan import plan
-from reconcilers.plan.pod_deletion import Departures
+from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.pods import node_avoidance, restart_policy
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import CreatePods, DeletePods, Hindrance, MarkPods, Plan, Tell, WriteStatus
+from reconcilers.values import Blocker, CreatePods, DeletePods, EmitEvent, PatchPodMetadata, Plan, WriteStatus
 from reconcilers.views import node_view
-from reconcilers.views.node_view import NodeView, Sight
+from reconcilers.views.node_view import NodeHealth, NodeView
 from reconcilers.views.pod_view import PodView
 from tests.support.reconcilers.builders import NOW, all_pods, job, observe, pod, status, task
 
@@ -37,7 +37,7 @@ def written(found: Plan) -> dict[str, Any]:
 
 
 def told(found: Plan) -> list[str]:
-    return [each.reason for each in found.actions if isinstance(each, Tell)]
+    return [each.reason for each in found.actions if isinstance(each, EmitEvent)]
 
 
 def deleted(found: Plan, at_once: bool | None = None) -> list[str]:
@@ -46,7 +46,7 @@ def deleted(found: Plan, at_once: bool | None = None) -> list[str]:
 
 
 def marked(found: Plan) -> list[str]:
-    return [each.name for action in found.actions if isinstance(action, MarkPods) for each in action.pods]
+    return [each.name for action in found.actions if isinstance(action, PatchPodMetadata) for each in action.pods]
 
 
 RUNNING = job(status=status("Running"))
@@ -91,7 +91,7 @@ class TestByTheirNodes:
         again = replace(WORKER, self_healing=True, restarts=1, exit_code=137, reason="Error")
         elastic = job(status=status("Running"), restartScope="Task")
         found = decide(elastic, MASTER, again, OTHER)
-        assert kinds(found) == ["WriteStatus", "Tell", "MarkPods"]
+        assert kinds(found) == ["WriteStatus", "EmitEvent", "PatchPodMetadata"]
         assert (written(found)["restartCount"], written(found)["replacing"]) == (1, ["worker-0/1"])
         counted = job(status=status("Running", replacing=["worker-0/1"]), restartScope="Task")
         assert marked(decide(counted, MASTER, again, OTHER)) == ["digits-worker-0"]
@@ -108,7 +108,7 @@ class TestByTheirNodes:
 class TestInPlace:
     def test_a_failure_is_counted_first_and_the_others_restart_in_place(self) -> None:
         found = decide(RUNNING, MASTER, replace(WORKER, phase="Failed", exit_code=137), OTHER)
-        assert kinds(found) == ["WriteStatus", "Tell", "DeletePods", "MarkPods"]
+        assert kinds(found) == ["WriteStatus", "EmitEvent", "DeletePods", "PatchPodMetadata"]
         assert (written(found)["restartCount"], written(found)["restartGeneration"]) == (1, 1)
         assert (deleted(found), marked(found)) == (["digits-worker-0"], ["digits-master-0"])
 
@@ -116,7 +116,7 @@ class TestInPlace:
         again = job(status=status("Running", restartCount=2, disruptions=4), backoffLimit=5)
         failed = replace(WORKER, phase="Failed", exit_code=137)
         for pods, number in (((failed,), "restart 3 of 5: "), ((replace(WORKER, deleting=True),), "disruption 5: ")):
-            (said, *_) = (each for each in decide(again, MASTER, *pods, OTHER).actions if isinstance(each, Tell))
+            (said, *_) = (each for each in decide(again, MASTER, *pods, OTHER).actions if isinstance(each, EmitEvent))
             assert said.message.startswith(number)
 
     def test_no_new_pod_meets_an_old_one(self) -> None:
@@ -137,12 +137,12 @@ class TestInPlace:
         ("served", "hindrance"),
         [
             (frozenset[Resource](), None),
-            (frozenset({RECREATE_REQUESTS}), Hindrance("ContainerRecreateRequestRefused", "not active")),
-            (frozenset({RECREATE_REQUESTS}), Hindrance("ContainerRecreateRequestMissing", "install it")),
+            (frozenset({RECREATE_REQUESTS}), Blocker("ContainerRecreateRequestRefused", "not active")),
+            (frozenset({RECREATE_REQUESTS}), Blocker("ContainerRecreateRequestMissing", "install it")),
         ],
     )
     def test_where_nobody_takes_a_request_pods_are_replaced(
-        self, served: frozenset[Resource], hindrance: Hindrance | None
+        self, served: frozenset[Resource], hindrance: Blocker | None
     ) -> None:
         settings = ReconcileSettings(in_place="kruise", served=served)
         counted = job(status=status("Admitted", restartGeneration=1))
@@ -172,7 +172,11 @@ class TestRequests:
     @pytest.mark.parametrize("scope", ["Job", "Task"])
     def test_of_single_pods_in_place(self, scope: str) -> None:
         found = decide(ask('{"id": "a", "task": "Worker"}', scope), *all_pods())
-        assert kinds(found) == ["MarkPods", "WriteStatus", "Tell"]  # asking twice is harmless, forgetting is not
+        assert kinds(found) == [
+            "PatchPodMetadata",
+            "WriteStatus",
+            "EmitEvent",
+        ]  # asking twice is harmless, forgetting is not
         assert (marked(found), written(found)["restartRequest"]) == (["digits-worker-0", "digits-worker-1"], "a")
         assert written(found).keys().isdisjoint({"restartGeneration", "restartCount", "replacing", "phase"})
 
@@ -180,7 +184,7 @@ class TestRequests:
     def test_of_a_single_pod_by_a_new_one(self, scope: str) -> None:
         text = '{"id": "a", "task": "Worker", "index": 1, "how": "Recreate"}'
         found = decide(ask(text, scope), *all_pods())
-        assert kinds(found) == ["WriteStatus", "Tell", "DeletePods"]
+        assert kinds(found) == ["WriteStatus", "EmitEvent", "DeletePods"]
         assert (deleted(found), written(found)["replacing"]) == (["digits-worker-1"], ["worker-1"])
         again = ask(text, scope, restartRequest="a", replacing=["worker-1"])
         assert deleted(decide(again, *all_pods())) == ["digits-worker-1"]
@@ -191,12 +195,12 @@ class TestRequests:
     def test_one_that_does_not_come_off_is_done_by_a_new_pod(self) -> None:
         late = replace(OTHER, asked="1000000000000007", asked_at=T - 61)
         found = decide(ask("", restartRequest="a"), MASTER, WORKER, late)
-        assert (kinds(found), written(found)["replacing"]) == (["WriteStatus", "Tell"], ["worker-1"])
+        assert (kinds(found), written(found)["replacing"]) == (["WriteStatus", "EmitEvent"], ["worker-1"])
         assert "restartCount" not in written(found)
 
     def test_of_nobody(self) -> None:
         found = decide(ask('{"id": "a", "task": "Evaluator"}'), *all_pods())
-        assert (kinds(found), written(found)["restartRequest"]) == (["WriteStatus", "Tell"], "a")
+        assert (kinds(found), written(found)["restartRequest"]) == (["WriteStatus", "EmitEvent"], "a")
 
     @pytest.mark.parametrize("text", ["", "{}", "nonsense", '{"id": "a", "how": "Gently"}', '{"id": 3}'])
     def test_one_that_makes_no_sense_is_none(self, text: str) -> None:
@@ -222,7 +226,7 @@ class TestNodes:
         found = decide(twice, MASTER, replace(self.ON, phase="Failed", exit_code=137), OTHER)
         assert written(found)["excludedNodes"] == ["n1"]
         assert told(found) == ["Restarting", "NodeExcluded"]
-        before = restart_counts.newly_excluded(twice.status, twice.status)
+        before = restart_counts.new_exclusions(twice.status, twice.status)
         assert before == ()
 
     def test_a_new_admission_forgets_them(self) -> None:
@@ -257,22 +261,22 @@ class TestDepartures:
         ],
     )
     def test_how_a_pod_goes(self, fields: dict[str, Any], dead: bool, expected: list[tuple[str, bool]]) -> None:
-        leaving = Departures(T, 60.0, frozenset({"n1"} if dead else ()))
+        leaving = PodDeletion(T, 60.0, frozenset({"n1"} if dead else ()))
         found = leaving.away([replace(WORKER, node="n1", **fields)])
         assert [(each.pods[0].name, each.at_once) for each in found] == expected
 
     def test_how_long_it_is_waited_for(self) -> None:
-        leaving = Departures(T, 60.0)
+        leaving = PodDeletion(T, 60.0)
         assert leaving.wait([self.GOING]) == 30.0
         assert leaving.wait([replace(self.GOING, deadline=T - 600)]) == 60.0  # no loop
-        assert Departures(T, 0.0).wait([self.GOING]) == 1.0
+        assert PodDeletion(T, 0.0).wait([self.GOING]) == 1.0
         assert leaving.wait([WORKER, replace(self.GOING, deadline=None)]) is None
 
     def test_what_finalizers_keep_is_said_once(self) -> None:
         kept = replace(self.GOING, held=True, deadline=T - 100, restart=0)
         counted = job(status=status("Admitted", restartGeneration=1))
         found = decide(counted, *all_pods(restart=1)[::2], kept)
-        assert (kinds(found), told(found)) == (["WriteStatus", "Tell"], ["PodsStuck"])
+        assert (kinds(found), told(found)) == (["WriteStatus", "EmitEvent"], ["PodsStuck"])
         (admitted,) = (each for each in written(found)["conditions"] if each["type"] == "Admitted")
         assert admitted["reason"] == "PodsStuck"
         assert "digits-worker-0" in admitted["message"]
@@ -285,7 +289,7 @@ def test_a_job_that_runs_on_says_what_is_stuck_until_it_is_not() -> None:
     before = status("Running", replacing=["worker-0"])
     spec: dict[str, Any] = {"restartScope": "Task", "minMembers": {"Worker": 1}}
     found = decide(job(status=before, **spec), MASTER, kept, OTHER)
-    assert (kinds(found), told(found)) == (["WriteStatus", "Tell"], ["PodsStuck"])
+    assert (kinds(found), told(found)) == (["WriteStatus", "EmitEvent"], ["PodsStuck"])
     said = before | {"conditions": written(found)["conditions"]}
     assert decide(job(status=said, **spec), MASTER, kept, OTHER).actions == ()
     assert kinds(decide(job(status=said, **spec), MASTER, OTHER)) == ["WriteStatus", "CreatePods"]
@@ -299,9 +303,9 @@ STUCK = replace(WORKER, deleting=True, held=True, deadline=T - 100)
     ("of", "kinds_of"),
     [
         (job(status=status("Admitted", restartGeneration=1), suspend=True), ["WriteStatus"]),  # the word of it first
-        (job(status=status("Succeeded", completionTime="2026-01-02T03:04:00Z")), ["Tell"]),
-        (job(status=status("Queued")), ["Tell"]),
-        (None, ["Tell"]),
+        (job(status=status("Succeeded", completionTime="2026-01-02T03:04:00Z")), ["EmitEvent"]),
+        (job(status=status("Queued")), ["EmitEvent"]),
+        (None, ["EmitEvent"]),
     ],
 )
 def test_whoever_should_have_no_pods_says_what_is_stuck(of: Any, kinds_of: list[str]) -> None:
@@ -311,7 +315,7 @@ def test_whoever_should_have_no_pods_says_what_is_stuck(of: Any, kinds_of: list[
     if of is not None and of.spec.suspend:
         said = status("Admitted", restartGeneration=2, conditions=written(found)["conditions"])
         found = decide(job(status=said, suspend=True), STUCK, reservation=None)
-        assert (kinds(found), told(found)) == (["WriteStatus", "Tell"], ["PodsStuck"])
+        assert (kinds(found), told(found)) == (["WriteStatus", "EmitEvent"], ["PodsStuck"])
         said |= {"conditions": written(found)["conditions"]}
         assert not decide(job(status=said, suspend=True), STUCK, reservation=None).actions
         assert written(decide(job(status=said, suspend=True), reservation=None))["phase"] == "Suspended"
@@ -347,23 +351,23 @@ SILENT, DEAD = NodeView("silent", False, T - 20, True), NodeView("dead", False, 
 
 
 class TestSight:
-    def see(self, *names: str, since: float | None = T - 1000, failing: str = "", synced: bool = True) -> Sight:
+    def see(self, *names: str, since: float | None = T - 1000, failing: str = "", synced: bool = True) -> NodeHealth:
         nodes = Nodes(WELL, SILENT, DEAD)
         nodes.failing, nodes.synced = failing, synced
-        return node_view.sight(nodes, [pod(node=name, since=since) for name in names], 60.0, T)
+        return node_view.node_health(nodes, [pod(node=name, since=since) for name in names], 60.0, T)
 
     def test_silent_nodes_have_a_grace(self) -> None:
-        assert self.see("well", "silent", "dead", "") == Sight(frozenset({"dead"}), 40.0)
+        assert self.see("well", "silent", "dead", "") == NodeHealth(frozenset({"dead"}), 40.0)
 
     def test_a_node_that_is_not_there_is_gone_for_pods_that_were_there(self) -> None:
         assert self.see("gone").dead == {"gone"}
-        assert self.see("gone", since=T - 20) == Sight(frozenset(), 40.0)  # perhaps it has just come
-        assert self.see("gone", since=None) == Sight()
+        assert self.see("gone", since=T - 20) == NodeHealth(frozenset(), 40.0)  # perhaps it has just come
+        assert self.see("gone", since=None) == NodeHealth()
 
     def test_a_cache_that_may_be_behind_is_not_believed(self) -> None:
         assert self.see("gone", failing="Unreachable").dead == frozenset()
-        assert self.see("gone", "dead", synced=False) == Sight()
-        assert node_view.sight(None, [pod(node="n1")], 60.0, T) == Sight()
+        assert self.see("gone", "dead", synced=False) == NodeHealth()
+        assert node_view.node_health(None, [pod(node="n1")], 60.0, T) == NodeHealth()
 
     @pytest.mark.parametrize(
         ("nodes", "avoided", "room"),
@@ -381,7 +385,7 @@ class TestSight:
         self, nodes: list[tuple[str, int]], avoided: list[str], room: bool
     ) -> None:
         each = (NodeView(name, True, T - 1000, True, {"cpu": cpu, "memory": 1, "pods": 3}) for name, cpu in nodes)
-        assert node_view.elsewhere(Nodes(*each), avoided, job().spec) == room  # three pods of 1 cpu
+        assert node_view.fits_elsewhere(Nodes(*each), avoided, job().spec) == room  # three pods of 1 cpu
 
     @pytest.mark.parametrize(
         ("nodes", "expected"),
@@ -408,8 +412,8 @@ class TestSight:
     def test_closed_and_silent_nodes_take_nobody(self) -> None:
         much = {"cpu": 99_000, "pods": 110}
         closed, silent = NodeView("closed", True, T, False, much), NodeView("silent", False, T, True, much)
-        assert not node_view.elsewhere(Nodes(closed, silent), [], job().spec)
-        assert not node_view.elsewhere(None, [], job().spec)
+        assert not node_view.fits_elsewhere(Nodes(closed, silent), [], job().spec)
+        assert not node_view.fits_elsewhere(None, [], job().spec)
 
     def test_what_is_kept_of_a_node(self) -> None:
         ready = {"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-02T03:04:05Z"}

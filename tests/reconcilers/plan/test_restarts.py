@@ -8,10 +8,10 @@ import pytest
 from crds import labels
 from crds.api_resources import RECREATE_REQUESTS
 from reconcilers.plan import restarts
-from reconcilers.plan.pod_deletion import Departures
-from reconcilers.plan.restarts import Restarts, Step
+from reconcilers.plan.pod_deletion import PodDeletion
+from reconcilers.plan.restarts import Restarts, RestartStep
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import DeletePods, Make, MarkPods, Remove
+from reconcilers.values import CreateObject, DeleteObject, DeletePods, PatchPodMetadata
 from reconcilers.views import recreate_request
 from reconcilers.views.pod_view import PodView
 from reconcilers.views.recreate_request import RecreateView
@@ -30,7 +30,7 @@ def scene(
         pods=tuple(replace(each, self_healing=True) for each in pods) if driver == "kruise" else pods,
         requests=requests,
         leads=frozenset({"digits-master-0"}),
-        departures=Departures(T, 60.0, frozenset(dead)),
+        departures=PodDeletion(T, 60.0, frozenset(dead)),
         settings=ReconcileSettings(in_place=driver),
     )
 
@@ -49,20 +49,20 @@ def request(pod: PodView = MASTER, **fields: Any) -> RecreateView:
     return replace(made, **fields)
 
 
-def deleted(step: Step) -> list[str]:
+def deleted(step: RestartStep) -> list[str]:
     return [each.name for action in step.actions if isinstance(action, DeletePods) for each in action.pods]
 
 
-def asked(step: Step) -> list[str]:
+def asked(step: RestartStep) -> list[str]:
     """Of whom a restart is asked, by whatever driver."""
-    marked = [each for each in step.actions if isinstance(each, MarkPods) and "labels" not in each.metadata]
-    made = [each.manifest["spec"]["podName"] for each in step.actions if isinstance(each, Make)]
+    marked = [each for each in step.actions if isinstance(each, PatchPodMetadata) and "labels" not in each.metadata]
+    made = [each.manifest["spec"]["podName"] for each in step.actions if isinstance(each, CreateObject)]
     return [each.name for action in marked for each in action.pods] + made
 
 
-def through(step: Step) -> list[str]:
+def through(step: RestartStep) -> list[str]:
     """Who is marked with the generation."""
-    found = [each for each in step.actions if isinstance(each, MarkPods)]
+    found = [each for each in step.actions if isinstance(each, PatchPodMetadata)]
     return [
         each.name for action in found if action.metadata.get("labels") == {labels.RESTART: "1"} for each in action.pods
     ]
@@ -116,7 +116,7 @@ class TestTheWholeJob:
         assert deleted(scene(replace(MASTER, restart=2), of=later).step()) == []
 
     def test_nothing_is_under_way(self) -> None:
-        assert scene(*all_pods(restart=1)).step() == Step()
+        assert scene(*all_pods(restart=1)).step() == RestartStep()
 
 
 class TestLocal:
@@ -124,7 +124,7 @@ class TestLocal:
 
     def test_it_is_asked_for_once_with_the_time(self) -> None:
         (mark,) = scene(MASTER).step().actions
-        assert isinstance(mark, MarkPods)
+        assert isinstance(mark, PatchPodMetadata)
         assert mark.metadata == {
             "annotations": {labels.RESTART_CONTAINERS: "1", labels.RESTART_ASKED: "2026-01-02T03:04:05Z"}
         }
@@ -157,7 +157,7 @@ class TestLocal:
 class TestKruise:
     def test_the_request(self) -> None:
         (make,) = scene(replace(MASTER, restarts=2), driver="kruise").step().actions
-        assert isinstance(make, Make)
+        assert isinstance(make, CreateObject)
         assert make.resource == RECREATE_REQUESTS
         metadata, spec = make.manifest["metadata"], make.manifest["spec"]
         assert (metadata["name"], metadata["namespace"]) == ("digits-master-0-1", "team")
@@ -172,13 +172,13 @@ class TestKruise:
             "ttlSecondsAfterFinished": 600,
         }
 
-    def judge(self, pod: PodView, **fields: Any) -> Step:
+    def judge(self, pod: PodView, **fields: Any) -> RestartStep:
         return scene(pod, driver="kruise", requests=(request(**fields),)).step()
 
     def test_it_is_done_when_the_main_container_has_been_restarted_too(self) -> None:
         again = replace(MASTER, self_healing=True, restarts=1)
         (mark,) = self.judge(again, verdict="Done").actions
-        assert isinstance(mark, MarkPods)
+        assert isinstance(mark, PatchPodMetadata)
         assert mark.metadata == {
             "labels": {labels.RESTART: "1"},
             "annotations": {labels.RESTARTS_SETTLED: "1", labels.RESTART_CONTAINERS: "1"},
@@ -206,13 +206,13 @@ class TestKruise:
 
     def test_requests_for_pods_that_are_no_more_go(self) -> None:
         assert scene(MASTER, requests=(request(), request(WORKER))).tidy() == (
-            Remove(RECREATE_REQUESTS, "digits-worker-0-1", "request"),
+            DeleteObject(RECREATE_REQUESTS, "digits-worker-0-1", "request"),
         )
 
     def test_one_that_is_seen_to_is_over(self) -> None:
         done = replace(MASTER, restart=1, self_healing=True, restarts=1, settled=1)
         again = scene(done, driver="kruise", requests=(request(verdict="Done"),))
-        assert (again.single(), again.restarting()) == (Step(), frozenset())
+        assert (again.single(), again.restarting()) == (RestartStep(), frozenset())
         under_way = scene(replace(done, settled=0), driver="kruise", requests=(request(),))
         assert under_way.restarting() == {"master-0"}
 
@@ -224,7 +224,7 @@ class TestKruise:
             .single()
             .actions
         )
-        assert isinstance(mark, MarkPods)
+        assert isinstance(mark, PatchPodMetadata)
         assert mark.metadata["annotations"] == {labels.RESTARTS_SETTLED: "5"}
 
 
@@ -232,8 +232,8 @@ class TestSinglePods:
     def test_they_have_a_number_of_their_own(self) -> None:
         (mark,) = scene(MASTER).ask((MASTER,), "once")
         (again,) = scene(MASTER).ask((MASTER,), "twice")
-        assert isinstance(mark, MarkPods)
-        assert isinstance(again, MarkPods)
+        assert isinstance(mark, PatchPodMetadata)
+        assert isinstance(again, PatchPodMetadata)
         numbers = [each.metadata["annotations"][labels.RESTART_CONTAINERS] for each in (mark, again)]
         assert all(each.isdecimal() and int(each) >= restarts.UNPLANNED for each in numbers)
         assert len(set(numbers)) == 2
@@ -242,9 +242,9 @@ class TestSinglePods:
         late = replace(MASTER, restart=1, asked="1000000000000001", asked_at=T - 61)
         assert scene(late).single().failed == ((late, "not done within 60 s"),)
         assert scene(replace(late, asked_at=T - 1)).single().again == 59.0
-        assert scene(replace(late, restarted=late.asked)).single() == Step()
+        assert scene(replace(late, restarted=late.asked)).single() == RestartStep()
         leaving = job(status=status("Admitted", restartGeneration=1, replacing=["master-0"]))
-        assert scene(late, of=leaving).single() == Step()
+        assert scene(late, of=leaving).single() == RestartStep()
 
 
 @pytest.mark.parametrize(
@@ -263,10 +263,10 @@ def test_long_names_are_cut_and_stay_apart() -> None:
 
 def test_what_a_node_has_restarted_by_itself_is_marked_once_it_is_counted() -> None:
     counted = job(status=status("Running", replacing=["worker-0/2", "master-0"]), restartScope="Task")
-    (mark,) = restarts.seen_to(counted, (MASTER, replace(WORKER, restarts=2, settled=1)))
-    assert isinstance(mark, MarkPods)
+    (mark,) = restarts.mark_counted(counted, (MASTER, replace(WORKER, restarts=2, settled=1)))
+    assert isinstance(mark, PatchPodMetadata)
     assert (mark.pods[0].name, mark.metadata) == ("digits-worker-0", {"annotations": {labels.RESTARTS_SETTLED: "2"}})
-    assert restarts.seen_to(counted, (replace(WORKER, settled=2),)) == ()
+    assert restarts.mark_counted(counted, (replace(WORKER, settled=2),)) == ()
 
 
 def test_who_can_be_restarted_in_place() -> None:

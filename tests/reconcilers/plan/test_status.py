@@ -33,13 +33,13 @@ def test_an_old_charge_does_not_stay_beside_the_new_one() -> None:
     admitted = job(status=status_of("Admitted"))
     assert admitted.admission is not None
     other = admitted.admission.model_copy(update={"charge": {"jobs": 1, "memory": 5}})
-    change = status.change(admitted.status, status.admitted(admitted, other, NOW))
+    change = status.patch_from(admitted.status, status.admit(admitted, other, NOW))
     assert change["admission"]["charge"] == {"memory": 5, "cpu": None, "pods": None}
 
 
 def test_counts() -> None:
     evicted = pod("Worker", 0, "Failed", reason="Evicted")
-    found = status.count(job(), (pod(), evicted, pod("Worker", 1, "Succeeded")))
+    found = status.count_pods(job(), (pod(), evicted, pod("Worker", 1, "Succeeded")))
     assert found == {
         "Master": TaskStatus(active=1, ready=1),
         "Worker": TaskStatus(succeeded=1, evicted=1),
@@ -48,5 +48,5 @@ def test_counts() -> None:
 
 def test_counts_alone_are_no_reason_to_write() -> None:
     running = job(status=status_of("Running"))
-    counted = running.status.model_copy(update={"task_statuses": status.count(running, all_pods())})
-    assert status.change(running.status, counted) == {}
+    counted = running.status.model_copy(update={"task_statuses": status.count_pods(running, all_pods())})
+    assert status.patch_from(running.status, counted) == {}

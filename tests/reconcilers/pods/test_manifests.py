@@ -211,7 +211,7 @@ EIGHT = {"Master": task(), "Worker": task(2, dependsOn=[], template=template(res
 def admitted(described: TorchJob) -> dict[str, dict[str, Any]]:
     """Every pod of a job that was admitted by its reservation, by name."""
     reservation = replace(RESERVATION, charge=described.charge)
-    admission = lifecycle.granted(described, reservation)
+    admission = lifecycle.current_admission(described, reservation)
     assert admission is not None
     members = task_members.members(described, admission.attempt)
     blueprint = manifests.Blueprint(job=described, admission=admission, members=members, settings=ReconcileSettings())
@@ -275,7 +275,7 @@ def test_the_service_finds_rank_0_before_it_is_ready() -> None:
 def bound(described: TorchJob, scheduler: str = "volcano", port: int = 0, **settings: Any) -> dict[str, dict[str, Any]]:
     """Every pod of a job that a gang scheduler binds, by name."""
     admission = Admission.model_validate(ADMISSION | {"port": port, "gangScheduler": scheduler})
-    scheduling = gangs.Scheduling(job=described, admission=admission, backend=backends.of(scheduler))
+    scheduling = gangs.Scheduling(job=described, admission=admission, backend=backends.get_backend(scheduler))
     blueprint = manifests.Blueprint(
         job=described,
         admission=admission,

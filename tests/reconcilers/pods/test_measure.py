@@ -15,7 +15,7 @@ from queues.values import Refusal
 from reconcilers.plan.plan import plan
 from reconcilers.pods import measure
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import CreatePods, DeletePods, Observation, Plan, RaiseCharge, Tell, WriteStatus
+from reconcilers.values import CreatePods, DeletePods, EmitEvent, Observation, Plan, RaiseCharge, WriteStatus
 from reconcilers.views import pod_view
 from reconcilers.views.pod_view import PodView
 from tests.support.reconcilers import builders
@@ -50,11 +50,14 @@ ADMITTED = job(status=status("Admitted"))
 
 class TestExcess:
     def test_pods_that_ask_for_their_share_or_less_are_paid_for(self) -> None:
-        assert measure.of(ADMITTED, CHARGED, [pod(asks=(("cpu", 1000),)), pod("Worker", asks=(("cpu", 1),))]) is None
-        assert measure.of(ADMITTED, CHARGED, []) is None
+        assert (
+            measure.find_excess(ADMITTED, CHARGED, [pod(asks=(("cpu", 1000),)), pod("Worker", asks=(("cpu", 1),))])
+            is None
+        )
+        assert measure.find_excess(ADMITTED, CHARGED, []) is None
 
     def test_one_larger_pod_speaks_for_all_pods_of_its_task(self) -> None:
-        found = measure.of(ADMITTED, CHARGED, [pod(asks=(("cpu", 1000),)), pod("Worker", asks=LARGE)])
+        found = measure.find_excess(ADMITTED, CHARGED, [pod(asks=(("cpu", 1000),)), pod("Worker", asks=LARGE)])
         assert found is not None
         assert found.charge == {**CHARGED, GPU: 16}
         assert found.more == {GPU: 16}
@@ -66,14 +69,14 @@ class TestExcess:
     def test_what_was_measured_before_is_known_and_what_is_measured_now_is_added(self) -> None:
         known = job(status=status("Admitted", measured=measured(ADMITTED, Worker={GPU: 8})))
         paid = {**CHARGED, GPU: 16}
-        assert measure.of(known, paid, [pod("Worker", asks=LARGE)]) is None
-        found = measure.of(known, paid, [pod(asks=((GPU, 1),)), pod("Worker", asks=LARGE)])
+        assert measure.find_excess(known, paid, [pod("Worker", asks=LARGE)]) is None
+        found = measure.find_excess(known, paid, [pod(asks=((GPU, 1),)), pod("Worker", asks=LARGE)])
         assert found is not None
         assert found.charge == {**CHARGED, GPU: 17}
         assert found.measured.pods == {"Worker": {GPU: 8}, "Master": {GPU: 1}}
 
     def test_a_charge_that_covers_them_is_enough_whatever_it_was_made_of(self) -> None:
-        assert measure.of(ADMITTED, {**CHARGED, GPU: 16}, [pod("Worker", asks=LARGE)]) is None
+        assert measure.find_excess(ADMITTED, {**CHARGED, GPU: 16}, [pod("Worker", asks=LARGE)]) is None
 
     def test_what_was_measured_says_nothing_of_other_templates(self) -> None:
         known = status("Queued", measured=measured(ADMITTED, Worker={GPU: 8}))
@@ -95,7 +98,7 @@ class TestExcess:
     )
     def test_the_raised_charge_covers_all_pods_and_is_enough_for_them(self, asked: list[tuple[str, Amounts]]) -> None:
         pods = [pod(kind, asks=tuple(sorted(amounts.items()))) for kind, amounts in asked]
-        found = measure.of(ADMITTED, CHARGED, pods)
+        found = measure.find_excess(ADMITTED, CHARGED, pods)
         charge = CHARGED if found is None else found.charge
         worst = {
             kind: {name: max([0, *(each.get(name, 0) for of, each in asked if of == kind)]) for name in ("cpu", GPU)}
@@ -108,16 +111,16 @@ class TestExcess:
                 update={"status": ADMITTED.status.model_copy(update={"measured": found.measured})}
             )
             assert all(charge[name] >= amount for name, amount in after.charge.items())
-            assert measure.of(after, charge, pods) is None
+            assert measure.find_excess(after, charge, pods) is None
 
     def test_what_no_charge_can_hold_is_said_to_be_so(self) -> None:
         many = {"spec": {"containers": [{"name": "c", "resources": {"requests": {f"a.b/r{n}": 1 for n in range(99)}}}]}}
-        for asks in (pod_view.asks(many["spec"]), ((GPU, demand.LARGEST),)):
-            found = measure.of(ADMITTED, CHARGED, [pod("Worker", asks=asks)])
+        for asks in (pod_view.pod_requests(many["spec"]), ((GPU, demand.LARGEST),)):
+            found = measure.find_excess(ADMITTED, CHARGED, [pod("Worker", asks=asks)])
             assert found is not None
             assert found.uncountable
             assert torchjob.parse(builders.manifest(status=status("Queued", measured=found.measured.manifest())))
-        exact = measure.of(ADMITTED, CHARGED, [pod(asks=((GPU, demand.LARGEST),))])
+        exact = measure.find_excess(ADMITTED, CHARGED, [pod(asks=((GPU, demand.LARGEST),))])
         assert exact is not None
         assert not exact.uncountable
 
@@ -175,7 +178,7 @@ class TestPlan:
         deleted = {each.name: action.seconds for action in found.actions if isinstance(action, DeletePods)
                    for each in action.pods}  # fmt: skip
         assert deleted == {"digits-master-0": None, "digits-worker-0": 30}
-        (said,) = (each.message for each in found.actions if isinstance(each, Tell))
+        (said,) = (each.message for each in found.actions if isinstance(each, EmitEvent))
         assert "they take more room than the job is charged for" in said
         leaving = status("Admitted", restartGeneration=1)
         leaving["conditions"][0] |= {"reason": "ExceedsQuota", "message": "GPUs"}
@@ -194,7 +197,7 @@ class TestPlan:
         assert "measured" not in after, "kept"
         (said,) = (each for each in after["conditions"] if each["type"] == "Queued")
         assert (said["reason"], said["message"]) == ("ExceedsQuota", "GPUs, 16 more")
-        assert [each.reason for each in found.actions if isinstance(each, Tell)] == ["ExceedsQuota"]
+        assert [each.reason for each in found.actions if isinstance(each, EmitEvent)] == ["ExceedsQuota"]
 
     def test_the_room_it_comes_back_to_is_that_of_its_measured_pods(self) -> None:
         waits = job(status=status("Queued", attempt=1, measured=measured(ADMITTED, Worker={GPU: 8})))

@@ -39,7 +39,7 @@ def after(upstream: str, phase: str = "Succeeded") -> dict[str, Any]:
     ],
 )
 def test_whose_success_is_the_jobs(declared: dict[str, Any], decisive: set[str]) -> None:
-    assert task_members.decisive(job(declared).spec) == decisive
+    assert task_members.decisive_tasks(job(declared).spec) == decisive
 
 
 @st.composite
@@ -77,7 +77,7 @@ def test_a_world_has_the_ranks_from_0_to_its_size_once_each(declared: dict[str, 
 def test_a_gang_needs_no_more_pods_than_its_stage_has(declared: dict[str, Any]) -> None:
     described = job(declared, minMembers={name: 1 for name in declared if name != "Master"})
     scheduling = Scheduling(
-        job=described, admission=Admission(queue="a", attempt=1, epoch=1), backend=backends.of("volcano")
+        job=described, admission=Admission(queue="a", attempt=1, epoch=1), backend=backends.get_backend("volcano")
     )
     for stage in described.spec.stages:
         gang = scheduling.gang(stage)

@@ -33,7 +33,7 @@ WORDS = [
 
 @pytest.mark.parametrize(("said", "name", "hard"), WORDS)
 def test_a_refusal_for_a_quota_names_it_and_its_limits(said: str, name: str, hard: dict[str, str]) -> None:
-    assert over_quota.read(BEGIN + said) == OverQuota(name, hard, said)
+    assert over_quota.parse_refusal(BEGIN + said) == OverQuota(name, hard, said)
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,16 @@ def test_a_refusal_for_a_quota_names_it_and_its_limits(said: str, name: str, har
     ],
 )
 def test_any_other_refusal_is_none(said: str) -> None:
-    assert over_quota.read(BEGIN + said) is None
+    assert over_quota.parse_refusal(BEGIN + said) is None
 
 
 def test_what_is_remembered_fits_into_a_status() -> None:
     limits = ",".join(f"count/{'x' * 400}{number}={'9' * 400}" for number in range(200))
-    found = over_quota.read(f"exceeded quota: {'q' * 900}, requested: {limits}, used: {limits}, limited: {limits}")
+    found = over_quota.parse_refusal(
+        f"exceeded quota: {'q' * 900}, requested: {limits}, used: {limits}, limited: {limits}"
+    )
     assert found is not None
-    noted = over_quota.noted(parse(manifest()), found)
+    noted = over_quota.count_refusal(parse(manifest()), found)
     assert QueueStatus.model_validate(noted.manifest()) == noted
 
 
@@ -64,26 +66,26 @@ def refused(**hard: str) -> OverQuota:
 
 def test_refusals_count_until_a_limit_is_changed() -> None:
     job = parse(manifest())
-    once = over_quota.noted(job, refused(pods="4"))
+    once = over_quota.count_refusal(job, refused(pods="4"))
     known = job.model_copy(update={"status": job.status.model_copy(update={"queue": once})})
-    again = over_quota.noted(known, refused(pods="4"))
+    again = over_quota.count_refusal(known, refused(pods="4"))
     assert once.refused_by is not None
     assert again.refused_by is not None
     assert (once.refused_by.times, again.refused_by.times) == (1, 2)
-    changed = over_quota.noted(known, refused(pods="5", cpu="4")).refused_by
+    changed = over_quota.count_refusal(known, refused(pods="5", cpu="4")).refused_by
     assert changed is not None
     assert changed.times == 1
     for other in (refused(cpu="4"), OverQuota("more", {"pods": "4"}, ""), OverQuota("more", {"pods": "5"}, "")):
-        further = over_quota.noted(known, other).refused_by
+        further = over_quota.count_refusal(known, other).refused_by
         assert further is not None
         assert further.times == 2, "ResourceQuotas that refuse the job in turn make its pauses grow all the same"
 
 
 @pytest.mark.parametrize("times", [1, 2, 7, 8, 1000, 2**40])
 def test_pauses_grow_to_a_bound(times: int) -> None:
-    noted = over_quota.noted(parse(manifest()), refused(pods="4")).refused_by
+    noted = over_quota.count_refusal(parse(manifest()), refused(pods="4")).refused_by
     assert noted is not None
-    after = over_quota.sent_back(parse(manifest()), noted.model_copy(update={"times": times}), "said", NOW).queue
+    after = over_quota.send_back(parse(manifest()), noted.model_copy(update={"times": times}), "said", NOW).queue
     assert after is not None
     assert after.not_before is not None
     seconds = (after.not_before - NOW).total_seconds()

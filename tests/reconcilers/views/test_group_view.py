@@ -9,11 +9,11 @@ from crds.api_resources import GANG_QUEUES, TORCHJOBS, Resource
 from gang import backends
 from gang.values import GroupView
 from kube.api import Manifest
-from reconcilers.views.pod_group_view import GroupSight
+from reconcilers.views.pod_group_view import GroupReader
 from tests.faults.api import Api, ApiClient
 from tests.support.reconcilers.builders import KEY
 
-VOLCANO = backends.of("volcano")
+VOLCANO = backends.get_backend("volcano")
 
 
 class Behind:
@@ -41,7 +41,7 @@ def test_of_a_job_that_is_over_no_group_is_overlooked_by_a_cache_that_is_behind(
     ):
         metadata = {"name": name, "labels": marks, "ownerReferences": own}
         cluster.create(VOLCANO.resource, {**kind, "metadata": metadata}, namespace)
-    sight, key = GroupSight(cluster, Behind()), replace(KEY, namespace="default")
+    sight, key = GroupReader(cluster, Behind()), replace(KEY, namespace="default")
     assert sight.of(key, "volcano") == ()
     assert [(each.namespace, each.name) for each in sight.of(key, "volcano", over=True)] == [("default", "digits-0")]
 
@@ -63,7 +63,7 @@ def test_a_queue_that_is_closed_is_not_asked_for_at_every_look(later: float, ask
         def indexed(self, key: str) -> list[GroupView]:  # noqa: ARG002
             return [group, replace(group, name="digits-1", uid="h")]
 
-    sight = GroupSight(Counting(Api(lambda: 0.0)), Cache(), lambda: now[0])
+    sight = GroupReader(Counting(Api(lambda: 0.0)), Cache(), lambda: now[0])
     for _ in range(2):
         assert {each.reason for each in sight.of(KEY, "volcano")} == {"GangQueueClosed"}
         now[0] += later

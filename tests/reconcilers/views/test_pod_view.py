@@ -307,7 +307,7 @@ def test_who_ends_well_because_its_node_shuts_down_has_not_succeeded(
     view = pod_view.trim(described)
     assert view.phase == phase
     if phase == "Failed" and code == 0:
-        assert failures.kind("Never", view) == "Disruption"
+        assert failures.classify("Never", view) == "Disruption"
 
 
 @pytest.mark.parametrize(
@@ -364,13 +364,13 @@ class Beyond(dict[str, Any]):
 def test_of_very_many_containers_those_are_counted_that_a_pod_may_have() -> None:
     asked = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
     many = [asked] * demand.MOST_CONTAINERS + [Beyond()] * 10_000
-    remembered = pod_view._asked.cache_info().currsize
-    assert dict(pod_view.asks({"containers": many}))["cpu"] == 1000 * demand.MOST_CONTAINERS
-    assert pod_view._asked.cache_info().currsize == remembered
+    remembered = pod_view._cached_requests.cache_info().currsize
+    assert dict(pod_view.pod_requests({"containers": many}))["cpu"] == 1000 * demand.MOST_CONTAINERS
+    assert pod_view._cached_requests.cache_info().currsize == remembered
 
 
 @pytest.mark.parametrize("count", [1, pod_view.MOST_CONTAINERS, pod_view.MOST_CONTAINERS + 1, 100])
 @pytest.mark.parametrize("name", ["cpu", "example.org/" + "x" * 60])
 def test_what_a_pod_asks_for_is_the_sum_however_many_containers_it_has(count: int, name: str) -> None:
     spec = {"containers": [{"name": f"c{number}", "resources": {"requests": {name: 1}}} for number in range(count)]}
-    assert dict(pod_view.asks(spec)) == demand.pod_demand(spec)
+    assert dict(pod_view.pod_requests(spec)) == demand.pod_demand(spec)

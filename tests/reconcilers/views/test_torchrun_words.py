@@ -27,38 +27,42 @@ RECORDED = """{"message": {"message": "ValueError: no data", "errorCode": "%s", 
 )
 def test_the_root_cause(name: str, cause: int) -> None:
     said = (MESSAGES / f"{name}.txt").read_text()
-    assert torchrun.cause(said) == cause
-    assert torchrun.cause(said[-1200:]) in (cause, None)
-    assert not torchrun.lost_peer(said)
+    assert torchrun.exit_cause(said) == cause
+    assert torchrun.exit_cause(said[-1200:]) in (cause, None)
+    assert not torchrun.blames_peer(said)
 
 
 def test_an_error_file() -> None:
     written = (MESSAGES / "error_file.txt").read_text()
-    assert torchrun.cause(written) == 1
-    assert [torchrun.said(each) for each in (written, written[:50])] == ["ValueError: no data"] * 2
-    assert torchrun.said('{"message": "a \\"b\\"\\nc"}') == 'a "b"\nc'
-    assert torchrun.said("ValueError: {no data}") == "ValueError: {no data}"
+    assert torchrun.exit_cause(written) == 1
+    assert [torchrun.failed_process_output(each) for each in (written, written[:50])] == ["ValueError: no data"] * 2
+    assert torchrun.failed_process_output('{"message": "a \\"b\\"\\nc"}') == 'a "b"\nc'
+    assert torchrun.failed_process_output("ValueError: {no data}") == "ValueError: {no data}"
 
 
 def test_what_torchrun_could_not_write_down_is_not_the_jobs_word() -> None:
-    assert torchrun.said((MESSAGES / "mounted.txt").read_text()).rstrip("= \n").endswith("\n  ValueError: no data")
+    assert (
+        torchrun.failed_process_output((MESSAGES / "mounted.txt").read_text())
+        .rstrip("= \n")
+        .endswith("\n  ValueError: no data")
+    )
 
 
 def test_an_error_file_whose_beginning_was_cut() -> None:
     written = (MESSAGES / "error_file.txt").read_text()
     for cut in (1, 60, 300):
-        assert torchrun.said(written[cut:]).splitlines()[-1] == "ValueError: no data"
-        assert torchrun.cause(written[cut:]) == 1
+        assert torchrun.failed_process_output(written[cut:]).splitlines()[-1] == "ValueError: no data"
+        assert torchrun.exit_cause(written[cut:]) == 1
 
 
 def test_an_error_file_that_was_cut() -> None:
-    assert torchrun.cause(RECORDED % "-9") == 137
-    assert torchrun.cause(RECORDED % "77") == 77
+    assert torchrun.exit_cause(RECORDED % "-9") == 137
+    assert torchrun.exit_cause(RECORDED % "77") == 77
 
 
 @pytest.mark.parametrize("said", ["", "ValueError: no data", "exitcode : 3", "Root Cause: exitcode : 999"])
 def test_nothing_is_read_into_other_words(said: str) -> None:
-    assert torchrun.cause(said) is None
+    assert torchrun.exit_cause(said) is None
 
 
 @pytest.mark.parametrize(
@@ -72,12 +76,12 @@ def test_nothing_is_read_into_other_words(said: str) -> None:
     ],
 )
 def test_who_blames_another_one(said: str) -> None:
-    assert torchrun.lost_peer(said)
+    assert torchrun.blames_peer(said)
 
 
 @pytest.mark.parametrize("said", ["", "ValueError: no data", "CUDA out of memory", "FileNotFoundError: data.pt"])
 def test_who_does_not(said: str) -> None:
-    assert not torchrun.lost_peer(said)
+    assert not torchrun.blames_peer(said)
 
 
 @pytest.mark.parametrize(("code", "shell"), [(-9, 137), (-11, 139), (3, 3), (0, None), (256, None), (-65, None)])
@@ -87,7 +91,7 @@ def test_exit_codes_of_python(code: int, shell: int | None) -> None:
 
 @pytest.mark.parametrize(("code", "name"), [(137, "SIGKILL"), (1, ""), (128, ""), (255, "")])
 def test_names(code: int, name: str) -> None:
-    assert torchrun.name(code) == name
+    assert torchrun.signal_name(code) == name
 
 
 @pytest.mark.parametrize(
@@ -95,4 +99,4 @@ def test_names(code: int, name: str) -> None:
 )
 @pytest.mark.parametrize("number", ["9" * 5000, "-" + "9" * 60, "9" * 10, "٣"])
 def test_a_number_of_any_length_is_no_exit_code(said: str, number: str) -> None:
-    assert torchrun.cause(said.format(number)) is None
+    assert torchrun.exit_cause(said.format(number)) is None

@@ -56,9 +56,9 @@ from reconcilers.errors import NameTaken
 from reconcilers.observe import pods_informer
 from reconcilers.reconcile import Reconciler
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Action, Change, Make, MarkPods, Plan, Remove, Tell
+from reconcilers.values import Action, CreateObject, DeleteObject, EmitEvent, PatchObject, PatchPodMetadata, Plan
 from reconcilers.views import pod_view
-from reconcilers.views.pod_group_view import GroupSight
+from reconcilers.views.pod_group_view import GroupReader
 from reconcilers.views.queue_view import queues_informer
 from tests.support.acceptance.stack import until
 from tests.support.coordinator.desk import manifest, task
@@ -364,18 +364,18 @@ def foreign_scenes(resource: Resource) -> None:
     @scene(WORKER, target, "create")
     def _is_made(stage: Stage) -> str:
         key = stage.job()
-        return stage.apply(key, Make(resource, foreign_object(resource, key)))
+        return stage.apply(key, CreateObject(resource, foreign_object(resource, key)))
 
     @scene(WORKER, target, "get")
     def _is_there_already(stage: Stage) -> str:
         key = stage.job()
         made_for(stage, resource, key)
-        return stage.apply(key, Make(resource, foreign_object(resource, key)))
+        return stage.apply(key, CreateObject(resource, foreign_object(resource, key)))
 
     @scene(WORKER, target, "delete")
     def _is_not_needed_any_more(stage: Stage) -> str:
         key = stage.job()
-        return stage.apply(key, Remove(resource, "train-0", made_for(stage, resource, key)))
+        return stage.apply(key, DeleteObject(resource, "train-0", made_for(stage, resource, key)))
 
     if resource is not RECREATE_REQUESTS:
 
@@ -383,7 +383,7 @@ def foreign_scenes(resource: Resource) -> None:
         def _is_resized(stage: Stage) -> str:
             key = stage.job()
             made_for(stage, resource, key)
-            return stage.apply(key, Change(resource, "train-0", {"spec": {"minMember": 2}}))
+            return stage.apply(key, PatchObject(resource, "train-0", {"spec": {"minMember": 2}}))
 
 
 for kind in OTHERS:
@@ -397,7 +397,7 @@ for kind in OTHERS:
 def _a_group_waits_for_its_queue(stage: Stage) -> str:
     key = stage.job()
     made_for(stage, POD_GROUPS, key)
-    sight = GroupSight(stage.access.cluster(WORKER))
+    sight = GroupReader(stage.access.cluster(WORKER))
     try:
         (found,) = sight.of(key, "volcano")
     except errors.ClusterError as error:
@@ -411,12 +411,12 @@ def _a_pods_gate_is_opened(stage: Stage) -> str:
     key = stage.job()
     pod(stage, key)
     found = pod_view.trim(stage.admin.get(PODS, "train-master-0", TENANT))
-    return stage.apply(key, MarkPods((found,), {"annotations": {labels.START: "yes"}}))
+    return stage.apply(key, PatchPodMetadata((found,), {"annotations": {labels.START: "yes"}}))
 
 
 @scene(WORKER, "events", "create")
 def _a_job_is_told_what_happened(stage: Stage) -> str:
-    return stage.apply(stage.job(), Tell("Restarting", "a pod failed"))
+    return stage.apply(stage.job(), EmitEvent("Restarting", "a pod failed"))
 
 
 @scene(WORKER, "nodes", "list", "watch")

@@ -13,7 +13,7 @@ from typing import Any
 from crds import labels
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan.plan import plan
-from reconcilers.values import Action, Change, Make, Observation, Plan, Remove
+from reconcilers.values import Action, CreateObject, DeleteObject, Observation, PatchObject, Plan
 from reconcilers.views import pod_view
 from reconcilers.views.pod_view import PodView
 from tests.support.reconcilers.builders import RESERVATION
@@ -79,12 +79,12 @@ class Anywhere(GangSimulation):
 
     def _carry_out_beside(self, action: Action) -> None:
         match action:
-            case Make(_, manifest) if manifest["metadata"]["name"] in {**self.groups, **self.requests}:
+            case CreateObject(_, manifest) if manifest["metadata"]["name"] in {**self.groups, **self.requests}:
                 return  # it is there
-            case Change(_, name, change) if name not in self.groups:
+            case PatchObject(_, name, change) if name not in self.groups:
                 assert change
                 raise _Outdated
-            case Remove(_, name, uid) if name not in {**self.groups, **self.requests}:
+            case DeleteObject(_, name, uid) if name not in {**self.groups, **self.requests}:
                 assert uid
             case _:
                 super()._carry_out_beside(action)

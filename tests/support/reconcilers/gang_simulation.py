@@ -15,7 +15,7 @@ from crds.torchjob.torchjob import TorchJob
 from gang import backends
 from gang.values import GroupView
 from reconcilers.plan import start_gates
-from reconcilers.values import Action, Change, Make, Observation, Remove
+from reconcilers.values import Action, CreateObject, DeleteObject, Observation, PatchObject
 from reconcilers.views.pod_view import PodView
 from tests.support.reconcilers.simulation import Simulation, merged
 
@@ -75,13 +75,13 @@ class GangSimulation(Simulation):
 
     def _carry_out_beside(self, action: Action) -> None:
         match action:
-            case Make(_, manifest) if manifest["kind"] == "PodGroup":
+            case CreateObject(_, manifest) if manifest["kind"] == "PodGroup":
                 assert manifest["metadata"]["name"] not in self.groups, "it is there already"
                 self._put(manifest["metadata"]["name"], manifest)
-            case Change(_, name, change):
+            case PatchObject(_, name, change):
                 assert self.groups[name].uid == change["metadata"]["uid"]
                 self._put(name, merged(self.bodies[name], change))
-            case Remove(_, name, uid) if name in self.groups:
+            case DeleteObject(_, name, uid) if name in self.groups:
                 assert self.groups.pop(name).uid == uid
             case _:
                 super()._carry_out_beside(action)
@@ -93,7 +93,7 @@ class GangSimulation(Simulation):
         self.made += 1
         uid = self.groups[name].uid if name in self.groups else f"group-{self.made}"
         self.bodies[name] = {**manifest, "metadata": {**manifest["metadata"], "uid": uid, "resourceVersion": "1"}}
-        self.groups[name] = backends.of("volcano").trim(self.bodies[name])
+        self.groups[name] = backends.get_backend("volcano").trim(self.bodies[name])
         stage = job.spec.stages[int(name.rpartition("-")[2])]
         most = sum(job.spec.tasks[each].num_tasks for each in stage.tasks if not job.spec.tasks[each].auxiliary)
         spec = self.bodies[name]["spec"]
@@ -103,7 +103,7 @@ class GangSimulation(Simulation):
     def let_in(self, name: str) -> None:
         """The scheduler's word."""
         self.bodies[name]["status"] = {"phase": "Inqueue"}
-        self.groups[name] = backends.of("volcano").trim(self.bodies[name])
+        self.groups[name] = backends.get_backend("volcano").trim(self.bodies[name])
 
     def bound(self, pod: PodView) -> bool:
         """Whether the gang scheduler binds it: alone, or with its group, which is let in and has enough pods."""
@@ -135,7 +135,7 @@ class GangSimulation(Simulation):
             others = [each for each in self.pods.values() if self.in_group.get(each.uid) == group and each != made]
             assert group in self.groups, "a pod before its group"
             assert self.groups[group].phase == "Ready" or others or self.settings.pods_at_once
-            assert start_gates.gated(task) or not made.gated
+            assert start_gates.needs_gate(task) or not made.gated
         if not made.gated:
             self._may_start(made.task)
         self.demands[made.uid] = demand.pod_demand(manifest["spec"])

@@ -19,15 +19,15 @@ from reconcilers.pods import task_members
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import (
     Action,
+    CreateObject,
     CreatePods,
     DeleteJob,
+    DeleteObject,
     DeletePods,
-    Make,
-    MarkPods,
+    EmitEvent,
     Observation,
+    PatchPodMetadata,
     Plan,
-    Remove,
-    Tell,
     WriteStatus,
 )
 from reconcilers.views import recreate_request, timestamps
@@ -106,7 +106,7 @@ class Simulation:
             case CreatePods(manifests):
                 for manifest in manifests:
                     self._create(manifest)
-            case MarkPods(pods, metadata):
+            case PatchPodMetadata(pods, metadata):
                 for pod in pods:
                     self._mark(pod, metadata)
             case DeleteJob():
@@ -118,11 +118,11 @@ class Simulation:
 
     def _carry_out_beside(self, action: Action) -> None:
         match action:
-            case Make(_, manifest):
+            case CreateObject(_, manifest):
                 self._make(manifest)
-            case Remove(_, name, uid):
+            case DeleteObject(_, name, uid):
                 assert self.requests.pop(name).uid == uid
-            case Tell():
+            case EmitEvent():
                 self.told += 1
 
     def _delete(self, pod: PodView, at_once: bool, seconds: int | None) -> None:
