@@ -1,7 +1,7 @@
-"""What a pod wants of its node: spec.nodeSelector and spec.affinity.
+"""The node requirements of a pod: spec.nodeSelector and spec.affinity.
 
-One rule: pure, and nothing that is required is passed over: what is not evaluated here keeps the pod waiting, with the
-reason.
+One rule: pure, and no requirement is ignored. A pod with a requirement that is not implemented here waits, with that as
+the reason.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,10 @@ _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 def objection(spec: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> str:
-    """A wish of a pod that the node of that name and those labels does not meet, or that is not known here."""
+    """Return which requirement of a pod a node with this name and these labels does not meet; empty if it meets all.
+
+    A requirement that is not implemented here counts as not met.
+    """
     for label, value in (spec.get("nodeSelector") or {}).items():
         if labels.get(label) != value:
             return f"the node does not have the label {label}={value} that spec.nodeSelector asks for"
@@ -21,22 +24,25 @@ def objection(spec: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> 
             return f"spec.affinity.{kind} must be a map"
         required = (rules or {}).get(_REQUIRED)
         if required:
-            problem = _node_affinity(required, name, labels) if kind == "nodeAffinity" else _unknown(kind)
+            problem = _node_affinity(required, name, labels) if kind == "nodeAffinity" else _not_implemented(kind)
             if problem:
                 return problem
     return ""
 
 
-def _unknown(what: str) -> str:
-    return f"spec.affinity.{what} requires something, which this scheduler does not know; prefer it instead"
+def _not_implemented(kind: str) -> str:
+    return f"spec.affinity.{kind} requires something, which this scheduler does not know; prefer it instead"
 
 
 def _node_affinity(selector: Any, name: str, labels: Mapping[str, str]) -> str:
-    """Terms are alternatives, what is in a term must all be true, and an empty term is never true."""
+    """Return why a node does not match a node selector; empty if it does.
+
+    The terms are alternatives. All expressions of a term must be true, and an empty term is never true.
+    """
     terms = selector.get("nodeSelectorTerms") if isinstance(selector, dict) else None
     if not isinstance(terms, list) or not all(map(_readable, terms)):
-        return _unknown("nodeAffinity")
-    if any(_met(term, name, labels) for term in terms):
+        return _not_implemented("nodeAffinity")
+    if any(_matches(term, name, labels) for term in terms):
         return ""
     return f"the node does not meet spec.affinity.nodeAffinity.{_REQUIRED}"
 
@@ -47,23 +53,26 @@ def _readable(term: Any) -> bool:
     expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
     if not isinstance(expressions, list) or not isinstance(fields, list):
         return False
-    return all(map(_known, (*expressions, *fields))) and all(each["key"] == "metadata.name" for each in fields)
+    if not all(map(_is_implemented, (*expressions, *fields))):
+        return False
+    return all(field["key"] == "metadata.name" for field in fields)
 
 
-def _known(expression: Any) -> bool:
+def _is_implemented(expression: Any) -> bool:
     if not isinstance(expression, dict) or not isinstance(expression.get("key"), str):
         return False
     return expression.get("operator") in _OPERATORS and isinstance(expression.get("values"), list | None)
 
 
-def _met(term: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> bool:
+def _matches(term: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> bool:
     expressions: Sequence[Mapping[str, Any]] = term.get("matchExpressions") or ()
     fields: Sequence[Mapping[str, Any]] = term.get("matchFields") or ()
-    true = [_holds(each, labels) for each in expressions] + [_holds(each, {"metadata.name": name}) for each in fields]
-    return bool(true) and all(true)
+    results = [_is_true(expression, labels) for expression in expressions]
+    results += [_is_true(field, {"metadata.name": name}) for field in fields]
+    return bool(results) and all(results)
 
 
-def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+def _is_true(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     value = labels.get(expression["key"])
     match expression["operator"]:
         case "In":

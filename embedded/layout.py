@@ -1,4 +1,4 @@
-"""Where the embedded cluster keeps things in its data folder.
+"""The paths of the files in the data folder of an embedded cluster.
 
 One rule: every path is made here, so that the API server, the node and the shim agree on it.
 """
@@ -15,45 +15,47 @@ class Layout:
 
     @property
     def database(self) -> Path:
-        """The API objects (SQLite)."""
+        """The database of the API objects (SQLite)."""
         return self.root / "objects.sqlite"
 
     @property
     def kubeconfig(self) -> Path:
-        """How to reach this cluster, token included; mode 0600."""
+        """The kubeconfig of this cluster, with its token; mode 0600."""
         return self.root / "kubeconfig"
 
     @property
     def token(self) -> Path:
-        """The bearer token the API server asks for; mode 0600."""
+        """The bearer token that the API server requires; mode 0600."""
         return self.root / "token"
 
     def certificate(self, name: str) -> Path:
-        """The certificate of the API server (`server`) or of the authority that made it (`ca`)."""
+        """Return the certificate of the API server (`server`) or of the authority that issued it (`ca`)."""
         return self.root / "tls" / f"{name}.crt"
 
     def key(self, name: str) -> Path:
-        """The private key of a certificate; mode 0600."""
+        """Return the private key of a certificate; mode 0600."""
         return self.root / "tls" / f"{name}.key"
 
     @property
     def redis(self) -> Path:
-        """The folder of a redis-server started for this cluster: its socket, append-only file and log."""
+        """The folder of the Redis server of this cluster: its socket, append-only file and log."""
         return self.root / "redis"
 
     def logs(self, process: str) -> Path:
-        """The output of one of the stack's processes."""
+        """Return the file with the output of one of the stack's processes."""
         return self.root / "logs" / f"{process}.log"
 
     def pod(self, uid: str) -> Path:
-        """All files of one pod."""
+        """Return the folder with all files of one pod."""
         return self.root / "pods" / uid
 
     def volume(self, uid: str, volume: str) -> Path:
-        """The folder of a volume that is the pod's own."""
+        """Return the folder of a volume that belongs to the pod."""
         return self.pod(uid) / "volumes" / volume
 
     def container(self, uid: str, container: str, restart: int) -> Path:
-        """The folder of one run of one container: `output` (its log), the shim's `started` and `exited`
-        files, and the `message` the container may leave."""
+        """Return the folder of one run of one container.
+
+        It holds `output` (the log), the shim's `started` and `exited` files, and the container's `message`, if any.
+        """
         return self.pod(uid) / "containers" / container / str(restart)

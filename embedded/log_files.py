@@ -1,6 +1,6 @@
-"""A run's log as it is read: its files as one text.
+"""Reads the log of a run: several files as one text.
 
-One rule: a position counts every byte that the run has printed, so it means the same before and after a file was begun
+One rule: a position counts every byte that the run has printed. So it means the same before and after a file is begun
 or removed (`log_writer`).
 """
 
@@ -21,12 +21,12 @@ class LogFile:
     """One file of a log."""
 
     start: int
-    """The position at which it begins."""
+    """The position of the file's first byte."""
     path: str
 
 
 def files(folder: str | Path) -> list[LogFile]:
-    """The files that are kept of the log of a run, oldest first."""
+    """Return the files of a run's log that still exist, oldest first."""
     try:
         names = os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -36,63 +36,67 @@ def files(folder: str | Path) -> list[LogFile]:
 
 
 def span(folder: str | Path) -> tuple[int, int]:
-    """The positions at which what is kept begins and ends. FileNotFoundError if there is no log."""
-    while found := files(folder):
-        with suppress(FileNotFoundError):  # removed between the two looks: the newest file never is
-            return found[0].start, found[-1].start + os.stat(found[-1].path).st_size
+    """Return the positions at which the existing files begin and end. FileNotFoundError if there is no log."""
+    while log := files(folder):
+        with suppress(FileNotFoundError):  # an older file was removed in between; the newest one never is
+            return log[0].start, log[-1].start + os.stat(log[-1].path).st_size
     raise FileNotFoundError(f"no log in {folder}")
 
 
-def written_at(folder: str | Path) -> float:
-    """When the log was last written, in seconds since the epoch. FileNotFoundError if there is no log."""
-    while found := files(folder):
+def modification_time(folder: str | Path) -> float:
+    """Return when the log was last written, in seconds since the epoch. FileNotFoundError if there is no log."""
+    while log := files(folder):
         with suppress(FileNotFoundError):
-            return os.stat(found[-1].path).st_mtime
+            return os.stat(log[-1].path).st_mtime
     raise FileNotFoundError(f"no log in {folder}")
 
 
 class LogReader:
-    """Reads a log from a position on, also while it is written. The file it reads is held open: it may be removed."""
+    """Reads a log from a position on, also while it is written.
+
+    The file that is being read stays open, so it can be read to its end even after it is removed.
+    """
 
     def __init__(self, folder: str | Path, position: int) -> None:
         self._folder = folder
         self._file: BinaryIO | None = None
         self.position = position
-        """Of the next byte."""
+        """The position of the next byte."""
 
     def read(self, most: int = _PIECE) -> bytes:
-        """What comes next; nothing at the end. `position` tells where output was removed: it goes on after that."""
+        """Return the next bytes; nothing at the end. Where output was removed, `position` jumps over the gap."""
         if self._file is not None and (piece := self._file.read(most)):
             self.position += len(piece)
             return piece
         following = self._next()
         if following is None:
             return b""
-        if self._file is not None and (piece := self._file.read(most)):  # written before the next file was begun
+        # The shim may have written these bytes after the read above and before it began the next file.
+        if self._file is not None and (piece := self._file.read(most)):
             self.position += len(piece)
             return piece
         return self.read(most) if self._open(following) else b""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def _next(self) -> LogFile | None:
-        """The file to go on with: the one that holds the position, else the first one after it."""
-        found = files(self._folder)
-        holding = [file for file in found if file.start <= self.position]
+        """Return the next file to read: the one that holds the position, else the first one after it."""
+        log = files(self._folder)
+        holding = [file for file in log if file.start <= self.position]
         if self._file is None and holding:
             return holding[-1]
-        return next((file for file in found if file.start >= self.position and not self._reads(file)), None)
+        return next((file for file in log if file.start >= self.position and not self._reads(file)), None)
 
     def _reads(self, file: LogFile) -> bool:
         return self._file is not None and self._file.name == file.path
 
     def _open(self, file: LogFile) -> bool:
         try:
-            opened = open(file.path, "rb")  # noqa: SIM115 - closed with the next one
+            opened = open(file.path, "rb")  # noqa: SIM115 - it is closed when the next file is opened
         except FileNotFoundError:
             return bool(files(self._folder))
         self.close()
@@ -103,7 +107,7 @@ class LogReader:
 
 
 def tail(folder: str | Path, most: int) -> str:
-    """The last bytes of a log; nothing if there is none."""
+    """Return the last bytes of a log as text; empty if there is no log."""
     with suppress(OSError):
         start, end = span(folder)
         return b"".join(pieces(folder, max(start, end - most))).decode(errors="replace")
@@ -111,7 +115,7 @@ def tail(folder: str | Path, most: int) -> str:
 
 
 def pieces(folder: str | Path, position: int) -> Iterator[bytes]:
-    """What is in a log now, from a position on."""
+    """Yield the bytes that are in a log now, from a position on."""
     reader = LogReader(folder, position)
     try:
         while piece := reader.read():
@@ -121,23 +125,23 @@ def pieces(folder: str | Path, position: int) -> Iterator[bytes]:
 
 
 def tail_start(folder: str | Path, lines: int) -> int:
-    """The position at which the last lines of a log begin."""
+    """Return the position at which the last lines of a log begin."""
     start, end = span(folder)
     if not lines:
         return end
-    found = 0
+    count = 0
     for file in reversed(files(folder)):
         with suppress(FileNotFoundError), open(file.path, "rb") as opened:
             for position in _newlines(opened, min(end - file.start, os.fstat(opened.fileno()).st_size)):
                 # The newline at the very end closes the last line; it does not begin another.
-                found += file.start + position != end - 1
-                if found >= lines:
+                count += file.start + position != end - 1
+                if count >= lines:
                     return file.start + position + 1
     return start
 
 
 def _newlines(file: BinaryIO, position: int) -> Iterator[int]:
-    """Where the newlines before a position are, the last one first."""
+    """Yield the offsets of the newlines before an offset, the last one first."""
     while position > 0:
         size = min(_PIECE, position)
         position -= size
@@ -150,7 +154,7 @@ def _newlines(file: BinaryIO, position: int) -> Iterator[int]:
 
 
 def line_start(folder: str | Path, position: int) -> int:
-    """Where the first line begins that begins at a position or later."""
+    """Return the position of the first line that begins at a position or later."""
     start, end = span(folder)
     if position <= start:
         return start

@@ -1,11 +1,13 @@
 """When the lines of a container's log were written.
 
-One rule: the node notes now and then how much has been printed (`times`, beside the log: a time in seconds and a number
-of bytes per line). So a line's time is known to about a second, and is never too early: it is the time of the first
-note that knows of the line's beginning, else the log's own.
+One rule: the node records at intervals how much has been printed. The file `times`, beside the log, has one note per
+line: a time in seconds and a number of bytes.
 
-The notes are bounded as the log is: those of output that was removed are dropped, and of the others, if there are too
-many, every second one of the older half.
+The time of a log line is that of the first note that counts the line's first byte, else the log's own. So it is exact
+to about a second, and it is never too early.
+
+The size of the notes is bounded, as that of the log is. Notes about removed output are dropped. If there are still too
+many, every second note of the older half is dropped.
 """
 
 import bisect
@@ -18,23 +20,22 @@ from pathlib import Path
 from embedded import log_files
 
 NOTE_SECONDS = 1.0
-"""How often the node notes."""
-
+"""The interval between two notes."""
 
 _NOTE = re.compile(r"(\d{1,11}\.\d{6}) (\d{1,18})")
 _LONGEST = 512 * 1024
-"""Bytes of notes: with more of them they are thinned."""
+"""The size in bytes above which notes are dropped."""
 _LONGEST_NOTE = 32
-"""Bytes of one, about."""
+"""The size of one note in bytes, roughly."""
 
 
-def note(folder: str, now: float, known: int) -> int:
-    """Note how much a run in a folder has printed, if that is news; the number of bytes. OSError."""
+def note(folder: str, now: float, last_length: int) -> int:
+    """Write a note if the log in a folder has grown since its last length; return its length in bytes. OSError."""
     try:
         first, length = log_files.span(folder)
     except FileNotFoundError:
-        return known
-    if length != known:
+        return last_length
+    if length != last_length:
         path = folder + "/times"
         with open(path, "a", encoding="ascii") as file:
             file.write(f"{now:.6f} {length}\n")
@@ -45,19 +46,20 @@ def note(folder: str, now: float, known: int) -> int:
 
 
 def _thin(path: Path, first: int) -> None:
-    """Drop the notes that nobody needs."""
+    """Drop the notes about removed output, and every second old one if there are still too many."""
     moments, lengths = _notes(path)
     begin = max(0, bisect.bisect_right(lengths, first) - 1)
     notes = list(zip(moments, lengths, strict=True))[begin:]
     half = len(notes) // 2
-    kept = [*notes[:half:2], *notes[half:]] if len(notes) * _LONGEST_NOTE > _LONGEST // 2 else notes
+    if len(notes) * _LONGEST_NOTE > _LONGEST // 2:
+        notes = [*notes[:half:2], *notes[half:]]
     draft = path.with_name(".times")
-    draft.write_text("".join(f"{moment:.6f} {length}\n" for moment, length in kept), "ascii")
+    draft.write_text("".join(f"{moment:.6f} {length}\n" for moment, length in notes), "ascii")
     draft.rename(path)
 
 
 class Times:
-    """The times of one log, as noted so far."""
+    """The times of one log, from the notes so far."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -66,20 +68,20 @@ class Times:
         self.read()
 
     def read(self) -> None:
-        """Look at the notes and the file again."""
+        """Read the notes and the log's own time again."""
         with suppress(FileNotFoundError):
             self._moments, self._lengths = _notes(self._folder / "times")
         self._last = 0.0
         with suppress(FileNotFoundError):
-            self._last = log_files.written_at(self._folder)
+            self._last = log_files.modification_time(self._folder)
 
     def of(self, position: int) -> float:
-        """When what is at a position was written, in seconds since the epoch."""
+        """Return when the byte at a position was written, in seconds since the epoch."""
         index = bisect.bisect_right(self._lengths, position)
         return self._moments[index] if index < len(self._moments) else self._last
 
     def start(self, moment: float) -> int | None:
-        """A position before everything that was written since a moment; None if nothing was."""
+        """Return a position before everything that was written since a moment; None if nothing was written."""
         index = bisect.bisect_left(self._moments, moment)
         if index == len(self._moments) and self._last < moment:
             return None
@@ -87,14 +89,14 @@ class Times:
 
 
 def _notes(path: Path) -> tuple[list[float], list[int]]:
-    """The notes in order; without those that a full disk or a clock that was set back has spoiled."""
+    """Return the times and lengths of the notes, without those that a full disk or a clock set back has spoiled."""
     moments: list[float] = []
     lengths: list[int] = []
     for line in path.read_text("ascii", "replace").splitlines():
-        found = _NOTE.fullmatch(line)
-        if found is None:
+        match = _NOTE.fullmatch(line)
+        if match is None:
             continue
-        moment, length = float(found[1]), int(found[2])
+        moment, length = float(match[1]), int(match[2])
         if not lengths or (length >= lengths[-1] and moment >= moments[-1]):
             moments.append(moment)
             lengths.append(length)
@@ -102,14 +104,14 @@ def _notes(path: Path) -> tuple[list[float], list[int]]:
 
 
 class Stamper:
-    """Puts the time before each line of a log that comes in pieces."""
+    """Puts the time before each line of a log that arrives in pieces."""
 
     def __init__(self, times: Times) -> None:
         self._times = times
         self._open = False
 
     def stamped(self, piece: bytes, position: int) -> bytes:
-        """A piece that begins at a position, with its lines stamped."""
+        """Return a piece that begins at a position, with the time before each line."""
         return b"".join(self._parts(piece, position))
 
     def _parts(self, piece: bytes, position: int) -> Iterator[bytes]:
@@ -128,5 +130,5 @@ def _lines(piece: bytes) -> list[bytes]:
 
 
 def stamp(moment: float) -> str:
-    """A moment as `kubectl logs --timestamps` shows it: RFC 3339 with nanoseconds."""
+    """Format a moment as `kubectl logs --timestamps` does: RFC 3339 with nanoseconds."""
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")

@@ -1,13 +1,13 @@
-"""Writes a container's log: a few files whose sizes add up to no more than the container may keep.
+"""Writes the log of a container into a few files whose total size is limited.
 
-One rule: a file's name says where it begins (`output`, then `output.N`, which begins at byte N of all that the run has
-printed), and a new file is begun only when the one before is complete: so a reader that has read a file to its end
-finds the next one by name, and misses and repeats nothing.
+One rule: the name of a file says where it begins, and a new file is begun only when the one before is complete. The
+first file is `output`; `output.N` begins at byte N of everything that the run has printed. So a reader at the end of a
+file finds the next one by its name, and it misses and repeats nothing.
 
-Every file is as long as a quarter of what the container may keep. Before one is begun the oldest files of the
-container, of this run or of an earlier one, are removed until all of them fit together with it.
+The length of a file is at most a quarter of the limit. Before a file is begun, the oldest files of the container, of
+this run or of an earlier one, are removed until the others and the new file fit into the limit.
 
-Part of the shim, which stays in memory beside its container: it imports the least there is.
+This module is a part of the shim, which stays in memory beside its container. So it imports as little as possible.
 """
 
 import os
@@ -15,16 +15,16 @@ import os
 FIRST = "output"
 """The name of a log's first file."""
 FILES = 4
-"""Files of a log that is full."""
+"""The number of files of a log that has reached its limit."""
 _NOTES_BYTES = 512
-"""For what the writer itself puts into the files."""
+"""The part of the limit that is reserved for lines of the writer itself."""
 
 
 class LogWriter:
-    """The files of a run's log, as they are written."""
+    """The writer of one run's log."""
 
     def __init__(self, folder: str, most: int) -> None:
-        """`most`: bytes that all files of the container may have together, over all its runs."""
+        """Prepare the log of a run in `folder`. All files of the container, of all its runs, may have `most` bytes."""
         self._folder = folder
         self._file_bytes = max(1, (most - _NOTES_BYTES) // FILES)
         self._kept_bytes = self._file_bytes * (FILES - 1)
@@ -34,7 +34,10 @@ class LogWriter:
         self._lost = 0
 
     def open(self) -> str:
-        """Begin the first file; why it cannot be. OSError if the disk is full: the run is begun later."""
+        """Begin the first file. Return why that is impossible, or nothing.
+
+        OSError if the disk is full: then the node starts the run later.
+        """
         try:
             self._begin(0)
         except (IsADirectoryError, PermissionError, NotADirectoryError) as e:
@@ -42,27 +45,28 @@ class LogWriter:
         return ""
 
     def write(self, piece: bytes) -> None:
-        """Add to the log, in as many files as it takes. What a full disk does not take is counted and left out."""
+        """Append to the log, in as many files as needed. Bytes that a full disk does not take are counted as lost."""
         if self._lost and piece:
-            self._confess()
+            self._report_loss()
         while piece:
             fitting = self._fitting(piece)
             if fitting:
-                self._put(piece[:fitting])
+                self._append(piece[:fitting])
                 piece = piece[fitting:]
-            if piece and not self._rotated():
+            if piece and not self._rotate():
                 self._lost += len(piece)
                 return
 
     def _fitting(self, piece: bytes) -> int:
-        """How much of a piece goes into this file: all of it, or lines as far as possible."""
+        """Return how many bytes of a piece go into this file: all of it, or as many whole lines as possible."""
         room = self._file_bytes - self._size
         if len(piece) <= room:
             return len(piece)
         lines = piece.rfind(b"\n", 0, max(0, room)) + 1
         return lines or (0 if self._ended_line and self._size else max(0, room))
 
-    def _rotated(self) -> bool:
+    def _rotate(self) -> bool:
+        """Begin the next file; return whether the disk allowed it."""
         try:
             self._begin(self._start + self._size)
         except OSError:
@@ -78,18 +82,18 @@ class LogWriter:
         self._file, self._start, self._size = file, start, 0
 
     def _make_room(self) -> None:
-        """Remove the oldest files of the container's logs, but for one that is still written, until another fits."""
+        """Remove the oldest files of the container's logs, except one that is still written, until a new one fits."""
         container = os.path.dirname(self._folder)
-        found = [(int(run), start, path) for run, start, path in files(container)]
-        sizes = {path: _size(path) for _, _, path in found}
-        kept = sum(sizes.values())
-        for _, _, path in sorted(found):
-            if kept <= self._kept_bytes:
+        log = [(int(run), start, path) for run, start, path in files(container)]
+        sizes = {path: _size(path) for _, _, path in log}
+        total = sum(sizes.values())
+        for _, _, path in sorted(log):
+            if total <= self._kept_bytes:
                 return
             os.unlink(path)
-            kept -= sizes[path]
+            total -= sizes[path]
 
-    def _put(self, text: bytes) -> None:
+    def _append(self, text: bytes) -> None:
         while text:
             try:
                 written = os.write(self._file, text)
@@ -100,30 +104,30 @@ class LogWriter:
             self._ended_line = text[written - 1 : written] == b"\n"
             text = text[written:]
 
-    def _confess(self) -> None:
-        """Say in the log what is missing, as soon as the disk takes that."""
-        lost, self._lost = self._lost, 0
+    def _report_loss(self) -> None:
+        """Write into the log how many bytes are missing, as soon as the disk has room for that line."""
+        count, self._lost = self._lost, 0
         end = "" if self._ended_line else "\n"
-        self._put(f"{end}[torchq: {lost} bytes of output are lost: the disk was full]\n".encode())
+        self._append(f"{end}[torchq: {count} bytes of output are lost: the disk was full]\n".encode())
         if self._lost:
-            self._lost = lost
+            self._lost = count
 
 
 def name_of(start: int) -> str:
-    """The name of the log file that begins at a byte of all output."""
+    """Return the name of the log file that begins at this byte of the run's output."""
     return f"{FIRST}.{start}" if start else FIRST
 
 
 def start_of(name: str) -> int:
-    """The byte at which a file of this name begins; -1 if it is no file of a log."""
+    """Return the byte at which a file of this name begins; -1 if it is not a file of a log."""
     if name == FIRST:
         return 0
-    word, _, start = name.partition(".")
-    return int(start) if word == FIRST and start.isdecimal() else -1
+    stem, _, start = name.partition(".")
+    return int(start) if stem == FIRST and start.isdecimal() else -1
 
 
 def files(container: str) -> "list[tuple[str, int, str]]":
-    """The run, the beginning and the path of each file of a container's logs."""
+    """Return the run, the first byte and the path of each file of a container's logs."""
     return [
         (run, start, os.path.join(container, run, name))
         for run in os.listdir(container)

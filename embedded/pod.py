@@ -1,6 +1,6 @@
 """A pod as the embedded scheduler and node see it.
 
-One rule: parsed once, when it comes from the API server; whoever is handed one trusts it.
+One rule: a pod is parsed once, when it comes from the API server. Code that gets a `LocalPod` does not check it again.
 """
 
 from collections.abc import Mapping
@@ -15,15 +15,26 @@ from kube.api import Manifest
 
 SUCCEEDED, FAILED = "Succeeded", "Failed"
 FINISHED = (SUCCEEDED, FAILED)
-"""The phases after which nothing of a pod runs or will run."""
+"""The phases in which no process of a pod runs or will run."""
 VOLCANO = "volcano"
-"""The scheduler whose pods belong to PodGroups."""
+"""The name of the scheduler whose pods belong to PodGroups."""
 _POD_GROUP = "scheduling.k8s.io/group-name"
-"""Annotation: the PodGroup of a pod. The one key that Volcano's scheduler reads."""
+"""The annotation that names the PodGroup of a pod; Volcano's scheduler reads no other."""
 _TASK = "volcano.sh/task-spec"
-"""Annotation or label: which of the group's tasks a pod is of."""
+"""The annotation or label that names the task of the group to which a pod belongs."""
 NONSENSE = (ValueError, TypeError, AttributeError, LookupError)
-"""What comes of reading a spec that makes no sense."""
+"""The errors that reading an invalid spec raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodFailure:
+    """Why a pod failed as a whole, whatever its containers did."""
+
+    reason: str
+    message: str
+    disruption: str = ""
+    """The reason of the pod's condition DisruptionTarget; empty if it has no such condition. With a disruption, the
+    status shows reason and message before the pod ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,70 +45,72 @@ class LocalPod:
     name: str
     uid: str
     node: str
-    """The node it is bound to; empty while it waits for the scheduler."""
+    """The node to which the pod is bound; empty while it waits for the scheduler."""
     scheduler: str
     phase: str
     created: str
-    """creationTimestamp; sorts by age."""
+    """The creationTimestamp as text: older pods sort first."""
     deletion_grace: float | None
-    """Seconds its processes have to end; None unless it is being deleted."""
+    """The seconds that its processes have to end; None unless the pod is being deleted."""
     demand: Amounts
     ports: frozenset[HostPort]
     group: str
-    """What it is bound with if it names no PodGroup: its namespace, and its gang, else its owner (not Volcano's pods),
-    else itself."""
+    """The group with which the pod is bound if it names no PodGroup.
+
+    It is the pod's namespace and its gang, else its owner (not for Volcano's pods), else the pod itself.
+    """
     group_size: int
-    """How many pods the group has when it is complete; 0 if nobody said."""
+    """The number of pods in the complete group; 0 if the pod does not state it."""
     manifest: Manifest
-    """All of it, as it came."""
+    """The whole object as the API server sent it."""
     problem: str = ""
-    """Why nobody can say what it needs; empty if all is well."""
+    """Why the pod's needs cannot be read from its spec; empty if they can."""
     pod_group: str = ""
-    """The PodGroup of its namespace that it is bound with; empty if it names none."""
+    """The PodGroup of its namespace with which the pod is bound; empty if it names none."""
     task: str = ""
-    """Which of the PodGroup's tasks it is of."""
+    """The task of the PodGroup to which the pod belongs."""
 
     @property
     def age(self) -> tuple[str, str, str]:
-        """Sorts the older before the younger."""
+        """A sort key that puts older pods first."""
         return self.created, self.namespace, self.name
 
     @property
-    def gated(self) -> bool:
-        """Whether somebody does not want it to be scheduled yet."""
+    def is_gated(self) -> bool:
+        """Whether the pod has a scheduling gate, so that it must not be scheduled yet."""
         return bool(self.spec.get("schedulingGates"))
 
     @property
-    def finished(self) -> bool:
-        """Whether it has ended for good."""
+    def is_finished(self) -> bool:
+        """Whether the pod has ended for good."""
         return self.phase in FINISHED
 
     @property
-    def deleting(self) -> bool:
-        """Whether somebody asked for it to go."""
+    def is_deleting(self) -> bool:
+        """Whether the deletion of the pod was requested."""
         return self.deletion_grace is not None
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """Its spec."""
+        """The pod's spec."""
         spec: Mapping[str, Any] = self.manifest["spec"]
         return spec
 
     @property
     def status(self) -> Mapping[str, Any]:
-        """Its status as the API server last told it."""
+        """The pod's status as the API server last showed it."""
         status: Mapping[str, Any] = self.manifest.get("status") or {}
         return status
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Its labels."""
-        found: Mapping[str, str] = self.manifest["metadata"].get("labels") or {}
-        return found
+        """The pod's labels."""
+        labels: Mapping[str, str] = self.manifest["metadata"].get("labels") or {}
+        return labels
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """Its annotations."""
+        """The pod's annotations."""
         annotations: Mapping[str, str] = self.manifest["metadata"].get("annotations") or {}
         return annotations
 
@@ -106,7 +119,7 @@ class LocalPod:
 
 
 def read(manifest: Manifest) -> LocalPod:
-    """A pod from its manifest. ValueError, KeyError or TypeError if it is none."""
+    """Return the pod of a manifest. ValueError, KeyError or TypeError if the manifest is not that of a pod."""
     metadata, spec = manifest["metadata"], manifest["spec"]
     phase = (manifest.get("status") or {}).get("phase", "Pending")
     over = phase in FINISHED
@@ -137,7 +150,7 @@ def read(manifest: Manifest) -> LocalPod:
 
 @dataclass(frozen=True, slots=True)
 class _Needs:
-    """What a pod takes of its node."""
+    """The resources and host ports that a pod needs from its node."""
 
     demand: Amounts = field(default_factory=dict)
     ports: frozenset[HostPort] = frozenset()
@@ -152,21 +165,21 @@ def _needs(spec: Mapping[str, Any]) -> _Needs:
 
 
 def seconds(timestamp: str) -> float:
-    """A Kubernetes time as seconds since the epoch."""
+    """Return a Kubernetes time as seconds since the epoch."""
     return datetime.fromisoformat(timestamp).timestamp()
 
 
 def _task(metadata: Mapping[str, Any]) -> str:
-    named = (metadata.get("annotations") or {}).get(_TASK) or (metadata.get("labels") or {}).get(_TASK)
-    return str(named or "")
+    task = (metadata.get("annotations") or {}).get(_TASK) or (metadata.get("labels") or {}).get(_TASK)
+    return str(task or "")
 
 
 def _group(metadata: Mapping[str, Any], *, owned: bool) -> str:
-    named: str | None = (metadata.get("annotations") or {}).get(labels.GANG)
+    gang: str | None = (metadata.get("annotations") or {}).get(labels.GANG)
     owners = (metadata.get("ownerReferences") or ()) if owned else ()
     owner = next((owner["uid"] for owner in owners if owner.get("controller")), None)
-    # Of its own namespace only: who may make pods in one must not be able to join the groups of another.
-    return f"{metadata['namespace']}/{named or owner or metadata['uid']}"
+    # The namespace is a part of the name: a user of one namespace must not be able to join the groups of another.
+    return f"{metadata['namespace']}/{gang or owner or metadata['uid']}"
 
 
 def _group_size(metadata: Mapping[str, Any]) -> int:

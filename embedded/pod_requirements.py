@@ -1,7 +1,8 @@
-"""What of a pod this node cannot honour.
+"""The parts of a pod's spec that the embedded node does not support.
 
-One rule: pure, and nothing is ignored that would change what a program sees: a pod is run as written or refused with
-the field and what to do. Isolation (images, users, capabilities, limits) is not among it: a process has none here.
+One rule: pure, and no field is ignored that would change what a program sees. The node runs a pod as written, or it
+refuses the pod with the field and what to do. Isolation (images, users, capabilities, limits) is the exception: the
+processes have none here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,8 +10,7 @@ from typing import Any
 
 from crds.resources.amounts import Amounts
 from embedded import downward
-from embedded.node.status.pod_status import Verdict
-from embedded.pod import NONSENSE
+from embedded.pod import NONSENSE, PodFailure
 
 SHARED_MEMORY = "/dev/shm"
 _FIELDS = (
@@ -28,22 +28,22 @@ _MAPS = ("metadata.labels['", "metadata.annotations['")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle")
 
 
-def refusal(spec: Mapping[str, Any], demand: Amounts, allocatable: Amounts) -> Verdict | None:
-    """Why a pod cannot run here; None if it can."""
+def refusal(spec: Mapping[str, Any], demand: Amounts, allocatable: Amounts) -> PodFailure | None:
+    """Return why a pod cannot run on a node with these resources; None if it can."""
     lacking = short(demand, allocatable)
     if lacking:
-        return Verdict(f"OutOf{lacking[0]}", f"the pod wants more {', '.join(lacking)} than the whole node has")
+        return PodFailure(f"OutOf{lacking[0]}", f"the pod wants more {', '.join(lacking)} than the whole node has")
     problem = next(problems(spec), None)
-    return Verdict("NotSupported", f"the embedded node cannot run this pod: {problem}") if problem else None
+    return PodFailure("NotSupported", f"the embedded node cannot run this pod: {problem}") if problem else None
 
 
 def short(demand: Amounts, allocatable: Amounts) -> list[str]:
-    """The resources of which a pod asks for more than the whole node has."""
+    """Return the resources of which a pod requests more than the whole node has."""
     return sorted(name for name, amount in demand.items() if amount > allocatable.get(name, 0))
 
 
 def problems(spec: Mapping[str, Any]) -> Iterator[str]:
-    """Everything of a pod's spec that the node cannot honour; each begins with the path of its field."""
+    """Yield every part of a pod's spec that the node does not support; each text begins with the path of its field."""
     try:
         yield from _problems(spec)
     except NONSENSE as error:
@@ -91,11 +91,11 @@ def _container_problems(
         yield f"{path}.envFrom[{index}]: {_first(source)} is not supported; write the variables under env"
     for index, entry in enumerate(container.get("env") or ()):
         yield from _variable_problems(entry, f"{path}.env[{index}]")
-    told = found_by_variable(container)
+    mounts = mounts_by_variable(container)
     for index, mount in enumerate(container.get("volumeMounts") or ()):
         if mount["name"] not in volumes:
             yield f"{path}.volumeMounts[{index}].name: there is no volume {mount['name']!r}"
-        elif told.get(variable(mount["name"])) != mount and not honoured(mount, volumes[mount["name"]]):
+        elif mounts.get(variable(mount["name"])) != mount and not is_satisfied(mount, volumes[mount["name"]]):
             yield _mount_problem(mount, f"{path}.volumeMounts[{index}]")
 
 
@@ -117,13 +117,13 @@ def _mount_problem(mount: Mapping[str, Any], path: str) -> str:
     )
 
 
-def found_by_variable(container: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """The mounts of a container that says it looks for them by a variable, by that variable.
+def mounts_by_variable(container: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the mounts that a container finds by a variable, by the name of that variable.
 
-    It says so by declaring the volume's variable with the mount's own path as its value: where mounts are mounted this
-    is true, and here the node puts its own folder there.
+    Such a container declares the volume's variable with the mount's path as its value. On a cluster that mounts
+    volumes the value is right, and here the node replaces it by the path of its own folder.
     """
-    declared = {each["name"]: each.get("value") for each in container.get("env") or ()}
+    declared = {entry["name"]: entry.get("value") for entry in container.get("env") or ()}
     return {
         variable(mount["name"]): mount
         for mount in container.get("volumeMounts") or ()
@@ -132,8 +132,8 @@ def found_by_variable(container: Mapping[str, Any]) -> dict[str, Mapping[str, An
     }
 
 
-def honoured(mount: Mapping[str, Any], volume: Mapping[str, Any]) -> bool:
-    """Whether the machine has at the mount's path what the mount would put there."""
+def is_satisfied(mount: Mapping[str, Any], volume: Mapping[str, Any]) -> bool:
+    """Return whether the machine already has at the mount's path what the mount would put there."""
     where = mount["mountPath"].rstrip("/") or "/"
     if mount.get("subPath") or mount.get("subPathExpr"):
         return False
@@ -143,7 +143,7 @@ def honoured(mount: Mapping[str, Any], volume: Mapping[str, Any]) -> bool:
 
 
 def variable(volume: str) -> str:
-    """The variable that names a volume's folder."""
+    """Return the name of the variable that holds the path of a volume's folder."""
     return "TORCHQ_VOLUME_" + volume.upper().replace("-", "_").replace(".", "_")
 
 

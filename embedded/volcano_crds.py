@@ -1,7 +1,7 @@
-"""Volcano's nouns on the embedded cluster: PodGroup and Queue, and the queue every PodGroup is in that names none.
+"""Volcano's resources on the embedded cluster: PodGroup, Queue, and the queue of PodGroups that name none.
 
-One rule: as much of their schemas as somebody here reads, the rest kept as it comes; so what is written for Volcano is
-taken as it is.
+One rule: the schemas describe the fields that torchq reads, and all other fields are stored unchanged. So the embedded
+cluster accepts objects that are written for Volcano.
 """
 
 import threading
@@ -30,18 +30,21 @@ _TEXT = {"type": "string"}
 
 
 def install(cluster: Cluster) -> None:
-    """Create or update both definitions, and the queue `default` if it is not there. ClusterError."""
+    """Create or update both definitions, and create the queue `default` if it does not exist. ClusterError."""
     for definition in (pod_group(), queue()):
         try:
             cluster.create(CRDS, definition)
         except errors.AlreadyExists:
             cluster.patch(CRDS, definition["metadata"]["name"], {"spec": definition["spec"]})
-    if _made(cluster):
+    if _create_default_queue(cluster):
         cluster.patch(GANG_QUEUES, DEFAULT_QUEUE, {"status": {"state": OPEN}}, subresource="status")
 
 
-def _made(cluster: Cluster) -> bool:
-    """Make the queue; whether it was not there. kube-apiserver serves a kind some moments after its definition."""
+def _create_default_queue(cluster: Cluster) -> bool:
+    """Create the queue `default`; return False if it exists.
+
+    A kube-apiserver serves a kind only some moments after its definition is created, so NotFound is tried again.
+    """
     deadline, pause = time.monotonic() + _SERVED_SECONDS, threading.Event()
     while True:
         try:
@@ -56,7 +59,7 @@ def _made(cluster: Cluster) -> bool:
 
 
 def pod_group() -> Manifest:
-    """The definition of PodGroup. It has no status subresource: its status is written with the object, as Volcano's."""
+    """Return the definition of PodGroup. As in Volcano, it has no status subresource."""
     spec = _open(
         minMember=_COUNT,
         minTaskMember={"type": "object", "additionalProperties": _COUNT},
@@ -81,7 +84,7 @@ def pod_group() -> Manifest:
 
 
 def queue() -> Manifest:
-    """The definition of Queue."""
+    """Return the definition of Queue."""
     spec = _open(
         weight={**_COUNT, "default": 1, "minimum": 1, "maximum": 65535},
         capability=_QUANTITIES,
@@ -97,20 +100,20 @@ def queue() -> Manifest:
 
 
 def _open(**properties: dict[str, Any]) -> dict[str, Any]:
-    """An object with these fields and whatever else."""
+    """Return the schema of an object with these fields and any others."""
     return {"type": "object", "properties": properties, "x-kubernetes-preserve-unknown-fields": True}
 
 
 def _definition(
     resource: Resource,
-    short: list[str],
+    short_names: list[str],
     spec: dict[str, Any],
     status: dict[str, Any],
     columns: list[dict[str, Any]],
     subresources: dict[str, Any],
 ) -> Manifest:
     root = {"type": "object", "properties": {"spec": {**spec, "default": {}}, "status": status}}
-    return definitions.definition(resource, short, root, columns, subresources)
+    return definitions.definition(resource, short_names, root, columns, subresources)
 
 
 def _default_queue() -> Manifest:

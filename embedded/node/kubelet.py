@@ -1,7 +1,7 @@
 """Runs the pods that are bound to this node.
 
-One rule: one thread does it all, from what the API server and the runs' folders say; killing it loses nothing, since
-containers live under their shims.
+One rule: one thread does all of it, from what the API server and the runs' folders show. Killing the thread's process
+loses nothing, since containers live under their shims.
 """
 
 import logging
@@ -10,13 +10,15 @@ import queue
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 
 from embedded.log_times import NOTE_SECONDS
-from embedded.node.pods.pod_worker import Ground, PodWork
+from embedded.node.pods.node_context import NodeContext
+from embedded.node.pods.pod_worker import PodWorker
 from embedded.node.resources.memory_watch import WatchedPod
 from embedded.node.runs import processes
+from embedded.node.shutdown.shutdown import NodeShutdown
 from embedded.node.shutdown.shutdown_record import EndingPod
 from embedded.pod import NONSENSE, LocalPod
 from kube.object_errors import ObjectErrors
@@ -24,12 +26,44 @@ from kube.object_errors import ObjectErrors
 logger = logging.getLogger(__name__)
 
 _TICK_SECONDS = 0.05
-"""How soon the beginning or end of a container is noticed."""
+"""The longest time until the beginning or end of a container is noticed."""
 _IDLE_SECONDS = 0.5
-"""How long to wait for news while nothing runs."""
+"""The longest wait for a change while nothing runs."""
 _RETRY_SECONDS = 1.0
 _MOST_DOUBLINGS = 4
-"""Of the pause after an error: a disk that has room again is noticed within 16 s."""
+"""The limit of doublings of the pause after an error: a disk that has room again is noticed within 16 s."""
+
+
+class ShutdownProgress:
+    """How far the kubelet is with the shutdown of the node."""
+
+    def __init__(self, shutdown: NodeShutdown) -> None:
+        self._shutdown = shutdown
+        self._hurried = False
+        self._unmarked: tuple[int, float] | None = None
+        """The number of pods that the API server does not show as marked, and the time since which it is the same."""
+
+    def step(self, workers: Collection[PodWorker], now: float) -> bool:
+        """Update the shutdown's state; return whether every pod has to be synced now.
+
+        This is so when the shutdown begins, when containers may be asked to end, and when the rest is to be killed.
+        """
+        shutdown = self._shutdown
+        if shutdown.since is None:
+            return False
+        begins, released, hurried = self._unmarked is None, shutdown.released, shutdown.hurried and not self._hurried
+        shutdown.released = released or (not begins and self._are_marked(workers, now))
+        self._hurried = shutdown.hurried
+        if begins:
+            self._unmarked = (len(workers) + 1, now)
+        return begins or hurried or shutdown.released != released
+
+    def _are_marked(self, workers: Collection[PodWorker], now: float) -> bool:
+        """Return whether the API server shows the marks of all pods that run, or has shown none for too long."""
+        count = sum(worker.lacks_mark for worker in workers)
+        before, since = self._unmarked or (count, now)
+        self._unmarked = (count, since if count >= before else now)
+        return count == 0 or now - self._unmarked[1] >= self._shutdown.patience()
 
 
 class Kubelet:
@@ -38,141 +72,125 @@ class Kubelet:
     def __init__(
         self,
         node: str,
-        ground: Ground,
+        context: NodeContext,
         clock: Callable[[], float] = time.time,
         errors: ObjectErrors | None = None,
     ) -> None:
         self._node = node
-        self._ground = ground
+        self._context = context
         self._clock = clock
-        self._news: queue.SimpleQueue[tuple[LocalPod | None, LocalPod | None]] = queue.SimpleQueue()
-        self._work: dict[str, PodWork] = {}
-        self._astir: dict[str, PodWork] = {}
-        """Those of which something may change without news: pods that have ended stay long, and many."""
-        self._vanished: set[str] = set()
+        self._changes: queue.SimpleQueue[tuple[LocalPod | None, LocalPod | None]] = queue.SimpleQueue()
+        self._workers: dict[str, PodWorker] = {}
+        self._active: dict[str, PodWorker] = {}
+        """The workers whose pods may change without the API server. Pods that have ended are many and stay long."""
+        self._deleted: set[str] = set()
+        """The uids of pods that no longer exist and whose folders are still there."""
         self._unread: dict[str, LocalPod] = {}
-        """Pods whose record on disk could not be read: they are begun as soon as it can."""
+        """The pods whose files on disk cannot be read yet. Their workers are made as soon as they can."""
         self._read_at = 0.0
         self._note_at = 0.0
-        self.left: tuple[EndingPod, ...] | None = None
+        self.ending_pods: tuple[EndingPod, ...] | None = None
         """The pods that still end because the node shuts down; None while that is not known."""
-        self._hurried = False
-        self._unmarked: tuple[int, float] | None = None
-        """How many pods the API server does not show to be ended by the shutdown, and since when so many."""
+        self._shutdown = ShutdownProgress(context.shutdown)
         self._errors = errors or ObjectErrors()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kubelet")
 
     def start(self, pods: Iterable[LocalPod]) -> None:
-        """Begin, knowing all pods there are: the folders of others are cleared away, with what runs in them."""
-        known = {pod.uid for pod in pods}
+        """Start the thread. Given all pods of the API server, it removes the folders of others and kills their
+        processes."""
+        uids = {pod.uid for pod in pods}
         with suppress(FileNotFoundError):
-            self._vanished = set(os.listdir(self._ground.layout.root / "pods")) - known
+            self._deleted = set(os.listdir(self._context.layout.root / "pods")) - uids
         self._thread.start()
 
-    def changed(self, before: LocalPod | None, after: LocalPod | None) -> None:
-        """News of a pod, from any thread."""
-        self._news.put((before, after))
+    def on_change(self, before: LocalPod | None, after: LocalPod | None) -> None:
+        """Take a change of a pod; callable from any thread."""
+        self._changes.put((before, after))
 
     def shut_down(self) -> None:
-        """Begin no container any more, and end the pods; `left` says which still end."""
-        self._ground.shutdown.request()
-        self._news.put((None, None))
+        """Start no more containers, and end the pods; `ending_pods` lists those that still end."""
+        self._context.shutdown.request()
+        self._changes.put((None, None))
 
     def hurry(self) -> None:
-        """Kill what is left of the pods that the shutdown ends."""
-        self._ground.shutdown.hurried = True
+        """Kill the containers of the pods that the shutdown ends."""
+        self._context.shutdown.hurried = True
 
     def stop(self) -> None:
-        """End the thread; what runs of the pods runs on."""
+        """End the thread; the containers go on."""
         self._stopping.set()
-        self._news.put((None, None))
+        self._changes.put((None, None))
         self._thread.join()
-        self._ground.runs.close()
+        self._context.runs.close()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._hear()
+            self._take_changes()
             now = self._clock()
             noting = now >= self._note_at
             self._note_at = now + NOTE_SECONDS if noting else self._note_at
-            self._begin_unread(now)
+            self._start_unread(now)
             self._shut_down(now)
-            for uid, work in tuple(self._astir.items()):
-                self._sync(work, now)
+            for uid, worker in tuple(self._active.items()):
+                self._sync(worker, now)
                 if noting:
-                    self._note(work, now)
-                if work.at_rest:
-                    del self._astir[uid]
-            self._vanished = {uid for uid in self._vanished if not self._cleared(uid)}
-            self._say_what_is_left()
+                    self._note_log_lengths(worker, now)
+                if worker.is_idle:
+                    del self._active[uid]
+            self._deleted = {uid for uid in self._deleted if not self._try_clear(uid)}
+            self._list_ending_pods()
 
     def _shut_down(self, now: float) -> None:
-        """Look at all pods when the node is told to shut down, when containers may be asked to end, and when what is
-        left is to be killed."""
-        shutdown = self._ground.shutdown
-        if shutdown.since is None:
-            return
-        begins, released, hurried = self._unmarked is None, shutdown.released, shutdown.hurried and not self._hurried
-        shutdown.released = released or (not begins and self._is_marked(now))
-        self._hurried = shutdown.hurried
-        if begins:
-            self._unmarked = (len(self._work) + 1, now)
-        if begins or hurried or shutdown.released != released:
-            self._astir.update(self._work)
-            for work in self._work.values():
-                work.wake_at = 0.0
+        if self._shutdown.step(self._workers.values(), now):
+            self._active.update(self._workers)
+            for worker in self._workers.values():
+                worker.wake_at = 0.0
 
-    def _is_marked(self, now: float) -> bool:
-        """Whether the API server shows the marks of all pods that run, or has shown no further one for too long."""
-        count = sum(work.unmarked for work in self._work.values())
-        before, since = self._unmarked or (count, now)
-        self._unmarked = (count, since if count >= before else now)
-        return count == 0 or now - self._unmarked[1] >= self._ground.shutdown.patience()
+    def _list_ending_pods(self) -> None:
+        if self._context.shutdown.released:
+            pods = (worker.ending_pod() for worker in self._workers.values())
+            self.ending_pods = tuple(pod for pod in pods if pod is not None)
 
-    def _say_what_is_left(self) -> None:
-        if self._ground.shutdown.released:
-            self.left = tuple(found for work in self._work.values() if (found := work.ending()) is not None)
-
-    def _hear(self) -> None:
-        """Take the news there is; wait a tick for some."""
-        patience = _TICK_SECONDS if self._busy() else _IDLE_SECONDS
+    def _take_changes(self) -> None:
+        """Take all waiting changes; wait a tick for the first one."""
+        patience = _TICK_SECONDS if self._is_busy() else _IDLE_SECONDS
         with suppress(queue.Empty):
-            self._take(*self._news.get(timeout=patience))
+            self._take(*self._changes.get(timeout=patience))
             while True:
-                self._take(*self._news.get_nowait())
+                self._take(*self._changes.get_nowait())
 
-    def _busy(self) -> bool:
-        return bool(self._vanished) or any(work.wake_at < float("inf") for work in self._astir.values())
+    def _is_busy(self) -> bool:
+        return bool(self._deleted) or any(worker.wake_at < float("inf") for worker in self._active.values())
 
     def _take(self, before: LocalPod | None, after: LocalPod | None) -> None:
         if after is None:
             if before is not None:
                 self._forget(before)
         elif after.node == self._node:
-            known = self._work.get(after.uid)
-            if known is not None:
-                known.update(after)
-                self._astir[after.uid] = known
+            worker = self._workers.get(after.uid)
+            if worker is not None:
+                worker.update(after)
+                self._active[after.uid] = worker
                 return
-            self._begin(after)
+            self._start_worker(after)
 
     def _forget(self, pod: LocalPod) -> None:
-        """The pod is no more."""
+        """Drop the worker of a pod that no longer exists."""
         self._errors.over(_subject(pod))
         self._errors.over(f"the log of {_subject(pod)}")
         self._unread.pop(pod.uid, None)
-        self._ground.memory.watch(pod.uid, WatchedPod())
-        if pod.uid in self._work:
-            del self._work[pod.uid]
-            self._astir.pop(pod.uid, None)
-            self._vanished.add(pod.uid)
+        self._context.memory.watch(pod.uid, WatchedPod())
+        if pod.uid in self._workers:
+            del self._workers[pod.uid]
+            self._active.pop(pod.uid, None)
+            self._deleted.add(pod.uid)
 
-    def _begin(self, pod: LocalPod) -> None:
+    def _start_worker(self, pod: LocalPod) -> None:
         self._unread.pop(pod.uid, None)
         try:
-            self._astir[pod.uid] = self._work[pod.uid] = PodWork(pod, self._ground)
-        except NONSENSE as e:  # no API server takes it today
+            self._active[pod.uid] = self._workers[pod.uid] = PodWorker(pod, self._context)
+        except NONSENSE as e:  # the API server of this version rejects such a pod; an older one may have taken it
             logger.error("pod %s is not run: its spec cannot be read: %s", pod, e)
         except Exception as e:
             self._errors.met(_subject(pod), e)
@@ -180,38 +198,38 @@ class Kubelet:
         else:
             self._errors.over(_subject(pod))
 
-    def _begin_unread(self, now: float) -> None:
+    def _start_unread(self, now: float) -> None:
         if self._unread and now >= self._read_at:
             self._read_at = now + _RETRY_SECONDS
             for pod in tuple(self._unread.values()):
-                self._begin(pod)
+                self._start_worker(pod)
 
-    def _sync(self, work: PodWork, now: float) -> None:
-        """Bring one pod further. What fails there, because the disk is full for example, must not stop the others."""
+    def _sync(self, worker: PodWorker, now: float) -> None:
+        """Sync one pod. An error, for example because the disk is full, must not stop the other pods."""
         try:
-            if not work.due(now):
+            if not worker.is_due(now):
                 return
-            work.sync(now)
+            worker.sync(now)
         except Exception as e:
-            self._errors.met(_subject(work.pod), e)
-            work.wake_at = now + _RETRY_SECONDS * 2.0 ** min(work.failures, _MOST_DOUBLINGS)
-            work.failures += 1
+            self._errors.met(_subject(worker.pod), e)
+            worker.wake_at = now + _RETRY_SECONDS * 2.0 ** min(worker.failures, _MOST_DOUBLINGS)
+            worker.failures += 1
             return
-        if work.failures:
-            work.failures = 0
-            self._errors.over(_subject(work.pod))
+        if worker.failures:
+            worker.failures = 0
+            self._errors.over(_subject(worker.pod))
 
-    def _note(self, work: PodWork, now: float) -> None:
-        subject = f"the log of {_subject(work.pod)}"
+    def _note_log_lengths(self, worker: PodWorker, now: float) -> None:
+        subject = f"the log of {_subject(worker.pod)}"
         try:
-            work.note(now)
+            worker.note_log_lengths(now)
         except Exception as e:
             self._errors.met(subject, e)
         else:
             self._errors.over(subject)
 
-    def _cleared(self, uid: str) -> bool:
-        """As `_clear`; what fails is tried again."""
+    def _try_clear(self, uid: str) -> bool:
+        """Call `_clear`; return False after an error, so that it is called again."""
         try:
             done = self._clear(uid)
         except Exception as e:
@@ -222,11 +240,12 @@ class Kubelet:
         return done
 
     def _clear(self, uid: str) -> bool:
-        """End what is left of a pod that is no more, and remove its folder; whether that is done."""
-        if self._ground.runs.unsettled(uid) and (processes.kill_marked(f"{uid}/") or self._ground.runs.alive(uid)):
+        """Kill the processes of a pod that no longer exists and remove its folder; return whether that is done."""
+        runs = self._context.runs
+        if runs.may_have_processes(uid) and (processes.kill_marked(f"{uid}/") or runs.has_live_shim(uid)):
             return False
-        self._ground.devices.release(uid)
-        shutil.rmtree(self._ground.layout.pod(uid), ignore_errors=True)
+        self._context.devices.release(uid)
+        shutil.rmtree(self._context.layout.pod(uid), ignore_errors=True)
         return True
 
 

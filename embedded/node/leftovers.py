@@ -1,6 +1,8 @@
-"""The pods that run although no node watches them: what is left when a stack was killed, or went down without them.
+"""The pods that run although no node process watches them.
 
-One rule: it only looks, at the disk and at locks, and needs no server.
+Such pods remain after the stack was killed, or after it went down without ending its pods.
+
+One rule: only read. The files and locks of the data folder are enough, and no server is needed.
 """
 
 import json
@@ -18,32 +20,32 @@ from embedded.node.runs.container_runs import Runs
 
 @dataclass(frozen=True, slots=True)
 class RunningPod:
-    """A pod of which processes run."""
+    """A pod that has running processes."""
 
     uid: str
     namespace: str = ""
-    """Empty, as the name, if the database does not tell."""
+    """The namespace; empty, like the name, if the database does not have the pod."""
     name: str = ""
     job: str = ""
-    """The TorchJob it belongs to; empty if it belongs to none."""
+    """The TorchJob to which the pod belongs; empty if it belongs to none."""
 
 
 def running(layout: Layout) -> tuple[RunningPod, ...]:
-    """The pods of a data folder of which processes run."""
+    """Return the pods of a data folder that have running processes."""
     runs, folder = Runs(layout), layout.root / "pods"
-    uids = sorted(uid for uid in _listed(folder) if runs.alive(uid))
-    known = _known(layout) if uids else {}
-    return tuple(known.get(uid, RunningPod(uid)) for uid in uids)
+    uids = sorted(uid for uid in _file_names(folder) if runs.has_live_shim(uid))
+    pods = _stored_pods(layout) if uids else {}
+    return tuple(pods.get(uid, RunningPod(uid)) for uid in uids)
 
 
-def _listed(folder: os.PathLike[str]) -> list[str]:
+def _file_names(folder: os.PathLike[str]) -> list[str]:
     with suppress(FileNotFoundError, NotADirectoryError):
         return os.listdir(folder)
     return []
 
 
-def _known(layout: Layout) -> Mapping[str, RunningPod]:
-    """The pods that the database of a server that does not run has, by uid; none if it cannot be read."""
+def _stored_pods(layout: Layout) -> Mapping[str, RunningPod]:
+    """Return the pods in the database of a server that does not run, by uid; none if the database cannot be read."""
     with suppress(sqlite3.Error, ValueError, KeyError):
         address = f"{layout.database.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(address, uri=True, timeout=0.5)) as database:

@@ -1,7 +1,7 @@
-"""The embedded node: the scheduler and the one node of a cluster on this machine.
+"""The embedded node: the scheduler and the only node of a cluster on this machine.
 
-One rule: the process may be killed at any moment; its pods run on, and the next node process takes them over. Two on
-one data folder are refused.
+One rule: the process may be killed at any moment. Its pods go on, and the next node process takes them over. A second
+node process on the same data folder is refused.
 
 Run it with `python -m embedded.node.node --data DIR --kubeconfig FILE`, or in a test with `running_node(...)`.
 """
@@ -25,7 +25,7 @@ from embedded.layout import Layout
 from embedded.node import registration
 from embedded.node.kubelet import Kubelet
 from embedded.node.pods import environment
-from embedded.node.pods.pod_worker import Ground
+from embedded.node.pods.node_context import NodeContext
 from embedded.node.pods.status_reporter import Reporter
 from embedded.node.registration import Heartbeat
 from embedded.node.resources import machine as node_machine
@@ -38,7 +38,7 @@ from embedded.node.shutdown import shutdown_record
 from embedded.node.shutdown.shutdown import NodeShutdown
 from embedded.node.status.lifecycle import Backoff
 from embedded.pod import LocalPod
-from embedded.scheduler.scheduler import NodeView, Scheduler
+from embedded.scheduler.scheduler import ObservedNode, Scheduler
 from kube import client, errors, threads
 from kube.api import Cluster, Manifest
 from kube.informer import Informer
@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 NAME = "local"
 """The node's name."""
 _SYNC_SECONDS = 30.0
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 
 
 class NodeFailed(Exception):
@@ -67,15 +67,15 @@ class NodeSettings:
     backoff: Backoff = field(default_factory=Backoff)
     """The waits before containers are restarted."""
     log_bytes: int = LOG_BYTES
-    """What is kept of the output of each container."""
+    """The limit of the log of each container, in bytes."""
     stop_pods: bool = False
-    """Whether the pods' processes end with the node. Else they run on, and the next node takes them over."""
+    """Whether the pods' processes end with the node. Otherwise they go on, and the next node takes them over."""
     runs_pods: bool = True
-    """Whether it takes pods, and begins containers. Else it is there to shut down: it ends what runs."""
+    """Whether the node accepts pods and starts containers. Otherwise it only ends the containers that run."""
 
 
 class LocalNode:
-    """The threads that make a node, and the scheduler."""
+    """The threads of the node and the scheduler."""
 
     def __init__(self, cluster: Cluster, layout: Layout, settings: NodeSettings) -> None:
         self._cluster = cluster
@@ -84,11 +84,11 @@ class LocalNode:
         self._layout = layout
         self._node = registration.node(settings.name, settings.machine)
         self.errors = ObjectErrors()
-        """Pods that were skipped."""
+        """The objects that could not be handled, with the error of each."""
         self._reporter = Reporter(cluster, self.errors)
         runs = Runs(layout, settings.log_bytes, cgroups.find())
         self._memory = MemoryWatch(runs.record_oom, self.errors)
-        ground = Ground(
+        ground = NodeContext(
             layout=layout,
             runs=runs,
             devices=Devices(layout, settings.machine.gpus),
@@ -101,26 +101,31 @@ class LocalNode:
         )
         self._kubelet = Kubelet(settings.name, ground, errors=self.errors)
         self._pods: Informer[LocalPod] = Informer(
-            cluster, PODS, trim=pod.read, on_change=self._changed, errors=self.errors
+            cluster, PODS, trim=pod.read, on_change=self._on_pod_change, errors=self.errors
         )
-        self._nodes: Informer[NodeView] = Informer(cluster, NODES, trim=_view, on_change=self._node_changed)
-        self._scheduler = Scheduler(cluster, self._node, self._pods.values, time.time, self._view, self.errors)
-        gangs = self._scheduler.book.caches if settings.runs_pods else ()
+        self._nodes: Informer[ObservedNode] = Informer(
+            cluster, NODES, trim=_observed_node, on_change=self._on_node_change
+        )
+        self._scheduler = Scheduler(cluster, self._node, self._pods.values, time.time, self._observed_node, self.errors)
+        gangs = self._scheduler.pod_groups.caches if settings.runs_pods else ()
         self._caches: tuple[Informer[Any], ...] = (self._pods, self._nodes, *gangs)
         self._heartbeat = Heartbeat(cluster, self._node, self.errors)
 
     def start(self) -> None:
-        """Register and begin. ClusterError if the API server does not answer or refuses, NodeFailed if it is slow."""
+        """Register the node and start its threads.
+
+        ClusterError if the API server does not answer or refuses a request, NodeFailed if it is slow.
+        """
         if self._runs_pods:
-            volcano_crds.install(self._cluster)  # before there is a node: who waits for one finds them
+            volcano_crds.install(self._cluster)  # first, so that they exist as soon as a client sees the node
             registration.register(self._cluster, self._node, time.time())
         for cache in self._caches:
             cache.start()
         for cache in self._caches:
             if not cache.wait_synced(_SYNC_SECONDS):
                 self._stop_caches()
-                what, why = cache.resource.plural, cache.failing
-                raise NodeFailed(f"the API server did not list {what} in {_SYNC_SECONDS:.0f} s: {why}")
+                resource, reason = cache.resource.plural, cache.failing
+                raise NodeFailed(f"the API server did not list {resource} in {_SYNC_SECONDS:.0f} s: {reason}")
         self._reporter.start()
         self._heartbeat.start()
         self._memory.start()
@@ -131,25 +136,27 @@ class LocalNode:
             self._scheduler.start()
 
     def shut_down(self, order: PatientStop) -> None:
-        """End the pods as a node that shuts down does: each has its whole grace. Returns when they have ended, or when
-        they are to run on after all."""
+        """End the pods, each with its whole grace, as a node that shuts down does.
+
+        Return when they have ended, or when the order changes so that they are to go on.
+        """
         self._stop_scheduler()
         self._heartbeat.shut_down()
         self._kubelet.shut_down()
-        left = self._kubelet.left
-        while left != () and not order.leaves:
+        pods = self._kubelet.ending_pods
+        while pods != () and not order.leaves:
             if order.hurried:
                 self._kubelet.hurry()
-            if left is not None and left != shutdown_record.left(self._layout):
+            if pods is not None and pods != shutdown_record.left(self._layout):
                 with suppress(OSError):
-                    shutdown_record.write_left(self._layout, left)
-            time.sleep(_LOOK_SECONDS)
-            left = self._kubelet.left
+                    shutdown_record.write_left(self._layout, pods)
+            time.sleep(_POLL_SECONDS)
+            pods = self._kubelet.ending_pods
         shutdown_record.clear_left(self._layout)
         self._stop_pods = False
 
     def stop(self) -> None:
-        """End the threads; what they found is written first. Pods that are to stop with the node are killed."""
+        """End the threads after they have written their results. Pods that are to stop with the node are killed."""
         if self._stop_pods:
             order = PatientStop(signal.SIGINT)
             order.hurried = True
@@ -170,30 +177,30 @@ class LocalNode:
             cache.stop()
 
     def leave_pods(self) -> None:
-        """Let the pods run on after all when the node stops."""
+        """Let the pods go on when the node stops, whatever the settings say."""
         self._stop_pods = False
 
-    def _view(self) -> NodeView:
-        return self._nodes.get("", self._node.name) or NodeView()
+    def _observed_node(self) -> ObservedNode:
+        return self._nodes.get("", self._node.name) or ObservedNode()
 
-    def _node_changed(self, before: NodeView | None, after: NodeView | None) -> None:
+    def _on_node_change(self, before: ObservedNode | None, after: ObservedNode | None) -> None:
         if before != after:
-            self._scheduler.changed()
+            self._scheduler.wake()
 
-    def _changed(self, before: LocalPod | None, after: LocalPod | None) -> None:
-        self._kubelet.changed(before, after)
-        self._scheduler.changed()
+    def _on_pod_change(self, before: LocalPod | None, after: LocalPod | None) -> None:
+        self._kubelet.on_change(before, after)
+        self._scheduler.wake()
 
 
-def _view(node: Manifest) -> NodeView:
+def _observed_node(node: Manifest) -> ObservedNode:
     cordoned = (node.get("spec") or {}).get("unschedulable") is True
-    return NodeView(cordoned, node["metadata"].get("labels") or {})
+    return ObservedNode(cordoned, node["metadata"].get("labels") or {})
 
 
 @contextmanager
 def running_node(cluster: Cluster, layout: Layout, settings: NodeSettings) -> Iterator[LocalNode]:
-    """A node for the time of the block, alone on its data folder. NodeFailed, ClusterError."""
-    with _alone(layout):
+    """Run a node for the time of the block, as the only one on its data folder. NodeFailed, ClusterError."""
+    with _exclusive_lock(layout):
         node = LocalNode(cluster, layout, settings)
         node.start()
         try:
@@ -203,10 +210,10 @@ def running_node(cluster: Cluster, layout: Layout, settings: NodeSettings) -> It
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a node until SIGTERM or SIGINT. The exit code: 1 if it could not run, with a line that says why.
+    """Run a node until SIGTERM or SIGINT. Return exit code 1, after a line with the reason, if it could not run.
 
-    Only SIGTERM stops the pods if that was asked for, SIGUSR2 at once; SIGINT is what a supervisor's death sends, and
-    the next node goes on with them, whether they were being stopped or not.
+    With --stop-pods, SIGTERM ends the pods with their grace, and SIGUSR2 kills them at once. The death of a supervisor
+    sends SIGINT: the pods go on, even if they were being stopped, and the next node takes them over.
     """
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -260,8 +267,8 @@ def _settings(options: argparse.Namespace) -> NodeSettings:
 
 
 @contextmanager
-def _alone(layout: Layout) -> Iterator[None]:
-    """The lock of the one node of a data folder; it goes with the process. NodeFailed if another has it."""
+def _exclusive_lock(layout: Layout) -> Iterator[None]:
+    """Hold the lock of the only node of a data folder; it ends with the process. NodeFailed if another node has it."""
     layout.root.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(layout.root / "node.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:

@@ -1,6 +1,6 @@
-"""The node's own object, and its sign of life.
+"""The Node object and the Lease that shows that the node is alive.
 
-One rule: a sign of life changes a Lease and nothing else, so that who watches nodes hears only of changes.
+One rule: a sign of life changes the Lease and nothing else, so that watches of nodes deliver only real changes.
 """
 
 import logging
@@ -14,8 +14,9 @@ from typing import Any
 from crds.api_resources import LEASES, NAMESPACES, NODES
 from crds.labels import EMBEDDED, OBJECT_ERRORS
 from crds.resources import quantities
+from embedded.conditions import condition, differs, merge_conditions, well_formed
 from embedded.node.resources.machine import Machine
-from embedded.node.status import pod_status
+from embedded.node.status.pod_status import ADDRESS
 from embedded.scheduler.node_capacity import Node
 from kube import errors
 from kube.api import Cluster, Manifest
@@ -29,7 +30,7 @@ _LEASE_SECONDS = 40
 
 
 def node(name: str, machine: Machine) -> Node:
-    """The node that a machine makes."""
+    """Return the node that offers what a machine has."""
     amounts = machine.amounts
     architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     labels = {
@@ -41,7 +42,7 @@ def node(name: str, machine: Machine) -> Node:
 
 
 def register(cluster: Cluster, node: Node, now: float) -> None:
-    """Make or correct the Node object, and the namespace of its lease."""
+    """Create or correct the Node object and the namespace of its lease."""
     body: Manifest = {
         "apiVersion": NODES.api_version,
         "kind": NODES.kind,
@@ -53,80 +54,84 @@ def register(cluster: Cluster, node: Node, now: float) -> None:
     except errors.AlreadyExists:
         cluster.patch(NODES, node.name, {"metadata": {"labels": dict(node.labels)}})
     before = cluster.get(NODES, node.name).get("status") or {}
-    if _was_away(cluster, node, now):  # as a node controller sees it: it becomes ready now
-        before = {**before, "conditions": [each for each in _conditions(before) if each["type"] != "Ready"]}
+    if _was_away(cluster, node, now):  # a node controller would have set Ready to Unknown: the node becomes ready now
+        conditions = [item for item in well_formed(before.get("conditions")) if item["type"] != "Ready"]
+        before = {**before, "conditions": conditions}
     status = _status(node, before, now)
-    if pod_status.differs(status, before):
+    if differs(status, before):
         cluster.patch(NODES, node.name, {"status": status}, subresource="status")
     try:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEASE_NAMESPACE}}
         cluster.create(NAMESPACES, namespace)
     except errors.AlreadyExists:
-        logger.debug("namespace %s is there", LEASE_NAMESPACE)
+        logger.debug("namespace %s exists", LEASE_NAMESPACE)
 
 
 class Heartbeat:
-    """A thread that renews the node's lease."""
+    """A thread that renews the node's lease and updates the node's conditions."""
 
     def __init__(self, cluster: Cluster, node: Node, errors: ObjectErrors | None = None) -> None:
         self._cluster = cluster
         self._node = node
         self._errors = errors or ObjectErrors()
-        self._told = ""
+        self._reported_errors = ""
         self._shutting_down = False
-        self._told_shutdown = False
+        self._reported_shutdown = False
         self._stopping = threading.Event()
-        self._news = threading.Event()
+        self._changed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="node-lease")
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
         """End the thread."""
         self._stopping.set()
-        self._news.set()
+        self._changed.set()
         self._thread.join()
 
     def shut_down(self) -> None:
-        """Say from now on that the node is not ready, because it shuts down."""
+        """Set the node's condition Ready to false, because the node shuts down."""
         self._shutting_down = True
-        self._news.set()
+        self._changed.set()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._news.clear()
+            self._changed.clear()
             try:
                 self._renew(time.time())
-                self._tell_errors(time.time())
-                self._tell_shutdown(time.time())
+                self._report_errors(time.time())
+                self._report_shutdown(time.time())
             except errors.ClusterError as e:
-                logger.warning("the lease of node %s is not renewed: %s", self._node.name, e)
+                logger.warning("the lease of node %s is not renewed yet: %s", self._node.name, e)
             except Exception as e:
                 self._errors.met(f"the lease of Node {self._node.name}", e)
             else:
                 self._errors.over(f"the lease of Node {self._node.name}")
             if not self._stopping.is_set():
-                self._news.wait(RENEW_SECONDS)
+                self._changed.wait(RENEW_SECONDS)
 
-    def _tell_errors(self, now: float) -> None:
-        """Say in the node's status which pods it could not handle, where that has changed: `torchq doctor` shows it."""
-        shown = self._errors.shown
-        if shown == self._told:
+    def _report_errors(self, now: float) -> None:
+        """Write into the node's status which pods it could not handle, if that has changed.
+
+        `torchq doctor` shows the condition.
+        """
+        message = self._errors.shown
+        if message == self._reported_errors:
             return
-        self._write(pod_status.condition(OBJECT_ERRORS, bool(shown), "Skipped" if shown else "None", shown), now)
-        self._told = shown
+        self._write(condition(OBJECT_ERRORS, bool(message), "Skipped" if message else "None", message), now)
+        self._reported_errors = message
 
-    def _tell_shutdown(self, now: float) -> None:
-        """In the words of the kubelet."""
-        if self._shutting_down and not self._told_shutdown:
-            self._write(pod_status.condition("Ready", False, "KubeletNotReady", "node is shutting down"), now)
-            self._told_shutdown = True
+    def _report_shutdown(self, now: float) -> None:
+        """Write once that the node shuts down, with the kubelet's reason and message."""
+        if self._shutting_down and not self._reported_shutdown:
+            self._write(condition("Ready", False, "KubeletNotReady", "node is shutting down"), now)
+            self._reported_shutdown = True
 
-    def _write(self, told: dict[str, str], now: float) -> None:
+    def _write(self, update: dict[str, str], now: float) -> None:
         before = (self._cluster.get(NODES, self._node.name).get("status") or {}).get("conditions") or ()
-        conditions = pod_status.merge_conditions(before, [told], now)
+        conditions = merge_conditions(before, [update], now)
         self._cluster.patch(NODES, self._node.name, {"status": {"conditions": conditions}}, subresource="status")
 
     def _renew(self, now: float) -> None:
@@ -144,7 +149,7 @@ class Heartbeat:
 
 
 def _was_away(cluster: Cluster, node: Node, now: float) -> bool:
-    """Whether the node has given no sign of life for as long as its Lease lasts."""
+    """Return whether the node's Lease has expired or does not exist."""
     try:
         renewed = (cluster.get(LEASES, node.name, LEASE_NAMESPACE).get("spec") or {}).get("renewTime")
         return renewed is None or now - datetime.fromisoformat(renewed).timestamp() > _LEASE_SECONDS
@@ -152,19 +157,15 @@ def _was_away(cluster: Cluster, node: Node, now: float) -> bool:
         return True
 
 
-def _conditions(status: dict[str, Any]) -> list[Any]:
-    return list(pod_status.sound(status.get("conditions")))
-
-
 def _status(node: Node, before: dict[str, Any], now: float) -> dict[str, Any]:
     amounts = {name: quantities.text(name, amount) for name, amount in sorted(node.allocatable.items())}
-    others = [each for each in pod_status.sound(before.get("conditions")) if each["type"] != OBJECT_ERRORS]
-    ready = pod_status.condition("Ready", True, "NodeReady", "the embedded node runs pods")
+    others = [item for item in well_formed(before.get("conditions")) if item["type"] != OBJECT_ERRORS]
+    ready = condition("Ready", True, "NodeReady", "the embedded node runs pods")
     return {
         **{field: _replacing(amounts, before.get(field)) for field in ("capacity", "allocatable")},
-        "conditions": pod_status.merge_conditions(others, [ready], now),
+        "conditions": merge_conditions(others, [ready], now),
         "addresses": [
-            {"type": "InternalIP", "address": pod_status.ADDRESS},
+            {"type": "InternalIP", "address": ADDRESS},
             {"type": "Hostname", "address": node.name},
         ],
         "nodeInfo": {
@@ -179,5 +180,5 @@ def _status(node: Node, before: dict[str, Any], now: float) -> dict[str, Any]:
 
 
 def _replacing(amounts: dict[str, str], before: Any) -> dict[str, str | None]:
-    """As a merge patch: what the node offered before and offers no more is taken away."""
+    """Return a merge patch that removes the resources that the node no longer offers."""
     return {**dict.fromkeys(before or ()), **amounts}

@@ -1,6 +1,6 @@
-"""What the embedded scheduler can decide.
+"""The decisions of the embedded scheduler.
 
-One rule: values only; a reason is told with everything that is not done.
+One rule: values only, and every decision not to bind has a reason.
 """
 
 from dataclasses import dataclass
@@ -18,24 +18,24 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A pod that cannot be bound now, and why, in a sentence without numbers that move."""
+    """A pod that cannot be bound now, with a reason and a sentence. The sentence has no numbers that change often."""
 
     pod: LocalPod
     reason: str
     message: str
     passing: bool = False
-    """Whether it waits for what may be about to be made: others of its group, or the group."""
+    """Whether the pod waits for objects that may be about to be created: its PodGroup, or other pods of its group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A PodGroup whose minimum cannot be bound now, and why, in a sentence without numbers that move."""
+    """A PodGroup whose minimum cannot be bound now, with a reason and a sentence without numbers that change often."""
 
     group: PodGroup
     reason: str
     message: str
-    kept_out: bool = False
-    """Whether it cannot be, whatever is free and whatever pods there are."""
+    pending: bool = False
+    """Whether the cause is neither the free capacity nor missing pods, so that the group's phase is Pending."""
 
 
 Decision = Bind | Wait | Hold

@@ -1,6 +1,6 @@
-"""What the node has, what is taken of it, and whether a pod may have of the rest.
+"""What the node has, how much of it is used, and whether further pods fit.
 
-One rule: pure; a refusal is a reason and a sentence without numbers that move.
+One rule: pure. A refusal is a reason and a sentence without numbers that change often.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,46 +28,46 @@ class Node:
     labels: Mapping[str, str]
 
     def lacks(self, demand: Amounts) -> list[str]:
-        """The resources of which the whole node has less than asked."""
+        """Return the resources of which the whole node has less than the demand."""
         return sorted(name for name, amount in demand.items() if amount > self.allocatable.get(name, 0))
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """What is taken of the node."""
+class NodeCapacity:
+    """The node, and the part of it that pods use."""
 
     node: Node
     used: Amounts = field(default_factory=dict)
     ports: tuple[HostPort, ...] = ()
 
-    def with_pods(self, pods: Iterable[LocalPod]) -> "Room":
-        """What is taken with these pods as well."""
-        return reduce(Room._with, pods, self)
+    def with_pods(self, pods: Iterable[LocalPod]) -> "NodeCapacity":
+        """Return the capacity with these pods on the node as well."""
+        return reduce(NodeCapacity._with, pods, self)
 
     def refusal(self, members: Sequence[LocalPod]) -> Refusal | None:
-        """Why these pods cannot be bound together now."""
-        return self.objection(members) or self.shortage(members)
+        """Return why these pods cannot be bound together now; None if they can."""
+        return self.mismatch(members) or self.shortage(members)
 
-    def objection(self, members: Sequence[LocalPod]) -> Refusal | None:
-        """Why these pods cannot be bound here, whatever is free."""
-        if any(pod.gated for pod in members):
+    def mismatch(self, members: Sequence[LocalPod]) -> Refusal | None:
+        """Return why these pods could not be bound even to an empty node; None if they could."""
+        if any(pod.is_gated for pod in members):
             return GATED
-        problem = next(filter(None, map(self._mismatch, members)), "")
+        problem = next(filter(None, map(self._pod_mismatch, members)), "")
         return (UNSCHEDULABLE, problem) if problem else None
 
     def shortage(self, members: Sequence[LocalPod]) -> Refusal | None:
-        """What the node lacks for these pods together."""
-        problem = self._lack(members)
+        """Return which resources or ports the node lacks for these pods together; None if it has them."""
+        problem = self._missing_resources(members)
         return (UNSCHEDULABLE, problem) if problem else None
 
-    def _with(self, pod: LocalPod) -> "Room":
-        return Room(self.node, add(self.used, pod.demand), (*self.ports, *pod.ports))
+    def _with(self, pod: LocalPod) -> "NodeCapacity":
+        return NodeCapacity(self.node, add(self.used, pod.demand), (*self.ports, *pod.ports))
 
-    def _mismatch(self, pod: LocalPod) -> str:
-        """A wish of the pod that this node does not meet, or that is not known here."""
+    def _pod_mismatch(self, pod: LocalPod) -> str:
+        """Return which requirement of the pod the node does not meet, or which the scheduler cannot read."""
         return affinity.objection(pod.spec, self.node.name, self.node.labels) or pod.problem
 
-    def _lack(self, members: Sequence[LocalPod]) -> str:
+    def _missing_resources(self, members: Sequence[LocalPod]) -> str:
         together = f" for the {len(members)} pods of the group together" if len(members) > 1 else ""
         demand = reduce(add, (pod.demand for pod in members), NOTHING)
         never = self.node.lacks(demand)
@@ -80,10 +80,10 @@ class Room:
         return self._port_conflict(members)
 
     def _port_conflict(self, members: Sequence[LocalPod]) -> str:
-        taken = list(self.ports)
+        ports = list(self.ports)
         for pod in members:
             for port in sorted(pod.ports):
-                if any(port.conflicts(other) for other in taken):
+                if any(port.conflicts(other) for other in ports):
                     return f"host port {port.port} is taken"
-            taken += pod.ports
+            ports += pod.ports
         return ""

@@ -1,7 +1,7 @@
-"""Which waiting pods are bound now, and why the others are not.
+"""Decides which waiting pods are bound now, and why the others are not.
 
-One rule: pure, and a group is bound whole or not at all: half a gang would hold room and wait for a half that never
-fits. Of a PodGroup this is said of its minimum.
+One rule: pure, and a group is bound as a whole or not at all. A part of a group would occupy resources and wait for a
+part that may never fit. For a PodGroup the rule applies to its minimum.
 """
 
 from collections import defaultdict
@@ -11,67 +11,70 @@ from dataclasses import dataclass
 from embedded.pod import FAILED, NONSENSE, SUCCEEDED, LocalPod
 from embedded.scheduler import gang_placement
 from embedded.scheduler.decisions import Bind, Decision, Wait
-from embedded.scheduler.gang_placement import Gang
-from embedded.scheduler.node_capacity import UNSCHEDULABLE, Node, Room
+from embedded.scheduler.gang_placement import PodGroupMembers
+from embedded.scheduler.node_capacity import UNSCHEDULABLE, Node, NodeCapacity
 from embedded.scheduler.podgroups import NO_GANGS, Gangs
 
 SCHEDULERS = ("default-scheduler", "volcano")
-"""The schedulers this one stands in for; pods of others are left alone."""
+"""The names of the schedulers that this one replaces. It ignores the pods of others."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Team:
-    """Pods that are bound together: a whole group, or one member of a group that has begun."""
+    """Pods that are bound together: a whole group, or one pod of a group that has bound pods."""
 
     waiting: Sequence[LocalPod]
     begun: bool
+    """Whether the group has bound pods."""
 
 
 def place(pods: Iterable[LocalPod], node: Node, gangs: Gangs = NO_GANGS) -> list[Decision]:
-    """A decision for every pod that waits for this scheduler, given all pods there are, and for every PodGroup held up.
+    """Return a decision for every pod that waits for this scheduler, and for every PodGroup that is held back.
 
-    Members of groups that have begun come first (a replacement must not lose its room to newcomers), then groups by
-    their oldest pod. A group that does not fit, or is not complete, does not hold up the ones behind it: whose turn it
-    is was decided before the pods were made.
+    `pods` are all pods of the cluster. Groups that have bound pods come first, since a replacement must not lose its
+    place to a new group. The other groups follow by their oldest pod. A group that does not fit or is not complete
+    does not delay the groups behind it, because the queues decided the order before the pods were created.
     """
-    everyone = list(pods)
-    room = Room(node).with_pods(pod for pod in everyone if pod.node == node.name and not pod.finished)
+    pods = list(pods)
+    capacity = NodeCapacity(node).with_pods(pod for pod in pods if pod.node == node.name and not pod.is_finished)
     decisions: list[Decision] = []
-    units: list[_Team | Gang] = [*_teams(everyone), *_gangs(everyone, gangs)]
-    for unit in sorted(units, key=_turn):
-        found = _seated(unit, room, gangs)
-        room = room.with_pods(each.pod for each in found if isinstance(each, Bind))
-        decisions += found
+    units: list[_Team | PodGroupMembers] = [*_teams(pods), *_pod_groups(pods, gangs)]
+    for unit in sorted(units, key=_order):
+        unit_decisions = _place_unit(unit, capacity, gangs)
+        capacity = capacity.with_pods(decision.pod for decision in unit_decisions if isinstance(decision, Bind))
+        decisions += unit_decisions
     return decisions
 
 
-def _seated(unit: _Team | Gang, room: Room, gangs: Gangs) -> Sequence[Decision]:
-    """The decisions about one group; one that makes no sense waits, and nobody else waits for it."""
+def _place_unit(unit: _Team | PodGroupMembers, capacity: NodeCapacity, gangs: Gangs) -> Sequence[Decision]:
+    """Return the decisions about one group. A group whose spec cannot be read waits, and delays no other group."""
     try:
-        return gang_placement.seat(unit, room, gangs) if isinstance(unit, Gang) else _together(unit, room)
+        if isinstance(unit, PodGroupMembers):
+            return gang_placement.place(unit, capacity, gangs)
+        return _place_team(unit, capacity)
     except NONSENSE as error:
         return [Wait(pod, UNSCHEDULABLE, f"what the pod asks for cannot be read: {error}") for pod in unit.waiting]
 
 
-def _turn(unit: _Team | Gang) -> tuple[bool, tuple[str, str, str]]:
-    begun = bool(unit.held) if isinstance(unit, Gang) else unit.begun
+def _order(unit: _Team | PodGroupMembers) -> tuple[bool, tuple[str, str, str]]:
+    begun = bool(unit.satisfied) if isinstance(unit, PodGroupMembers) else unit.begun
     return not begun, min((pod.age for pod in unit.waiting), default=("", "", ""))
 
 
 def _waits(pod: LocalPod) -> bool:
-    return not (pod.node or pod.finished or pod.deleting) and pod.scheduler in SCHEDULERS
+    return not (pod.node or pod.is_finished or pod.is_deleting) and pod.scheduler in SCHEDULERS
 
 
-def _holds(pod: LocalPod) -> bool:
-    """Whether a pod has what it needs of the cluster, and keeps it."""
-    return pod.phase == SUCCEEDED or bool(pod.node and pod.phase != FAILED and not pod.deleting)
+def _is_satisfied(pod: LocalPod) -> bool:
+    """Return whether a pod is bound and goes on, or has succeeded."""
+    return pod.phase == SUCCEEDED or bool(pod.node and pod.phase != FAILED and not pod.is_deleting)
 
 
-def _teams(everyone: Sequence[LocalPod]) -> list[_Team]:
-    """The pods that name no PodGroup: whole groups, single members of groups that have begun."""
-    begun = {pod.group for pod in everyone if pod.node}
+def _teams(pods: Sequence[LocalPod]) -> list[_Team]:
+    """Return the waiting pods that name no PodGroup: whole groups, and single pods of groups that have bound pods."""
+    begun = {pod.group for pod in pods if pod.node}
     waiting: dict[str, list[LocalPod]] = defaultdict(list)
-    for pod in everyone:
+    for pod in pods:
         if not pod.pod_group and _waits(pod):
             waiting[pod.group].append(pod)
     whole = [_Team(members, begun=False) for name, members in waiting.items() if name not in begun]
@@ -79,31 +82,31 @@ def _teams(everyone: Sequence[LocalPod]) -> list[_Team]:
     return whole + single
 
 
-def _gangs(everyone: Sequence[LocalPod], gangs: Gangs) -> list[Gang]:
-    """The pods of PodGroups; and PodGroups that have none."""
+def _pod_groups(pods: Sequence[LocalPod], gangs: Gangs) -> list[PodGroupMembers]:
+    """Return the pods of each PodGroup, also of a PodGroup that has no pods."""
     waiting: dict[tuple[str, str], list[LocalPod]] = defaultdict(list)
-    held: dict[tuple[str, str], list[LocalPod]] = defaultdict(list)
-    for pod in everyone:
+    satisfied: dict[tuple[str, str], list[LocalPod]] = defaultdict(list)
+    for pod in pods:
         if pod.pod_group:
             key = (pod.namespace, pod.pod_group)
-            if _holds(pod):
-                held[key].append(pod)
+            if _is_satisfied(pod):
+                satisfied[key].append(pod)
             elif _waits(pod):
                 waiting[key].append(pod)
     return [
-        Gang(key[1], gangs.groups.get(key), waiting.get(key, ()), held.get(key, ()))
+        PodGroupMembers(key[1], gangs.groups.get(key), waiting.get(key, ()), satisfied.get(key, ()))
         for key in waiting.keys() | gangs.groups.keys()
     ]
 
 
-def _together(team: _Team, room: Room) -> list[Decision]:
-    """All of a team, or none."""
+def _place_team(team: _Team, capacity: NodeCapacity) -> list[Decision]:
+    """Bind all pods of a team, or none."""
     members = sorted(team.waiting, key=lambda pod: pod.age)
     size = members[0].group_size
     incomplete = not team.begun and len(members) < size
-    refusal = room.objection(members)
+    refusal = capacity.mismatch(members)
     if refusal is None and incomplete:
         message = f"the group has not all of its {size} pods yet"
         return [Wait(pod, UNSCHEDULABLE, message, passing=True) for pod in members]
-    refusal = refusal or room.shortage(members)
+    refusal = refusal or capacity.shortage(members)
     return [Bind(pod) if refusal is None else Wait(pod, *refusal) for pod in members]

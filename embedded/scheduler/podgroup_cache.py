@@ -1,6 +1,6 @@
-"""What the API server tells of PodGroups and Queues, and what the embedded scheduler writes about them.
+"""The cache of PodGroups and Queues, and the writes of the embedded scheduler to them.
 
-One rule: what was written counts until the API server shows it; what could not be is looked at again.
+One rule: what the scheduler wrote counts before the API server shows it. A write that failed is decided again.
 """
 
 import logging
@@ -17,8 +17,8 @@ from kube.informer import Informer
 logger = logging.getLogger(__name__)
 
 
-class GangBook:
-    """All PodGroups and Queues. Readable from any thread; written by the scheduler's."""
+class PodGroupCache:
+    """All PodGroups and Queues. Any thread may read it; only the scheduler's thread writes to it."""
 
     def __init__(self, cluster: Cluster, changed: Callable[[], None]) -> None:
         self._cluster = cluster
@@ -30,24 +30,24 @@ class GangBook:
             cluster, GANG_QUEUES, trim=_queue, on_change=self._queue_changed
         )
         self._written: dict[str, PodGroup] = {}
-        """By uid: groups as our own writes left them."""
+        """The groups as this scheduler's own writes left them, by uid."""
 
     @property
     def caches(self) -> tuple[Informer[Any], ...]:
-        """What has to be started, and stopped."""
+        """The informers, which the node starts and stops."""
         return self._groups, self._queues
 
     def gangs(self) -> Gangs:
-        """All of them, now."""
-        shown = {group.uid: group for group in self._groups.values()}
+        """Return all PodGroups and Queues as they are now."""
+        cached = {group.uid: group for group in self._groups.values()}
         self._written = {
-            uid: group for uid, group in self._written.items() if uid in shown and group.version > shown[uid].version
+            uid: group for uid, group in self._written.items() if uid in cached and group.version > cached[uid].version
         }
-        groups = {group.key: group for group in (shown | self._written).values()}
+        groups = {group.key: group for group in (cached | self._written).values()}
         return Gangs(groups, dict(self._queues.values())) if groups else podgroups.NO_GANGS
 
     def write(self, group: PodGroup, status: Mapping[str, Any]) -> None:
-        """Write a group's status. ClusterError but for what means that the group has changed or gone."""
+        """Write a group's status. ClusterError, except for errors that mean that the group has changed or is gone."""
         patch = {"metadata": {"uid": group.uid}, "status": status}
         try:
             written = self._cluster.patch(POD_GROUPS, group.name, patch, group.namespace)
@@ -57,8 +57,8 @@ class GangBook:
         self._written[group.uid] = podgroups.read(written)
 
     def _group_changed(self, before: PodGroup | None, after: PodGroup | None) -> None:
-        ours = after is not None and self._written.get(after.uid) == after
-        if before != after and not ours:
+        is_own_write = after is not None and self._written.get(after.uid) == after
+        if before != after and not is_own_write:
             self._changed()
 
     def _queue_changed(self, before: tuple[str, bool] | None, after: tuple[str, bool] | None) -> None:

@@ -1,12 +1,12 @@
-"""A PodGroup's status from what became of its pods, in the words of Volcano's scheduler.
+"""The status of a PodGroup from its pods, in the terms of Volcano's scheduler.
 
-One rule: pure. The status before goes in, so that what says nothing new is not written.
+One rule: pure. The status before is an argument, so that a status without changes is not written.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from embedded.node.status import pod_status
+from embedded.conditions import condition, merge_conditions, well_formed
 from embedded.pod import FAILED, SUCCEEDED, LocalPod
 from embedded.scheduler.decisions import Hold
 from embedded.scheduler.podgroups import PodGroup
@@ -16,11 +16,12 @@ _UNSCHEDULABLE = "Unschedulable"
 
 
 def status(group: PodGroup, pods: Sequence[LocalPod], hold: Hold | None, now: float) -> Mapping[str, Any]:
-    """The status of a group, given all the pods that name it and what keeps its minimum from being bound, if anything.
+    """Return the status of a group.
 
-    A group that is completed stays so while its pods are cleared away.
+    `pods` are all pods that name the group, and `hold` says why its minimum cannot be bound, if it cannot. A group in
+    the phase Completed stays in it while its pods are deleted.
     """
-    if group.status.get("phase") == COMPLETED and all(pod.finished for pod in pods):
+    if group.status.get("phase") == COMPLETED and all(pod.is_finished for pod in pods):
         return group.status
     phases = [pod.phase for pod in pods]
     return {
@@ -33,20 +34,20 @@ def status(group: PodGroup, pods: Sequence[LocalPod], hold: Hold | None, now: fl
 
 
 def differs(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """Whether anything in a status is new; what was never written counts as none."""
+    """Return whether a status differs from the one before. A missing field there counts as 0, as empty text or list."""
     return any((before.get(name) or type(value)()) != value for name, value in status.items())
 
 
 def _phase(group: PodGroup, pods: Sequence[LocalPod], hold: Hold | None) -> str:
     bound = [pod for pod in pods if pod.node]
     if bound and len(bound) >= group.minimum:
-        return COMPLETED if all(pod.finished for pod in bound) else RUNNING
-    return PENDING if hold is not None and hold.kept_out else INQUEUE
+        return COMPLETED if all(pod.is_finished for pod in bound) else RUNNING
+    return PENDING if hold is not None and hold.pending else INQUEUE
 
 
 def _conditions(group: PodGroup, hold: Hold | None, now: float) -> list[dict[str, Any]]:
     if hold is None:
         return []
-    wanted = pod_status.condition(_UNSCHEDULABLE, True, hold.reason, hold.message)
-    before = [each for each in pod_status.sound(group.status.get("conditions")) if each["type"] == _UNSCHEDULABLE]
-    return pod_status.merge_conditions(before, [wanted], now)
+    update = condition(_UNSCHEDULABLE, True, hold.reason, hold.message)
+    before = [item for item in well_formed(group.status.get("conditions")) if item["type"] == _UNSCHEDULABLE]
+    return merge_conditions(before, [update], now)

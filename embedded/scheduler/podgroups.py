@@ -1,6 +1,6 @@
 """Volcano's PodGroups and Queues as the embedded scheduler sees them.
 
-One rule: pure; parsed once, when they come from the API server.
+One rule: pure. An object is parsed once, when it comes from the API server.
 """
 
 from collections.abc import Mapping
@@ -23,43 +23,43 @@ class PodGroup:
     name: str
     uid: str = ""
     version: int = 0
-    """Its resourceVersion."""
+    """The resourceVersion."""
     minimum: int = 0
-    """How many of its pods must run for any to run."""
+    """The number of its pods that must run for any to run."""
     tasks: Mapping[str, int] = field(default_factory=dict)
-    """The same by task."""
+    """The same number for each task."""
     resources: Amounts = field(default_factory=dict)
-    """What the minimum is said to need."""
+    """The resources that the minimum needs, as `spec.minResources` states."""
     queue: str = DEFAULT_QUEUE
     status: Mapping[str, Any] = field(default_factory=dict)
     problem: str = ""
-    """What of it cannot be read; empty if all is well."""
+    """Which part of the PodGroup cannot be read, and why; empty if all of it can."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """Where it is: namespace and name."""
+        """The namespace and the name."""
         return self.namespace, self.name
 
     @property
     def task_minimums(self) -> Mapping[str, int]:
-        """The minimums by task, as far as they count: Volcano passes over them where they come to more than all."""
+        """The minimum of each task. Volcano ignores them if their sum is larger than the group's minimum."""
         return self.tasks if self.minimum >= sum(self.tasks.values()) else {}
 
 
 @dataclass(frozen=True, slots=True)
 class Gangs:
-    """All that is known of gangs."""
+    """All PodGroups and Queues."""
 
     groups: Mapping[tuple[str, str], PodGroup] = field(default_factory=dict)
     queues: Mapping[str, bool] = field(default_factory=dict)
-    """Each queue, and whether pod groups in it may begin."""
+    """The name of each queue, and whether its PodGroups may begin."""
 
 
 NO_GANGS = Gangs()
 
 
 def read(manifest: Manifest) -> PodGroup:
-    """A PodGroup from its manifest. LookupError if it has no name."""
+    """Return the PodGroup of a manifest. LookupError if it has no name."""
     metadata, spec = manifest["metadata"], manifest.get("spec") or {}
     resources, problem = _resources(spec)
     return PodGroup(
@@ -77,7 +77,7 @@ def read(manifest: Manifest) -> PodGroup:
 
 
 def is_open(queue: Manifest) -> bool:
-    """Whether pod groups in a queue may begin. One of which nobody has said anything is open."""
+    """Return whether PodGroups in a queue may begin. A queue whose status has no state is open."""
     return ((queue.get("status") or {}).get("state") or OPEN) == OPEN
 
 

@@ -1,7 +1,7 @@
-"""Binds pods to the node, and says in PodGroups what became of them.
+"""Binds pods to the node and writes the statuses of PodGroups.
 
-One rule: decides on everything it sees and everything it has just done: a pod it bound counts until the API server
-shows it bound.
+One rule: a decision takes into account what the API server shows and what the scheduler has just done. A pod that it
+bound counts as bound before the API server shows it.
 """
 
 import logging
@@ -13,12 +13,12 @@ from functools import partial
 
 from crds.api_resources import PODS, Resource
 from embedded import pod as pod_fields
-from embedded.node.status import pod_status
+from embedded.conditions import condition, merge_conditions, well_formed
 from embedded.pod import LocalPod
 from embedded.scheduler import placement, podgroup_status
 from embedded.scheduler.decisions import Bind, Hold, Wait
 from embedded.scheduler.node_capacity import Node
-from embedded.scheduler.podgroup_cache import GangBook
+from embedded.scheduler.podgroup_cache import PodGroupCache
 from embedded.scheduler.podgroups import Gangs, PodGroup
 from kube import errors
 from kube.api import Cluster, Manifest
@@ -27,27 +27,27 @@ from kube.object_errors import ObjectErrors
 logger = logging.getLogger(__name__)
 
 _GATHER_SECONDS = 0.01
-"""How long to wait after a change for those that come with it."""
+"""How long to wait after a change for further changes of the same moment."""
 _RETRY_SECONDS = 1.0
 _PASSING_SECONDS = 2.0
-"""How old a pod is before it is told that it waits for others: a group of a thousand takes a moment to be made, and to
-write that into each of them would take longer."""
+"""The age at which a pod's status says that it waits for other pods of its group. A group of a thousand pods takes a
+moment to be created, and writing into each of them would take longer."""
 ABSENT = (errors.Unreachable, errors.ServerError, errors.TooManyRequests, errors.Unauthorized)
-"""Errors after which the next pod would fare no better."""
+"""Errors that every further request would meet as well."""
 _CORDONED = "0/1 nodes are available: 1 node(s) were unschedulable."
 
 
 @dataclass(frozen=True, slots=True)
-class NodeView:
-    """What others say about the node in its object."""
+class ObservedNode:
+    """What other clients wrote into the Node object."""
 
     cordoned: bool = False
-    """Whether it takes no further pods."""
+    """Whether the node takes no further pods."""
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class Scheduler:
-    """A thread that places pods whenever pods change."""
+    """A thread that places pods whenever pods, PodGroups or the node change."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Scheduler:
         node: Node,
         pods: Callable[[], Iterable[LocalPod]],
         clock: Callable[[], float],
-        view: Callable[[], NodeView] = NodeView,
+        view: Callable[[], ObservedNode] = ObservedNode,
         errors: ObjectErrors | None = None,
     ) -> None:
         self._cluster = cluster
@@ -64,17 +64,17 @@ class Scheduler:
         self._clock = clock
         self._view = view
         self._errors = errors or ObjectErrors()
-        self.book = GangBook(cluster, self.changed)
+        self.pod_groups = PodGroupCache(cluster, self.wake)
         self._bound: set[str] = set()
-        """Uids of pods bound by us that the API server has not shown bound yet."""
-        self._look_again = False
-        """Whether a pod is to be told why it waits if it still does in a while."""
+        """The uids of pods that this scheduler bound and that the API server does not show as bound yet."""
+        self._has_new_pods = False
+        """Whether a pod waits for others of its group and is too new for its status to say so."""
         self._changed = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scheduler")
 
     def start(self) -> None:
-        """Begin; the pods must be known by now."""
+        """Start the thread. The caches of pods and PodGroups must have synced."""
         self._changed.set()
         self._thread.start()
 
@@ -84,13 +84,13 @@ class Scheduler:
         self._changed.set()
         self._thread.join()
 
-    def changed(self) -> None:
-        """Some pod changed, or what pods depend on."""
+    def wake(self) -> None:
+        """Request a cycle: a pod has changed, or what pods depend on. Callable from any thread."""
         self._changed.set()
 
     def _run(self) -> None:
         while True:
-            self._changed.wait(_PASSING_SECONDS if self._look_again else None)
+            self._changed.wait(_PASSING_SECONDS if self._has_new_pods else None)
             self._stopping.wait(_GATHER_SECONDS)
             if self._stopping.is_set():
                 return
@@ -98,47 +98,50 @@ class Scheduler:
             try:
                 self.cycle()
             except errors.ClusterError as e:
-                logger.warning("pods are placed again in a second: %s", e)
-                self._later()
+                logger.warning("the placing of pods failed and is tried again in a second: %s", e)
+                self._retry_later()
             except Exception as e:
                 self._errors.met("the placing of pods", e)
-                self._later()
+                self._retry_later()
             else:
                 self._errors.over("the placing of pods")
 
-    def _later(self) -> None:
+    def _retry_later(self) -> None:
         self._stopping.wait(_RETRY_SECONDS)
         self._changed.set()
 
     def cycle(self) -> None:
-        """Look, decide, bind: once. ClusterError if the API server fails; what was done stays done."""
-        gangs, view = self.book.gangs(), self._view()
+        """Decide once about all waiting pods and carry the decisions out.
+
+        ClusterError if the API server fails; pods that are bound by then stay bound.
+        """
+        gangs, view = self.pod_groups.gangs(), self._view()
         node = replace(self._node, labels={**view.labels, **self._node.labels})
         holds: list[Hold] = []
-        self._look_again = False
-        for decision in placement.place(self._overlaid(), node, gangs):
+        self._has_new_pods = False
+        for decision in placement.place(self._current_pods(), node, gangs):
             if self._stopping.is_set():
                 return
             if isinstance(decision, Hold):
                 holds.append(decision)
             else:
-                self._single(f"Pod {decision.pod}", partial(self._obey, decision, cordoned=view.cordoned))
+                self._isolate(f"Pod {decision.pod}", partial(self._carry_out, decision, cordoned=view.cordoned))
         if gangs.groups:
-            self._tell_groups(gangs, {hold.group.key: hold for hold in holds})
+            self._update_groups(gangs, {hold.group.key: hold for hold in holds})
 
-    def _obey(self, decision: Bind | Wait, *, cordoned: bool) -> None:
+    def _carry_out(self, decision: Bind | Wait, *, cordoned: bool) -> None:
         match decision:
             case Bind(pod) if cordoned:
                 self._explain(pod, "Unschedulable", _CORDONED)
             case Bind(pod):
                 self._bind(pod)
             case Wait(pod, passing=True) if self._clock() - pod_fields.seconds(pod.created) < _PASSING_SECONDS:
-                self._look_again = True
+                self._has_new_pods = True
             case Wait(pod, reason, message):
                 self._explain(pod, reason, message)
 
-    def _single(self, subject: str, act: Callable[[], object]) -> None:
-        """Do something about one object. What only that object has caused does not keep the others waiting."""
+    def _isolate(self, subject: str, act: Callable[[], object]) -> None:
+        """Act on one object. An error that only this object causes is recorded, so that the others do not wait."""
         try:
             act()
         except ABSENT:
@@ -148,26 +151,26 @@ class Scheduler:
         else:
             self._errors.over(subject)
 
-    def _tell_groups(self, gangs: Gangs, holds: Mapping[tuple[str, str], Hold]) -> None:
-        """Say in each PodGroup what has become of it, unless it says so."""
+    def _update_groups(self, gangs: Gangs, holds: Mapping[tuple[str, str], Hold]) -> None:
+        """Write the status of each PodGroup whose status has changed."""
         members: dict[tuple[str, str], list[LocalPod]] = defaultdict(list)
-        for pod in self._overlaid():
+        for pod in self._current_pods():
             if pod.pod_group:
                 members[pod.namespace, pod.pod_group].append(pod)
         for key, group in gangs.groups.items():
             subject = f"PodGroup {group.namespace}/{group.name}"
-            self._single(subject, partial(self._tell_group, group, members[key], holds.get(key)))
+            self._isolate(subject, partial(self._update_group, group, members[key], holds.get(key)))
 
-    def _tell_group(self, group: PodGroup, members: Sequence[LocalPod], hold: Hold | None) -> None:
+    def _update_group(self, group: PodGroup, members: Sequence[LocalPod], hold: Hold | None) -> None:
         status = podgroup_status.status(group, members, hold, self._clock())
         if podgroup_status.differs(status, group.status):
-            self.book.write(group, status)
+            self.pod_groups.write(group, status)
 
-    def _overlaid(self) -> list[LocalPod]:
-        """The pods as the API server shows them, with our bindings it has not shown yet."""
-        seen = list(self._pods())
-        self._bound &= {pod.uid for pod in seen if not pod.node}
-        return [replace(pod, node=self._node.name) if pod.uid in self._bound else pod for pod in seen]
+    def _current_pods(self) -> list[LocalPod]:
+        """Return the pods as the API server shows them, with the bindings that it does not show yet."""
+        pods = list(self._pods())
+        self._bound &= {pod.uid for pod in pods if not pod.node}
+        return [replace(pod, node=self._node.name) if pod.uid in self._bound else pod for pod in pods]
 
     def _bind(self, pod: LocalPod) -> None:
         body: Manifest = {
@@ -184,19 +187,19 @@ class Scheduler:
         self._bound.add(pod.uid)
 
     def _explain(self, pod: LocalPod, reason: str, message: str) -> None:
-        """Say in the pod's status why it waits, unless it says so."""
-        before = pod_status.sound(pod.status.get("conditions"))
-        wanted = pod_status.condition("PodScheduled", False, reason, message)
-        if any(wanted.items() <= condition.items() for condition in before):
+        """Write into the pod's status why it waits, unless the status says so."""
+        before = well_formed(pod.status.get("conditions"))
+        update = condition("PodScheduled", False, reason, message)
+        if any(update.items() <= existing.items() for existing in before):
             return
-        conditions = pod_status.merge_conditions(before, [wanted], self._clock())
+        conditions = merge_conditions(before, [update], self._clock())
         patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": conditions}}
         try:
             self._cluster.patch(PODS, pod.name, patch, pod.namespace, subresource="status")
         except (errors.NotFound, errors.Conflict, errors.Invalid):  # Invalid: another pod has its name
-            logger.debug("pod %s is gone", pod)
+            logger.debug("pod %s no longer exists", pod)
 
 
 def _binding(pod: LocalPod) -> Resource:
-    """The binding subresource of a pod, which only a create reaches."""
+    """Return the binding subresource of a pod, which supports only create."""
     return Resource("", "v1", f"{PODS.plural}/{pod.name}/binding", "Binding")

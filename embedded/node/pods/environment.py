@@ -18,14 +18,13 @@ from embedded.node.runs.container_runs import Order
 from embedded.node.status.pod_status import ADDRESS
 from embedded.pod import LocalPod
 
-GPU = "nvidia.com/gpu"
 _PASSED_ON = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
 """Variables of the machine that containers see."""
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ContainerContext:
     """Where a container runs."""
 
     base: Mapping[str, str]
@@ -51,7 +50,7 @@ def base_environment(machine: Mapping[str, str], programs: str) -> dict[str, str
     return {"LANG": "C.UTF-8", **passed, "PATH": f"{programs}:{path}"}
 
 
-def order(pod: LocalPod, container: Mapping[str, Any], place: Place) -> Order:
+def order(pod: LocalPod, container: Mapping[str, Any], place: ContainerContext) -> Order:
     """What a container of an accepted pod is to execute."""
     variables = environment(pod, container, place)
     words = [*container["command"], *(container.get("args") or ())]
@@ -61,10 +60,10 @@ def order(pod: LocalPod, container: Mapping[str, Any], place: Place) -> Order:
     return Order(command, variables, directory, limits.get("memory", 0))
 
 
-def environment(pod: LocalPod, container: Mapping[str, Any], place: Place) -> dict[str, str]:
+def environment(pod: LocalPod, container: Mapping[str, Any], place: ContainerContext) -> dict[str, str]:
     """A container's variables: the machine's, those the node implies, then the pod's own, which win."""
     found = {**place.base, **_implied(container, place)}
-    mounts = pod_requirements.found_by_variable(container)
+    mounts = pod_requirements.mounts_by_variable(container)
     for declared in container.get("env") or ():
         name = declared["name"]
         if name in mounts:
@@ -89,7 +88,7 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
     return _REFERENCE.sub(replacement, text)
 
 
-def _implied(container: Mapping[str, Any], place: Place) -> dict[str, str]:
+def _implied(container: Mapping[str, Any], place: ContainerContext) -> dict[str, str]:
     """Threads as many as CPUs were asked for: libraries would else take the whole machine for each container."""
     threads = max(1, demand.requests(container).get("cpu", 0) // 1000)
     folders = {pod_requirements.variable(name): folder for name, folder in place.volumes.items()}
@@ -100,7 +99,7 @@ def _value(
     declared: Mapping[str, Any],
     pod: LocalPod,
     container: Mapping[str, Any],
-    place: Place,
+    place: ContainerContext,
     before: Mapping[str, str],
 ) -> str:
     source = declared.get("valueFrom") or {}
@@ -119,7 +118,9 @@ def _field(path: str, pod: LocalPod) -> str:
     return str(known.get(path, ADDRESS))
 
 
-def _resource(reference: Mapping[str, Any], pod: LocalPod, container: Mapping[str, Any], place: Place) -> str:
+def _resource(
+    reference: Mapping[str, Any], pod: LocalPod, container: Mapping[str, Any], place: ContainerContext
+) -> str:
     """A limit or request in units of the divisor, rounded up; a limit that was not set is the node's size."""
     named = reference.get("containerName")
     everyone = [*pod.spec["containers"], *(pod.spec.get("initContainers") or ())]

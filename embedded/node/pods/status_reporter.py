@@ -1,15 +1,17 @@
-"""Writes what the node found to the API server.
+"""Writes the statuses of pods to the API server.
 
-One rule: only the newest status of a pod matters, and it is written until it is accepted or the pod is gone; whoever
-runs pods never waits for the API server.
+One rule: only the newest status of a pod matters, and it is written until the API server accepts it or the pod is
+gone. The thread that runs pods never waits for the API server.
 """
 
 import logging
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from crds.api_resources import PODS
-from embedded.node.status.pod_status import Status
+from embedded.conditions import Status, differs, well_formed
 from embedded.pod import LocalPod
 from kube import errors
 from kube.api import Cluster
@@ -27,11 +29,11 @@ class Report:
     pod: LocalPod
     status: Status | None
     remove: bool = False
-    """Nothing of it runs any more and it was to be deleted: let it go."""
+    """Whether to remove the pod: it is to be deleted, and none of its processes runs any more."""
 
 
 class Reporter:
-    """A thread that writes statuses, each pod's in order."""
+    """A thread that writes statuses, those of one pod in their order."""
 
     def __init__(self, cluster: Cluster, errors: ObjectErrors | None = None) -> None:
         self._cluster = cluster
@@ -42,18 +44,18 @@ class Reporter:
         self._thread = threading.Thread(target=self._run, name="pod-status")
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Write what is waiting, once, and end."""
+        """Try once to write each waiting report, then end the thread."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
         self._thread.join()
 
     def report(self, report: Report) -> None:
-        """Have a pod's status written, or the pod let go, or both. Newer reports replace older ones."""
+        """Queue a status, the removal of a pod, or both. A newer report replaces an older one of the same pod."""
         with self._changed:
             before = self._reports.get(report.pod.uid)
             if before is not None:
@@ -69,10 +71,10 @@ class Reporter:
                     return
                 report = self._reports.pop(next(iter(self._reports)))
             if not self._write(report):
-                self._again(report)
+                self._retry(report)
 
-    def _again(self, report: Report) -> None:
-        """Try later, unless there is news by then."""
+    def _retry(self, report: Report) -> None:
+        """Queue a report again, merged with a newer one of the same pod, and wait."""
         with self._changed:
             if self._stopping:
                 return
@@ -83,7 +85,7 @@ class Reporter:
             self._changed.wait_for(lambda: self._stopping, timeout=_RETRY_SECONDS)
 
     def _write(self, report: Report) -> bool:
-        """Whether the report is done with."""
+        """Write a report; return False if it has to be written again."""
         pod = report.pod
         try:
             if report.status is not None:
@@ -92,9 +94,9 @@ class Reporter:
             if report.remove:
                 self._cluster.delete(PODS, pod.name, pod.namespace, uid=pod.uid, grace_period_seconds=0)
         except (errors.NotFound, errors.Conflict):
-            return True  # gone, or another pod has its name
+            return True  # the pod is gone, or another pod has its name
         except errors.Invalid:
-            logger.exception("the API server does not take the status of pod %s", pod)
+            logger.exception("the API server rejected the status of pod %s", pod)
             return True
         except errors.ClusterError as e:
             logger.warning("the status of pod %s is not written yet: %s", pod, e)
@@ -104,3 +106,30 @@ class Reporter:
             return True
         self._errors.over(f"the status of Pod {pod}")
         return True
+
+
+class PodStatusWriter:
+    """The status of one pod as this node wrote it last."""
+
+    def __init__(self, pod: LocalPod, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self.content: Mapping[str, Any] = pod.status
+        self.released = False
+        """Whether the removal of the pod has been queued."""
+
+    def write(self, pod: LocalPod, status: Status) -> None:
+        """Queue a status, or a part of it, unless it is the same as before."""
+        if differs(status, self.content):
+            self.content = {**self.content, **status}
+            self._reporter.report(Report(pod, status))
+
+    def release(self, pod: LocalPod) -> None:
+        """Queue the removal of a pod of which no process runs any more."""
+        self.released = True
+        self._reporter.report(Report(pod, None, remove=True))
+
+    def with_other_conditions(self, pod: LocalPod) -> Mapping[str, Any]:
+        """Return the status that this node wrote last, with the conditions that others wrote."""
+        node_conditions = {item["type"]: item for item in well_formed(self.content.get("conditions"))}
+        all_conditions = {item["type"]: item for item in well_formed(pod.status.get("conditions"))}
+        return {**self.content, "conditions": list((all_conditions | node_conditions).values())}

@@ -1,7 +1,7 @@
-"""Which GPUs are whose.
+"""Assigns the node's GPUs to pods.
 
-One rule: an assignment is on disk before the pod runs and stays until nothing of the pod does, so that a node that
-starts again finds the GPUs of the pods it left running taken.
+One rule: an assignment is on disk before the pod runs, and stays until no process of the pod runs. So a node that
+starts again does not assign the GPUs of pods that still run.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 
 from crds.torchjob import demand
 from embedded.layout import Layout
-from embedded.node.pods.environment import GPU
+from embedded.node.resources.machine import GPU
 
 _FILE = "gpus"
 
@@ -24,25 +24,24 @@ class Devices:
         self._layout = layout
         self._devices = tuple(devices)
         pods = layout.root / "pods"
-        found = {file.parent.name: file for file in pods.glob(f"*/{_FILE}")}
         self._assigned: dict[str, tuple[str, ...]] = {
-            uid: tuple(json.loads(file.read_bytes())) for uid, file in found.items()
+            file.parent.name: tuple(json.loads(file.read_bytes())) for file in pods.glob(f"*/{_FILE}")
         }
 
     def assign(self, uid: str, count: int) -> tuple[str, ...] | None:
-        """The pod's GPUs, the same ones whenever asked; None if there are not so many free ones at the moment."""
+        """Return the pod's GPUs, the same ones at every call; None if fewer than `count` are free now."""
         if uid in self._assigned or not count:
             return self._assigned.get(uid, ())
-        taken = {device for devices in self._assigned.values() for device in devices}
-        chosen = tuple(islice((device for device in self._devices if device not in taken), count))
-        if len(chosen) < count:
+        used = {device for devices in self._assigned.values() for device in devices}
+        devices = tuple(islice((device for device in self._devices if device not in used), count))
+        if len(devices) < count:
             return None
-        self._write(uid, chosen)
-        self._assigned[uid] = chosen
-        return chosen
+        self._write(uid, devices)
+        self._assigned[uid] = devices
+        return devices
 
     def release(self, uid: str) -> None:
-        """The pod needs its GPUs no more."""
+        """Free the pod's GPUs."""
         if self._assigned.pop(uid, None) is not None:
             with suppress(FileNotFoundError):
                 (self._layout.pod(uid) / _FILE).unlink()
@@ -53,13 +52,16 @@ class Devices:
         draft.rename(self._layout.pod(uid) / _FILE)
 
 
-def wanted(spec: Mapping[str, Any]) -> int:
-    """How many GPUs a pod needs at once."""
+def count(spec: Mapping[str, Any]) -> int:
+    """Return how many GPUs a pod needs at once."""
     return demand.pod_demand(spec).get(GPU, 0)
 
 
 def share(spec: Mapping[str, Any], name: str, devices: Sequence[str]) -> tuple[str, ...]:
-    """A container's part of its pod's GPUs: containers side by side, each init container from the beginning."""
+    """Return a container's part of its pod's GPUs.
+
+    Init containers run one after the other, so each takes the first ones. The others run together and share them out.
+    """
     for container in spec.get("initContainers") or ():
         if container["name"] == name:
             return tuple(devices[: demand.requests(container).get(GPU, 0)])

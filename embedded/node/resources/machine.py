@@ -1,6 +1,7 @@
-"""What this machine offers to pods.
+"""The resources that this machine offers to pods.
 
-One rule: what the process may use, not what the machine has: CPU affinity and the limits of its control groups count.
+One rule: count what the process may use, not what the machine has. CPU affinity and the limits of the process's control
+groups apply.
 """
 
 import os
@@ -12,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crds.resources import quantities
-from embedded.node.pods.environment import GPU
 
+GPU = "nvidia.com/gpu"
+"""The resource name of an NVIDIA GPU."""
 MOST_PODS = 1000
-"""Pods the node runs at once at most."""
+"""The largest number of pods that the node runs at once."""
 _LEAST_LOG_BYTES = 1024 * 1024
 _CGROUPS = Path("/sys/fs/cgroup")
 _GPU_QUERY = ("nvidia-smi", "--query-gpu=index", "--format=csv,noheader")
@@ -24,31 +26,31 @@ _PATIENCE_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What pods may use together."""
+    """The resources that all pods together may use."""
 
     cpu: int
     """In thousandths of a core."""
     memory: int
     """In bytes."""
     gpus: tuple[str, ...] = ()
-    """The devices, as CUDA_VISIBLE_DEVICES names them."""
+    """The devices as CUDA_VISIBLE_DEVICES names them."""
     storage: int = 0
     """In bytes."""
 
     @property
     def amounts(self) -> dict[str, int]:
-        """The same as amounts of resources. A node without GPUs does not mention them."""
-        found = {"cpu": self.cpu, "memory": self.memory, "pods": MOST_PODS, "ephemeral-storage": self.storage}
-        return found | ({GPU: len(self.gpus)} if self.gpus else {})
+        """The same as amounts by resource name. Without GPUs, their resource is not listed."""
+        amounts = {"cpu": self.cpu, "memory": self.memory, "pods": MOST_PODS, "ephemeral-storage": self.storage}
+        return amounts | ({GPU: len(self.gpus)} if self.gpus else {})
 
 
 def measure(folder: Path, environment: Mapping[str, str]) -> Machine:
-    """This machine, as far as this process may use it; `folder` is on the disk that pods write to."""
+    """Return what this process may use of this machine; `folder` is on the disk to which pods write."""
     return Machine(cpus(), memory(), gpus(environment), shutil.disk_usage(folder).total)
 
 
 def overridden(machine: Machine, cpus: str = "", memory: str = "", gpus: int | None = None) -> Machine:
-    """The same with what an admin says instead. ValueError for what is not a quantity."""
+    """Return a machine in which the admin's values replace the measured ones. ValueError for a bad quantity."""
     return Machine(
         quantities.parse("cpu", cpus) if cpus else machine.cpu,
         quantities.parse("memory", memory) if memory else machine.memory,
@@ -58,7 +60,7 @@ def overridden(machine: Machine, cpus: str = "", memory: str = "", gpus: int | N
 
 
 def log_bytes(text: str) -> int:
-    """The bytes that `--container-log-max-size` stands for. ValueError, with the option's name."""
+    """Return the bytes of `--container-log-max-size`. ValueError, with the name of the option."""
     try:
         size = quantities.parse("memory", text)
     except ValueError as e:
@@ -69,25 +71,28 @@ def log_bytes(text: str) -> int:
 
 
 def cpus() -> int:
-    """Thousandths of cores this process may use."""
+    """Return how many thousandths of a core this process may use."""
     allowed = len(os.sched_getaffinity(0)) * 1000
     return min([allowed, *_cpu_quotas()])
 
 
 def memory() -> int:
-    """Bytes of memory this process may use."""
+    """Return how many bytes of memory this process may use."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = (_number(path) for path in _limit_files("memory", "memory.max", "memory.limit_in_bytes"))
     return min([physical, *filter(None, limits)])
 
 
 def gpus(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The NVIDIA GPUs this process may use: CUDA_VISIBLE_DEVICES, the driver's tool, the driver's folder."""
+    """Return the NVIDIA GPUs that this process may use.
+
+    The driver's tool, else the driver's folder, lists the machine's GPUs; CUDA_VISIBLE_DEVICES selects from them.
+    """
     visible = environment.get("CUDA_VISIBLE_DEVICES")
-    found = _gpus_of_driver()
+    devices = _gpus_of_driver()
     if visible is None:
-        return found
-    return tuple(device.strip() for device in visible.split(",") if device.strip()) if found else ()
+        return devices
+    return tuple(device.strip() for device in visible.split(",") if device.strip()) if devices else ()
 
 
 def _gpus_of_driver() -> tuple[str, ...]:
@@ -102,10 +107,10 @@ def _gpus_of_driver() -> tuple[str, ...]:
 def _cpu_quotas() -> Iterator[int]:
     for path in _limit_files("cpu", "cpu.max", "cpu.cfs_quota_us"):
         with suppress(OSError, ValueError):
-            words = path.read_text().split()
-            period = words[1] if len(words) > 1 else (path.parent / "cpu.cfs_period_us").read_text()
-            if int(words[0]) > 0:
-                yield max(1, int(words[0]) * 1000 // int(period))
+            fields = path.read_text().split()
+            period = fields[1] if len(fields) > 1 else (path.parent / "cpu.cfs_period_us").read_text()
+            if int(fields[0]) > 0:
+                yield max(1, int(fields[0]) * 1000 // int(period))
 
 
 def _number(path: Path) -> int:
@@ -115,7 +120,7 @@ def _number(path: Path) -> int:
 
 
 def _limit_files(controller: str, unified: str, legacy: str) -> Iterator[Path]:
-    """The files that may limit this process, of its own control group and of all above it."""
+    """Yield the files that may limit this process: those of its own control group and of all groups above it."""
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)

@@ -18,7 +18,7 @@ _MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MemoryUse:
     """An exact figure, and the rough one of the same moment."""
 
     used: int
@@ -38,7 +38,7 @@ def used(pids: Iterable[int]) -> int:
     return sum(map(_used, pids))
 
 
-def is_due(limit: int, rough_now: int, last: Measured | None, now: float, interval: float = _EXACT_SECONDS) -> bool:
+def is_due(limit: int, rough_now: int, last: MemoryUse | None, now: float, interval: float = _EXACT_SECONDS) -> bool:
     """Whether the exact figure may have reached the limit since it was taken last: to know it is expensive.
 
     It grows by no more than the rough one does; but that one may also shrink meanwhile, so its age counts too. Growth

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from embedded.node.resources import memory
-from embedded.node.resources.memory import Measured
+from embedded.node.resources.memory import MemoryUse
 from embedded.node.runs.container_runs import RunKey
-from embedded.node.runs.processes import Members, Process, kill_marked
+from embedded.node.runs.processes import ContainerProcesses, Process, kill_marked
 from kube.object_errors import ObjectErrors
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ _NEAR_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedContainer:
     """A container that runs."""
 
     key: RunKey
@@ -45,7 +45,7 @@ class Watched:
 class WatchedPod:
     """The containers of a pod that run."""
 
-    containers: tuple[Watched, ...] = ()
+    containers: tuple[WatchedContainer, ...] = ()
     limit: int = 0
     """Of all containers together, in bytes; 0 for none."""
 
@@ -64,10 +64,10 @@ class MemoryWatch:
     _pods: dict[str, WatchedPod] = field(default_factory=dict)
     _found: dict[str, set[int]] = field(default_factory=dict)
     """The processes of each container, by its mark."""
-    _last: dict[str, Measured] = field(default_factory=dict)
+    _last: dict[str, MemoryUse] = field(default_factory=dict)
     """What each container, by its mark, and each pod, by its uid, used when it was looked at closely."""
     _near: bool = False
-    _members: Members = field(default_factory=Members)
+    _members: ContainerProcesses = field(default_factory=ContainerProcesses)
     _members_at: float = -_MEMBERS_SECONDS
     _news: threading.Condition = field(default_factory=threading.Condition)
     _stopping: bool = False
@@ -142,10 +142,10 @@ class MemoryWatch:
     def _find_members(self, pods: Iterable[WatchedPod]) -> dict[str, set[int]]:
         return self._members.of({each.key.mark: each.process for pod in pods for each in pod.containers})
 
-    def _pids(self, containers: Iterable[Watched]) -> set[int]:
+    def _pids(self, containers: Iterable[WatchedContainer]) -> set[int]:
         return {pid for each in containers for pid in self._found.get(each.key.mark, ())}
 
-    def _reached(self, name: str, containers: Iterable[Watched], limit: int, now: float) -> bool:
+    def _reached(self, name: str, containers: Iterable[WatchedContainer], limit: int, now: float) -> bool:
         """Whether these containers use more than a limit, as far as their processes are known."""
         if not limit:
             return False
@@ -155,14 +155,14 @@ class MemoryWatch:
         if not memory.is_due(limit, rough, self._last.get(name), now):
             return False
         used = memory.used(pids)
-        self._last[name] = Measured(used, rough, now)
+        self._last[name] = MemoryUse(used, rough, now)
         return used > limit
 
-    def _end_largest(self, pod: WatchedPod, shares: Sequence[tuple[int, Watched]]) -> None:
+    def _end_largest(self, pod: WatchedPod, shares: Sequence[tuple[int, WatchedContainer]]) -> None:
         share, largest = max(shares, key=lambda pair: pair[0])
         self._end(largest, _pod_message(pod, largest, sum(each for each, _ in shares), share))
 
-    def _end(self, container: Watched, message: str) -> None:
+    def _end(self, container: WatchedContainer, message: str) -> None:
         """End all of a container. If it could not be put on record it is ended all the same: the machine needs it."""
         logger.warning("container %s of the pod with uid %s is ended: %s", container.key.container, container.key.uid,
                        message)  # fmt: skip
@@ -173,14 +173,14 @@ class MemoryWatch:
             kill_marked(container.key.mark, container.process)
 
 
-def _container_message(container: Watched, used: int) -> str:
+def _container_message(container: WatchedContainer, used: int) -> str:
     return (
         f"container {container.key.container} used {memory.shown(used)} of memory, and its limit is "
         f"{memory.shown(container.limit)} (resources.limits.memory): raise the limit, or let the program use less"
     )
 
 
-def _pod_message(pod: WatchedPod, container: Watched, used: int, share: int) -> str:
+def _pod_message(pod: WatchedPod, container: WatchedContainer, used: int, share: int) -> str:
     return (
         f"the pod used {memory.shown(used)} of memory, and its limit is {memory.shown(pod.limit)} "
         f"(spec.resources.limits.memory); container {container.key.container} used most of it, {memory.shown(share)}: "

@@ -1,7 +1,7 @@
-"""The runs of a pod's containers, as their folders tell them.
+"""The runs of a pod's containers, read from their folders.
 
-One rule: the folders are the only record. Whoever starts a run holds its lock and has seen that the command never
-began; the lock passes to the shim by inheritance, so that at no moment a run is begun twice or forgotten.
+One rule: the folders are the only record. The node starts a run only while it holds the run's lock and has seen that
+the command never began. The shim inherits the lock, so that at no moment a run can be started twice or forgotten.
 """
 
 import fcntl
@@ -23,25 +23,25 @@ from embedded import log_files, log_times
 from embedded.layout import Layout
 from embedded.node.runs import fork_server, processes, shim
 from embedded.node.runs.cgroups import NO_GROUPS, ControlGroups
-from embedded.node.runs.fork_server import Zygote
+from embedded.node.runs.fork_server import ForkServer
 from embedded.node.runs.processes import Process
 
 logger = logging.getLogger(__name__)
 
 LOST = "ContainerStatusUnknown"
-"""The reason of a run whose end nobody saw, as the kubelet gives it."""
+"""The reason of a run whose end is not recorded, as in the kubelet."""
 OOM_KILLED = "OOMKilled"
-"""The reason of a run that used more memory than it may, as the kubelet gives it."""
+"""The reason of a run that exceeded its memory limit, as in the kubelet."""
 _LOST_MESSAGE = "the process that watched over this container was killed; how the container ended is not known"
 KILLED = 137
-"""The exit code of what SIGKILL has ended."""
+"""The exit code of a process that SIGKILL has ended."""
 _MESSAGE = "message"
 _LONGEST_MESSAGE = 4096
-"""Bytes from the end of a container's message that are read, as by the kubelet."""
+"""The number of bytes that are read from the end of a container's message, as in the kubelet."""
 LOG_BYTES = 64 * 1024 * 1024
-"""What is kept of the output of a container, unless the node is told otherwise."""
+"""The default limit of a container's log, in bytes."""
 _KEPT_RUNS = 8
-"""Runs of a container that are kept: enough for the doubling of the back-off to reach its end."""
+"""The number of runs of a container whose folders stay: enough for the back-off to reach its longest wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,13 @@ class RunKey:
     """One run of one container."""
 
     uid: str
-    """The pod's."""
+    """The uid of the pod."""
     container: str
     restart: int
 
     @property
     def mark(self) -> str:
-        """What the run's processes carry in their environment."""
+        """The value of the environment variable that marks the run's processes."""
         return f"{self.uid}/{self.container}/{self.restart}/"
 
 
@@ -65,13 +65,13 @@ class Ending:
 
     exit_code: int
     finished_at: float
-    """Seconds since the epoch."""
+    """In seconds since the epoch."""
     signal: int = 0
     reason: str = ""
     message: str = ""
     signalled_at: float = 0.0
-    """When its shim was sent SIGTERM or SIGHUP, in seconds since the epoch; 0 if it was not. Nobody sends them to a
-    shim but the end of a session or of the machine, which sends them to every process."""
+    """When the shim received SIGTERM or SIGHUP, in seconds since the epoch; 0 if it did not. A shim receives them only
+    when a session or the machine ends, since every process receives them then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +80,13 @@ class Run:
 
     restart: int
     started_at: float | None = None
-    """Seconds since the epoch; None while the shim has not begun the command."""
+    """In seconds since the epoch; None while the shim has not begun the command."""
     process: Process | None = None
     ending: Ending | None = None
 
     @property
     def alive(self) -> bool:
-        """Whether it is not over, as far as is known."""
+        """Whether no end of the run is recorded."""
         return self.ending is None
 
 
@@ -98,24 +98,24 @@ class Order:
     environment: Mapping[str, str]
     directory: str
     memory: int = 0
-    """The bytes that it may use; 0 for any number."""
+    """The memory limit in bytes; 0 for none."""
 
 
 class Runs:
     """The runs in one data folder."""
 
     def __init__(self, layout: Layout, log_bytes: int = LOG_BYTES, groups: ControlGroups = NO_GROUPS) -> None:
-        """`log_bytes`: what is kept of the logs of a container, over all its runs."""
+        """Keep up to `log_bytes` of the logs of each container, over all its runs."""
         self._layout = layout
         self._groups = groups
         self._log_bytes = log_bytes
-        self._zygote = Zygote()
+        self._fork_server = ForkServer()
 
     def start(self, key: RunKey, order: Order) -> bool:
-        """Begin a run, unless it was begun before. OSError if the machine cannot start another process."""
+        """Start a run, unless it was started before. OSError if the machine cannot start another process."""
         folder = self._folder(key)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _locked(folder) as lock:
+        with _lock(folder) as lock:
             if lock is None or (folder / "started").exists():
                 return False
             for name in ("exited", shim.OUT_OF_MEMORY):
@@ -123,81 +123,81 @@ class Runs:
             self._spawn(folder, key, order, lock)
         return True
 
-    def history(self, uid: str, container: str, known: tuple[Run, ...] = ()) -> tuple[Run, ...]:
-        """The runs of a container, oldest first; `known` saves reading again those that are over."""
-        over = {run.restart: run for run in known if not run.alive}
+    def history(self, uid: str, container: str, before: tuple[Run, ...] = ()) -> tuple[Run, ...]:
+        """Return the runs of a container, oldest first. Runs that are over in `before` are not read again."""
+        over = {run.restart: run for run in before if not run.alive}
         numbers = self._numbers(uid, container)
-        found = (over.get(number) or self.read(RunKey(uid, container, number)) for number in numbers)
-        return tuple(run for run in found if run is not None)
+        runs = (over.get(number) or self.read(RunKey(uid, container, number)) for number in numbers)
+        return tuple(run for run in runs if run is not None)
 
     def read(self, key: RunKey) -> Run | None:
-        """A run as its folder tells it; None if its command never began and nobody is about to begin it."""
+        """Return the run of a folder; None if its command never began and no shim is about to begin it."""
         folder = self._folder(key)
         if (folder / "exited").exists():
-            return _ended(key.restart, folder)
-        with _locked(folder) as lock:
+            return _read_ended_run(key.restart, folder)
+        with _lock(folder) as lock:
             if lock is None:
-                return _begun(key.restart, folder)
-            if (folder / "exited").exists():  # the shim wrote it and went between our two looks
-                return _ended(key.restart, folder)
-            return self._lose(key, folder) if (folder / "started").exists() else None
+                return _read_alive_run(key.restart, folder)
+            if (folder / "exited").exists():  # the shim wrote it and ended since the check above
+                return _read_ended_run(key.restart, folder)
+            return self._record_loss(key, folder) if (folder / "started").exists() else None
 
-    def changed(self, key: RunKey, run: Run) -> bool:
-        """Whether a run that was alive has begun or ended since it was read. Two looks at the disk, no more."""
+    def has_changed(self, key: RunKey, run: Run) -> bool:
+        """Return whether a run that was alive has begun or ended since it was read. This takes two stat calls."""
         folder = str(self._folder(key))
         return exists(folder + "/exited") or (run.started_at is None and exists(folder + "/started"))
 
     def tail(self, key: RunKey, most: int) -> str:
-        """The last bytes of a run's output."""
+        """Return the last bytes of a run's output."""
         return log_files.tail(self._folder(key), most)
 
     def message(self, key: RunKey) -> Path:
-        """The file in which a container may leave a message for whoever asks how it ended."""
+        """Return the file into which a container may write its termination message."""
         return self._folder(key) / _MESSAGE
 
     def record_oom(self, key: RunKey, message: str) -> None:
-        """Put on record that a run is ended because of the memory it uses. OSError."""
+        """Write to disk that a run is killed because it exceeded a memory limit. OSError."""
         shim.write_reserved(str(self._folder(key)), shim.OUT_OF_MEMORY, message)
 
-    def note(self, key: RunKey, now: float, known: int) -> int:
-        """Note how long a run's log is, for those who ask when its lines were written; its length."""
-        return log_times.note(str(self._folder(key)), now, known)
+    def note(self, key: RunKey, now: float, last_length: int) -> int:
+        """Record how long a run's log is now, and return the length. The records give the times of log lines."""
+        return log_times.note(str(self._folder(key)), now, last_length)
 
     def prune(self, uid: str, container: str) -> None:
-        """Forget runs that are too old to matter."""
+        """Remove the folders of runs that are too old to matter."""
         for number in self._numbers(uid, container)[:-_KEPT_RUNS]:
             shutil.rmtree(self._folder(RunKey(uid, container, number)), ignore_errors=True)
 
-    def alive(self, uid: str) -> bool:
-        """Whether a shim of any of a pod's runs is alive."""
-        return any(not _free(folder) for folder in (self._layout.pod(uid) / "containers").glob("*/*"))
+    def has_live_shim(self, uid: str) -> bool:
+        """Return whether the shim of any of a pod's runs is alive."""
+        return any(not _is_free(folder) for folder in (self._layout.pod(uid) / "containers").glob("*/*"))
 
-    def unsettled(self, uid: str) -> bool:
-        """Whether something of a pod's runs may be left: one that began has not been seen to end."""
+    def may_have_processes(self, uid: str) -> bool:
+        """Return whether processes of a pod's runs may exist: a run has begun and its end is not recorded."""
         folders = (self._layout.pod(uid) / "containers").glob("*/*")
         return any(
-            not (folder / "exited").exists() and ((folder / "started").exists() or not _free(folder))
+            not (folder / "exited").exists() and ((folder / "started").exists() or not _is_free(folder))
             for folder in folders
         )
 
     def close(self) -> None:
-        """Start no more; what runs, runs on."""
-        self._zygote.close()
+        """End the fork server; the containers go on."""
+        self._fork_server.close()
 
     def _spawn(self, folder: Path, key: RunKey, order: Order, lock: int) -> None:
-        """Have a shim born with the order and the lock."""
+        """Fork a shim that has the order and the lock."""
         environment = {**order.environment, processes.MARK: key.mark}
         group = self._groups.make(key.mark.rstrip("/").replace("/", "-"), order.memory)
-        words = (str(folder), list(order.command), environment, order.directory, self._log_bytes, group)
-        paper = fork_server.write_order(words)
+        shim_order = (str(folder), list(order.command), environment, order.directory, self._log_bytes, group)
+        order_file = fork_server.write_order(shim_order)
         try:
             output = os.open(folder / "shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             try:
-                self._zygote.fork(paper, lock, output)
+                self._fork_server.fork(order_file, lock, output)
             finally:
                 os.close(output)
         finally:
-            os.close(paper)
+            os.close(order_file)
 
     def _folder(self, key: RunKey) -> Path:
         return _folder(self._layout, key)
@@ -208,8 +208,8 @@ class Runs:
             return sorted(int(name) for name in os.listdir(folder) if name.isdecimal())
         return []
 
-    def _lose(self, key: RunKey, folder: Path) -> Run:
-        """Record the end of a run whose shim was killed, once nothing of it is left."""
+    def _record_loss(self, key: RunKey, folder: Path) -> Run:
+        """Record the end of a run whose shim was killed, as soon as none of its processes is left."""
         started = _read(folder / "started")
         process = Process(started["pid"], started["startTicks"])
         if processes.kill_marked(key.mark, process):
@@ -217,21 +217,21 @@ class Runs:
         ending = {"exitCode": KILLED, "reason": LOST, "message": _LOST_MESSAGE, "finishedAt": time.time()}
         try:
             shim.write_reserved(str(folder), "exited", json.dumps(ending))
-        except OSError as e:  # the disk is full: looked at again, and the pod's other containers go on meanwhile
-            logger.warning("the end of %s is not on record yet: %s", key.mark, e)
+        except OSError as e:  # the disk is full: this is tried again, and the pod's other containers go on meanwhile
+            logger.warning("the end of the run %s could not be written to disk yet: %s", key.mark, e)
             return Run(key.restart, started["startedAt"], process)
-        return _ended(key.restart, folder)
+        return _read_ended_run(key.restart, folder)
 
 
 @lru_cache(maxsize=4096)
 def _folder(layout: Layout, key: RunKey) -> Path:
-    """Asked for twenty times a second for every container that runs: making a path costs more than looking at it."""
+    """Return a run's folder. The result is cached, because it is needed 20 times a second for every container."""
     return layout.container(key.uid, key.container, key.restart)
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[int | None]:
-    """A run's lock, shared with what inherits it; None if another has it."""
+def _lock(folder: Path) -> Iterator[int | None]:
+    """Hold a run's lock, which child processes share; yield None if another process holds it."""
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -245,22 +245,22 @@ def _locked(folder: Path) -> Iterator[int | None]:
         os.close(descriptor)
 
 
-def _free(folder: Path) -> bool:
-    with suppress(FileNotFoundError), _locked(folder) as lock:
+def _is_free(folder: Path) -> bool:
+    with suppress(FileNotFoundError), _lock(folder) as lock:
         return lock is not None
     return True
 
 
-def _begun(restart: int, folder: Path) -> Run:
+def _read_alive_run(restart: int, folder: Path) -> Run:
     with suppress(FileNotFoundError):
         started = _read(folder / "started")
         return Run(restart, started["startedAt"], Process(started["pid"], started["startTicks"]))
     return Run(restart)
 
 
-def _ended(restart: int, folder: Path) -> Run:
+def _read_ended_run(restart: int, folder: Path) -> Run:
     exited = _read(folder / "exited")
-    begun = _begun(restart, folder)
+    begun = _read_alive_run(restart, folder)
     oom = _text(folder / shim.OUT_OF_MEMORY).rstrip()
     if oom and exited["exitCode"]:
         killed = Ending(KILLED, exited["finishedAt"], int(signal.SIGKILL), OOM_KILLED, oom)

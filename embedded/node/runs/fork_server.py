@@ -1,7 +1,7 @@
-"""The process that shims are forked from, as the node holds it.
+"""The node's side of the fork server: the process from which shims are forked.
 
-One rule: an order is complete before it is sent, and its lock travels with it: a node, or this process, that dies in
-between leaves a whole shim or none.
+One rule: an order is complete before it is sent, and its lock is sent with it. If the node or the fork server dies in
+between, there is a complete shim or none.
 """
 
 import marshal
@@ -17,73 +17,74 @@ from pathlib import Path
 from embedded.node.runs import shim
 
 _PATIENCE_SECONDS = 5.0
-"""How long an order may wait to be taken; then the process is held for dead and another one started."""
-_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from embedded.node.runs import shim; shim.serve()"
-_ROOT = str(Path(shim.__file__).resolve().parents[2])
+"""How long the fork server may take to receive an order; after that it is replaced by a new process."""
+_PROGRAM = f"import sys; sys.path.append(sys.argv[1]); import {shim.__name__} as shim; shim.serve()"
+_ROOT = str(Path(shim.__file__).resolve().parents[shim.__name__.count(".")])
+"""The folder from which the shim's module can be imported."""
 
 
-class Zygote:
-    """Started with the first order, and again when it was killed."""
+class ForkServer:
+    """A process that forks shims. It starts with the first order, and again if it was killed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._door: socket.socket | None = None
+        self._socket: socket.socket | None = None
 
     @property
     def pid(self) -> int:
-        """Its process id; 0 while there is none."""
+        """The process id; 0 while the process does not run."""
         return self._process.pid if self._process else 0
 
-    def fork(self, paper: int, lock: int, output: int) -> None:
-        """Have a shim begin on the marshalled order in `paper`, holding `lock`. OSError if that cannot be."""
+    def fork(self, order_file: int, lock: int, output: int) -> None:
+        """Fork a shim that holds `lock` and runs the marshalled order in `order_file`. OSError if that fails."""
         with self._lock:
             try:
-                self._send((paper, lock, output))
-            except OSError:  # it was killed, or does not answer
+                self._send((order_file, lock, output))
+            except OSError:  # the process was killed, or does not receive
                 self._end()
-                self._send((paper, lock, output))
+                self._send((order_file, lock, output))
 
     def close(self) -> None:
-        """Let it end; the shims live on."""
+        """End the process; the shims go on."""
         with self._lock:
             self._end()
 
     def _send(self, descriptors: Sequence[int]) -> None:
-        if self._door is None:
+        if self._socket is None:
             self._start()
-        assert self._door is not None
-        socket.send_fds(self._door, [shim.ORDER], list(descriptors))
+        assert self._socket is not None
+        socket.send_fds(self._socket, [shim.ORDER], list(descriptors))
 
     def _start(self) -> None:
-        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with its:
-            ours.settimeout(_PATIENCE_SECONDS)
+        node_end, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with server_end:
+            node_end.settimeout(_PATIENCE_SECONDS)
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _PROGRAM, _ROOT],
-                stdin=its.fileno(),
+                stdin=server_end.fileno(),
                 stdout=subprocess.DEVNULL,
                 env={"LANG": "C.UTF-8"},
                 start_new_session=True,
             )
-        self._door = ours
+        self._socket = node_end
 
     def _end(self) -> None:
-        if self._door is not None:
-            self._door.close()
+        if self._socket is not None:
+            self._socket.close()
         if self._process is not None:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_PATIENCE_SECONDS)
             if self._process.poll() is None:
                 self._process.kill()
                 self._process.wait()
-        self._door = self._process = None
+        self._socket = self._process = None
 
 
 def write_order(order: shim.Order) -> int:
-    """A descriptor with the order, to be read from its beginning."""
-    paper = os.memfd_create("order")
-    with os.fdopen(os.dup(paper), "wb") as file:
+    """Write an order into memory; return a descriptor that is positioned at its beginning."""
+    descriptor = os.memfd_create("order")
+    with os.fdopen(os.dup(descriptor), "wb") as file:
         marshal.dump(order, file)
-    os.lseek(paper, 0, os.SEEK_SET)
-    return paper
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor

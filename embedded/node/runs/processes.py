@@ -69,7 +69,7 @@ def members(prefix: str, leader: Process | None = None) -> set[int]:
     return _with_descendants(found, {pid: int(fields[_PARENT]) for pid, fields in table.items()})
 
 
-class Members:
+class ContainerProcesses:
     """The processes of several containers, found again and again: a process keeps the mark it was seen with."""
 
     def __init__(self) -> None:

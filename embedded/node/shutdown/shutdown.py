@@ -1,11 +1,11 @@
-"""The shutdown of the node: which pods it ends, and which ends are its work.
+"""The shutdown of the node: which pods it ends, and which ends of containers it explains.
 
-One rule: what a shutdown ends is nobody's failure. Every pod is marked, on disk and in the API server, before the first
-container of any pod is asked to end: a pod that fails because another one was ended first is marked as well.
+One rule: a pod that a shutdown ends has not failed by itself. Every pod is marked, on disk and in the API server,
+before the first container of any pod is sent SIGTERM. So a pod that fails because another pod ended is marked as well.
 
 A session or a machine that ends sends SIGTERM to every process at once: to the node, to the shims, to the containers.
-So a container may have ended before the node knows that it shuts down. Such an end is known by its shim, which was sent
-the signal too, or by the signal that the container died of. It is not reported for a second: by then the node knows.
+So a container may have ended before the node knows that it shuts down. Two facts reveal such an end: the shim received
+the signal too, or the container died of that signal. Its report is held back for a second, until the node knows.
 """
 
 import logging
@@ -13,36 +13,37 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from embedded.conditions import well_formed
 from embedded.layout import Layout
 from embedded.node.runs.container_runs import Ending
 from embedded.node.shutdown import shutdown_record
 from embedded.node.shutdown.shutdown_record import Mark
-from embedded.node.status import lifecycle, pod_status
+from embedded.node.status import lifecycle
 from embedded.node.status.lifecycle import Containers, Histories
-from embedded.node.status.pod_status import Verdict
-from embedded.pod import LocalPod
+from embedded.node.status.pod_status import DISRUPTION_TARGET
+from embedded.pod import LocalPod, PodFailure
 
 logger = logging.getLogger(__name__)
 
-VERDICT = Verdict(
+FAILURE = PodFailure(
     "Terminated", "Pod was terminated in response to imminent node shutdown.", disruption="TerminationByKubelet"
 )
-"""In the words of the kubelet."""
+"""Reason, message and disruption of a pod that a shutdown ends, as the kubelet writes them."""
 MARK_SECONDS = 10.0
-"""How long the API server may take to show a mark; without it the mark on disk has to do."""
+"""How long to wait until the API server shows a mark. After that the mark on disk is enough."""
 HURRIED_MARK_SECONDS = 2.0
 HOLD_SECONDS = 1.0
-"""How long an end that a shutdown may explain is held back."""
+"""How long the report of an end is held back that a shutdown may explain."""
 NEAR_SECONDS = 10.0
 """How far apart the signals of one shutdown may arrive."""
 _STOP_SIGNALS = (1, 15)
 """SIGHUP, SIGTERM."""
-Asked = frozenset[tuple[str, int]]
-"""Container and restart of runs that the node itself has asked to end."""
+AskedRuns = frozenset[tuple[str, int]]
+"""Container and restart of the runs to which the node itself has sent SIGTERM."""
 
 
 class NodeShutdown:
-    """Whether this node shuts down; shared between threads."""
+    """The state of this node's shutdown; shared between threads."""
 
     def __init__(self, layout: Layout, clock: Callable[[], float] = time.time) -> None:
         self._layout = layout
@@ -51,28 +52,30 @@ class NodeShutdown:
         """When this node began, in seconds since the epoch."""
         self._before = shutdown_record.last_began(layout)
         self.since: float | None = None
-        """When it was told to, in seconds since the epoch; None while it was not."""
+        """When the shutdown was requested, in seconds since the epoch; None if it was not."""
         self.released = False
-        """Whether all pods are marked, and containers may be asked to end."""
+        """Whether all pods are marked, so that containers may be sent SIGTERM."""
         self.hurried = False
-        """Whether what is left is to be killed."""
+        """Whether the containers that still run are to be killed."""
 
     def request(self) -> None:
-        """The node is to shut down."""
+        """Begin the shutdown of the node, and record that on disk."""
         if self.since is None:
             self.since = self._clock()
             try:
                 shutdown_record.begin(self._layout, self.since)
             except OSError as e:
-                logger.warning("the shutdown is not on record: %s", e)
+                logger.warning("the node's shutdown could not be written to disk: %s", e)
 
     def patience(self) -> float:
-        """How long to wait for the API server to show marks, in seconds."""
+        """Return how long to wait for the API server to show marks, in seconds."""
         return HURRIED_MARK_SECONDS if self.hurried else MARK_SECONDS
 
     def explains(self, ending: Ending) -> bool:
-        """Whether the end of the node, or of everything around it, is why a run ended: one that the node has not asked
-        to end. Of what ended while no node was there, nothing but its shim can tell."""
+        """Return whether a shutdown of the node, the session or the machine ended a run that the node did not end.
+
+        If the run ended while no node process lived, only its shim's record of the signal can show that.
+        """
         if not _is_suspicious(ending):
             return False
         when = ending.signalled_at or ending.finished_at
@@ -93,79 +96,87 @@ class PodShutdown:
         self.mark = shutdown_record.read(layout, uid)
 
     @property
-    def closed(self) -> bool:
-        """Whether no container of the pod may begin any more."""
+    def is_closed(self) -> bool:
+        """Whether no more containers of the pod may start."""
         return self._node.since is not None or self.mark is not None
 
     @property
-    def hurried(self) -> bool:
-        """Whether its containers are to be killed at once."""
+    def is_hurried(self) -> bool:
+        """Whether the pod's containers are to be killed at once."""
         return self._node.hurried
 
     @property
-    def asked(self) -> Asked:
-        """The runs that a node has asked to end."""
+    def asked_runs(self) -> AskedRuns:
+        """The runs to which a node has sent SIGTERM."""
         return frozenset(self.mark.asked) if self.mark else frozenset()
 
-    def meet(self, pod: Containers, histories: Histories, asked: Asked, now: float) -> float | None:
-        """Mark a pod that has not ended, if the shutdown ends it or has ended it. Until when its end has to be held
-        back, in seconds since the epoch; None if it need not be."""
+    def meet(self, pod: Containers, histories: Histories, asked_runs: AskedRuns, now: float) -> float | None:
+        """Mark a pod that has not finished, if the shutdown ends it or has ended it.
+
+        Return the time until which the report of its end is to be held back, in seconds since the epoch, if any.
+        """
         if self.mark is not None:
             return None
-        found = list(_suspicious(pod, histories, asked))
-        explained = [ending.signalled_at or ending.finished_at for ending in found if self._node.explains(ending)]
+        endings = list(_suspicious_endings(pod, histories, asked_runs))
+        explained = [ending.signalled_at or ending.finished_at for ending in endings if self._node.explains(ending)]
         if explained:
             self._write(Mark(min(explained)))
-        elif self._node.since is not None and lifecycle.alive(histories):
+        elif self._node.since is not None and lifecycle.is_alive(histories):
             return self._mark(histories, now)
-        elif found:
-            until = max(ending.finished_at for ending in found) + HOLD_SECONDS
+        elif endings:
+            until = max(ending.finished_at for ending in endings) + HOLD_SECONDS
             return until if now < until <= now + HOLD_SECONDS else None
         return None
 
     def _mark(self, histories: Histories, now: float) -> float | None:
-        """Times in the API are of whole seconds: a container that ended in this one has to be told from those that end
-        after the mark."""
-        ends = [ending.finished_at for history in histories.values() if (ending := lifecycle.last_ending(history))]
-        if any(int(each) == int(now) for each in ends):
+        """Mark the pod now, or return the time at which to try again.
+
+        Times in the API are whole seconds. So a pod is not marked in a second in which one of its containers ended:
+        that end could not be distinguished from ends after the mark.
+        """
+        times = [ending.finished_at for history in histories.values() if (ending := lifecycle.last_ending(history))]
+        if any(int(time) == int(now) for time in times):
             return int(now) + 1.0
         self._write(Mark(now))
         return None
 
     def ends(self, pod: Containers, histories: Histories) -> bool:
-        """Whether the pod's end is the shutdown's work: it was marked, and had not ended by itself before that."""
-        return self.mark is not None and not lifecycle.ended_before(pod, histories, self.mark.at)
+        """Return whether the shutdown ends the pod: the pod was marked, and had not ended by itself before."""
+        return self.mark is not None and not lifecycle.has_ended_before(pod, histories, self.mark.at)
 
-    def shown(self, pod: LocalPod) -> bool:
-        """Whether the API server shows the mark."""
-        wanted = {"type": pod_status.DISRUPTION_TARGET, "status": "True", "reason": VERDICT.disruption}
-        return any(wanted.items() <= each.items() for each in pod_status.sound(pod.status.get("conditions")))
+    def is_marked_in(self, pod: LocalPod) -> bool:
+        """Return whether the pod, as the API server shows it, has the mark."""
+        mark = {"type": DISRUPTION_TARGET, "status": "True", "reason": FAILURE.disruption}
+        return any(mark.items() <= item.items() for item in well_formed(pod.status.get("conditions")))
 
     def may_ask(self, pod: LocalPod, now: float) -> bool:
-        """Whether containers may be asked to end now."""
+        """Return whether containers may be sent SIGTERM now."""
         if self.mark is None or self._node.since is not None:
             return self._node.released
-        return self.mark.asked_at is not None or self.shown(pod) or now - self._node.began >= MARK_SECONDS
+        return self.mark.asked_at is not None or self.is_marked_in(pod) or now - self._node.began >= MARK_SECONDS
 
-    def note_asked(self, since: float, asked: Asked) -> None:
-        """Record whose containers were asked to end, and since when."""
-        if self.mark is not None and (self.mark.asked_at is None or not asked <= self.asked):
-            self._write(replace(self.mark, asked_at=since, asked=tuple(sorted(asked))))
+    def note_asked(self, since: float, runs: AskedRuns) -> None:
+        """Record which runs were sent SIGTERM, and since when."""
+        if self.mark is not None and (self.mark.asked_at is None or not runs <= self.asked_runs):
+            self._write(replace(self.mark, asked_at=since, asked=tuple(sorted(runs))))
 
     def _write(self, mark: Mark) -> None:
-        """A disk that takes no mark takes no end either: it will not be known, and that is nobody's failure."""
+        """Write the mark to disk, if the disk takes it.
+
+        A disk that takes no mark takes no record of the container's end either, and an unknown end is no failure.
+        """
         self.mark = mark
         try:
             shutdown_record.write(self._layout, self._uid, mark)
         except OSError as e:
-            logger.warning("the shutdown of pod %s is not on record: %s", self._uid, e)
+            logger.warning("the shutdown of the pod with uid %s could not be written to disk: %s", self._uid, e)
 
 
-def _suspicious(pod: Containers, histories: Histories, asked: Asked) -> Iterator[Ending]:
-    """The ends of runs that a shutdown may explain."""
-    for name, history in lifecycle.current(pod, histories).items():
+def _suspicious_endings(pod: Containers, histories: Histories, asked_runs: AskedRuns) -> Iterator[Ending]:
+    """Yield the ends of runs that a shutdown may explain."""
+    for name, history in lifecycle.runs_since_restart(pod, histories).items():
         ending = lifecycle.last_ending(history)
-        if ending is not None and (name, history[-1].restart) not in asked and _is_suspicious(ending):
+        if ending is not None and (name, history[-1].restart) not in asked_runs and _is_suspicious(ending):
             yield ending
 
 

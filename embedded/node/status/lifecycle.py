@@ -1,7 +1,7 @@
-"""What is to be done next for a pod on the embedded node, as the kubelet would.
+"""Decides what the embedded node does next for a pod, as the kubelet would.
 
-One rule: pure. From what the pod wants and what its runs' folders tell, to the next few actions and the moment to look
-again; nothing is remembered between two looks but what the caller hands in.
+One rule: pure. The pod's spec and its runs go in; the next actions and the time of the next check come out. Nothing is
+remembered between two calls except what the caller passes in.
 """
 
 import math
@@ -16,21 +16,22 @@ Histories = Mapping[str, Sequence[Run]]
 """The runs of each container, oldest first."""
 
 _LONG_RUN_SECONDS = 600.0
-"""A run of this length ends a series of failures: the next back-off begins anew (kubelet: twice the longest one)."""
+"""A run of this length ends a series of failures: after it, the back-off starts from its base again. The kubelet takes
+twice the longest back-off, as here."""
 _KILL_AGAIN_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """The waits before restarts. The first restart is immediate, as the kubelet's."""
+    """The waits before restarts. The first restart is immediate, as in the kubelet."""
 
     base: float = 10.0
-    """Seconds before the second restart; doubles from restart to restart."""
+    """The seconds before the second restart; they double with every restart."""
     cap: float = 300.0
     """The longest wait, in seconds."""
 
     def delay(self, history: Sequence[Run]) -> float:
-        """Seconds between the end of the last run and the next."""
+        """Return the seconds between the end of the last run and the start of the next."""
         failures = 0
         for run in reversed(history):
             if run.ending is None or run.ending.finished_at - (run.started_at or 0) >= _LONG_RUN_SECONDS:
@@ -40,11 +41,11 @@ class Backoff:
 
 
 @dataclass(frozen=True, slots=True)
-class Stopping:
-    """Why a pod's containers are to end, and since when they know."""
+class Termination:
+    """The end of a pod's containers: with which grace, and since when."""
 
     grace: float
-    """Seconds between SIGTERM and SIGKILL."""
+    """The seconds between SIGTERM and SIGKILL."""
     since: float
     """When SIGTERM was due, in seconds since the epoch."""
     signalled: frozenset[tuple[str, int]] = frozenset()
@@ -52,49 +53,49 @@ class Stopping:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """Begin the next run of a container."""
+class StartContainer:
+    """Start the next run of a container."""
 
     container: str
     restart: int
 
 
 @dataclass(frozen=True, slots=True)
-class Terminate:
-    """Ask a running container to end (SIGTERM to its process group)."""
+class TerminateContainer:
+    """Send SIGTERM to the process group of a running container."""
 
     container: str
     run: Run
 
 
 @dataclass(frozen=True, slots=True)
-class Kill:
-    """End a container and everything it started (SIGKILL)."""
+class KillContainer:
+    """Send SIGKILL to a container and every process that it started."""
 
     container: str
     run: Run
 
 
-Action = Start | Terminate | Kill
+Action = StartContainer | TerminateContainer | KillContainer
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """The next actions, and when to look again if nothing changes before."""
+class ActionPlan:
+    """The next actions, and the time of the next check if nothing changes before."""
 
     actions: tuple[Action, ...] = ()
     wake_at: float = math.inf
-    """Seconds since the epoch."""
+    """In seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """The last restart in place that a pod was given: its main containers end and begin again, whatever its policy."""
+    """The last restart in place of a pod: its main containers end and begin again, whatever its restart policy."""
 
     generation: str
-    """What it was asked for by."""
+    """The generation for which the restart was requested."""
     ended: Mapping[str, int]
-    """The newest run of each container that had any: it and those before it are over, and how is no matter."""
+    """The newest run before the restart, by container. How these runs and the earlier ones ended does not matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,36 +110,36 @@ class Containers:
 
     @property
     def all(self) -> tuple[str, ...]:
-        """In the order of their start."""
+        """All containers, in the order of their start."""
         return self.init + self.main
 
     def first(self, name: str) -> int:
-        """The number of a container's first run since the pod was restarted in place."""
+        """Return the number of a container's first run since the last restart in place."""
         return self.restart.ended.get(name, -1) + 1 if self.restart else 0
 
 
 def containers(spec: Mapping[str, Any], backoff: Backoff) -> Containers:
-    """What of a pod's spec decides its life."""
+    """Return the containers and the restart policy of a pod's spec."""
     return Containers(
-        tuple(each["name"] for each in spec["containers"]),
-        tuple(each["name"] for each in spec.get("initContainers") or ()),
+        tuple(container["name"] for container in spec["containers"]),
+        tuple(container["name"] for container in spec.get("initContainers") or ()),
         spec.get("restartPolicy") or "Always",
         backoff,
     )
 
 
-def plan(pod: Containers, histories: Histories, now: float, stopping: Stopping | None = None) -> Plan:
-    """The next actions for a pod that is to run, or whose containers are to end, for good or to begin again."""
-    if stopping is not None:
-        return _stop(pod, histories, now, stopping)
-    histories = current(pod, histories)
-    waiting = next((name for name in pod.init if not succeeded(histories[name])), None)
+def plan(pod: Containers, histories: Histories, now: float, termination: Termination | None = None) -> ActionPlan:
+    """Return the next actions for a pod: to run it, or, with a termination, to end its containers."""
+    if termination is not None:
+        return _terminate(pod, histories, now, termination)
+    histories = runs_since_restart(pod, histories)
+    waiting = next((name for name in pod.init if not has_succeeded(histories[name])), None)
     names = pod.main if waiting is None else (waiting,)
     return _merge(_advance(pod, name, histories[name], now) for name in names)
 
 
-def current(pod: Containers, histories: Histories) -> Histories:
-    """The runs since the pod was restarted in place: how those before ended says nothing of the pod."""
+def runs_since_restart(pod: Containers, histories: Histories) -> Histories:
+    """Return the runs since the last restart in place. The ends of earlier runs do not count for the pod."""
     if pod.restart is None:
         return histories
     return {
@@ -146,63 +147,63 @@ def current(pod: Containers, histories: Histories) -> Histories:
     }
 
 
-def makes_way(pod: Containers, histories: Histories) -> bool:
-    """Whether runs that a restart in place ends are still there: none begins before all have ended."""
+def awaits_restart(pod: Containers, histories: Histories) -> bool:
+    """Return whether a run from before a restart in place is alive: no run starts before all of them have ended."""
     return any(
         history and history[-1].alive and history[-1].restart < pod.first(name) for name, history in histories.items()
     )
 
 
 def outcome(pod: Containers, histories: Histories) -> Literal["Pending", "Running", "Succeeded", "Failed"]:
-    """A pod's phase, by the rules of the kubelet."""
-    histories = current(pod, histories)
+    """Return a pod's phase, by the rules of the kubelet."""
+    histories = runs_since_restart(pod, histories)
     for name in pod.init:
-        if not succeeded(histories[name]):
-            return "Failed" if over(pod, name, histories[name]) else "Pending"
-    if all(over(pod, name, histories[name]) for name in pod.main):
-        return "Succeeded" if all(succeeded(histories[name]) for name in pod.main) else "Failed"
+        if not has_succeeded(histories[name]):
+            return "Failed" if is_over(pod, name, histories[name]) else "Pending"
+    if all(is_over(pod, name, histories[name]) for name in pod.main):
+        return "Succeeded" if all(has_succeeded(histories[name]) for name in pod.main) else "Failed"
     begun = any(run.started_at is not None for name in pod.main for run in histories[name])
     begun = begun or bool(pod.restart and pod.restart.ended)
     return "Running" if begun else "Pending"
 
 
-def stopped_outcome(pod: Containers, histories: Histories) -> Literal["Succeeded", "Failed"]:
-    """The phase of a pod that was stopped: whatever would have been restarted is not any more."""
-    histories = current(pod, histories)
-    return "Succeeded" if all(succeeded(histories[name]) for name in pod.all) else "Failed"
+def outcome_without_restarts(pod: Containers, histories: Histories) -> Literal["Succeeded", "Failed"]:
+    """Return the phase of a pod that was stopped, so that none of its containers is restarted."""
+    histories = runs_since_restart(pod, histories)
+    return "Succeeded" if all(has_succeeded(histories[name]) for name in pod.all) else "Failed"
 
 
-def ended_before(pod: Containers, histories: Histories, moment: float) -> bool:
-    """Whether a pod had ended for good before a moment, given in seconds since the epoch."""
-    endings = [last_ending(history) for history in current(pod, histories).values() if history]
-    over_by_then = all(ending is not None and ending.finished_at < moment for ending in endings)
-    return over_by_then and outcome(pod, histories) in ("Succeeded", "Failed")
+def has_ended_before(pod: Containers, histories: Histories, moment: float) -> bool:
+    """Return whether a pod had ended for good before a moment, given in seconds since the epoch."""
+    endings = [last_ending(history) for history in runs_since_restart(pod, histories).values() if history]
+    all_ended = all(ending is not None and ending.finished_at < moment for ending in endings)
+    return all_ended and outcome(pod, histories) in ("Succeeded", "Failed")
 
 
-def alive(histories: Histories) -> bool:
-    """Whether anything of a pod may run."""
+def is_alive(histories: Histories) -> bool:
+    """Return whether a container of a pod runs or may run."""
     return any(history and history[-1].alive for history in histories.values())
 
 
-def over(pod: Containers, name: str, history: Sequence[Run]) -> bool:
-    """Whether a container has ended and will not be restarted."""
+def is_over(pod: Containers, name: str, history: Sequence[Run]) -> bool:
+    """Return whether a container has ended and will not be restarted."""
     ending = last_ending(history)
     return ending is not None and not _restarts(pod, name, ending)
 
 
-def succeeded(history: Sequence[Run]) -> bool:
-    """Whether a container's last run ended with exit code 0."""
+def has_succeeded(history: Sequence[Run]) -> bool:
+    """Return whether a container's last run ended with exit code 0."""
     ending = last_ending(history)
     return ending is not None and ending.exit_code == 0
 
 
 def last_ending(history: Sequence[Run]) -> Ending | None:
-    """How a container's last run ended; None if it runs, or never ran."""
+    """Return how a container's last run ended; None if it runs, or never ran."""
     return history[-1].ending if history else None
 
 
 def restart_at(pod: Containers, name: str, history: Sequence[Run]) -> float | None:
-    """When a container that has ended begins again; None if it does not."""
+    """Return when a container that has ended starts again; None if it does not."""
     ending = last_ending(history)
     if ending is None or not _restarts(pod, name, ending):
         return None
@@ -214,32 +215,35 @@ def _restarts(pod: Containers, name: str, ending: Ending) -> bool:
     return policy == "Always" or (policy == "OnFailure" and ending.exit_code != 0)
 
 
-def _advance(pod: Containers, name: str, history: Sequence[Run], now: float) -> Plan:
-    """The next step of one container."""
+def _advance(pod: Containers, name: str, history: Sequence[Run], now: float) -> ActionPlan:
+    """Return the next action for one container."""
     if not history:
-        return Plan((Start(name, pod.first(name)),))
+        return ActionPlan((StartContainer(name, pod.first(name)),))
     due = restart_at(pod, name, history)
     if due is None:
-        return Plan()
-    return Plan((Start(name, history[-1].restart + 1),)) if due <= now else Plan(wake_at=due)
+        return ActionPlan()
+    return ActionPlan((StartContainer(name, history[-1].restart + 1),)) if due <= now else ActionPlan(wake_at=due)
 
 
-def _stop(pod: Containers, histories: Histories, now: float, stopping: Stopping) -> Plan:
-    """SIGTERM once for each run, SIGKILL after the grace until nothing is left."""
+def _terminate(pod: Containers, histories: Histories, now: float, termination: Termination) -> ActionPlan:
+    """Return the actions that end all containers: SIGTERM once for each run, then SIGKILL after the grace.
+
+    SIGKILL is repeated until no process is left.
+    """
     alive = [(name, histories[name][-1]) for name in pod.all if histories[name] and histories[name][-1].alive]
-    deadline = stopping.since + stopping.grace
+    deadline = termination.since + termination.grace
     if now >= deadline:
-        actions = tuple(Kill(name, run) for name, run in alive)
-        return Plan(actions, now + _KILL_AGAIN_SECONDS if actions else math.inf)
+        actions = tuple(KillContainer(name, run) for name, run in alive)
+        return ActionPlan(actions, now + _KILL_AGAIN_SECONDS if actions else math.inf)
     due = tuple(
-        Terminate(name, run)
+        TerminateContainer(name, run)
         for name, run in alive
-        if run.process is not None and (name, run.restart) not in stopping.signalled
+        if run.process is not None and (name, run.restart) not in termination.signalled
     )
-    return Plan(due, deadline if alive else math.inf)
+    return ActionPlan(due, deadline if alive else math.inf)
 
 
-def _merge(plans: Iterator[Plan]) -> Plan:
-    gathered = tuple(plans)
-    actions = tuple(action for each in gathered for action in each.actions)
-    return Plan(actions, min((each.wake_at for each in gathered), default=math.inf))
+def _merge(plans: Iterator[ActionPlan]) -> ActionPlan:
+    container_plans = tuple(plans)
+    actions = tuple(action for plan in container_plans for action in plan.actions)
+    return ActionPlan(actions, min((plan.wake_at for plan in container_plans), default=math.inf))

@@ -9,7 +9,7 @@ import pytest
 from embedded import pod as pod_fields
 from embedded import pod_requirements
 from embedded.node.pods import environment
-from embedded.node.pods.environment import Place
+from embedded.node.pods.environment import ContainerContext
 from embedded.node.resources import machine as node_machine
 from embedded.node.resources.machine import Machine
 from embedded.pod import LocalPod
@@ -18,7 +18,7 @@ MACHINE = {"HOME": "/home/me", "PATH": "/usr/bin", "AWS_SECRET": "x", "LANG": "d
 ALLOCATABLE = {"cpu": 4000, "memory": 1 << 30}
 
 
-def place(**given: Any) -> Place:
+def place(**given: Any) -> ContainerContext:
     base = environment.base_environment(MACHINE, "/venv/bin")
     settings: dict[str, Any] = {
         "volumes": {},
@@ -28,7 +28,7 @@ def place(**given: Any) -> Place:
         "machine_gpus": False,
         **given,
     }
-    return Place(base=base, allocatable=ALLOCATABLE, **settings)
+    return ContainerContext(base=base, allocatable=ALLOCATABLE, **settings)
 
 
 def pod(*containers: dict[str, Any], **metadata: Any) -> LocalPod:

@@ -5,7 +5,7 @@ from typing import Any
 
 from crds.api_resources import GANG_QUEUES, NODES, POD_GROUPS
 from embedded.scheduler import podgroups
-from embedded.scheduler.podgroup_cache import GangBook
+from embedded.scheduler.podgroup_cache import PodGroupCache
 from tests.support.embedded.stage import Stage
 from tests.support.waiting import SECONDS, until
 
@@ -123,7 +123,7 @@ def test_pods_are_placed_by_the_nodes_labels_as_they_are_now(stage: Stage) -> No
 
 def test_what_was_written_counts_before_the_api_server_shows_it(stage: Stage) -> None:
     group = make_group(stage, 1)
-    book = GangBook(stage.cluster, lambda: None)
+    book = PodGroupCache(stage.cluster, lambda: None)
     for cache in book.caches:
         cache.start()
         assert cache.wait_synced(SECONDS)
@@ -139,7 +139,7 @@ def test_what_was_written_counts_before_the_api_server_shows_it(stage: Stage) ->
 def test_a_group_that_was_replaced_or_went_is_not_written(stage: Stage) -> None:
     group = make_group(stage, 1)
     wait_group(stage, group, phase="Inqueue")
-    book = GangBook(stage.cluster, lambda: None)
+    book = PodGroupCache(stage.cluster, lambda: None)
     stale = podgroups.read(get(stage, group))
     stage.cluster.delete(POD_GROUPS, group, "default")
     book.write(stale, {"phase": "Running"})

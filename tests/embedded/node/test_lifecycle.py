@@ -7,11 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from embedded.conditions import differs, timestamp
 from embedded.node.runs.container_runs import Ending, Run
 from embedded.node.runs.processes import Process
 from embedded.node.status import lifecycle, pod_status
-from embedded.node.status.lifecycle import Backoff, Containers, Kill, Plan, RestartPolicy, Start, Stopping, Terminate
-from embedded.node.status.pod_status import Verdict, View
+from embedded.node.status.lifecycle import (
+    ActionPlan,
+    Backoff,
+    Containers,
+    KillContainer,
+    RestartPolicy,
+    StartContainer,
+    TerminateContainer,
+    Termination,
+)
+from embedded.node.status.pod_status import PodState
+from embedded.pod import PodFailure
 
 NOW = 1_000_000.0
 
@@ -35,21 +46,21 @@ def containers(policy: RestartPolicy, *main: str, init: tuple[str, ...] = ()) ->
 @pytest.mark.parametrize(
     ("policy", "history", "expected"),
     [
-        ("Never", (), Plan((Start("c", 0),))),
-        ("Never", (beginning(),), Plan()),
-        ("Never", (running(),), Plan()),
-        ("Never", (ended(code=0),), Plan()),
-        ("Never", (ended(code=1),), Plan()),
-        ("OnFailure", (ended(code=0),), Plan()),
-        ("OnFailure", (ended(code=1),), Plan((Start("c", 1),))),
-        ("Always", (ended(code=0),), Plan((Start("c", 1),))),
-        ("Always", (ended(0, 1, ago=60), ended(1, 1)), Plan(wake_at=NOW + 9)),
-        ("Always", (ended(0, 1, ago=60), ended(1, 1, ago=10)), Plan((Start("c", 2),))),
-        ("Always", (ended(0, 1), ended(1, 1), ended(2, 1)), Plan(wake_at=NOW + 19)),
-        ("Always", (ended(0, 1), ended(1, 1), ended(2, 1, lasted=600)), Plan((Start("c", 3),))),
+        ("Never", (), ActionPlan((StartContainer("c", 0),))),
+        ("Never", (beginning(),), ActionPlan()),
+        ("Never", (running(),), ActionPlan()),
+        ("Never", (ended(code=0),), ActionPlan()),
+        ("Never", (ended(code=1),), ActionPlan()),
+        ("OnFailure", (ended(code=0),), ActionPlan()),
+        ("OnFailure", (ended(code=1),), ActionPlan((StartContainer("c", 1),))),
+        ("Always", (ended(code=0),), ActionPlan((StartContainer("c", 1),))),
+        ("Always", (ended(0, 1, ago=60), ended(1, 1)), ActionPlan(wake_at=NOW + 9)),
+        ("Always", (ended(0, 1, ago=60), ended(1, 1, ago=10)), ActionPlan((StartContainer("c", 2),))),
+        ("Always", (ended(0, 1), ended(1, 1), ended(2, 1)), ActionPlan(wake_at=NOW + 19)),
+        ("Always", (ended(0, 1), ended(1, 1), ended(2, 1, lasted=600)), ActionPlan((StartContainer("c", 3),))),
     ],
 )
-def test_the_next_step_of_one_container(policy: RestartPolicy, history: tuple[Run, ...], expected: Plan) -> None:
+def test_the_next_step_of_one_container(policy: RestartPolicy, history: tuple[Run, ...], expected: ActionPlan) -> None:
     assert lifecycle.plan(containers(policy), {"c": history}, NOW) == expected
 
 
@@ -101,13 +112,13 @@ def test_the_phase(policy: RestartPolicy, init: Any, main: Any, phase: str) -> N
 def test_stopping_asks_each_once_and_then_insists() -> None:
     pod, run = containers("Always", "c", "d"), running()
     histories = {"c": (run,), "d": (ended(),)}
-    asked = lifecycle.plan(pod, histories, NOW, Stopping(30, NOW))
-    assert asked == Plan((Terminate("c", run),), NOW + 30)
-    told = Stopping(30, NOW, frozenset({("c", 0)}))
-    assert lifecycle.plan(pod, histories, NOW + 29, told) == Plan((), NOW + 30)
-    assert lifecycle.plan(pod, histories, NOW + 30, told).actions == (Kill("c", run),)
+    asked = lifecycle.plan(pod, histories, NOW, Termination(30, NOW))
+    assert asked == ActionPlan((TerminateContainer("c", run),), NOW + 30)
+    told = Termination(30, NOW, frozenset({("c", 0)}))
+    assert lifecycle.plan(pod, histories, NOW + 29, told) == ActionPlan((), NOW + 30)
+    assert lifecycle.plan(pod, histories, NOW + 30, told).actions == (KillContainer("c", run),)
     over = lifecycle.plan(pod, {"c": (ended(code=1),), "d": (ended(),)}, NOW + 31, told)
-    assert over == Plan((), math.inf)
+    assert over == ActionPlan((), math.inf)
 
 
 HISTORY = st.lists(st.tuples(st.integers(0, 2), st.floats(0, 1000), st.floats(0, 1000)), max_size=6)
@@ -122,14 +133,14 @@ def test_a_pod_never_hangs_and_never_runs_a_container_twice_at_once(
     pod = containers(policy)
     plan = lifecycle.plan(pod, {"c": history}, NOW)
     if alive or lifecycle.outcome(pod, {"c": history}) in ("Succeeded", "Failed"):
-        assert plan == Plan()
+        assert plan == ActionPlan()
     else:
-        assert plan.actions == (Start("c", len(runs)),) or NOW < plan.wake_at <= NOW + 300
+        assert plan.actions == (StartContainer("c", len(runs)),) or NOW < plan.wake_at <= NOW + 300
 
 
 def status(policy: RestartPolicy, *history: Run, before: dict[str, Any] | None = None, **given: Any) -> dict[str, Any]:
     spec = {"containers": [{"name": "c", "image": "any"}]}
-    view = View(containers(policy), spec, {"c": history}, {}, {}, given.pop("stopping", False), **given)
+    view = PodState(containers(policy), spec, {"c": history}, {}, {}, given.pop("stopping", False), **given)
     return pod_status.running_status(view, before or {}, NOW)
 
 
@@ -157,9 +168,9 @@ def test_the_container_status(
 
 
 def test_a_verdict_is_told_when_all_has_ended() -> None:
-    verdict = Verdict("DeadlineExceeded", "too long")
-    assert status("Never", running(), stopping=True, verdict=verdict)["phase"] == "Running"
-    found = status("Never", ended(code=0), stopping=True, verdict=verdict)
+    failure = PodFailure("DeadlineExceeded", "too long")
+    assert status("Never", running(), stopping=True, failure=failure)["phase"] == "Running"
+    found = status("Never", ended(code=0), stopping=True, failure=failure)
     assert (found["phase"], found["reason"], found["message"]) == ("Failed", "DeadlineExceeded", "too long")
 
 
@@ -177,9 +188,9 @@ def test_conditions_keep_their_time_and_others_conditions_stay() -> None:
     assert conditions["Ready"]["lastTransitionTime"] == "2020-01-01T00:00:00Z"
     later = status("Never", ended(), before=found)
     ready = next(each for each in later["conditions"] if each["type"] == "Ready")
-    assert (ready["status"], ready["lastTransitionTime"]) == ("False", pod_status.timestamp(NOW))
+    assert (ready["status"], ready["lastTransitionTime"]) == ("False", timestamp(NOW))
 
 
 def test_a_status_that_says_nothing_new_is_not_written() -> None:
     first = status("Never", running())
-    assert not pod_status.differs(status("Never", running(), before=first), first)
+    assert not differs(status("Never", running(), before=first), first)

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embedded.node.resources import memory
-from embedded.node.resources.memory import Measured
-from embedded.node.resources.memory_watch import MemoryWatch, Watched, WatchedPod
+from embedded.node.resources.memory import MemoryUse
+from embedded.node.resources.memory_watch import MemoryWatch, WatchedContainer, WatchedPod
 from embedded.node.runs import processes
 from embedded.node.runs.container_runs import RunKey
-from embedded.node.runs.processes import Members, Process
+from embedded.node.runs.processes import ContainerProcesses, Process
 from tests.support.embedded.stage import Stage, StartNode, terminated
 from tests.support.waiting import SECONDS, until
 
@@ -50,7 +50,7 @@ def assert_oom_killed(ended: dict[str, Any], limit: str, container: str = "c0") 
 def test_a_limit_that_may_have_been_reached_is_looked_at(
     limit: int, rough: int, used: int, before: int, age: float
 ) -> None:
-    last = Measured(used, before, 100.0)
+    last = MemoryUse(used, before, 100.0)
     due = memory.is_due(limit, rough, last, 100.0 + age, interval=2.0)
     if rough <= limit:
         assert not due
@@ -60,7 +60,7 @@ def test_a_limit_that_may_have_been_reached_is_looked_at(
 
 
 @contextmanager
-def shared_by(workers: int, setup: str) -> Iterator[Watched]:
+def shared_by(workers: int, setup: str) -> Iterator[WatchedContainer]:
     """A process that sets up some memory and its forked workers, which have read all of it."""
     script = (
         f"import mmap, os, time\n{setup}\n"
@@ -71,7 +71,7 @@ def shared_by(workers: int, setup: str) -> Iterator[Watched]:
     process = subprocess.Popen(["python3", "-c", script], stdout=subprocess.PIPE, start_new_session=True)
     assert process.stdout is not None
     ticks = int(Path(f"/proc/{process.pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
-    watched = Watched(RunKey(UID, "c", 0), Process(process.pid, ticks))
+    watched = WatchedContainer(RunKey(UID, "c", 0), Process(process.pid, ticks))
     try:
         assert process.stdout.read(workers + 1) == b"r" * (workers + 1)
         yield watched
@@ -134,7 +134,7 @@ def test_members_are_found_by_mark_session_and_descent(tmp_path: Path) -> None:
         process.stdout.readline()
         ticks = int(Path(f"/proc/{process.pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
         leader = Process(process.pid, ticks)
-        members = Members()
+        members = ContainerProcesses()
         found = until(lambda: members.of({f"{UID}/c/0/": leader, f"{UID}/d/0/": Process(1, 1)}), lambda seen: len(
             seen[f"{UID}/c/0/"]) == 3)  # fmt: skip
         assert found[f"{UID}/d/0/"] == set()

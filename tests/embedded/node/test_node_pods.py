@@ -5,9 +5,9 @@ import os
 import pytest
 
 from crds.api_resources import LEASES, NODES
+from embedded.conditions import timestamp
 from embedded.node import registration
 from embedded.node.runs import processes
-from embedded.node.status import pod_status
 from tests.support.embedded.stage import SETTINGS, Stage, first, terminated
 from tests.support.waiting import until
 
@@ -320,11 +320,11 @@ def test_a_node_that_gave_no_sign_of_life_becomes_ready_when_it_is_back(
     node = registration.node(f"away-{renewed or 0:.0f}", SETTINGS.machine)
     registration.register(bare.cluster, node, 1_000.0)
     if renewed is not None:
-        when = pod_status.timestamp(renewed).replace("Z", ".000000Z")
+        when = timestamp(renewed).replace("Z", ".000000Z")
         times = {"renewTime": when, "holderIdentity": node.name, "leaseDurationSeconds": 40}
         body = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": {"name": node.name}, "spec": times}
         bare.cluster.create(LEASES, body, registration.LEASE_NAMESPACE)
     registration.register(bare.cluster, node, 1_060.0)
     [ready] = bare.cluster.get(NODES, node.name)["status"]["conditions"]
-    assert ready["lastTransitionTime"] == pod_status.timestamp(1_060.0 if moves else 1_000.0)
+    assert ready["lastTransitionTime"] == timestamp(1_060.0 if moves else 1_000.0)
     bare.cluster.delete(NODES, node.name)

@@ -14,12 +14,21 @@ import pytest
 from crds import labels
 from crds.api_resources import PODS
 from embedded.layout import Layout
-from embedded.node import restart_record
+from embedded.node.pods import pod_containers
 from embedded.node.runs import processes
 from embedded.node.runs.container_runs import Run
 from embedded.node.status import lifecycle, pod_status, restarts
-from embedded.node.status.lifecycle import Containers, Kill, Plan, Restart, RestartPolicy, Start, Stopping, Terminate
-from embedded.node.status.pod_status import View
+from embedded.node.status.lifecycle import (
+    ActionPlan,
+    Containers,
+    KillContainer,
+    Restart,
+    RestartPolicy,
+    StartContainer,
+    TerminateContainer,
+    Termination,
+)
+from embedded.node.status.pod_status import PodState
 from tests.embedded.node.test_lifecycle import NOW, beginning, ended, running
 from tests.support.embedded.stage import Stage, StartNode, terminated
 from tests.support.waiting import until
@@ -82,63 +91,63 @@ TAKEN: dict[str, tuple[Containers, Histories, str, Restart | None]] = {
 def test_which_restarts_are_taken_up(
     containers: Containers, histories: Histories, wanted: str, expected: Restart | None
 ) -> None:
-    assert restarts.taken_up(containers, histories, wanted) == expected
+    assert restarts.next_restart(containers, histories, wanted) == expected
 
 
-STEPS: dict[str, tuple[Containers, Histories, Plan, bool]] = {
-    "what is to end is waited for": (pod(restart=given(c=0)), {"c": (running(),)}, Plan(), True),
+STEPS: dict[str, tuple[Containers, Histories, ActionPlan, bool]] = {
+    "what is to end is waited for": (pod(restart=given(c=0)), {"c": (running(),)}, ActionPlan(), True),
     "all of it": (
         pod("c", "d", restart=given(c=0, d=0)),
         {"c": (ended(code=143),), "d": (running(),)},
-        Plan(),
+        ActionPlan(),
         True,
     ),
     "then all begin": (
         pod("c", "d", restart=given(c=0, d=2)),
         {"c": (ended(code=143),), "d": (ended(2, 0),)},
-        Plan((Start("c", 1), Start("d", 3))),
+        ActionPlan((StartContainer("c", 1), StartContainer("d", 3))),
         False,
     ),
     "also where nothing had begun": (
         pod("c", "d", restart=given(c=0)),
         {"c": (ended(code=1),), "d": ()},
-        Plan((Start("c", 1), Start("d", 0))),
+        ActionPlan((StartContainer("c", 1), StartContainer("d", 0))),
         False,
     ),
-    "and not again": (pod(restart=given(c=0)), {"c": (ended(code=143), ended(1, 0))}, Plan(), False),
+    "and not again": (pod(restart=given(c=0)), {"c": (ended(code=143), ended(1, 0))}, ActionPlan(), False),
     "what fails afterwards is restarted by the policy, at once": (
         pod(restart=given(c=2), policy="OnFailure"),
         {"c": (ended(0, 1), ended(1, 1), ended(2, 1), ended(3, 1, ago=0))},
-        Plan((Start("c", 4),)),
+        ActionPlan((StartContainer("c", 4),)),
         False,
     ),
     "the gate is not passed again": (
         pod(restart=given(c=0), init=("i",)),
         {"i": (ended(),), "c": (ended(code=143),)},
-        Plan((Start("c", 1),)),
+        ActionPlan((StartContainer("c", 1),)),
         False,
     ),
 }
 
 
 @pytest.mark.parametrize(("containers", "histories", "expected", "waits"), STEPS.values(), ids=STEPS.keys())
-def test_the_next_step(containers: Containers, histories: Histories, expected: Plan, waits: bool) -> None:
-    assert lifecycle.makes_way(containers, histories) is waits
+def test_the_next_step(containers: Containers, histories: Histories, expected: ActionPlan, waits: bool) -> None:
+    assert lifecycle.awaits_restart(containers, histories) is waits
     if not waits:
         assert lifecycle.plan(containers, histories, NOW) == expected
 
 
 def test_containers_are_asked_to_end_and_then_made_to() -> None:
     containers, run = pod(restart=given(c=0)), running()
-    asked = lifecycle.plan(containers, {"c": (run,)}, NOW, Stopping(30, NOW - 5))
-    assert asked == Plan((Terminate("c", run),), NOW + 25)
-    told = Stopping(30, NOW - 31, frozenset({("c", 0)}))
-    assert lifecycle.plan(containers, {"c": (run,)}, NOW, told).actions == (Kill("c", run),)
+    asked = lifecycle.plan(containers, {"c": (run,)}, NOW, Termination(30, NOW - 5))
+    assert asked == ActionPlan((TerminateContainer("c", run),), NOW + 25)
+    told = Termination(30, NOW - 31, frozenset({("c", 0)}))
+    assert lifecycle.plan(containers, {"c": (run,)}, NOW, told).actions == (KillContainer("c", run),)
 
 
 def shown(containers: Containers, histories: Histories, wanted: str, *, stopping: bool = False) -> dict[str, Any]:
     spec = {"containers": [{"name": name, "image": "any"} for name in containers.main]}
-    view = View(containers, spec, histories, {}, {}, stopping, restart_wanted=wanted)
+    view = PodState(containers, spec, histories, {}, {}, stopping, restart_generation=wanted)
     return pod_status.running_status(view, {}, NOW)
 
 
@@ -220,15 +229,15 @@ def test_a_pod_that_is_stopped_meanwhile_ends() -> None:
     status = shown(containers, histories, "1", stopping=True)
     assert (status["phase"], list(status["containerStatuses"][0]["state"])) == ("Failed", ["terminated"])
     assert told(status) == ("False", "PodFinished", "1")
-    assert lifecycle.plan(containers, histories, NOW, Stopping(30, NOW)) == Plan((), math.inf)
+    assert lifecycle.plan(containers, histories, NOW, Termination(30, NOW)) == ActionPlan((), math.inf)
 
 
 def test_the_record_is_whole_or_not_there(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
-    assert restart_record.read(layout, "u") is None
+    assert pod_containers.read_restart(layout, "u") is None
     for restart in (given("1", c=0), given("22", c=1, d=2)):
-        restart_record.write(layout, "u", restart)
-        assert restart_record.read(layout, "u") == restart
+        pod_containers.write_restart(layout, "u", restart)
+        assert pod_containers.read_restart(layout, "u") == restart
 
 
 # With processes.

@@ -12,7 +12,7 @@ import pytest
 from embedded.layout import Layout
 from embedded.node.resources.devices import Devices, share
 from embedded.node.runs import processes
-from embedded.node.runs.container_runs import Order, Run, RunKey, Runs, _locked
+from embedded.node.runs.container_runs import Order, Run, RunKey, Runs, _lock
 from embedded.node.runs.processes import Process
 from tests.support.waiting import until
 
@@ -51,7 +51,7 @@ def order(layout: Layout, *command: str) -> Order:
 
 def finished(runs: Runs, key: RunKey = KEY) -> Run:
     run: Run = until(lambda: runs.read(key), lambda run: run is not None and run.ending is not None)
-    until(lambda: runs.alive(key.uid), lambda alive: not alive)
+    until(lambda: runs.has_live_shim(key.uid), lambda alive: not alive)
     return run
 
 
@@ -77,7 +77,7 @@ def test_a_node_that_died_before_it_spawned_left_nothing(runs: Runs, layout: Lay
 
 def test_a_shim_that_has_not_begun_is_waited_for(runs: Runs, layout: Layout) -> None:
     folder(layout).mkdir(parents=True)
-    with _locked(folder(layout)) as lock:
+    with _lock(folder(layout)) as lock:
         assert lock is not None
         assert runs.read(KEY) == Run(0)
         assert not runs.start(KEY, order(layout, "true"))
@@ -133,12 +133,12 @@ def test_a_killed_zygote_is_replaced_and_its_shims_live(runs: Runs, layout: Layo
     gate = layout.root / "gate"
     assert runs.start(KEY, order(layout, "sh", "-c", f"while ! [ -e {gate} ]; do sleep 0.01; done; exit 7"))
     until(lambda: runs.read(KEY), lambda run: run is not None and run.process is not None)
-    before = runs._zygote.pid
+    before = runs._fork_server.pid
     os.kill(before, signal.SIGKILL)
     other = RunKey(f"{UID}-2", "c", 0)
     # An order that the dying process has in its hands is lost, and given again.
     until(lambda: (runs.start(other, order(layout, "true")), runs.read(other))[1], lambda run: run and run.ending)
-    assert runs._zygote.pid not in (0, before)
+    assert runs._fork_server.pid not in (0, before)
     gate.touch()
     run = finished(runs)
     assert run.ending is not None
@@ -149,9 +149,9 @@ def test_the_zygote_ends_with_its_node_and_the_shims_do_not(layout: Layout) -> N
     runs = Runs(layout)
     assert runs.start(KEY, order(layout, "sh", "-c", f"while ! [ -e {layout.root / 'gate'} ]; do sleep 0.01; done"))
     run = until(lambda: runs.read(KEY), lambda run: run is not None and run.process is not None)
-    zygote = runs._zygote.pid
-    runs._zygote._door.close()  # as the death of this process would
-    runs._zygote._process.wait(60)
+    zygote = runs._fork_server.pid
+    runs._fork_server._socket.close()  # as the death of this process would
+    runs._fork_server._process.wait(60)
     assert parent(run.process.pid) != zygote
     assert runs.read(KEY) == run
     (layout.root / "gate").touch()
@@ -164,7 +164,7 @@ def test_nobody_waits_for_burial(runs: Runs, layout: Layout) -> None:
         key = RunKey(UID, "c", number)
         assert runs.start(key, order(layout, "true"))
         finished(runs, key)
-    until(lambda: children(runs._zygote.pid), lambda found: not found)
+    until(lambda: children(runs._fork_server.pid), lambda found: not found)
 
 
 def test_old_runs_are_forgotten(runs: Runs, layout: Layout) -> None:

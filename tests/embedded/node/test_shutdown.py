@@ -10,7 +10,7 @@ import pytest
 from embedded import pod as pod_fields
 from embedded.layout import Layout
 from embedded.node.kubelet import Kubelet
-from embedded.node.pods.pod_worker import Ground
+from embedded.node.pods.node_context import NodeContext
 from embedded.node.pods.status_reporter import Report, Reporter
 from embedded.node.resources.devices import Devices
 from embedded.node.resources.memory_watch import MemoryWatch
@@ -86,7 +86,7 @@ def run(restart: int, finished: float | None, code: int = 0) -> Run:
 def test_whether_a_pod_had_ended_before_its_mark(
     policy: lifecycle.RestartPolicy, histories: dict[str, tuple[Run, ...]], before: bool
 ) -> None:
-    assert lifecycle.ended_before(Containers(("a", "b"), (), policy), histories, 10.0) is before
+    assert lifecycle.has_ended_before(Containers(("a", "b"), (), policy), histories, 10.0) is before
 
 
 def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_no_container_is_asked_to_end_before_the_api_server_shows_every_mark(tmp
     layout = Layout(tmp_path / "data")
     recorder = Recorder(layout)
     runs, errors = Runs(layout), ObjectErrors()
-    ground = Ground(
+    ground = NodeContext(
         layout=layout,
         runs=runs,
         devices=Devices(layout, ()),
@@ -149,18 +149,18 @@ def test_no_container_is_asked_to_end_before_the_api_server_shows_every_mark(tmp
     kubelet.start(pods)
     try:
         for pod in pods:
-            kubelet.changed(None, pod)
+            kubelet.on_change(None, pod)
         until(lambda: len(list(tmp_path.glob("ready-*"))) == 2)
         kubelet.shut_down()
         until(lambda: recorder.marked == {"one", "two"})
         assert not recorder.asked_too_early
         target = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
         for pod in pods:
-            kubelet.changed(pod, replace(pod, manifest={**pod.manifest, "status": {"conditions": [target]}}))
-        until(lambda: kubelet.left == ())
+            kubelet.on_change(pod, replace(pod, manifest={**pod.manifest, "status": {"conditions": [target]}}))
+        until(lambda: kubelet.ending_pods == ())
         assert sorted(path.name for path in tmp_path.glob("asked-*")) == ["asked-one", "asked-two"]
     finally:
         kubelet.hurry()
         kubelet.shut_down()
-        until(lambda: kubelet.left == ())
+        until(lambda: kubelet.ending_pods == ())
         kubelet.stop()

@@ -252,10 +252,10 @@ def test_never_over_the_nodes_size_and_a_minimum_whole(minimums: dict[str, int],
     decisions = placement.place(pods, NODE, known(*(group(count, name) for name, count in minimums.items())))
     chosen = [each.pod for each in decisions if isinstance(each, Bind)]
     told = [each.pod.name for each in decisions if not isinstance(each, Hold)]
-    assert sorted(told) == sorted(pod.name for pod in pods if not (pod.node or pod.finished or pod.deleting))
+    assert sorted(told) == sorted(pod.name for pod in pods if not (pod.node or pod.is_finished or pod.is_deleting))
 
     used: dict[str, int] = {}
-    for pod in [each for each in pods if each.node and not each.finished]:
+    for pod in [each for each in pods if each.node and not each.is_finished]:
         used = add(used, pod.demand)
     if fits(used, {}, NODE.allocatable):
         for pod in chosen:
@@ -263,7 +263,7 @@ def test_never_over_the_nodes_size_and_a_minimum_whole(minimums: dict[str, int],
         assert not chosen or fits(used, {}, NODE.allocatable)
 
     begun = [
-        pod for pod in pods if (pod.node and not pod.deleting and pod.phase != "Failed") or pod.phase == "Succeeded"
+        pod for pod in pods if (pod.node and not pod.is_deleting and pod.phase != "Failed") or pod.phase == "Succeeded"
     ]
     after = Counter(pod.pod_group for pod in (*begun, *chosen))
     for name in Counter(pod.pod_group for pod in chosen):

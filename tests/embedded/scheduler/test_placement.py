@@ -165,12 +165,12 @@ def test_never_over_the_nodes_size_and_groups_whole(drawn: list[tuple[Any, ...]]
         pods.append(pod(f"p{index}", age, phase=phase if node else "Pending", **given))
     decisions = placement.place(pods, NODE)
     chosen = [each.pod for each in decisions if isinstance(each, Bind)]
-    waiting = [each for each in pods if not each.node and not each.finished]
+    waiting = [each for each in pods if not each.node and not each.is_finished]
     assert sorted(each.pod.name for each in decisions) == sorted(each.name for each in waiting)
 
     used: dict[str, int] = {}
     for each in pods:
-        if each.node == "local" and not each.finished:
+        if each.node == "local" and not each.is_finished:
             used = add(used, each.demand)
     if fits(used, {}, NODE.allocatable):  # what was there before may be anything
         for each in chosen:

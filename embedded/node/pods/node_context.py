@@ -1,0 +1,32 @@
+"""What the workers of all pods on a node share.
+
+One rule: values only. The node makes one context when it starts, and every pod worker reads from it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from crds.resources.amounts import Amounts
+from embedded.layout import Layout
+from embedded.node.pods.status_reporter import Reporter
+from embedded.node.resources.devices import Devices
+from embedded.node.resources.memory_watch import MemoryWatch
+from embedded.node.runs.container_runs import Runs
+from embedded.node.shutdown.shutdown import NodeShutdown
+from embedded.node.status.lifecycle import Backoff
+
+
+@dataclass(frozen=True, slots=True)
+class NodeContext:
+    """The parts of the node that a pod worker uses."""
+
+    layout: Layout
+    runs: Runs
+    devices: Devices
+    reporter: Reporter
+    base: Mapping[str, str]
+    """The variables from which the environment of every container starts."""
+    allocatable: Amounts
+    memory: MemoryWatch
+    shutdown: NodeShutdown
+    backoff: Backoff = field(default_factory=Backoff)

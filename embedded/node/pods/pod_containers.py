@@ -1,0 +1,178 @@
+"""The containers of one pod: their runs, what starts and ends them, and their restarts in place.
+
+One rule: a restart in place is on disk before the first container is sent SIGTERM, so that the next node process
+continues it and does no restart twice.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import Any
+
+from crds.torchjob import demand
+from embedded.layout import Layout
+from embedded.node.pods import environment
+from embedded.node.pods.environment import ContainerContext
+from embedded.node.pods.node_context import NodeContext
+from embedded.node.pods.volumes import Volumes
+from embedded.node.resources import devices
+from embedded.node.resources.machine import GPU
+from embedded.node.resources.memory_watch import WatchedContainer, WatchedPod
+from embedded.node.runs import processes, shim
+from embedded.node.runs.container_runs import Order, Run, RunKey
+from embedded.node.status import lifecycle, restarts
+from embedded.node.status.lifecycle import (
+    Action,
+    Containers,
+    KillContainer,
+    Restart,
+    StartContainer,
+    TerminateContainer,
+)
+from embedded.pod import LocalPod
+
+logger = logging.getLogger(__name__)
+
+_RESTART_FILE = "restart"
+
+
+class PodContainers:
+    """The containers of one pod."""
+
+    def __init__(self, pod: LocalPod, context: NodeContext, signalled: frozenset[tuple[str, int]]) -> None:
+        self._context = context
+        self._uid = pod.uid
+        self._volumes = Volumes(context.layout, pod.uid)
+        restart = read_restart(context.layout, pod.uid)
+        self.spec: Containers = replace(lifecycle.containers(pod.spec, context.backoff), restart=restart)
+        self.histories: dict[str, tuple[Run, ...]] = {name: () for name in self.spec.all}
+        """The runs of each container, as of the last `observe`."""
+        self.signalled = signalled
+        """Container and restart of the runs that were sent SIGTERM."""
+        self.start_problems: dict[str, str] = {}
+        """Why a container that is to start cannot start yet, by its name."""
+        self._log_lengths: dict[tuple[str, int], int] = {}
+
+    def observe(self) -> None:
+        """Read the runs' folders."""
+        runs = self._context.runs
+        self.histories = {name: runs.history(self._uid, name, history) for name, history in self.histories.items()}
+
+    def alive_runs(self) -> list[tuple[str, Run]]:
+        """Return the containers that run, or are about to, with their runs."""
+        return [(name, history[-1]) for name, history in self.histories.items() if history and history[-1].alive]
+
+    def have_changed(self) -> bool:
+        """Return whether a run has begun or ended since the last `observe`."""
+        return any(self._context.runs.has_changed(self._key(name, run.restart), run) for name, run in self.alive_runs())
+
+    def have_run(self) -> bool:
+        """Return whether any container of the pod has run."""
+        return any(self.histories.values())
+
+    def has_ended(self) -> bool:
+        """Return whether the pod has ended by itself, for good."""
+        return lifecycle.outcome(self.spec, self.histories) in ("Succeeded", "Failed")
+
+    def note_log_lengths(self, now: float) -> None:
+        """Record how long the logs of the containers that run are at this moment."""
+        for name, run in self.alive_runs():
+            length = self._log_lengths.get((name, run.restart), 0)
+            key = self._key(name, run.restart)
+            self._log_lengths[name, run.restart] = self._context.runs.note(key, now, length)
+
+    def watch_memory(self, pod: LocalPod) -> None:
+        """Pass the containers that run, with their memory limits, to the memory watch."""
+        limits = {container["name"]: _memory_limit(container) for container in _containers(pod)}
+        running = tuple(
+            WatchedContainer(self._key(name, run.restart), run.process, limits[name])
+            for name, run in self.alive_runs()
+            if run.process is not None
+        )
+        self._context.memory.watch(self._uid, WatchedPod(running, _memory_limit(pod.spec)))
+
+    def publish_volumes(self, pod: LocalPod) -> None:
+        """Write the files in the pod's volumes that show its metadata. OSError."""
+        self._volumes.publish(pod)
+
+    def begin_restart(self, generation: str) -> None:
+        """Begin the restart in place that a generation asks for, unless it was done or comes too late. OSError."""
+        restart = restarts.next_restart(self.spec, self.histories, generation)
+        if restart is not None:
+            write_restart(self._context.layout, self._uid, restart)
+            self.spec = replace(self.spec, restart=restart)
+
+    def apply(self, action: Action, pod: LocalPod) -> None:
+        """Start, terminate or kill a container. ValueError, TypeError, AttributeError or LookupError if its
+        spec cannot be read."""
+        match action:
+            case StartContainer(container, restart):
+                self._start(pod, container, restart)
+            case TerminateContainer(container, run):
+                if run.process is not None:
+                    processes.signal_group(run.process, processes.TERMINATE)
+                self.signalled |= {(container, run.restart)}
+            case KillContainer(container, run):
+                processes.kill_marked(self._key(container, run.restart).mark, run.process)
+
+    def _start(self, pod: LocalPod, name: str, restart: int) -> None:
+        """Start a run, or record why it cannot start yet."""
+        try:
+            self._volumes.publish(pod)
+            order = self._order(pod, name, restart)
+            if order is None:
+                self.start_problems[name] = "the node's GPUs are not free yet"
+                return
+            self._context.runs.start(self._key(name, restart), order)
+            self._context.runs.prune(self._uid, name)
+        except OSError as e:
+            logger.warning("container %s of pod %s cannot start yet: %s", name, pod, e)
+            self.start_problems[name] = f"the machine cannot start it: {e}"
+
+    def _order(self, pod: LocalPod, name: str, restart: int) -> Order | None:
+        """Return what a container is to execute; None while not enough GPUs are free."""
+        node = self._context
+        folder = node.layout.pod(pod.uid)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        assigned = node.devices.assign(pod.uid, devices.count(pod.spec))
+        if assigned is None:
+            return None
+        context = ContainerContext(
+            base=node.base,
+            volumes={volume["name"]: str(self._volumes.folder(volume)) for volume in pod.spec.get("volumes") or ()},
+            message=str(node.runs.message(self._key(name, restart))),
+            folder=str(folder),
+            gpus=devices.share(pod.spec, name, assigned),
+            machine_gpus=GPU in node.allocatable,
+            allocatable=node.allocatable,
+        )
+        container = next(container for container in _containers(pod) if container["name"] == name)
+        return environment.order(pod, container, context)
+
+    def _key(self, container: str, restart: int) -> RunKey:
+        return RunKey(self._uid, container, restart)
+
+
+def read_restart(layout: Layout, uid: str) -> Restart | None:
+    """Return a pod's last restart in place from disk; None if it had none."""
+    with suppress(FileNotFoundError):
+        return Restart(**json.loads((layout.pod(uid) / _RESTART_FILE).read_bytes()))
+    return None
+
+
+def write_restart(layout: Layout, uid: str, restart: Restart) -> None:
+    """Write a pod's last restart in place to disk, whole or not at all. OSError."""
+    folder = layout.pod(uid)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    shim.write(str(folder), _RESTART_FILE, json.dumps(asdict(restart)))
+
+
+def _containers(pod: LocalPod) -> list[Mapping[str, Any]]:
+    return [*pod.spec["containers"], *(pod.spec.get("initContainers") or ())]
+
+
+def _memory_limit(spec: Mapping[str, Any]) -> int:
+    """Return `resources.limits.memory` of a container, or of a pod itself, in bytes; 0 for no limit."""
+    return demand.amounts((spec.get("resources") or {}).get("limits")).get("memory", 0)
