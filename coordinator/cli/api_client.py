@@ -56,7 +56,7 @@ class RemoteReading:
 
     def queues(self) -> list[Document]:
         """See Reading."""
-        return [document(each) for each in document(self.fetch("/v1/queues")).get("items", [])]
+        return [document(item) for item in document(self.fetch("/v1/queues")).get("items", [])]
 
     def queue(self, name: str) -> Document:
         """See Reading."""
@@ -91,13 +91,13 @@ def coordinator(session: Session) -> Fetch:
         return direct(session.settings.coordinator)
     service = proxied(session.cluster)
     try:
-        announced = _announced(session)
+        announced = _leader_fetch(session)
     except errors.Forbidden as error:
-        announced = _refused(error)
-    return _either(announced, service) if announced else service
+        announced = _failing(error)
+    return _with_fallback(announced, service) if announced else service
 
 
-def _refused(error: errors.Forbidden) -> Fetch:
+def _failing(error: errors.Forbidden) -> Fetch:
     """Where we may not look, nobody answers."""
 
     def fetch(_path: str) -> Any:
@@ -106,7 +106,7 @@ def _refused(error: errors.Forbidden) -> Fetch:
     return fetch
 
 
-def _announced(session: Session) -> Fetch | None:
+def _leader_fetch(session: Session) -> Fetch | None:
     """Where the leader says that it answers; None if it says nothing."""
     try:
         lease = session.cluster.get(LEASES, LEASE, session.settings.lease_namespace)
@@ -116,7 +116,7 @@ def _announced(session: Session) -> Fetch | None:
     return direct(url, str((lease.get("spec") or {}).get("holderIdentity") or "")) if url else None
 
 
-def _either(announced: Fetch, service: Fetch) -> Fetch:
+def _with_fallback(announced: Fetch, service: Fetch) -> Fetch:
     """What is announced may be a port of another machine's: then the service is asked."""
 
     def fetch(path: str) -> Any:
@@ -140,7 +140,7 @@ def proxied(cluster: KubernetesCluster) -> Fetch:
         except errors.NotFound as error:
             if str(error).startswith(UNKNOWN):
                 raise NotKnown(str(error)) from error
-            raise _nowhere() from error
+            raise _no_coordinator() from error
 
     return fetch
 
@@ -160,7 +160,7 @@ def direct(url: str, identity: str = "") -> Fetch:
                 return orjson.loads(answer.read(LARGEST_ANSWER))
         except urllib.error.HTTPError as error:
             with error:
-                raise _refusal(url, error.code, error.read(LARGEST_ANSWER)) from error
+                raise _error_of(url, error.code, error.read(LARGEST_ANSWER)) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             raise NoCoordinator(f"the coordinator at {url} does not answer: {reason}") from error
@@ -168,12 +168,14 @@ def direct(url: str, identity: str = "") -> Fetch:
     return fetch
 
 
-def _refusal(url: str, code: int, body: bytes) -> CoordinatorError:
+def _error_of(url: str, code: int, body: bytes) -> CoordinatorError:
     try:
-        said = str(document(orjson.loads(body)).get("message"))
+        message = str(document(orjson.loads(body)).get("message"))
     except (ValueError, CoordinatorError):
         return NoCoordinator(f"what answers at {url} is not a torchq coordinator (HTTP status {code})")
-    return NotKnown(said) if code == HTTPStatus.NOT_FOUND else CoordinatorError(f"the coordinator at {url}: {said}")
+    return (
+        NotKnown(message) if code == HTTPStatus.NOT_FOUND else CoordinatorError(f"the coordinator at {url}: {message}")
+    )
 
 
 def _loopback(host: str) -> bool:
@@ -183,7 +185,7 @@ def _loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _nowhere() -> NoneKnown:
+def _no_coordinator() -> NoneKnown:
     return NoneKnown(
         "no coordinator answers questions about the queues: none is named on the Lease, and there is no service "
         f"torchq-coordinator in namespace {SERVICE_NAMESPACE}; start one with --health-port, name one with "

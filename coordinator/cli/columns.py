@@ -1,6 +1,6 @@
 """The columns of every list, over the documents of `coordinator.query.documents` and over objects.
 
-One rule: pure; a column shows one thing, in the same place for ever: new ones come last, or only with `-o wide`.
+One rule: pure; a column shows one value and never changes its place. A new column comes last, or only with `-o wide`.
 """
 
 from datetime import datetime
@@ -19,59 +19,60 @@ STATES = {"None": "Open"}
 
 
 def queue_columns(now: datetime) -> tuple[Column, ...]:
-    """Of TenantQueues with figures in their status."""
+    """Return the columns of TenantQueues whose status has the newest figures."""
     return (
-        Column("NAME", lambda each: each["metadata"]["name"]),
-        Column("WEIGHT", lambda each: each["spec"].get("weight", 1)),
+        Column("NAME", lambda queue: queue["metadata"]["name"]),
+        Column("WEIGHT", lambda queue: queue["spec"].get("weight", 1)),
         Column("STATE", queue_state),
-        Column("PENDING", lambda each: _status(each).get("pending", 0)),
-        Column("ADMITTED", lambda each: _status(each).get("admitted", 0)),
-        Column("SHARE", lambda each: _status(each).get("share") or "-", lambda each: _part(each, "share")),
-        Column("TARGET", lambda each: _status(each).get("target") or "-", lambda each: _part(each, "target")),
+        Column("PENDING", lambda queue: _status(queue).get("pending", 0)),
+        Column("ADMITTED", lambda queue: _status(queue).get("admitted", 0)),
+        Column("SHARE", lambda queue: _status(queue).get("share") or "-", lambda queue: _part(queue, "share")),
+        Column("TARGET", lambda queue: _status(queue).get("target") or "-", lambda queue: _part(queue, "target")),
         Column("USAGE", usage),
-        Column("AGE", lambda each: _age(each, now), _created),
-        Column("LAG", _lag, lambda each: _status(each).get("lag")),
-        Column("OLDEST", _oldest, lambda each: _status(each).get("oldestWaitSeconds")),
-        Column("COHORT", lambda each: each["spec"].get("cohort") or "-", wide=True),
-        Column("BORROWING", lambda each: _amounts(each["spec"].get("borrowingLimit")), wide=True),
-        Column("ORDERING", lambda each: each["spec"].get("ordering", "BestEffortFIFO"), wide=True),
-        Column("FIRST", lambda each: _status(each).get("first") or "-", wide=True),
+        Column("AGE", lambda queue: _age(queue, now), _creation_order),
+        Column("LAG", _lag, lambda queue: _status(queue).get("lag")),
+        Column("OLDEST", _oldest, lambda queue: _status(queue).get("oldestWaitSeconds")),
+        Column("COHORT", lambda queue: queue["spec"].get("cohort") or "-", wide=True),
+        Column("BORROWING", lambda queue: _amounts(queue["spec"].get("borrowingLimit")), wide=True),
+        Column("ORDERING", lambda queue: queue["spec"].get("ordering", "BestEffortFIFO"), wide=True),
+        Column("FIRST", lambda queue: _status(queue).get("first") or "-", wide=True),
     )
 
 
 def pick_columns() -> tuple[Column, ...]:
-    """Of the picks that `next` foretells."""
+    """Return the columns of the picks that `next` forecasts."""
     return (
-        Column("PICK", lambda each: each["pick"]),
-        Column("QUEUE", lambda each: each["queue"]),
-        Column("JOB", lambda each: each["job"]),
-        Column("COST", lambda each: each["cost"]),
-        Column("WAITED", lambda each: output.duration(each["waitSeconds"]), lambda each: each["waitSeconds"]),
-        Column("DEMAND", lambda each: _amounts(each["demand"])),
-        Column("PRIORITY", lambda each: each["priority"], wide=True),
-        Column("UID", lambda each: each["uid"], wide=True),
+        Column("PICK", lambda pick: pick["pick"]),
+        Column("QUEUE", lambda pick: pick["queue"]),
+        Column("JOB", lambda pick: pick["job"]),
+        Column("COST", lambda pick: pick["cost"]),
+        Column("WAITED", lambda pick: output.duration(pick["waitSeconds"]), lambda pick: pick["waitSeconds"]),
+        Column("DEMAND", lambda pick: _amounts(pick["demand"])),
+        Column("PRIORITY", lambda pick: pick["priority"], wide=True),
+        Column("UID", lambda pick: pick["uid"], wide=True),
     )
 
 
 def job_columns(now: datetime) -> tuple[Column, ...]:
-    """Of TorchJobs."""
+    """Return the columns of TorchJobs."""
     return (
-        Column("NAMESPACE", lambda each: each["metadata"]["namespace"]),
-        Column("NAME", lambda each: each["metadata"]["name"]),
+        Column("NAMESPACE", lambda job: job["metadata"]["namespace"]),
+        Column("NAME", lambda job: job["metadata"]["name"]),
         Column("QUEUE", queue_of),
-        Column("PHASE", lambda each: _status(each).get("phase") or "Pending"),
+        Column("PHASE", lambda job: _status(job).get("phase") or "Pending"),
         Column("PODS", _pods, _active),
-        Column("AGE", lambda each: _age(each, now), _created),
-        Column("RUNTIME", lambda each: output.duration(_runtime(each, now)), lambda each: _runtime(each, now)),
-        Column("PRIORITY", lambda each: (each["spec"].get("schedulingPolicy") or {}).get("priority", 0), wide=True),
-        Column("ATTEMPT", lambda each: _status(each).get("attempt", 0), wide=True),
-        Column("RESTARTS", lambda each: _status(each).get("restartCount", 0), wide=True),
-        Column("REASON", lambda each: (_status(each).get("queue") or {}).get("reason") or "-", wide=True),
+        Column("AGE", lambda job: _age(job, now), _creation_order),
+        Column("RUNTIME", lambda job: output.duration(_runtime(job, now)), lambda job: _runtime(job, now)),
+        Column("PRIORITY", lambda job: (job["spec"].get("schedulingPolicy") or {}).get("priority", 0), wide=True),
+        Column("ATTEMPT", lambda job: _status(job).get("attempt", 0), wide=True),
+        Column("RESTARTS", lambda job: _status(job).get("restartCount", 0), wide=True),
+        Column("REASON", lambda job: (_status(job).get("queue") or {}).get("reason") or "-", wide=True),
     )
 
 
 def submission_order(job: Document) -> tuple[float, str]:
-    """What TorchJobs are sorted by: their creation, and within one second as in a queue (`queues.order`)."""
+    """Return the sort key of a TorchJob: its creation time, and within one second the order of a queue
+    (`queues.order`)."""
     metadata = job["metadata"]
     key = JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
     created = datetime.fromisoformat(metadata["creationTimestamp"]).timestamp()
@@ -80,22 +81,22 @@ def submission_order(job: Document) -> tuple[float, str]:
 
 
 def queue_of(job: Document) -> str:
-    """The tenant queue a TorchJob names."""
+    """Return the tenant queue that a TorchJob names."""
     return str((job["spec"].get("schedulingPolicy") or {}).get("queue") or job["metadata"]["namespace"])
 
 
 def queue_state(queue: Document) -> str:
-    """Open, Hold or HoldAndDrain."""
+    """Return Open, Hold or HoldAndDrain."""
     policy = str(queue["spec"].get("stopPolicy", "None"))
     return STATES.get(policy, policy)
 
 
 def usage(queue: Document) -> str:
-    """What is used of each limited name, and what else is used."""
+    """Format the usage of each limited resource, and of every other resource in use."""
     limits, used = queue["spec"].get("quota") or {}, _status(queue).get("usage") or {}
     limits = {quantities.canonical(name): most for name, most in limits.items()}
-    shown = [f"{name}={amount}{f'/{limits[name]}' if name in limits else ''}" for name, amount in used.items()]
-    return ",".join(shown + [f"{name}=0/{most}" for name, most in limits.items() if name not in used]) or "-"
+    limited = [f"{name}={amount}{f'/{limits[name]}' if name in limits else ''}" for name, amount in used.items()]
+    return ",".join(limited + [f"{name}=0/{most}" for name, most in limits.items() if name not in used]) or "-"
 
 
 def _status(item: Document) -> dict[str, Any]:
@@ -116,16 +117,16 @@ def _part(queue: Document, name: str) -> float | None:
     return float(text) if text.replace(".", "", 1).isdigit() else None
 
 
-def _amounts(found: dict[str, Any] | None) -> str:
-    return ",".join(f"{name}={amount}" for name, amount in (found or {}).items()) or "-"
+def _amounts(amounts: dict[str, Any] | None) -> str:
+    return ",".join(f"{name}={amount}" for name, amount in (amounts or {}).items()) or "-"
 
 
 def _age(item: Document, now: datetime) -> str:
     return output.age(item["metadata"].get("creationTimestamp"), now)
 
 
-def _created(item: Document) -> str | None:
-    """The youngest first, as ages go."""
+def _creation_order(item: Document) -> str | None:
+    """Return a sort key that puts the youngest object first, as in a column of ages."""
     stamp = item["metadata"].get("creationTimestamp")
     return None if stamp is None else "".join(chr(255 - ord(letter)) for letter in stamp)
 

@@ -1,6 +1,6 @@
-"""What there is beside a job: its pods, its gang's groups, its last events.
+"""Reads the objects around a job: its pods, the pod groups of its gang, its last events.
 
-One rule: it only looks; what may not be seen, or is not there, is noted, and the rest is shown all the same.
+One rule: it only reads. An object that is forbidden or missing becomes a note, and the rest is shown all the same.
 """
 
 from coordinator.cli import output
@@ -18,20 +18,20 @@ from reconcilers.views.pod_group_view import GroupReader
 
 
 def of(cluster: KubernetesCluster, item: Manifest, *, embedded: bool = False) -> Around:
-    """Pods, groups and events of a job; `embedded`: on a local cluster. Any ClusterError for the pods."""
+    """Read pods, groups and events of a job; `embedded` means a local cluster. ClusterError if pods cannot be read."""
     metadata, notes = item["metadata"], []
     namespace, selector = metadata["namespace"], f"{labels.JOB_UID}={metadata['uid']}"
     listed = cluster.list(PODS, namespace, label_selector=selector).items
-    pods = [each for each in listed if owners.job_uid(each["metadata"])]
+    pods = [pod for pod in listed if owners.job_uid(pod["metadata"])]
     groups: tuple[GroupView, ...] = ()
     events: list[Manifest] = []
     quotas: tuple[Quota, ...] = ()
     try:
         groups = _groups(cluster, item, selector)
     except errors.Forbidden as error:
-        notes.append(f"note: the gang's groups are not shown: {error}")
+        notes.append(f"note: the gang's pod groups are not shown: {error}")
     except errors.NotFound:
-        notes.append("note: the cluster has none of the groups by which the job's gang scheduler binds pods")
+        notes.append("note: the cluster does not have the pod group kind of the job's gang scheduler")
     try:
         events = cluster.list(EVENTS, namespace, field_selector=f"involvedObject.uid={metadata['uid']}").items
     except errors.Forbidden as error:
@@ -39,7 +39,7 @@ def of(cluster: KubernetesCluster, item: Manifest, *, embedded: bool = False) ->
     try:
         quotas = _quotas(cluster, item)
     except errors.Forbidden as error:
-        notes.append(f"note: what ResourceQuotas hold now is not known: {error}")
+        notes.append(f"note: the current usage of ResourceQuotas is not shown: {error}")
     return Around(
         pods=tuple(pods),
         groups=groups,
@@ -52,7 +52,7 @@ def of(cluster: KubernetesCluster, item: Manifest, *, embedded: bool = False) ->
 
 
 def _quotas(cluster: KubernetesCluster, item: Manifest) -> tuple[Quota, ...]:
-    """The ResourceQuotas of the namespace of a job that waits for them."""
+    """Read the ResourceQuotas of the job's namespace, if the job waits for them."""
     waits = (item.get("status") or {}).get("queue") or {}
     if waits.get("reason") != "NamespaceQuota":
         return ()
@@ -60,19 +60,19 @@ def _quotas(cluster: KubernetesCluster, item: Manifest) -> tuple[Quota, ...]:
 
 
 def _groups(cluster: KubernetesCluster, item: Manifest, selector: str) -> tuple[GroupView, ...]:
-    """Of a job that is admitted, the pod groups of whoever binds its pods, if that one has any."""
+    """Read the pod groups of an admitted job, if its gang scheduler uses pod groups."""
     admission, metadata = (item.get("status") or {}).get("admission") or {}, item["metadata"]
     backend = backends.get_backend(admission.get("gangScheduler"), cluster.serves)
     if backend.resource is None:
         return ()
     listed = cluster.list(backend.resource, metadata["namespace"], label_selector=selector).items
-    found = [group for each in listed if (group := backend.trim(each)).job_uid == metadata["uid"]]
+    groups = [group for item in listed if (group := backend.trim(item)).job_uid == metadata["uid"]]
     sight = GroupReader(cluster)
-    return tuple(_judged(sight, each) for each in found)
+    return tuple(_judge(sight, group) for group in groups)
 
 
-def _judged(sight: GroupReader, group: GroupView) -> GroupView:
-    """By whoever may see the queues of gang schedulers."""
+def _judge(sight: GroupReader, group: GroupView) -> GroupView:
+    """Add the state of the gang scheduler's queue to a group, if this account may read that queue."""
     try:
         return sight.judged(group)
     except errors.Forbidden:

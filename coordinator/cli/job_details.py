@@ -1,6 +1,6 @@
-"""Everything about one job in one document: where it stands, which of its tasks is short and why, what happened to it.
+"""One document with everything about one job: its state, each task that is short of pods and why, and its last events.
 
-One rule: pure, over objects as the API server shows them; the same document is printed for programs.
+One rule: pure, over objects as the API server returns them; the same document is printed for programs.
 """
 
 from collections import Counter
@@ -26,52 +26,54 @@ GOING = "it is being deleted"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
-    """What there is beside the job itself."""
+    """The objects around a job: its pods, groups, events and quotas."""
 
     pods: tuple[Manifest, ...] = ()
     groups: tuple[GroupView, ...] = ()
     events: tuple[Manifest, ...] = ()
     quotas: tuple[Quota, ...] = ()
-    """The ResourceQuotas of its namespace, if it waits for them."""
+    """The ResourceQuotas of the job's namespace, if the job waits for them."""
     now: datetime | None = None
-    """None: what depends on the time is left out."""
+    """The current time; if None, everything that depends on the time is left out."""
     notes: tuple[str, ...] = field(default=())
-    """What could not be looked at, and why."""
+    """Notes on objects that could not be read, and why."""
     embedded: bool = False
-    """Whether pods run on an embedded node, which enters the folder of submission."""
+    """Whether pods run on an embedded node, which starts them in the folder of submission."""
 
 
-def of(item: Manifest, around: Around) -> Document:
-    """The document."""
+def of(item: Manifest, job_context: Around) -> Document:
+    """Return the document of a job."""
     status, policy = item.get("status") or {}, item["spec"].get("schedulingPolicy") or {}
     admission = status.get("admission")
     return {
         "phase": status.get("phase") or "Pending",
         "queue": columns.queue_of(item),
-        "waits": _waits(item, around),
+        "waits": _waits(item, job_context),
         "admission": admission,
         "gangScheduler": (admission or {}).get("gangScheduler") or policy.get("gangScheduler") or None,
-        "groups": [_group(each) for each in around.groups],
-        "tasks": _tasks(item, around),
-        "restarts": _restarts(item) | _backoff(item, around),
+        "groups": [_group(group) for group in job_context.groups],
+        "tasks": _tasks(item, job_context),
+        "restarts": _restarts(item) | _backoff(item, job_context),
         "excludedNodes": list(status.get("excludedNodes") or ()),
-        "events": [_event(each) for each in _newest(around.events)],
-        "notes": list(around.notes),
+        "events": [_event(event) for event in _newest(job_context.events)],
+        "notes": list(job_context.notes),
     }
 
 
-def _waits(item: Manifest, around: Around) -> Document | None:
-    """Why a job waits, with the numbers of now where ResourceQuotas keep it from being admitted; None if nothing is
-    known of that, or it does not wait."""
+def _waits(item: Manifest, job_context: Around) -> Document | None:
+    """Return why a job waits; None if the job does not wait, or its status does not say why.
+
+    Where a ResourceQuota blocks the job, the message has the current numbers.
+    """
     status = item.get("status") or {}
     queue = status.get("queue") or {}
     if status.get("admission") or status.get("phase") in FINISHED or not queue.get("reason"):
         return None
-    return {"code": queue["reason"], "message": _short_of(item, around.quotas) or queue.get("message") or ""}
+    return {"code": queue["reason"], "message": _short_of(item, job_context.quotas) or queue.get("message") or ""}
 
 
 def _short_of(item: Manifest, quotas: tuple[Quota, ...]) -> str:
-    """The ResourceQuota that does not hold the job; empty if there is none, or the job cannot be read."""
+    """Return the ResourceQuota that has too little left for the job; empty if none has, or the job is invalid."""
     try:
         short = resource_quota.shortage(resource_quota.of_job(torchjob.parse(item)), quotas) if quotas else None
     except InvalidObject:
@@ -81,8 +83,8 @@ def _short_of(item: Manifest, quotas: tuple[Quota, ...]) -> str:
 
 def _group(group: GroupView) -> Document:
     phase, message = ("Terminating", GOING) if group.deleting else (group.phase, group.message)
-    found = {"name": group.name, "kind": f"{group.resource.plural}.{group.resource.group}", "phase": phase}
-    return found | ({"message": message} if message else {})
+    document = {"name": group.name, "kind": f"{group.resource.plural}.{group.resource.group}", "phase": phase}
+    return document | ({"message": message} if message else {})
 
 
 def _restarts(item: Manifest) -> Document:
@@ -96,11 +98,11 @@ def _restarts(item: Manifest) -> Document:
     }
 
 
-def _backoff(item: Manifest, around: Around) -> Document:
-    """Until when the job backs off, and which pods wait for that; nothing if it does not."""
+def _backoff(item: Manifest, job_context: Around) -> Document:
+    """Return the end of the job's back-off and the pods that wait for it; empty if the job does not back off."""
     status = item.get("status") or {}
     until = timestamps.seconds(status.get("restartNotBefore"))
-    if until is None or around.now is None or until <= around.now.timestamp() or not status.get("admission"):
+    if until is None or job_context.now is None or until <= job_context.now.timestamp() or not status.get("admission"):
         return {}
     return {"notBefore": status["restartNotBefore"], "waiting": list(status.get("backingOff") or ())}
 
@@ -111,63 +113,67 @@ def _event(event: Manifest) -> Document:
 
 
 def _newest(events: Iterable[Manifest]) -> list[Manifest]:
-    """The last ones, oldest first."""
-    return sorted(events, key=lambda each: str(each.get("lastTimestamp") or ""))[-MOST_EVENTS:]
+    """Return the newest events, the oldest of them first."""
+    return sorted(events, key=lambda event: str(event.get("lastTimestamp") or ""))[-MOST_EVENTS:]
 
 
-def _tasks(item: Manifest, around: Around) -> list[Document]:
-    """Each task of a job that can be read, counted."""
+def _tasks(item: Manifest, job_context: Around) -> list[Document]:
+    """Return each task with the counts of its pods; empty if the job is invalid."""
     try:
         job = torchjob.parse(item)
     except InvalidObject:
         return []
-    return [_task(job, task_type, around) for task_type in job.spec.tasks]
+    return [_task(job, task_type, job_context) for task_type in job.spec.tasks]
 
 
-def _task(job: TorchJob, task_type: str, around: Around) -> Document:
-    wanted = job.spec.tasks[task_type].num_tasks
-    minimum = min(job.spec.members(task_type), wanted)
-    pods = [each for each in around.pods if _marks(each).get(labels.TASK_TYPE) == task_type.lower()]
-    counts = Counter(_phase(each) for each in pods)
+def _task(job: TorchJob, task_type: str, job_context: Around) -> Document:
+    count = job.spec.tasks[task_type].num_tasks
+    minimum = min(job.spec.members(task_type), count)
+    pods = [pod for pod in job_context.pods if _labels(pod).get(labels.TASK_TYPE) == task_type.lower()]
+    counts = Counter(_phase(pod) for pod in pods)
     short = job.status.admission is not None and not job.finished
     short = short and counts["Running"] + counts["Succeeded"] < minimum
     return {
         "task": task_type,
-        **_workload(job, task_type, around),
-        "wanted": wanted,
+        **_workload(job, task_type, job_context),
+        "wanted": count,
         "minimum": minimum,
         "running": counts["Running"],
         "ready": sum(map(_ready, pods)),
         "succeeded": counts["Succeeded"],
         "failed": counts["Failed"],
         "short": short,
-        "why": [*_against(pods), *_not_made(job, task_type, wanted - len(pods), around)] if short else [],
+        "why": [*_blockers(pods), *_missing_pods(job, task_type, count - len(pods), job_context)] if short else [],
     }
 
 
-def _workload(job: TorchJob, task_type: str, around: Around) -> Document:
-    """What the main container of a task's pods runs; an empty folder where the image decides it, or nothing does."""
+def _workload(job: TorchJob, task_type: str, job_context: Around) -> Document:
+    """Return image, command and working folder of a task's main container. The folder is empty if the image decides."""
     container = containers.main(job.spec.tasks[task_type].template.get("spec") or {})
-    submitted = job.metadata.annotations.get(labels.SUBMIT_DIRECTORY, "") if around.embedded else ""
+    submitted = job.metadata.annotations.get(labels.SUBMIT_DIRECTORY, "") if job_context.embedded else ""
     return {
         "image": str(container.get("image") or ""),
-        "command": [*_words(container.get("command")), *_words(container.get("args"))],
+        "command": [*_texts(container.get("command")), *_texts(container.get("args"))],
         "folder": str(container.get("workingDir") or submitted),
     }
 
 
-def _words(found: object) -> list[str]:
-    """Templates are not checked before they become pods."""
-    return list(map(str, found)) if isinstance(found, list) else []
+def _texts(value: object) -> list[str]:
+    """Return a list of texts; empty for any other value, since a template is not validated before it becomes a pod."""
+    return list(map(str, value)) if isinstance(value, list) else []
 
 
-def _marks(pod: Manifest) -> Mapping[str, str]:
-    found: Mapping[str, str] = pod["metadata"].get("labels") or {}
-    return found
+def _labels(pod: Manifest) -> Mapping[str, str]:
+    pod_labels: Mapping[str, str] = pod["metadata"].get("labels") or {}
+    return pod_labels
 
 
 def _phase(pod: Manifest) -> str:
-    """Of a pod that is on its way out only what it has become counts; Running is one whose main container runs."""
+    """Return the phase that a pod counts as.
+
+    A pod that is being deleted counts as Succeeded or Failed once it has ended, else as Terminating. A pod counts as
+    Running only while its main container runs.
+    """
     phase = pod_outcome.effective_phase(pod)
     if "deletionTimestamp" in pod["metadata"] and phase not in FINISHED:
         return "Terminating"
@@ -176,50 +182,57 @@ def _phase(pod: Manifest) -> str:
 
 def _ready(pod: Manifest) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
-def _against(pods: Iterable[Manifest]) -> list[Document]:
-    """What keeps pods from running, the commonest first, each with the first pod it was found at."""
-    found: dict[str, Document] = {}
+def _blockers(pods: Iterable[Manifest]) -> list[Document]:
+    """Return the reasons why pods do not run, the most frequent first, each with the first pod it applies to."""
+    blockers: dict[str, Document] = {}
     for pod in pods:
         ailment = pod_problems.find_problem(pod)
         if ailment is not None:
-            said = {"reason": ailment.reason, "message": ailment.message, "pod": pod["metadata"]["name"], "pods": 0}
-            found.setdefault(ailment.reason, said)["pods"] += 1
-    return sorted(found.values(), key=lambda each: -each["pods"])
+            blocker = {"reason": ailment.reason, "message": ailment.message, "pod": pod["metadata"]["name"], "pods": 0}
+            blockers.setdefault(ailment.reason, blocker)["pods"] += 1
+    return sorted(blockers.values(), key=lambda blocker: -blocker["pods"])
 
 
-def _not_made(job: TorchJob, task_type: str, missing: int, around: Around) -> list[Document]:
-    """Why pods are not there yet, as far as that can be told from outside."""
+def _missing_pods(job: TorchJob, task_type: str, missing: int, job_context: Around) -> list[Document]:
+    """Return why pods do not exist yet, as far as the objects show it."""
     if missing <= 0:
         return []
-    reason, message = _holding(job, task_type, around)
+    reason, message = _missing_reason(job, task_type, job_context)
     return [{"reason": reason, "message": message, "pod": "", "pods": missing}]
 
 
-def _waits_until(job: TorchJob, task_type: str, around: Around) -> str:
-    """Until when a task's missing pods wait because the job backs off; empty: they do not."""
+def _waits_until(job: TorchJob, task_type: str, job_context: Around) -> str:
+    """Return the end of the back-off that a task's missing pods wait for; empty if they do not wait for one."""
     until, names = job.status.restart_not_before, job.status.backing_off
-    if until is None or around.now is None or until <= around.now:
+    if until is None or job_context.now is None or until <= job_context.now:
         return ""
     count = job.spec.tasks[task_type].num_tasks
     concerned = not names or any(job.pod_name(task_type, index) in names for index in range(count))
     return timestamps.text(until.timestamp()) if concerned else ""
 
 
-def _holding(job: TorchJob, task_type: str, around: Around) -> tuple[str, str]:
-    hindered = next((each for each in job.status.conditions if each.type == "Admitted" and each.status == "True"), None)
-    if hindered is not None and hindered.reason not in ("Admitted", "Running", "Restarting"):
-        return hindered.reason, hindered.message
-    until = _waits_until(job, task_type, around)
+def _missing_reason(job: TorchJob, task_type: str, job_context: Around) -> tuple[str, str]:
+    admitted = next(
+        (
+            condition
+            for condition in job.status.conditions
+            if condition.type == "Admitted" and condition.status == "True"
+        ),
+        None,
+    )
+    if admitted is not None and admitted.reason not in ("Admitted", "Running", "Restarting"):
+        return admitted.reason, admitted.message
+    until = _waits_until(job, task_type, job_context)
     if until:
-        return "BackOff", f"pods that failed are made again at {until}"
-    going = next((each for each in around.groups if each.deleting), None)
-    if going is not None:
-        return "PodGroupTerminating", f"{going.resource.kind} {going.name}: {GOING}"
-    group = next((each for each in around.groups if each.phase != "Ready"), None)
+        return "BackOff", f"failed pods are created again at {until}"
+    deleting_group = next((group for group in job_context.groups if group.deleting), None)
+    if deleting_group is not None:
+        return "PodGroupTerminating", f"{deleting_group.resource.kind} {deleting_group.name}: {GOING}"
+    group = next((group for group in job_context.groups if group.phase != "Ready"), None)
     if group is not None:
         return group.reason or "PodGroup" + group.phase, group.message
-    upstreams = ", ".join(f"{each.task_type} {each.phase}" for each in job.spec.tasks[task_type].depends_on)
-    return "NotMade", f"made after {upstreams}" if upstreams else "to be made"
+    upstreams = ", ".join(f"{upstream.task_type} {upstream.phase}" for upstream in job.spec.tasks[task_type].depends_on)
+    return "NotMade", f"created after {upstreams}" if upstreams else "to be created"

@@ -1,6 +1,6 @@
-"""From what a user calls a job to the job.
+"""References to jobs: NAME, NAMESPACE/NAME or NAMESPACE/NAME/UID, as users write them.
 
-One rule: a handle with a uid is never taken for a later job of the same name.
+One rule: a reference with a uid never matches a later job of the same name.
 """
 
 import click
@@ -16,8 +16,7 @@ NAME = click.argument("name", metavar="JOB")
 
 
 def find(session: Session, handle: str) -> Manifest:
-    """The job of a name, namespace/name or namespace/name/uid; NotFound if the uid is of an earlier job of that
-    name."""
+    """Read the job that a reference names. Raises NotFound if the uid belongs to an earlier job of that name."""
     namespace, name, uid = parts(session, handle)
     item = session.cluster.get(TORCHJOBS, name, namespace)
     if uid and item["metadata"]["uid"] != uid:
@@ -26,7 +25,7 @@ def find(session: Session, handle: str) -> Manifest:
 
 
 def parts(session: Session, handle: str) -> tuple[str, str, str]:
-    """Namespace, name and uid; no uid: whichever has the name."""
+    """Split a reference into namespace, name and uid. Without a uid, any job of that name matches."""
     match handle.split("/"):
         case [name]:
             return session.namespace, name, ""
@@ -38,21 +37,21 @@ def parts(session: Session, handle: str) -> tuple[str, str, str]:
 
 
 def key(item: Manifest) -> JobKey:
-    """The job's key."""
+    """Return the job's key."""
     metadata = item["metadata"]
     return JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
 
 
 def admitted(item: Manifest) -> bool:
-    """Whether the job holds room."""
+    """Return whether the job is admitted, and so holds room."""
     return bool((item.get("status") or {}).get("admission")) and not finished(item)
 
 
 def finished(item: Manifest) -> bool:
-    """Whether the job has reached its end."""
+    """Return whether the job has finished."""
     return (item.get("status") or {}).get("phase") in FINISHED
 
 
 def shown(item: Manifest) -> str:
-    """The job for people."""
+    """Return `namespace/name` of the job, for people."""
     return f"{item['metadata']['namespace']}/{item['metadata']['name']}"

@@ -1,6 +1,6 @@
-"""What `torchq job show` prints: the document of `coordinator.cli.job_details`, and the job's own conditions and pods.
+"""The text of `torchq job show`: the document of `coordinator.cli.job_details`, and the job's own conditions and pods.
 
-One rule: pure; nothing is shown here that the document or the objects do not say.
+One rule: pure; the text contains only what the document and the objects contain.
 """
 
 import shlex
@@ -17,38 +17,38 @@ from reconcilers.views import pod_problems
 
 LABEL = 12
 LONGEST = 2_000
-"""Characters of a message in a column; the object has all of it (`-o yaml`)."""
+"""The most characters of a message in a column; `-o yaml` prints all of it."""
 TASKS = ("TASK", "WANTED", "MINIMUM", "RUNNING", "READY", "SUCCEEDED", "FAILED", "")
 WORKLOADS = ("TASK", "IMAGE", "FOLDER", "COMMAND")
 LONGEST_COMMAND = 80
-"""Characters of a command that are shown to people."""
+"""The most characters of a command in a column."""
 
 
-def show(item: Manifest, found: Document, pods: Iterable[Manifest]) -> str:
-    """Everything, in paragraphs."""
-    facts = "\n".join(f"{title + ':':<{LABEL}}{value}" for title, value in _facts(item, found))
-    return "\n\n".join(filter(None, [facts, *_tables(item, found, pods), *found["notes"]]))
+def show(item: Manifest, document: Document, pods: Iterable[Manifest]) -> str:
+    """Format everything about a job, in paragraphs."""
+    facts = "\n".join(f"{title + ':':<{LABEL}}{value}" for title, value in _facts(item, document))
+    return "\n\n".join(filter(None, [facts, *_tables(item, document, pods), *document["notes"]]))
 
 
-def _facts(item: Manifest, found: Document) -> Iterator[tuple[str, object]]:
-    metadata, status, admission = item["metadata"], item.get("status") or {}, found["admission"]
+def _facts(item: Manifest, document: Document) -> Iterator[tuple[str, object]]:
+    metadata, status, admission = item["metadata"], item.get("status") or {}, document["admission"]
     yield "Job", JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
-    yield "Queue", found["queue"]
-    yield "Phase", found["phase"]
-    if found["waits"]:
-        yield "Waits", f"{found['waits']['code']}: {found['waits']['message']}"
+    yield "Queue", document["queue"]
+    yield "Phase", document["phase"]
+    if document["waits"]:
+        yield "Waits", f"{document['waits']['code']}: {document['waits']['message']}"
     yield "Submitted", metadata["creationTimestamp"]
     yield "Started", status.get("startTime") or "-"
     yield "Completed", status.get("completionTime") or "-"
-    yield "Restarts", _restarts(found["restarts"])
-    if found["excludedNodes"]:
-        yield "Avoids", f"{', '.join(found['excludedNodes'])} (its pods failed there repeatedly)"
+    yield "Restarts", _restarts(document["restarts"])
+    if document["excludedNodes"]:
+        yield "Avoids", f"{', '.join(document['excludedNodes'])} (pods of this job failed there repeatedly)"
     if admission:
         at = admission.get("admittedAt", "-")
         yield "Admission", f"attempt {admission['attempt']}, epoch {admission['epoch']}, at {at}"
         yield "Charge", ", ".join(f"{name}={amount}" for name, amount in admission.get("charge", {}).items())
-    if found["gangScheduler"]:
-        yield "Gang", ", ".join([found["gangScheduler"], *map(_group, found["groups"])])
+    if document["gangScheduler"]:
+        yield "Gang", ", ".join([document["gangScheduler"], *map(_group, document["groups"])])
 
 
 def _restarts(restarts: Document) -> str:
@@ -62,32 +62,32 @@ def _group(group: Document) -> str:
     return f"{group['name']} {group['phase']}" + (f" ({group['message']})" if group.get("message") else "")
 
 
-def _tables(item: Manifest, found: Document, pods: Iterable[Manifest]) -> Iterator[str]:
-    if found["tasks"]:
-        yield output.columns(TASKS, [_task(each) for each in found["tasks"]])
-        yield output.columns(WORKLOADS, [_workload(each) for each in found["tasks"]])
-        yield "\n".join(text.short(task["task"], each) for task in found["tasks"] for each in task["why"])
+def _tables(item: Manifest, document: Document, pods: Iterable[Manifest]) -> Iterator[str]:
+    if document["tasks"]:
+        yield output.columns(TASKS, [_task(task) for task in document["tasks"]])
+        yield output.columns(WORKLOADS, [_workload(task) for task in document["tasks"]])
+        yield "\n".join(text.short(task["task"], blocker) for task in document["tasks"] for blocker in task["why"])
     conditions = (item.get("status") or {}).get("conditions") or ()
     yield from _table(("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE"), map(_condition, conditions))
     yield from _table(("POD", "PHASE", "NODE", "RESTARTS", "EXIT", "REASON"), map(_pod, pods))
-    yield from _table(("EVENT", "REASON", "MESSAGE"), map(_event, found["events"]))
+    yield from _table(("EVENT", "REASON", "MESSAGE"), map(_event, document["events"]))
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    """Columns, if there is anything to show."""
-    there = list(rows)
-    if there:
-        yield output.columns(header, there)
+    """Format columns, unless there are no rows."""
+    row_list = list(rows)
+    if row_list:
+        yield output.columns(header, row_list)
 
 
-def _condition(found: Document) -> tuple[object, ...]:
-    since = found["lastTransitionTime"]
-    message = excerpts.excerpt(excerpts.one_line(found.get("message", "")), LONGEST)
-    return found["type"], found["status"], found.get("reason", ""), since, message
+def _condition(condition: Document) -> tuple[object, ...]:
+    since = condition["lastTransitionTime"]
+    message = excerpts.excerpt(excerpts.one_line(condition.get("message", "")), LONGEST)
+    return condition["type"], condition["status"], condition.get("reason", ""), since, message
 
 
-def _event(found: Document) -> tuple[object, ...]:
-    return found.get("at", "-"), found.get("reason", ""), found.get("message", "")
+def _event(event: Document) -> tuple[object, ...]:
+    return event.get("at", "-"), event.get("reason", ""), event.get("message", "")
 
 
 def _task(task: Document) -> tuple[object, ...]:
@@ -96,28 +96,28 @@ def _task(task: Document) -> tuple[object, ...]:
 
 
 def _workload(task: Document) -> tuple[object, ...]:
-    return task["task"], task["image"] or "-", task["folder"] or "-", _shortened(shlex.join(task["command"])) or "-"
+    return task["task"], task["image"] or "-", task["folder"] or "-", _shorten(shlex.join(task["command"])) or "-"
 
 
-def _shortened(text: str) -> str:
-    """In one line; of a long one the first words, and an ellipsis."""
-    words = text.split()
-    fitting = textwrap.wrap(" ".join(words), LONGEST_COMMAND - 4, break_long_words=False, break_on_hyphens=False)
+def _shorten(text: str) -> str:
+    """Return a text in one line. A long text ends in an ellipsis after its first words."""
+    parts = text.split()
+    fitting = textwrap.wrap(" ".join(parts), LONGEST_COMMAND - 4, break_long_words=False, break_on_hyphens=False)
     return " ".join([*fitting[:1], *(["..."] if fitting[1:] else [])])
 
 
 def _pod(pod: Manifest) -> tuple[object, ...]:
     status: dict[str, Any] = pod.get("status") or {}
     states = status.get("containerStatuses") or []
-    ended = [each["state"]["terminated"] for each in states if "terminated" in (each.get("state") or {})]
+    ended = [state["state"]["terminated"] for state in states if "terminated" in (state.get("state") or {})]
     phase = "Terminating" if "deletionTimestamp" in pod["metadata"] else status.get("phase", "Pending")
-    exits = ",".join(f"{each['exitCode']} ({each.get('reason', '')})" for each in ended) or "-"
+    exits = ",".join(f"{state['exitCode']} ({state.get('reason', '')})" for state in ended) or "-"
     ailment = pod_problems.find_problem(pod)
     return (
         pod["metadata"]["name"],
         phase,
         pod["spec"].get("nodeName", "-"),
-        sum(each.get("restartCount", 0) for each in states),
+        sum(state.get("restartCount", 0) for state in states),
         exits,
         ailment.reason if ailment else "-",
     )

@@ -1,7 +1,7 @@
 """Groups of commands that live in modules of their own.
 
-One rule: a command's module is imported when the command is first asked for. What runs a cluster takes a second to
-import, which somebody who looks at a queue should not wait for.
+One rule: a command's module is imported when the command is first used. The modules that run a cluster take a second
+to import, and a command that shows a queue must not wait for them.
 """
 
 import gc
@@ -16,25 +16,25 @@ NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class OnDemand(click.Group):
-    """A group whose commands are named first and imported later."""
+    """A group that imports a command when the command is first used."""
 
     def __init__(self, *arguments: Any, later: Mapping[str, str] = NONE, **options: Any) -> None:
-        """As a click.Group; `later` says, by a command's name, where it is: `module:attribute`."""
+        """Create a click.Group. `later` maps the name of a command to its place, `module:attribute`."""
         super().__init__(*arguments, **options)
         self._later = later
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names, sorted."""
+        """Return all names, sorted."""
         return sorted({*super().list_commands(ctx), *self._later})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, imported by now; None if there is none."""
+        """Import and return the command of that name; None if no such command exists."""
         if cmd_name in self._later and cmd_name not in self.commands:
-            self.add_command(_imported(self._later[cmd_name]), cmd_name)
+            self.add_command(_import(self._later[cmd_name]), cmd_name)
         return super().get_command(ctx, cmd_name)
 
     def load(self) -> None:
-        """Import all commands, and theirs."""
+        """Import all commands and their subcommands."""
         context = click.Context(self)
         for name in self.list_commands(context):
             command = self.get_command(context, name)
@@ -42,10 +42,9 @@ class OnDemand(click.Group):
                 command.load()
 
 
-def _imported(place: str) -> click.Command:
-    module, _, attribute = place.partition(":")
-    found: click.Command = getattr(importlib.import_module(module), attribute)
-    # What was imported lives as long as the process: looking through it, at last when the process ends, took a sixth of
-    # the time of a command.
+def _import(path: str) -> click.Command:
+    module, _, attribute = path.partition(":")
+    command: click.Command = getattr(importlib.import_module(module), attribute)
+    # Imported objects live as long as the process. Garbage collection of them took a sixth of the time of a command.
     gc.freeze()
-    return found
+    return command

@@ -35,23 +35,25 @@ LATER = {
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.option("--kubeconfig", help="kubeconfig file (default: $KUBECONFIG, the current local cluster, ~/.kube/config)")
-@click.option("--context", help="context of $KUBECONFIG or ~/.kube/config (also where a local cluster is current)")
-@click.option("-n", "--namespace", help="namespace to act in")
-@click.option("--redis", "redis_url", help="Redis URL; one with a password goes into TORCHQ_REDIS_URL or a file")
-@click.option("--redis-url-file", help="file with the Redis URL in it")
-@click.option("--coordinator", help="URL of a coordinator to ask about the queues (default: the cluster knows)")
+@click.option("--context", help="context of $KUBECONFIG or ~/.kube/config, even if a local cluster is current")
+@click.option("-n", "--namespace", help="namespace of the jobs")
+@click.option("--redis", "redis_url", help="Redis URL; pass a URL with a password by TORCHQ_REDIS_URL or a file")
+@click.option("--redis-url-file", help="file that contains the Redis URL")
+@click.option("--coordinator", help="URL of a coordinator's read-only API (default: found through the cluster)")
 @click.option("--config", "file", type=click.Path(path_type=Path), envvar="TORCHQ_CONFIG", help="settings file (TOML)")
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="what goes to the log")
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="lowest level that is logged"
+)
 @click.version_option(package_name="torchq", message="torchq %(version)s")
 @click.pass_context
 def main(context: click.Context, /, file: Path | None, **flags: Any) -> None:
-    """Queues for distributed PyTorch training: tenants own queues, weights decide whose job goes next."""
+    """Queue and run distributed PyTorch training. Each tenant has a queue; weights decide which queue is next."""
     context.obj = Session({name: value for name, value in flags.items() if value is not None}, file)
 
 
 @main.command()
 def crds() -> None:
-    """Print the CustomResourceDefinitions, ready for `kubectl apply -f -`."""
+    """Print the CustomResourceDefinitions. The output is ready for `kubectl apply -f -`."""
     click.echo(generate.documents(), nl=False)
 
 
@@ -59,7 +61,7 @@ def crds() -> None:
 @click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print for programs")
 @pass_session
 def config(session: Session, form: str | None) -> None:
-    """Print every setting, its value and where it came from. Secrets are masked."""
+    """Print all settings, values and sources. Secrets are masked."""
     resolved = session.resolved
     values = {name: settings.masked(name, getattr(resolved.settings, name)) for name in settings.Settings.model_fields}
     sources = {**resolved.sources, "kubeconfig": session.target.source}

@@ -1,4 +1,4 @@
-"""How commands show things: columns for people, JSON or YAML for programs.
+"""The output of commands: columns for people, JSON or YAML for programs.
 
 One rule: columns are stable and plain, so that `awk` works on them.
 """
@@ -16,11 +16,11 @@ import yaml
 
 Row = Sequence[object]
 Document = dict[str, Any]
-"""What a line shows, as JSON: the same for `-o json` as for the columns."""
+"""The values of one line as JSON. `-o json` and the columns use the same document."""
 
 
 def columns(header: Sequence[str], rows: Sequence[Row]) -> str:
-    """Left-aligned columns, three spaces apart, as kubectl prints them."""
+    """Format left-aligned columns, three spaces apart, as kubectl prints them."""
     table = [list(map(str, row)) for row in (header, *rows)]
     widths = [max(len(row[index]) for row in table) for index in range(len(header))]
     return "\n".join(
@@ -35,19 +35,19 @@ class Column:
     title: str
     text: Callable[[Document], object]
     order: Callable[[Document], Any] | None = None
-    """What to sort by: numbers or text; None: the text itself."""
+    """The sort key, a number or a text; None sorts by the text of the column."""
     wide: bool = False
-    """Whether only `-o wide` shows it."""
+    """Whether only `-o wide` shows this column."""
 
     def key(self, item: Document) -> tuple[bool, Any]:
-        """What is missing comes last."""
-        found = self.text(item) if self.order is None else self.order(item)
-        return found is None or found == "-", 0 if found is None else found
+        """Return the sort key of an item. A missing value sorts last."""
+        value = self.text(item) if self.order is None else self.order(item)
+        return value is None or value == "-", 0 if value is None else value
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """How a list was asked for."""
+    """The output options of a list command."""
 
     form: str = ""
     """json, yaml, wide or empty."""
@@ -55,55 +55,57 @@ class Listing:
     sort_by: str = ""
 
     def show(self, shape: Sequence[Column], items: Sequence[Document]) -> None:
-        """Print it. UsageError for a column that is not there."""
-        ordered = self._sorted(shape, items)
+        """Print the items. Raises UsageError for an unknown column."""
+        ordered = self._sort(shape, items)
         if self.form in ("json", "yaml"):
             show({"apiVersion": "v1", "kind": "List", "items": ordered}, self.form)
         elif text := self._text(shape, ordered):
             click.echo(text)
 
     def table(self, shape: Sequence[Column], items: Sequence[Document]) -> str:
-        """The columns, as text. UsageError as of `show`."""
-        return self._text(shape, self._sorted(shape, items))
+        """Format the items as columns. Raises UsageError for an unknown column."""
+        return self._text(shape, self._sort(shape, items))
 
     def _text(self, shape: Sequence[Column], items: Sequence[Document]) -> str:
-        shown = [column for column in shape if self.form == "wide" or not column.wide]
-        text = columns([column.title for column in shown], [[column.text(item) for column in shown] for item in items])
+        visible = [column for column in shape if self.form == "wide" or not column.wide]
+        text = columns(
+            [column.title for column in visible], [[column.text(item) for column in visible] for item in items]
+        )
         return text.partition("\n")[2] if self.no_headers else text
 
-    def _sorted(self, shape: Sequence[Column], items: Sequence[Document]) -> list[Document]:
+    def _sort(self, shape: Sequence[Column], items: Sequence[Document]) -> list[Document]:
         if not self.sort_by:
             return list(items)
         titles = {column.title: column for column in shape}
         column = titles.get(self.sort_by.lstrip("-").upper())
         if column is None:
-            raise click.UsageError(f"--sort-by: there is no column {self.sort_by!r}; there are {', '.join(titles)}")
-        known = [item for item in items if not column.key(item)[0]]
+            raise click.UsageError(f"--sort-by: there is no column {self.sort_by!r}; choose from {', '.join(titles)}")
+        sortable = [item for item in items if not column.key(item)[0]]
         missing = [item for item in items if column.key(item)[0]]
-        return sorted(known, key=column.key, reverse=self.sort_by.startswith("-")) + missing
+        return sorted(sortable, key=column.key, reverse=self.sort_by.startswith("-")) + missing
 
 
 _LISTING = (
-    click.option("-o", "form", type=click.Choice(["json", "yaml", "wide"]), help="for programs, or wider"),
-    click.option("--no-headers", is_flag=True, help="leave the header line out"),
-    click.option("--sort-by", default="", metavar="COLUMN", help="order by this column; -COLUMN: the other way round"),
+    click.option("-o", "form", type=click.Choice(["json", "yaml", "wide"]), help="print for programs, or more columns"),
+    click.option("--no-headers", is_flag=True, help="print no header line"),
+    click.option("--sort-by", default="", metavar="COLUMN", help="sort by this column; -COLUMN sorts in reverse"),
 )
 
 
 def listing(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that every list has. The command gets them as `form`, `no_headers` and `sort_by`."""
+    """Add the options of every list command: `form`, `no_headers` and `sort_by`."""
     for option in reversed(_LISTING):
         command = option(command)
     return command
 
 
 def asked(options: Mapping[str, Any]) -> Listing:
-    """The options of `listing`, in one value."""
+    """Return the values of the options that `listing` added."""
     return Listing(options["form"] or "", options["no_headers"], options["sort_by"])
 
 
 def show(value: Any, form: str) -> None:
-    """Print a JSON value in the form that `-o` asks for."""
+    """Print a JSON value as JSON or YAML, as `-o` says."""
     if form == "json":
         click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
     else:
@@ -111,8 +113,8 @@ def show(value: Any, form: str) -> None:
 
 
 def progress(text: str) -> None:
-    """Print a line about work that must go on although its reader goes away, as `head` does, or a terminal that is
-    closed. From then on nothing is printed."""
+    """Print a line about work that must continue even if the terminal closes or the reader of the output ends. After
+    that nothing more is printed."""
     try:
         click.echo(text)
         sys.stdout.flush()
@@ -123,12 +125,12 @@ def progress(text: str) -> None:
 
 
 def age(since: str | None, now: datetime) -> str:
-    """Time since a timestamp in the one or two largest units: 45s, 12m, 3h20m, 5d4h."""
+    """Format the time since a timestamp in the one or two largest units: 45s, 12m, 3h20m, 5d4h."""
     return duration((now - datetime.fromisoformat(since)).total_seconds()) if since else "-"
 
 
 def duration(length: float | None) -> str:
-    """Seconds in the one or two largest units."""
+    """Format seconds in the one or two largest units."""
     if length is None:
         return "-"
     seconds = max(0, int(length))
@@ -143,5 +145,5 @@ def duration(length: float | None) -> str:
 
 
 def now() -> datetime:
-    """The present, for ages."""
+    """Return the current time, for ages."""
     return datetime.now(UTC)

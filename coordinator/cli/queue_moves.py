@@ -1,6 +1,6 @@
-"""Emptying a queue that is to go.
+"""Moves jobs out of a queue that will be deleted.
 
-One rule: nothing is changed unless all of it can be; each step is safe to repeat.
+One rule: no job is moved unless all of them can be; each step is safe to repeat.
 """
 
 import click
@@ -15,7 +15,7 @@ from kube.api import Manifest
 
 
 def empty(session: Session, name: str, move_to: str, change: Change) -> None:
-    """Have no unfinished job name the queue. Conflict if some do and are not to be moved, or hold room."""
+    """Move all unfinished jobs of a queue to `move_to`. Raises Conflict if `move_to` is empty or a job holds room."""
     users = using(session, name)
     if not users:
         return
@@ -25,13 +25,13 @@ def empty(session: Session, name: str, move_to: str, change: Change) -> None:
             "cancel them, let them end first, or name another queue with --move-to"
         )
     if move_to == name:
-        raise click.UsageError("--move-to: name another queue than the one that goes")
-    session.cluster.get(TENANT_QUEUES, move_to)  # NotFound names it
+        raise click.UsageError("--move-to: name another queue than the one to delete")
+    session.cluster.get(TENANT_QUEUES, move_to)  # NotFound names the missing queue
     _refuse_admitted(name, move_to, users)
-    owner = session.acting_as(USER)  # jobs are their owners': it takes a user's permissions
+    owner = session.acting_as(USER)  # changing jobs takes a user's permissions
     for job in users:
-        _moved(owner, job, move_to, dry_run=True)
-    if not change.dry_run:  # nothing may be admitted from it while its jobs leave
+        _patch_queue(owner, job, move_to, dry_run=True)
+    if not change.dry_run:  # no job may be admitted from it while its jobs leave
         session.cluster.patch(TENANT_QUEUES, name, {"spec": {"stopPolicy": "Hold"}})
         users = using(session, name)
         _refuse_admitted(name, move_to, users)
@@ -40,20 +40,20 @@ def empty(session: Session, name: str, move_to: str, change: Change) -> None:
 
 
 def using(session: Session, name: str) -> list[Manifest]:
-    """The unfinished jobs that name a queue."""
-    found = (item for page in session.cluster.pages(TORCHJOBS) for item in page.items)
-    return [item for item in found if not job_ref.finished(item) and columns.queue_of(item) == name]
+    """Return the unfinished jobs that name a queue."""
+    items = (item for page in session.cluster.pages(TORCHJOBS) for item in page.items)
+    return [item for item in items if not job_ref.finished(item) and columns.queue_of(item) == name]
 
 
 def move(session: Session, job: Manifest, queue: str, change: Change, *, resume: bool = False) -> None:
-    """Have a job that holds no room wait in another queue; it keeps its age."""
-    item = _moved(session, job, queue, resume=resume, dry_run=change.dry_run)
-    said = f"job {job_ref.shown(job)} moved from queue {columns.queue_of(job)} to {queue}"
-    audit_events.tell(session, item, "JobMoved", said, change)
+    """Move a job that holds no room to another queue; the job keeps its age."""
+    item = _patch_queue(session, job, queue, resume=resume, dry_run=change.dry_run)
+    change_text = f"job {job_ref.shown(job)} moved from queue {columns.queue_of(job)} to {queue}"
+    audit_events.tell(session, item, "JobMoved", change_text, change)
 
 
-def _moved(session: Session, job: Manifest, queue: str, *, resume: bool = False, dry_run: bool) -> Manifest:
-    """The job in its new queue."""
+def _patch_queue(session: Session, job: Manifest, queue: str, *, resume: bool = False, dry_run: bool) -> Manifest:
+    """Patch the queue of a job and return the patched job."""
     metadata = job["metadata"]
     spec = {"schedulingPolicy": {"queue": queue}} | ({"suspend": False} if resume else {})
     return session.cluster.patch(TORCHJOBS, metadata["name"], {"spec": spec}, metadata["namespace"], dry_run=dry_run)

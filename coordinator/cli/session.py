@@ -1,4 +1,4 @@
-"""What every command shares: the settings, a connection to the cluster made when first needed, and how trouble is told.
+"""What all commands share: the settings, a connection to the cluster at first use, and the printing of errors.
 
 One rule: a user's mistake or a server's refusal is one message and exit code 1; a wrong command line is exit code 2;
 never a traceback.
@@ -29,9 +29,10 @@ from kube.settings import ConnectionSettings, RetrySettings
 from queues.errors import QueueError
 
 WATCHED = 16
-"""More connections than a process watches by, and to spare."""
+"""Connections for watches, more than any process needs."""
 SERVING = (COORDINATOR, WORKER)
-"""Processes that run for everybody: they do not follow what is current for the user who starts them."""
+"""Roles of processes that serve all users. They ignore the local cluster that is current for the user who starts them.
+"""
 SHOWN = (CoordinatorError, errors.ClusterError, QueueError, InvalidObject)
 
 
@@ -43,9 +44,9 @@ class Session:
     file: Path | None
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     agent: str = "torchq"
-    """How this process introduces itself to the API server, whose audit log and metrics tell clients apart by it."""
+    """The user agent. The audit log and the metrics of the API server distinguish clients by it."""
     role: Role = USER
-    """Whose permissions it needs; named where one is missing."""
+    """The role whose permissions this invocation needs; a message about a missing permission names it."""
 
     @cached_property
     def resolved(self) -> Resolved:
@@ -58,36 +59,36 @@ class Session:
         return self.resolved.settings
 
     def with_flags(self, **flags: Any) -> "Session":
-        """The same invocation with a command's own flags added."""
-        given = {name: value for name, value in flags.items() if value is not None}
-        return replace(self, flags={**self.flags, **given})
+        """Return the same invocation with a command's own flags added."""
+        given_flags = {name: value for name, value in flags.items() if value is not None}
+        return replace(self, flags={**self.flags, **given_flags})
 
     def introduced(self, agent: str) -> "Session":
-        """The same invocation under a name of its own."""
+        """Return the same invocation with another user agent."""
         return replace(self, agent=agent)
 
     def acting_as(self, role: Role) -> "Session":
-        """The same invocation by another kind of account."""
+        """Return the same invocation with another role."""
         return replace(self, role=role)
 
     @cached_property
     def cluster(self) -> KubernetesCluster:
-        """The Kubernetes API the settings name."""
+        """The Kubernetes API that the settings name."""
         return client.connect(self.connection)
 
     @cached_property
     def target(self) -> Target:
-        """Which cluster the commands go to, and why that one. LocalError if that cannot be told."""
+        """The cluster that commands use, and what selected it. Raises LocalError if that cannot be determined."""
         return target.find(self.resolved, self.environ, serves=self.role in SERVING)
 
     @cached_property
     def cluster_word(self) -> str:
-        """The cluster in one word, for people."""
+        """The short name of the cluster, for people."""
         return target.word(self.target, self.settings.context, self.environ)
 
     @property
     def connection(self) -> ConnectionSettings:
-        """How to reach the Kubernetes API. LocalError if it is that of a local cluster that does not run."""
+        """The connection to the Kubernetes API. Raises LocalError for a local cluster that does not run."""
         settings = self.settings
         self.target.check()
         return ConnectionSettings(
@@ -103,8 +104,8 @@ class Session:
 
     @cached_property
     def impatient(self) -> KubernetesCluster:
-        """The same API for the leader's Lease: a request that has no answer within `renew_seconds` is given up, and not
-        repeated. Two of them fit into a lease with time to spare."""
+        """The same API for the leader's Lease. A request without an answer within `renew_seconds` fails and is not
+        repeated. Two such requests fit into the duration of a lease."""
         seconds = min(self.settings.renew_seconds, self.settings.api_timeout)
         once = RetrySettings(attempts=1)
         return client.connect(
@@ -113,12 +114,12 @@ class Session:
 
     @property
     def namespace(self) -> str:
-        """The namespace commands act in."""
+        """The namespace of the jobs that commands name."""
         return self.settings.namespace or client.default_namespace(self.connection)
 
     @property
     def redis_url(self) -> str:
-        """The Redis of the settings; where they name none, that of the embedded cluster the commands speak to."""
+        """The Redis of the settings. If they name none, the Redis of the embedded cluster that commands use."""
         kubeconfig = self.connection.kubeconfig or self.environ.get("KUBECONFIG", "")
         noted = Path(kubeconfig).parent / settings_module.REDIS_URL_NOTE
         if self.resolved.sources["redis_url"] == "default" and kubeconfig and noted.is_file():
@@ -126,26 +127,26 @@ class Session:
         return self.settings.redis_url
 
     def environment(self) -> dict[str, str]:
-        """The settings that are not defaults, for a child process: by environment, so that no secret is in a process
-        list."""
-        chosen = {
+        """Return the settings that are not defaults as environment variables for a child process. A process list shows
+        arguments, so secrets must not travel there."""
+        non_defaults = {
             name: getattr(self.settings, name) for name, source in self.resolved.sources.items() if source != "default"
         }
-        return {f"{settings_module.PREFIX}{name.upper()}": str(value) for name, value in chosen.items()}
+        return {f"{settings_module.PREFIX}{name.upper()}": str(value) for name, value in non_defaults.items()}
 
 
 def start_log(level: str) -> None:
-    """Log lines to standard error, one per event."""
+    """Write the log to standard error, one line per event."""
     logging.basicConfig(
         stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
     )
 
 
 class Commands(OnDemand):
-    """A group whose commands' failures are messages."""
+    """A group that turns the errors of its commands into messages."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; tell trouble in one message and exit 1."""
+        """Run the command. An expected error becomes one message and exit code 1."""
         try:
             return super().invoke(ctx)
         except errors.Invalid as error:
@@ -153,17 +154,17 @@ class Commands(OnDemand):
         except SHOWN as error:
             raise click.ClickException(str(error)) from error
         except BrokenPipeError:
-            sys.stderr.close()  # the reader went away, as `head` does
+            sys.stderr.close()  # the reader of the output has ended, as `head` does
             raise SystemExit(0) from None
 
 
 def invalid(error: errors.Invalid) -> str:
-    """A refusal with one line per field, in the server's words; its own one-line sum of them is left out."""
+    """Format a refusal with one line per field, in the server's words. The server's own summary line is left out."""
     if not error.causes:
         return str(error)
-    title, known, _ = str(error).partition(" is invalid: ")
+    title, has_title, _ = str(error).partition(" is invalid: ")
     lines = [f"  {cause.field}: {cause.message}" if cause.field else f"  {cause.message}" for cause in error.causes]
-    return "\n".join([f"{title} is invalid:" if known else str(error), *lines])
+    return "\n".join([f"{title} is invalid:" if has_title else str(error), *lines])
 
 
 pass_session = click.make_pass_decorator(Session)

@@ -66,13 +66,13 @@ def read(paths: Iterable[str], namespace: str, directory: str) -> list[Submitted
 def folder() -> str:
     """The folder of submission. BadManifest if it is gone, or cannot be told to an API server."""
     try:
-        found = os.getcwd()
-        found.encode()
+        path = os.getcwd()
+        path.encode()
     except OSError as error:
         raise BadManifest(f"the current folder is gone ({error.strerror}): change to another one") from error
     except UnicodeEncodeError as error:
         raise BadManifest("the current folder's name is not UTF-8: jobs run where they were submitted") from error
-    return found
+    return path
 
 
 def submit(
@@ -92,34 +92,34 @@ def submit(
     _check_names(documents)
     documents = in_sequence(documents, time.time_ns() // 1000)
     checked = [_check(cluster, document) for document in documents]
-    for warning in outlook.weigh(_judged(documents, checked, look, tell), anyway=anyway):
+    for warning in outlook.weigh(_judge(documents, checked, look, tell), anyway=anyway):
         tell(warning)
-    made: list[JobKey] = []
+    created: list[JobKey] = []
     try:
         for document in () if dry_run else documents:
-            made.append(_create(cluster, document))
+            created.append(_create(cluster, document))
     except errors.ClusterError as error:
-        _take_back(cluster, made, error)
+        _take_back(cluster, created, error)
         raise
-    return made
+    return created
 
 
-def _judged(
+def _judge(
     documents: list[Submitted], checked: list[Checked], look: Outlook, tell: Callable[[str], object]
 ) -> list[Judged]:
     """What is found about each job. What the node says of a pod's size, it says by its field: that is enough."""
     try:
-        found = look([each.job for each in checked])
+        findings = look([check.job for check in checked])
     except outlook.Unknown as error:
         tell(f"note: whether the jobs can ever run was not checked: {error}")
-        found = [[] for _ in checked]
-    kept = (
-        [each for each in of_job if not (refused and each.code == "ExceedsNodes")]
-        for (_, refused), of_job in zip(checked, found, strict=True)
+        findings = [[] for _ in checked]
+    reported = (
+        [finding for finding in of_job if not (refused and finding.code == "ExceedsNodes")]
+        for (_, refused), of_job in zip(checked, findings, strict=True)
     )
     return [
         Judged(document.source, _name(document), (*refused, *of_job))
-        for document, (_, refused), of_job in zip(documents, checked, kept, strict=True)
+        for document, (_, refused), of_job in zip(documents, checked, reported, strict=True)
     ]
 
 
@@ -132,10 +132,12 @@ def _name(document: Submitted) -> str:
 def in_sequence(documents: Iterable[Submitted], microseconds: int) -> list[Submitted]:
     """The documents with their places in the list and the moment of submission, in microseconds since 1970: an API
     server keeps the time of creation in whole seconds only. What a file says of that is of an earlier submission."""
-    return [_placed(document, submission_order.text(microseconds, place)) for place, document in enumerate(documents)]
+    return [
+        _with_sequence(document, submission_order.text(microseconds, place)) for place, document in enumerate(documents)
+    ]
 
 
-def _placed(document: Submitted, submitted: str) -> Submitted:
+def _with_sequence(document: Submitted, submitted: str) -> Submitted:
     metadata = document.body["metadata"]
     annotations = {**metadata["annotations"], labels.SUBMITTED: submitted}
     return replace(document, body={**document.body, "metadata": {**metadata, "annotations": annotations}})
@@ -146,15 +148,15 @@ def _create(cluster: Cluster, document: Submitted) -> JobKey:
     return JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
 
 
-def _take_back(cluster: Cluster, made: list[JobKey], cause: errors.ClusterError) -> None:
-    left = list(made)
+def _take_back(cluster: Cluster, created: list[JobKey], cause: errors.ClusterError) -> None:
+    remaining = list(created)
     try:
-        for key in made:
+        for key in created:
             with contextlib.suppress(errors.NotFound):
                 cluster.delete(TORCHJOBS, key.name, key.namespace, uid=key.uid)
-            left.remove(key)
+            remaining.remove(key)
     except errors.ClusterError as error:
-        names = ", ".join(map(str, left))
+        names = ", ".join(map(str, remaining))
         raise PartlySubmitted(f"{cause}\nsubmitted and not taken back ({error}): {names}") from error
 
 
@@ -180,7 +182,7 @@ def _check(cluster: Cluster, document: Submitted) -> Checked:
         for task_type, task in job.spec.tasks.items():
             refused += _check_template(cluster, job, task_type, task.template)
     except InvalidObject as error:
-        causes = tuple(errors.FieldCause(each.field, each.message) for each in error.problems)
+        causes = tuple(errors.FieldCause(problem.field, problem.message) for problem in error.problems)
         name = document.body["metadata"].get("name", "")
         raise errors.Invalid(f'{document.source}: TorchJob "{name}" is invalid', causes) from error
     except errors.Invalid as error:
@@ -219,9 +221,11 @@ def _check_template(
             pass
         except errors.Invalid as error:
             prefix = f"spec.torchTaskSpecs.{task_type}.template."
-            causes = tuple(errors.FieldCause((prefix + each.field).rstrip("."), each.message) for each in error.causes)
+            causes = tuple(
+                errors.FieldCause((prefix + cause.field).rstrip("."), cause.message) for cause in error.causes
+            )
             raise errors.Invalid(f"the pod template of task {task_type} is invalid: {error}", causes) from error
-        return outlook.of_pods(task_type, {each.field: each.message for each in refused.causes})
+        return outlook.of_pods(task_type, {cause.field: cause.message for cause in refused.causes})
     return []
 
 
@@ -234,9 +238,9 @@ def _try_pod(
 ) -> None:
     """Make a pod of a task in a dry run. Any ClusterError."""
     metadata = template.get("metadata") or {}
-    given = metadata.get("annotations") or {}
-    if isinstance(given, dict):  # else the API server says what is wrong with them
-        metadata = {**metadata, "annotations": {**given, **annotations}}
+    pod_annotations = metadata.get("annotations") or {}
+    if isinstance(pod_annotations, dict):  # else the API server says what is wrong with them
+        metadata = {**metadata, "annotations": {**pod_annotations, **annotations}}
     body = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -272,13 +276,13 @@ def _map(value: Any, what: str) -> dict[str, Any]:
 def _json(body: Any, source: str) -> Manifest:
     """What JSON makes of it: YAML knows keys and values that no API server does."""
     try:
-        found: Manifest = orjson.loads(orjson.dumps(body))
+        manifest: Manifest = orjson.loads(orjson.dumps(body))
     except (orjson.JSONEncodeError, RecursionError) as error:
         raise BadManifest(
             f"{source}: cannot be sent as JSON ({error}); "
             "put quotes around keys such as on, yes or 1, and around dates and very long numbers"
         ) from error
-    return found
+    return manifest
 
 
 def _load(path: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What commands say in sentences: why a job waits, where it stands, how everything does.
+"""Texts of commands: why a job waits, its position, and the health of the system.
 
 One rule: pure; the same document is printed for programs.
 """
@@ -16,7 +16,7 @@ LABEL = 14
 
 
 def waits(item: Manifest) -> bool:
-    """Whether a TorchJob waits for room, or could."""
+    """Return whether a TorchJob waits for room, or would wait if it were in its queue."""
     status = item.get("status") or {}
     return status.get("phase") not in FINISHED and not status.get("admission") and not item["spec"].get("suspend")
 
@@ -27,64 +27,78 @@ def settled(
     restart_not_before: str = "",
     if_resumed: Document | None = None,
 ) -> Document:
-    """A job that does not wait, and what it does instead; `tasks` as in `details`, if it should run but may not;
-    `restart_not_before` until when it backs off, if it does; `if_resumed`: what would become of it if it were
-    resumed."""
-    status, found = item.get("status") or {}, _job(item)
-    phase, admission = found["phase"], status.get("admission") or {}
+    """Return the document of a job that does not wait.
+
+    `tasks` are those of `details`, for an admitted job that may not run. `restart_not_before` is the end of the job's
+    back-off. `if_resumed` is the forecast for a suspended job if it were resumed now.
+    """
+    status, document = item.get("status") or {}, _job(item)
+    phase, admission = document["phase"], status.get("admission") or {}
     if phase in FINISHED:
-        said = _condition(status, phase) or f"it {phase.lower()}"
-        return found | {"state": "finished", "code": phase, "message": said}
+        reason = _condition(status, phase) or f"the job has {phase.lower()}"
+        return document | {"state": "finished", "code": phase, "message": reason}
     if item["spec"].get("suspend"):
-        going = f"; until its pods are gone it holds its room: {_condition(status, 'Admitted')}" if admission else ""
-        message = f"spec.suspend is true: torchq job resume{going}"
+        pending = (
+            f"; the job holds its room until its pods are deleted: {_condition(status, 'Admitted')}"
+            if admission
+            else ""
+        )
+        message = f"spec.suspend is true; to continue: torchq job resume{pending}"
         would = {"ifResumed": if_resumed} if if_resumed else {}
-        return found | {"state": "suspended", "code": "Suspended", "message": message} | would
-    against = [{"task": task["task"], **each} for task in tasks for each in task["why"]] if phase != "Running" else []
+        return document | {"state": "suspended", "code": "Suspended", "message": message} | would
+    blockers = (
+        [{"task": task["task"], **blocker} for task in tasks for blocker in task["why"]] if phase != "Running" else []
+    )
     since = admission.get("admittedAt") or "-"
-    said = _condition(status, "Admitted") or "it holds room"
-    message = f"admitted at {since}, attempt {admission.get('attempt')}: {said}"
-    code = against[0]["reason"] if against else phase or "Admitted"
-    told = {"restartNotBefore": restart_not_before} if restart_not_before else {}
-    return found | {"state": "admitted", "code": code, "message": message, "against": against, **told}
+    reason = _condition(status, "Admitted") or "the job holds room"
+    message = f"admitted at {since}, attempt {admission.get('attempt')}: {reason}"
+    code = blockers[0]["reason"] if blockers else phase or "Admitted"
+    backoff = {"restartNotBefore": restart_not_before} if restart_not_before else {}
+    return document | {"state": "admitted", "code": code, "message": message, "against": blockers, **backoff}
 
 
 def waiting(item: Manifest, place: Document) -> Document:
-    """A job that waits: where it stands, or why it is not in the order."""
+    """Return the document of a job that waits: its position, or why it is not in the order."""
     queue: Document = (item.get("status") or {}).get("queue") or {}
-    given = {"ifResumed": place["ifResumed"]} if place.get("ifResumed") else {}
-    found = (
+    if_resumed = {"ifResumed": place["ifResumed"]} if place.get("ifResumed") else {}
+    document = (
         _job(item)
-        | given
+        | if_resumed
         | {"since": queue.get("since") or item["metadata"].get("creationTimestamp")}
         | _last_try(item)
     )
-    told = {name: queue[name] for name in ("notBefore", "parked", "tries") if queue.get(name)}
+    times = {name: queue[name] for name in ("notBefore", "parked", "tries") if queue.get(name)}
     match place["state"]:
         case "waiting":
             drained = place.get("code") == "QueueHeld" and queue.get("reason") == "QueueDrained"
-            said = {"code": queue["reason"], "message": queue.get("message") or ""} if drained else {}
-            return found | told | place | said | {"job": found["job"]}
+            reason = {"code": queue["reason"], "message": queue.get("message") or ""} if drained else {}
+            return document | times | place | reason | {"job": document["job"]}
         case "admitted":
-            return found | place | {"code": "Admitted", "message": "its turn has come: a worker is about to start it"}
-    said = {name: place[name] for name in ("code", "message") if name in place}
-    return found | told | _absent(item, queue) | said | {"state": "absent"}
+            return (
+                document
+                | place
+                | {"code": "Admitted", "message": "the job was picked and a worker is about to start it"}
+            )
+    reason = {name: place[name] for name in ("code", "message") if name in place}
+    return document | times | _absent(item, queue) | reason | {"state": "absent"}
 
 
 def _last_try(item: Manifest) -> Document:
-    """What became of it when it was admitted last, if it did not run in time."""
+    """Return the result of the last admission, if the job did not run in time."""
     conditions: list[Document] = (item.get("status") or {}).get("conditions") or []
-    now = next((each for each in conditions if (each["type"], each["status"]) == ("Queued", "True")), {})
+    now = next(
+        (condition for condition in conditions if (condition["type"], condition["status"]) == ("Queued", "True")), {}
+    )
     return {"lastTry": now["message"]} if now.get("reason") == "NotRunningInTime" else {}
 
 
 def _absent(item: Manifest, queue: dict[str, Any]) -> Document:
-    """Why a waiting job is in no order."""
+    """Return why a waiting job is not in the order of its queue."""
     if (item["spec"].get("schedulingPolicy") or {}).get("hold"):
-        return {"code": "Held", "message": "its owner holds it: torchq job resume"}
+        return {"code": "Held", "message": "spec.schedulingPolicy.hold is true; to continue: torchq job resume"}
     if queue.get("parked"):
-        said = queue.get("message") or "it failed to start too often"
-        return {"code": "Parked", "message": f"{said}: torchq job resume, or torchq job bump"}
+        reason = queue.get("message") or "the job failed to start too often"
+        return {"code": "Parked", "message": f"{reason}; to try again: torchq job resume, or torchq job bump"}
     if queue.get("reason"):
         return {"code": queue["reason"], "message": queue.get("message") or ""}
     return {"code": "New", "message": "the coordinator has not put it into its queue yet"}
@@ -102,76 +116,87 @@ def _job(item: Manifest) -> Document:
 
 def _condition(status: dict[str, Any], kind: str) -> str:
     conditions: list[dict[str, Any]] = status.get("conditions") or []
-    return next((str(each.get("message") or "") for each in conditions if each["type"] == kind), "")
+    return next((str(condition.get("message") or "") for condition in conditions if condition["type"] == kind), "")
 
 
-def why(found: Document) -> str:
-    """One line of what, one of numbers."""
-    if found.get("against"):
-        lines = [f"job {found['job']} holds its room, but does not run: {found['code']}", f"  {found['message']}"]
-        more = (each for each in found["against"] if not each["message"] or each["message"] not in found["message"])
-        return "\n".join([*lines, *(f"  {short(each['task'], each)}" for each in more), *_backoff(found)])
-    if found["state"] in ("finished", "suspended", "admitted"):
-        lines = [f"job {found['job']} does not wait: {found['code']}", f"  {found['message']}"]
-        return "\n".join([*lines, *_backoff(found), *_if_resumed(found)])
-    lines = [f"job {found['job']} waits in queue {found['queue']}: {found['code']}", f"  {found['message']}"]
-    if found.get("numbers"):
-        lines.append(f"  {found['numbers']}")
-    if found["state"] == "waiting":
-        lines.append(f"  {_place(found)}")
-    lines += [f"  its last try: {found['lastTry']}"] if found.get("lastTry") else []
-    lines += [f"  {word} {found[name]}" for name, word in _TIMES if found.get(name)]
-    return "\n".join([*lines, *_if_resumed(found)])
+def why(document: Document) -> str:
+    """Format the state of a job: a line with the reason, then lines with details and numbers."""
+    if document.get("against"):
+        lines = [
+            f"job {document['job']} holds its room, but does not run: {document['code']}",
+            f"  {document['message']}",
+        ]
+        more = (
+            blocker
+            for blocker in document["against"]
+            if not blocker["message"] or blocker["message"] not in document["message"]
+        )
+        return "\n".join([*lines, *(f"  {short(blocker['task'], blocker)}" for blocker in more), *_backoff(document)])
+    if document["state"] in ("finished", "suspended", "admitted"):
+        lines = [f"job {document['job']} does not wait: {document['code']}", f"  {document['message']}"]
+        return "\n".join([*lines, *_backoff(document), *_if_resumed(document)])
+    lines = [
+        f"job {document['job']} waits in queue {document['queue']}: {document['code']}",
+        f"  {document['message']}",
+    ]
+    if document.get("numbers"):
+        lines.append(f"  {document['numbers']}")
+    if document["state"] == "waiting":
+        lines.append(f"  {_place(document)}")
+    lines += [f"  its last try: {document['lastTry']}"] if document.get("lastTry") else []
+    lines += [f"  {label} {document[name]}" for name, label in _TIMES if document.get(name)]
+    return "\n".join([*lines, *_if_resumed(document)])
 
 
-def _if_resumed(found: Document) -> list[str]:
-    """What would become of a job that its owner, or a back-off, keeps out of the order."""
-    would = found.get("ifResumed")
+def _if_resumed(document: Document) -> list[str]:
+    """Format the forecast for a job that its owner or a back-off keeps out of the order."""
+    would = document.get("ifResumed")
     if not would:
         return []
-    when = "if it were tried again now" if found["code"] == "BackingOff" else "if it were resumed now"
+    when = "if it were tried again now" if document["code"] == "BackingOff" else "if it were resumed now"
     if would.get("unknown"):
         return [f"  whether it would fit now is not known: {would['unknown']}"]
-    kept = "it could never run" if would["code"] == "ExceedsQuota" else "it would wait"
-    said = "it would fit" if would["fits"] else f"{kept}: {would['code']}"
+    otherwise = "it could never run" if would["code"] == "ExceedsQuota" else "it would wait"
+    verdict = "it would fit" if would["fits"] else f"{otherwise}: {would['code']}"
     numbers = [f"  {would['numbers']}"] if would.get("numbers") else []
-    return [f"  {when}, {said}: {would['message']}", *numbers]
+    return [f"  {when}, {verdict}: {would['message']}", *numbers]
 
 
-def _backoff(found: Document) -> list[str]:
-    until = found.get("restartNotBefore")
-    return [f"  back-off until {until}; torchq job restart {found['job']} ends it"] if until else []
+def _backoff(document: Document) -> list[str]:
+    until = document.get("restartNotBefore")
+    return [f"  back-off until {until}; torchq job restart {document['job']} ends it"] if until else []
 
 
 def short(task: str, against: Document) -> str:
-    """A sentence for what keeps pods of a task from running."""
+    """Format what keeps pods of a task from running."""
     example = f" ({against['pod']})" if against["pod"] else ""
-    said = f": {against['message']}" if against["message"] else ""
-    return f"{task}: {against['pods']} {against['reason']}{example}{said}"
+    message = f": {against['message']}" if against["message"] else ""
+    return f"{task}: {against['pods']} {against['reason']}{example}{message}"
 
 
 _TIMES = (("notBefore", "not before"), ("since", "waiting since"))
 
 
-def position(found: Document) -> str:
-    """One line."""
-    if found["state"] != "waiting":
-        return why(found)
-    return f"job {found['job']}: {_place(found)}"
+def position(document: Document) -> str:
+    """Format the position of a job in one line."""
+    if document["state"] != "waiting":
+        return why(document)
+    return f"job {document['job']}: {_place(document)}"
 
 
-def _place(found: Document) -> str:
-    if found.get("code") == "ExceedsQuota":
-        return f"number {found['position']} of {found['of']} in queue {found['queue']}, not picked until that changes"
-    turn, later = found.get("nextPick"), found.get("pickWithRoom")
-    foretold = "not among the picks that can be foretold"
+def _place(document: Document) -> str:
+    place = f"number {document['position']} of {document['of']} in queue {document['queue']}"
+    if document.get("code") == "ExceedsQuota":
+        return f"{place}, not picked until that changes"
+    turn, later = document.get("nextPick"), document.get("pickWithRoom")
+    forecast = "not among the picks that can be forecast"
     if turn or later:
-        foretold = f"pick {turn} from now" if turn else f"pick {later} once the pool has room"
-    return f"number {found['position']} of {found['of']} in queue {found['queue']}, {foretold}"
+        forecast = f"pick {turn} from now" if turn else f"pick {later} once the pool has room"
+    return f"{place}, {forecast}"
 
 
 def summary(lease: Document, numbers: Document, rates: Document) -> Document:
-    """Lease, numbers and rates in one document; `trouble` lists what is wrong."""
+    """Return Lease, numbers and rates in one document; `trouble` maps the name of each failing part to its problem."""
     leader = lease.get("leader", numbers.get("leader", ""))
     workers = numbers.get("workers")
     trouble = {
@@ -180,51 +205,52 @@ def summary(lease: Document, numbers: Document, rates: Document) -> Document:
         "coordinator": numbers.get("failing", "") or ("" if leader else "no coordinator leads"),
         "workers": "no worker is alive" if workers == {} else "",
     }
-    found = {name: value for name, value in numbers.items() if name not in ("redis", "failing", "leader")}
+    figures = {name: value for name, value in numbers.items() if name not in ("redis", "failing", "leader")}
     return {
         "leader": leader,
         "renewedSecondsAgo": lease.get("renewedSecondsAgo"),
-        **found,
+        **figures,
         "rates": rates,
-        "trouble": {name: what for name, what in trouble.items() if what},
+        "trouble": {name: problem for name, problem in trouble.items() if problem},
     }
 
 
 def rates(before: Document, after: Document) -> Document:
-    """Picks and reconciles a second between two looks; nothing if they are of one moment or of two Redis."""
+    """Return picks and reconciles per second between two readings. Readings of the same moment, or of different Redis
+    servers, give no rates."""
     seconds = after.get("at", 0.0) - before.get("at", 0.0)
     counted = {name: after.get(name, 0) - before.get(name, 0) for name in ("picks", "reconciles")}
-    if seconds <= 0 or any(each < 0 for each in counted.values()):
+    if seconds <= 0 or any(count < 0 for count in counted.values()):
         return {}
-    return {f"{name}PerSecond": round(each / seconds, 1) for name, each in counted.items()}
+    return {f"{name}PerSecond": round(count / seconds, 1) for name, count in counted.items()}
 
 
-def status(found: Document) -> str:
-    """A line for each thing."""
-    lines = [("Cluster", found["cluster"])] if "cluster" in found else []
-    lines += [("Leader", _leader(found)), ("Workers", _workers(found))]
-    if "jobs" in found:
-        lines.append(("Jobs", f"{found['jobs']['waiting']} waiting, {found['jobs']['admitted']} admitted"))
-        lines.append(("Work", ", ".join(f"{count} {name}" for name, count in found["work"].items())))
-    if found["rates"]:
-        rate = found["rates"]
+def status(document: Document) -> str:
+    """Format the health of the system, one line per part."""
+    lines = [("Cluster", document["cluster"])] if "cluster" in document else []
+    lines += [("Leader", _leader(document)), ("Workers", _workers(document))]
+    if "jobs" in document:
+        lines.append(("Jobs", f"{document['jobs']['waiting']} waiting, {document['jobs']['admitted']} admitted"))
+        lines.append(("Work", ", ".join(f"{count} {name}" for name, count in document["work"].items())))
+    if document["rates"]:
+        rate = document["rates"]
         lines.append(("Rates", f"{rate['picksPerSecond']} picks/s, {rate['reconcilesPerSecond']} reconciles/s"))
-    if found.get("waits"):
-        lines.append(("Waits", _waits(found["waits"])))
+    if document.get("waits"):
+        lines.append(("Waits", _waits(document["waits"])))
     for name in ("queues", "API server", "coordinator", "workers"):
-        said = found["trouble"].get(name)
-        if said or name in ("queues", "API server"):
-            lines.append((f"{name[0].upper()}{name[1:]}" + "!" * bool(said), said or "ok"))
+        trouble = document["trouble"].get(name)
+        if trouble or name in ("queues", "API server"):
+            lines.append((f"{name[0].upper()}{name[1:]}" + "!" * bool(trouble), trouble or "ok"))
     return "\n".join(f"{title + ':':<{LABEL}}{text}" for title, text in lines)
 
 
-def _leader(found: Document) -> str:
-    epoch = f" (epoch {found['epoch']})" if found.get("epoch") else ""
-    return f"{found['leader']}{epoch}" if found["leader"] else "none"
+def _leader(document: Document) -> str:
+    epoch = f" (epoch {document['epoch']})" if document.get("epoch") else ""
+    return f"{document['leader']}{epoch}" if document["leader"] else "none"
 
 
-def _workers(found: Document) -> str:
-    workers = found.get("workers")
+def _workers(document: Document) -> str:
+    workers = document.get("workers")
     return "unknown" if workers is None else f"{len(workers)} alive, {sum(workers.values())} threads"
 
 
@@ -236,5 +262,5 @@ def _waits(waits: Document) -> str:
 
 
 def since(stamp: str | None, now: datetime) -> float | None:
-    """Seconds since a moment, if there was one."""
+    """Return the seconds since a timestamp; None without a timestamp."""
     return max(0.0, round((now - datetime.fromisoformat(stamp)).total_seconds(), 3)) if stamp else None

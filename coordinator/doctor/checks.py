@@ -81,8 +81,8 @@ def compare(look: Look) -> tuple[Disagreement, ...]:
     if look.store.epoch:
         checks += [_epochs, _reservations, _usage, _ports, _entries, _places, _settings, _pods]
     else:
-        checks += [_lost, _pods]
-    return tuple(sorted({each for check in checks for each in check(look)}))
+        checks += [_store_loss, _pods]
+    return tuple(sorted({finding for check in checks for finding in check(look)}))
 
 
 def _leadership(look: Look) -> Found:
@@ -100,8 +100,8 @@ def _leadership(look: Look) -> Found:
 
 
 def _objects(look: Look) -> Found:
-    for process, said in look.cluster.skipped.items():
-        yield Disagreement("skipped-object", process, f"skips {said}")
+    for process, skipped in look.cluster.skipped.items():
+        yield Disagreement("skipped-object", process, f"skips {skipped}")
     for subject, why in look.cluster.unreadable.items():
         yield Disagreement("unreadable-object", subject, why)
     for queue, why in look.cluster.ineffective.items():
@@ -111,7 +111,7 @@ def _objects(look: Look) -> Found:
             yield Disagreement("invalid-job", str(key), "it cannot be run as it is, and its status does not say so")
 
 
-def _lost(look: Look) -> Found:
+def _store_loss(look: Look) -> Found:
     if look.store.rebuilding:
         yield Disagreement(
             "rebuild-unfinished", "queues", f"a rebuild under epoch {look.store.rebuilding} has begun and not ended"
@@ -138,22 +138,22 @@ def _epochs(look: Look) -> Found:
 
 def _reservations(look: Look) -> Found:
     """The reservations against what a rebuild would charge now."""
-    held = look.store.reservations
+    stored = look.store.reservations
     charged = _census(look).reservations
-    wanted = {reservation.key: reservation for reservation in charged}
-    for key in sorted(wanted.keys() - held.keys()):
+    expected = {reservation.key: reservation for reservation in charged}
+    for key in sorted(expected.keys() - stored.keys()):
         yield Disagreement(
-            "missing-reservation", str(key), f"the cluster shows attempt {wanted[key].attempt}, Redis charges nothing"
+            "missing-reservation", str(key), f"the cluster shows attempt {expected[key].attempt}, Redis charges nothing"
         )
-    for key in sorted(held.keys() - wanted.keys()):
+    for key in sorted(stored.keys() - expected.keys()):
         yield Disagreement(
             "orphan-reservation",
             str(key),
-            f"charged {_text(held[key].charge)} to queue {held[key].queue} (attempt {held[key].attempt}), but "
+            f"charged {_text(stored[key].charge)} to queue {stored[key].queue} (attempt {stored[key].attempt}), but "
             f"{_state(look.cluster.jobs.get(key))} and no pod occupies",
         )
-    for key in sorted(wanted.keys() & held.keys()):
-        yield from _reservation(look, held[key], wanted[key])
+    for key in sorted(expected.keys() & stored.keys()):
+        yield from _reservation(look, stored[key], expected[key])
 
 
 def _census(look: Look) -> Census:
@@ -166,19 +166,19 @@ def _census(look: Look) -> Census:
     )
 
 
-def _reservation(look: Look, held: Reservation, wanted: Reservation) -> Found:
-    job = look.cluster.jobs.get(held.key)
+def _reservation(look: Look, stored: Reservation, expected: Reservation) -> Found:
+    job = look.cluster.jobs.get(stored.key)
     if job is not None and job.admission is not None:
         differs = [
-            f"{name} {_text(getattr(held, name))} instead of {_text(getattr(wanted, name))}"
+            f"{name} {_text(getattr(stored, name))} instead of {_text(getattr(expected, name))}"
             for name in ("queue", "attempt", "charge", "port")
-            if getattr(held, name) != getattr(wanted, name)
+            if getattr(stored, name) != getattr(expected, name)
         ]
         if differs:
-            yield Disagreement("wrong-reservation", str(held.key), f"Redis has {', '.join(differs)}")
-    elif wanted is held and not _under_way(look, held.key):
+            yield Disagreement("wrong-reservation", str(stored.key), f"Redis has {', '.join(differs)}")
+    elif expected is stored and not _under_way(look, stored.key):
         yield Disagreement(
-            "unseen-pick", str(held.key), f"picked (attempt {held.attempt}), but no worker is told to admit it"
+            "unseen-pick", str(stored.key), f"picked (attempt {stored.attempt}), but no worker is told to admit it"
         )
 
 
@@ -211,37 +211,39 @@ def _leak(subject: str, used: Amounts, summed: Amounts) -> Found:
 
 
 def _ports(look: Look) -> Found:
-    held = [(each.port, key) for key, each in sorted(look.store.reservations.items()) if each.port]
-    for port, key in held:
+    by_port = [
+        (reservation.port, key) for key, reservation in sorted(look.store.reservations.items()) if reservation.port
+    ]
+    for port, key in by_port:
         holder = look.store.ports.get(port)
         if holder != key:
             yield Disagreement("wrong-port", str(key), f"port {port} is noted as held by {holder or 'nobody'}")
-    for port in sorted(look.store.ports.keys() - {port for port, _ in held}):
+    for port in sorted(look.store.ports.keys() - {port for port, _ in by_port}):
         yield Disagreement("wrong-port", str(look.store.ports[port]), f"port {port} is held without a reservation")
 
 
 def _entries(look: Look) -> Found:
     """The entries against those that the cluster's waiting jobs should have."""
     store = look.store
-    wanted = {entry.key: entry for entry in _census(look).entries}
+    expected = {entry.key: entry for entry in _census(look).entries}
     entries = {key: entry for key, entry in store.entries.items() if entry.kind == "admit"}
-    for key in sorted(wanted.keys() - entries.keys()):
-        yield Disagreement("missing-entry", str(key), f"waits for queue {wanted[key].queue} but is in no queue")
-    for key in sorted(entries.keys() - wanted.keys()):
+    for key in sorted(expected.keys() - entries.keys()):
+        yield Disagreement("missing-entry", str(key), f"waits for queue {expected[key].queue} but is in no queue")
+    for key in sorted(entries.keys() - expected.keys()):
         state = "it holds a reservation" if key in store.reservations else _state(look.cluster.jobs.get(key))
         yield Disagreement("stray-entry", str(key), f"waits in queue {entries[key].queue}, but {state}")
-    for key in sorted(wanted.keys() & entries.keys()):
-        yield from _entry(entries[key], wanted[key])
+    for key in sorted(expected.keys() & entries.keys()):
+        yield from _entry(entries[key], expected[key])
 
 
-def _entry(found: Entry, wanted: Entry) -> Found:
+def _entry(stored: Entry, expected: Entry) -> Found:
     differs = [
-        f"{name} {_text(getattr(found, name))} instead of {_text(getattr(wanted, name))}"
+        f"{name} {_text(getattr(stored, name))} instead of {_text(getattr(expected, name))}"
         for name in ("queue", "priority", "submitted", "attempt", "demand", "returning")
-        if getattr(found, name) != getattr(wanted, name)
+        if getattr(stored, name) != getattr(expected, name)
     ]
     if differs:
-        yield Disagreement("wrong-entry", str(found.key), f"its entry has {', '.join(differs)}")
+        yield Disagreement("wrong-entry", str(stored.key), f"its entry has {', '.join(differs)}")
 
 
 def _places(look: Look) -> Found:
@@ -249,12 +251,12 @@ def _places(look: Look) -> Found:
     store = look.store
     for key, entry in sorted(store.entries.items()):
         aging = store.specs.get(entry.queue, QueueSpec(name=entry.queue)).aging_seconds
-        score, wanted = store.places.get(entry.queue, {}).get(key), order.score(entry, aging)
+        score, expected = store.places.get(entry.queue, {}).get(key), order.score(entry, aging)
         if score is None:
             yield Disagreement("misplaced-entry", str(key), f"has an entry but no place in queue {entry.queue}")
-        elif score != wanted:
+        elif score != expected:
             yield Disagreement(
-                "misplaced-entry", str(key), f"its score in queue {entry.queue} is {score!r} instead of {wanted!r}"
+                "misplaced-entry", str(key), f"its score in queue {entry.queue} is {score!r} instead of {expected!r}"
             )
     for queue, places in sorted(store.places.items()):
         for key in sorted(places):
@@ -267,10 +269,12 @@ def _places(look: Look) -> Found:
 
 
 def _settings(look: Look) -> Found:
-    for name, wanted in sorted(look.cluster.specs.items()):
-        known = look.store.specs.get(name)
-        if known != wanted:
-            yield Disagreement("wrong-settings", f"queue {name}", f"Redis has {known or 'nothing'} instead of {wanted}")
+    for name, expected in sorted(look.cluster.specs.items()):
+        stored = look.store.specs.get(name)
+        if stored != expected:
+            yield Disagreement(
+                "wrong-settings", f"queue {name}", f"Redis has {stored or 'nothing'} instead of {expected}"
+            )
 
 
 def _pods(look: Look) -> Found:
@@ -328,8 +332,8 @@ def _work_records(look: Look) -> Found:
 def _rq(look: Look) -> Found:
     for job in look.work.rq:
         if job.function != FUNCTION:
-            named = f"names {job.function[:60]!r}" if job.function else "has a record that no worker can read"
-            yield Disagreement("foreign-rq-job", job.id[:80], f"{named} (in RQ: {job.where}); workers refuse it")
+            description = f"names {job.function[:60]!r}" if job.function else "has a record that no worker can read"
+            yield Disagreement("foreign-rq-job", job.id[:80], f"{description} (in RQ: {job.where}); workers refuse it")
         elif job.where in ("none", "queue", "intermediate", "started"):
             yield from _batch(job.id, job.where)
         else:
@@ -361,7 +365,7 @@ def _under_way(look: Look, key: JobKey) -> bool:
 def _state(job: JobView | None) -> str:
     if job is None:
         return "the job is gone"
-    words = {
+    descriptions = {
         "is being deleted": job.deleting,
         f"has ended ({job.phase})": job.finished,
         "cannot be run as it is": job.invalid,
@@ -369,7 +373,7 @@ def _state(job: JobView | None) -> str:
         "is suspended": job.suspended,
         "is on hold": job.held,
     }
-    return f"the job {next((text for text, true in words.items() if true), 'waits')}"
+    return f"the job {next((text for text, true in descriptions.items() if true), 'waits')}"
 
 
 def _text(value: object) -> str:

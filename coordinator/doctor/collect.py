@@ -69,8 +69,8 @@ class Looker:
         quotas = _by_namespace(self._read(RESOURCE_QUOTAS, resource_quota.read, wrong))
         rules = Rules(
             queues={queue.metadata.name: queue.spec for queue in queues},
-            priorities={each.name: each.value for each in classes},
-            namespaces={each.name: each.labels for each in namespaces},
+            priorities={priority_class.name: priority_class.value for priority_class in classes},
+            namespaces={namespace.name: namespace.labels for namespace in namespaces},
             quotas=quotas,
             implicit=False,
         )
@@ -81,9 +81,9 @@ class Looker:
             specs={queue.metadata.name: queue_specs.spec(queue) for queue in queues},
             rules=replace(rules, yielding=_yielding(jobs, pods, quotas, rules, now)),
             lease=None if lease is None else _lease_view(lease),
-            skipped=self._skipped(lease),
+            skipped=self._reported_errors(lease),
             unreadable=wrong,
-            ineffective={queue.metadata.name: said for queue in queues if (said := _ineffective(queue))},
+            ineffective={queue.metadata.name: description for queue in queues if (description := _ineffective(queue))},
             now=now,
         )
 
@@ -91,25 +91,25 @@ class Looker:
         self, resource: Resource, trim: Callable[[Manifest], T], wrong: dict[str, str], *, label_selector: str = ""
     ) -> list[T]:
         """The objects of a kind that can be read; the others are added to `wrong`."""
-        found = []
+        views_read = []
         for item in (
-            each for page in self.cluster.pages(resource, label_selector=label_selector) for each in page.items
+            item for page in self.cluster.pages(resource, label_selector=label_selector) for item in page.items
         ):
             try:
-                found.append(trim(item))
+                views_read.append(trim(item))
             except Exception as error:
                 wrong[_subject(resource, item)] = _short(f"cannot be read: {type(error).__name__}: {error}")
-        return found
+        return views_read
 
-    def _skipped(self, lease: Manifest | None) -> dict[str, str]:
+    def _reported_errors(self, lease: Manifest | None) -> dict[str, str]:
         """What the leader says in its Lease, and embedded nodes in their status."""
-        said = str(((lease or {}).get("metadata") or {}).get("annotations", {}).get(ERRORS, ""))
-        found = {"coordinator": _short(said)} if said else {}
+        errors_text = str(((lease or {}).get("metadata") or {}).get("annotations", {}).get(ERRORS, ""))
+        skipped = {"coordinator": _short(errors_text)} if errors_text else {}
         for node in self.cluster.list(NODES).items:
-            for each in (node.get("status") or {}).get("conditions") or ():
-                if each.get("type") == labels.OBJECT_ERRORS and each.get("status") == "True":
-                    found[f"node {node['metadata']['name']}"] = _short(str(each.get("message")))
-        return found
+            for condition in (node.get("status") or {}).get("conditions") or ():
+                if condition.get("type") == labels.OBJECT_ERRORS and condition.get("status") == "True":
+                    skipped[f"node {node['metadata']['name']}"] = _short(str(condition.get("message")))
+        return skipped
 
     def _lease(self) -> Manifest | None:
         try:
@@ -123,31 +123,31 @@ class Looker:
 
 
 def _by_namespace(quotas: Iterable[Quota]) -> dict[str, tuple[Quota, ...]]:
-    found: dict[str, list[Quota]] = {}
-    for each in sorted(quotas, key=lambda each: each.name):
-        found.setdefault(each.namespace, []).append(each)
-    return {namespace: tuple(each) for namespace, each in found.items()}
+    by_namespace: dict[str, list[Quota]] = {}
+    for quota in sorted(quotas, key=lambda quota: quota.name):
+        by_namespace.setdefault(quota.namespace, []).append(quota)
+    return {namespace: tuple(namespace_quotas) for namespace, namespace_quotas in by_namespace.items()}
 
 
 def _yielding(
     jobs: Iterable[JobView], pods: Iterable[PodView], quotas: Quotas, rules: Rules, now: float
 ) -> dict[str, frozenset[JobKey]]:
     """By namespace, the refused jobs that let others go first, as the leader finds them."""
-    there = Counter(pod.job for pod in pods if pod.occupies)
+    pod_counts = Counter(pod.job for pod in pods if pod.occupies)
     refused: dict[str, list[JobView]] = {}
     for job in jobs:
         if job.waits is not None and job.waits.refusal is not None:
             refused.setdefault(job.key.namespace, []).append(job)
     return {
         namespace: namespace_quota.yielding(
-            some,
+            namespace_jobs,
             quotas.get(namespace, ()),
             now,
             services=True,
-            arrived=there.__getitem__,
+            arrived=pod_counts.__getitem__,
             place=partial(route.place, rules=rules),
         )
-        for namespace, some in refused.items()
+        for namespace, namespace_jobs in refused.items()
     }
 
 
@@ -181,7 +181,7 @@ def _queue(wrong: dict[str, str]) -> Callable[[Manifest], TenantQueue]:
 
 def _ineffective(queue: TenantQueue) -> str:
     """The limits of a queue that do not do what they say; empty if there are none."""
-    return _short("; ".join(f"{each.field}: {each.message}" for each in tenantqueue.ineffective(queue)))
+    return _short("; ".join(f"{problem.field}: {problem.message}" for problem in tenantqueue.ineffective(queue)))
 
 
 def _subject(resource: Resource, manifest: Manifest) -> str:

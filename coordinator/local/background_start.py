@@ -32,14 +32,14 @@ class Progress:
     """Tells a person at a terminal which part is being started, and how long each took; tells a program nothing."""
 
     def __init__(self, *, shown: bool | None = None) -> None:
-        self._shown = sys.stderr.isatty() if shown is None else shown
+        self._visible = sys.stderr.isatty() if shown is None else shown
         self._since = 0.0
         self._open = False
 
     def part(self, name: str) -> None:
         """The start of a part begins."""
         self.done()
-        if self._shown:
+        if self._visible:
             click.echo(f"  {name} ...", err=True, nl=False)
             self._since, self._open = time.monotonic(), True
 
@@ -89,35 +89,35 @@ def up(data: Path, command: list[str]) -> bool:
     `command` runs a supervisor in the foreground; it gets the descriptor of a Channel as its last argument.
     """
     while not _is_up(data):
-        if _started(data, command, Progress()):
+        if _start(data, command, Progress()):
             return True
     return False
 
 
 def _is_up(data: Path) -> bool:
     """Whether the cluster is up already. Waits while another process starts or stops it."""
-    deadline, told = time.monotonic() + SILENT_SECONDS, False
+    deadline, reported = time.monotonic() + SILENT_SECONDS, False
     while pid := stack_state.supervisor_pid(data):
         if stack_state.members(data):
             return True
         ending = remaining_pods.ending(data)
         if ending:  # that takes as long as pods may take to end
             deadline = time.monotonic() + SILENT_SECONDS
-        if not told:
+        if not reported:
             doing = (
                 f"ends this cluster ({remaining_pods.progress(ending, time.time())})"
                 if ending
                 else "starts or stops this cluster"
             )
             click.echo(f"process {pid} {doing}: waiting for it", err=True)
-            told = True
+            reported = True
         if time.monotonic() > deadline:
             raise LocalError(f"process {pid} has neither started nor stopped the cluster in {SILENT_SECONDS:.0f} s")
         time.sleep(_LOOK_SECONDS)
     return False
 
 
-def _started(data: Path, command: list[str], progress: Progress) -> bool:
+def _start(data: Path, command: list[str], progress: Progress) -> bool:
     """Whether the cluster is up; False if another process began to start it at the same time."""
     log = Files(data).layout.logs("stack")
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -166,9 +166,9 @@ def _follow(events: Iterator[dict[str, object]], child: "subprocess.Popen[bytes]
 
 def _events(stream: RawIOBase) -> Iterator[dict[str, object]]:
     """The events of a channel until its writer is gone, or says nothing for too long."""
-    kept = b""
+    rest = b""
     while select.select([stream], [], [], SILENT_SECONDS)[0] and (more := stream.read(1 << 16)):
-        *lines, kept = (kept + more).split(b"\n")
+        *lines, rest = (rest + more).split(b"\n")
         for line in lines:
             yield orjson.loads(line)
 
@@ -189,13 +189,13 @@ def _stop(child: "subprocess.Popen[bytes]") -> None:
 def _interruptible() -> Iterator[None]:
     """SIGTERM and the end of the terminal mean what Ctrl-C means, unless they are ignored, as by nohup."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    taken = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
-    for number in taken:
+    replaced = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    for number in replaced:
         signal.signal(number, _interrupt)
     try:
         yield
     finally:
-        for number in taken:
+        for number in replaced:
             signal.signal(number, before[number])
 
 

@@ -42,37 +42,37 @@ def data(environ: Mapping[str, str]) -> Path | None:
     """The data folder of the current local cluster, running or not; None if there is none. LocalError if the note
     cannot be read: another cluster must not be used by mistake."""
     path = note(environ)
-    mine = [each for each in _read(path) if each.host == socket.gethostname()] if path else []
-    return Path(mine[-1].data) if mine else None
+    local_entries = [entry for entry in _read(path) if entry.host == socket.gethostname()] if path else []
+    return Path(local_entries[-1].data) if local_entries else None
 
 
 def take(environ: Mapping[str, str], folder: Path) -> None:
     """Make the cluster of a data folder the current one. LocalError if that cannot be remembered."""
-    own = Entry(str(folder), socket.gethostname())
-    _change(environ, lambda entries: [*(each for each in entries if each != own), own])
+    entry_of_folder = Entry(str(folder), socket.gethostname())
+    _change(environ, lambda entries: [*(entry for entry in entries if entry != entry_of_folder), entry_of_folder])
 
 
 def give_back(environ: Mapping[str, str], folder: Path, runs: Callable[[Path], bool]) -> bool:
     """Forget the cluster of a data folder; whether it was the current one. Of the others, the one that was made current
     last and runs is current then; if none runs, the last one. LocalError if the note cannot be changed."""
-    own, path, current = Entry(str(folder), socket.gethostname()), note(environ), data(environ)
-    if path and own in _read(path):
-        _change(environ, lambda entries: without(entries, own, runs))
+    entry, path, current = Entry(str(folder), socket.gethostname()), note(environ), data(environ)
+    if path and entry in _read(path):
+        _change(environ, lambda entries: without(entries, entry, runs))
     return current == folder
 
 
-def without(entries: Sequence[Entry], gone: Entry, runs: Callable[[Path], bool]) -> list[Entry]:
+def without(entries: Sequence[Entry], removed: Entry, runs: Callable[[Path], bool]) -> list[Entry]:
     """The entries that are left: those of clusters that run come last, those whose data folder was removed are left
     out."""
-    others = [each for each in entries if each != gone]
-    here = [each for each in others if each.host == gone.host and Path(each.data).is_dir()]
-    elsewhere = [each for each in others if each.host != gone.host]
-    return [*elsewhere, *sorted(here, key=lambda each: runs(Path(each.data)))]
+    remaining = [entry for entry in entries if entry != removed]
+    local_entries = [entry for entry in remaining if entry.host == removed.host and Path(entry.data).is_dir()]
+    other_entries = [entry for entry in remaining if entry.host != removed.host]
+    return [*other_entries, *sorted(local_entries, key=lambda entry: runs(Path(entry.data)))]
 
 
 def _read(path: Path) -> list[Entry]:
     try:
-        return [_entry(each) for each in _listed(orjson.loads(path.read_bytes()))]
+        return [_entry(entry) for entry in _check_list(orjson.loads(path.read_bytes()))]
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
@@ -83,17 +83,17 @@ def _read(path: Path) -> list[Entry]:
         ) from None
 
 
-def _listed(found: object) -> list[Any]:
-    if not isinstance(found, list):
-        raise TypeError(found)
-    return found
+def _check_list(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(value)
+    return value
 
 
-def _entry(found: Any) -> Entry:
+def _entry(value: Any) -> Entry:
     """TypeError, KeyError, ValueError for what torchq has not written."""
-    entry = Entry(found["data"], found["host"])
+    entry = Entry(value["data"], value["host"])
     if not Path(entry.data).is_absolute() or "\0" in entry.data or not isinstance(entry.host, str):
-        raise ValueError(found)
+        raise ValueError(value)
     return entry
 
 
@@ -103,7 +103,7 @@ def _change(environ: Mapping[str, str], edit: Callable[[list[Entry]], list[Entry
     if path is None:
         raise LocalError("which cluster is current cannot be remembered: this user has no home folder; set HOME")
     try:
-        with _alone(path.parent):
+        with _lock(path.parent):
             _write(path, edit(_read(path)))
     except OSError as error:
         raise LocalError(f"which cluster is current cannot be remembered: {path}: {error.strerror}") from error
@@ -116,14 +116,14 @@ def _write(path: Path, entries: Sequence[Entry]) -> None:
     scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(orjson.dumps([{"data": each.data, "host": each.host} for each in entries]))
+            file.write(orjson.dumps([{"data": entry.data, "host": entry.host} for entry in entries]))
         scratch.replace(path)
     finally:
         scratch.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _lock(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(folder, os.O_RDONLY)
     try:

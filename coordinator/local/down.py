@@ -52,9 +52,9 @@ def _end_pods(data: Path, *, now: bool) -> None:
         if not remaining_pods.running(data):
             return
         _wait(data, stack_state.supervisor_pid(data) or _start_ending(data, now=now), None)
-    left = remaining_pods.running(data)
-    if left:
-        raise LocalError(f"{remaining_pods.counted(left)} cannot be ended; see {_log(data)}")
+    pods = remaining_pods.running(data)
+    if pods:
+        raise LocalError(f"{remaining_pods.counted(pods)} cannot be ended; see {_log(data)}")
 
 
 def left_running(data: Path, before: str = "") -> str:
@@ -74,7 +74,7 @@ def _wait(data: Path, pid: int, number: signal.Signals | None) -> None:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
         return
-    progress = _Progress(data)
+    progress = _EndingProgress(data)
     try:
         if number is not None:
             signal.pidfd_send_signal(descriptor, number)
@@ -86,7 +86,7 @@ def _wait(data: Path, pid: int, number: signal.Signals | None) -> None:
         os.close(descriptor)
 
 
-class _Progress:
+class _EndingProgress:
     """What was said of pods that end; said again when their number changes, and from time to time."""
 
     def __init__(self, data: Path) -> None:
@@ -95,18 +95,18 @@ class _Progress:
         self._said_at = time.monotonic()
 
     def look(self) -> None:
-        left = remaining_pods.ending(self._data) or ()
+        pods = remaining_pods.ending(self._data) or ()
         now = time.monotonic()
-        if len(left) == self._count and now - self._said_at < _SAY_AGAIN_SECONDS:
+        if len(pods) == self._count and now - self._said_at < _SAY_AGAIN_SECONDS:
             return
-        if left:
+        if pods:
             hint = (
                 "" if self._count else f" (Ctrl-C leaves them ending, `{stack.hurry_command(self._data)}` kills them)"
             )
-            output.progress(remaining_pods.progress(left, time.time()) + hint)
+            output.progress(remaining_pods.progress(pods, time.time()) + hint)
         elif not self._count:
             output.progress("the coordinator and the workers are still ending")
-        self._count, self._said_at = len(left), now
+        self._count, self._said_at = len(pods), now
 
 
 def _start_ending(data: Path, *, now: bool) -> int:

@@ -15,44 +15,44 @@ from coordinator.settings import Resolved
 
 def after_up(resolved: Resolved, environ: Mapping[str, str], data: Path) -> list[str]:
     """Which cluster the commands go to now that the one in `data` runs, and how to reach the other."""
-    found = target.find(resolved, environ)
-    if found.data != data:
-        own = f"for this cluster: torchq --kubeconfig {shlex.quote(str(data / 'kubeconfig'))} COMMAND"
-        word = target.word(found, resolved.settings.context, environ)
-        if word == target.UNKNOWN:
-            return [f"torchq's commands go to no cluster; {own}"]
-        named = resolved.sources["context"] if resolved.settings.context else found.source
-        reason = f"{named} names it" if found.source != target.LOCAL_SOURCE else "it was made current before"
-        return [f"torchq's commands still go to {word} ({reason}); {own}"]
-    word = target.word(found, "", environ)
-    if found.source != target.LOCAL_SOURCE:
-        why = "no other cluster is configured" if found.source == "default" else f"{found.source} names it"
-        return [f"torchq's commands go to it ({word}): {why}"]
-    return [f"torchq's commands now go to it ({word}){_way_out(environ)}"]
+    target_now = target.find(resolved, environ)
+    if target_now.data != data:
+        hint = f"for this cluster: torchq --kubeconfig {shlex.quote(str(data / 'kubeconfig'))} COMMAND"
+        cluster_name = target.word(target_now, resolved.settings.context, environ)
+        if cluster_name == target.UNKNOWN:
+            return [f"torchq's commands go to no cluster; {hint}"]
+        name_source = resolved.sources["context"] if resolved.settings.context else target_now.source
+        reason = f"{name_source} names it" if target_now.source != target.LOCAL_SOURCE else "it was made current before"
+        return [f"torchq's commands still go to {cluster_name} ({reason}); {hint}"]
+    cluster_name = target.word(target_now, "", environ)
+    if target_now.source != target.LOCAL_SOURCE:
+        why = "no other cluster is configured" if target_now.source == "default" else f"{target_now.source} names it"
+        return [f"torchq's commands go to it ({cluster_name}): {why}"]
+    return [f"torchq's commands now go to it ({cluster_name}){_way_out(environ)}"]
 
 
 def after_down(resolved: Resolved, environ: Mapping[str, str]) -> str:
     """Which cluster the commands go to now that the current one was stopped."""
-    found = target.find(resolved, environ)
-    if found.source in ("default", target.LOCAL_SOURCE) and not found.runs:
+    target_now = target.find(resolved, environ)
+    if target_now.source in ("default", target.LOCAL_SOURCE) and not target_now.runs:
         return "no other cluster is current: `torchq local up` starts this one again"
-    word = target.word(found, resolved.settings.context, environ)
-    if found.source == target.LOCAL_SOURCE:
-        return f"torchq's commands go to {word} again"
-    if found == target.elsewhere(environ):
-        return f"torchq's commands go to {word} again ({found.source})"
-    return f"torchq's commands go to {word}: {found.source} names it"
+    cluster_name = target.word(target_now, resolved.settings.context, environ)
+    if target_now.source == target.LOCAL_SOURCE:
+        return f"torchq's commands go to {cluster_name} again"
+    if target_now == target.elsewhere(environ):
+        return f"torchq's commands go to {cluster_name} again ({target_now.source})"
+    return f"torchq's commands go to {cluster_name}: {target_now.source} names it"
 
 
 def not_here(environ: Mapping[str, str], data: Path) -> list[str]:
     """Where the current cluster is, if it is in another folder."""
     try:
-        found = current_cluster.data(environ)
+        folder = current_cluster.data(environ)
     except LocalError:
         return []
-    if found is None or found == data:
+    if folder is None or folder == data:
         return []
-    return [f"the current cluster is in {found}: {target.command('down', found)}"]
+    return [f"the current cluster is in {folder}: {target.command('down', folder)}"]
 
 
 def _way_out(environ: Mapping[str, str]) -> str:

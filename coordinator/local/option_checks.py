@@ -62,11 +62,12 @@ def gpus(text: str) -> str:
 
 def beyond_machine(memory: str, gpus: str) -> Iterator[str]:
     """What the node will offer that this machine does not have: allowed, as for trying things out, and told."""
-    has = machine.memory()
-    if memory and quantities.parse("memory", memory) > has:
-        yield f"--memory {memory} is more than this machine has ({has / 2**30:.1f}Gi): jobs may run out of memory"
-    if gpus and int(gpus) > (found := len(machine.gpus(os.environ))):
-        yield f"--gpus {gpus} is more than this machine has ({found}): jobs get numbers of GPUs that are not there"
+    memory_bytes = machine.memory()
+    if memory and quantities.parse("memory", memory) > memory_bytes:
+        has = f"{memory_bytes / 2**30:.1f}Gi"
+        yield f"--memory {memory} is more than this machine has ({has}): jobs may run out of memory"
+    if gpus and int(gpus) > (count := len(machine.gpus(os.environ))):
+        yield f"--gpus {gpus} is more than this machine has ({count}): jobs get numbers of GPUs that are not there"
 
 
 def redis(url: str, source: str) -> None:
@@ -113,19 +114,21 @@ def folder(path: Path) -> None:
     try:
         os.fspath(path).encode()
     except UnicodeEncodeError:
-        raise _refused(path, "its path is not UTF-8") from None
+        raise _folder_error(path, "its path is not UTF-8") from None
     if len(os.fsencode(path)) > LONGEST_PATH:
-        raise _refused(path, f"its path is longer than {LONGEST_PATH} bytes")
+        raise _folder_error(path, f"its path is longer than {LONGEST_PATH} bytes")
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _write(path)
+        _check_write(path)
         if (free := shutil.disk_usage(path).free) < LEAST_FREE and not database.exists():
-            raise _refused(path, f"its disk is full: {free >> 20}Mi are free, at least {LEAST_FREE >> 20}Mi are needed")
+            raise _folder_error(
+                path, f"its disk is full: {free >> 20}Mi are free, at least {LEAST_FREE >> 20}Mi are needed"
+            )
     except OSError as error:
         if error.errno in _FULL and database.exists():
             return  # a cluster that was there before may start: its jobs can be deleted, which makes room
-        raise _refused(path, error.strerror or str(error), error) from error
-    _hold_socket(path)
+        raise _folder_error(path, error.strerror or str(error), error) from error
+    _check_socket(path)
     try:
         disk.check(database)
     except disk.DiskFailed as error:
@@ -141,7 +144,7 @@ def copy(path: Path) -> None:
         )
 
 
-def _write(path: Path) -> None:
+def _check_write(path: Path) -> None:
     """Write, lock and remove a file; none of the cluster's own."""
     probe = path / f".probe-{secrets.token_hex(4)}"
     with contextlib.ExitStack() as stack:
@@ -154,10 +157,10 @@ def _write(path: Path) -> None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise _refused(path, f"its file system has no locks ({error.strerror})") from error
+            raise _folder_error(path, f"its file system has no locks ({error.strerror})") from error
 
 
-def _hold_socket(path: Path) -> None:
+def _check_socket(path: Path) -> None:
     """Redis listens on a socket in the folder, or, if its path is too long for that, in a short one elsewhere."""
     try:
         folder = server.socket_path(Files(path).layout).parent
@@ -168,9 +171,9 @@ def _hold_socket(path: Path) -> None:
     except server.RedisFailed as error:
         raise LocalError(str(error)) from error
     except OSError as error:
-        raise _refused(path, f"its file system has no sockets ({error.strerror or error})") from error
+        raise _folder_error(path, f"its file system has no sockets ({error.strerror or error})") from error
 
 
-def _refused(path: Path, why: str, error: OSError | None = None) -> LocalError:
+def _folder_error(path: Path, why: str, error: OSError | None = None) -> LocalError:
     where = f" ({error.filename})" if error and error.filename and str(error.filename) != str(path) else ""
     return LocalError(f"--data {path} cannot be used: {why}{where}; choose another folder with --data")

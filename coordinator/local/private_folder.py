@@ -37,13 +37,13 @@ def _close(data: Path) -> list[str]:
         raise LocalError(
             f"--data: {data} holds other things and is open to other users: choose a new folder for the cluster"
         )
-    known = bool(mode & _OTHERS) and any(path.stat().st_mode & _OTHERS for path in _secrets(data))
+    exposed = bool(mode & _OTHERS) and any(path.stat().st_mode & _OTHERS for path in _secrets(data))
     for path in (data, *entries):
         _check_owner(path)
         if not path.is_symlink() and path.stat().st_mode & _OTHERS:
             path.chmod(0o700 if path.is_dir() else 0o600)
     notes = [f"{data} was open to other users and is closed now"] if mode & _OTHERS and entries else []
-    if known:
+    if exposed:
         _forget(data)
         notes.append("other users could read its token or its keys: they and the kubeconfig are made again")
     return notes

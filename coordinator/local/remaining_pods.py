@@ -36,10 +36,10 @@ def clear(data: Path) -> None:
 def counted(pods: Iterable[EndingPod | RunningPod]) -> str:
     """How many pods these are, and of which jobs: `4 pods of job team/digits`, `3 pods (2 of job team/digits, 1 of
     job team/words)`."""
-    found = list(pods)
-    number = f"{len(found)} pod{'s' * (len(found) != 1)}"
-    jobs = Counter(f"job {each.namespace}/{each.job}" for each in found if each.job)
-    if list(jobs.values()) == [len(found)]:
+    pod_list = list(pods)
+    number = f"{len(pod_list)} pod{'s' * (len(pod_list) != 1)}"
+    jobs = Counter(f"job {pod.namespace}/{pod.job}" for pod in pod_list if pod.job)
+    if list(jobs.values()) == [len(pod_list)]:
         return f"{number} of {next(iter(jobs))}"
     parts = [f"{count} of {job}" for job, count in jobs.most_common(SHOWN)]
     more = [f"others of {len(jobs) - SHOWN} more jobs"] if len(jobs) > SHOWN else []
@@ -49,9 +49,9 @@ def counted(pods: Iterable[EndingPod | RunningPod]) -> str:
 def progress(pods: Iterable[EndingPod], now: float) -> str:
     """The same of pods that end, with the longest time that is left: `1 pod of job team/digits still ends, 41 s at
     most`. `now` is in seconds since the epoch."""
-    found = list(pods)
-    times = [each.until for each in found if each.until is not None]
-    verb = "ends" if len(found) == 1 else "end"
-    left = math.ceil(max(times) - now) if times else None
-    most = "" if left is None else f", {left} s at most" if left > 0 else "; what is left is being killed"
-    return f"{counted(found)} still {verb}{most}"
+    pod_list = list(pods)
+    times = [pod.until for pod in pod_list if pod.until is not None]
+    verb = "ends" if len(pod_list) == 1 else "end"
+    seconds = math.ceil(max(times) - now) if times else None
+    limit = "" if seconds is None else f", {seconds} s at most" if seconds > 0 else "; what is left is being killed"
+    return f"{counted(pod_list)} still {verb}{limit}"

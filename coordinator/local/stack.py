@@ -171,7 +171,7 @@ def _start(options: Options, start: Start) -> None:
         # The Node object of the last start may offer more than this machine has now: a coordinator would admit jobs
         # to it.
         start.wait("the node", NODE_NAME, lambda: signs_of_life(cluster) not in ({}, before))
-        for command in _desk(options, files, url):
+        for command in _coordinator_and_workers(options, files, url):
             supervisor.start(command)
         start.wait(
             "the coordinator and the workers",
@@ -184,17 +184,17 @@ def _start(options: Options, start: Start) -> None:
         raise start.failed("Redis", "redis", str(error)) from error
 
 
-def _start_api_server(start: Start, chosen: int = 0) -> None:
+def _start_api_server(start: Start, requested_port: int = 0) -> None:
     files, layout = start.files, start.files.layout
-    port = _free_port(start, chosen)
+    port = _free_port(start, requested_port)
     start.supervisor.start(_module(files, "apiserver", ["--data", str(layout.root), "--port", str(port)], CLUSTER))
     start.wait("the API server", "apiserver", lambda: _accepts(port) and layout.kubeconfig.exists())
 
 
-def _free_port(start: Start, chosen: int) -> int:
+def _free_port(start: Start, requested: int) -> int:
     """The API server's port: the one that was chosen, or, if that is 0, the one of last time. LocalError if another
     program has it. The API server of a stack that was killed a moment ago may still have it, which is waited for."""
-    port = chosen or _kept_port(start.files)
+    port = requested or _default_port(start.files)
     with contextlib.suppress(LocalError):
         start.wait("the API server", "apiserver", lambda: option_checks.is_free(port), seconds=PORT_SECONDS)
     option_checks.port(port)
@@ -209,7 +209,7 @@ def _node(files: Files, capacity: list[str]) -> Command:
 def signs_of_life(cluster: Cluster) -> dict[str, str]:
     """When each node of a cluster has renewed its Lease; a node does so first when its Node object is up to date."""
     leases = cluster.list(LEASES, registration.LEASE_NAMESPACE).items
-    return {each["metadata"]["name"]: str((each.get("spec") or {}).get("renewTime")) for each in leases}
+    return {lease["metadata"]["name"]: str((lease.get("spec") or {}).get("renewTime")) for lease in leases}
 
 
 def _leads(cluster: Cluster, options: Options, pid: int) -> bool:
@@ -224,7 +224,7 @@ def _leads(cluster: Cluster, options: Options, pid: int) -> bool:
 
 def _watch(files: Files, supervisor: Supervisor, stopping: Callable[[], bool]) -> None:
     """Keep everything alive, and the list of processes true."""
-    shown: dict[str, int] = {}
+    noted_pids: dict[str, int] = {}
     persistence = None
     if files.redis_url.exists():
         persistence = Persistence(files.redis_url.read_text(), files.layout.redis)
@@ -233,10 +233,10 @@ def _watch(files: Files, supervisor: Supervisor, stopping: Callable[[], bool]) -
         if persistence is not None:
             persistence.step(time.monotonic())
         pids = supervisor.pids()
-        if pids != shown:
+        if pids != noted_pids:
             with contextlib.suppress(OSError):  # the disk is full: tried again
                 stack_state.note_ready(files, pids)
-                shown = pids
+                noted_pids = pids
         time.sleep(0.05)
 
 
@@ -281,7 +281,7 @@ def _keep_redis_startable(files: Files, status: int) -> None:
         )
 
 
-def _desk(options: Options, files: Files, redis_url: str) -> Iterator[Command]:
+def _coordinator_and_workers(options: Options, files: Files, redis_url: str) -> Iterator[Command]:
     """Coordinator and workers, with the settings of one machine."""
     first = random.randrange(FIRST_PORT, LAST_PORT, PORTS_PER_STACK)
     defaults = {
@@ -294,12 +294,12 @@ def _desk(options: Options, files: Files, redis_url: str) -> Iterator[Command]:
         "TORCHQ_PORT_LAST": str(first + PORTS_PER_STACK - 1),
     }
     # Whatever cluster and Redis its user works with elsewhere, a stack works with its own.
-    own = {
+    forced = {
         "TORCHQ_KUBECONFIG": str(files.layout.kubeconfig),
         "TORCHQ_CONTEXT": "",
         "TORCHQ_REDIS_URL": redis_url,
     }
-    environment = {**os.environ, **defaults, **options.environment, **own}
+    environment = {**os.environ, **defaults, **options.environment, **forced}
     names = ["coordinator", *(f"worker-{index}" for index in range(options.workers))]
     for name in names:
         arguments = ["coordinator"] if name == "coordinator" else ["worker", "--single"]
@@ -319,16 +319,16 @@ def _module(files: Files, name: str, arguments: list[str], stage: int) -> Comman
 
 
 def _capacity(options: Options) -> list[str]:
-    given = {
+    options_by_flag = {
         "--cpus": options.cpus,
         "--memory": options.memory,
         "--gpus": options.gpus,
         "--container-log-max-size": options.log_size,
     }
-    return [text for flag, value in given.items() if value for text in (flag, value)]
+    return [text for flag, value in options_by_flag.items() if value for text in (flag, value)]
 
 
-def _kept_port(files: Files) -> int:
+def _default_port(files: Files) -> int:
     """The port of last time, so that kubeconfigs stay right; the first time any free one."""
     with contextlib.suppress(OSError, ValueError):
         if 0 < (kept := int(files.port.read_text())) < 65_536:

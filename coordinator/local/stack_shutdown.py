@@ -39,14 +39,14 @@ def end_pods(supervisor: Supervisor, stop: PatientStop, data: Path, say: Say, hi
         command = shutting_down(command)
         supervisor.replace(command)
         supervisor.send(NODE_NAME, signal.SIGTERM)
-    told = _Told(data, say, hint)
+    progress = _EndingReport(data, say, hint)
     hurried = False
     while supervisor.has(NODE_NAME) and supervisor.deaths(NODE_NAME) < _MOST_DEATHS:
         if stop.hurried and not hurried:
             hurried = True
             supervisor.replace(replace(command, arguments=[*command.arguments, "--now"]))
             supervisor.send(NODE_NAME, HURRY)
-        told.look(stop.repeated)
+        progress.look(stop.repeated)
         supervisor.step()
         time.sleep(_LOOK_SECONDS)
     if not supervisor.has(NODE_NAME):
@@ -60,7 +60,7 @@ def shutting_down(node: Command) -> Command:
     return replace(node, arguments=[*node.arguments, "--shut-down"], once=True)
 
 
-class _Told:
+class _EndingReport:
     """What was said of the pods that end, so that it is said once."""
 
     def __init__(self, data: Path, say: Say, hint: str) -> None:
@@ -70,7 +70,7 @@ class _Told:
 
     def look(self, repeated: int) -> None:
         """Say how many pods still end, if that changed or if the process was told to end again."""
-        left = remaining_pods.ending(self._data) or ()
-        if left and (len(left) != self._count or repeated != self._repeated):
-            self._say(f"{remaining_pods.progress(left, time.time())}; `{self._hint}` kills them at once")
-        self._count, self._repeated = len(left), repeated
+        pods = remaining_pods.ending(self._data) or ()
+        if pods and (len(pods) != self._count or repeated != self._repeated):
+            self._say(f"{remaining_pods.progress(pods, time.time())}; `{self._hint}` kills them at once")
+        self._count, self._repeated = len(pods), repeated

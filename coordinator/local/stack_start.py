@@ -78,8 +78,8 @@ class Start:
         """What to say of a part that did not start."""
         log = self.files.layout.logs(process)
         lines = self._tail(log)
-        shown = f"; the end of {log}:\n" + "\n".join(f"  {line}" for line in lines) if lines else f"; see {log}"
-        return LocalError(f"the cluster did not start: {part}: {why}{shown}")
+        excerpt = f"; the end of {log}:\n" + "\n".join(f"  {line}" for line in lines) if lines else f"; see {log}"
+        return LocalError(f"the cluster did not start: {part}: {why}{excerpt}")
 
     def _check(self) -> None:
         for name, (deaths, how) in self.supervisor.troubles().items():

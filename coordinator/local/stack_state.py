@@ -53,7 +53,7 @@ def locked(files: Files) -> Iterator[None]:
     """One supervisor per data folder. AlreadyRuns if another has it; OSError if the folder cannot hold a lock."""
     files.layout.logs("any").parent.mkdir(parents=True, exist_ok=True)
     with files.lock.open("a+") as lock:
-        if not _taken(lock.fileno()):
+        if not _take_lock(lock.fileno()):
             lock.seek(0)
             holder = lock.read().partition(" ")[0]
             raise AlreadyRuns(
@@ -116,16 +116,16 @@ def members(data: Path) -> dict[str, int]:
         return {}
     if "processes" not in note:  # written by the version before, whose lock has the process id alone
         return note if str(note.get("supervisor")) == holder else {}
-    found: dict[str, int] = note["processes"] if note.get("supervisor") == holder else {}
-    return found
+    processes: dict[str, int] = note["processes"] if note.get("supervisor") == holder else {}
+    return processes
 
 
 def _holder(data: Path) -> str | None:
     """What the process that holds the lock wrote into it; None if none holds it."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    while (found := _look(data)) is not None:
-        if found and _is_alive(found):
-            return found
+    while (signature := _lock_text(data)) is not None:
+        if signature and _is_alive(signature):
+            return signature
         if time.monotonic() > deadline:
             raise LocalError(
                 f"{Files(data).lock} is held by a process that cannot be seen from here: "
@@ -135,7 +135,7 @@ def _holder(data: Path) -> str | None:
     return None
 
 
-def _look(data: Path) -> str | None:
+def _lock_text(data: Path) -> str | None:
     """The lock's text if it is held, else None. Empty, or of an earlier holder, for the moment in which it is taken."""
     try:
         with Files(data).lock.open() as lock:
@@ -152,7 +152,7 @@ def _look(data: Path) -> str | None:
     return None
 
 
-def _taken(descriptor: int) -> bool:
+def _take_lock(descriptor: int) -> bool:
     """Take the lock. A command that looks holds it for an instant: that is waited for."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:

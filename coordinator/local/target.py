@@ -62,8 +62,8 @@ def find(resolved: Resolved, environ: Mapping[str, str], *, serves: bool = False
     settings = resolved.settings
     if settings.kubeconfig:
         return Target(settings.kubeconfig, resolved.sources["kubeconfig"])
-    if named := environ.get("KUBECONFIG"):
-        return Target(named, "KUBECONFIG")
+    if kubeconfig := environ.get("KUBECONFIG"):
+        return Target(kubeconfig, "KUBECONFIG")
     usual = _usual(environ)
     if settings.context:
         return Target(usual or client.DEFAULT_KUBECONFIG, client.DEFAULT_KUBECONFIG)

@@ -14,9 +14,9 @@ from coordinator.errors import LocalError
 
 def home(environ: Mapping[str, str]) -> Path | None:
     """The user's home folder: HOME, else what the system's list of users says; None if neither names one."""
-    given = Path(environ.get("HOME", ""))
-    if given.is_absolute():
-        return given
+    path = Path(environ.get("HOME", ""))
+    if path.is_absolute():
+        return path
     try:
         return Path(pwd.getpwuid(os.getuid()).pw_dir)
     except KeyError:
@@ -25,10 +25,10 @@ def home(environ: Mapping[str, str]) -> Path | None:
 
 def default_data(environ: Mapping[str, str] | None = None) -> Path:
     """The folder of the embedded cluster unless `--data` says otherwise. LocalError if the user has no home folder."""
-    found = _folder(os.environ if environ is None else environ, "XDG_STATE_HOME", Path(".local") / "state")
-    if found is None:
+    path = _folder(os.environ if environ is None else environ, "XDG_STATE_HOME", Path(".local") / "state")
+    if path is None:
         raise LocalError("this user has no home folder: name the folder of the cluster with --data, or set HOME")
-    return found
+    return path
 
 
 def config(environ: Mapping[str, str]) -> Path | None:
@@ -36,9 +36,9 @@ def config(environ: Mapping[str, str]) -> Path | None:
     return _folder(environ, "XDG_CONFIG_HOME", Path(".config"))
 
 
-def _folder(environ: Mapping[str, str], variable: str, usual: Path) -> Path | None:
-    given = Path(environ.get(variable, ""))
-    if given.is_absolute():
-        return given / "torchq"
+def _folder(environ: Mapping[str, str], variable: str, default: Path) -> Path | None:
+    path = Path(environ.get(variable, ""))
+    if path.is_absolute():
+        return path / "torchq"
     base = home(environ)
-    return None if base is None else base / usual / "torchq"
+    return None if base is None else base / default / "torchq"

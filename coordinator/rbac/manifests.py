@@ -43,73 +43,74 @@ class Tenant:
     groups: Sequence[str] = ()
 
 
-def role(wanted: Role, places: Places, namespaces: Sequence[str] = ()) -> list[Manifest]:
+def role(role: Role, places: Places, namespaces: Sequence[str] = ()) -> list[Manifest]:
     """Everything one role needs. That of users is bound by `tenant`, in each namespace.
 
     With `namespaces`, workers may write (pods, services, events) in these alone: the ClusterRole holds what they need
     in the whole cluster, and a second one, bound in each of the namespaces, the rest.
     """
-    if wanted is USER:
-        return [_cluster_role(full_name(wanted), wanted.rules)]
-    subject = account(wanted, places.accounts)
-    some = namespaces if wanted is WORKER else ()
-    made = [
+    if role is USER:
+        return [_cluster_role(full_name(role), role.rules)]
+    subject = account(role, places.accounts)
+    worker_namespaces = namespaces if role is WORKER else ()
+    documents = [
         _object("v1", "Namespace", places.accounts),
-        _object("v1", "ServiceAccount", full_name(wanted), places.accounts),
-        _cluster_role(full_name(wanted), wanted.cluster_wide if some else wanted.rules),
-        _binding(full_name(wanted), [subject]),
+        _object("v1", "ServiceAccount", full_name(role), places.accounts),
+        _cluster_role(full_name(role), role.cluster_wide if worker_namespaces else role.rules),
+        _binding(full_name(role), [subject]),
     ]
-    if some:
-        made.append(_cluster_role(in_namespaces(wanted), wanted.by_namespace))
-        made += [_binding(in_namespaces(wanted), [subject], namespace) for namespace in some]
-    if wanted.lease:
-        made.append(_role(full_name(wanted), wanted.lease, places.lease))
-        made.append(_binding(full_name(wanted), [subject], places.lease, "Role"))
-    return made
+    if worker_namespaces:
+        documents.append(_cluster_role(in_namespaces(role), role.by_namespace))
+        documents += [_binding(in_namespaces(role), [subject], namespace) for namespace in worker_namespaces]
+    if role.lease:
+        documents.append(_role(full_name(role), role.lease, places.lease))
+        documents.append(_binding(full_name(role), [subject], places.lease, "Role"))
+    return documents
 
 
-def tenant(wanted: Tenant) -> list[Manifest]:
+def tenant(tenant: Tenant) -> list[Manifest]:
     """What users of one namespace need beside the role of users."""
-    queue = wanted.queue or wanted.namespace
-    own, name = full_name(USER), f"torchq-queue-{queue}-of-{wanted.namespace}"
-    people = [{"apiGroup": RBAC, "kind": "User", "name": each} for each in wanted.users]
-    people += [{"apiGroup": RBAC, "kind": "Group", "name": each} for each in wanted.groups]
-    subjects = [account(USER, wanted.namespace), *people]
+    queue = tenant.queue or tenant.namespace
+    user_name, name = full_name(USER), f"torchq-queue-{queue}-of-{tenant.namespace}"
+    people = [{"apiGroup": RBAC, "kind": "User", "name": user} for user in tenant.users]
+    people += [{"apiGroup": RBAC, "kind": "Group", "name": group} for group in tenant.groups]
+    subjects = [account(USER, tenant.namespace), *people]
     return [
-        _object("v1", "ServiceAccount", own, wanted.namespace),
-        _binding(own, subjects, wanted.namespace),
-        _cluster_role(name, [replace(each, name=each.name or queue) for each in USER.queue]),
+        _object("v1", "ServiceAccount", user_name, tenant.namespace),
+        _binding(user_name, subjects, tenant.namespace),
+        _cluster_role(name, [replace(rule, name=rule.name or queue) for rule in USER.queue]),
         _binding(name, subjects),
     ]
 
 
-def full_name(wanted: Role) -> str:
+def full_name(role: Role) -> str:
     """The name of its account, roles and bindings."""
-    return f"torchq-{wanted.name}"
+    return f"torchq-{role.name}"
 
 
-def in_namespaces(wanted: Role) -> str:
+def in_namespaces(role: Role) -> str:
     """The name of the role and of the bindings that hold in some namespaces only."""
-    return f"{full_name(wanted)}-namespaced"
+    return f"{full_name(role)}-namespaced"
 
 
-def account(wanted: Role, namespace: str) -> Manifest:
+def account(role: Role, namespace: str) -> Manifest:
     """Its ServiceAccount, as a subject."""
-    return {"kind": "ServiceAccount", "name": full_name(wanted), "namespace": namespace}
+    return {"kind": "ServiceAccount", "name": full_name(role), "namespace": namespace}
 
 
 def text(documents: Iterable[Manifest]) -> str:
     """As one YAML stream."""
-    return "---\n".join(yaml.safe_dump(each, sort_keys=False, width=118) for each in documents)
+    return "---\n".join(yaml.safe_dump(document, sort_keys=False, width=118) for document in documents)
 
 
 def files() -> dict[str, str]:
     """The text of each file below deploy/rbac, by name."""
-    made = {
-        f"{name}.yaml": f"{HEADER}# For {each.purpose}.\n{text(role(each, Places()))}" for name, each in ROLES.items()
+    manifests = {
+        f"{name}.yaml": f"{HEADER}# For {role_values.purpose}.\n{text(role(role_values, Places()))}"
+        for name, role_values in ROLES.items()
     }
-    told = f"# What `torchq rbac --tenant {EXAMPLE}` prints for users of the namespace and the queue {EXAMPLE}.\n"
-    return made | {f"examples/{EXAMPLE}.yaml": HEADER + told + text(tenant(Tenant(namespace=EXAMPLE)))}
+    comment = f"# What `torchq rbac --tenant {EXAMPLE}` prints for users of the namespace and the queue {EXAMPLE}.\n"
+    return manifests | {f"examples/{EXAMPLE}.yaml": HEADER + comment + text(tenant(Tenant(namespace=EXAMPLE)))}
 
 
 def _object(version: str, kind: str, name: str, namespace: str = "") -> Manifest:
@@ -118,22 +119,22 @@ def _object(version: str, kind: str, name: str, namespace: str = "") -> Manifest
 
 
 def _cluster_role(name: str, rules: Iterable[Rule]) -> Manifest:
-    return _object(f"{RBAC}/v1", "ClusterRole", name) | {"rules": [_rule(each) for each in rules]}
+    return _object(f"{RBAC}/v1", "ClusterRole", name) | {"rules": [_rule(rule) for rule in rules]}
 
 
 def _role(name: str, rules: Iterable[Rule], namespace: str) -> Manifest:
-    return _object(f"{RBAC}/v1", "Role", name, namespace) | {"rules": [_rule(each) for each in rules]}
+    return _object(f"{RBAC}/v1", "Role", name, namespace) | {"rules": [_rule(rule) for rule in rules]}
 
 
 def _rule(rule: Rule) -> Manifest:
-    found = {"apiGroups": [rule.resource.group], "resources": [rule.target], "verbs": list(rule.all_verbs)}
-    return found | ({"resourceNames": [rule.name]} if rule.name else {})
+    document = {"apiGroups": [rule.resource.group], "resources": [rule.target], "verbs": list(rule.all_verbs)}
+    return document | ({"resourceNames": [rule.name]} if rule.name else {})
 
 
 def _binding(name: str, subjects: list[Manifest], namespace: str = "", kind: str = "ClusterRole") -> Manifest:
     """Within a namespace, or without one for the whole cluster."""
-    made = _object(f"{RBAC}/v1", "RoleBinding" if namespace else "ClusterRoleBinding", name, namespace)
-    return made | {"roleRef": {"apiGroup": RBAC, "kind": kind, "name": name}, "subjects": subjects}
+    binding = _object(f"{RBAC}/v1", "RoleBinding" if namespace else "ClusterRoleBinding", name, namespace)
+    return binding | {"roleRef": {"apiGroup": RBAC, "kind": kind, "name": name}, "subjects": subjects}
 
 
 def main() -> None:

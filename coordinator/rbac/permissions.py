@@ -74,28 +74,32 @@ class Role:
     def remedy(self) -> str:
         """What to do about a permission that is missing, for the end of a message."""
         grants = "torchq rbac --tenant NAMESPACE" if self is USER else f"torchq rbac {self.name}"
-        found = f"{self.file} grants what a {self.name} account needs: an admin runs `{grants} | kubectl apply -f -`"
-        return found + (" (with --namespaces where workers may make pods in some only)" if self is WORKER else "")
+        remedy = f"{self.file} grants what a {self.name} account needs: an admin runs `{grants} | kubectl apply -f -`"
+        return remedy + (" (with --namespaces where workers may make pods in some only)" if self is WORKER else "")
 
     @property
     def cluster_wide(self) -> tuple[Rule, ...]:
         """Of its rules, what is granted in the whole cluster where all else is granted in some namespaces only."""
-        return tuple(_split(self.rules, lambda rule, verb: not rule.resource.namespaced or verb in rule.everywhere))
+        return tuple(
+            _filter_verbs(self.rules, lambda rule, verb: not rule.resource.namespaced or verb in rule.everywhere)
+        )
 
     @property
     def by_namespace(self) -> tuple[Rule, ...]:
         """The rest of its rules."""
-        return tuple(_split(self.rules, lambda rule, verb: rule.resource.namespaced and verb not in rule.everywhere))
+        return tuple(
+            _filter_verbs(self.rules, lambda rule, verb: rule.resource.namespaced and verb not in rule.everywhere)
+        )
 
     def each(self) -> Iterator[Rule]:
         """Its rules, wherever they hold."""
         yield from (*self.rules, *self.lease, *self.queue)
 
 
-def _split(rules: tuple[Rule, ...], wanted: Callable[[Rule, str], bool]) -> Iterator[Rule]:
+def _filter_verbs(rules: tuple[Rule, ...], is_included: Callable[[Rule, str], bool]) -> Iterator[Rule]:
     """The rules, each with those of its verbs that are wanted."""
     for rule in rules:
-        verbs, by_hand = (tuple(v for v in found if wanted(rule, v)) for found in (rule.verbs, rule.by_hand))
+        verbs, by_hand = (tuple(v for v in verbs if is_included(rule, v)) for verbs in (rule.verbs, rule.by_hand))
         if verbs or by_hand:
             yield replace(rule, verbs=verbs, by_hand=by_hand)
 

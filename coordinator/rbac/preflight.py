@@ -30,24 +30,24 @@ class PermissionMissing(CoordinatorError):
 def check(cluster: Cluster, role: Role, settings: Settings) -> None:
     """PermissionMissing names every verb and resource the role needs and this account does not have."""
     try:
-        refused = [each for each in questions(role, settings) if not _allowed(cluster, each)]
+        missing = [question for question in questions(role, settings) if not _is_allowed(cluster, question)]
     except errors.ClusterError as error:
         log.debug("permissions are not checked beforehand: %s", error)
         return
-    if refused and _in_some_namespaces(role, refused):
+    if missing and _in_some_namespaces(role, missing):
         log.info(
             "this account may make pods in some namespaces only: a job elsewhere says PodsForbidden until an admin "
             "grants its namespace with `torchq rbac worker --namespaces`"
         )
-    elif refused:
-        raise PermissionMissing(f"this account is not allowed to {'; '.join(map(_words, refused))}. {role.remedy}")
+    elif missing:
+        raise PermissionMissing(f"this account is not allowed to {'; '.join(map(_format, missing))}. {role.remedy}")
 
 
-def _in_some_namespaces(role: Role, refused: Collection[Question]) -> bool:
+def _in_some_namespaces(role: Role, missing: Collection[Question]) -> bool:
     """Whether what is refused in the whole cluster is all that `torchq rbac worker --namespaces` grants elsewhere."""
     needed = (rule for rule in role.by_namespace if not rule.optional)
     by_namespace = {(rule.resource, rule.target, verb) for rule in needed for verb in rule.all_verbs}
-    return role is WORKER and {(rule.resource, rule.target, verb) for rule, verb, _ in refused} == by_namespace
+    return role is WORKER and {(rule.resource, rule.target, verb) for rule, verb, _ in missing} == by_namespace
 
 
 def questions(role: Role, settings: Settings) -> Iterator[Question]:
@@ -59,9 +59,9 @@ def questions(role: Role, settings: Settings) -> Iterator[Question]:
         yield from ((rule, verb, settings.lease_namespace) for verb in rule.all_verbs)
 
 
-def _allowed(cluster: Cluster, question: Question) -> bool:
+def _is_allowed(cluster: Cluster, question: Question) -> bool:
     rule, verb, namespace = question
-    asked = {
+    attributes = {
         "verb": verb,
         "group": rule.resource.group,
         "resource": rule.resource.plural,
@@ -72,12 +72,12 @@ def _allowed(cluster: Cluster, question: Question) -> bool:
     body = {
         "apiVersion": REVIEWS.api_version,
         "kind": REVIEWS.kind,
-        "spec": {"resourceAttributes": {name: value for name, value in asked.items() if value}},
+        "spec": {"resourceAttributes": {name: value for name, value in attributes.items() if value}},
     }
     return bool((cluster.create(REVIEWS, body).get("status") or {}).get("allowed"))
 
 
-def _words(question: Question) -> str:
+def _format(question: Question) -> str:
     rule, verb, namespace = question
     group = f" ({rule.resource.group})" if rule.resource.group else ""
     return f"{verb} {rule.target}{group}" + (f" in namespace {namespace}" if namespace else "")

@@ -115,7 +115,7 @@ def test_what_is_broken_is_named_and_mended_while_a_job_runs(
     assert stack.doctor("--settle", "1").code == 1
     said = stack.doctor("--settle", "1", "--fix")
     assert said.code == 0, said
-    assert "mended on local:" in said.out
+    assert "repaired on local:" in said.out
     gate.touch()
     for name in (running, waiting):
         assert stack.reach(name, "Succeeded")["status"].get("restartCount", 0) == 0

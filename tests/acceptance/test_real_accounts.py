@@ -182,7 +182,7 @@ def test_the_doctor_under_its_account_finds_and_mends(stack: RealStack, tmp_path
     assert ("orphan-reservation", "default/ghost/u1") in found
     mended = doctor(stack, "--fix")
     assert mended.code == 0, mended
-    assert "mended on real: " in mended.out
+    assert "repaired on real: " in mended.out
     gate.touch()
     stack.reach(name, "Succeeded")
     stack.clear()

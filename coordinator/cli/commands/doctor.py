@@ -1,6 +1,6 @@
-"""`torchq doctor`: do cluster, queues and RQ agree?
+"""`torchq doctor`: checks that cluster, queues and RQ agree.
 
-One rule: looking changes nothing; mending is asked of the leader, through the API server.
+One rule: the check changes nothing; only the leader repairs, at a request through the API server.
 """
 
 import sys
@@ -21,22 +21,22 @@ from queues.redis import connection
 from queues.storage.redis_store import RedisStore
 
 DISAGREE, BLIND = 1, 2
-"""Exit codes: something disagrees; it could not look."""
+"""Exit codes: something disagrees; the check could not be made."""
 SETTLE_SECONDS = 5.0
 ATTEMPTS = 4
-"""How often it looks again after a repair, until the workers have caught up."""
+"""The most checks after a repair, until the workers have caught up."""
 SHOWN_PER_CODE = 20
-"""Rows of one kind in the table; -o shows all."""
+"""The most rows of one code in the table; `-o` prints all."""
 
 
 @click.command()
-@click.option("--fix", is_flag=True, help="have the leader mend it: queues and work are built anew from the cluster")
+@click.option("--fix", is_flag=True, help="have the leader rebuild queues and work from the cluster")
 @click.option(
     "--settle",
     default=SETTLE_SECONDS,
     show_default=True,
     type=click.FloatRange(0, 3600),
-    help="seconds between the two looks; what changes meanwhile was in flight",
+    help="seconds between the two checks; a difference that changes meanwhile was in flight",
 )
 @click.option(
     "--timeout",
@@ -48,28 +48,32 @@ SHOWN_PER_CODE = 20
 @click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print for programs")
 @pass_session
 def doctor(session: Session, fix: bool, settle: float, timeout: float, form: str | None) -> None:
-    """Compare cluster, queues and RQ; exit code 0: they agree, 1: they do not, 2: it could not look."""
+    """Check that cluster, queues and RQ agree.
+
+    Exit code 0: they agree; 1: they disagree; 2: the check could not be made.
+    """
     try:
-        looker = _looker(session.introduced("torchq-doctor").acting_as(DOCTOR))
-        found = examine(looker, settle)
-        left = _mended(looker, found, settle, timeout) if fix else found
+        looker = _collector(session.introduced("torchq-doctor").acting_as(DOCTOR))
+        findings = examine(looker, settle)
+        remaining = _repair(looker, findings, settle, timeout) if fix else findings
     except SHOWN as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(BLIND)
-    mended = tuple(each for each in found if each not in left)
+    mended = tuple(finding for finding in findings if finding not in remaining)
     if mended and not form:
-        click.echo(f"mended on {session.cluster_word}: {_counted(mended)}")
-    _show(left, mended, form)
-    sys.exit(DISAGREE if any(not each.harmless for each in left) else 0)
+        click.echo(f"repaired on {session.cluster_word}: {_format_counts(mended)}")
+    _print(remaining, mended, form)
+    sys.exit(DISAGREE if any(not finding.harmless for finding in remaining) else 0)
 
 
-def _looker(session: Session) -> Looker:
+def _collector(session: Session) -> Looker:
     redis = connection.connect(session.redis_url, client_name="torchq-doctor")
     return Looker(session.cluster, RedisStore(redis), RedisWork(redis), session.settings.lease_namespace)
 
 
 def examine(looker: Looker, settle: float) -> tuple[Disagreement, ...]:
-    """What two looks, a while apart, have in common. One is enough if it finds nothing."""
+    """Return the findings that two checks, some seconds apart, have in common. A first check without findings is
+    enough."""
     look = looker.look()
     first = rules.compare(look)
     if not first:
@@ -79,66 +83,73 @@ def examine(looker: Looker, settle: float) -> tuple[Disagreement, ...]:
     return rules.confirmed(first, rules.compare(looker.look()))
 
 
-def _mended(looker: Looker, found: tuple[Disagreement, ...], settle: float, timeout: float) -> tuple[Disagreement, ...]:
-    """What is left after a repair; the workers have yet to look at every job then, so it may take a few looks."""
-    if all(each.code in NOT_MENDED for each in found):
-        return found
+def _repair(
+    looker: Looker, findings: tuple[Disagreement, ...], settle: float, timeout: float
+) -> tuple[Disagreement, ...]:
+    """Return the findings that remain after a repair. The workers then have to reconcile every job, so it checks a few
+    times."""
+    if all(finding.code in NOT_MENDED for finding in findings):
+        return findings
     try:
-        if leaderless := [each.message for each in found if each.code in LEADERLESS]:
+        if leaderless := [finding.message for finding in findings if finding.code in LEADERLESS]:
             raise rebuild_request.NoRepair(
-                f"nobody can mend anything, {leaderless[0]}: start a coordinator (torchq coordinator)"
+                f"nothing can be repaired, since {leaderless[0]}: start a coordinator (torchq coordinator)"
             )
         looker.repair(timeout)
     except rebuild_request.NoRepair as error:
         click.echo(f"Error: {error}", err=True)
-        return found
+        return findings
     for _ in range(ATTEMPTS):
-        found = examine(looker, settle)
-        if not found:
+        findings = examine(looker, settle)
+        if not findings:
             break
-    return found
+    return findings
 
 
-def _has(found: tuple[Disagreement, ...], code: str) -> bool:
-    return any(each.code == code for each in found)
+def _has(findings: tuple[Disagreement, ...], code: str) -> bool:
+    return any(finding.code == code for finding in findings)
 
 
-def _show(found: tuple[Disagreement, ...], mended: tuple[Disagreement, ...], form: str | None) -> None:
+def _print(findings: tuple[Disagreement, ...], mended: tuple[Disagreement, ...], form: str | None) -> None:
     if form:
-        output.show({"agree": not found, "disagreements": _rows(found), "mended": _rows(mended)}, form)
+        output.show({"agree": not findings, "disagreements": _rows(findings), "mended": _rows(mended)}, form)
         return
-    if not found:
+    if not findings:
         click.echo("cluster, queues and RQ agree")
         return
-    shown = [each for code in _codes(found) for each in _of(found, code)[:SHOWN_PER_CODE]]
-    click.echo(output.columns(("CODE", "SUBJECT", "WHAT"), [(each.code, each.subject, each.message) for each in shown]))
+    rows = [finding for code in _codes(findings) for finding in _with_code(findings, code)[:SHOWN_PER_CODE]]
+    click.echo(
+        output.columns(
+            ("CODE", "SUBJECT", "WHAT"), [(finding.code, finding.subject, finding.message) for finding in rows]
+        )
+    )
     click.echo()
-    for code in _codes(found):
-        kind = _of(found, code)
-        more = f" ({len(kind) - SHOWN_PER_CODE} more of them)" if len(kind) > SHOWN_PER_CODE else ""
+    for code in _codes(findings):
+        kind = _with_code(findings, code)
+        more = f" ({len(kind) - SHOWN_PER_CODE} more, see -o json)" if len(kind) > SHOWN_PER_CODE else ""
         click.echo(f"{code}{more}: {'harmless; ' if kind[0].harmless else ''}{kind[0].mends}")
 
 
-def _rows(found: tuple[Disagreement, ...]) -> list[dict[str, object]]:
+def _rows(findings: tuple[Disagreement, ...]) -> list[dict[str, object]]:
     return [
         {
-            "code": each.code,
-            "subject": each.subject,
-            "message": each.message,
-            "mends": each.mends,
-            "harmless": each.harmless,
+            "code": finding.code,
+            "subject": finding.subject,
+            "message": finding.message,
+            "mends": finding.mends,
+            "harmless": finding.harmless,
         }
-        for each in found
+        for finding in findings
     ]
 
 
-def _codes(found: tuple[Disagreement, ...]) -> list[str]:
-    return list(dict.fromkeys(each.code for each in found))
+def _codes(findings: tuple[Disagreement, ...]) -> list[str]:
+    return list(dict.fromkeys(finding.code for finding in findings))
 
 
-def _of(found: tuple[Disagreement, ...], code: str) -> list[Disagreement]:
-    return [each for each in found if each.code == code]
+def _with_code(findings: tuple[Disagreement, ...], code: str) -> list[Disagreement]:
+    return [finding for finding in findings if finding.code == code]
 
 
-def _counted(found: tuple[Disagreement, ...]) -> str:
-    return ", ".join(f"{count} {code}" for code, count in Counter(each.code for each in found).items())
+def _format_counts(findings: tuple[Disagreement, ...]) -> str:
+    return ", ".join(f"{count} {code}" for code, count in Counter(finding.code for finding in findings).items())

@@ -1,6 +1,6 @@
 """`torchq next|status|top` and `torchq job why|position`: what the queues will do, and why a job waits.
 
-One rule: looking changes nothing; what is foretold is made by the picker that will make it.
+One rule: these commands change nothing; the forecast uses the same picker as the coordinator.
 """
 
 import sys
@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from coordinator.cli import api_client, columns, job_context, job_details, job_ref, output, text
+from coordinator.cli import api_client, columns, job_details, job_ref, output, text
+from coordinator.cli import job_context as surroundings
 from coordinator.cli.job_details import Around
 from coordinator.cli.job_ref import NAME
 from coordinator.cli.output import Listing
@@ -25,7 +26,7 @@ from kube.api import Manifest
 FORM = click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print for programs")
 CLEAR = "\x1b[2J\x1b[H"
 SILENT_SECONDS = 30.0
-"""A Lease that nobody has renewed for so long has no holder worth naming."""
+"""The age of a Lease at which its holder is no longer named as the leader."""
 
 
 @click.command()
@@ -33,12 +34,12 @@ SILENT_SECONDS = 30.0
 @FORM
 @pass_session
 def why(session: Session, name: str, form: str | None) -> None:
-    """Tell why a job waits, in numbers."""
-    found = _placed(session, name)
+    """Explain why a job waits, in numbers."""
+    document = _locate(session, name)
     if form:
-        output.show(found, form)
+        output.show(document, form)
         return
-    click.echo(text.why(found))
+    click.echo(text.why(document))
 
 
 @click.command()
@@ -46,27 +47,29 @@ def why(session: Session, name: str, form: str | None) -> None:
 @FORM
 @pass_session
 def position(session: Session, name: str, form: str | None) -> None:
-    """Tell where a waiting job stands in its queue, and which of the next picks it is."""
-    found = _placed(session, name)
+    """Show a waiting job's position in its queue. Also shows which of the next picks it is."""
+    document = _locate(session, name)
     if form:
-        output.show(found, form)
+        output.show(document, form)
         return
-    click.echo(text.position(found))
+    click.echo(text.position(document))
 
 
-def _placed(session: Session, name: str) -> Document:
-    """What the job says of itself, and where it stands if it waits."""
+def _locate(session: Session, name: str) -> Document:
+    """Return the job's own state, and its position if it waits."""
     item = job_ref.find(session, name)
     if not text.waits(item):
         short = job_ref.admitted(item) and item["status"].get("phase") != "Running"
-        around = job_context.of(session.cluster, item) if short else Around(now=output.now())
-        found = job_details.of(item, around)
-        return text.settled(item, found["tasks"], found["restarts"].get("notBefore", ""), _if_resumed(session, item))
+        job_context = surroundings.of(session.cluster, item) if short else Around(now=output.now())
+        document = job_details.of(item, job_context)
+        return text.settled(
+            item, document["tasks"], document["restarts"].get("notBefore", ""), _if_resumed(session, item)
+        )
     return text.waiting(item, api_client.find(session).job(job_ref.key(item)))
 
 
 def _if_resumed(session: Session, item: Manifest) -> Document | None:
-    """What would become of a suspended job that holds nothing, if it were resumed now."""
+    """Return the forecast for a suspended job that holds no room, if it were resumed now."""
     if not item["spec"].get("suspend") or job_ref.admitted(item) or job_ref.finished(item):
         return None
     try:
@@ -79,17 +82,17 @@ def _if_resumed(session: Session, item: Manifest) -> Document | None:
 @click.option(
     "-n", "count", type=click.IntRange(1, MOST_FORETOLD), default=20, show_default=True, help="how many picks"
 )
-@click.option("--roomy", is_flag=True, help="as if the pool had room for everything: the order alone")
-@click.option("-A", "--all-namespaces", is_flag=True, help="picks are made over all namespaces anyway")
+@click.option("--roomy", is_flag=True, help="show the order alone, as if the pool had room for everything")
+@click.option("-A", "--all-namespaces", is_flag=True, help="no effect: picks are from all namespaces")
 @output.listing
 @pass_session
 def foretell(session: Session, /, count: int, roomy: bool, all_namespaces: bool, **options: Any) -> None:  # noqa: ARG001
-    """Foretell the next picks, as they would be made now."""
+    """Show which jobs would be admitted next."""
     listing = output.asked(options)
-    found = api_client.find(session).next(count, roomy=roomy)
-    listing.show(columns.pick_columns(), found["items"])
-    if not found["items"] and found["waiting"]:
-        click.echo(f"note: none of {found['waiting']} waiting jobs fits now; --roomy shows their order", err=True)
+    document = api_client.find(session).next(count, roomy=roomy)
+    listing.show(columns.pick_columns(), document["items"])
+    if not document["items"] and document["waiting"]:
+        click.echo(f"note: none of {document['waiting']} waiting jobs fits now; --roomy shows their order", err=True)
 
 
 @click.command()
@@ -98,23 +101,23 @@ def foretell(session: Session, /, count: int, roomy: bool, all_namespaces: bool,
     default=1.0,
     show_default=True,
     type=click.FloatRange(0, 60),
-    help="over how long rates are measured; 0: no rates",
+    help="seconds over which rates are measured; 0: no rates",
 )
 @FORM
 @pass_session
 def status(session: Session, seconds: float, form: str | None) -> None:
-    """Show how everything does: leader, workers, rates, waits, Redis and API server; exit code 1 if something is
-    wrong."""
-    found = {"cluster": session.cluster_word, **_status(session, seconds)}
+    """Show the health of the whole system. That is leader, workers, rates, waits, Redis and API server. Exit code 1:
+    something is wrong."""
+    document = {"cluster": session.cluster_word, **_status(session, seconds)}
     if form:
-        output.show(found, form)
+        output.show(document, form)
     else:
-        click.echo(text.status(found))
-    sys.exit(1 if found["trouble"] else 0)
+        click.echo(text.status(document))
+    sys.exit(1 if document["trouble"] else 0)
 
 
 def _status(session: Session, seconds: float) -> Document:
-    """Whatever is away is named; the rest is shown all the same."""
+    """Return the health of the system. A part that does not answer is named, and the rest is shown all the same."""
     lease = _lease(session)
     try:
         reading = api_client.find(session)
@@ -133,16 +136,16 @@ def _rates(reading: Reading, before: Document, seconds: float) -> Document:
 
 
 def _lease(session: Session) -> Document:
-    """The leader as its Lease names it, and whether the API server is well."""
+    """Return the leader as the Lease names it, and the error of an API server that does not answer."""
     try:
-        found = session.cluster.get(LEASES, LEASE, session.settings.lease_namespace)
+        document = session.cluster.get(LEASES, LEASE, session.settings.lease_namespace)
     except errors.NotFound:
         return {"apiServer": "", "leader": ""}
     except errors.Forbidden:
         return {"apiServer": ""}
     except errors.ClusterError as error:
         return {"apiServer": str(error)}
-    spec = found.get("spec") or {}
+    spec = document.get("spec") or {}
     silent = text.since(spec.get("renewTime"), output.now())
     alive = silent is not None and silent < SILENT_SECONDS
     holder = str(spec.get("holderIdentity") or "") if alive else ""
@@ -150,10 +153,12 @@ def _lease(session: Session) -> Document:
 
 
 @click.command()
-@click.option("--every", default=2.0, show_default=True, type=click.FloatRange(0.2, 3600), help="seconds between looks")
-@click.option("--count", default=0, type=click.IntRange(min=0), help="looks to take (default: until Ctrl-C)")
+@click.option(
+    "--every", default=2.0, show_default=True, type=click.FloatRange(0.2, 3600), help="seconds between screens"
+)
+@click.option("--count", default=0, type=click.IntRange(min=0), help="number of screens (default: until Ctrl-C)")
 @click.option("-n", "picks", default=5, show_default=True, type=click.IntRange(0, 50), help="next picks to show")
-@click.option("--sort-by", default="", metavar="COLUMN", help="order queues by this column; -COLUMN: the other way")
+@click.option("--sort-by", default="", metavar="COLUMN", help="sort queues by this column; -COLUMN sorts in reverse")
 @pass_session
 def top(session: Session, every: float, count: int, picks: int, sort_by: str) -> None:
     """Watch queues, rates and the next picks live."""
@@ -164,12 +169,12 @@ def top(session: Session, every: float, count: int, picks: int, sort_by: str) ->
 
 
 def _ticks(every: float, count: int) -> Iterator[None]:
-    """One at once, then one every so many seconds."""
-    taken = 0
+    """Yield at once, then every `every` seconds, until `count` ticks or Ctrl-C."""
+    count_done = 0
     while True:
         yield
-        taken += 1
-        if taken == count:
+        count_done += 1
+        if count_done == count:
             return
         try:
             time.sleep(every)
@@ -178,7 +183,7 @@ def _ticks(every: float, count: int) -> Iterator[None]:
 
 
 def _screen(session: Session, before: Document, picks: int, listing: Listing) -> tuple[str, Document]:
-    """What is to be seen now; who is away is named, and looked for again the next time."""
+    """Return the present screen and its numbers. A part that does not answer is named, and read again next time."""
     cluster, lease = {"cluster": session.cluster_word}, _lease(session)
     try:
         reading = api_client.find(session)

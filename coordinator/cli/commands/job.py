@@ -1,6 +1,6 @@
-"""`torchq submit` and `torchq job`: from a file to a finished job, seen from the user's side.
+"""`torchq submit` and `torchq job`: from a file to a finished job, from the user's side.
 
-One rule: the client only asks. Once the handle is printed the job lives in the cluster, whatever becomes of the client.
+One rule: the client only requests. Once the handle is printed, the job is in the cluster and needs the client no more.
 """
 
 import sys
@@ -10,7 +10,18 @@ from typing import Any
 
 import click
 
-from coordinator.cli import columns, job_context, job_details, job_ref, job_text, outlook, output, submission
+from coordinator.cli import (
+    columns,
+    job_details,
+    job_ref,
+    job_text,
+    outlook,
+    output,
+    submission,
+)
+from coordinator.cli import (
+    job_context as surroundings,
+)
 from coordinator.cli.job_ref import NAME
 from coordinator.cli.lazy_group import OnDemand
 from coordinator.cli.session import Session, pass_session
@@ -25,18 +36,21 @@ FORM = click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="pri
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--dry-run", is_flag=True, help="check only")
-@click.option("--anyway", is_flag=True, help="submit also what can never run as queues, quotas and nodes are now")
+@click.option("--dry-run", is_flag=True, help="validate only, create nothing")
+@click.option(
+    "--anyway", is_flag=True, help="submit even jobs that can never run with the present queues, quotas and nodes"
+)
 @pass_session
 def submit(session: Session, files: tuple[str, ...], dry_run: bool, anyway: bool) -> None:
-    """Submit the TorchJobs of YAML files (`-`: standard input), all or none; prints each job's namespace/name/uid.
+    """Submit TorchJobs from YAML files. All jobs are submitted or none; FILE `-` is standard input.
 
-    A job that can never run is refused: it asks for more than its queue, or this machine, can ever give, names a queue
-    or a PriorityClass that there is not, or asks for what the embedded cluster does not do.
+    Prints namespace/name/uid of each job. A job that can never run is refused: it requests more than its queue or this
+    machine can ever provide, names a queue or a PriorityClass that does not exist, or uses a feature that the embedded
+    cluster does not have.
     """
     documents = submission.read(files, session.namespace, submission.folder())
     if not documents:
-        raise submission.BadManifest(f"{', '.join(files)}: no TorchJob in it")
+        raise submission.BadManifest(f"{', '.join(files)}: the file contains no TorchJob")
     look = outlook.Asking(session)
     for key in submission.submit(
         session.cluster, documents, dry_run=dry_run, look=look, anyway=anyway, tell=partial(click.echo, err=True)
@@ -45,7 +59,7 @@ def submit(session: Session, files: tuple[str, ...], dry_run: bool, anyway: bool
     if dry_run:
         click.echo(f"{len(documents)} valid on {session.cluster_word}, nothing created (dry run)")
     else:
-        # Standard output has the handles alone, for programs.
+        # Programs read standard output, so it has the handles alone.
         click.echo(f"{len(documents)} submitted on {session.cluster_word}", err=True)
 
 
@@ -62,7 +76,7 @@ LATER = {
 
 @click.group(cls=OnDemand, later=LATER)
 def job() -> None:
-    """Show and steer jobs. JOB is a name, namespace/name, or the handle that `submit` printed."""
+    """Show and control jobs. JOB is a name, namespace/name, or the handle that `submit` printed."""
 
 
 @job.command("list")
@@ -71,7 +85,7 @@ def job() -> None:
 @output.listing
 @pass_session
 def list_jobs(session: Session, /, all_namespaces: bool, queue: str | None, **options: Any) -> None:
-    """List jobs, in the order in which they were submitted."""
+    """List jobs in the order of submission."""
     items = session.cluster.list(TORCHJOBS, "" if all_namespaces else session.namespace).items
     items = [item for item in items if queue is None or columns.queue_of(item) == queue]
     output.asked(options).show(columns.job_columns(output.now()), sorted(items, key=columns.submission_order))
@@ -82,33 +96,34 @@ def list_jobs(session: Session, /, all_namespaces: bool, queue: str | None, **op
 @FORM
 @pass_session
 def show(session: Session, name: str, form: str | None) -> None:
-    """Show one job: where it stands, which task is short of pods and why, restarts, conditions, pods, last events."""
+    """Show one job in detail. The output has its state, the reason why a task is short of pods, restarts, conditions,
+    pods and the last events."""
     item = job_ref.find(session, name)
-    around = job_context.of(session.cluster, item, embedded=session.target.data is not None)
-    found = job_details.of(item, around)
+    job_context = surroundings.of(session.cluster, item, embedded=session.target.data is not None)
+    document = job_details.of(item, job_context)
     if form:
-        output.show({**item, "details": found}, form)
+        output.show({**item, "details": document}, form)
     else:
-        click.echo(job_text.show(item, found, around.pods))
+        click.echo(job_text.show(item, document, job_context.pods))
 
 
 @job.command()
 @NAME
-@click.option("-f", "--follow", is_flag=True, help="wait for the start and print until the end")
+@click.option("-f", "--follow", is_flag=True, help="wait for the pod to start, then print until it ends")
 @click.option("--task", help="task type (default: the one of rank 0)")
 @click.option("--index", default=0, show_default=True, type=click.IntRange(min=0), help="which pod of the task")
 @click.option("-c", "--container", default="", help="container (default: the first)")
 @pass_session
 def logs(session: Session, name: str, follow: bool, task: str | None, index: int, container: str) -> None:
-    """Print what a job's pod says."""
+    """Print the log of a job's pod."""
     item = job_ref.find(session, name)
     parsed = torchjob.parse(item)
-    types = {each.lower(): each for each in parsed.spec.tasks}
-    chosen = next(iter(types)) if task is None else task.lower()
-    if chosen not in types or index >= parsed.spec.tasks[types[chosen]].num_tasks:
-        sizes = ", ".join(f"{each} 0..{spec.num_tasks - 1}" for each, spec in parsed.spec.tasks.items())
-        raise click.UsageError(f"job {name} has no {task or chosen} {index}; it has {sizes}")
-    pod = parsed.pod_name(types[chosen], index)
+    types = {task_type.lower(): task_type for task_type in parsed.spec.tasks}
+    selected = next(iter(types)) if task is None else task.lower()
+    if selected not in types or index >= parsed.spec.tasks[types[selected]].num_tasks:
+        sizes = ", ".join(f"{task_type} 0..{spec.num_tasks - 1}" for task_type, spec in parsed.spec.tasks.items())
+        raise click.UsageError(f"job {name} has no {task or selected} {index}; it has {sizes}")
+    pod = parsed.pod_name(types[selected], index)
     if follow:
         _wait_for_start(session, parsed.key, pod)
     for piece in session.cluster.logs(pod, parsed.key.namespace, container, follow=follow):
@@ -117,16 +132,16 @@ def logs(session: Session, name: str, follow: bool, task: str | None, index: int
 
 
 def _wait_for_start(session: Session, key: JobKey, pod: str) -> None:
-    """Return once the pod has run or the job has ended without it."""
-    told = ""
+    """Return once the pod has run, or the job has ended without it."""
+    reported = ""
     while True:
         item = session.cluster.get(TORCHJOBS, key.name, key.namespace)
         phase = (item.get("status") or {}).get("phase") or "Pending"
         if phase in ("Succeeded", "Failed") or _has_started(session.cluster, key.namespace, pod):
             return
-        if told != phase:
+        if reported != phase:
             click.echo(f"job {key.namespace}/{key.name} is {phase}; waiting for pod {pod}", err=True)
-        told = phase
+        reported = phase
         time.sleep(0.5)
 
 

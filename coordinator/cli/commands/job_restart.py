@@ -1,6 +1,6 @@
-"""`torchq job restart`: containers, or pods, of a job that holds room begin anew.
+"""`torchq job restart`: restarts the containers or the pods of an admitted job.
 
-One rule: it asks by an annotation of the job; a worker does it, once for each request.
+One rule: the command sets an annotation of the job; a worker restarts once for each request.
 """
 
 import secrets
@@ -24,7 +24,7 @@ HOW = {"": "restart", "InPlace": "restart in place", "Recreate": "restart with n
 
 @click.command()
 @NAME
-@click.option("--task", help="only the pods of this task type (default: the whole job, under a new rendezvous)")
+@click.option("--task", help="only pods of this task type (default: the whole job, with a new rendezvous)")
 @click.option("--index", type=click.IntRange(0, 9_999), help="only this pod of the task")
 @click.option("--in-place", "how", flag_value="InPlace", help="keep the pods, restart their containers")
 @click.option("--recreate", "how", flag_value="Recreate", help="replace the pods")
@@ -33,9 +33,9 @@ HOW = {"": "restart", "InPlace": "restart in place", "Recreate": "restart with n
 def restart(
     session: Session, name: str, task: str | None, index: int | None, how: str | None, dry_run: bool, reason: str
 ) -> None:
-    """Restart a job, a task or one pod; room, attempt and restart limit stay as they are. Each call is one restart."""
+    """Restart a job, a task or one pod. The job keeps its room, attempt and restart limit. Each call is one restart."""
     if index is not None and task is None:
-        raise click.UsageError("--index says which pod of a task: give --task, too")
+        raise click.UsageError("--index selects a pod of a task: add --task")
     item = job_ref.find(session, name)
     job = torchjob.parse(item)
     _refuse_without_pods(item)
@@ -44,34 +44,34 @@ def restart(
         {"id": secrets.token_hex(8), "task": task, "index": index, "how": how or ""}
     )
     text = request.model_dump_json(by_alias=True, exclude_defaults=True)
-    # The uid: a job of the same name that was submitted meanwhile is not meant.
+    # The uid keeps the patch from a job of the same name that was submitted meanwhile.
     patch = {"metadata": {"uid": job.metadata.uid, "annotations": {labels.RESTART_REQUEST: text}}}
-    found = session.cluster.patch(TORCHJOBS, job.key.name, patch, job.key.namespace, dry_run=dry_run)
-    said = f"job {job_ref.shown(item)}: {HOW[request.how]} of {_what(task, index)} requested"
-    audit_events.tell(session, found, "JobRestartRequested", said, Change(dry_run, reason))
+    item_after = session.cluster.patch(TORCHJOBS, job.key.name, patch, job.key.namespace, dry_run=dry_run)
+    change_text = f"job {job_ref.shown(item)}: {HOW[request.how]} of {_what(task, index)} requested"
+    audit_events.tell(session, item_after, "JobRestartRequested", change_text, Change(dry_run, reason))
 
 
 def _refuse_without_pods(item: Manifest) -> None:
-    shown = job_ref.shown(item)
+    name = job_ref.shown(item)
     if job_ref.finished(item):
-        raise errors.Conflict(f"job {shown} has finished: submit a new job")
+        raise errors.Conflict(f"job {name} has finished: submit a new job")
     if item["spec"].get("suspend"):
-        raise errors.Conflict(f"job {shown} is suspended: torchq job resume {shown} starts it anew")
+        raise errors.Conflict(f"job {name} is suspended: torchq job resume {name} starts it again")
     if not job_ref.admitted(item):
-        raise errors.Conflict(f"job {shown} waits and has no pods: torchq job why {shown} says what for")
+        raise errors.Conflict(f"job {name} waits and has no pods: torchq job why {name} explains why")
 
 
-def _task(job: TorchJob, wanted: str | None, index: int | None) -> str | None:
-    """The task type as the job spells it. UsageError if it has no such task or pod."""
-    if wanted is None:
+def _task(job: TorchJob, task: str | None, index: int | None) -> str | None:
+    """Return the task type as the job spells it. Raises UsageError if the job has no such task or pod."""
+    if task is None:
         return None
-    types = {each.lower(): each for each in job.spec.tasks}
-    found = types.get(wanted.lower())
-    if found is None or (index or 0) >= job.spec.tasks[found].num_tasks:
-        sizes = ", ".join(f"{each} 0..{spec.num_tasks - 1}" for each, spec in job.spec.tasks.items())
-        missing = wanted if index is None else f"{wanted} {index}"
+    types = {task_type.lower(): task_type for task_type in job.spec.tasks}
+    task_type = types.get(task.lower())
+    if task_type is None or (index or 0) >= job.spec.tasks[task_type].num_tasks:
+        sizes = ", ".join(f"{task_type} 0..{spec.num_tasks - 1}" for task_type, spec in job.spec.tasks.items())
+        missing = task if index is None else f"{task} {index}"
         raise click.UsageError(f"job {job.key.name} has no {missing}; it has {sizes}")
-    return found
+    return task_type
 
 
 def _what(task: str | None, index: int | None) -> str:

@@ -1,6 +1,6 @@
-"""`torchq local`: everything on one machine in one command.
+"""`torchq local`: a whole cluster on one machine with one command.
 
-One rule: a data folder is a cluster; two of them are two clusters.
+One rule: each data folder is one cluster.
 """
 
 import os
@@ -41,16 +41,19 @@ from queues.redis import url
 
 
 class DataFolder(click.Path):
-    """A folder, by its absolute path; an empty text, as of a variable that is not set, is not the current one."""
+    """The type of an option that names a folder; the value becomes an absolute path.
+
+    An empty text, as of an unset variable, is an error and does not mean the current folder.
+    """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """See click.Path."""
+        """Return the absolute path, as click.Path.convert does."""
         if value == "":
-            self.fail("it is empty; name a folder", param, ctx)
+            self.fail("the value is empty; name a folder", param, ctx)
         try:
             return Path(os.fsdecode(super().convert(value, param, ctx))).absolute()
         except FileNotFoundError:
-            self.fail("the current folder is gone; name a folder from the root", param, ctx)
+            self.fail("the current folder no longer exists; name an absolute path", param, ctx)
 
 
 DATA = click.option(
@@ -58,7 +61,7 @@ DATA = click.option(
     type=DataFolder(path_type=Path, file_okay=False),
     default=user_folders.default_data,
     show_default="~/.local/state/torchq",
-    help="folder of the cluster",
+    help="data folder of the cluster",
 )
 COMMAND = (sys.executable, "-m", "coordinator.cli.main")
 NEXT = """next:
@@ -68,8 +71,8 @@ NEXT = """next:
   export KUBECONFIG={kubeconfig}    # for kubectl"""
 
 
-def _checked(check: Callable[[str], str]) -> Callable[[click.Context, click.Parameter, str], str]:
-    """A callback for an option with such a value; the option may be left out, but not be empty."""
+def _option_callback(check: Callable[[str], str]) -> Callable[[click.Context, click.Parameter, str], str]:
+    """Return a click callback that validates an option with `check`. The option may be omitted, but not be empty."""
 
     def callback(context: click.Context, parameter: click.Parameter, text: str) -> str:
         if not text and context.get_parameter_source(str(parameter.name)) is not ParameterSource.COMMANDLINE:
@@ -84,61 +87,69 @@ def _checked(check: Callable[[str], str]) -> Callable[[click.Context, click.Para
 
 @click.group()
 def local() -> None:
-    """Run a whole cluster on this machine: API server, Redis, node, coordinator and workers."""
+    """Run a whole cluster on this machine. It has an API server, Redis, a node, a coordinator and workers."""
 
 
 @local.command()
 @DATA
 @click.option(
-    "--cpus", default="", callback=_checked(option_checks.cpus), help="CPUs of the node (default: this machine's)"
+    "--cpus",
+    default="",
+    callback=_option_callback(option_checks.cpus),
+    help="CPUs of the node (default: this machine's)",
 )
 @click.option(
     "--memory",
     default="",
-    callback=_checked(option_checks.memory),
+    callback=_option_callback(option_checks.memory),
     help="memory of the node, e.g. 64Gi (default: this machine's)",
 )
 @click.option(
-    "--gpus", default="", callback=_checked(option_checks.gpus), help="GPUs of the node (default: this machine's)"
+    "--gpus",
+    default="",
+    callback=_option_callback(option_checks.gpus),
+    help="GPUs of the node (default: this machine's)",
 )
 @click.option(
     "--container-log-max-size",
     "log_size",
     default="64Mi",
     show_default=True,
-    callback=_checked(stack.checked_log_size),
-    help="output kept of each container, all its log files together",
+    callback=_option_callback(stack.checked_log_size),
+    help="largest output kept per container, all its log files together",
 )
 @click.option("--workers", default=2, show_default=True, type=click.IntRange(1, 256), help="worker processes")
 @click.option(
     "--port", default=0, type=click.IntRange(0, 65_535), help="port of the API server (default: any free one)"
 )
-@click.option("--redis", default="", help="URL of a Redis that runs (default: the cluster starts its own)")
-@click.option("--foreground", is_flag=True, help="stay, until Ctrl-C")
-@click.option("--no-current", is_flag=True, help="leave torchq's commands with the cluster that they go to now")
-@click.option("--report-to", type=int, hidden=True, help="descriptor of the `up` that started this in the background")
+@click.option("--redis", default="", help="URL of a running Redis (default: the cluster starts its own)")
+@click.option("--foreground", is_flag=True, help="stay in the foreground until Ctrl-C")
+@click.option("--no-current", is_flag=True, help="do not make this cluster the current one")
+@click.option(
+    "--report-to", type=int, hidden=True, help="file descriptor for events to the `up` that started this process"
+)
 @pass_session
 def up(
     session: Session, /, data: Path, foreground: bool, no_current: bool, report_to: int | None, **flags: Any
 ) -> None:
-    """Start the cluster, make it the current one; returns when it is ready. Does nothing to one that is up."""
+    """Start the cluster and make it current. Returns when the cluster is ready; a running cluster is not changed."""
     os.umask(private_folder.UMASK)
     try:
         if foreground:
-            _stay(session, data, no_current, Channel(report_to) if report_to is not None else None, flags)
+            _run_foreground(session, data, no_current, Channel(report_to) if report_to is not None else None, flags)
         if not _runs(data):
             _check(session, data, flags)
         started = background_start.up(data, [*COMMAND, *sys.argv[1:], "--foreground", "--report-to"])
-        _tell_up(session, data, no_current, "the cluster is up" if started else "the cluster is up already")
+        _announce_up(session, data, no_current, "the cluster is up" if started else "the cluster is up already")
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         raise LocalError(f"the cluster in {data} did not start: {error.strerror or error}{where}") from error
-    if not started and (given := _given(flags)):
-        click.echo(f"note: {given} changes nothing while it is up: torchq local down, then up again", err=True)
+    if not started and (ignored := _given_options(flags)):
+        click.echo(f"note: {ignored} has no effect on a running cluster: torchq local down, then up again", err=True)
 
 
 def _check(session: Session, data: Path, flags: dict[str, Any]) -> None:
-    """What would not work is refused before anything is started; what is strange is told."""
+    """Check folder, port and Redis before anything is started, and print notes on doubtful values."""
     option_checks.folder(data)
     if not _runs(data):
         option_checks.copy(data)
@@ -155,23 +166,26 @@ def _check(session: Session, data: Path, flags: dict[str, Any]) -> None:
 
 
 def _redis(session: Session, flags: dict[str, Any]) -> str:
-    """The URL of a Redis that the user runs; empty: the cluster has one of its own."""
+    """Return the URL of the user's own Redis; empty if the cluster starts its own."""
     if url.has_password(flags["redis"]):
         raise SettingsError(settings.PASSWORD_SHOWN)
-    named = session.resolved.sources["redis_url"] != "default"
-    return flags["redis"] or (session.settings.redis_url if named else "")
+    is_named = session.resolved.sources["redis_url"] != "default"
+    return flags["redis"] or (session.settings.redis_url if is_named else "")
 
 
-def _given(flags: dict[str, Any]) -> str:
-    """The options that say what the cluster should be like, as far as they are on the command line."""
+def _given_options(flags: dict[str, Any]) -> str:
+    """Return the options on the command line that configure the cluster."""
     context = click.get_current_context()
-    names = {each.name: each.opts[0] for each in context.command.params}
-    given = [name for name in flags if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-    return ", ".join(names[name] for name in given)
+    names = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+    given_names = [name for name in flags if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    return ", ".join(names[name] for name in given_names)
 
 
-def _stay(session: Session, data: Path, no_current: bool, channel: Channel | None, flags: dict[str, Any]) -> NoReturn:
-    """Be the supervisor, until a stop signal; tell the command that started this in the background, or the user."""
+def _run_foreground(
+    session: Session, data: Path, no_current: bool, channel: Channel | None, flags: dict[str, Any]
+) -> NoReturn:
+    """Run the supervisor until a stop signal. Progress goes to the command that started this process in the background,
+    else to the user."""
     start_log(session.settings.log_level)
     supervisor.end_with_parent()
     progress, came_up = Progress(), False
@@ -183,7 +197,7 @@ def _stay(session: Session, data: Path, no_current: bool, channel: Channel | Non
             channel.ready()
             return
         progress.done()
-        _tell_up(session, data, no_current, "the cluster is up")
+        _announce_up(session, data, no_current, "the cluster is up")
 
     try:
         if channel is None and not _runs(data):
@@ -191,20 +205,20 @@ def _stay(session: Session, data: Path, no_current: bool, channel: Channel | Non
         options = Options(data=data, environment=session.environment(), **{**flags, "redis": _redis(session, flags)})
         code = stack.run(options, (channel or progress).part, ready, output.progress)
         if not came_up:
-            raise LocalError("the cluster was stopped while it started; nothing of it was left running")
+            raise LocalError("the cluster was stopped while it started; none of its processes runs")
     except (*SHOWN, OSError) as error:
         progress.broken()
         if channel:
             channel.failed(error)
         raise
     if channel is None and not no_current:
-        _let_go(session, data)
+        _announce_down(session, data)
     sys.exit(code)
 
 
-def _tell_up(session: Session, data: Path, no_current: bool, said: str) -> None:
-    """Make the cluster the current one; say which cluster commands go to, and what may come next."""
-    output.progress(f"{said}; its data and logs are in {data}")
+def _announce_up(session: Session, data: Path, no_current: bool, headline: str) -> None:
+    """Make the cluster current. Print which cluster commands use, and the commands to try next."""
+    output.progress(f"{headline}; its data and logs are in {data}")
     try:
         if not no_current:
             current_cluster.take(session.environ, data)
@@ -215,8 +229,8 @@ def _tell_up(session: Session, data: Path, no_current: bool, said: str) -> None:
     output.progress(NEXT.format(kubeconfig=shlex.quote(str(Files(data).layout.kubeconfig))))
 
 
-def _let_go(session: Session, data: Path) -> None:
-    """A cluster that was stopped is not the current one any more; say which one is."""
+def _announce_down(session: Session, data: Path) -> None:
+    """Remove a stopped cluster from the current ones, and print which cluster is current now."""
     try:
         if current_cluster.give_back(session.environ, data, _runs):
             output.progress(messages.after_down(session.resolved, session.environ))
@@ -233,20 +247,20 @@ def _runs(data: Path) -> bool:
 
 @local.command()
 @DATA
-@click.option("--keep", is_flag=True, help="let the pods run on; the next `up` goes on with them")
-@click.option("--now", is_flag=True, help="kill the pods instead of giving them the time to end that they ask for")
+@click.option("--keep", is_flag=True, help="leave the pods running; the next `up` takes them over")
+@click.option("--now", is_flag=True, help="kill the pods at once, without their termination grace period")
 @pass_session
 def down(session: Session, data: Path, keep: bool, now: bool) -> None:
-    """Stop the cluster and the pods on it; its data stay, and `up` goes on from there.
+    """Stop the cluster and its pods. Its data stay, and `up` continues from them.
 
-    Pods are ended as by a node that shuts down: each is sent SIGTERM and has its whole terminationGracePeriodSeconds.
-    That is nobody's failure, whatever they exit with: with `up` their jobs go on from their last checkpoint.
+    Pods end as on a node that shuts down: each gets SIGTERM and has its whole terminationGracePeriodSeconds. No exit
+    code of theirs counts as a failure: after the next `up`, their jobs continue from their last checkpoint.
     """
     if keep and now:
         raise click.UsageError("--keep and --now exclude each other")
     os.umask(private_folder.UMASK)
     local_down.down(data, keep=keep, now=now)
-    _let_go(session, data)
+    _announce_down(session, data)
 
 
 @local.command(hidden=True)
@@ -254,7 +268,7 @@ def down(session: Session, data: Path, keep: bool, now: bool) -> None:
 @click.option("--now", is_flag=True)
 @pass_session
 def end_pods(session: Session, data: Path, now: bool) -> None:
-    """End the pods that a cluster which does not run has left; started in the background by `down` itself."""
+    """End the pods of a cluster that is down. `torchq local down` starts this command in the background."""
     start_log(session.settings.log_level)
     sys.exit(stack.end_pods(data, now=now, say=output.progress))
 
@@ -264,12 +278,12 @@ def end_pods(session: Session, data: Path, now: bool) -> None:
 @click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print for programs")
 @pass_session
 def status(session: Session, data: Path, form: str | None) -> None:
-    """Show the cluster's processes, and whether torchq's commands go to it; exit code 1 if it is down."""
+    """Show the processes of the cluster. Also shows which cluster torchq's commands use. Exit code 1: it is down."""
     pids = stack_state.members(data)
     layout, is_current = Files(data).layout, session.target.data == data
     if form:
-        found = {"up": bool(pids), "current": is_current, "kubeconfig": str(layout.kubeconfig), "processes": pids}
-        output.show(found, form)
+        document = {"up": bool(pids), "current": is_current, "kubeconfig": str(layout.kubeconfig), "processes": pids}
+        output.show(document, form)
     elif pids:
         click.echo(
             output.columns(("PROCESS", "PID", "LOG"), [(name, pid, _log(data, name)) for name, pid in pids.items()])
@@ -286,7 +300,7 @@ def status(session: Session, data: Path, form: str | None) -> None:
 @local.command()
 @DATA
 def kubeconfig(data: Path) -> None:
-    """Print the path of the cluster's kubeconfig: export KUBECONFIG=$(torchq local kubeconfig)."""
+    """Print the path of the cluster's kubeconfig. For example: export KUBECONFIG=$(torchq local kubeconfig)"""
     path = Files(data).layout.kubeconfig
     if not path.exists():
         raise LocalError(f"there is no cluster in {data}; start one with: torchq local up")
@@ -294,15 +308,15 @@ def kubeconfig(data: Path) -> None:
 
 
 def _not_up(data: Path) -> str:
-    """What there is of a cluster that is not up."""
+    """Describe a cluster that is not up: it starts, it ends, or pods of it still run."""
     ending = remaining_pods.ending(data)
     if pid := stack_state.supervisor_pid(data):
         doing = (
-            f"goes down: {remaining_pods.progress(ending, time.time())}" if ending else "is starting, or about to end"
+            f"is going down: {remaining_pods.progress(ending, time.time())}" if ending else "is starting or stopping"
         )
         return f"the cluster {doing} (process {pid}); see {_log(data, 'supervisor')}"
-    left = local_down.left_running(data)
-    return f"no cluster runs in {data}; " + (left or f"start it with: {target.command('up', data)}")
+    remaining = local_down.left_running(data)
+    return f"no cluster runs in {data}; " + (remaining or f"start it with: {target.command('up', data)}")
 
 
 def _log(data: Path, name: str) -> Path:

@@ -1,6 +1,6 @@
 """`torchq coordinator` and `torchq worker`: the processes that do the work.
 
-One rule: a stop signal drains: what was begun is finished or given back, then the process ends with code 0.
+One rule: a stop signal drains. The process finishes or returns the work it has begun, then ends with code 0.
 """
 
 import logging
@@ -33,7 +33,7 @@ from queues.store import StoreSettings
 log = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 0.1
-"""How soon a coordinator notices that a thread of its own has ended."""
+"""The interval at which a coordinator checks whether one of its threads has ended."""
 
 
 @click.command()
@@ -44,7 +44,7 @@ PAUSE_SECONDS = 0.1
 )
 @pass_session
 def coordinator(session: Session, health_port: int | None) -> None:
-    """Watch jobs, keep the queues, pick whose job goes next. Several may run; one leads."""
+    """Watch jobs and admit them from the queues. Several coordinators may run; one of them leads."""
     session = session.introduced("torchq-coordinator").acting_as(COORDINATOR).with_flags(health_port=health_port)
     settings = session.settings
     start_log(settings.log_level)
@@ -54,13 +54,13 @@ def coordinator(session: Session, health_port: int | None) -> None:
     log.info("coordinator of %s (%s)", session.cluster_word, session.target.source)
     redis = connection.connect(settings.redis_url, client_name="torchq-coordinator")
     preflight.check(session.cluster, COORDINATOR, settings)
-    kept = StoreSettings(ports=(settings.port_first, settings.port_last), counted=frozenset((settings.cost,)))
-    store = RedisStore(redis, kept)
+    store_settings = StoreSettings(ports=(settings.port_first, settings.port_last), counted=frozenset((settings.cost,)))
+    store = RedisStore(redis, store_settings)
     work = RedisWork(redis, process.work_settings(settings))
     probe = connection.connect(
         settings.redis_url, client_name="torchq-probe", timeout=settings.renew_seconds, retries=0
     )
-    desk = Coordinator(
+    coordinator = Coordinator(
         session.cluster,
         store,
         work,
@@ -69,51 +69,51 @@ def coordinator(session: Session, health_port: int | None) -> None:
         probe=RedisStore(probe),
         rebuilt=gc_tuning.settle,
     )
-    with server.serving(desk, settings.health_port, _reading(desk)):
-        _serve(desk, _status_writer(session, desk), session.cluster.close)
+    with server.serving(coordinator, settings.health_port, _reading(coordinator)):
+        _serve(coordinator, _status_writer(session, coordinator), session.cluster.close)
 
 
-def _status_writer(session: Session, desk: Coordinator) -> QueueStatusWriter:
+def _status_writer(session: Session, coordinator: Coordinator) -> QueueStatusWriter:
     pool = parse_pool(session.settings.pool)
     names = frozenset(pool) if isinstance(pool, dict) else frozenset()
-    return QueueStatusWriter(session.cluster, desk.watches, session.settings.cost, names)
+    return QueueStatusWriter(session.cluster, coordinator.watches, session.settings.cost, names)
 
 
-def _reading(desk: Coordinator) -> StoreReading:
-    """What others ask about the queues is read beside the leader's own way, over a connection of its own."""
-    redis = connection.connect(desk.settings.redis_url, client_name="torchq-reader")
+def _reading(coordinator: Coordinator) -> StoreReading:
+    """Return the reader for the queue API. It has its own connection to Redis, apart from the leader's."""
+    redis = connection.connect(coordinator.settings.redis_url, client_name="torchq-reader")
     return StoreReading(
-        RedisStore(redis), lambda: stats.read(redis), desk.settings.rules, lambda: server.policies(desk)
+        RedisStore(redis), lambda: stats.read(redis), coordinator.settings.rules, lambda: server.policies(coordinator)
     )
 
 
-def _serve(desk: Coordinator, writer: QueueStatusWriter, close: Callable[[], None]) -> None:
-    """Run until a stop signal; `close` ends all waiting for the API server. The main thread only waits: a signal's
-    handler may interrupt it anywhere, and must not meet a lock of those who work."""
+def _serve(coordinator: Coordinator, writer: QueueStatusWriter, close: Callable[[], None]) -> None:
+    """Run until a stop signal; `close` ends all waiting for the API server. The main thread only waits, since a signal
+    handler may interrupt it anywhere and must not run into a lock of a working thread."""
     stop = Stop()
     stop.listen()
     with ThreadPoolExecutor(3, thread_name_prefix="desk") as pool:
-        works = [
-            pool.submit(desk.run),
-            pool.submit(writer.run, desk.stop, lambda: desk.leadership.leading),
-            pool.submit(desk.reasons.run, desk.stop, lambda: desk.leadership.leading),
+        futures = [
+            pool.submit(coordinator.run),
+            pool.submit(writer.run, coordinator.stop, lambda: coordinator.leadership.leading),
+            pool.submit(coordinator.reasons.run, coordinator.stop, lambda: coordinator.leadership.leading),
         ]
         try:
-            while not (stop() or any(each.done() for each in works)):
+            while not (stop() or any(future.done() for future in futures)):
                 stop.pause(PAUSE_SECONDS)
         finally:
-            desk.stop.set()
+            coordinator.stop.set()
             close()
-    for each in works:
-        each.result()  # a defect of ours ends the process with a traceback
+    for future in futures:
+        future.result()  # a defect in torchq ends the process with a traceback
 
 
 @click.command()
 @click.option("--processes", "count", type=click.IntRange(1, 256), help="worker processes")
-@click.option("--single", is_flag=True, hidden=True, help="be one worker process, without a supervisor")
+@click.option("--single", is_flag=True, hidden=True, help="run one worker process without a supervisor")
 @pass_session
 def worker(session: Session, count: int | None, single: bool) -> None:
-    """Reconcile: observe each job, plan, apply."""
+    """Run workers that reconcile jobs. A worker observes a job, plans, and applies the plan."""
     session = session.introduced("torchq-worker").acting_as(WORKER).with_flags(processes=count)
     start_log(session.settings.log_level)
     if single:
@@ -123,11 +123,11 @@ def worker(session: Session, count: int | None, single: bool) -> None:
         process.run(session.cluster, session.settings)
         return
     log.info("workers of %s (%s)", session.cluster_word, session.target.source)
-    # What the workers could never start with is said once, here, and not by each of them for ever.
+    # An error that would stop every worker is reported once here, and not by each worker again and again.
     connection.connect(session.settings.redis_url, client_name="torchq-worker").close()
     preflight.check(session.cluster, WORKER, session.settings)
     session.cluster.close()
-    # The settings travel by environment, so that no secret is in a process list.
+    # A process list shows arguments, so secrets travel in the environment.
     command = [sys.executable, "-m", "coordinator.cli.main", "worker", "--single"]
     environment = {**os.environ, **session.environment()}
     names = [f"worker-{index}" for index in range(session.settings.processes)]

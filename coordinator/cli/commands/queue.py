@@ -1,6 +1,6 @@
-"""`torchq queue`: show and steer the tenant queues.
+"""`torchq queue`: shows and controls tenant queues.
 
-One rule: a queue is its TenantQueue object: every change is one patch of it. The figures beside it are the queues' own.
+One rule: a queue is its TenantQueue object, and every change is one patch of it. The figures come from the queue store.
 """
 
 from collections.abc import Collection
@@ -27,66 +27,68 @@ NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.group()
 @click.pass_context
 def queue(context: click.Context) -> None:
-    """Show and steer the tenant queues."""
+    """Show and control tenant queues."""
     context.obj = context.find_object(Session).acting_as(QUEUE_ADMIN)  # type: ignore[union-attr]
 
 
 @queue.command("list")
 @click.argument("names", nargs=-1, metavar="[NAME...]")
-@click.option("-A", "--all-namespaces", is_flag=True, help="queues belong to no namespace: all are listed anyway")
+@click.option("-A", "--all-namespaces", is_flag=True, help="no effect: queues have no namespace")
 @output.listing
 @pass_session
 def list_queues(session: Session, /, names: tuple[str, ...], all_namespaces: bool, **options: Any) -> None:  # noqa: ARG001
-    """List all queues, or those named: weight, share against target, lag, who waits, what is used."""
-    items = _figured(session, names)
+    """List queues with shares and usage. Without NAME, all queues are listed."""
+    items = _queues_with_figures(session, names)
     output.asked(options).show(columns.queue_columns(output.now()), items)
 
 
-def _figured(session: Session, names: tuple[str, ...]) -> list[Manifest]:
-    """TenantQueues with the newest figures in their status. One of the two may be missing, and is then told. Whoever
-    may look at one queue only has to name it."""
+def _queues_with_figures(session: Session, names: tuple[str, ...]) -> list[Manifest]:
+    """Read TenantQueues with the newest figures in their status.
+
+    If either objects or figures cannot be read, a note says so. An account that may read one queue only has to name it.
+    """
     session = session.acting_as(USER) if names else session
     try:
-        board = {each["metadata"]["name"]: each for each in api_client.find(session).queues()}
+        board = {item["metadata"]["name"]: item for item in api_client.find(session).queues()}
     except api_client.NoneKnown:
-        return _objects(session, names, ())  # whose status has what a coordinator wrote there last
+        return _objects(session, names, ())  # their status has the figures that a coordinator wrote last
     except SHOWN as error:
-        found = _objects(session, names, ())
-        click.echo(f"note: figures are what the queues said last: {error}", err=True)
-        return found
+        items = _objects(session, names, ())
+        click.echo(f"note: the figures are those of the objects' status, which may be old: {error}", err=True)
+        return items
     try:
         objects = _objects(session, names, board)
     except (errors.Forbidden, errors.Unreachable, errors.Misconfigured) as error:
-        click.echo(f"note: settings are those in force: {error}", err=True)
+        click.echo(f"note: the settings are those of the coordinator, not of the objects: {error}", err=True)
         objects = list(board.values())
-    known = {each["metadata"]["name"]: each for each in objects}
-    # A queue that nobody created is there as long as it has work.
-    busy = {name for name, each in board.items() if each["status"]["pending"] or each["status"]["admitted"]}
-    wanted = names or sorted(busy | known.keys())
-    return [_joined(name, known.get(name), board.get(name)) for name in wanted]
+    by_name = {item["metadata"]["name"]: item for item in objects}
+    # A queue without an object exists as long as it has work.
+    busy = {name for name, item in board.items() if item["status"]["pending"] or item["status"]["admitted"]}
+    listed = names or sorted(busy | by_name.keys())
+    return [_join(name, by_name.get(name), board.get(name)) for name in listed]
 
 
-def _joined(name: str, item: Manifest | None, figures: Manifest | None) -> Manifest:
+def _join(name: str, item: Manifest | None, figures: Manifest | None) -> Manifest:
     if item is None or figures is None:
-        found = item or figures
-        if found is None:
+        either = item or figures
+        if either is None:
             raise NotKnown(f"there is no queue {name}")
-        return found
+        return either
     return item | {"status": {**(item.get("status") or {}), **figures["status"]}}
 
 
-def _objects(session: Session, names: tuple[str, ...], known: Collection[str]) -> list[Manifest]:
-    """The TenantQueues of these names, or all; one that nobody created may be missing if the queues know it."""
+def _objects(session: Session, names: tuple[str, ...], known_names: Collection[str]) -> list[Manifest]:
+    """Read the TenantQueues of these names, or all. A named queue may have no object if its figures are known."""
     if names:
-        return [item for each in names if (item := _object(session, each, known)) is not None]
+        return [item for queue_name in names if (item := _object(session, queue_name, known_names)) is not None]
     return sorted(session.cluster.list(TENANT_QUEUES).items, key=lambda item: str(item["metadata"]["name"]))
 
 
-def _object(session: Session, name: str, known: Collection[str]) -> Manifest | None:
+def _object(session: Session, name: str, known_names: Collection[str]) -> Manifest | None:
     try:
         return session.cluster.get(TENANT_QUEUES, name)
     except errors.NotFound:
-        if name in known:
+        if name in known_names:
             return None
         raise
 
@@ -96,8 +98,8 @@ def _object(session: Session, name: str, known: Collection[str]) -> Manifest | N
 @click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print the whole object for programs")
 @pass_session
 def show(session: Session, name: str, form: str | None) -> None:
-    """Show one queue: settings, figures, who is first."""
-    (item,) = _figured(session, (name,))
+    """Show one queue in detail. The output has settings, figures and the first job."""
+    (item,) = _queues_with_figures(session, (name,))
     if form:
         output.show(item, form)
         return
@@ -111,11 +113,11 @@ def show(session: Session, name: str, form: str | None) -> None:
     for title, value in facts:
         click.echo(f"{title + ':':<15}{value}")
     for problem in ineffective(item):
-        click.echo(f"note: {problem.field}: {problem.message}; until it is mended this limit does not do what it says")
+        click.echo(f"note: {problem.field}: {problem.message}; this limit is not effective until it is corrected")
 
 
 def ineffective(item: Manifest) -> tuple[Problem, ...]:
-    """The limits of a queue, made under an earlier version, that do not do what they say."""
+    """Return the limits of a queue, set under an earlier version, that have no effect."""
     spec = {name: item["spec"][name] for name in ("quota", "borrowingLimit", "cohort") if item["spec"].get(name)}
     try:
         queue = tenantqueue.read({"metadata": {"name": item["metadata"]["name"]}, "spec": spec})
@@ -124,19 +126,21 @@ def ineffective(item: Manifest) -> tuple[Problem, ...]:
     return tuple(tenantqueue.ineffective(queue))
 
 
-def _stored_before(session: Session, name: str) -> tuple[errors.FieldCause, ...]:
-    """The limits of a queue, made under an earlier version, for which an API server refuses any change of its limits.
-    It does not say which they are."""
+def _stored_problems(session: Session, name: str) -> tuple[errors.FieldCause, ...]:
+    """Return the stored limits because of which an API server refuses any change of the queue's limits.
+
+    They were set under an earlier version, and the API server's answer does not name them.
+    """
     try:
-        found = ineffective(session.cluster.get(TENANT_QUEUES, name))
+        problems = ineffective(session.cluster.get(TENANT_QUEUES, name))
     except errors.ClusterError:
         return ()
     hint = f"(as stored: torchq queue set-quota {name} sets or --unset removes it)"
-    return tuple(errors.FieldCause(each.field, f"{each.message} {hint}") for each in found)
+    return tuple(errors.FieldCause(problem.field, f"{problem.message} {hint}") for problem in problems)
 
 
 def amounts(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """NAME=QUANTITY,... as a map."""
+    """Parse NAME=QUANTITY,... into a map."""
     pairs = [part.partition("=") for value in values for part in value.split(",")]
     for name, equals, amount in pairs:
         if not (name and equals and amount):
@@ -148,28 +152,26 @@ def amounts(_context: click.Context, _parameter: click.Parameter, values: tuple[
 
 @queue.command()
 @click.argument("name")
-@click.option(
-    "--weight", type=WEIGHT, default=1, show_default=True, help="share against the other queues that have work"
-)
+@click.option("--weight", type=WEIGHT, default=1, show_default=True, help="share relative to other queues with work")
 @click.option(
     "--quota", multiple=True, callback=amounts, help="limits: NAME=QUANTITY,... (cpu, memory, nvidia.com/gpu, jobs)"
 )
 @click.option("--cohort", default="", help="queues of one cohort use each other's unused quota")
 @click.option("--borrowing-limit", multiple=True, callback=amounts, help="the most it may borrow: NAME=QUANTITY,...")
-@click.option("--strict", is_flag=True, help="StrictFIFO: nothing goes before the first job")
-@click.option("--namespace", "namespaces", multiple=True, help="whose jobs may use it (default: everybody's)")
-@click.option("--hold", is_flag=True, help="admit nothing from it until `torchq queue resume`")
+@click.option("--strict", is_flag=True, help="StrictFIFO: no job passes the first job")
+@click.option("--namespace", "namespaces", multiple=True, help="namespace whose jobs may use it (default: all)")
+@click.option("--hold", is_flag=True, help="admit no jobs from it until `torchq queue resume`")
 @changing
 @pass_session
-def create(session: Session, /, name: str, dry_run: bool, reason: str, **asked: Any) -> None:
+def create(session: Session, /, name: str, dry_run: bool, reason: str, **options: Any) -> None:
     """Create a queue."""
     body = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": name}}
-    made = session.cluster.create(TENANT_QUEUES, body | {"spec": _spec(**asked)}, dry_run=dry_run)
-    audit_events.tell(session, made, "QueueCreated", f"queue {name} created", Change(dry_run, reason))
+    item = session.cluster.create(TENANT_QUEUES, body | {"spec": _spec(**options)}, dry_run=dry_run)
+    audit_events.tell(session, item, "QueueCreated", f"queue {name} created", Change(dry_run, reason))
 
 
 def _spec(weight: int, hold: bool, strict: bool, **more: Any) -> dict[str, Any]:
-    given = {
+    fields = {
         "quota": more["quota"],
         "cohort": more["cohort"],
         "borrowingLimit": more["borrowing_limit"],
@@ -177,7 +179,7 @@ def _spec(weight: int, hold: bool, strict: bool, **more: Any) -> dict[str, Any]:
         "ordering": "StrictFIFO" if strict else "",
         "stopPolicy": "Hold" if hold else "",
     }
-    return {"weight": weight} | {field: value for field, value in given.items() if value}
+    return {"weight": weight} | {field: value for field, value in fields.items() if value}
 
 
 @queue.command("set-weight", context_settings={"ignore_unknown_options": True})  # -3 is a weight, and is refused as one
@@ -193,18 +195,18 @@ def set_weight(session: Session, name: str, weight: int, dry_run: bool, reason: 
 @queue.command("set-quota")
 @click.argument("name")
 @click.argument("quota", nargs=-1, callback=amounts, metavar="[NAME=QUANTITY]...")
-@click.option("--unset", multiple=True, metavar="NAME", help="limit this one no more")
+@click.option("--unset", multiple=True, metavar="NAME", help="remove this limit")
 @changing
 @pass_session
 def set_quota(
     session: Session, name: str, quota: dict[str, str], unset: tuple[str, ...], dry_run: bool, reason: str
 ) -> None:
-    """Change some of a queue's limits; the others stay. Lowered below what is used, it drains."""
+    """Change some limits of a queue. The other limits stay. A queue above a lowered limit drains."""
     if not quota and not unset:
         raise click.UsageError("name a limit, as in nvidia.com/gpu=8, or one to --unset")
-    given = " ".join([*(f"{each}={amount}" for each, amount in quota.items()), *(f"-{each}" for each in unset)])
+    summary = " ".join([*(f"{limit}={amount}" for limit, amount in quota.items()), *(f"-{limit}" for limit in unset)])
     change = Change(dry_run, reason)
-    _change(session, name, {"quota": {**dict.fromkeys(unset), **quota}}, "QuotaChanged", f"quota {given}", change)
+    _change(session, name, {"quota": {**dict.fromkeys(unset), **quota}}, "QuotaChanged", f"quota {summary}", change)
 
 
 @queue.command("set-cohort")
@@ -223,26 +225,26 @@ def set_cohort(
     dry_run: bool,
     reason: str,
 ) -> None:
-    """Put a queue into a cohort, whose queues use each other's unused quota."""
+    """Put a queue into a cohort. Queues of a cohort use each other's unused quota."""
     if bool(cohort) == leave:
         raise click.UsageError("name a cohort, or --none")
     spec: dict[str, Any] = {"cohort": cohort}
     if borrowing_limit or leave:
         spec["borrowingLimit"] = borrowing_limit or None
-    said = f"cohort {cohort}" if cohort else "in no cohort"
-    _change(session, name, spec, "CohortChanged", said, Change(dry_run, reason))
+    change_text = f"cohort {cohort}" if cohort else "in no cohort"
+    _change(session, name, spec, "CohortChanged", change_text, Change(dry_run, reason))
 
 
 @queue.command()
 @NAMES
-@click.option("--drain", is_flag=True, help="suspend what runs as well; it comes back first on resume")
+@click.option("--drain", is_flag=True, help="also suspend admitted jobs; they are first on resume")
 @changing
 @pass_session
 def pause(session: Session, names: tuple[str, ...], drain: bool, dry_run: bool, reason: str) -> None:
-    """Admit nothing more from queues; what runs goes on unless --drain."""
-    policy, said = ("HoldAndDrain", "on hold and draining") if drain else ("Hold", "on hold")
+    """Stop admitting jobs from queues. Admitted jobs continue, unless --drain suspends them."""
+    policy, change_text = ("HoldAndDrain", "on hold and draining") if drain else ("Hold", "on hold")
     for name in names:
-        _change(session, name, {"stopPolicy": policy}, "QueuePaused", said, Change(dry_run, reason))
+        _change(session, name, {"stopPolicy": policy}, "QueuePaused", change_text, Change(dry_run, reason))
 
 
 @queue.command()
@@ -250,30 +252,30 @@ def pause(session: Session, names: tuple[str, ...], drain: bool, dry_run: bool, 
 @changing
 @pass_session
 def resume(session: Session, names: tuple[str, ...], dry_run: bool, reason: str) -> None:
-    """Admit from paused queues again. Several named at once start side by side."""
+    """Admit jobs from paused queues again. Several queues in one command start side by side."""
     for name in names:
         _change(session, name, {"stopPolicy": "None"}, "QueueResumed", "open", Change(dry_run, reason))
 
 
-def _change(session: Session, name: str, spec: dict[str, Any], code: str, said: str, change: Change) -> None:
-    """One patch and its event."""
+def _change(session: Session, name: str, spec: dict[str, Any], code: str, change_text: str, change: Change) -> None:
+    """Patch a queue and report the change."""
     try:
         item = session.cluster.patch(TENANT_QUEUES, name, {"spec": spec}, dry_run=change.dry_run)
     except errors.Invalid as error:
-        raise errors.Invalid(str(error), error.causes + _stored_before(session, name)) from error
-    form = f"queue {name} {said}" if code in ("QueuePaused", "QueueResumed") else f"queue {name}: {said}"
+        raise errors.Invalid(str(error), error.causes + _stored_problems(session, name)) from error
+    form = f"queue {name} {change_text}" if code in ("QueuePaused", "QueueResumed") else f"queue {name}: {change_text}"
     audit_events.tell(session, item, code, form, change)
 
 
 @queue.command()
 @click.argument("name")
-@click.option("--move-to", default="", metavar="QUEUE", help="first move the jobs that wait in it to this queue")
+@click.option("--move-to", default="", metavar="QUEUE", help="first move its waiting jobs to this queue")
 @changing
 @pass_session
 def delete(session: Session, name: str, move_to: str, dry_run: bool, reason: str) -> None:
     """Delete a queue that no unfinished job names."""
     change = Change(dry_run, reason)
-    found = session.cluster.get(TENANT_QUEUES, name)
+    item = session.cluster.get(TENANT_QUEUES, name)
     empty(session, name, move_to, change)
-    session.cluster.delete(TENANT_QUEUES, name, uid=found["metadata"]["uid"], dry_run=dry_run)
-    audit_events.tell(session, found, "QueueDeleted", f"queue {name} deleted", change)
+    session.cluster.delete(TENANT_QUEUES, name, uid=item["metadata"]["uid"], dry_run=dry_run)
+    audit_events.tell(session, item, "QueueDeleted", f"queue {name} deleted", change)

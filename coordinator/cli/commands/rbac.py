@@ -1,6 +1,6 @@
 """`torchq rbac`: the accounts of torchq, ready for `kubectl apply -f -`.
 
-One rule: prints; whoever applies it has to be allowed to.
+One rule: the command only prints; applying its output needs an account that may grant permissions.
 """
 
 import re
@@ -16,16 +16,18 @@ from crds.model import DNS_LABEL
 
 @click.command()
 @click.argument("roles", nargs=-1, type=click.Choice(list(ROLES)), metavar="[ROLE]...")
-@click.option("--system-namespace", default=manifests.SYSTEM_NAMESPACE, show_default=True, help="home of the accounts")
+@click.option(
+    "--system-namespace", default=manifests.SYSTEM_NAMESPACE, show_default=True, help="namespace of the accounts"
+)
 @click.option(
     "--namespaces",
     metavar="NAMESPACE,...",
-    help="let workers make pods in these namespaces only, by a RoleBinding in each; without it they may in all",
+    help="let workers create pods in these namespaces only (default: all), by a RoleBinding in each",
 )
-@click.option("--tenant", metavar="NAMESPACE", help="print what users of this namespace need, and nothing else")
-@click.option("--queue", default="", help="the queue they may look at (default: the one named as the namespace)")
-@click.option("--user", "users", multiple=True, help="one more user beside the namespace's torchq-user account")
-@click.option("--group", "groups", multiple=True, help="one more group of users")
+@click.option("--tenant", metavar="NAMESPACE", help="print only the permissions of this namespace's users")
+@click.option("--queue", default="", help="queue that they may read (default: the queue with the namespace's name)")
+@click.option("--user", "users", multiple=True, help="another user beside the namespace's torchq-user account")
+@click.option("--group", "groups", multiple=True, help="another group of users")
 @pass_session
 def rbac(
     session: Session,
@@ -37,31 +39,32 @@ def rbac(
     users: tuple[str, ...],
     groups: tuple[str, ...],
 ) -> None:
-    """Print accounts and roles: coordinator, worker, user, queue-admin, doctor; all unless some are named.
+    """Print accounts and roles as manifests. ROLE is coordinator, worker, user, queue-admin or doctor; default: all.
 
-    A worker's account may make and delete pods in every namespace, as jobs may be submitted to any: an account that
-    can make any pod can read what pods may read. With --namespaces it may in those alone. It still lists and watches
-    pods, nodes, queues, pod groups and container restarts of the whole cluster, reads TorchJobs and writes their
-    status. A job of another namespace is admitted and says PodsForbidden: give queues `namespaces` that match. To add
-    a namespace, print and apply it all again; to take one away, delete its RoleBinding torchq-worker-namespaced.
+    A worker's account may create and delete pods in every namespace, since jobs may be submitted to any. An account
+    that may create any pod can read everything that pods may read. --namespaces restricts this to some namespaces. The
+    account still lists and watches pods, nodes, queues, pod groups and container restarts of the whole cluster, reads
+    TorchJobs and writes their status. A job of another namespace is admitted and reports PodsForbidden: give queues
+    `namespaces` that match. To add a namespace, print and apply all manifests again. To remove a namespace, delete its
+    RoleBinding torchq-worker-namespaced.
     """
     if tenant is None and (queue or users or groups):
         raise click.UsageError("--queue, --user and --group go with --tenant")
     if tenant is not None and roles:
-        raise click.UsageError("--tenant is for users; leave the roles out")
+        raise click.UsageError("--tenant prints the permissions of users; omit the roles")
     if namespaces is not None and (tenant is not None or (roles and WORKER.name not in roles)):
         raise click.UsageError("--namespaces is for the role worker")
     some = _names(namespaces) if namespaces is not None else ()
     if tenant is not None:
-        found = manifests.tenant(Tenant(namespace=tenant, queue=queue, users=users, groups=groups))
+        documents = manifests.tenant(Tenant(namespace=tenant, queue=queue, users=users, groups=groups))
     else:
         places = Places(accounts=system_namespace, lease=session.settings.lease_namespace)
-        found = [each for name in roles or ROLES for each in manifests.role(ROLES[name], places, some)]
-    click.echo(manifests.text(found), nl=False)
+        documents = [document for name in roles or ROLES for document in manifests.role(ROLES[name], places, some)]
+    click.echo(manifests.text(documents), nl=False)
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """The namespaces of a list with commas, each once."""
+    """Parse a list of namespaces with commas; repeated names count once."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     wrong = [name for name in names if not re.fullmatch(DNS_LABEL, name) or len(name) > 63]
     if wrong:

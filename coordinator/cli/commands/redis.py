@@ -1,6 +1,6 @@
-"""`torchq redis`: what an admin of Redis needs to know of torchq.
+"""`torchq redis`: the configuration that torchq needs from an admin of Redis.
 
-One rule: it asks Redis nothing and changes nothing; it prints what an admin applies.
+One rule: the command does not connect to Redis; it prints a file that the admin applies.
 """
 
 from pathlib import Path
@@ -19,11 +19,14 @@ def redis() -> None:
 
 
 @redis.command()
-@click.option("--password-file", type=FILE, help="password of the account of coordinator and workers")
-@click.option("--reader-password-file", type=FILE, help="password of the account that only reads")
+@click.option("--password-file", type=FILE, help="file with the password of coordinator and workers")
+@click.option("--reader-password-file", type=FILE, help="file with the password of the read-only account")
 def acl(password_file: Path | None, reader_password_file: Path | None) -> None:
-    """Print an ACL file for Redis (`aclfile`): an account for coordinator and workers, one that only reads, and nothing
-    for anybody else. Passwords are in it as hashes; without a file, the account cannot log in yet."""
+    """Print an ACL file for Redis. It is for the setting `aclfile`.
+
+    The file has an account for coordinator and workers and a read-only account; all other access is denied. Passwords
+    are in the file as hashes. An account without a password file cannot log in yet.
+    """
     click.echo(redis_acl.acl(_password(password_file), _password(reader_password_file)), nl=False)
 
 
@@ -35,5 +38,5 @@ def _password(file: Path | None) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{file}: {getattr(error, 'strerror', None) or 'not a text file'}") from None
     if not password:
-        raise SettingsError(f"{file}: there is no password in it")
+        raise SettingsError(f"{file}: the file contains no password")
     return password

@@ -118,7 +118,7 @@ def test_what_goes_down_in_the_middle_of_training_goes_on_from_there(stack: Stac
         assert down.stdout is not None
         assert any("60 s at most" in line for line in down.stdout), "nothing was said of pods that end"
         until(lambda: [each.noted("asked") for each in trainings[:4]] == [1, 1, 1, 4])
-        assert "goes down" in stack.local("status").out
+        assert "is going down" in stack.local("status").out
         os.kill(stack.supervisor(), signal.SIGTERM)  # the pods are not hurried by that
         for each in trainings:
             each.let("saved")
@@ -187,7 +187,7 @@ def test_a_supervisor_that_is_killed_on_the_way_changes_nothing_and_who_hurries_
     command = stack.begin("down")
     until(lambda: training.noted("asked"))
     os.kill(stack.supervisor(), signal.SIGKILL)
-    until(lambda: stack.local("status").out, lambda said: "goes down" in said and "still end" in said)
+    until(lambda: stack.local("status").out, lambda said: "is going down" in said and "still end" in said)
     late = stack.local("down", "--keep")
     assert (late.code, "too late" in late.err) == (1, True)
     assert stack.local("down", "--now").code == 0

@@ -24,7 +24,7 @@ def test_up_twice_is_no_error_and_changes_nothing(shared: Stack) -> None:
     said = shared.up()
     assert said.code == 0
     assert f"the cluster is up already; its data and logs are in {shared.data}" in said.out
-    assert "--cpus, --memory, --gpus, --workers changes nothing while it is up" in said.err
+    assert "--cpus, --memory, --gpus, --workers has no effect on a running cluster" in said.err
     assert shared.pids() == before
     stays = shared.up("--foreground")
     assert stays.code == 1

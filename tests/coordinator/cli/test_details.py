@@ -129,7 +129,7 @@ def test_a_task_below_its_minimum_is_short_and_says_why() -> None:
     assert found["short"]
     assert found["why"] == [
         {"reason": "ImagePullBackOff", "message": "gone", "pod": "train-worker-1", "pods": 2},
-        {"reason": "NotMade", "message": "made after Master Running", "pod": "", "pods": 1},
+        {"reason": "NotMade", "message": "created after Master Running", "pod": "", "pods": 1},
     ]
 
 
@@ -331,7 +331,7 @@ def test_a_job_that_backs_off_says_when_it_goes_on() -> None:
     early, late = datetime(2026, 1, 1, 0, 0, 30, tzinfo=UTC), datetime(2026, 1, 1, 0, 2, tzinfo=UTC)
     show, why = shown(backing_off(), early)
     assert "3 of 6, the next at 2026-01-01T00:01:00Z (back-off)" in show
-    assert "Worker: 4 BackOff: pods that failed are made again at 2026-01-01T00:01:00Z" in show
+    assert "Worker: 4 BackOff: failed pods are created again at 2026-01-01T00:01:00Z" in show
     assert "does not run: BackOff" in why
     assert "  back-off until 2026-01-01T00:01:00Z; torchq job restart b/train ends it" in why
     for text in shown(backing_off(), late):

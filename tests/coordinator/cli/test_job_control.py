@@ -95,7 +95,7 @@ def test_a_change_stands_though_no_event_can_tell_of_it(
     monkeypatch.setattr(KubernetesCluster, "create", refuse)
     said = torchq("job", "hold", job)
     assert said.stdout == f"job {namespace}/train held on torchq-local\n"
-    assert "no event tells of it: not allowed to create events" in said.stderr
+    assert "its event could not be written: not allowed to create events" in said.stderr
     assert stored(embedded_cluster, namespace)["spec"]["schedulingPolicy"]["hold"] is True
 
 
@@ -327,7 +327,7 @@ def test_the_first_job_is_not_bumped_and_one_that_runs_cannot_be(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api_client, "find", lambda _: figures(None))
-    assert "is the first of queue a already" in torchq("job", "bump", job).stdout
+    assert "is already the first of queue a" in torchq("job", "bump", job).stdout
     say(embedded_cluster, namespace, phase="Queued", queue={"parked": True})
     assert torchq("job", "bump", job).stdout == f"job {namespace}/train bumped in queue a on torchq-local\n"
     assert labels.RETRY_AT in stored(embedded_cluster, namespace)["metadata"]["annotations"]
@@ -368,7 +368,7 @@ def test_a_move_that_was_interrupted_goes_on(
     monkeypatch.setattr(job_control, "_LOOK_SECONDS", 0.05)
     say(embedded_cluster, namespace, phase="Running", admission=ADMISSION)
     told = torchq("job", "move", job, "b", "--requeue", "--timeout", "1", code=1).stderr
-    assert "the same command again goes on from here" in told
+    assert "run the same command again to continue" in told
     say(embedded_cluster, namespace, phase="Suspended", admission=None)
     torchq("job", "move", job, "b", "--requeue")
     found = stored(embedded_cluster, namespace)

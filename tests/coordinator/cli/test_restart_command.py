@@ -112,7 +112,7 @@ def test_what_does_not_run_is_not_restarted(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--index", "1"), "give --task, too"),
+        (("--index", "1"), "add --task"),
         (("--task", "Evaluator"), "has no Evaluator; it has"),
         (("--task", "Worker", "--index", "3"), "it has Master 0..0, Worker 0..2"),
         (("--task", "Worker", "--index", "-1"), "--index"),

@@ -316,5 +316,5 @@ def test_a_suspended_job_whose_coordinator_does_not_answer_says_so(
     embedded_cluster.create(TORCHJOBS, body("one", "a", suspend=True), place.namespace)
     embedded_cluster.delete(LEASES, LEASE, place.namespace)
     said = place.run("job", "why", "one").stdout
-    assert "spec.suspend is true: torchq job resume" in said
+    assert "spec.suspend is true; to continue: torchq job resume" in said
     assert "whether it would fit now is not known: no coordinator answers" in said

@@ -219,7 +219,7 @@ def test_the_command_says_what_disagrees_and_mends_it(torchq: Torchq, led: Coord
     told = torchq(code=1).output
     assert told.splitlines()[0].split() == ["CODE", "SUBJECT", "WHAT"]
     assert told.count("unknown-key   torchq:junk-") == doctor.SHOWN_PER_CODE
-    assert "unknown-key (3 more of them): torchq doctor --fix removes it" in told
+    assert "unknown-key (3 more, see -o json): torchq doctor --fix removes it" in told
     shown = json.loads(torchq("-o", "json", code=1).output)
     assert shown["agree"] is False
     assert len(shown["disagreements"]) == doctor.SHOWN_PER_CODE + 3
@@ -232,7 +232,7 @@ def test_the_command_says_what_disagrees_and_mends_it(torchq: Torchq, led: Coord
     }
     mended = torchq("--fix", code=0).output.splitlines()
     counted = f"{doctor.SHOWN_PER_CODE + 3} unknown-key"
-    assert mended == [f"mended on torchq-local: {counted}", "cluster, queues and RQ agree"]
+    assert mended == [f"repaired on torchq-local: {counted}", "cluster, queues and RQ agree"]
     torchq(code=0)
 
 
@@ -245,7 +245,7 @@ def test_what_is_harmless_is_told_and_no_failure(torchq: Torchq, led: Coordinate
 
 def test_without_a_leader_nothing_is_mended_and_that_is_said(torchq: Torchq, namespace: str) -> None:
     result = torchq("--fix", code=1)
-    assert "nobody can mend anything, no coordinator has ever led here: start a coordinator" in result.stderr
+    assert "nothing can be repaired, since no coordinator has ever led here: start a coordinator" in result.stderr
     assert "store-lost" in result.stdout
 
 

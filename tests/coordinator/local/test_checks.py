@@ -43,7 +43,7 @@ def up(*arguments: str, **environ: str) -> tuple[int, str]:
         ("--container-log-max-size", "much", "is not a quantity"),
         ("--workers", "0", "1<=x<=256"),
         ("--port", "65536", "0<=x<=65535"),
-        ("--data", "", "it is empty"),
+        ("--data", "", "the value is empty"),
         ("--data", "/etc/passwd", "is a file"),
     ],
 )

@@ -212,7 +212,7 @@ def test_why_a_job_is_in_no_order(status: dict[str, Any], spec_of_job: dict[str,
 @pytest.mark.parametrize(
     ("status", "spec_of_job", "state", "words"),
     [
-        ({"phase": "Succeeded"}, {}, "finished", "it succeeded"),
+        ({"phase": "Succeeded"}, {}, "finished", "the job has succeeded"),
         ({"phase": "Suspended"}, {"suspend": True}, "suspended", "torchq job resume"),
         (
             {
@@ -222,7 +222,7 @@ def test_why_a_job_is_in_no_order(status: dict[str, Any], spec_of_job: dict[str,
             },
             {"suspend": True},
             "suspended",
-            "until its pods are gone it holds its room: finalizers keep them",
+            "the job holds its room until its pods are deleted: finalizers keep them",
         ),
         ({"phase": "Running", "admission": {"attempt": 2, "admittedAt": "then"}}, {}, "admitted", "attempt 2"),
     ],
@@ -247,7 +247,7 @@ def test_a_waiting_jobs_lines() -> None:
         "job team/train waits in queue a: WaitingForQuota",
         "  queue a has no quota left for the job",
         "  needs 8 nvidia.com/gpu; queue a: 3 of 24 nvidia.com/gpu free; 0 jobs ahead in queue a",
-        "  number 1 of 3 in queue a, not among the picks that can be foretold",
+        "  number 1 of 3 in queue a, not among the picks that can be forecast",
         "  waiting since 2026-01-01T00:00:00Z",
     ]
 
