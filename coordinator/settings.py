@@ -263,7 +263,7 @@ def _from_url_file(layer: Mapping[str, Any], sources: dict[str, str]) -> dict[st
 
 def masked(name: str, value: object) -> str:
     """A setting as it may be shown: a URL loses its password."""
-    return url.shown(str(value)) if name == "redis_url" else str(value)
+    return url.redact(str(value)) if name == "redis_url" else str(value)
 
 
 def parse_pool(text: str) -> dict[str, int] | Literal["nodes"] | None:

@@ -1,24 +1,24 @@
-"""What can go wrong in the queue room.
+"""The errors of the queues.
 
-One rule: an error of the Redis library does not pass this room's door.
+One rule: no error of the Redis library leaves this package.
 
     QueueError
-    ├── BadAddress         the Redis URL cannot be used; says why
-    ├── StoreUnreachable   Redis does not answer; names the URL without its secrets
-    │   └── CredentialsRefused  it answers, and does not know this account or lets it not do this
-    ├── Unreadable         Redis holds what no torchq wrote; names `torchq doctor`
-    ├── StoreLost          Redis answers but knows no epoch: the content is gone, only a rebuild helps
-    └── StaleEpoch         somebody rebuilt under a higher epoch: this process leads no longer
-    Unstorable             (no QueueError) one value is too large to be kept; the others are kept without it
+    ├── BadAddress         the Redis URL cannot be used; the message says why
+    ├── StoreUnreachable   Redis does not answer; the message names the URL without its secrets
+    │   └── CredentialsRefused  Redis answers, but does not know this user or does not allow it the command
+    ├── Unreadable         Redis holds data that no torchq wrote; the message names `torchq doctor`
+    ├── StoreLost          Redis answers but has no epoch: the content is lost, and only a rebuild helps
+    └── StaleEpoch         another process rebuilt under a higher epoch: this process leads no longer
+    Unstorable             (no QueueError) one value cannot be stored exactly; the others can
 """
 
 
 class Unstorable(ValueError):
-    """An entry or a reservation that the store cannot keep exactly: nothing is wrong with the store or the others."""
+    """An entry or a reservation that the store cannot keep exactly. The store and all other values are fine."""
 
 
 class QueueError(Exception):
-    """The queue store refused or failed."""
+    """The queue store refused a request or failed."""
 
 
 class BadAddress(QueueError):
@@ -30,11 +30,11 @@ class StoreUnreachable(QueueError):
 
 
 class CredentialsRefused(StoreUnreachable):
-    """Redis does not know this account, or lets it not do what was asked."""
+    """Redis does not know this user, or does not allow it the command."""
 
 
 class Unreadable(QueueError):
-    """Redis holds something that cannot be read; `torchq doctor --fix` mends it."""
+    """Redis holds data that cannot be read; `torchq doctor --fix` repairs it."""
 
 
 class StoreLost(QueueError):

@@ -5,19 +5,19 @@ cluster.
 
 Queues (written by the coordinator's scripts only):
     torchq:layout                string   number of the layout of these keys
-    torchq:epoch                 string   epoch of the last rebuild; missing means: refuse everything but a rebuild
+    torchq:epoch                 string   epoch of the last rebuild; if missing, the store accepts only a rebuild
     torchq:revision              string   rises with every change of settings
     torchq:reservations          hash     job key -> JSON reservation {queue, kind, attempt, epoch, charge, pick, port}
-    (the rest of the queues' keys: queues/lua/*.lua say what they hold)
+    (the other keys of the queues: see queues/lua/lib/store.lua)
 Work (shared by coordinator and workers):
-    torchq:work:*                see queues/lua/*.lua
+    torchq:work:*                see queues/lua/lib/mark.lua
 """
 
 PREFIX = "torchq:"
 EPOCH = f"{PREFIX}epoch"
 LAYOUT = f"{PREFIX}layout"
 LAYOUT_NUMBER = b"7"
-"""Of the keys as they are described in queues/lua/lib/store.lua and mark.lua; under another one the store is lost."""
+"""The number of the layout of keys in queues/lua/lib/store.lua and mark.lua. Under another number the store is lost."""
 REBUILDING = f"{PREFIX}rebuilding"
 REVISION = f"{PREFIX}revision"
 QUEUES = f"{PREFIX}queues"
@@ -48,11 +48,11 @@ MADE = f"{WORK}made"
 SETTLED = f"{WORK}settled:"
 TALLY = f"{WORK}tally"
 RUNS = "runs"
-"""The field of the tally that counts runs given back."""
+"""The field of the tally that counts finished runs."""
 
 RQ_PREFIX = "rq:"
 RQ_QUEUE = "torchq"
-"""The name of our queue in RQ."""
+"""The name of torchq's queue in RQ."""
 RQ_JOB = f"{RQ_PREFIX}job:"
 RQ_RESULTS = f"{RQ_PREFIX}results:"
 RQ_WAITING = f"{RQ_PREFIX}queue:{RQ_QUEUE}"
@@ -61,18 +61,18 @@ RQ_STARTED = f"{RQ_PREFIX}wip:{RQ_QUEUE}"
 RQ_REGISTRIES = {
     state: f"{RQ_PREFIX}{state}:{RQ_QUEUE}" for state in ("failed", "finished", "deferred", "scheduled", "canceled")
 }
-"""What has left our queue in RQ without being run, or after it, by state."""
+"""State -> the registry of jobs that have left torchq's queue in RQ, run or not."""
 
-KEPT = frozenset(
+PRESERVED = frozenset(
     (
         *(REVISION, QUEUES, RULES, POOL, COUNTED, ACCOUNTS, CLOCK, OVERTAKEN),
         *(f"{PREFIX}version", f"{PREFIX}pick", f"{PREFIX}port"),
         *(WORKERS, THREADS, TALLY, f"{WORK}dispatches"),
     )
 )
-"""What outlives a rebuild: settings, accounts, counters, registrations."""
+"""The keys that outlive a rebuild: settings, accounts, counters, registrations."""
 
-_KEYS = KEPT | {
+_KEYS = PRESERVED | {
     *(EPOCH, LAYOUT, REBUILDING, ENTRIES, RESERVATIONS, USAGE, COHORTS, SHARED, PORTS, f"{PREFIX}commit"),
     *(f"{PREFIX}{name}" for name in ("change", "changed", "settled")),
     *(RECORDS, READY_COUNT, TENANTS, DELAYED, LEASES, MADE),
@@ -91,11 +91,11 @@ _RQ_FAMILIES = (
 )
 
 
-def ours(name: str) -> bool:
-    """Whether a key is under one of our prefixes: torchq's own or that of its RQ."""
+def is_owned(name: str) -> bool:
+    """Return whether a key has one of the prefixes of torchq or of its RQ."""
     return name.startswith((PREFIX, RQ_PREFIX))
 
 
-def known(name: str) -> bool:
-    """Whether torchq or RQ on our behalf makes a key of this name."""
+def is_documented(name: str) -> bool:
+    """Return whether torchq, or RQ for torchq, makes a key of this name."""
     return name in _KEYS or name in _RQ_KEYS or name.startswith((*_FAMILIES, *_RQ_FAMILIES))

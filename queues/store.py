@@ -71,7 +71,11 @@ class QueueReader(Protocol):
         writes."""
 
     def snapshot(
-        self, heads: int, since: int | None = None, more: Collection[str] = (), known: Mapping[str, int] | None = None
+        self,
+        heads: int,
+        since: int | None = None,
+        more: Collection[str] = (),
+        known_heads: Mapping[str, int] | None = None,
     ) -> Snapshot:
         """Return the state from which picks are chosen, with up to `heads` waiting entries of each configured queue.
         The method changes nothing and needs no right to write.
@@ -80,9 +84,10 @@ class QueueReader(Protocol):
         the queues that changed after `since`, and the queues in `more`. The result is a whole snapshot instead if the
         settings or the epoch have changed, or if the store does not remember that change.
 
-        `known` says how many of a queue's first entries the caller knows, after its own commits. If nothing else
-        changed in such a queue, the result has only the entries after those. If `known` is given, even empty, a changed
-        queue may have fewer entries than `heads`: it ends before the first entry that this object has not returned yet.
+        `known_heads` says how many of a queue's first entries the caller knows, after its own commits. If nothing else
+        changed in such a queue, the result has only the entries after those. If `known_heads` is given, even empty, a
+        changed queue may have fewer entries than `heads`: it ends before the first old entry that this object has not
+        returned yet.
         """
 
     def place(self, key: JobKey) -> Place | None:
@@ -139,13 +144,13 @@ class QueueWriter(Protocol):
         the place that it had when it was put first (`queues.order.tie`).
         """
 
-    def remove(self, keys: Iterable[JobKey], seen: int | None = None) -> list[JobKey]:
+    def remove(self, keys: Iterable[JobKey], pods_version: int | None = None) -> list[JobKey]:
         """Delete the entries and reservations of jobs, and free their charges and ports. Safe to repeat.
 
-        `seen` is the newest resourceVersion of pods that the caller knows. The result lists the keys whose reservation
-        stays, because the caller may not know all pods of the job. That is so if a worker runs the key now, if a worker
-        made a pod after `seen`, or if the last run was cut short and no run has succeeded since. With None, the store
-        frees every reservation.
+        `pods_version` is the newest resourceVersion of pods that the caller knows. The result lists the keys whose
+        reservation stays, because the caller may not know all pods of the job. That is so if a worker runs the key now,
+        if a worker made a pod after `pods_version`, or if the last run was cut short and no run has succeeded since.
+        With None, the store frees every reservation.
         """
 
     def pending_commit(self, batch: Batch) -> PendingCommit:

@@ -1,8 +1,8 @@
-"""The values of the queue room: who waits, who holds a reservation, what a pick is.
+"""The values of the queues: entries that wait, reservations, snapshots, picks and commits.
 
 One rule: all are frozen and carry keys and numbers only, never a manifest.
 
-Those of which every pick makes some are tuples with names, which cost a quarter of a frozen dataclass to make.
+The values that every pick makes are named tuples, which cost a quarter of a frozen dataclass to make.
 """
 
 from collections.abc import Mapping
@@ -14,42 +14,50 @@ from crds.keys import JobKey
 from crds.resources.amounts import NOTHING, Amounts
 
 Kind = Literal["admit", "grow"]
-"""What an entry asks for: a whole job's admission, or more room for an admitted one (elastic)."""
+"""The request of an entry: the admission of a whole job, or more room for an admitted job (elastic)."""
 
 Refusal = Literal["", "predecessor", "revision", "entry", "reservation", "quota", "cohort", "pool", "port"]
-"""Why a commit stopped: nothing did; the commit that it follows was not the last one, or did not stand whole; the
-settings or the entry changed since the snapshot; the job holds a reservation already (or, to grow, none); its queue's
-quota, the queue's cohort or the pool has no room left; no port is free."""
+"""The reason why a commit stopped:
+
+    (empty)            it did not stop
+    predecessor        the commit that it follows was not the last one, or did not stand whole
+    revision, entry    the settings or the entry changed since the snapshot
+    reservation        the job has a reservation already; or, for the kind "grow", it has none
+    quota, cohort      the quota of the job's queue, or the queue's cohort, has no room left
+    pool, port         the pool has no room left, or no port is free
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One job waiting in a tenant queue."""
+    """A job that waits in a tenant queue."""
 
     key: JobKey
     queue: str
     kind: Kind = "admit"
     submitted: float
-    """Seconds since the epoch; the job's age, kept over suspensions and restarts of anything."""
+    """The time of submission in seconds since 1970. It stays over suspensions of the job and restarts of any
+    process."""
     sequence: str = field(default="", compare=False)
-    """Its place among the jobs that were created in the same second (`crds.torchjob.submission_order`); empty: it has
-    none. A store
-    reads it once, when it puts a job that does not wait yet, and does not give it back."""
+    """The order among the jobs that were created in the same second (`crds.torchjob.submission_order`); empty: none. A
+    store reads it
+    only when it puts a job that does not wait yet, and does not return it."""
     priority: int = 0
     attempt: int = 1
-    """The number the next admission of this job will carry."""
+    """The attempt number of the job's next admission."""
     demand: Amounts = field(default_factory=lambda: NOTHING)
-    """What the job takes from its queue's quota and the pool while admitted; includes `jobs`: 1."""
+    """The amounts that the job uses of its queue's quota and of the pool while it is admitted; `jobs`: 1 included."""
     returning: bool = False
-    """It held room, gave it back because its queue was drained or its size was changed, and asks for no more than it
-    held: it goes before everything that was never admitted and is not far older (`queues.order`)."""
+    """Whether the job had a reservation, lost it because its queue was drained or the job was resized, and requests no
+    more than before. Such a job goes before jobs that were never admitted, unless they are much older
+    (`queues.order`)."""
     port: bool = False
-    """Whether a port has to be held for it while it is admitted."""
+    """Whether the job needs a port while it is admitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """Room taken for one job: the charge is counted against queue and pool until it is released."""
+    """The room of one admitted job. Its charge counts against the queue and the pool until the reservation is freed."""
 
     key: JobKey
     queue: str
@@ -58,37 +66,40 @@ class Reservation:
     epoch: int
     charge: Amounts
     pick: int = 0
-    """The number of the pick: by epoch and pick, reservations are in the order of admission. 0 if nobody knows."""
+    """The number of the pick; 0 if it is unknown. Sorted by epoch and pick, reservations are in the order of
+    admission."""
     port: int = 0
-    """The port held for the job, if it asked for one; else 0."""
+    """The port of the job; 0 if the job needs none."""
 
     def serves(self, queue: str, demand: Amounts, *, port: bool) -> bool:
-        """Whether this is the room that a job asks for as it is now: its owner may have edited it since the pick."""
+        """Return whether the reservation matches the job's present request. A user may have edited the job since the
+        pick."""
         return self.queue == queue and self.charge == demand and (self.port != 0 or not port)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSpec:
-    """A tenant queue as its admin wants it."""
+    """The settings of a tenant queue."""
 
     name: str
     weight: int = 1
     open: bool = True
-    """False while the queue is on hold: nothing is picked from it, what runs goes on."""
+    """Whether jobs are picked from the queue. While the queue is on hold it is False; running jobs continue."""
     quota: Amounts = field(default_factory=lambda: NOTHING)
-    """Limits by canonical name, `jobs` among them; a name that is missing is unlimited."""
+    """The limits by canonical resource name, `jobs` included. A missing name is unlimited."""
     cohort: str = ""
-    """Queues of one cohort lend each other the quota they do not use; empty: the queue is in none."""
+    """The cohort of the queue; empty: none. Queues of one cohort lend each other the quota that they do not use."""
     borrowing: Amounts = field(default_factory=lambda: NOTHING)
-    """The most the queue may hold beyond its quota, by name; a name that is missing has no limit but the cohort's."""
+    """The most that the queue may use beyond its quota, by name. A missing name is limited only by the cohort."""
     strict: bool = False
-    """StrictFIFO: nothing goes before the first job. Otherwise jobs that fit may pass one that does not, so often."""
+    """Whether the queue is StrictFIFO: no job goes before the first one. Otherwise a job that does not fit may be
+    overtaken by jobs that fit, a limited number of times."""
     aging_seconds: float = 600.0
-    """How many seconds of age one step of priority is worth."""
+    """The seconds of age that one step of priority is worth."""
 
 
 class Waiting:
-    """An entry as a snapshot shows it, with the version that a commit checks."""
+    """An entry in a snapshot, with the version that a commit checks."""
 
     __slots__ = ("_entry", "demand", "port", "queue", "ticket", "version")
 
@@ -99,17 +110,17 @@ class Waiting:
         self.demand = entry.demand
         self.port = entry.port
         self.ticket: tuple[str, int, Kind] = (str(entry.key), entry.attempt, entry.kind)
-        """What else a commit says of it: key, attempt, kind."""
+        """The key, attempt and kind, as a commit sends them."""
 
     @property
     def entry(self) -> Entry:
-        """All of it."""
+        """The whole entry."""
         if self._entry is None:
-            self._entry = self._spelled_out()
+            self._entry = self._decode_entry()
         return self._entry
 
-    def _spelled_out(self) -> Entry:
-        """The entry of one that was made without."""
+    def _decode_entry(self) -> Entry:
+        """Return the entry of an object that was made without one."""
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
@@ -123,32 +134,31 @@ class Waiting:
 
 
 class Account(NamedTuple):
-    """What a queue was served, as the store keeps it, written only when a pick concerns the queue
-    (`queues.picking.fair_share`
-    reads it)."""
+    """The service that a queue has received. The store writes it only when a pick concerns the queue (see
+    `queues.picking.fair_share`)."""
 
     base: int = 0
-    """What the queue was served, in 1/`queues.picking.fair_share.UNIT` of cost."""
+    """The service of the queue, in 1/`queues.picking.fair_share.UNIT` of cost."""
     weight: int = 0
-    """The weight with which the queue counted after the last pick; 0: it neither contended nor was ahead of its
+    """The weight with which the queue counted after the last pick; 0: the queue neither contended nor was ahead of its
     share."""
     largest: int = 0
-    """The largest job it was picked with since it was last even or behind."""
+    """The cost of the largest job that was picked since the queue was last at or behind its share."""
 
 
 LAW = "lag"
-"""The name of what accounts and clock mean by now."""
+"""The name of the present meaning of accounts and clock. Accounts under another name are ignored."""
 
 
 class Clock(NamedTuple):
-    """What moves the lags of all queues at once, so that a pick writes one account."""
+    """The sums that change the lag of every queue with each pick, so that a pick writes only one account."""
 
     served: int = 0
     """The sum of the bases of all accounts that have a weight."""
     weights: int = 0
     """The sum of their weights."""
     law: str = LAW
-    """What the numbers here and in the accounts mean; accounts under another name count for nothing."""
+    """The name of the meaning of the numbers here and in the accounts."""
 
 
 UNTOUCHED = Account()
@@ -158,171 +168,174 @@ NO_ACCOUNTS: Mapping[str, Account] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overtaken:
-    """A job that had its turn but not its room: how often others went first, and since when."""
+    """A job that had its turn but no room: how often other jobs went first, and since when."""
 
     key: JobKey
     times: int
     since: float
     kept: Amounts | None = None
-    """What the job asked for when the pool's room was first kept for it, which its queue pays for if the job is
-    withdrawn; None: no room was kept."""
+    """The demand for which the pool reserved room for this job; None: it reserved none. The queue pays for that room if
+    the job is withdrawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView:
-    """A queue at the moment of a snapshot."""
+    """The state of a queue at the time of a snapshot."""
 
     spec: QueueSpec
     usage: Amounts
-    """Sum of the charges of its reservations."""
+    """The sum of the charges of its reservations."""
     waiting: int
-    """How many entries wait in it."""
+    """The number of entries that wait in the queue."""
     heads: tuple[Waiting, ...]
     """The first waiting entries in order."""
     account: Account = UNTOUCHED
     overtaken: Overtaken | None = None
-    """The last job of this queue that others overtook; counts only while it is the head."""
+    """The last job of this queue that was overtaken. It counts only while that job is the head."""
     after: int = 0
-    """How many entries are before `heads` that are not shown, because who asked knows them."""
+    """The number of entries before `heads` that are left out, because the caller knows them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Everything `choose` needs, read in one atomic step; or what of it has changed since an earlier one."""
+    """The state from which picks are chosen, read in one atomic step; or its changes since an earlier snapshot."""
 
     epoch: int
     revision: int
-    """Rises with every change of settings (weights, quotas, pool); a commit of an older revision is refused."""
+    """The revision of the settings (weights, quotas, pool). A commit of an older revision is refused."""
     pool: Amounts | None
-    """The capacity all queues share; None means that nothing is scarce."""
+    """The capacity that all queues share; None: it is unlimited."""
     pool_usage: Amounts
     clock: Clock = BEGINNING
     queues: tuple[QueueView, ...]
-    """All configured queues, by name; if it is not whole, those that changed or were asked for."""
+    """All configured queues, by name; in a difference, the queues that changed or were requested."""
     change: int = 0
-    """The number of the last change that it shows; rises with everything that changes a queue's entries or usage."""
+    """The number of the last change in it. Each change of a queue's entries or usage has a higher number."""
     whole: bool = True
-    """Whether it shows every queue. A difference shows no other settings than the snapshot it follows."""
+    """Whether it has every queue. A difference has the settings of the snapshot before it."""
     departed: Mapping[str, Account] = field(default_factory=lambda: NO_ACCOUNTS)
-    """The accounts with a weight of queues that are not configured any more, if it is whole."""
+    """In a whole snapshot, the accounts with a weight of queues that are not configured any more."""
 
 
 NOBODY: Mapping[str, Overtaken | None] = MappingProxyType({})
 
 
 class Pick(NamedTuple):
-    """One decision of `choose`: this job goes next, at this price."""
+    """One decision: this job is admitted next, at this cost."""
 
     waiting: Waiting
     cost: int
-    """k: 1, or the amount of the resource the admin counts by."""
+    """The cost: 1, or the job's amount of the resource by which the administrator measures shares."""
     clock: Clock
     """The clock after this pick."""
     accounts: Mapping[str, Account]
-    """Accounts after this pick of every queue whose account changed with it."""
+    """The accounts after this pick, of every queue whose account it changes."""
     overtaken: Mapping[str, Overtaken | None] = NOBODY
-    """Queues whose head had its turn before this pick but found no room in the pool; None: the queue's record ends."""
+    """The queues whose head had its turn before this pick but no room in the pool; None: the queue's record is
+    deleted."""
 
 
 class Settlement(NamedTuple):
-    """What changes without a pick: room is kept for a job, or a queue pays for room that was kept in vain."""
+    """A change without a pick: room is reserved for a job, or a queue pays for room that was reserved in vain."""
 
     clock: Clock | None
-    """The clock afterwards; None if no queue pays."""
+    """The clock after the change; None if no queue pays."""
     accounts: Mapping[str, Account]
-    """Accounts of the queues that pay, and of those that have come or gone since the last pick."""
+    """The accounts of the queues that pay, and of those that began or ceased to contend since the last pick."""
     overtaken: Mapping[str, Overtaken | None]
-    """What is recorded of these queues' first jobs; None: nothing any more."""
+    """The records of these queues' first jobs; None: the record is deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Picks in order, valid against one snapshot. Commit takes a prefix of them."""
+    """Picks in order, valid for one snapshot. A commit takes all of them, or the first ones."""
 
     epoch: int
     revision: int
     picks: tuple[Pick, ...]
     settlement: Settlement | None = None
-    """What changes after the last pick, if all of them stand."""
+    """The change after the last pick, if all picks stand."""
     change: int = 0
-    """The last change that the chooser knew of. If it follows another commit, the change that this one was counts."""
+    """The last change that the chooser knew. If the batch follows another commit, that commit's change counts
+    instead."""
     follows: str = ""
-    """The name of the commit that must have been the last one, and must stand whole; empty: whatever was before."""
+    """The name of the commit that must be the last one and stand whole; empty: any commit."""
     heads: int = 0
-    """How many entries to show of each queue in `hungry`."""
+    """The number of entries to return of each queue in `hungry`."""
     hungry: Mapping[str, int] = field(default_factory=lambda: NOTHING)
-    """Queues of which more entries are to be shown, if all picks stand; and how many of its first ones, picks of this
-    batch left out, the chooser knows of each."""
+    """Queue whose next entries the commit returns if all picks stand -> the number of its first entries that the
+    chooser knows, without the picks of this batch."""
 
 
 class Behind(NamedTuple):
-    """The entries of a queue behind the first ones, at the moment of a commit."""
+    """The entries of a queue after the first ones, at the time of a commit."""
 
     queue: str
     after: int
-    """How many are before `heads`, because who asked knows them."""
+    """The number of entries before `heads`, which the caller knows."""
     waiting: int
-    """How many entries wait in it."""
+    """The number of entries that wait in the queue."""
     heads: tuple[Waiting, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What became of a batch: the reservations as they are now, and what refused the first pick that was refused."""
+    """The result of a commit: the reservations of the picks that stand, and the reason if a pick was refused."""
 
     reservations: tuple[Reservation, ...]
     refused: Refusal = ""
     change: int = 0
-    """The number of the change that this commit was."""
+    """The number of this commit's change."""
     alone: bool = False
-    """Whether nothing else changed since the batch's `change`: whoever chose it knows all up to `change`."""
+    """Whether nothing else changed since the batch's `change`. Then the chooser knows all changes up to `change`."""
     others: tuple[str, ...] = ()
-    """The queues that somebody else changed since, if it was not alone and the store knows that change: whoever chose
-    the batch knows all up to `change` but those."""
+    """The queues that other requests changed since the batch's `change`, if the store remembers that change. The
+    chooser knows all changes up to `change` but those of these queues."""
     shown: tuple[Behind, ...] = ()
-    """The queues in the batch's `hungry`, as they are at `change`. May be missing, as if nobody had asked."""
+    """The next entries of the queues in the batch's `hungry`, as of `change`. They may be missing."""
     picked: int = 0
-    """How many picks stand."""
+    """The number of picks that stand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a waiting job stands."""
+    """The position of a waiting job in its queue."""
 
     entry: Entry
     rank: int
-    """How many jobs of its queue are before it in the order."""
+    """The number of jobs of its queue that are before it."""
     waiting: int
-    """How many wait in its queue, itself included."""
+    """The number of jobs that wait in its queue, itself included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """A key that somebody should look at."""
+    """A key that a worker should reconcile."""
 
     key: JobKey
     tenant: str
-    """Whose turn it uses in the work queue: a queue or a namespace that an admin has made
-    (`coordinator.routing.route.tenant`),
-    never a name that users invent."""
+    """The tenant whose turn the key uses in the work queue. It is a queue or a namespace that an administrator has made
+    (`coordinator.routing.route.tenant`), never a name that users choose."""
     seen: int = 0
-    """The newest resourceVersion the coordinator saw for the key's pods; a worker's cache must have reached it."""
+    """The newest resourceVersion of the key's pods that the coordinator knows. A worker's cache must have reached
+    it."""
     delay: float = 0.0
-    """Seconds to wait first; an offer without delay overtakes it."""
+    """Seconds to wait before the run. An offer without delay goes first."""
     version: int = 0
-    """The job's resourceVersion, if that the job or its pods have changed is all there is to look at: then no run is
-    needed that a run of just now has settled (`WorkSink.finish`). 0: there is another reason."""
+    """The job's resourceVersion, if a change of the job or its pods is the only reason for the offer; otherwise 0. No
+    run is needed if a recent run has settled that version (`WorkSink.finish`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A key leased to a worker."""
+    """A key that is leased to a worker."""
 
     key: JobKey
     token: str
-    """The fence: whoever holds another token for the key has lost it."""
+    """The fencing token. A worker with another token for the key has lost the lease."""
     tenant: str
     seen: int
+    """The newest resourceVersion of the key's pods that the worker's cache must have reached."""
     failures: int
-    """Runs in a row that ended in an error, for the backoff."""
+    """The number of runs in a row that ended in an error, for the backoff."""
     reservation: Reservation | None

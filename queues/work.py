@@ -1,7 +1,7 @@
-"""What dispatch promises: a work queue of keys, level-triggered.
+"""The contract of dispatch: a level-triggered work queue of keys.
 
-One rule: at most one worker has a key, and an offer that arrives while it has it causes exactly one more run.
-Any number of offers while a key waits collapse into one. A key whose worker died comes back when its lease ends.
+One rule: at most one worker runs a key, and offers during a run cause exactly one more run. All offers while a key
+waits collapse into one. A key whose worker died comes back when its lease ends.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,105 +14,120 @@ from queues.inspection_values import WorkPicture
 from queues.values import Offer, Refusal, Task
 
 SETTLED_SECONDS = 10
-"""How long it is remembered what a run has settled: as long as the news of its own writes may take."""
+"""How long the work queue remembers which version a run has settled. The events of the run's own writes arrive within
+that time."""
 
 Lease = tuple[JobKey, str]
-"""A key and the token that fences it."""
+"""A key and its fencing token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkSettings:
-    """Times of the work queue, in seconds, and its sizes."""
+    """The times of the work queue, in seconds, and its sizes."""
 
     dispatched_lease: float = 20.0
-    """How long a batch may wait in RQ; one taken later finds its keys lost, and they are on their way again already. So
-    long, too, its keys are away when a worker dies in the millisecond between taking it and beginning on it."""
+    """How long a batch may wait in RQ. After that its keys are dispatched again, and a worker that takes the batch
+    finds that it has lost them. The keys also wait this long if a worker dies between taking a batch and beginning
+    it."""
     running_lease: float = 15.0
-    """How soon a dead worker's keys come back; renewed three times as often."""
+    """How soon the keys of a dead worker come back. A worker renews its leases three times in that time."""
     longest_run: float = 120.0
-    """A run that takes longer hangs: its lease is renewed no more. Several unanswered API requests fit into it."""
+    """A run that takes longer counts as hung, and its lease is not renewed. Several unanswered API requests fit into
+    it."""
     registration: float = 15.0
-    """How long a silent worker counts as alive."""
+    """How long a worker counts as alive after its last sign of life."""
     batch: int = 32
-    """Most keys in one RQ job; above this RQ's cost per key no longer matters."""
+    """The most keys in one RQ job. Above this, RQ's cost per key no longer matters."""
     backoff_first: float = 0.1
+    """The wait after the first failure."""
     backoff_cap: float = 60.0
+    """The longest wait after a failure."""
     batch_timeout: int = 120
-    """How long RQ lets one batch look for free threads; longer than the dispatched lease, after which it is void."""
+    """How long RQ lets a batch wait for free threads. It is longer than the dispatched lease, after which the batch is
+    void."""
     failed_batch_kept: int = 3600
-    """How long RQ keeps the record of a batch that was not taken or whose worker died, for people to look at."""
+    """How long RQ keeps the record of a batch that no worker took or whose worker died, for an inspection."""
 
 
 def backoff(failures: int, settings: WorkSettings) -> float:
-    """Seconds to wait after so many failures in a row: 0.1, 0.2, 0.4 ... 60."""
+    """Return the seconds to wait after a number of failures in a row: 0.1, 0.2, 0.4 ... 60."""
     return min(settings.backoff_cap, settings.backoff_first * 2.0 ** min(failures - 1, 64))
 
 
 def batch_size(ready: int, workers: int, threads: int, most: int) -> int:
-    """How many keys go into one RQ job: each by itself while little is ready, so that every free worker gets one at
-    once; many while much is, to share RQ's cost; never more than one worker has threads."""
+    """Return how many keys go into one RQ job, at most as many as one worker has threads.
+
+    While few keys are ready, each key is a job, so that every free worker gets one at once. While many keys are ready,
+    a job has many, to share RQ's cost."""
     share = max(1, workers)
     return max(1, min(most, -(-ready // (2 * share)), -(-threads // share)))
 
 
-class Left(NamedTuple):
-    """What a run leaves behind, for whoever comes next (`WorkSink.finish`)."""
+class RunVersions(NamedTuple):
+    """The resourceVersions that a finished run knew, for the next run of the key (`WorkSink.finish`)."""
 
-    made: int = 0
-    """The newest resourceVersion of the job's pods that is known to whoever ran."""
-    settled: int = 0
-    """The job's resourceVersion after which nothing is left to do; 0 if there may be something."""
+    pods_version: int = 0
+    """The newest resourceVersion of the job's pods that the run knew."""
+    settled_version: int = 0
+    """The job's resourceVersion at which the run found nothing left to do; 0 if there may be something."""
 
 
 class WorkSource(Protocol):
-    """The coordinator's end."""
+    """The coordinator's side of the work queue."""
 
     def offer(self, offers: Iterable[Offer]) -> None:
-        """Mark keys as work. Costs nothing twice. One that has a `version` marks nothing if a run has settled that
-        version, or a later one, and has seen the pods, within SETTLED_SECONDS. StoreLost while the store has no
-        epoch."""
+        """Mark keys as work. A repeated offer has no effect while the key waits.
+
+        An offer with a `version` has no effect if a run has settled that version of the job, or a later one, within
+        SETTLED_SECONDS, and knew the pods of the offer. Raises StoreLost while the store has no epoch."""
 
     def drop(self, keys: Iterable[JobKey]) -> None:
-        """Forget keys whose jobs are gone: what was to be looked at later need not be, unless its last run failed and
-        may have left something behind; what is being looked at is looked at once more, since that look may have begun
-        before."""
+        """Drop the keys of deleted jobs.
+
+        A delayed key is forgotten, unless its last run failed: such a run may have left pods behind. A key that a
+        worker runs is run once more, since the run may have begun before the deletion."""
 
     def dispatch(self) -> int:
-        """Wake keys that are due or whose lease ended, then lease ready keys fairly over tenants and push them to the
-        workers, as many as there are free threads; none while every worker has a batch waiting. How many were pushed.
+        """Make keys ready that are due or whose lease ended. Then lease ready keys, fairly over tenants, and push them
+        to the workers. Return how many keys were pushed.
+
+        The number of keys is at most the number of free threads, and 0 while every worker has a batch waiting. Raises
         StoreLost while the store has no epoch."""
 
     def inspect(self) -> WorkPicture:
-        """What it holds, for comparing. Changes nothing."""
+        """Return the whole content for a comparison. Changes nothing."""
 
     def forget(self, epoch: int) -> None:
-        """Lose every key, and what waits or has failed in RQ; registered workers stay. Loses the store too, and is
-        refused, as the store's `forget` is."""
+        """Delete every key, and every job in RQ that waits or has failed. Registered workers stay. The store is lost,
+        too, and StaleEpoch is raised as by the store's `forget`."""
 
 
 class WorkSink(Protocol):
-    """A worker's end."""
+    """A worker's side of the work queue."""
 
     def register(self, worker: str, threads: int) -> None:
-        """Say that this worker is alive and how many threads it has; repeated every few seconds, forgotten after 15.
-        Zero threads: it stops, and its threads are counted no more."""
+        """Register a live worker with its number of threads. The registration lasts 15 seconds; a worker repeats it
+        every few seconds. With zero threads the worker is taken off the list, because it stops."""
 
     def begin(self, leases: Sequence[Lease]) -> list[Task]:
-        """Start on (key, token) pairs: those still ours become tasks under the running lease; the others were lost.
-        StoreLost while the store has no epoch: nothing runs before the rebuild."""
+        """Begin runs of leased keys. Return a task, under the running lease, for each key whose token is still valid;
+        the other keys are lost. Raises StoreLost while the store has no epoch: nothing runs before the rebuild."""
 
     def renew(self, leases: Sequence[Lease]) -> None:
-        """Prolong running leases; a lost one is left lost."""
+        """Prolong running leases. A lost lease stays lost."""
 
     def holds(self, key: JobKey, token: str) -> bool:
-        """The fence: whether the token is still the key's and no rebuild has happened since it began."""
+        """Return whether the token is still the key's and no rebuild has happened since the run began. This is the
+        fence that a run checks before it acts."""
 
     def raise_charge(self, key: JobKey, token: str, attempt: int, charge: Amounts) -> Refusal:
-        """Charge an admitted job for more, because its pods ask for more than was thought: its reservation of this
-        attempt is charged, name by name, the larger of what it has and `charge`. Empty if it has that charge now;
-        "quota", "cohort" or "pool" if that has no room for the difference; "reservation" if there is no such
-        reservation or the token is not the key's any more. Nothing is changed unless the answer is empty. Safe to
-        repeat. StoreLost while the store has no epoch."""
+        """Raise the charge of an admitted job whose pods request more than its reservation has.
+
+        For each resource, the reservation of this attempt gets the larger of its charge and `charge`. The result is
+        empty if the reservation has that charge now. It is "quota", "cohort" or "pool" if that has no room for the
+        difference. It is "reservation" if there is no such reservation, or if the token is no longer the key's. The
+        store changes nothing unless the result is empty. Safe to repeat. Raises StoreLost while the store has no
+        epoch."""
 
     def finish(
         self,
@@ -121,14 +136,15 @@ class WorkSink(Protocol):
         *,
         requeue_after: float | None = None,
         failed: bool = False,
-        made: int = 0,
-        settled: int = 0,
+        pods_version: int = 0,
+        settled_version: int = 0,
     ) -> None:
-        """Give a key back. `made` is the newest resourceVersion of its pods that this worker knows of: whoever is next
-        sees at least that, and its reservation is kept until the coordinator has; after a failed run, until one has
-        succeeded (`QueueStore.remove`). `settled` is the job's resourceVersion after which, by all that this run has
-        seen, nothing is left to do but to wait; 0 if there may be something.
+        """Give a key back after a run, or give back a lease that was not begun.
 
-        It runs again at once if it was offered meanwhile, after `requeue_after` seconds if that is given, and with
-        failed=True after a backoff that doubles from 0.1 s to 60 s and is forgotten by the next success. A lease that
-        was not begun can be given back too."""
+        `pods_version` is the newest resourceVersion of the key's pods that this worker knows. The next run waits for a
+        cache that has it. The key's reservation stays until the coordinator knows that version; after a failed run, it
+        stays until a run has succeeded (`QueueWriter.remove`). `settled_version` is the job's resourceVersion at which
+        the run found nothing left to do but to wait; 0 if there may be something.
+
+        The key runs again at once if it was offered meanwhile, and after `requeue_after` seconds if that is given. With
+        failed=True it runs again after a backoff, which doubles from 0.1 s to 60 s and ends with the next success."""

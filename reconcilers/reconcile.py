@@ -17,7 +17,7 @@ from crds.resources.amounts import Amounts
 from crds.torchjob.torchjob import TorchJob
 from kube.api import Cluster
 from queues.values import Refusal, Task
-from queues.work import Left
+from queues.work import RunVersions
 from reconcilers.apply.apply import Application, Outcome
 from reconcilers.observe import Observer, PodCache
 from reconcilers.plan import failure_text
@@ -90,13 +90,13 @@ class Reconciler:
         """Use these settings from the next key on. A reconcile that has begun keeps its settings."""
         self._settings = settings
 
-    def left(self, key: JobKey) -> Left:
+    def left(self, key: JobKey) -> RunVersions:
         """Return what the last run of a key has left behind; to be called once after each run.
 
-        `made` is the newest resourceVersion of the key's pods that this process has seen or created. A process that has
-        seen less must not conclude that the job has no pods, or that its pods still run.
+        `pods_version` is the newest resourceVersion of the key's pods that this process has seen or created. A process
+        that has seen less must not conclude that the job has no pods, or that its pods still run.
         """
-        return Left(self._observer.newest(key), self._settled.pop(key, 0))
+        return RunVersions(self._observer.newest(key), self._settled.pop(key, 0))
 
     def _settle(self, observation: Observation, outcome: Outcome) -> float | None:
         """Plan once more with the written job. Usually nothing is left to do, and the job need not be read again for

@@ -152,11 +152,11 @@ class Observer:
     def _sample(self) -> None:
         """The store gives a version to every entry: so many jobs have been put into queues."""
         while not self._stopping.wait(_SAMPLE_SECONDS):
-            with connection.translated(self._running.redis):
+            with connection.translate_errors(self._running.redis):
                 self._queued.append((time.monotonic(), int(self._running.redis.get("torchq:version") or 0)))
 
     def _held(self) -> int:
-        with connection.translated(self._running.redis):
+        with connection.translate_errors(self._running.redis):
             return int(self._running.redis.hlen("torchq:reservations"))
 
 

@@ -185,7 +185,7 @@ def _sample(running: Stack, jobs: int) -> Figures:
     found |= {f"{name}_rss_mib": each["rss_mib"] for name, each in running.usage().items() if name != "supervisor"}
     held = running.held()
     found |= {f"api_{name}": held.get(name, 0) for name in ("watch_history", "watches", "events", "services")}
-    with connection.translated(running.redis):
+    with connection.translate_errors(running.redis):
         memory: Any = running.redis.info("memory")
         found |= {"redis_keys": int(running.redis.dbsize()), "redis_memory_kib": memory["used_memory"] // 1024}
     found |= {"database_kib": _size(running.data.glob("objects.sqlite*"))}

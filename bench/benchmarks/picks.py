@@ -170,7 +170,7 @@ class Worked:
         return {f"python_cpu_us_per_{unit}": 1e6 * python / count, f"redis_cpu_us_per_{unit}": 1e6 * redis / count}
 
     def _of_redis(self) -> float:
-        with connection.translated(self._client):
+        with connection.translate_errors(self._client):
             told = self._client.info("cpu")
         return float(told["used_cpu_user_main_thread"] + told["used_cpu_sys_main_thread"])
 

@@ -51,7 +51,7 @@ def push(url: str, jobs: int, counter: str, seconds: float) -> None:
         "timeout": "180",
         "result_ttl": "0",
     }
-    with connection.translated(client):
+    with connection.translate_errors(client):
         client.sadd("rq:queues", f"rq:queue:{QUEUE}")
         for start_of_chunk in range(0, jobs, _CHUNK):
             pipeline = client.pipeline(transaction=False)
@@ -63,5 +63,5 @@ def push(url: str, jobs: int, counter: str, seconds: float) -> None:
 
 
 def _registered(client: connection.Connection, workers: int) -> bool:
-    with connection.translated(client):
+    with connection.translate_errors(client):
         return int(client.scard(f"rq:workers:{QUEUE}")) >= workers

@@ -139,7 +139,7 @@ def _offers(keys: int) -> list[Offer]:
 
 
 def _registered(client: connection.Connection) -> int:
-    with connection.translated(client):
+    with connection.translate_errors(client):
         return int(client.hlen("torchq:work:threads"))
 
 

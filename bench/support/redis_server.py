@@ -57,7 +57,7 @@ def _benchmark(folder: Path, pipeline: int) -> float:
 
 def _answers(client: connection.Connection) -> bool:
     try:
-        with connection.translated(client):
+        with connection.translate_errors(client):
             return bool(client.ping())
     except errors.QueueError:
         return False

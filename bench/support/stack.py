@@ -53,7 +53,7 @@ class Stack:
     def pids(self) -> dict[str, int]:
         """Its processes by name, Redis among them."""
         found = stack_state.members(self.data)
-        with connection.translated(self.redis):
+        with connection.translate_errors(self.redis):
             server: Any = self.redis.info("server")
         return {**found, "redis": int(server["process_id"])}
 
@@ -79,7 +79,7 @@ class Stack:
 
     def commands(self) -> Counter[str]:
         """Commands that Redis has run, those of scripts not counted one by one."""
-        with connection.translated(self.redis):
+        with connection.translate_errors(self.redis):
             found: dict[str, Any] = self.redis.info("commandstats")
         return Counter({name.removeprefix("cmdstat_"): int(each["calls"]) for name, each in found.items()})
 

@@ -78,7 +78,7 @@ def redis(url: str, source: str) -> None:
     except QueueError as error:
         raise SettingsError(f"{source}: {error}") from error
     try:
-        with connection.translated(client):
+        with connection.translate_errors(client):
             client.ping()
     except QueueError as error:
         raise LocalError(f"{source}: {error}") from error

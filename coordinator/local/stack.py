@@ -165,7 +165,7 @@ def _start(options: Options, start: Start) -> None:
         install(cluster)
         volcano_crds.install(cluster)  # the workers ask once what is served; the node may be known from last time
         url = _start_redis(options, plan, files, supervisor)
-        start.wait("Redis", "redis", lambda: connection.answers(url))
+        start.wait("Redis", "redis", lambda: connection.is_reachable(url))
         before = signs_of_life(cluster)
         supervisor.start(_node(files, _capacity(options)))
         # The Node object of the last start may offer more than this machine has now: a coordinator would admit jobs

@@ -45,7 +45,7 @@ def run(cluster: KubernetesCluster, settings: Settings) -> None:
                 settings=work_settings(settings),
                 drain_seconds=settings.drain_seconds,
                 expected=EXPECTED,
-                left=reconciler.left,
+                run_versions=reconciler.left,
             )
             if left:
                 os._exit(1)  # a thread that hangs would keep the process for ever

@@ -1,6 +1,6 @@
-"""Group commit: calls that arrive while one is on its way to the server travel together with the next one.
+"""Group commit: items that threads send while a call is under way travel together in the next call.
 
-One rule: nobody returns before its own item has been sent, and everybody learns if that failed.
+One rule: no thread returns before its item has been sent, and every thread of a group gets the error if that failed.
 """
 
 import threading
@@ -11,16 +11,16 @@ Item = TypeVar("Item")
 
 
 class _Group(Generic[Item]):
-    """The items of one sending."""
+    """The items of one call, and its result."""
 
     def __init__(self) -> None:
         self.items: list[Item] = []
-        self.sent = False
+        self.is_done = False
         self.error: Exception | None = None
 
 
 class GroupCommit(Generic[Item]):
-    """Gives many threads' items to `send`, one call at a time."""
+    """Passes the items of many threads to `send`, with one call at a time."""
 
     def __init__(self, send: Callable[[Sequence[Item]], None]) -> None:
         self._send = send
@@ -29,12 +29,12 @@ class GroupCommit(Generic[Item]):
         self._open: _Group[Item] = _Group()
 
     def __call__(self, item: Item) -> None:
-        """Send an item, perhaps with others'. Raises what `send` raised."""
+        """Send an item, perhaps with items of other threads. Raises what `send` raised."""
         with self._gathering:
             group = self._open
             group.items.append(item)
         with self._sending:
-            if not group.sent:
+            if not group.is_done:
                 self._close(group)
         if group.error:
             raise group.error
@@ -47,4 +47,4 @@ class GroupCommit(Generic[Item]):
         except Exception as error:
             group.error = error
         finally:
-            group.sent = True
+            group.is_done = True

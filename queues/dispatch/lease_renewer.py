@@ -1,7 +1,7 @@
-"""The thread of a worker process that keeps its leases.
+"""The thread of a worker process that renews its leases.
 
-One rule: a key is renewed exactly while a thread runs it and does not hang, so that a dead process's keys come back by
-themselves. A process of which every thread hangs ends.
+One rule: a key's lease is renewed exactly while a thread runs the key and does not hang. So the keys of a dead process
+come back without help. A process in which every thread hangs ends.
 """
 
 import logging
@@ -9,53 +9,58 @@ import threading
 
 from kube.stop import Stop
 from queues import errors
-from queues.dispatch.task_runner import Runs
+from queues.dispatch.task_runner import TaskRunner
 from queues.redis.log_throttle import Outage
 from queues.work import WorkSink
 
 log = logging.getLogger(__name__)
 
 
-class Keeper(threading.Thread):
-    """Says every few seconds that the worker lives, and renews what it runs."""
+class LeaseRenewer(threading.Thread):
+    """Registers the worker and renews the leases of its keys every few seconds."""
 
-    def __init__(self, worker: str, sink: WorkSink, runs: Runs, *, pause: float, stop: Stop, outage: Outage) -> None:
+    def __init__(
+        self, worker: str, sink: WorkSink, runner: TaskRunner, *, pause: float, stop: Stop, outage: Outage
+    ) -> None:
+        """`pause` is the time between two renewals, in seconds."""
         super().__init__(name="lease-keeper", daemon=True)
         self._worker = worker
         self._sink = sink
-        self._runs = runs
+        self._runner = runner
         self._pause = pause
         self._stopping = stop
         self._outage = outage
         self._ended = threading.Event()
-        self._away = False
+        self._has_failed = False
 
     def run(self) -> None:
-        """Until `end`."""
-        while not self._ended.wait(self.keep()):
+        """Renew until `end` is called."""
+        while not self._ended.wait(self.renew()):
             pass
 
-    def keep(self) -> float:
-        """Register and renew once; seconds until it should be done again."""
-        leases = self._runs.leases()
-        if self._runs.stuck and not self._stopping():
-            log.error("every thread hangs: this worker ends, a new one takes its place")
+    def renew(self) -> float:
+        """Register the worker and renew its leases once. Return the seconds until the next renewal."""
+        leases = self._runner.leases()
+        if self._runner.is_stuck and not self._stopping():
+            log.error("every thread of this worker hangs: the worker ends, and a new one takes its place")
             self._stopping.request()
         try:
-            self._sink.register(self._worker, 0 if self._stopping() else self._runs.threads)
+            self._sink.register(self._worker, 0 if self._stopping() else self._runner.threads)
             self._sink.renew(leases)
         except errors.QueueError as error:
             self._outage.met(error)
-            self._away = True
+            self._has_failed = True
             return 1.0
         self._outage.over()
-        self._away = False
+        self._has_failed = False
         return self._pause
 
     def end(self) -> None:
-        """Stop renewing, and take the worker off the list, unless Redis has just been found to be away: a supervisor
-        that dies takes everything with it, and nobody should have to wait for us."""
+        """Stop the thread, and take the worker off the list of workers.
+
+        The list stays as it is if the last call of Redis failed. A supervisor that dies ends the worker and Redis
+        together, and the end of the worker must not wait for Redis."""
         self._ended.set()
         self.join()
-        if not self._away:
-            self.keep()
+        if not self._has_failed:
+            self.renew()

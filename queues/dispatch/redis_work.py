@@ -1,20 +1,22 @@
-"""The work queue in Redis, both ends of it.
+"""The work queue in Redis: the side of the coordinator and the side of the workers.
 
-One rule: every step is one script (queues/lua/work_*.lua), so that a process may die between any two of them.
+One rule: every step is one script (queues/lua/work_*.lua), so that a process may die between any two steps.
 """
 
 import itertools
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
+from crds import timestamps
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
+from queues.chunks import chunks
 from queues.dispatch.group_commit import GroupCommit
 from queues.inspection import redis_reader, reset
 from queues.inspection_values import WorkPicture
 from queues.redis import codec
-from queues.redis.connection import Connection, understood
+from queues.redis.connection import Connection, translate_parse_errors
 from queues.redis.scripts import Script
 from queues.values import Offer, Refusal, Task
 from queues.work import SETTLED_SECONDS, Lease, WorkSettings
@@ -31,17 +33,17 @@ _RAISE = Script("store/raise", preludes=("lib/records", "lib/store", "lib/usage"
 _REGISTER = Script("work/register", preludes=_PRELUDES)
 
 _OFFERS_PER_CALL = 500
-"""Bounds the time one script keeps other clients waiting to a few milliseconds."""
+"""The most offers for one call of the script. Other clients wait meanwhile, a few milliseconds."""
 _TASK_FIELDS = 6
 
 
 class RedisWork:
-    """WorkSource and WorkSink over one connection; safe to share between threads."""
+    """A WorkSource and WorkSink over one connection; safe to share between threads."""
 
     def __init__(
         self, connection: Connection, settings: WorkSettings | None = None, clock: Callable[[], float] | None = None
     ) -> None:
-        """`clock` gives seconds since 1970 and is for tests; without it the server's time is used."""
+        """`clock` returns seconds since 1970 and is for tests; the default is the server's time."""
         self._connection = connection
         self._settings = settings or WorkSettings()
         self._clock = clock
@@ -49,8 +51,8 @@ class RedisWork:
 
     def offer(self, offers: Iterable[Offer]) -> None:
         """See WorkSource."""
-        for some in _chunks(list(offers), _OFFERS_PER_CALL):
-            _OFFER(self._connection, arguments=[self._now(), *itertools.chain.from_iterable(map(_fields, some))])
+        for chunk in chunks(list(offers), _OFFERS_PER_CALL):
+            _OFFER(self._connection, arguments=[self._now(), *itertools.chain.from_iterable(map(_offer_fields, chunk))])
 
     def drop(self, keys: Iterable[JobKey]) -> None:
         """See WorkSource."""
@@ -59,7 +61,7 @@ class RedisWork:
     def dispatch(self) -> int:
         """See WorkSource."""
         settings = self._settings
-        created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        created = timestamps.format_micro_time(datetime.now(UTC))
         arguments = (
             self._now(),
             settings.dispatched_lease,
@@ -73,11 +75,11 @@ class RedisWork:
 
     def inspect(self) -> WorkPicture:
         """See WorkSource."""
-        return redis_reader.work(self._connection)
+        return redis_reader.read_work(self._connection)
 
     def forget(self, epoch: int) -> None:
         """See WorkSource."""
-        reset.work(self._connection, epoch)
+        reset.reset_work(self._connection, epoch)
 
     def register(self, worker: str, threads: int) -> None:
         """See WorkSink."""
@@ -86,15 +88,15 @@ class RedisWork:
     def begin(self, leases: Sequence[Lease]) -> list[Task]:
         """See WorkSink."""
         run = secrets.token_hex(8)
-        arguments: list[str | float] = [self._now(), self._settings.running_lease, run, *_flat(leases)]
-        found: list[bytes] = _BEGIN(self._connection, arguments=arguments)
-        with understood(self._connection):
-            return [_task(found[at : at + _TASK_FIELDS]) for at in range(0, len(found), _TASK_FIELDS)]
+        arguments: list[str | float] = [self._now(), self._settings.running_lease, run, *_flatten(leases)]
+        answer: list[bytes] = _BEGIN(self._connection, arguments=arguments)
+        with translate_parse_errors(self._connection):
+            return [_task(answer[start : start + _TASK_FIELDS]) for start in range(0, len(answer), _TASK_FIELDS)]
 
     def renew(self, leases: Sequence[Lease]) -> None:
         """See WorkSink."""
         if leases:
-            _RENEW(self._connection, arguments=[self._now(), self._settings.running_lease, *_flat(leases)])
+            _RENEW(self._connection, arguments=[self._now(), self._settings.running_lease, *_flatten(leases)])
 
     def holds(self, key: JobKey, token: str) -> bool:
         """See WorkSink."""
@@ -112,42 +114,37 @@ class RedisWork:
         *,
         requeue_after: float | None = None,
         failed: bool = False,
-        made: int = 0,
-        settled: int = 0,
+        pods_version: int = 0,
+        settled_version: int = 0,
     ) -> None:
         """See WorkSink."""
         after = "" if requeue_after is None else repr(float(requeue_after))
-        self._finish((str(key), token, after, int(failed), made, settled))
+        self._finish((str(key), token, after, int(failed), pods_version, settled_version))
 
-    def _finish_all(self, finished: Sequence[tuple[str | int, ...]]) -> None:
+    def _finish_all(self, calls: Sequence[tuple[str | int, ...]]) -> None:
         limits = (self._settings.backoff_first, self._settings.backoff_cap, SETTLED_SECONDS)
-        _FINISH(self._connection, arguments=[self._now(), *limits, *itertools.chain.from_iterable(finished)])
+        _FINISH(self._connection, arguments=[self._now(), *limits, *itertools.chain.from_iterable(calls)])
 
     def _now(self) -> str:
         return repr(self._clock()) if self._clock else ""
 
 
-def _fields(offer: Offer) -> tuple[str | int | float, ...]:
+def _offer_fields(offer: Offer) -> tuple[str | int | float, ...]:
     return str(offer.key), offer.tenant, offer.seen, float(offer.delay), offer.version
 
 
-def _flat(leases: Sequence[Lease]) -> list[str]:
+def _flatten(leases: Sequence[Lease]) -> list[str]:
     return [text for key, token in leases for text in (str(key), token)]
 
 
 def _task(fields: Sequence[bytes]) -> Task:
-    key, token, tenant, seen, failures, reservation = (field.decode() for field in fields)
+    key, token, tenant, pods_version, failures, reservation = (field.decode() for field in fields)
     job = JobKey.parse(key)
     return Task(
         key=job,
         token=token,
         tenant=tenant,
-        seen=int(seen),
+        seen=int(pods_version),
         failures=int(failures),
         reservation=codec.decode_reservation(job, reservation) if reservation else None,
     )
-
-
-def _chunks(offers: Sequence[Offer], size: int) -> Iterator[Sequence[Offer]]:
-    for start in range(0, len(offers), size):
-        yield offers[start : start + size]

@@ -1,7 +1,7 @@
-"""RQ jobs that can only be batches of leased keys.
+"""A class of RQ jobs that can only be batches of leased keys.
 
-One rule: nothing in a job's record is looked up or imported. RQ's own class runs any function a record names,
-`os.system` included, and its callbacks and webhooks; this one knows a single name, bound when the process starts.
+One rule: nothing that a record names is imported. RQ's own class runs any function that a record names, `os.system`
+included, and its callbacks and webhooks. This class runs one function, which is bound when the process starts.
 """
 
 import logging
@@ -13,43 +13,44 @@ from rq.job import Job
 
 from queues import redis_keys
 from queues.inspection import rq_record
-from queues.inspection.rq_record import FUNCTION, Refused
+from queues.inspection.rq_record import FUNCTION, InvalidBatch
 from queues.redis.scripts import Script
 from queues.work import Lease
 
 QUEUE = redis_keys.RQ_QUEUE
-__all__ = ["FUNCTION", "QUEUE", "BatchJob", "Refused", "bound"]
+__all__ = ["FUNCTION", "QUEUE", "BatchJob", "InvalidBatch", "bind"]
 
 log = logging.getLogger(__name__)
 _RECORD = Script("work/record")
 
 
 class BatchJob(Job):  # type: ignore[misc]
-    """A job as RQ keeps it, restricted to batches. `bound` makes the class that a worker uses."""
+    """An RQ job that is a batch of leases. `bind` makes the class that a worker uses."""
 
     run: Callable[[Sequence[Lease]], None]
 
     @classmethod
     def fetch(cls, id: str, connection: Any = None, serializer: Any = None) -> "BatchJob":
-        """Read a job. NoSuchJobError, which makes RQ skip it, if there is none, or if its record is not even a job's
-        or longer than any of ours: then it is removed."""
+        """Read a job. Raises NoSuchJobError, which makes RQ skip the job, if there is no such job or its record is
+        invalid. An invalid record is deleted."""
         if not rq_record.is_id(id):
-            log.warning("refused: RQ job %s: not the id of a job", rq_record.short(id))
+            log.warning("refused: RQ job %s: not the id of a job", rq_record.shorten(id))
             raise NoSuchJobError("not the id of a job")
         job = cls(id, connection=connection, serializer=serializer)
         try:
             job.refresh()
-        except Refused as refusal:
-            log.warning("refused and removed: RQ job %s: %s", id, refusal)
+        except InvalidBatch as error:
+            log.warning("refused and removed: RQ job %s: %s", id, error)
             job.connection.delete(job.key, f"{redis_keys.RQ_RESULTS}{id}")
-            raise NoSuchJobError(str(refusal)) from refusal
+            raise NoSuchJobError(str(error)) from error
         return job
 
     def refresh(self) -> None:
-        """Read the record: only the fields we know, and none before their length is known. Refused as `fetch` says."""
-        length, *found = _RECORD(self.connection, arguments=[self.key, rq_record.MOST_BYTES, *rq_record.FIELDS])
+        """Read the record: first its length, then only the fields in `rq_record.FIELDS`. Raises InvalidBatch for an
+        invalid record, NoSuchJobError for a missing one."""
+        length, *rest = _RECORD(self.connection, arguments=[self.key, rq_record.MOST_BYTES, *rq_record.FIELDS])
         rq_record.check_length(length)
-        [values] = found
+        [values] = rest
         record = {
             name.encode(): value for name, value in zip(rq_record.FIELDS, values, strict=True) if value is not None
         }
@@ -58,35 +59,36 @@ class BatchJob(Job):  # type: ignore[misc]
         self.restore(record)
 
     def restore(self, raw_data: Mapping[bytes, bytes]) -> None:
-        """Take a record in. Refused if it is broken. Where it belongs and how long it is kept is not its to say."""
+        """Set the job's fields from a record. Raises InvalidBatch for a broken record. The queue of the job and its
+        retention time do not come from the record."""
         try:
-            super().restore({**raw_data, b"data": rq_record.unpacked(raw_data[b"data"])})
+            super().restore({**raw_data, b"data": rq_record.decompress(raw_data[b"data"])})
             rq_record.check_times(self.timeout, self.result_ttl, self.failure_ttl)
-        except Refused:
+        except InvalidBatch:
             raise
-        except Exception as error:  # whatever somebody wrote there
-            raise Refused(f"its record is broken ({type(error).__name__})") from error
+        except Exception as error:  # the record may hold any data, and RQ may fail on it in any way
+            raise InvalidBatch(f"its record is broken ({type(error).__name__})") from error
         self.origin = QUEUE
         self.failure_ttl: int = min(self.failure_ttl or rq_record.KEPT_SECONDS, rq_record.KEPT_SECONDS)
 
     @property
     def func(self) -> Callable[..., None]:
-        """What RQ calls with the record's arguments. Refused for anything but a batch."""
+        """The function that RQ calls with the record's arguments. Raises InvalidBatch unless the record is a batch."""
         if self.func_name != FUNCTION or self.instance is not None or self.kwargs:
-            raise Refused(f"it names {rq_record.short(self.func_name)}; workers run {FUNCTION} and nothing else")
+            raise InvalidBatch(f"it names {rq_record.shorten(self.func_name)}; workers run only {FUNCTION}")
         if not isinstance(self.args, list) or len(self.args) != 1:
-            raise Refused("not a batch of keys")
+            raise InvalidBatch("not a batch of keys")
         return self._run_batch
 
     def batch(self) -> list[Lease]:
-        """What the record asks for. Refused unless it is a batch."""
+        """Return the leases of the record. Raises InvalidBatch unless the record is a batch."""
         _ = self.func
-        return rq_record.leases(self.args[0])
+        return rq_record.parse_leases(self.args[0])
 
     def _run_batch(self, batch: object) -> None:
-        type(self).run(rq_record.leases(batch))
+        type(self).run(rq_record.parse_leases(batch))
 
 
-def bound(run: Callable[[Sequence[Lease]], None]) -> type[BatchJob]:
-    """The job class of one process, whose only function is `run`."""
+def bind(run: Callable[[Sequence[Lease]], None]) -> type[BatchJob]:
+    """Return the job class of one process. Its only function is `run`."""
     return type("BoundBatchJob", (BatchJob,), {"run": staticmethod(run)})

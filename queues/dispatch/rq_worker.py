@@ -1,7 +1,7 @@
-"""A worker process: takes batches of keys from RQ, runs them on its threads.
+"""A worker process, which takes batches of keys from RQ and runs them on its threads.
 
-One rule: RQ pops, counts and shows; what must not be lost lives in leases. So a worker may be killed at any moment,
-and one that cannot reach Redis waits for it and goes on.
+One rule: RQ pops batches, counts them and shows workers; state that must not be lost lives in leases. So a worker may
+be killed at any moment, and a worker that cannot reach Redis waits for it and goes on.
 """
 
 import logging
@@ -27,93 +27,96 @@ from crds.keys import JobKey
 from kube.stop import Stop
 from queues import errors
 from queues.dispatch import rq_job
-from queues.dispatch.lease_renewer import Keeper
+from queues.dispatch.lease_renewer import LeaseRenewer
 from queues.dispatch.redis_work import RedisWork
-from queues.dispatch.task_runner import Reconcile, Runs
+from queues.dispatch.task_runner import Reconcile, TaskRunner
 from queues.inspection import rq_record
 from queues.redis import connection
 from queues.redis.log_throttle import Outage
-from queues.work import Left, WorkSettings
+from queues.work import RunVersions, WorkSettings
 
 log = logging.getLogger(__name__)
 
 WORKER_SECONDS = 30
-"""How long RQ shows a worker that says nothing any more."""
+"""How long RQ shows a worker after its last heartbeat."""
 MAINTENANCE_SECONDS = 30
-"""How often RQ's registries are cleared of what dead workers left."""
+"""How often a worker removes the entries of dead workers from RQ's registries."""
 REDIS_VERSION = (6, 2, 0)
-"""The oldest Redis that can hand a batch over without losing it."""
+"""The oldest version of Redis that can move a batch to a worker without the risk of losing it."""
 POP_SECONDS = 1
-"""How long one wait for a batch lasts: how soon an idle worker notices that it should stop."""
-SHOWN_SECONDS = 5.0
-"""How often RQ is told that a worker that runs batches is alive."""
+"""How long one wait for a batch lasts, and so how soon an idle worker notices a request to stop."""
+HEARTBEAT_SECONDS = 5.0
+"""How often a busy worker sends a heartbeat to RQ."""
 _RETRY_SECONDS = (0.1, 2.0)
 _ANSWER_SECONDS = 5
 
 
 class _NoAlarm(BaseDeathPenalty):  # type: ignore[misc]
-    """RQ's alarm would break into our code anywhere; a batch bounds its own time."""
+    """A death penalty that does nothing. RQ's alarm would interrupt torchq's code anywhere; a batch limits its own
+    time."""
 
     def setup_death_penalty(self) -> None:
-        """Nothing to start."""
+        """Do nothing."""
 
     def cancel_death_penalty(self) -> None:
-        """Nothing to end."""
+        """Do nothing."""
 
 
 class BatchWorker(SimpleWorker):  # type: ignore[misc]
-    """An RQ worker in this process, with a loop of its own: RQ's ends with the first error of Redis, starts a thread
-    that takes commands from anybody, and raises exceptions out of signal handlers."""
+    """An RQ worker in this process with another loop than RQ's.
+
+    RQ's loop ends with the first error of Redis, starts a thread that accepts commands from every client of Redis, and
+    raises exceptions in signal handlers."""
 
     death_penalty_class = _NoAlarm
-    _asked, _paused = -math.inf, False
+    _suspension_checked_at, _is_paused = -math.inf, False
 
-    def loop(self, runs: Runs, stop: Callable[[], bool]) -> None:
-        """Pop and run batches until told to stop. Raises `queues.errors.QueueError` when Redis fails."""
-        with connection.translated(self.connection):
+    def loop(self, runner: TaskRunner, stop: Callable[[], bool]) -> None:
+        """Pop and run batches until `stop` returns True. Raises `queues.errors.QueueError` when Redis fails."""
+        with connection.translate_errors(self.connection):
             self.register_birth()
             while not stop():
-                self._turn(runs)
-            self.register_death()  # one that Redis has failed is forgotten by itself
+                self._turn(runner)
+            self.register_death()  # after an error of Redis, the registration expires instead
 
-    def _turn(self, runs: Runs) -> None:
+    def _turn(self, runner: TaskRunner) -> None:
         if self.should_run_maintenance_tasks:
             self._maintain()
-        if self._suspended():
+        if self._is_suspended():
             self._show(WorkerStatus.SUSPENDED)
             time.sleep(POP_SECONDS)
             return
         self._show(WorkerStatus.IDLE)
-        # A busy process leaves the batch to another one.
-        if runs.wait_for_room(POP_SECONDS):
+        # A process without a free thread leaves the batch to another process.
+        if runner.wait_for_room(POP_SECONDS):
             self.run_next(POP_SECONDS)
 
-    def _suspended(self) -> bool:
-        """Whether somebody has had RQ's workers pause. Asked once a second, however many batches there are."""
+    def _is_suspended(self) -> bool:
+        """Return whether RQ's workers are suspended. Reads Redis once a second at most."""
         now = time.monotonic()
-        if now - self._asked >= POP_SECONDS:
-            self._asked, self._paused = now, bool(is_suspended(self.connection, self))
-        return self._paused
+        if now - self._suspension_checked_at >= POP_SECONDS:
+            self._suspension_checked_at, self._is_paused = now, bool(is_suspended(self.connection, self))
+        return self._is_paused
 
     def run_next(self, seconds: int | None) -> bool:
-        """Run one batch, waiting for it (None: only if there is one now); whether there was a job at all."""
+        """Wait for one batch and run it; with None, do not wait. Return whether there was a job."""
         [queue] = self.queues
         try:
-            found = self.queue_class.lmove(self.connection, queue.key, seconds)
+            result = self.queue_class.lmove(self.connection, queue.key, seconds)
         except DequeueTimeout:
             return False
-        if found is None:
+        if result is None:
             return False
-        job = self._fetched(found[1])
+        job = self._fetch(result[1])
         if job is None:
-            self.connection.lrem(queue.intermediate_queue_key, 1, found[1])
+            self.connection.lrem(queue.intermediate_queue_key, 1, result[1])
         else:
             job.redis_server_version = self.get_redis_server_version()
             self.execute_job(job, queue)
         return True
 
-    def _fetched(self, job_id: bytes) -> rq_job.BatchJob | None:
-        """The job of an id, whatever bytes somebody wrote there; None if there is none to run."""
+    def _fetch(self, job_id: bytes) -> rq_job.BatchJob | None:
+        """Return the job of an id, which may be any bytes; None if there is no job to run."""
         try:
             return self.job_class.fetch(  # type: ignore[no-any-return]
                 job_id.decode(errors="replace"), connection=self.connection, serializer=self.serializer
@@ -122,11 +125,13 @@ class BatchWorker(SimpleWorker):  # type: ignore[misc]
             return None
 
     def execute_job(self, job: rq_job.BatchJob, queue: Any) -> None:
-        """Begin on a batch at the price of one call of Redis for RQ's books. RQ's own fifteen keep results, dependents
-        and what was abandoned, and a batch has none: its keys live in leases. They come first: until they are begun,
-        the death of this process costs them the long lease of a batch that waits.
+        """Begin a batch, with one call of Redis for RQ's bookkeeping.
 
-        What is no batch goes RQ's way, which records the refusal.
+        RQ's own fifteen calls store results, dependents and abandoned jobs. A batch has none of these, because its keys
+        live in leases. The runs begin before that call: if this process died before they begin, the keys would wait for
+        the end of the longer dispatched lease.
+
+        A job that is not a batch goes through RQ's own method, which records the failure.
         """
         try:
             batch = job.batch()
@@ -145,28 +150,29 @@ class BatchWorker(SimpleWorker):  # type: ignore[misc]
             self._close(job, queue)
 
     def _close(self, job: rq_job.BatchJob, queue: Any) -> None:
-        """The batch has begun: nothing of it stays but this worker's counts."""
+        """Delete a batch whose runs have begun, and count it for this worker."""
         with self.connection.pipeline(transaction=False) as pipeline:
             pipeline.delete(job.key)
             pipeline.lrem(queue.intermediate_queue_key, 1, job.id)
             self.increment_successful_job_count(pipeline=pipeline)
             self.increment_total_working_time(datetime.now(UTC) - job.started_at, pipeline)
-            shown = self.last_heartbeat
-            if shown is None or (datetime.now(UTC) - shown).total_seconds() >= SHOWN_SECONDS:
+            last = self.last_heartbeat
+            if last is None or (datetime.now(UTC) - last).total_seconds() >= HEARTBEAT_SECONDS:
                 self.heartbeat(pipeline=pipeline)
             pipeline.execute()
 
     def _set_ip_address(self, _connection: Any) -> None:
-        """RQ asks Redis for a list of all its clients, which is more than a worker's account needs to see."""
+        """Set the host name as the address. RQ would read a list of all clients of Redis, to which a worker's user has
+        no right."""
         self.ip_address = socket.gethostname()
 
     def get_redis_server_version(self) -> tuple[int, int, int]:
-        """What RQ needs at least; the true one is an admin's to ask for."""
+        """Return the version that RQ needs at least. A worker's user has no right to read the true version."""
         return REDIS_VERSION
 
     @property
     def connection_timeout(self) -> int:
-        """Seconds to wait for Redis: longer than any wait for a batch."""
+        """Seconds to wait for an answer of Redis, longer than any wait for a batch."""
         return POP_SECONDS + _ANSWER_SECONDS
 
     def _show(self, state: WorkerStatus) -> None:
@@ -174,41 +180,45 @@ class BatchWorker(SimpleWorker):  # type: ignore[misc]
             self.set_state(state)
 
     def _maintain(self) -> None:
-        # A Redis that was emptied has forgotten this worker; RQ itself registers only once.
+        # A Redis that was emptied does not know this worker any more, and RQ registers a worker only once.
         worker_registration.register(self)
         self.connection.hset(self.key, mapping=self.serialize())
         self.last_cleaned_at = datetime.now(UTC)
         try:
-            with connection.translated(self.connection):
-                self._drop_what_is_no_id()
+            with connection.translate_errors(self.connection):
+                self._drop_invalid_ids()
                 self.clean_registries()
         except errors.StoreUnreachable:
             raise
-        except Exception as error:  # somebody wrote into RQ's lists what RQ cannot read: batches are run all the same
-            log.warning("RQ's registries cannot be cleaned: %s: %s", type(error).__name__, rq_record.short(str(error)))
+        except Exception as error:
+            # Another program wrote data into RQ's lists that RQ cannot read. Batches run all the same.
+            log.warning(
+                "RQ's registries cannot be cleaned: %s: %s", type(error).__name__, rq_record.shorten(str(error))
+            )
 
-    def _drop_what_is_no_id(self) -> None:
-        """RQ's own cleaning ends at the first id that is none."""
+    def _drop_invalid_ids(self) -> None:
+        """Remove invalid ids from RQ's intermediate queue. RQ's own cleaning stops at the first invalid id."""
         [queue] = self.queues
         for job_id in self.connection.lrange(queue.intermediate_queue_key, 0, -1):
             if not rq_record.is_id(job_id.decode(errors="replace")):
                 self.connection.lrem(queue.intermediate_queue_key, 1, job_id)
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
-        """Be shown for `timeout` seconds more. RQ adds a minute to it."""
+        """Extend the time for which RQ shows this worker to `timeout` seconds. RQ adds a minute."""
         super().heartbeat(timeout or self.worker_ttl, pipeline)
 
     def get_heartbeat_ttl(self, job: Any) -> int:
-        """Seconds after which a batch counts as abandoned."""
+        """Return the seconds after which a batch counts as abandoned."""
         return int(job.timeout or 0) + WORKER_SECONDS
 
     def handle_exception(self, job: Any, *exc_info: Any) -> None:
-        """A job that is refused is one line, a defect of ours a traceback. Redis going away ends `loop`."""
+        """Log an invalid job as one line, and an unforeseen error with a traceback. Raise an error of Redis, which ends
+        `loop`."""
         try:
-            with connection.translated(self.connection):
+            with connection.translate_errors(self.connection):
                 raise exc_info[1]
-        except rq_job.Refused as refusal:
-            log.warning("refused: RQ job %s: %s", job.id, refusal)
+        except rq_job.InvalidBatch as error:
+            log.warning("refused: RQ job %s: %s", job.id, error)
         except DeserializationError:
             log.warning("refused: RQ job %s: not the JSON of a job", job.id)
         except errors.QueueError:
@@ -225,14 +235,15 @@ def run_worker(
     settings: WorkSettings | None = None,
     drain_seconds: float = 20.0,
     expected: tuple[type[Exception], ...] = (),
-    left: Callable[[JobKey], Left] = lambda _: Left(),
+    run_versions: Callable[[JobKey], RunVersions] = lambda _: RunVersions(),
 ) -> int:
-    """Be a worker process until SIGTERM or SIGINT; then let what runs finish, for at most `drain_seconds`.
+    """Run batches until SIGTERM or SIGINT, then wait for at most `drain_seconds` until the running keys finish.
 
-    Returns how many keys run even then.
+    Returns how many keys still run after that. Call it in the main thread.
 
-    Call it in the main thread. A Redis that is down is waited for, however long. `expected` errors of a reconcile are
-    logged as one line, others with a traceback. Raises BadAddress for a URL that cannot be used.
+    While Redis is down, the worker waits for it without a limit. `expected` errors of a reconcile are logged as one
+    line, others with a traceback. `run_versions` is called once after each run. Raises BadAddress for a URL that cannot
+    be used.
     """
     settings = settings or WorkSettings()
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
@@ -240,17 +251,25 @@ def run_worker(
     client = connection.connect(url, client_name=f"torchq-worker-{os.getpid()}")
     sink = RedisWork(client, settings)
     stop.listen()
-    runs = Runs(sink, reconcile, threads, outage=outage, expected=expected, left=left, longest=settings.longest_run)
-    keeper = Keeper(name, sink, runs, pause=settings.running_lease / 3, stop=stop, outage=outage)
-    keeper.start()
+    runner = TaskRunner(
+        sink,
+        reconcile,
+        threads,
+        outage=outage,
+        expected=expected,
+        run_versions=run_versions,
+        longest=settings.longest_run,
+    )
+    renewer = LeaseRenewer(name, sink, runner, pause=settings.running_lease / 3, stop=stop, outage=outage)
+    renewer.start()
     log.info("worker %s: %d threads, Redis at %s", name, threads, connection.address(client))
-    job_class = rq_job.bound(lambda leases: runs.take(leases, stop, settings.dispatched_lease))
-    _serve(Sessions(url, name, job_class), runs, stop, outage)
-    return _drain(runs, keeper, drain_seconds)
+    job_class = rq_job.bind(lambda leases: runner.run_batch(leases, stop, settings.dispatched_lease))
+    _serve(Sessions(url, name, job_class), runner, stop, outage)
+    return _drain(runner, renewer, drain_seconds)
 
 
 class Sessions:
-    """Makes an RQ worker for each time that Redis is reached anew; RQ wants a new name then."""
+    """A maker of RQ workers: one for each connection to Redis, since RQ needs a new name after each loss of Redis."""
 
     def __init__(self, url: str, name: str, job_class: type[rq_job.BatchJob]) -> None:
         self._client = connection.connect(url, client_name=f"torchq-{name}")
@@ -259,9 +278,9 @@ class Sessions:
         self._count = 0
 
     def open(self) -> BatchWorker:
-        """Raises `queues.errors.QueueError` if Redis cannot be reached."""
+        """Return a new RQ worker. Raises `queues.errors.QueueError` if Redis cannot be reached."""
         self._count += 1
-        with connection.translated(self._client):
+        with connection.translate_errors(self._client):
             return BatchWorker(
                 [rq_job.QUEUE],
                 name=f"{self._name}-{self._count}",
@@ -274,15 +293,15 @@ class Sessions:
             )
 
 
-def _serve(sessions: Sessions, runs: Runs, stop: Stop, outage: Outage) -> None:
-    # RQ tells about every batch, and about every error of Redis with a traceback; `outage` says what people need.
+def _serve(sessions: Sessions, runner: TaskRunner, stop: Stop, outage: Outage) -> None:
+    # RQ logs every batch, and every error of Redis with a traceback; the lines of `outage` are enough.
     logging.getLogger("rq.worker").setLevel(logging.WARNING)
     first, cap = _RETRY_SECONDS
     pause = first
     while not stop():
         started = time.monotonic()
         try:
-            sessions.open().loop(runs, stop)
+            sessions.open().loop(runner, stop)
         except errors.QueueError as error:
             outage.met(error)
         except Exception:
@@ -293,11 +312,11 @@ def _serve(sessions: Sessions, runs: Runs, stop: Stop, outage: Outage) -> None:
         pause = min(cap, 2 * pause)
 
 
-def _drain(runs: Runs, keeper: Keeper, seconds: float) -> int:
-    keeper.keep()
-    log.info("stopping: waiting for %d keys, at most %.0f s", len(runs.leases()), seconds)
-    left = runs.wait_for_end(seconds)
-    keeper.end()
-    if left:
-        log.warning("stopped with %d keys still running; they are run again when their leases have ended", left)
-    return left
+def _drain(runner: TaskRunner, renewer: LeaseRenewer, seconds: float) -> int:
+    renewer.renew()
+    log.info("stopping: waiting for %d keys, at most %.0f s", len(runner.leases()), seconds)
+    remaining = runner.wait_for_end(seconds)
+    renewer.end()
+    if remaining:
+        log.warning("stopped with %d keys still running; they are run again when their leases have ended", remaining)
+    return remaining

@@ -1,7 +1,7 @@
-"""The keys a worker process is busy with: begun as threads are free, run, given back.
+"""The threads of a worker process, which run leased keys and give them back.
 
-One rule: whatever happens to a run, its key comes back, by `finish` or by the end of its lease; the lease of a run
-that hangs ends, too.
+One rule: whatever happens to a run, its key comes back, by `finish` or by the end of its lease. The lease of a run that
+hangs ends, too.
 """
 
 import logging
@@ -14,19 +14,20 @@ from queue import SimpleQueue
 from crds.keys import JobKey
 from kube.object_errors import ObjectErrors
 from queues import errors
-from queues.redis.log_throttle import Complaints, Outage
+from queues.redis.log_throttle import FailureLog, Outage
 from queues.values import Task
-from queues.work import Lease, Left, WorkSink
+from queues.work import Lease, RunVersions, WorkSink
 
 Reconcile = Callable[[Task, Callable[[], bool]], float | None]
-"""What is done for a task. Gets the fence to ask before it acts; returns seconds to wait before the next run, or None.
-Any exception means that the run failed: it is logged and the key backs off."""
+"""The function that runs a task. Its second argument is the fence, which it checks before each action. It returns the
+seconds until the next run, or None. An exception means that the run failed; the key backs off."""
 
 log = logging.getLogger(__name__)
 
 
-class Runs:
-    """A fixed number of threads and what they work on. `take` is for one thread, everything else for any."""
+class TaskRunner:
+    """A fixed number of threads and the tasks that they run. Only one thread may call `run_batch`; any thread may call
+    the other methods."""
 
     def __init__(
         self,
@@ -36,71 +37,72 @@ class Runs:
         *,
         outage: Outage,
         expected: tuple[type[Exception], ...] = (),
-        left: Callable[[JobKey], Left] = lambda _: Left(),
+        run_versions: Callable[[JobKey], RunVersions] = lambda _: RunVersions(),
         longest: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`expected` errors of a run are logged as one line, without a traceback. `left` tells once after
-        each run what it has left behind. A run longer than `longest` seconds
-        counts as one that hangs."""
+        """`expected` errors of a run are logged as one line, without a traceback. `run_versions` is called once after
+        each run, for its key. A run that takes longer than `longest` seconds counts as hung."""
         self.threads = threads
         self._sink = sink
         self._reconcile = reconcile
         self._outage = outage
         self._expected: tuple[type[Exception], ...] = (errors.QueueError, *expected)
-        self._complaints = Complaints(log)
+        self._failures = FailureLog(log)
         self._errors = ObjectErrors()
         self._tasks: SimpleQueue[Task] = SimpleQueue()
         self._changed = threading.Condition()
-        self._left = left
+        self._run_versions = run_versions
         self._longest = longest
         self._clock = clock
         self._running: dict[Lease, float] = {}
         self._hanging: set[Lease] = set()
         for number in range(threads):
-            # Daemons, so that a reconcile that hangs cannot keep a stopping process alive.
+            # Daemon threads, so that a reconcile that hangs cannot keep a stopping process alive.
             threading.Thread(target=self._work, name=f"reconcile-{number}", daemon=True).start()
 
-    def take(self, leases: Sequence[Lease], stopping: Callable[[], bool], patience: float) -> None:
-        """Begin on leased keys as threads are free; returns when all have started. Those not started when the process
-        is told to stop, or after `patience` seconds, are given back."""
+    def run_batch(self, leases: Sequence[Lease], stopping: Callable[[], bool], patience: float) -> None:
+        """Begin runs of leased keys as threads become free, and return when all runs have begun. When the process
+        stops, or after `patience` seconds, give back the keys whose runs have not begun."""
         rest, deadline = list(leases), time.monotonic() + patience
         while rest:
             free = self.wait_for_room(0.5)
             if stopping() or time.monotonic() > deadline:
                 self._give_back(rest)
                 return
-            now, rest = rest[:free], rest[free:]
-            if now and not self._begin(now):
+            batch, rest = rest[:free], rest[free:]
+            if batch and not self._begin(batch):
                 return
 
     def wait_for_room(self, seconds: float) -> int:
-        """How many threads are free; waits until one is, or the time is over."""
+        """Wait until a thread is free or the time is over. Return the number of free threads."""
         with self._changed:
             self._changed.wait_for(lambda: len(self._running) < self.threads, timeout=seconds)
             return self.threads - len(self._running)
 
     def wait_for_end(self, seconds: float) -> int:
-        """How many keys still run; waits until none does, or the time is over."""
+        """Wait until no key runs or the time is over. Return the number of keys that still run."""
         with self._changed:
             self._changed.wait_for(lambda: not self._running, timeout=seconds)
             return len(self._running)
 
     def leases(self) -> list[Lease]:
-        """The leases to renew: those of runs that do not hang. Somebody else may have the key of one that does, and the
-        fence keeps it from making anything should it go on after all."""
+        """Return the leases to renew: those of runs that do not hang.
+
+        The key of a run that hangs may go to another worker. If the run continues after all, the fence keeps it from
+        any action."""
         now = self._clock()
         with self._changed:
             late = {lease for lease, began in self._running.items() if now - began > self._longest}
-            fresh, self._hanging = late - self._hanging, late
-            lively = [lease for lease in self._running if lease not in late]
-        for key, _ in fresh:
-            log.error("%s: the run takes over %.0f s: it hangs, and another run may have its key", key, self._longest)
-        return lively
+            newly_hung, self._hanging = late - self._hanging, late
+            current = [lease for lease in self._running if lease not in late]
+        for key, _ in newly_hung:
+            log.error("%s: the run hangs: it takes over %.0f s, and another worker may run the key", key, self._longest)
+        return current
 
     @property
-    def stuck(self) -> bool:
-        """Whether every thread hangs, as last seen by `leases`: this process does nothing any more."""
+    def is_stuck(self) -> bool:
+        """Whether every thread hung at the last call of `leases`, so that this process does nothing any more."""
         with self._changed:
             return len(self._hanging & self._running.keys()) >= self.threads
 
@@ -136,12 +138,17 @@ class Runs:
     def _run(self, task: Task) -> None:
         requeue_after, failed = self._outcome(task)
         try:
-            made, settled = self._left(task.key)
+            versions = self._run_versions(task.key)
             self._sink.finish(
-                task.key, task.token, requeue_after=requeue_after, failed=failed, made=made, settled=settled
+                task.key,
+                task.token,
+                requeue_after=requeue_after,
+                failed=failed,
+                pods_version=versions.pods_version,
+                settled_version=versions.settled_version,
             )
         except errors.QueueError as error:
-            # Nobody renews the lease from here on, so the key comes back by itself.
+            # The lease is not renewed from here on, so the key comes back when the lease ends.
             self._outage.met(error)
         except Exception as error:
             self._errors.met(f"TorchJob {task.key}", error)
@@ -152,7 +159,7 @@ class Runs:
         try:
             return self._reconcile(task, lambda: self._sink.holds(task.key, task.token)), False
         except self._expected as error:
-            self._complaints.about(task.key, str(error))
+            self._failures.report(task.key, str(error))
         except Exception:
             log.exception("%s: the run failed; it will be tried again", task.key)
         return None, True

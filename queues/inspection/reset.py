@@ -1,60 +1,56 @@
-"""Losing what the queues hold in Redis, on purpose: what a repair begins with.
+"""Resets of what the queues hold in Redis. A repair begins with one.
 
-One rule: the first step makes the store lost, and every step is refused once a higher epoch is there, so that nothing
-of a newer rebuild is ever lost.
+One rule: the first step makes the store lost. Every step is refused once a rebuild under a higher epoch has begun, so
+that no data of a newer rebuild is deleted.
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable
 
 from queues import redis_keys
+from queues.chunks import chunks
 from queues.inspection import redis_reader
 from queues.inspection_values import Fault
 from queues.redis.connection import Connection
 from queues.redis.scripts import Script
 
 CHUNK = 500
-"""Keys lost by one script."""
+"""The number of keys that one script deletes."""
 
 _FORGET = Script("store/forget")
 
 
-def store(connection: Connection, epoch: int) -> None:
-    """Everything of the queues but settings and accounts; of those, what cannot be read."""
+def reset_store(connection: Connection, epoch: int) -> None:
+    """Delete everything of the queues but settings and accounts; of those, delete what cannot be read."""
     _FORGET(connection, arguments=[epoch])
-    known, unknown, _ = redis_reader.sorted_names(connection)
-    held = [name for name in known if name.startswith(redis_keys.PREFIX) and not name.startswith(redis_keys.WORK)]
-    kept = redis_keys.KEPT - _broken(redis_reader.store(connection).faults)
-    _lose(connection, epoch, [*(name for name in held if name not in kept), *unknown])
+    keys = redis_reader.classify_keys(connection)
+    names = [
+        name for name in keys.torchq if name.startswith(redis_keys.PREFIX) and not name.startswith(redis_keys.WORK)
+    ]
+    preserved = redis_keys.PRESERVED - _faulty_keys(redis_reader.read_store(connection).faults)
+    _delete(connection, epoch, [*(name for name in names if name not in preserved), *keys.unknown])
 
 
-def work(connection: Connection, epoch: int) -> None:
-    """Everything of the work queue but registered workers, and every RQ job that no worker runs."""
+def reset_work(connection: Connection, epoch: int) -> None:
+    """Delete everything of the work queue but registered workers, and every RQ job that no worker runs."""
     _FORGET(connection, arguments=[epoch])
-    known, _, _ = redis_reader.sorted_names(connection)
-    picture = redis_reader.work(connection)
-    kept = (
-        redis_keys.KEPT
-        - _broken(picture.faults)
+    keys = redis_reader.classify_keys(connection)
+    picture = redis_reader.read_work(connection)
+    preserved = (
+        redis_keys.PRESERVED
+        - _faulty_keys(picture.faults)
         - ({redis_keys.THREADS} if picture.threads - picture.workers.keys() else set())
     )
-    held = [name for name in known if name.startswith(redis_keys.WORK) and name not in kept]
+    names = [name for name in keys.torchq if name.startswith(redis_keys.WORK) and name not in preserved]
     idle = [job.id for job in picture.rq if job.where != "started"]
     lists = [redis_keys.RQ_WAITING, redis_keys.RQ_INTERMEDIATE, *redis_keys.RQ_REGISTRIES.values()]
-    records = [name for each in idle for name in (f"{redis_keys.RQ_JOB}{each}", f"{redis_keys.RQ_RESULTS}{each}")]
-    _lose(connection, epoch, [*held, *lists, *records, *(_broken(picture.faults) & {redis_keys.RQ_STARTED})])
+    records = [name for job_id in idle for name in (f"{redis_keys.RQ_JOB}{job_id}", f"{redis_keys.RQ_RESULTS}{job_id}")]
+    _delete(connection, epoch, [*names, *lists, *records, *(_faulty_keys(picture.faults) & {redis_keys.RQ_STARTED})])
 
 
-def _broken(faults: Iterable[Fault]) -> set[str]:
+def _faulty_keys(faults: Iterable[Fault]) -> set[str]:
     return {fault.where.partition(" ")[0] for fault in faults}
 
 
-def _lose(connection: Connection, epoch: int, names: Iterable[str]) -> None:
-    for chunk in _chunks(names):
+def _delete(connection: Connection, epoch: int, names: Iterable[str]) -> None:
+    for chunk in chunks(names, CHUNK):
         _FORGET(connection, arguments=[epoch, *chunk])
-
-
-def _chunks(names: Iterable[str]) -> Iterator[list[str]]:
-    source = iter(names)
-    while chunk := list(islice(source, CHUNK)):
-        yield chunk

@@ -1,8 +1,8 @@
-"""The Redis accounts of an installation, as lines of an ACL file.
+"""The Redis users of an installation, as lines of an ACL file.
 
-One rule: least rights. One account for coordinator and workers: our keys and RQ's, the commands in use, no
-administration, no channels. One that only reads, for `torchq doctor` and other commands: what a script of its own asks
-for, Redis refuses as if it had been asked outright. Needs Redis 7 or newer (rights to read alone).
+One rule: least rights. The coordinator and the workers share one user: torchq's keys and RQ's, the commands that they
+use, no administration, no channels. A second user only reads, for `torchq doctor` and other commands. Redis checks the
+commands inside a Lua script as if the user sent them directly. Needs Redis 7 or newer (rights to read only).
 """
 
 import hashlib
@@ -28,30 +28,31 @@ _WRITE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
-    """Who may ask Redis for what."""
+class RedisUser:
+    """A Redis user and the rights that it has."""
 
     name: str
     keys: str
-    """How the patterns of its keys begin."""
+    """The prefix of its key patterns in the ACL: ~ to read and write, %R~ to read only."""
     commands: tuple[str, ...]
 
-    def line(self, password: str = "") -> str:
-        """Its line in an ACL file; only the hash of the password is in it. Without one nobody can log in."""
+    def acl_line(self, password: str = "") -> str:
+        """Return the user's line in an ACL file, with the hash of the password. Without a password, no login as this
+        user is possible."""
         secret = f"#{hashlib.sha256(password.encode()).hexdigest()}" if password else "resetpass"
         keys = " ".join(f"{self.keys}{prefix}*" for prefix in (redis_keys.PREFIX, redis_keys.RQ_PREFIX))
         commands = " ".join(f"+{name}" for name in sorted(self.commands))
         return f"user {self.name} on {secret} resetkeys {keys} resetchannels -@all {commands}"
 
 
-WRITER = Account("torchq", "~", (*_CONNECT, *_SCRIPTS, *_READ, *_WRITE, "info"))
-"""Coordinator and workers. INFO tells a server that was started again."""
-READER = Account("torchq-reader", "%R~", (*_CONNECT, *_SCRIPTS, *_READ))
-"""Commands that look at Redis."""
-NOBODY = "user default off resetpass resetkeys resetchannels -@all"
-"""Everybody who does not say who they are."""
+WRITER = RedisUser("torchq", "~", (*_CONNECT, *_SCRIPTS, *_READ, *_WRITE, "info"))
+"""The user of the coordinator and the workers. It may call INFO, by which a restart of the server is noticed."""
+READER = RedisUser("torchq-reader", "%R~", (*_CONNECT, *_SCRIPTS, *_READ))
+"""The user of commands that only read."""
+DEFAULT_USER_OFF = "user default off resetpass resetkeys resetchannels -@all"
+"""The ACL line that takes every right from clients that do not log in."""
 
 
 def acl(writer: str = "", reader: str = "") -> str:
-    """An ACL file, given the passwords of both accounts."""
-    return "\n".join((NOBODY, WRITER.line(writer), READER.line(reader), ""))
+    """Return the text of an ACL file for the passwords of both users."""
+    return "\n".join((DEFAULT_USER_OFF, WRITER.acl_line(writer), READER.acl_line(reader), ""))

@@ -1,9 +1,9 @@
-"""The values of the queue room as JSON text, as Redis keeps them.
+"""Encoding of the values of the queues as JSON text for Redis, and decoding.
 
-One rule: equal values have equal text, so that a script can tell a change by comparing.
+One rule: equal values have equal text, so that a script notices a change by comparing texts.
 
-Entries, reservations, settings and amounts hold numbers below 2**53, which Lua reads exactly. Accounts and clocks may
-grow past that: scripts keep and return them without reading them.
+Entries, reservations, settings and amounts have numbers below 2**53, which Lua reads exactly. Accounts and clocks may
+have larger numbers; scripts store and return their text without reading it.
 """
 
 import math
@@ -23,40 +23,43 @@ from queues.values import LAW, Account, Clock, Entry, Overtaken, QueueSpec, Rese
 Text = bytes | str
 NO_ACCOUNT = Account()
 _SEPARATORS = 5
-"""Quotation marks around a tie-break and spaces in it."""
-_UNKEPT = re.compile(r'[^!-~]|["\\]')
-"""Characters that the key of an entry may not have: it is part of a text that is sorted, and is quoted as it is."""
-NOTHING_RECORDED = "null"
+"""The number of quotation marks around a tie-break and of spaces in it."""
+_FORBIDDEN_IN_KEYS = re.compile(r'[^!-~]|["\\]')
+"""Characters that an entry's key may not have, because the key is part of a sorted text and is quoted without
+escapes."""
+NOT_OVERTAKEN = "null"
+"""The text of a queue without an overtaken job."""
 
 
 def check(value: Entry | Reservation) -> None:
-    """Unstorable if JSON or Lua would not keep a number of it exactly, or its key cannot be read back."""
+    """Raise Unstorable if JSON or Lua would not keep a number of the value exactly, or its key could not be read
+    back."""
     if isinstance(value, Entry):
         numbers: tuple[int, ...] = (value.priority, value.attempt, *value.demand.values())
         if not math.isfinite(value.submitted):
-            raise Unstorable(f"{value.key}: it was submitted at {value.submitted}, which is no time")
+            raise Unstorable(f"{value.key}: its time of submission is {value.submitted}, which is not a time")
     else:
         numbers = (value.attempt, value.epoch, value.pick, value.port, *value.charge.values())
     if any(not -LARGEST <= number <= LARGEST for number in numbers):
-        raise Unstorable(f"{value.key}: it has a number that is too large to be kept")
+        raise Unstorable(f"{value.key}: it has a number that is too large to be stored")
     if "/" in value.key.name or "/" in value.key.uid:
         raise Unstorable(f"{value.key}: its name or its uid has a slash")
-    if isinstance(value, Entry) and _UNKEPT.search(str(value.key)):
+    if isinstance(value, Entry) and _FORBIDDEN_IN_KEYS.search(str(value.key)):
         raise Unstorable(f"{value.key}: its key has a space, a quotation mark or a letter beyond ASCII")
 
 
 def encode_tie(entry: Entry) -> str:
-    """What decides between jobs of one score, as JSON. Unstorable."""
+    """Return the tie-break between jobs of one score as JSON. Raises Unstorable."""
     tie = f'"{order.tie(entry)}"'
-    plain = tie.isascii() and tie.isprintable() and tie.count('"') + tie.count(" ") == _SEPARATORS
-    if not plain or "\\" in tie or _UNKEPT.search(entry.key.uid) or not math.isfinite(entry.submitted):
+    is_plain = tie.isascii() and tie.isprintable() and tie.count('"') + tie.count(" ") == _SEPARATORS
+    if not is_plain or "\\" in tie or _FORBIDDEN_IN_KEYS.search(entry.key.uid) or not math.isfinite(entry.submitted):
         check(entry)
     return tie
 
 
 def encode_entry(entry: Entry) -> str:
-    """All of an entry but its sequence, its key included. What is usual is not said: kind "admit", not returning, no
-    port. Unstorable."""
+    """Encode an entry with its key and without its sequence. Defaults are left out: kind "admit", returning false, port
+    false. Raises Unstorable."""
     if not math.isfinite(entry.submitted):
         check(entry)
     return _exact(
@@ -76,12 +79,13 @@ def encode_entry(entry: Entry) -> str:
 
 
 def decode_entry(text: Text) -> Entry:
-    """An entry's text."""
-    return entry_of(orjson.loads(text))
+    """Decode an entry."""
+    return entry_from_fields(orjson.loads(text))
 
 
-def entry_of(fields: dict[str, Any]) -> Entry:
-    """An entry whose text has been parsed. One by one, which is cheaper than all by name: every job comes here."""
+def entry_from_fields(fields: dict[str, Any]) -> Entry:
+    """Return the entry with these fields. Each field is passed by itself, which is faster than `Entry(**fields)`: this
+    function runs for every job."""
     namespace, name, uid = fields["key"].split("/")
     return Entry(
         key=JobKey(namespace, name, uid),
@@ -97,7 +101,7 @@ def entry_of(fields: dict[str, Any]) -> Entry:
 
 
 def encode_reservation(reservation: Reservation) -> str:
-    """A reservation without its key, under which it is kept. Unstorable."""
+    """Encode a reservation without its key, which is the field of the hash. Raises Unstorable."""
     return _exact(
         reservation.key,
         {
@@ -113,12 +117,12 @@ def encode_reservation(reservation: Reservation) -> str:
 
 
 def decode_reservation(key: JobKey, text: Text) -> Reservation:
-    """A reservation's text."""
+    """Decode a reservation."""
     return Reservation(key=key, **orjson.loads(text))
 
 
 def encode_spec(spec: QueueSpec) -> str:
-    """A queue's settings."""
+    """Encode a queue's settings."""
     return dump(
         {
             "name": spec.name,
@@ -134,50 +138,51 @@ def encode_spec(spec: QueueSpec) -> str:
 
 
 def decode_spec(text: Text) -> QueueSpec:
-    """A queue's settings' text."""
-    return spec_of(orjson.loads(text))
+    """Decode a queue's settings."""
+    return spec_from_fields(orjson.loads(text))
 
 
-def spec_of(fields: dict[str, Any]) -> QueueSpec:
-    """A queue's settings whose text has been parsed."""
+def spec_from_fields(fields: dict[str, Any]) -> QueueSpec:
+    """Return the queue settings with these fields."""
     return QueueSpec(**fields)
 
 
 def encode_rules(spec: QueueSpec) -> str:
-    """What scripts go by of a queue's settings: its cohort, and the rest as JSON, which is the same for queues that are
-    alike."""
+    """Encode the settings that scripts read: the cohort, a space, and the rest as JSON. Queues with equal limits have
+    one JSON text."""
     limits = {"quota": dict(spec.quota), "borrowing": dict(spec.borrowing)}
     return f"{spec.cohort} {dump(limits | {'aging_seconds': float(spec.aging_seconds)})}"
 
 
 def encode_amounts(amounts: Amounts | None) -> str:
-    """Amounts; None (no pool) is the empty text."""
+    """Encode amounts. None (no pool) is the empty text."""
     return "" if amounts is None else dump(dict(amounts))
 
 
 def decode_amounts(text: Text) -> Amounts | None:
-    """Amounts' text."""
+    """Decode amounts."""
     return orjson.loads(text) if text else None
 
 
 def encode_names(names: Iterable[str]) -> str:
-    """Names of resources, sorted."""
+    """Encode names of resources, sorted."""
     return orjson.dumps(sorted(names)).decode()
 
 
 def decode_names(text: Text) -> frozenset[str] | None:
-    """The text of names of resources; None of the empty text."""
+    """Decode names of resources. The empty text is None."""
     return frozenset(orjson.loads(text)) if text else None
 
 
 def encode_account(account: Account) -> str:
-    """A queue's account: base, weight, largest; the empty text for one without a weight, which need not be kept."""
+    """Encode a queue's account: base, weight, largest. An account without a weight, which is not stored, is the empty
+    text."""
     base, weight, largest = account
     return f"{base} {weight} {largest}" if weight else ""
 
 
 def decode_account(text: Text) -> Account:
-    """An account's text; the empty text is a queue that does not count."""
+    """Decode an account. The empty text is an account without a weight."""
     if not text:
         return NO_ACCOUNT
     base, weight, largest = text.split()
@@ -185,13 +190,13 @@ def decode_account(text: Text) -> Account:
 
 
 def encode_clock(clock: Clock) -> str:
-    """The clock: served, weights, law."""
+    """Encode the clock: served, weights, law."""
     served, weights, law = clock
     return f"{served} {weights} {law}"
 
 
 def decode_clock(text: Text) -> Clock:
-    """A clock's text; the empty text is the beginning. Earlier versions wrote three numbers before the law."""
+    """Decode a clock. The empty text is the first clock. Earlier versions wrote three numbers before the law."""
     if not text:
         return Clock()
     *numbers, law = (text if isinstance(text, str) else text.decode()).split()
@@ -203,33 +208,34 @@ def decode_clock(text: Text) -> Clock:
 
 
 def encode_overtaken(overtaken: Overtaken | None) -> str:
-    """Which job was overtaken, how often and since when, and what room was kept for it, if any was."""
+    """Encode an overtaken job: its key, how often and since when it was overtaken, and the room reserved for it, if
+    any."""
     if overtaken is None:
-        return NOTHING_RECORDED
+        return NOT_OVERTAKEN
     fields = {"key": str(overtaken.key), "times": overtaken.times, "since": float(overtaken.since)}
     return dump(fields if overtaken.kept is None else fields | {"kept": dict(overtaken.kept)})
 
 
 def decode_overtaken(text: Text) -> Overtaken | None:
-    """An overtaken job's text."""
-    return overtaken_of(orjson.loads(text))
+    """Decode an overtaken job."""
+    return overtaken_from_fields(orjson.loads(text))
 
 
-def overtaken_of(fields: dict[str, Any] | None) -> Overtaken | None:
-    """An overtaken job whose text has been parsed; None: nothing is recorded."""
+def overtaken_from_fields(fields: dict[str, Any] | None) -> Overtaken | None:
+    """Return the overtaken job with these fields; None for a queue without one."""
     return None if fields is None else Overtaken(**{**fields, "key": JobKey.parse(fields["key"])})
 
 
 def dump(fields: dict[str, Any]) -> str:
-    """JSON text with sorted names."""
+    """Return JSON text with sorted names."""
     return orjson.dumps(fields, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def _exact(key: JobKey, fields: dict[str, Any]) -> str:
-    """As `dump`. Unstorable, as `check` says: here it costs next to nothing."""
+    """Return JSON text with sorted names. Raises Unstorable as `check` does, at almost no cost."""
     if "/" in key.name or "/" in key.uid:
         raise Unstorable(f"{key}: its name or its uid has a slash")
     try:
         return orjson.dumps(fields, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER).decode()
     except orjson.JSONEncodeError as error:
-        raise Unstorable(f"{key}: it cannot be kept: {error}") from error
+        raise Unstorable(f"{key}: it cannot be stored: {error}") from error

@@ -1,10 +1,9 @@
-"""The door to Redis: connections, and its errors in this room's words.
+"""Connections to Redis, and the translation of its errors.
 
-One rule: nothing else imports `redis`, and neither its exceptions nor a password pass this door.
+One rule: no other module imports `redis`, and neither its exceptions nor a password leave this module.
 """
 
 import contextlib
-import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,58 +16,58 @@ from redis.retry import Retry
 
 from kube import handshakes
 from queues import errors
+from queues.chunks import chunks
 from queues.redis import url as redis_url
-from queues.redis.url import shown
+from queues.redis.url import redact
 
 Connection = redis.Redis
 """A Redis client over a pool of sockets; safe to share between threads. Answers are bytes."""
 
 TIMEOUT_SECONDS = 5.0
-"""How long to wait for a socket to connect and for an answer."""
+"""How long to wait for a connection and for an answer."""
 RETRIES = 3
-"""How often the client repeats a command after a connection error by itself; scripts are idempotent for that reason."""
+"""How often the client repeats a command after a connection error. Scripts are idempotent for that reason."""
 
 _RETRY_PAUSE_SECONDS = (0.05, 0.5)
 _HEALTH_CHECK_SECONDS = 30
-_AT_A_TIME = 8
+_CALLS_PER_PIPELINE = 8
 _SCAN = 1000
-"""Elements per step of a scan: about a millisecond in which the server does nothing else."""
+"""Elements per step of a scan. The server does nothing else during a step, which takes about a millisecond."""
 _REFUSALS: dict[str, type[errors.QueueError]] = {"STORELOST": errors.StoreLost, "STALEEPOCH": errors.StaleEpoch}
-"""First words of the error replies that our scripts make, and what they mean."""
+"""The first word of an error reply of a torchq script -> its error."""
 _NOT_ALLOWED = ("The user executing the script can't", "ACL failure in script")
-"""Words of the error when a script asks for more than its account may: of Redis 7.0, and of newer ones and Valkey."""
-_SPOILT = ("WRONGTYPE", "not an integer", "found invalid token", "Expected value but found")
-"""Words of errors that a key or value of somebody else's causes in our commands and scripts."""
+"""Parts of the error for a script that uses more than its user's rights: of Redis 7.0; of newer versions and Valkey."""
+_WRONG_CONTENT = ("WRONGTYPE", "not an integer", "found invalid token", "Expected value but found")
+"""Parts of errors that a key or value of another program causes in torchq's commands and scripts."""
 
 
 def connect(
     url: str, *, client_name: str, timeout: float | None = TIMEOUT_SECONDS, retries: int = RETRIES
 ) -> Connection:
-    """A client for redis://, rediss:// or unix://; connects with the first command.
+    """Return a client for redis://, rediss:// or unix://. It connects with the first command.
 
-    `timeout` bounds the wait for an answer in seconds (None for clients that block on purpose); `retries` is how often
-    a command is repeated after a connection error.
-    Raises BadAddress for a URL it cannot use.
+    `timeout` limits the wait for an answer, in seconds; None is for clients that block on purpose. `retries` is how
+    often a command is repeated after a connection error. Raises BadAddress for a URL that cannot be used.
     """
     redis_url.check(url)
     base, cap = _RETRY_PAUSE_SECONDS
     try:
         return redis.Redis.from_url(
             url,
-            **_kind(url),
+            **_connection_class(url),
             client_name=client_name,
             socket_timeout=timeout,
             socket_connect_timeout=min(timeout or TIMEOUT_SECONDS, TIMEOUT_SECONDS),
             health_check_interval=_HEALTH_CHECK_SECONDS,
             retry=Retry(ExponentialBackoff(cap=cap, base=base), retries),
-            driver_info=None,  # no CLIENT SETINFO: accounts may not, and Redis 7.2 and newer would log each refusal
+            driver_info=None,  # no CLIENT SETINFO: users have no right to it, and Redis 7.2 and newer log each refusal
         )
     except ValueError as error:
-        raise errors.BadAddress(f"Redis URL {shown(url)!r} is not valid ({type(error).__name__})") from None
+        raise errors.BadAddress(f"Redis URL {redact(url)!r} is not valid ({type(error).__name__})") from None
 
 
 class _TlsConnection(redis.SSLConnection):
-    """One that leaves no socket open where the server goes away before the handshake."""
+    """A TLS connection that leaves no socket open if the server closes it before the handshake."""
 
     def _connect(self) -> Any:
         try:
@@ -78,15 +77,15 @@ class _TlsConnection(redis.SSLConnection):
             raise
 
 
-def _kind(url: str) -> dict[str, Any]:
+def _connection_class(url: str) -> dict[str, Any]:
     return {"connection_class": _TlsConnection} if url.startswith("rediss://") else {}
 
 
-def answers(url: str) -> bool:
-    """Whether the Redis at a URL takes our commands. CredentialsRefused if it is there and does not know us."""
+def is_reachable(url: str) -> bool:
+    """Return whether the Redis at a URL takes commands. Raises CredentialsRefused if it does not accept the login."""
     client = connect(url, client_name="torchq-probe", timeout=1.0, retries=0)
     try:
-        with translated(client):
+        with translate_errors(client):
             return bool(client.ping())
     except errors.CredentialsRefused:
         raise
@@ -97,18 +96,18 @@ def answers(url: str) -> bool:
 
 
 def address(connection: Connection) -> str:
-    """Where a client connects to, as a URL without its secrets."""
-    place = connection.connection_pool.connection_kwargs
-    database = place.get("db") or 0
-    if "path" in place:
-        return f"unix://{place['path']}?db={database}"
+    """Return the address of a client's server, as a URL without its secrets."""
+    options = connection.connection_pool.connection_kwargs
+    database = options.get("db") or 0
+    if "path" in options:
+        return f"unix://{options['path']}?db={database}"
     scheme = "rediss" if issubclass(connection.connection_pool.connection_class, redis.SSLConnection) else "redis"
-    return f"{scheme}://{place.get('host', 'localhost')}:{place.get('port', 6379)}/{database}"
+    return f"{scheme}://{options.get('host', 'localhost')}:{options.get('port', 6379)}/{database}"
 
 
 def incarnation(connection: Connection) -> str:
-    """The name that a server gives itself at its start; empty if it has none or may not say."""
-    with translated(connection):
+    """Return the id that the server chose at its start; empty if it has none or the user may not read it."""
+    with translate_errors(connection):
         try:
             return str(dict(connection.info("server")).get("run_id", ""))
         except ResponseError:
@@ -116,8 +115,8 @@ def incarnation(connection: Connection) -> str:
 
 
 @contextlib.contextmanager
-def translated(connection: Connection) -> Iterator[None]:
-    """Errors of the Redis library inside the block leave it as `queues.errors.QueueError`."""
+def translate_errors(connection: Connection) -> Iterator[None]:
+    """Turn errors of the Redis library inside the block into `queues.errors.QueueError`."""
     try:
         yield
     except RedisError as error:
@@ -125,30 +124,30 @@ def translated(connection: Connection) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def understood(connection: Connection) -> Iterator[None]:
-    """What cannot be parsed inside the block leaves it as `queues.errors.Unreadable`."""
+def translate_parse_errors(connection: Connection) -> Iterator[None]:
+    """Turn errors of parsing inside the block into `queues.errors.Unreadable`."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise _unreadable(address(connection), type(error).__name__) from error
+        raise _unreadable_error(address(connection), type(error).__name__) from error
 
 
 def evaluate(
     connection: Connection, source: str, sha: str, keys: Sequence[str], arguments: Sequence[str | bytes | int | float]
 ) -> Any:
-    """Run a Lua script by its SHA-1, sending its source if the server does not know it.
+    """Run a Lua script by its SHA-1. Send its source if the server does not know it.
 
-    An error reply of the script that begins with STORELOST or STALEEPOCH is raised as the error of that name.
+    Raises StoreLost or StaleEpoch if the script's error reply begins with STORELOST or STALEEPOCH.
     """
-    with translated(connection):
+    with translate_errors(connection):
         try:
             return connection.evalsha(sha, len(keys), *keys, *arguments)
         except NoScriptError:
             return connection.eval(source, len(keys), *keys, *arguments)
 
 
-class _Sent:
-    """A script that was sent; it has no answer as long as none was read."""
+class _Request:
+    """A script that was sent. It has no answer until one is read."""
 
     def __init__(self, source: str, sha: str, arguments: Sequence[str | bytes | int | float]) -> None:
         self.script = source, sha
@@ -156,130 +155,130 @@ class _Sent:
         self.answers: list[Any] = []
 
 
-class Line:
-    """A socket on which scripts are sent one after the other without waiting: the server works them off in that order.
+class ScriptPipeline:
+    """A socket on which scripts are sent without a wait for each answer. The server runs them in the order of sending.
     Safe to share between threads.
 
-    If anything goes wrong on the way, each script is run again from the start when its answer is asked for: scripts are
-    idempotent.
+    After a connection error, `send`'s function runs its script again. That is safe because scripts are idempotent.
     """
 
     def __init__(self, connection: Connection) -> None:
-        """It takes a socket of the connection's while answers are due."""
+        """The pipeline takes a socket of the connection while answers are pending."""
         self._connection = connection
         self._lock = threading.Lock()
         self._socket: Any = None
-        self._due: deque[_Sent] = deque()
+        self._pending: deque[_Request] = deque()
 
     def send(self, source: str, sha: str, arguments: Sequence[str | bytes | int | float]) -> Callable[[], Any]:
-        """Send a script, and give what waits for its answer."""
-        sent = _Sent(source, sha, arguments)
+        """Send a script. Return a function that waits for its answer."""
+        request = _Request(source, sha, arguments)
         with self._lock:
-            # The first one brings its source: if the server did not know it, those sent next would come too early.
-            script = ("EVALSHA", sha) if self._due else ("EVAL", source)
-            if not self._due:
-                with translated(self._connection):
+            # The first script is sent as source: if the server did not know it, the next scripts would run before it.
+            script = ("EVALSHA", sha) if self._pending else ("EVAL", source)
+            if not self._pending:
+                with translate_errors(self._connection):
                     self._socket = self._connection.connection_pool.get_connection()
-            self._due.append(sent)
+            self._pending.append(request)
             try:
                 self._socket.send_command(*script, 0, *arguments)
             except RedisError:
                 self._drop()
-        return lambda: self._answer(sent)
+        return lambda: self._answer(request)
 
-    def _answer(self, sent: _Sent) -> Any:
+    def _answer(self, request: _Request) -> Any:
         with self._lock:
-            while sent in self._due:
+            while request in self._pending:
                 self._read()
-        found = sent.answers[0] if sent.answers else NoScriptError()
-        if isinstance(found, NoScriptError):
-            return evaluate(self._connection, *sent.script, (), sent.arguments)
-        if isinstance(found, ResponseError):
-            raise _translate(found, address(self._connection)) from found
-        return found
+        answer = request.answers[0] if request.answers else NoScriptError()
+        if isinstance(answer, NoScriptError):
+            return evaluate(self._connection, *request.script, (), request.arguments)
+        if isinstance(answer, ResponseError):
+            raise _translate(answer, address(self._connection)) from answer
+        return answer
 
     def _read(self) -> None:
-        """The next answer is the first one's that is due."""
+        """Read the answer to the first pending request."""
         try:
-            found = self._socket.read_response()
+            answer = self._socket.read_response()
         except ResponseError as error:
-            found = error
+            answer = error
         except RedisError:
             self._drop()
             return
         except BaseException:
             self._drop()
             raise
-        self._due.popleft().answers.append(found)
-        if not self._due:
+        self._pending.popleft().answers.append(answer)
+        if not self._pending:
             self._connection.connection_pool.release(self._socket)
 
     def _drop(self) -> None:
-        """A socket on which an answer may still come is of no use any more."""
-        self._due.clear()
+        """Close the socket. Late answers may still arrive on it, so no other request can use it."""
+        self._pending.clear()
         self._socket.disconnect()
         self._connection.connection_pool.release(self._socket)
 
 
-def at_once(connection: Connection, commands: Sequence[Sequence[str]]) -> list[Any]:
-    """The answers of reading commands at one moment. In place of an answer, an exception for a key of another kind than
-    its command is for."""
+def read_atomically(connection: Connection, commands: Sequence[Sequence[str]]) -> list[Any]:
+    """Return the answers to reading commands at one moment. If a key has another type than its command reads, the
+    exception takes the place of the answer."""
     if not commands:
         return []
-    with translated(connection), connection.pipeline(transaction=True) as pipeline:
+    with translate_errors(connection), connection.pipeline(transaction=True) as pipeline:
         for command in commands:
             pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
         answers: list[Any] = pipeline.execute(raise_on_error=False)
         for answer in answers:
-            if isinstance(answer, Exception) and not _is_wrong_kind(answer):
+            if isinstance(answer, Exception) and not _is_wrong_type(answer):
                 raise answer
     return answers
 
 
-def names(connection: Connection, pattern: str) -> list[str]:
-    """The names of all keys that are there all the time while they are read; others may be missing."""
-    with translated(connection):
-        found = set(connection.scan_iter(match=pattern, count=_SCAN))
-    return sorted(name.decode(errors="replace") for name in found)
+def key_names(connection: Connection, pattern: str) -> list[str]:
+    """Return the names of the keys that match a pattern. A key that is added or deleted meanwhile may be missing."""
+    with translate_errors(connection):
+        names = set(connection.scan_iter(match=pattern, count=_SCAN))
+    return sorted(name.decode(errors="replace") for name in names)
 
 
-def scanned(connection: Connection, kind: str, name: str) -> dict[bytes, Any] | None:
-    """A hash or a sorted set ("hash", "zset") in pieces; None if the key holds something else. What is there all the
-    time while it is read is not missed."""
-    scan = connection.hscan_iter if kind == "hash" else connection.zscan_iter
-    with translated(connection):
+def scan(connection: Connection, kind: str, name: str) -> dict[bytes, Any] | None:
+    """Read a hash or a sorted set (`kind` "hash", "zset") in pieces; None if the key has another type. An element that
+    is added or deleted meanwhile may be missing."""
+    scan_iter = connection.hscan_iter if kind == "hash" else connection.zscan_iter
+    with translate_errors(connection):
         try:
-            return dict(scan(name, count=_SCAN))
+            return dict(scan_iter(name, count=_SCAN))
         except ResponseError as error:
-            if _is_wrong_kind(error):
+            if _is_wrong_type(error):
                 return None
             raise
 
 
-def _unreadable(where: str, why: str) -> errors.Unreadable:
+def _unreadable_error(server: str, reason: str) -> errors.Unreadable:
     return errors.Unreadable(
-        f"Redis at {where} holds what torchq did not write there ({why}): "
-        "`torchq doctor` says what, `torchq doctor --fix` mends it"
+        f"Redis at {server} holds data that torchq did not write ({reason}): "
+        "`torchq doctor` lists it, `torchq doctor --fix` repairs it"
     )
 
 
-def _is_wrong_kind(error: Exception) -> bool:
+def _is_wrong_type(error: Exception) -> bool:
     return str(error).startswith("WRONGTYPE")
 
 
 def evaluate_all(
     connection: Connection, source: str, sha: str, calls: Iterable[Sequence[str | bytes | int | float]]
 ) -> None:
-    """Run a Lua script once for each list of arguments, in their order, several on the way at a time: to wait for each
-    answer would cost more than the work. Others are served in between. Errors as of `evaluate`."""
-    waiting = iter(calls)
-    with translated(connection):
-        while some := list(itertools.islice(waiting, _AT_A_TIME)):
+    """Run a Lua script once per list of arguments, in their order. Raises the errors of `evaluate`.
+
+    Several calls travel together, because a wait for each answer would cost more than the work. The server serves
+    other clients between the calls."""
+    with translate_errors(connection):
+        for chunk in chunks(calls, _CALLS_PER_PIPELINE):
             with connection.pipeline(transaction=False) as pipeline:
-                for arguments in some:
+                for arguments in chunk:
                     pipeline.evalsha(sha, 0, *arguments)
                 answers: list[Any] = pipeline.execute(raise_on_error=False)
-            for arguments, answer in zip(some, answers, strict=True):
+            for arguments, answer in zip(chunk, answers, strict=True):
                 if isinstance(answer, NoScriptError):
                     connection.eval(source, 0, *arguments)
                 elif isinstance(answer, Exception):
@@ -287,20 +286,22 @@ def evaluate_all(
 
 
 def _is_refusal(error: RedisError) -> bool:
-    """Whether it says that the account is not known, or may not do this."""
-    known = isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError)
-    return known or any(words in str(error) for words in _NOT_ALLOWED)
+    """Return whether Redis does not know the user, or does not allow it the command."""
+    refusals = redis.AuthenticationError | redis.exceptions.NoPermissionError
+    return isinstance(error, refusals) or any(part in str(error) for part in _NOT_ALLOWED)
 
 
-def _translate(error: RedisError, where: str) -> errors.QueueError:
+def _translate(error: RedisError, server: str) -> errors.QueueError:
     message = str(error)
     refusal = _REFUSALS.get(message.partition(" ")[0])
     if refusal is not None:
-        return refusal(f"{message.partition(' ')[2]} (Redis at {where})")
+        return refusal(f"{message.partition(' ')[2]} (Redis at {server})")
     if _is_refusal(error):
-        return errors.CredentialsRefused(f"Redis at {where} refuses these credentials (check the Redis URL): {message}")
-    if isinstance(error, ResponseError) and any(sign in message for sign in _SPOILT):
-        return _unreadable(where, message)
+        return errors.CredentialsRefused(
+            f"Redis at {server} refuses these credentials (check the Redis URL): {message}"
+        )
+    if isinstance(error, ResponseError) and any(part in message for part in _WRONG_CONTENT):
+        return _unreadable_error(server, message)
     if isinstance(error, ResponseError):
-        return errors.QueueError(f"Redis at {where} failed: {message}")
-    return errors.StoreUnreachable(f"Redis at {where} does not answer: {message}")
+        return errors.QueueError(f"Redis at {server} failed: {message}")
+    return errors.StoreUnreachable(f"Redis at {server} does not answer: {message}")

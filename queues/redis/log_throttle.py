@@ -1,6 +1,6 @@
-"""Telling people about trouble that repeats, once.
+"""Log lines about errors that repeat, without a line per attempt.
 
-One rule: a line when it begins, a line a minute while it lasts, a line when it is over; never a line per attempt.
+One rule: one line when an error begins, one line a minute while it lasts, one line when it is over.
 """
 
 import logging
@@ -12,53 +12,58 @@ REMINDER_SECONDS = 60.0
 
 
 class Outage:
-    """One thing that may be out of reach, as many threads meet it."""
+    """The log lines about one service that may be unreachable. Many threads may use it."""
 
     def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` returns seconds."""
         self._log = log
         self._clock = clock
         self._lock = threading.Lock()
         self._since = 0.0
-        self._told = 0.0
+        self._logged_at = 0.0
         self._message = ""
 
     def met(self, error: Exception) -> None:
-        """It failed."""
+        """Log a failed attempt, unless the same error was logged within the last minute."""
         with self._lock:
             now = self._clock()
             if not self._message:
                 self._since = now
-            if str(error) != self._message or now - self._told >= REMINDER_SECONDS:
+            if str(error) != self._message or now - self._logged_at >= REMINDER_SECONDS:
                 self._log.warning("%s; trying again", error)
-                self._message, self._told = str(error), now
+                self._message, self._logged_at = str(error), now
 
     def over(self) -> None:
-        """It worked."""
+        """Log that an attempt succeeded, if the one before it failed."""
         with self._lock:
             if self._message:
                 self._log.info("over after %.0f s: %s", self._clock() - self._since, self._message)
                 self._message = ""
 
 
-class Complaints:
-    """Lines about runs that failed for an expected reason: each reason once in a while, with how often it was met."""
+class FailureLog:
+    """The log lines about runs that failed for an expected reason. Each reason is logged once per `pause` seconds,
+    together with the number of failures that were not logged."""
 
     def __init__(self, log: logging.Logger, pause: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log
         self._pause = pause
         self._clock = clock
         self._lock = threading.Lock()
-        self._told: dict[str, tuple[float, int]] = {}
+        self._reasons: dict[str, tuple[float, int]] = {}
+        """Reason -> when it was logged last, and how many failures were not logged since."""
 
-    def about(self, subject: object, reason: str) -> None:
-        """Say it, unless the same reason was given a moment ago."""
+    def report(self, subject: object, reason: str) -> None:
+        """Log that the run of a subject failed, or only count it if the reason was logged a moment ago."""
         with self._lock:
             now = self._clock()
-            told, kept_quiet = self._told.get(reason, (now - self._pause, 0))
-            if now - told < self._pause:
-                self._told[reason] = (told, kept_quiet + 1)
+            logged_at, skipped = self._reasons.get(reason, (now - self._pause, 0))
+            if now - logged_at < self._pause:
+                self._reasons[reason] = (logged_at, skipped + 1)
                 return
-            self._told = {text: each for text, each in self._told.items() if now - each[0] < 6 * self._pause}
-            self._told[reason] = (now, 0)
-        more = f" ({kept_quiet} more like it)" if kept_quiet else ""
+            self._reasons = {
+                text: record for text, record in self._reasons.items() if now - record[0] < 6 * self._pause
+            }
+            self._reasons[reason] = (now, 0)
+        more = f" ({skipped} more like it)" if skipped else ""
         self._log.warning("%s: %s; it will be tried again%s", subject, reason, more)

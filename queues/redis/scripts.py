@@ -1,4 +1,4 @@
-"""Lua scripts: files in queues/lua, run by their SHA-1.
+"""Lua scripts: files in queues/lua, which Redis runs by their SHA-1.
 
 One rule: a script is idempotent, because the client may send it again after a lost answer.
 """
@@ -12,7 +12,7 @@ from queues.redis import connection
 
 
 class Script:
-    """A Lua file `queues/lua/<name>.lua`, after the preludes it needs: files that only define local functions."""
+    """The Lua file `queues/lua/<name>.lua` after its preludes, which are files that only define local functions."""
 
     def __init__(self, name: str, preludes: Sequence[str] = ()) -> None:
         self.name = name
@@ -25,15 +25,19 @@ class Script:
         keys: Sequence[str] = (),
         arguments: Sequence[str | bytes | int | float] = (),
     ) -> Any:
-        """Run it; the answer is as redis-py gives it (bytes, integers, lists). Raises `queues.errors.QueueError`."""
+        """Run the script. Return its answer as redis-py decodes it (bytes, integers, lists). Raises
+        `queues.errors.QueueError`."""
         return connection.evaluate(client, self.source, self.sha, keys, arguments)
 
-    def later(self, line: connection.Line, arguments: Sequence[str | bytes | int | float]) -> Callable[[], Any]:
-        """Begin to run it; what is returned waits for the answer. What begins later on the line is done later."""
-        return line.send(self.source, self.sha, arguments)
+    def send(
+        self, pipeline: connection.ScriptPipeline, arguments: Sequence[str | bytes | int | float]
+    ) -> Callable[[], Any]:
+        """Send the script on a pipeline. Return a function that waits for the answer. The server runs the scripts of
+        one pipeline in the order in which they were sent."""
+        return pipeline.send(self.source, self.sha, arguments)
 
-    def each(self, client: connection.Connection, calls: Iterable[Sequence[str | int | float]]) -> None:
-        """Run it for each list of arguments, without waiting for one answer before the next call."""
+    def run_all(self, client: connection.Connection, calls: Iterable[Sequence[str | int | float]]) -> None:
+        """Run the script once per list of arguments, without a wait for each answer before the next call."""
         connection.evaluate_all(client, self.source, self.sha, calls)
 
 

@@ -1,7 +1,7 @@
-"""A batch of picks as the commit script takes it, and its answer.
+"""Encoding of a batch of picks for the commit script, and decoding of the script's answer.
 
-One rule: what both sides know is not said twice. Picks go as columns, with every distinct demand and queue once; the
-answer names only what the store decided.
+One rule: no value travels twice. Picks travel as columns, with every distinct demand and queue once. The answer has
+only what the store decided.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,16 +14,15 @@ from queues.redis import codec
 from queues.values import Batch, Committed, Entry, Reservation
 
 SHOWN = 7
-"""Where in the answer the queues to show begin."""
-
+"""The index in the answer at which the next entries of queues begin."""
 
 Encoded = tuple[bytes, bytes]
-"""The picks, and what each of them changes: needed only if one is refused."""
+"""The picks; and the changes of each single pick, which the script reads only if a pick is refused."""
 
 
 class _Demands:
-    """What picks ask for, with the number of attempt. Equal demands mostly are one object, which is found faster than
-    by its content."""
+    """The distinct pairs of demand and attempt of a batch. Equal demands mostly are one object, and a
+    look-up by identity is faster than one by content."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -32,24 +31,25 @@ class _Demands:
         self._by_text: dict[tuple[str, int], int] = {}
 
     def number(self, demand: Amounts, attempt: int) -> int:
-        found = self._by_identity.get((id(demand), attempt))
-        if found is None:
+        """Return the number of a pair, from 1; add the pair if it is new."""
+        number = self._by_identity.get((id(demand), attempt))
+        if number is None:
             text = codec.encode_amounts(demand)
-            found = self._by_text.setdefault((text, attempt), len(self.texts) + 1)
-            if found > len(self.texts):
+            number = self._by_text.setdefault((text, attempt), len(self.texts) + 1)
+            if number > len(self.texts):
                 self.texts.append(text)
                 self.attempts.append(attempt)
-            self._by_identity[id(demand), attempt] = found
-        return found
+            self._by_identity[id(demand), attempt] = number
+        return number
 
 
-def _together(changes: Iterable[tuple[int, str, str]]) -> list[str]:
-    """The last text of each queue."""
+def _last_texts(changes: Iterable[tuple[int, str, str]]) -> list[str]:
+    """Return queue, last text of the queue, and so on, as one flat list."""
     return [*chain.from_iterable({queue: text for _, queue, text in changes}.items())]
 
 
 def encode(batch: Batch) -> Encoded:
-    """The picks, column by column (`lua/store/commit.lua` lists them)."""
+    """Encode the picks of a batch, column by column (`lua/store/commit.lua` lists the columns)."""
     picks = batch.picks
     queues: dict[str, int] = {}
     demands = _Demands()
@@ -59,45 +59,49 @@ def encode(batch: Batch) -> Encoded:
         for queue, account in pick.accounts.items()
     ]
     overtaken = [
-        (number, queue, codec.encode_overtaken(each))
+        (number, queue, codec.encode_overtaken(job))
         for number, pick in enumerate(picks, 1)
         if pick.overtaken
-        for queue, each in pick.overtaken.items()
+        for queue, job in pick.overtaken.items()
     ]
     clocks = [codec.encode_clock(pick.clock) for pick in picks]
-    waiting = [pick.waiting for pick in picks]
-    tickets = [each.ticket for each in waiting]
+    entries = [pick.waiting for pick in picks]
+    tickets = [entry.ticket for entry in entries]
     keys = [key for key, _, _ in tickets]
     columns = {
         "keys": keys,
-        "versions": [f"{each.version}," for each in waiting],
-        "queue": [queues.setdefault(each.queue, len(queues) + 1) for each in waiting],
-        "demand": [demands.number(each.demand, ticket[1]) for each, ticket in zip(waiting, tickets, strict=True)],
+        "versions": [f"{entry.version}," for entry in entries],
+        "queue": [queues.setdefault(entry.queue, len(queues) + 1) for entry in entries],
+        "demand": [demands.number(entry.demand, ticket[1]) for entry, ticket in zip(entries, tickets, strict=True)],
         "grows": [number for number, (_, _, kind) in enumerate(tickets, 1) if kind == "grow"],
-        "ports": [number for number, each in enumerate(waiting, 1) if each.port],
-        **_after_all(batch, clocks, accounts, overtaken),
+        "ports": [number for number, entry in enumerate(entries, 1) if entry.port],
+        **_totals(batch, clocks, accounts, overtaken),
     }
-    named = {"queues": list(queues), "demands": demands.texts, "attempts": demands.attempts}
-    each_one = {"clocks": clocks, "accounts": accounts, "overtaken": overtaken}
-    return orjson.dumps(columns | named), orjson.dumps(each_one)
+    tables = {"queues": list(queues), "demands": demands.texts, "attempts": demands.attempts}
+    single_changes = {"clocks": clocks, "accounts": accounts, "overtaken": overtaken}
+    return orjson.dumps(columns | tables), orjson.dumps(single_changes)
 
 
-def _after_all(
+def _totals(
     batch: Batch, clocks: list[str], accounts: list[tuple[int, str, str]], overtaken: list[tuple[int, str, str]]
 ) -> dict[str, str | list[str]]:
-    """What holds after all picks, with what changes without a pick."""
+    """Return the clock, accounts and overtaken jobs after all picks and after the changes without a pick."""
     clock = clocks[-1] if clocks else ""
     if batch.settlement is not None:
-        paid, last = batch.settlement, len(clocks) + 1
-        clock = clock if paid.clock is None else codec.encode_clock(paid.clock)
-        accounts = [*accounts, *((last, queue, codec.encode_account(each)) for queue, each in paid.accounts.items())]
-        overtaken = [*overtaken, *((last, name, codec.encode_overtaken(each)) for name, each in paid.overtaken.items())]
-    return {"clock": clock, "accounts": _together(accounts), "overtaken": _together(overtaken)}
+        settlement, number = batch.settlement, len(clocks) + 1
+        clock = clock if settlement.clock is None else codec.encode_clock(settlement.clock)
+        accounts = accounts + [
+            (number, queue, codec.encode_account(account)) for queue, account in settlement.accounts.items()
+        ]
+        overtaken = overtaken + [
+            (number, queue, codec.encode_overtaken(job)) for queue, job in settlement.overtaken.items()
+        ]
+    return {"clock": clock, "accounts": _last_texts(accounts), "overtaken": _last_texts(overtaken)}
 
 
 def outcome(answer: list[bytes]) -> Committed:
-    """The script's answer to a batch, but for the reservations and the queues that follow."""
-    refused, picked, _, change, alone, others, _ = (each.decode() for each in answer[:SHOWN])
+    """Decode the script's answer without the reservations and the next entries of queues."""
+    refused, picked, _, change, alone, others, _ = (part.decode() for part in answer[:SHOWN])
     return Committed(
         (),
         refused,  # type: ignore[arg-type]
@@ -109,7 +113,7 @@ def outcome(answer: list[bytes]) -> Committed:
 
 
 def reservations(batch: Batch, answer: list[bytes]) -> tuple[Reservation, ...]:
-    """What was taken of the batch."""
+    """Return the reservations of the picks that stand."""
     entries = [pick.waiting.entry for pick in batch.picks[: int(answer[1])]]
     decided = answer[6].decode().split("\n") if answer[6] else [""] * len(entries)
     return tuple(_reservations(batch.epoch, entries, decided, int(answer[2])))

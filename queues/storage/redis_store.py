@@ -1,19 +1,20 @@
 """The queue store in Redis.
 
-One rule: every method is one script, which changes what it changes at one moment; a rebuild and long lists are several.
+One rule: every method runs one atomic script; only a rebuild and long lists take several.
 """
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain
 
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
 from queues import limits, redis_keys
+from queues.chunks import chunks
 from queues.inspection import redis_reader, reset
 from queues.inspection_values import StorePicture
 from queues.redis import codec
-from queues.redis.connection import Connection, Line, at_once, incarnation, understood
+from queues.redis.connection import Connection, ScriptPipeline, incarnation, read_atomically, translate_parse_errors
 from queues.redis.scripts import Script
 from queues.storage import commit_codec, snapshot_codec
 from queues.storage.commits import PipelinedCommit
@@ -21,7 +22,8 @@ from queues.store import PendingCommit, StoreSettings
 from queues.values import Batch, Behind, Entry, Place, QueueSpec, Reservation, Snapshot
 
 CHUNK = 500
-"""How many keys one script is given at most: a few milliseconds in which the server does nothing else."""
+"""The most keys for one call of a script. The server does nothing else during a call, which takes a few
+milliseconds."""
 
 Texts = dict[str, tuple[str, str]]
 """Job key -> tie-break and entry, as JSON."""
@@ -50,7 +52,7 @@ _REBUILD = Script("store/rebuild", preludes=("lib/store", "lib/usage", "lib/coho
 
 
 class RedisStore:
-    """QueueStore on a Redis; safe to share between threads and to have in several processes."""
+    """A QueueStore on Redis. Safe to share between threads; several processes may use the same Redis."""
 
     def __init__(
         self,
@@ -58,21 +60,21 @@ class RedisStore:
         settings: StoreSettings | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """`clock` replaces the server's time in what is marked as work; for tests."""
+        """`clock` replaces the server's time for keys that are marked as work; it is for tests."""
         self._connection = connection
-        self._line = Line(connection)
+        self._pipeline = ScriptPipeline(connection)
         self._settings = settings or StoreSettings()
         self._clock = clock
         self._epoch = 0
-        self._reader = snapshot_codec.Reader()
-        self._reading = threading.Lock()
+        self._reader = snapshot_codec.SnapshotReader()
+        self._reader_lock = threading.Lock()
         self._prepared = NOTHING_PREPARED
 
     def epoch(self) -> int:
         """See QueueStore."""
-        found, layout = at_once(self._connection, [("GET", redis_keys.EPOCH), ("GET", redis_keys.LAYOUT)])
-        known = isinstance(found, bytes) and found.isdigit() and layout == redis_keys.LAYOUT_NUMBER
-        return int(found) if known else 0  # what is no epoch is a loss
+        epoch, layout = read_atomically(self._connection, [("GET", redis_keys.EPOCH), ("GET", redis_keys.LAYOUT)])
+        is_valid = isinstance(epoch, bytes) and epoch.isdigit() and layout == redis_keys.LAYOUT_NUMBER
+        return int(epoch) if is_valid else 0  # an unreadable epoch counts as a lost store
 
     def incarnation(self) -> str:
         """See QueueStore."""
@@ -87,20 +89,20 @@ class RedisStore:
 
     def rebuild(self, epoch: int, reservations: Iterable[Reservation], entries: Iterable[Entry]) -> None:
         """See QueueStore."""
-        there = self._begin(epoch)
+        prepared = self._begin(epoch)
         texts = _texts(entries)
-        # What has gone is forgotten before anything is charged: this would free it.
-        gone = ((key,) for key in there.keys() - texts.keys())
-        _REMOVE.each(self._connection, ([epoch, "", *chunk] for chunk in _chunks(gone)))
-        held = ((str(each.key), codec.encode_reservation(each)) for each in reservations)
-        _REBUILD.each(self._connection, ([epoch, "charge", *chunk] for chunk in _chunks(held)))
-        self._put(epoch, {key: text for key, text in texts.items() if there.get(key) != text})
+        # Removals come before the charges, because a removal would free a charge of its key.
+        removals = ((key,) for key in prepared.keys() - texts.keys())
+        _REMOVE.run_all(self._connection, ([epoch, "", *chunk] for chunk in _chunks(removals)))
+        charges = ((str(reservation.key), codec.encode_reservation(reservation)) for reservation in reservations)
+        _REBUILD.run_all(self._connection, ([epoch, "charge", *chunk] for chunk in _chunks(charges)))
+        self._put(epoch, {key: text for key, text in texts.items() if prepared.get(key) != text})
         _REBUILD(self._connection, arguments=[epoch, "open"])
         self._epoch = epoch
 
     def configure(self, queues: Collection[QueueSpec], pool: Amounts | None) -> None:
         """See QueueStore."""
-        specs = [text for spec in queues for text in _settings(spec)]
+        specs = [text for spec in queues for text in _spec_texts(spec)]
         names = codec.encode_names(limits.counted_resources(queues, pool, self._settings.counted))
         _CONFIGURE(self._connection, arguments=[self._epoch, codec.encode_amounts(pool), names, *specs])
 
@@ -108,50 +110,55 @@ class RedisStore:
         """See QueueStore."""
         self._put(self._epoch, _texts(entries))
 
-    def remove(self, keys: Iterable[JobKey], seen: int | None = None) -> list[JobKey]:
+    def remove(self, keys: Iterable[JobKey], pods_version: int | None = None) -> list[JobKey]:
         """See QueueStore."""
-        kept: list[bytes] = []
+        retained: list[bytes] = []
         for chunk in _chunks((str(key),) for key in keys):
-            kept += _REMOVE(self._connection, arguments=[self._epoch, "" if seen is None else seen, *chunk])
-        return [JobKey.parse(key.decode()) for key in kept]
+            version = "" if pods_version is None else pods_version
+            retained += _REMOVE(self._connection, arguments=[self._epoch, version, *chunk])
+        return [JobKey.parse(key.decode()) for key in retained]
 
     def snapshot(
-        self, heads: int, since: int | None = None, more: Collection[str] = (), known: Mapping[str, int] | None = None
+        self,
+        heads: int,
+        since: int | None = None,
+        more: Collection[str] = (),
+        known_heads: Mapping[str, int] | None = None,
     ) -> Snapshot:
         """See QueueStore."""
-        newest = "" if known is None else self._reader.newest
-        after = [each for pair in (known or {}).items() for each in pair]
-        asked = [self._epoch, heads, "" if since is None else since, newest, len(more), *more, *after]
-        answer = _SNAPSHOT(self._connection, arguments=asked)
-        with self._reading, understood(self._connection):
-            found = self._reader.read(answer)
-        return self.snapshot(heads) if found is None else found
+        newest = "" if known_heads is None else self._reader.newest
+        after = [value for pair in (known_heads or {}).items() for value in pair]
+        arguments = [self._epoch, heads, "" if since is None else since, newest, len(more), *more, *after]
+        answer = _SNAPSHOT(self._connection, arguments=arguments)
+        with self._reader_lock, translate_parse_errors(self._connection):
+            snapshot = self._reader.read(answer)
+        return self.snapshot(heads) if snapshot is None else snapshot
 
     def pending_commit(self, batch: Batch) -> PendingCommit:
         """See QueueStore."""
-        return PipelinedCommit(self._send, self._shown, batch)
+        return PipelinedCommit(self._send, self._read_behind, batch)
 
     def _send(self, batch: Batch, name: str, picks: commit_codec.Encoded) -> Callable[[], list[bytes]]:
-        return _COMMIT.later(self._line, self._arguments(batch, name, picks))
+        return _COMMIT.send(self._pipeline, self._arguments(batch, name, picks))
 
-    def _shown(self, answer: list[bytes]) -> tuple[Behind, ...]:
-        with self._reading, understood(self._connection):
+    def _read_behind(self, answer: list[bytes]) -> tuple[Behind, ...]:
+        with self._reader_lock, translate_parse_errors(self._connection):
             return self._reader.read_behind(answer[commit_codec.SHOWN :])
 
     def _arguments(self, batch: Batch, name: str, picks: commit_codec.Encoded) -> list[str | bytes | int | float]:
-        """What the commit script is told."""
+        """Return the arguments of the commit script."""
         first, last = self._settings.ports or (0, 0)
         now = "" if self._clock is None else repr(self._clock())
         head: list[str | int] = [batch.epoch, batch.revision, name, batch.follows, now, first, last, batch.change]
-        return [*head, *picks, batch.heads, *(each for pair in batch.hungry.items() for each in pair)]
+        return [*head, *picks, batch.heads, *(value for pair in batch.hungry.items() for value in pair)]
 
     def place(self, key: JobKey) -> Place | None:
         """See QueueStore."""
-        found = _PLACE(self._connection, arguments=[self._epoch, str(key)])
-        if not found:
+        answer = _PLACE(self._connection, arguments=[self._epoch, str(key)])
+        if not answer:
             return None
-        with understood(self._connection):
-            text, rank, waiting = found
+        with translate_parse_errors(self._connection):
+            text, rank, waiting = answer
             return Place(entry=codec.decode_entry(text), rank=int(rank), waiting=int(waiting))
 
     def reservations(self, keys: Sequence[JobKey] | None = None) -> dict[JobKey, Reservation]:
@@ -164,20 +171,20 @@ class RedisStore:
 
     def inspect(self) -> StorePicture:
         """See QueueStore."""
-        return redis_reader.store(self._connection)
+        return redis_reader.read_store(self._connection)
 
     def forget(self, epoch: int) -> None:
         """See QueueStore."""
-        reset.store(self._connection, epoch)
+        reset.reset_store(self._connection, epoch)
 
-    def _reservations(self, epoch: int, which: Sequence[str]) -> dict[JobKey, Reservation]:
-        texts = _RESERVATIONS(self._connection, arguments=[epoch, *which])
-        with understood(self._connection):
-            held = ((JobKey.parse(key.decode()), text) for key, text in _pairs(texts))
-            return {key: codec.decode_reservation(key, text) for key, text in held}
+    def _reservations(self, epoch: int, selection: Sequence[str]) -> dict[JobKey, Reservation]:
+        texts = _RESERVATIONS(self._connection, arguments=[epoch, *selection])
+        with translate_parse_errors(self._connection):
+            pairs = ((JobKey.parse(key.decode()), text) for key, text in _pairs(texts))
+            return {key: codec.decode_reservation(key, text) for key, text in pairs}
 
     def _begin(self, epoch: int) -> Texts:
-        """Empty the store, unless it was prepared; what waits there then."""
+        """Empty the store, unless it was prepared for this epoch. Return the entries that wait in it."""
         prepared, self._prepared = self._prepared, NOTHING_PREPARED
         if prepared[0] == epoch:
             return prepared[1]
@@ -185,26 +192,26 @@ class RedisStore:
         return {}
 
     def _empty(self, epoch: int) -> None:
-        """What another version of torchq left there is of no use."""
-        layout, *open_or_not = at_once(
+        """Begin a rebuild with an empty store. Delete the data of a version of torchq that used another layout."""
+        layout, *epochs = read_atomically(
             self._connection, [("GET", name) for name in (redis_keys.LAYOUT, redis_keys.EPOCH, redis_keys.REBUILDING)]
         )
-        if layout != redis_keys.LAYOUT_NUMBER and any((layout, *open_or_not)):
-            reset.store(self._connection, epoch - 1)
-            reset.work(self._connection, epoch - 1)
+        if layout != redis_keys.LAYOUT_NUMBER and any((layout, *epochs)):
+            reset.reset_store(self._connection, epoch - 1)
+            reset.reset_work(self._connection, epoch - 1)
         _REBUILD(self._connection, arguments=[epoch, "begin"])
 
     def _put(self, epoch: int, texts: Texts) -> None:
-        chunks = _chunks((key, *text) for key, text in texts.items())
-        _PUT(self._connection, arguments=[epoch, *next(chunks)])
-        _PUT.each(self._connection, ([epoch, *chunk] for chunk in chunks))
+        pieces = _chunks((key, *text) for key, text in texts.items())
+        _PUT(self._connection, arguments=[epoch, *next(pieces)])
+        _PUT.run_all(self._connection, ([epoch, *piece] for piece in pieces))
 
 
 def _texts(entries: Iterable[Entry]) -> Texts:
     return {str(entry.key): (codec.encode_tie(entry), codec.encode_entry(entry)) for entry in entries}
 
 
-def _settings(spec: QueueSpec) -> tuple[str, str, str]:
+def _spec_texts(spec: QueueSpec) -> tuple[str, str, str]:
     return spec.name, codec.encode_spec(spec), codec.encode_rules(spec)
 
 
@@ -213,9 +220,9 @@ def _pairs(flat: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _chunks(items: Iterable[tuple[str, ...]]) -> Iterator[list[str]]:
-    """The items flattened, by CHUNK; the first chunk comes even if it is empty, so that a lost store is noticed."""
-    source = iter(items)
-    chunk = list(islice(source, CHUNK))
-    yield [text for item in chunk for text in item]
-    while chunk := list(islice(source, CHUNK)):
-        yield [text for item in chunk for text in item]
+    """Yield the items by CHUNK, flattened. If there are no items, yield one empty list, since the script must run once
+    to notice a lost store."""
+    pieces = chunks(items, CHUNK)
+    yield [*chain.from_iterable(next(pieces, []))]
+    for piece in pieces:
+        yield [*chain.from_iterable(piece)]

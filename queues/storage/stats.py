@@ -1,41 +1,42 @@
-"""How queues and dispatch do, in a few numbers: what `torchq status` shows.
+"""The numbers about queues and dispatch that `torchq status` shows.
 
-One rule: a handful of plain reading commands at one moment, however many jobs wait.
+One rule: a few plain reading commands at one moment, however many jobs wait.
 """
 
 from dataclasses import dataclass, field
 from typing import Any
 
 from queues import redis_keys
-from queues.redis.connection import Connection, at_once, understood
+from queues.redis.connection import Connection, read_atomically, translate_parse_errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vitals:
-    """Numbers of one moment. `picks` and `runs` only rise: two looks make a rate."""
+    """The numbers of one moment. `picks` and `runs` only rise, so two readings give a rate."""
 
     at: float
-    """By the server's clock, seconds since 1970."""
+    """The time by the server's clock, in seconds since 1970."""
     epoch: int
-    """0: the queues are lost or were never there."""
+    """The epoch of the last rebuild; 0 if the store is empty or lost."""
     picks: int
-    """Picks ever committed."""
+    """The number of picks ever committed."""
     runs: int
-    """Reconciles ever given back by a worker."""
+    """The number of reconcile runs that workers have ever finished."""
     ready: int
-    """Keys that wait for a worker."""
+    """The number of keys that wait for a worker."""
     delayed: int
+    """The number of keys that wait until a time."""
     leased: int
-    """Keys on their way to a worker, or at one."""
+    """The number of keys that are on their way to a worker or that a worker runs."""
     waiting: int
-    """Jobs that wait in queues."""
+    """The number of jobs that wait in queues."""
     admitted: int
-    """Jobs that hold room."""
+    """The number of jobs that hold a reservation."""
     workers: dict[str, int] = field(default_factory=dict)
-    """Those alive, and how many threads each has."""
+    """The live workers and the number of threads of each."""
 
 
-_QUESTIONS = (
+_COMMANDS = (
     ("TIME",),
     ("GET", redis_keys.EPOCH),
     ("GET", f"{redis_keys.PREFIX}pick"),
@@ -51,9 +52,9 @@ _QUESTIONS = (
 
 
 def read(connection: Connection) -> Vitals:
-    """One look. QueueError if Redis does not answer or holds what cannot be read."""
-    time, *numbers, workers, threads = at_once(connection, _QUESTIONS)
-    with understood(connection):
+    """Read the numbers. Raises QueueError if Redis does not answer or holds a value that cannot be read."""
+    time, *numbers, workers, threads = read_atomically(connection, _COMMANDS)
+    with translate_parse_errors(connection):
         now = int(time[0]) + int(time[1]) / 1e6
         epoch, picks, runs, ready, delayed, leased, waiting, admitted = map(_number, numbers)
         alive = {name.decode() for name, ends in workers or () if float(ends) > now}

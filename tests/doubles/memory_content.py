@@ -1,6 +1,6 @@
-"""What the queue store in memory holds, and what is seen of it.
+"""The content of the queue store in memory.
 
-One rule: values only; `tests.doubles.memory_store` says what may happen to them.
+One rule: values only; `tests.doubles.memory_store` decides how they change.
 """
 
 import threading
@@ -31,13 +31,13 @@ class Last(NamedTuple):
 
     name: str = ""
     whole: bool = False
-    """Whether all of it stands."""
+    """Whether all its picks stand."""
     change: int = 0
 
 
 @dataclass(slots=True)
 class Content:
-    """What a Redis would hold; several stores may stand on it."""
+    """The data that Redis would hold. Several stores may share it, as several processes share a Redis."""
 
     lock: threading.RLock = field(default_factory=threading.RLock)
     incarnation: str = "first"
@@ -51,10 +51,10 @@ class Content:
     overtaken: dict[str, Overtaken | None] = field(default_factory=dict)
     entries: dict[JobKey, Waiting] = field(default_factory=dict)
     members: dict[JobKey, str] = field(default_factory=dict)
-    """What decides between waiting jobs of one score (`order.member`), as it was when they were put first."""
+    """Job -> the text that orders jobs of one score (`order.member`), as it was when the job was put first."""
     reservations: dict[JobKey, Reservation] = field(default_factory=dict)
     counted: frozenset[str] | None = None
-    """The names of resources that the usage counts; None, before settings are known: all."""
+    """The names of resources that the usage counts; None before the first settings: all resources."""
     usage: dict[str, dict[str, int]] = field(default_factory=dict)
     pool_usage: dict[str, int] = field(default_factory=dict)
     last_port: int = 0
@@ -63,35 +63,35 @@ class Content:
     changed: dict[str, int] = field(default_factory=dict)
     """Queue -> its last change."""
     settled: int = 0
-    """The last change that a difference cannot tell."""
+    """The last change that a difference cannot show."""
     last: Last = field(default_factory=Last)
 
-    def charge(self, held: Reservation, times: int) -> None:
-        """Add what counts of a reservation's charge, so many times, to the sums of its queue and of the pool."""
-        charge = amounts.only(held.charge, self.counted)
-        for sums in (self.usage.setdefault(held.queue, {}), self.pool_usage):
+    def charge(self, reservation: Reservation, times: int) -> None:
+        """Add the counted part of a reservation's charge, times `times`, to the sums of its queue and of the pool."""
+        charge = amounts.only(reservation.charge, self.counted)
+        for sums in (self.usage.setdefault(reservation.queue, {}), self.pool_usage):
             amounts.increase(sums, charge, times)
             for name in charge:
                 if not sums[name]:
                     del sums[name]
 
     def count(self, names: frozenset[str]) -> None:
-        """Count these names from now on."""
+        """Count these names from now on, also for the reservations that exist."""
         self.counted, self.usage, self.pool_usage = names, {}, {}
-        for held in self.reservations.values():
-            self.charge(held, 1)
+        for reservation in self.reservations.values():
+            self.charge(reservation, 1)
 
     def places(self) -> dict[str, dict[JobKey, float]]:
-        """Every queue's order, also of queues that are not configured."""
+        """Return every queue's order, also of queues that are not configured."""
         places: dict[str, dict[JobKey, float]] = {}
         for key, waiting in self.entries.items():
             spec = self.specs.get(waiting.entry.queue, QueueSpec(name=waiting.entry.queue))
             places.setdefault(waiting.entry.queue, {})[key] = order.score(waiting.entry, spec.aging_seconds)
         return places
 
-    def lines(self, shown: Collection[str]) -> dict[str, list[Waiting]]:
-        """The waiting entries of some configured queues, in order."""
-        lines: dict[str, list[Waiting]] = {name: [] for name in shown}
+    def lines(self, queues: Collection[str]) -> dict[str, list[Waiting]]:
+        """Return the waiting entries of some configured queues, in order."""
+        lines: dict[str, list[Waiting]] = {name: [] for name in queues}
         for waiting in self.entries.values():
             if waiting.entry.queue in lines:
                 lines[waiting.entry.queue].append(waiting)
@@ -101,11 +101,11 @@ class Content:
         return lines
 
     def place(self, entry: Entry, aging_seconds: float) -> tuple[float, str]:
-        """What a waiting job is sorted by (`order.place`)."""
+        """Return the sort key of a waiting job (`order.place`)."""
         return order.score(entry, aging_seconds), self.members[entry.key]
 
     def view(self, name: str, line: list[Waiting], heads: int, after: int) -> QueueView:
-        """A queue of which the entries are given."""
+        """Return the view of a queue with these waiting entries."""
         return QueueView(
             spec=self.specs[name],
             usage=dict(self.usage.get(name, {})),
@@ -117,11 +117,11 @@ class Content:
         )
 
     def departed(self) -> dict[str, Account]:
-        """The accounts of queues that are not configured any more."""
+        """Return the accounts of queues that are not configured any more."""
         return {name: account for name, account in self.accounts.items() if name not in self.specs}
 
     def behind(self, batch: Batch) -> tuple[Behind, ...]:
-        """What a batch that stands is hungry for."""
+        """Return the next entries of the queues that a batch names."""
         after = batch.hungry
         return tuple(
             Behind(name, after[name], len(line), tuple(line[after[name] : after[name] + batch.heads]))

@@ -1,6 +1,6 @@
-"""The queue store in memory: the twin of redis_store that tests and what-if questions run on.
+"""The queue store in memory, for tests: the twin of `queues.storage.redis_store`.
 
-One rule: it skips nothing that Redis does (JSON, versions, epochs, ports), so what holds here holds there.
+One rule: it does everything that Redis does (JSON, versions, epochs, ports), so that a test of it is a test of both.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -31,11 +31,11 @@ from tests.doubles.memory_content import Content, Last
 from tests.doubles.sync_commit import SyncCommit
 
 CHANGES_PER_EPOCH = 2**32
-"""A rebuild begins to number changes with its epoch times this, so that no number comes twice."""
+"""A rebuild numbers changes from its epoch times this number, so that no number is used twice."""
 
 
 class MemoryStore:
-    """QueueStore in one process; safe to share between threads."""
+    """A QueueStore in one process; safe to share between threads."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class MemoryStore:
         content: Content | None = None,
         may_have_pods: Callable[[JobKey, int], bool] = lambda *_: False,
     ) -> None:
-        """`mark(key, tenant)` makes a committed key work (`MemoryWork.mark`), `may_have_pods(key, seen)` says whether a
-        reservation must be kept (`MemoryWork.may_have_pods`)."""
+        """`mark(key, tenant)` marks a committed key as work (`MemoryWork.mark`). `may_have_pods(key, pods_version)`
+        returns whether a reservation must stay (`MemoryWork.may_have_pods`)."""
         self._mark = mark
         self._settings = settings or StoreSettings()
         self._content = Content() if content is None else content
@@ -62,14 +62,14 @@ class MemoryStore:
         return self._content.incarnation
 
     def prepare(self, epoch: int, entries: Iterable[Entry]) -> None:
-        """See QueueStore. Here nothing takes its time."""
+        """See QueueStore. In memory there is nothing to prepare but an empty store."""
         list(entries)
         self.forget(epoch - 1)
 
     def rebuild(self, epoch: int, reservations: Iterable[Reservation], entries: Iterable[Entry]) -> None:
         """See QueueStore."""
-        held, waiting = list(reservations), list(entries)
-        for reservation in held:
+        charged, waiting = list(reservations), list(entries)
+        for reservation in charged:
             codec.check(reservation)
         for entry in waiting:
             codec.check(entry)
@@ -79,14 +79,14 @@ class MemoryStore:
                 raise errors.StaleEpoch(f"cannot rebuild under epoch {epoch}: the queues are at {content.epoch}")
             content.entries, content.reservations, content.usage, content.pool_usage = {}, {}, {}, {}
             content.members = {}
-            for reservation in held:
+            for reservation in charged:
                 self._reserve(reservation)
-            for entry in _last_words(waiting):
+            for entry in _latest(waiting):
                 self._put(entry)
             content.epoch = self._epoch = epoch
             content.change = content.settled = epoch * CHANGES_PER_EPOCH
             content.changed, self._touched, content.last = {}, set(), Last()
-            content.last_port = max([content.last_port, *(reservation.port for reservation in held)])
+            content.last_port = max([content.last_port, *(reservation.port for reservation in charged)])
 
     def configure(self, queues: Collection[QueueSpec], pool: Amounts | None) -> None:
         """See QueueStore."""
@@ -101,7 +101,7 @@ class MemoryStore:
             content.specs, content.pool = specs, pool
             if names != content.counted:
                 content.count(names)
-            content.overtaken = {name: each for name, each in content.overtaken.items() if name in specs}
+            content.overtaken = {name: job for name, job in content.overtaken.items() if name in specs}
             content.revision += 1
             content.change += 1
             content.settled = content.change
@@ -110,29 +110,37 @@ class MemoryStore:
         """See QueueStore."""
         with self._content.lock:
             self._guard()
-            found = list(_last_words(entries))
-            for entry in found:
+            accepted = list(_latest(entries))
+            for entry in accepted:
                 codec.check(entry)
-            for entry in found:
+            for entry in accepted:
                 self._put(entry)
-            self._tell_changes()
+            self._number_change()
 
-    def remove(self, keys: Iterable[JobKey], seen: int | None = None) -> list[JobKey]:
+    def remove(self, keys: Iterable[JobKey], pods_version: int | None = None) -> list[JobKey]:
         """See QueueStore."""
-        kept = []
+        retained = []
         with self._content.lock:
             self._guard()
             for key in keys:
                 self._forget_entry(key)
-                if seen is not None and key in self._content.reservations and self._may_have_pods(key, seen):
-                    kept.append(key)
+                if (
+                    pods_version is not None
+                    and key in self._content.reservations
+                    and self._may_have_pods(key, pods_version)
+                ):
+                    retained.append(key)
                 else:
                     self._release(key)
-            self._tell_changes()
-        return kept
+            self._number_change()
+        return retained
 
     def snapshot(
-        self, heads: int, since: int | None = None, more: Collection[str] = (), known: Mapping[str, int] | None = None
+        self,
+        heads: int,
+        since: int | None = None,
+        more: Collection[str] = (),
+        known_heads: Mapping[str, int] | None = None,
     ) -> Snapshot:
         """See QueueStore."""
         content = self._content
@@ -140,17 +148,19 @@ class MemoryStore:
             self._guard()
             whole = since is None or not content.settled <= since <= content.change
             changed = {name for name, number in content.changed.items() if since is None or number > since}
-            anew = content.specs.keys() if whole else content.specs.keys() & (changed | set(more))
-            after = {name: count for name, count in (known or {}).items() if name in content.specs.keys() - anew}
-            shown = anew | after.keys()
-            lines = content.lines(shown)
+            complete = content.specs.keys() if whole else content.specs.keys() & (changed | set(more))
+            after = {
+                name: count for name, count in (known_heads or {}).items() if name in content.specs.keys() - complete
+            }
+            names = complete | after.keys()
+            lines = content.lines(names)
             return Snapshot(
                 epoch=content.epoch,
                 revision=content.revision,
                 pool=content.pool,
                 pool_usage=dict(content.pool_usage),
                 clock=content.clock,
-                queues=tuple(content.view(name, lines[name], heads, after.get(name, 0)) for name in sorted(shown)),
+                queues=tuple(content.view(name, lines[name], heads, after.get(name, 0)) for name in sorted(names)),
                 change=content.change,
                 whole=whole,
                 departed=content.departed() if whole else NO_ACCOUNTS,
@@ -163,47 +173,55 @@ class MemoryStore:
             before, last = content.change, content.last
             if batch.follows and (last.name != batch.follows or not last.whole):
                 return Committed((), "predecessor", before)
-            known = last.change if batch.follows else batch.change
-            others = [queue for queue, number in content.changed.items() if number > known >= content.settled]
-            taken, refused = self._take_all(batch)
+            last_known = last.change if batch.follows else batch.change
+            others = [queue for queue, number in content.changed.items() if number > last_known >= content.settled]
+            reservations, refused = self._take_picks(batch)
             if batch.settlement is not None and not refused:
                 self._settle(batch.settlement)
-            self._tell_changes()
-            change, shown = content.change, () if refused else content.behind(batch)
+            self._number_change()
+            change, next_entries = content.change, () if refused else content.behind(batch)
             content.last = Last(name, not refused, change)
-        for reservation in taken:
+        for reservation in reservations:
             self._mark(reservation.key, reservation.queue)
-        return Committed(tuple(taken), refused, change, before == known, tuple(sorted(others)), shown, len(taken))
+        return Committed(
+            tuple(reservations),
+            refused,
+            change,
+            before == last_known,
+            tuple(sorted(others)),
+            next_entries,
+            len(reservations),
+        )
 
     def pending_commit(self, batch: Batch) -> PendingCommit:
         """See QueueStore."""
         return SyncCommit(self._commit, batch)
 
-    def _take_all(self, batch: Batch) -> tuple[list[Reservation], Refusal]:
-        taken: list[Reservation] = []
+    def _take_picks(self, batch: Batch) -> tuple[list[Reservation], Refusal]:
+        reservations: list[Reservation] = []
         if batch.revision != self._content.revision:
-            return taken, "revision"
+            return reservations, "revision"
         for pick in batch.picks:
             refused = self._refusal(pick)
             if refused:
-                return taken, refused
-            taken.append(self._take(batch.epoch, pick))
-        return taken, ""
+                return reservations, refused
+            reservations.append(self._take(batch.epoch, pick))
+        return reservations, ""
 
     def raise_charge(self, key: JobKey, attempt: int, charge: Amounts) -> Refusal:
-        """What `MemoryWork.raise_charge` asks, for a key that is its caller's."""
+        """Raise the charge of a job for `MemoryWork.raise_charge`, which has checked the token."""
         content = self._content
         with content.lock:
             self._guard()
-            held = content.reservations.get(key)
-            if held is None or held.attempt != attempt:
+            reservation = content.reservations.get(key)
+            if reservation is None or reservation.attempt != attempt:
                 return "reservation"
-            more = {name: amount for name, amount in amounts.subtract(charge, held.charge).items() if amount > 0}
-            over = self._exceeded(held.queue, more)
+            more = {name: amount for name, amount in amounts.subtract(charge, reservation.charge).items() if amount > 0}
+            over = self._exceeded(reservation.queue, more)
             if more and not over:
                 self._release(key)
-                self._reserve(replace(held, charge=amounts.add(held.charge, more)))
-                self._tell_changes()
+                self._reserve(replace(reservation, charge=amounts.add(reservation.charge, more)))
+                self._number_change()
             return over
 
     def place(self, key: JobKey) -> Place | None:
@@ -211,21 +229,24 @@ class MemoryStore:
         content = self._content
         with content.lock:
             self._guard()
-            found = content.entries.get(key)
-            if found is None:
+            waiting = content.entries.get(key)
+            if waiting is None:
                 return None
-            aging = content.specs.get(found.entry.queue, QueueSpec(name=found.entry.queue)).aging_seconds
-            line = [each.entry for each in content.entries.values() if each.entry.queue == found.entry.queue]
-            ours = content.place(found.entry, aging)
-            rank = sum(content.place(each, aging) < ours for each in line)
-            return Place(entry=found.entry, rank=rank, waiting=len(line))
+            aging = content.specs.get(waiting.entry.queue, QueueSpec(name=waiting.entry.queue)).aging_seconds
+            line = [entry.entry for entry in content.entries.values() if entry.entry.queue == waiting.entry.queue]
+            position = content.place(waiting.entry, aging)
+            rank = sum(content.place(entry, aging) < position for entry in line)
+            return Place(entry=waiting.entry, rank=rank, waiting=len(line))
 
     def reservations(self, keys: Sequence[JobKey] | None = None) -> dict[JobKey, Reservation]:
         """See QueueStore."""
         with self._content.lock:
             self._guard()
-            held = self._content.reservations
-            return {key: held[key] for key in sorted(held if keys is None else held.keys() & set(keys))}
+            reservations = self._content.reservations
+            return {
+                key: reservations[key]
+                for key in sorted(reservations if keys is None else reservations.keys() & set(keys))
+            }
 
     def all_reservations(self) -> dict[JobKey, Reservation]:
         """See QueueStore."""
@@ -247,7 +268,7 @@ class MemoryStore:
                 usage={name: dict(used) for name, used in content.usage.items()},
                 pool_usage=dict(content.pool_usage),
                 counted=content.counted,
-                ports={each.port: key for key, each in content.reservations.items() if each.port},
+                ports={reservation.port: key for key, reservation in content.reservations.items() if reservation.port},
             )
 
     def forget(self, epoch: int) -> None:
@@ -261,17 +282,17 @@ class MemoryStore:
             content.epoch = 0
 
     def _guard(self, epoch: int = 0) -> None:
-        known, ours = self._content.epoch, epoch or self._epoch
-        if not known or ours > known:
+        current, own_epoch = self._content.epoch, epoch or self._epoch
+        if not current or own_epoch > current:
             raise errors.StoreLost("no epoch: the queues must be rebuilt first")
-        if ours and ours < known:
-            raise errors.StaleEpoch(f"epoch {ours} is over: the queues are at {known}")
+        if own_epoch and own_epoch < current:
+            raise errors.StaleEpoch(f"epoch {own_epoch} is over: the queues are at {current}")
 
     def _put(self, entry: Entry) -> None:
         content, first_member = self._content, order.member(entry)
         entry = codec.decode_entry(codec.encode_entry(entry))
-        known = content.entries.get(entry.key)
-        if (entry.kind == "grow") != (entry.key in content.reservations) or (known and known.entry == entry):
+        previous = content.entries.get(entry.key)
+        if (entry.kind == "grow") != (entry.key in content.reservations) or (previous and previous.entry == entry):
             return
         member = content.members.get(entry.key, first_member)
         self._forget_entry(entry.key)
@@ -281,13 +302,13 @@ class MemoryStore:
         self._touched.add(entry.queue)
 
     def _forget_entry(self, key: JobKey) -> None:
-        found = self._content.entries.pop(key, None)
+        waiting = self._content.entries.pop(key, None)
         self._content.members.pop(key, None)
-        if found is not None:
-            self._touched.add(found.entry.queue)
+        if waiting is not None:
+            self._touched.add(waiting.entry.queue)
 
-    def _tell_changes(self) -> None:
-        """Number the change that has just been made, if it was one."""
+    def _number_change(self) -> None:
+        """Give the change of the touched queues a number, if there is any."""
         content = self._content
         if self._touched:
             content.change += 1
@@ -296,8 +317,8 @@ class MemoryStore:
 
     def _refusal(self, pick: Pick) -> Refusal:
         content, entry = self._content, pick.waiting.entry
-        known = content.entries.get(entry.key)
-        if known is None or known.version != pick.waiting.version:
+        current = content.entries.get(entry.key)
+        if current is None or current.version != pick.waiting.version:
             return "entry"
         if (entry.kind == "grow") != (entry.key in content.reservations):
             return "reservation"
@@ -307,7 +328,7 @@ class MemoryStore:
         return "port" if entry.kind == "admit" and self._next_port(entry) is None else ""
 
     def _exceeded(self, queue: str, demand: Amounts) -> Refusal:
-        """What has no room for a demand in a queue."""
+        """Return the limit that has no room for a demand in a queue; empty if all have room."""
         content = self._content
         spec = content.specs.get(queue, QueueSpec(name=queue))
         over = limits.exceeded(demand, spec, content.specs.values(), content.usage)
@@ -345,13 +366,13 @@ class MemoryStore:
                 content.accounts[name] = account
             else:
                 content.accounts.pop(name, None)
-        for queue, each in changed.overtaken.items():
-            content.overtaken[queue] = codec.decode_overtaken(codec.encode_overtaken(each))
+        for queue, job in changed.overtaken.items():
+            content.overtaken[queue] = codec.decode_overtaken(codec.encode_overtaken(job))
 
     def _grow(self, entry: Entry) -> Reservation:
-        held = self._content.reservations[entry.key]
+        reservation = self._content.reservations[entry.key]
         self._release(entry.key)
-        return self._reserve(replace(held, charge=amounts.add(held.charge, entry.demand)))
+        return self._reserve(replace(reservation, charge=amounts.add(reservation.charge, entry.demand)))
 
     def _reserve(self, reservation: Reservation) -> Reservation:
         content, key, queue = self._content, reservation.key, reservation.queue
@@ -364,21 +385,22 @@ class MemoryStore:
 
     def _release(self, key: JobKey) -> None:
         content = self._content
-        held = content.reservations.pop(key, None)
-        if held is not None:
-            self._touched.add(held.queue)
-            content.charge(held, -1)
+        reservation = content.reservations.pop(key, None)
+        if reservation is not None:
+            self._touched.add(reservation.queue)
+            content.charge(reservation, -1)
 
     def _next_port(self, entry: Entry) -> int | None:
-        """The first free port after the one given last; 0 if nobody asks or none are given, None if all are taken."""
+        """Return the first free port after the last one; 0 if the job or the settings need no port, None if none is
+        free."""
         if self._settings.ports is None or not entry.port:
             return 0
         first, last = self._settings.ports
-        taken = {reservation.port for reservation in self._content.reservations.values()}
+        used = {reservation.port for reservation in self._content.reservations.values()}
         after = range(max(first, self._content.last_port + 1), last + 1)
-        return next((port for port in (*after, *range(first, last + 1)) if port not in taken), None)
+        return next((port for port in (*after, *range(first, last + 1)) if port not in used), None)
 
 
-def _last_words(entries: Iterable[Entry]) -> Iterable[Entry]:
-    """Of two entries of one job the later one counts."""
+def _latest(entries: Iterable[Entry]) -> Iterable[Entry]:
+    """Return the last entry of each job."""
     return {entry.key: entry for entry in entries}.values()

@@ -1,6 +1,6 @@
-"""The work queue in memory: the twin of redis_work that tests and the inline mode run on.
+"""The work queue in memory, for tests: the twin of `queues.dispatch.redis_work`.
 
-One rule: it skips nothing that Redis does (tokens, leases, epochs, turns), so what holds here holds there.
+One rule: it does everything that Redis does (tokens, leases, epochs, turns), so that a test of it is a test of both.
 """
 
 import json
@@ -19,14 +19,14 @@ from queues.values import Offer, Refusal, Reservation, Task
 from queues.work import SETTLED_SECONDS, Lease, WorkSettings, backoff, batch_size
 
 DOUBT = 2**53
-"""More than any resourceVersion: nobody knows what pods there are."""
+"""A number above any resourceVersion: the job may have pods of which nothing is known."""
 Batch = list[list[str]]
-"""What travels to a worker: JSON [[key, token], ...]."""
+"""The message to a worker: JSON [[key, token], ...]."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Record:
-    """One key that is not at rest."""
+    """A key that waits, or that a worker has."""
 
     state: Literal["ready", "delayed", "leased"]
     tenant: str
@@ -36,13 +36,14 @@ class _Record:
     epoch: int = 0
     dirty: bool = False
     changed: tuple[int, int] = (0, 0)
-    """Versions of the job and its pods that were told while it was leased: it runs once more unless that settles it."""
+    """The newest versions of the job and its pods that were offered during the lease. The key runs once more unless the
+    run settles these versions."""
     due: float = 0.0
-    """When a delayed key is due, when a leased one's lease ends."""
+    """When a delayed key is due, or when the lease of a leased key ends."""
 
 
 class MemoryWork:
-    """WorkSource and WorkSink in one process; safe to share between threads."""
+    """A WorkSource and WorkSink in one process; safe to share between threads."""
 
     def __init__(
         self,
@@ -52,8 +53,9 @@ class MemoryWork:
         settings: WorkSettings | None = None,
         raise_charge: Callable[[JobKey, int, Amounts], Refusal] = lambda *_: "reservation",
     ) -> None:
-        """`epoch` and `reservation` read the queue store that stands beside it; epoch 0 means that it is lost.
-        `raise_charge` is that store's. They are called without our lock, since the store calls `mark` under its own."""
+        """`epoch` and `reservation` read the queue store of the same test; epoch 0 means that the store is lost.
+        `raise_charge` is the store's. They are called outside this object's lock, since the store calls `mark` under
+        its own lock."""
         self._clock = clock
         self._epoch = epoch
         self._reservation = reservation
@@ -67,18 +69,19 @@ class MemoryWork:
         self._leased = 0
         self._tokens = 0
         self._batches: deque[str] = deque()
-        self._made: dict[JobKey, int] = {}
-        """Newest pods known when a key was given back; of keys without a reservation, it is nobody's concern."""
+        self._pods_versions: dict[JobKey, int] = {}
+        """Key -> newest version of its pods that was known when the key was given back."""
         self._settled: dict[JobKey, tuple[int, int, float]] = {}
-        """Versions of job and pods that the last run has settled, and until when that is remembered."""
+        """Key -> the versions of the job and its pods that the last run has settled, and the time until which this
+        counts."""
 
-    def mark(self, key: JobKey, tenant: str, seen: int = 0) -> None:
-        """What the store's commit calls for every pick, and an offer without delay."""
+    def mark(self, key: JobKey, tenant: str, pods_version: int = 0) -> None:
+        """Mark a key as work. The store's commit calls this for every pick, and `offer` for an offer without delay."""
         with self._lock:
             record = self._records.get(key)
             if record is None:
                 record = self._records[key] = _Record(state="delayed", tenant=tenant)
-            record.seen = max(record.seen, seen)
+            record.seen = max(record.seen, pods_version)
             match record.state:
                 case "leased":
                     record.dirty, record.tenant = True, tenant
@@ -89,13 +92,13 @@ class MemoryWork:
         """See WorkSource."""
         self._live_epoch()
         with self._lock:
-            for each in offers:
-                if each.delay > 0:
-                    self._mark_later(each)
-                elif each.version:
-                    self._mark_changed(each)
+            for offer in offers:
+                if offer.delay > 0:
+                    self._mark_later(offer)
+                elif offer.version:
+                    self._mark_changed(offer)
                 else:
-                    self.mark(each.key, each.tenant, each.seen)
+                    self.mark(offer.key, offer.tenant, offer.seen)
 
     def drop(self, keys: Iterable[JobKey]) -> None:
         """See WorkSource."""
@@ -112,18 +115,20 @@ class MemoryWork:
         epoch, now = self._live_epoch(), self._clock()
         with self._lock:
             self._wake(now)
-            self._workers = {name: each for name, each in self._workers.items() if each[1] > now}
+            self._workers = {
+                name: registration for name, registration in self._workers.items() if registration[1] > now
+            }
             threads = sum(count for count, _ in self._workers.values())
             ready = sum(map(len, self._ready.values()))
             size = batch_size(ready, len(self._workers), threads, self._settings.batch)
             free = threads - self._leased if len(self._batches) < len(self._workers) else 0
-            taken = [self._lease(epoch, now) for _ in range(min(ready, free))]
-            for start in range(0, len(taken), size):
-                self._batches.append(json.dumps(taken[start : start + size]))
-            return len(taken)
+            leases = [self._lease(epoch, now) for _ in range(min(ready, free))]
+            for start in range(0, len(leases), size):
+                self._batches.append(json.dumps(leases[start : start + size]))
+            return len(leases)
 
     def pop(self) -> list[Lease]:
-        """A worker's door: the next batch pushed, empty if there is none."""
+        """Return the next pushed batch, as a worker would take it from RQ; empty if there is none."""
         with self._lock:
             batch: Batch = json.loads(self._batches.popleft()) if self._batches else []
         return [(JobKey.parse(key), token) for key, token in batch]
@@ -131,11 +136,11 @@ class MemoryWork:
     def inspect(self) -> WorkPicture:
         """See WorkSource."""
         with self._lock:
-            leased = {key: each.due for key, each in self._records.items() if each.state == "leased"}
+            leased = {key: record.due for key, record in self._records.items() if record.state == "leased"}
             ready = sum(map(len, self._ready.values()))
             return WorkPicture(
                 now=self._clock(),
-                records={key: _shown(each) for key, each in self._records.items()},
+                records={key: _work_record(record) for key, record in self._records.items()},
                 ready={tenant: frozenset(keys) for tenant, keys in self._ready.items()},
                 turns=frozenset(self._turns),
                 ready_count=ready,
@@ -150,16 +155,16 @@ class MemoryWork:
             )
 
     def forget(self, epoch: int) -> None:
-        """See WorkSource. The store beside it is its own to lose."""
+        """See WorkSource. The queue store is not reset with it."""
         if self._epoch() > epoch:
             raise errors.StaleEpoch(f"epoch {epoch} is over: the queues are at {self._epoch()}")
         with self._lock:
-            for content in (self._records, self._ready, self._turns, self._batches, self._made, self._settled):
+            for content in (self._records, self._ready, self._turns, self._batches, self._pods_versions, self._settled):
                 content.clear()
             self._leased = 0
 
     def clear(self) -> None:
-        """Forget everything, as a Redis that lost its content."""
+        """Delete everything, as a Redis that lost its content."""
         with self._lock:
             for content in (
                 self._records,
@@ -167,7 +172,7 @@ class MemoryWork:
                 self._turns,
                 self._workers,
                 self._batches,
-                self._made,
+                self._pods_versions,
                 self._settled,
             ):
                 content.clear()
@@ -185,21 +190,21 @@ class MemoryWork:
         epoch = self._live_epoch()
         reservations = {key: self._reservation(key) for key, _ in leases}
         with self._lock:
-            ours = [key for key, token in leases if (found := self._held(key, token)) and not found.epoch]
-            return [self._begin(key, epoch, reservations[key]) for key in ours]
+            keys = [key for key, token in leases if (record := self._leased_record(key, token)) and not record.epoch]
+            return [self._begin(key, epoch, reservations[key]) for key in keys]
 
     def renew(self, leases: Sequence[Lease]) -> None:
         """See WorkSink."""
         with self._lock:
             for key, token in leases:
-                if record := self._held(key, token):
+                if record := self._leased_record(key, token):
                     record.due = self._clock() + self._settings.running_lease
 
     def holds(self, key: JobKey, token: str) -> bool:
         """See WorkSink."""
         epoch = self._epoch()
         with self._lock:
-            record = self._held(key, token)
+            record = self._leased_record(key, token)
             return record is not None and epoch > 0 and record.epoch == epoch
 
     def raise_charge(self, key: JobKey, token: str, attempt: int, charge: Amounts) -> Refusal:
@@ -214,16 +219,16 @@ class MemoryWork:
         *,
         requeue_after: float | None = None,
         failed: bool = False,
-        made: int = 0,
-        settled: int = 0,
+        pods_version: int = 0,
+        settled_version: int = 0,
     ) -> None:
         """See WorkSink."""
         with self._lock:
-            record = self._held(key, token)
+            record = self._leased_record(key, token)
             if record is None:
                 return
-            self._note(key, DOUBT if failed else made)
-            self._settle(key, 0 if failed else settled, made)
+            self._note(key, DOUBT if failed else pods_version)
+            self._settle(key, 0 if failed else settled_version, pods_version)
             dirty = record.dirty or (any(record.changed) and not self._is_settled(key, *record.changed))
             self._release(record)
             record.failures = record.failures + 1 if failed else 0
@@ -235,20 +240,20 @@ class MemoryWork:
             else:
                 del self._records[key]
 
-    def may_have_pods(self, key: JobKey, seen: int) -> bool:
-        """What the store's `remove` asks of a reservation: whether there may be pods that `seen` does not cover."""
+    def may_have_pods(self, key: JobKey, pods_version: int) -> bool:
+        """Return whether the job may have pods that are newer than `pods_version`, for the store's `remove`."""
         with self._lock:
             record = self._records.get(key)
-            if self._made.get(key, 0) > seen or (record is not None and record.epoch > 0):
+            if self._pods_versions.get(key, 0) > pods_version or (record is not None and record.epoch > 0):
                 return True
-            self._made.pop(key, None)
+            self._pods_versions.pop(key, None)
             return False
 
-    def _note(self, key: JobKey, made: int) -> None:
-        if made:
-            self._made[key] = made
-        elif self._made.get(key) == DOUBT:
-            del self._made[key]
+    def _note(self, key: JobKey, pods_version: int) -> None:
+        if pods_version:
+            self._pods_versions[key] = pods_version
+        elif self._pods_versions.get(key) == DOUBT:
+            del self._pods_versions[key]
 
     def _live_epoch(self) -> int:
         epoch = self._epoch()
@@ -256,7 +261,7 @@ class MemoryWork:
             raise errors.StoreLost("no epoch: the queues must be rebuilt first")
         return epoch
 
-    def _held(self, key: JobKey, token: str) -> _Record | None:
+    def _leased_record(self, key: JobKey, token: str) -> _Record | None:
         record = self._records.get(key)
         return record if record and record.state == "leased" and record.token == token else None
 
@@ -291,21 +296,23 @@ class MemoryWork:
         if moving or not self._is_settled(offer.key, offer.version, offer.seen):
             self.mark(offer.key, offer.tenant, offer.seen)
 
-    def _settle(self, key: JobKey, version: int, made: int) -> None:
+    def _settle(self, key: JobKey, version: int, pods_version: int) -> None:
         now = self._clock()
-        self._settled = {each: found for each, found in self._settled.items() if found[2] > now and each != key}
+        self._settled = {
+            other: settlement for other, settlement in self._settled.items() if settlement[2] > now and other != key
+        }
         if version:
-            self._settled[key] = version, made, now + SETTLED_SECONDS
+            self._settled[key] = version, pods_version, now + SETTLED_SECONDS
 
-    def _is_settled(self, key: JobKey, version: int, seen: int) -> bool:
+    def _is_settled(self, key: JobKey, version: int, pods_version: int) -> bool:
         job, pods, until = self._settled.get(key, (0, 0, 0.0))
-        return until > self._clock() and job >= version and pods >= seen
+        return until > self._clock() and job >= version and pods >= pods_version
 
     def _wake(self, now: float) -> None:
         due = [(key, record) for key, record in self._records.items() if record.state != "ready" and record.due <= now]
-        for key, record in sorted(due, key=lambda each: (each[1].state, each[1].due, str(each[0]))):
+        for key, record in sorted(due, key=lambda item: (item[1].state, item[1].due, str(item[0]))):
             if record.state == "leased":
-                if record.epoch:  # whoever ran it is gone, and nobody knows how far it came
+                if record.epoch:  # its worker died, and it is unknown what the run has done
                     record.failures += 1
                     self._note(key, DOUBT)
                 self._release(record)
@@ -333,18 +340,18 @@ class MemoryWork:
     def _begin(self, key: JobKey, epoch: int, reservation: Reservation | None) -> Task:
         record = self._records[key]
         record.epoch, record.due = epoch, self._clock() + self._settings.running_lease
-        made = self._made.get(key, 0)
+        pods_version = self._pods_versions.get(key, 0)
         return Task(
             key=key,
             token=record.token,
             tenant=record.tenant,
-            seen=record.seen if made == DOUBT else max(record.seen, made),
+            seen=record.seen if pods_version == DOUBT else max(record.seen, pods_version),
             failures=record.failures,
             reservation=reservation,
         )
 
 
-def _shown(record: _Record) -> WorkRecord:
+def _work_record(record: _Record) -> WorkRecord:
     return WorkRecord(
         state=record.state,
         tenant=record.tenant,

@@ -26,9 +26,9 @@ from gang.values import GroupView
 from kube import errors as cluster_errors
 from kube.informer import Informer
 from queues import errors as queue_errors
-from queues.dispatch.lease_renewer import Keeper
+from queues.dispatch.lease_renewer import LeaseRenewer
 from queues.dispatch.redis_work import RedisWork
-from queues.dispatch.task_runner import Runs
+from queues.dispatch.task_runner import TaskRunner
 from queues.redis.log_throttle import Outage
 from queues.values import Task
 from reconcilers.observe import pods_informer
@@ -293,18 +293,18 @@ class WorkerProcess(Process):
             nodes=self.nodes,
         )
         self._outage = Outage(log, host.clock)
-        self.runs = Runs(
+        self.runs = TaskRunner(
             work,
             self._reconcile,
             0,
             outage=self._outage,
             expected=EXPECTED,
-            left=self.reconciler.left,
+            run_versions=self.reconciler.left,
             longest=LONGEST_SECONDS,
             clock=host.clock,
         )
         self.runs.threads = THREADS
-        self._keeper = Keeper(name, work, self.runs, pause=KEEP_SECONDS, stop=lambda: False, outage=self._outage)
+        self._keeper = LeaseRenewer(name, work, self.runs, pause=KEEP_SECONDS, stop=lambda: False, outage=self._outage)
         self.tasks: list[Task] = []
 
     @property
@@ -314,7 +314,7 @@ class WorkerProcess(Process):
 
     def keep(self) -> None:
         """What the thread of the leases does every few seconds."""
-        self.keep_at = self.host.clock() + self._keeper.keep()
+        self.keep_at = self.host.clock() + self._keeper.renew()
 
     def step(self) -> bool:
         """The next batch from RQ; whether there was one."""

@@ -65,21 +65,21 @@ def test_not_while_a_worker_is_at_it(bench: Bench) -> None:
 
 def test_not_before_every_pod_that_was_made_has_been_seen(bench: Bench) -> None:
     task = bench.begin()
-    bench.work.finish(KEY, task.token, made=17)
+    bench.work.finish(KEY, task.token, pods_version=17)
     assert not bench.freed(seen=16)
     assert bench.freed(seen=17)
 
 
 def test_who_is_next_sees_at_least_as_much(bench: Bench) -> None:
-    bench.work.finish(KEY, bench.begin().token, made=17)
+    bench.work.finish(KEY, bench.begin().token, pods_version=17)
     task = bench.begin()
     assert task.seen == 17
-    bench.work.finish(KEY, task.token, made=0)
+    bench.work.finish(KEY, task.token, pods_version=0)
     assert not bench.freed(seen=16)
 
 
 def test_not_after_a_run_that_failed_until_one_has_looked(bench: Bench) -> None:
-    bench.work.finish(KEY, bench.begin().token, failed=True, made=17)
+    bench.work.finish(KEY, bench.begin().token, failed=True, pods_version=17)
     bench.now += 1
     assert not bench.freed(seen=99)
     task = bench.begin()
@@ -94,7 +94,7 @@ def test_not_after_a_worker_died_until_another_has_looked(bench: Bench) -> None:
     task = bench.begin()
     assert task.failures == 1
     assert not bench.freed(seen=99)
-    bench.work.finish(KEY, task.token, made=3)
+    bench.work.finish(KEY, task.token, pods_version=3)
     assert not bench.freed(seen=2)
     assert bench.freed(seen=3)
 
@@ -114,7 +114,7 @@ def test_whoever_insists_frees_it(bench: Bench) -> None:
 
 
 def test_what_was_made_outlives_a_rebuild_with_its_charge(bench: Bench) -> None:
-    bench.work.finish(KEY, bench.begin().token, made=17)
+    bench.work.finish(KEY, bench.begin().token, pods_version=17)
     bench.store.rebuild(2, [HELD], [])
     assert not bench.freed(seen=16)
     bench.store.rebuild(3, [], [])

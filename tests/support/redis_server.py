@@ -49,6 +49,6 @@ def running(socket: Path, *arguments: str, url: str = "") -> Iterator[str]:
 def is_there(url: str) -> bool:
     """Whether anybody answers."""
     try:
-        return connection.answers(url)
+        return connection.is_reachable(url)
     except errors.CredentialsRefused:
         return True

@@ -111,7 +111,7 @@ def test_a_charge_that_is_freed_after_the_workers_run_is_no_reason_for_another(
     desk.until(lambda: (job := desk.watches.job(key)) and job.finished, worker=False)
     desk.until(lambda: not desk.watches.take(0) and desk.term.flush() == 0, worker=False)
     assert desk.held() == {key}  # somebody is at it
-    desk.work.finish(key, task.token, settled=int(made["metadata"]["resourceVersion"]))
+    desk.work.finish(key, task.token, settled_version=int(made["metadata"]["resourceVersion"]))
     clock.step(2 * desk.settings.dispatch_seconds)
     desk.until(lambda: desk.held() == set(), worker=False, seconds=5)
     desk.term.step()

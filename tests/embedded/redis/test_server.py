@@ -258,7 +258,7 @@ def test_a_server_takes_over_from_the_other(tmp_path: Path, start: Start, order:
     old, new = (server.plan(Layout(tmp_path), program) for program in (system, package)[::order])
     end(written(start, old))
     process = start(new)
-    until(lambda: connection.answers(new.url) or process.poll() is not None)
+    until(lambda: connection.is_reachable(new.url) or process.poll() is not None)
     if process.poll() is not None:
         assert server.set_aside(Layout(tmp_path), process.returncode)
         answering(start, new)

@@ -14,7 +14,7 @@ from rq.serializers import DefaultSerializer, JSONSerializer
 
 from queues import redis_keys
 from queues.inspection import rq_record
-from queues.inspection.rq_record import FUNCTION, Refused
+from queues.inspection.rq_record import FUNCTION, InvalidBatch
 from queues.redis import connection
 from tests.support.queues.work_stage import Stage
 from tests.support.waiting import until
@@ -133,8 +133,8 @@ def test_what_rq_keeps_of_dead_workers_cannot_stop_the_living(stage: Stage) -> N
 
 @pytest.mark.parametrize("reply", [b"x" * (rq_record.MOST_BYTES + 1), zlib.compress(b"x" * (rq_record.MOST_BYTES + 1))])
 def test_no_record_is_unpacked_beyond_measure(reply: bytes) -> None:
-    with pytest.raises(Refused, match="longer than"):
-        rq_record.unpacked(reply)
+    with pytest.raises(InvalidBatch, match="longer than"):
+        rq_record.decompress(reply)
 
 
 def test_a_batch_of_ours_fits() -> None:
@@ -142,8 +142,8 @@ def test_a_batch_of_ours_fits() -> None:
     token = f"{2**40}-{'f' * 16}-{2**40}-32"
     data = json.dumps([FUNCTION, None, [[[key, token]] * 32], {}]).encode()
     assert len(data) < rq_record.MOST_BYTES / 10
-    assert len(rq_record.leases(json.loads(data)[2][0])) == 32
-    assert rq_record.function({b"data": data}) == FUNCTION
+    assert len(rq_record.parse_leases(json.loads(data)[2][0])) == 32
+    assert rq_record.function_name({b"data": data}) == FUNCTION
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_batch_of_ours_fits() -> None:
     ],
 )
 def test_what_a_record_names_is_read_without_believing_it(record: dict[bytes, bytes], name: str) -> None:
-    assert rq_record.function(record) == name
+    assert rq_record.function_name(record) == name
 
 
 def test_refused_jobs_are_kept_for_people_no_longer_than_batches(stage: Stage) -> None:

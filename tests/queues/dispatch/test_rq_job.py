@@ -45,7 +45,7 @@ def taken() -> list[Lease]:
 def worker(client: connection.Connection, taken: list[Lease]) -> rq_worker.BatchWorker:
     """Our RQ worker, whose only function notes its leases."""
     return rq_worker.BatchWorker(
-        ["torchq"], connection=client, job_class=rq_job.bound(taken.extend), serializer=JSONSerializer, worker_ttl=30
+        ["torchq"], connection=client, job_class=rq_job.bind(taken.extend), serializer=JSONSerializer, worker_ttl=30
     )
 
 
@@ -106,7 +106,7 @@ def test_a_dispatch_sent_twice_loses_nothing(
     work.offer([Offer(key=JobKey("team", f"more-{number}", "uid"), tenant="a") for number in range(3)])
     assert first == work.dispatch() == 3
     client.rpush("rq:queue:torchq", *waiting)
-    leases = [lease for job in batches(client) for lease in rq_record.leases(job.args[0])]
+    leases = [lease for job in batches(client) for lease in rq_record.parse_leases(job.args[0])]
     assert len(leases) == len({token for _, token in leases}) == 6
     assert len(work.begin(leases)) == 6
 
@@ -115,7 +115,7 @@ def test_rqs_own_worker_runs_it_and_leaves_nothing(
     client: connection.Connection, work: RedisWork, taken: list[Lease]
 ) -> None:
     work.dispatch()
-    stock = SimpleWorker(["torchq"], connection=client, job_class=rq_job.bound(taken.extend), serializer=JSONSerializer)
+    stock = SimpleWorker(["torchq"], connection=client, job_class=rq_job.bind(taken.extend), serializer=JSONSerializer)
     stock.death_penalty_class = TimerDeathPenalty
     assert stock.work(burst=True)
     assert [key for key, _ in taken] == KEYS

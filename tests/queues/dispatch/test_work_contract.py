@@ -391,7 +391,7 @@ def test_what_a_run_has_settled_is_no_reason_to_run_again(
     ready.work.offer([offer()])
     [task] = ready.take()
     ready.work.offer(offers if meanwhile else [])
-    ready.work.finish(task.key, task.token, requeue_after=timer, made=5, settled=7)
+    ready.work.finish(task.key, task.token, requeue_after=timer, pods_version=5, settled_version=7)
     ready.work.offer([] if meanwhile else offers)
     ready.clock.step(1.0)
     assert bool(ready.take()) is again
@@ -407,18 +407,18 @@ def test_what_failed_or_is_not_settled_any_more_is_run_again(ready: Stand) -> No
         [task] = ready.take()
         ready.work.finish(task.key, task.token, **how)
 
-    run(settled=7)
+    run(settled_version=7)
     run()
     ready.work.offer([told(7)])
     [task] = ready.take()
     ready.work.offer([told(7)])
-    ready.work.finish(task.key, task.token, failed=True, settled=7)
+    ready.work.finish(task.key, task.token, failed=True, settled_version=7)
     assert len(ready.take()) == 1
 
 
 def test_a_key_that_is_ready_stays_so(ready: Stand) -> None:
     ready.work.offer([offer()])
     [task] = ready.take()
-    ready.work.finish(task.key, task.token, requeue_after=0, settled=7)
+    ready.work.finish(task.key, task.token, requeue_after=0, settled_version=7)
     ready.work.offer([told(7)])
     assert len(ready.take()) == 1

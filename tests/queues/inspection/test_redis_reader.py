@@ -180,7 +180,7 @@ def test_every_key_that_a_script_names_is_known() -> None:
     text = "\n".join(each.read_text() for each in Path(str(folder)).rglob("*.lua"))
     named = set(re.findall(r"'((?:torchq|rq):[a-z:_]*)'", text))
     assert len(named) > 20
-    assert {name for name in named if not redis_keys.known(name + "x" if name.endswith(":") else name)} == {
+    assert {name for name in named if not redis_keys.is_documented(name + "x" if name.endswith(":") else name)} == {
         "torchq:",
         "rq:",
     }

@@ -123,7 +123,7 @@ def test_differences_tell_a_race_all_there_is_to_know(data: st.DataObject, cost:
     for _ in range(data.draw(st.integers(1, 8))):
         now += data.draw(st.sampled_from([0, 1, 40]))
         step(store, data)
-        race.update(store.snapshot(EVERYTHING, since=change, known=race.hungry))
+        race.update(store.snapshot(EVERYTHING, since=change, known_heads=race.hungry))
         limit = data.draw(st.integers(1, 12))
         batch = race.picks(now, limit)
         afresh = choose(store.snapshot(EVERYTHING), now, limit, rules)
@@ -152,7 +152,7 @@ def test_a_cohort_with_room_for_all_stands_in_nobody_s_way(data: st.DataObject) 
     for _ in range(data.draw(st.integers(1, 6))):
         store.put(data.draw(st.lists(jobs(), max_size=6)))
         store.remove(list(store.reservations())[: data.draw(st.integers(0, 5))])
-        race.update(store.snapshot(EVERYTHING, since=change, known=race.hungry))
+        race.update(store.snapshot(EVERYTHING, since=change, known_heads=race.hungry))
         batch = race.picks(START, 9)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(quotas, "Cohort", Watchful)
@@ -171,7 +171,7 @@ def test_a_race_that_is_shown_a_few_jobs_asks_for_more_in_time(heads: int, limit
     while (batch := race.picks(START, limit)).picks:
         change = stands(store, batch)
         chosen += "".join(pick.waiting.entry.queue for pick in batch.picks)
-        race.update(store.snapshot(heads, since=change, known=race.hungry))
+        race.update(store.snapshot(heads, since=change, known_heads=race.hungry))
     whole = choose(opened(specs(**queues), waiting).snapshot(EVERYTHING), START, 99, rules).picks
     assert chosen == "".join(pick.waiting.entry.queue for pick in whole)
 

@@ -14,8 +14,8 @@ from rq.serializers import JSONSerializer
 from queues import errors
 from queues.dispatch import rq_worker
 from queues.dispatch.redis_work import RedisWork
-from queues.dispatch.rq_job import bound
-from queues.dispatch.task_runner import Runs
+from queues.dispatch.rq_job import bind
+from queues.dispatch.task_runner import TaskRunner
 from queues.redis import acl, connection
 from queues.redis import url as redis_url
 from queues.storage.redis_store import RedisStore
@@ -125,7 +125,7 @@ def test_a_worker_comes_refuses_cleans_and_goes_under_its_account(
 def one_batch(server: Guarded, taken: list[Lease]) -> None:
     """Be a worker until one job has been taken from RQ."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    worker = rq_worker.Sessions(server.url(), "w", bound(taken.extend)).open()
+    worker = rq_worker.Sessions(server.url(), "w", bind(taken.extend)).open()
     turns = iter((False, True))
     try:
         worker.loop(_Idle(), lambda: next(turns))  # type: ignore[arg-type]
@@ -135,7 +135,7 @@ def one_batch(server: Guarded, taken: list[Lease]) -> None:
             signal.signal(number, handler)
 
 
-class _Idle(Runs):
+class _Idle(TaskRunner):
     """Threads that are always free."""
 
     def __init__(self) -> None:
@@ -169,7 +169,7 @@ def test_no_account_can_do_more(server: Guarded, admin: "redis.Redis", opened: O
     before = content(admin)
     for url in (server.url(), server.reader):
         client = opened(url)
-        with pytest.raises(errors.QueueError), connection.translated(client):
+        with pytest.raises(errors.QueueError), connection.translate_errors(client):
             client.execute_command(*command)
     assert content(admin) == before
 
@@ -228,7 +228,7 @@ def test_the_account_that_reads_changes_nothing(server: Guarded, admin: "redis.R
     admin.hset("torchq:work:records", str(key("first")), '{"state":"leased","token":"t"}')
     before = content(admin)
     reader = opened(server.reader)
-    with pytest.raises(errors.CredentialsRefused), connection.translated(reader):
+    with pytest.raises(errors.CredentialsRefused), connection.translate_errors(reader):
         write(reader)
     assert content(admin) == before
 
@@ -242,8 +242,8 @@ def test_a_password_and_tls_with_certificates_of_both_sides(
     client = opened(server.tls())
     assert filled(client).snapshot(1).epoch == 1
     assert connection.address(client) == f"rediss://127.0.0.1:{server.port}/0"
-    assert connection.answers(server.tls())
-    assert connection.answers(server.url())
+    assert connection.is_reachable(server.tls())
+    assert connection.is_reachable(server.url())
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_speaking_plainly_to_a_tls_port_is_no_answer(server: Guarded, opened: Op
     with pytest.raises(errors.StoreUnreachable) as refused:
         RedisStore(opened(url)).epoch()
     assert WRITES not in str(refused.value)
-    assert not connection.answers(url)
+    assert not connection.is_reachable(url)
 
 
 @pytest.mark.parametrize("password", ["", "wr0ng"])
@@ -276,7 +276,7 @@ def test_who_is_not_known_is_told_so(server: Guarded, opened: Open, password: st
     with pytest.raises(errors.CredentialsRefused, match="refuses these credentials"):
         RedisStore(opened(url)).epoch()
     with pytest.raises(errors.CredentialsRefused):
-        connection.answers(url)
+        connection.is_reachable(url)
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def test_a_url_that_makes_no_sense_is_refused_without_a_word_of_its_password(url
         connection.connect(url, client_name="test")
     for part in ("s3cret", "s3", "cret", "12"):
         assert part not in str(refused.value)
-    assert not any(part in redis_url.shown(url) for part in ("s3", "cret"))
+    assert not any(part in redis_url.redact(url) for part in ("s3", "cret"))
 
 
 def test_files_that_are_missing_are_named() -> None:

@@ -25,14 +25,16 @@ class Repeating:
         self._script(*args, **kwargs)
         return self._script(*args, **kwargs)
 
-    def later(self, line: connection.Line, arguments: Sequence[str | bytes | int | float]) -> Callable[[], Any]:
-        self._script.later(line, arguments)()
-        return self._script.later(line, arguments)
+    def send(
+        self, pipeline: connection.ScriptPipeline, arguments: Sequence[str | bytes | int | float]
+    ) -> Callable[[], Any]:
+        self._script.send(pipeline, arguments)()
+        return self._script.send(pipeline, arguments)
 
-    def each(self, client: connection.Connection, calls: Iterable[list[Any]]) -> None:
+    def run_all(self, client: connection.Connection, calls: Iterable[list[Any]]) -> None:
         arguments = list(calls)
-        self._script.each(client, arguments)
-        self._script.each(client, arguments)
+        self._script.run_all(client, arguments)
+        self._script.run_all(client, arguments)
 
 
 @pytest.fixture(params=["fakeredis", "redis"])
@@ -55,7 +57,7 @@ def test_a_rebuild_of_many_pieces_on_a_server_that_knows_no_script(
         assert len(store.reservations()) == 40
         assert store.snapshot(1).queues[0].waiting == 100
     with pytest.raises(errors.StoreLost, match="epoch 7"):
-        redis_store._REBUILD.each(server, [[7, "charge"]])
+        redis_store._REBUILD.run_all(server, [[7, "charge"]])
 
 
 def test_every_script_may_be_sent_twice(server: connection.Connection, monkeypatch: pytest.MonkeyPatch) -> None:

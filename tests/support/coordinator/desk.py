@@ -170,7 +170,7 @@ class Desk:
             holds = partial(self.work.holds, task.key, task.token)
             after = self.reconciler(task, holds, self.work.raise_charge)
             made, settled = self.reconciler.left(task.key)
-            self.work.finish(task.key, task.token, requeue_after=after, made=made, settled=settled)
+            self.work.finish(task.key, task.token, requeue_after=after, pods_version=made, settled_version=settled)
         return len(tasks)
 
     def queue(self, name: str, **spec: Any) -> None:
