@@ -99,7 +99,7 @@ def transition() -> Rule:
     leaves the spec as it is.
     """
     unchanged = {
-        state: " && ".join(_unchanged_or_allowed(path, state) for path in _fixed_paths(state)) for state in _STATES
+        state: " && ".join(_change_allowed(path, state) for path in _immutable_paths(state)) for state in _STATES
     }
     allowed = _by_state(unchanged, "true")
     messages = _by_state({state: _message_expression(state) for state in _STATES}, repr(CHANGE_REFUSED))
@@ -107,7 +107,7 @@ def transition() -> Rule:
     return rule | {"messageExpression": messages}
 
 
-def _fixed_paths(state: _FieldState) -> list[str]:
+def _immutable_paths(state: _FieldState) -> list[str]:
     return [DEADLINE] if state == "queued" else [field.path for field in TABLE if not field.may_change(state)]
 
 
@@ -120,11 +120,11 @@ def _by_state(expressions: dict[_FieldState, str], otherwise: str) -> str:
 
 def _message_expression(state: _FieldState) -> str:
     """Return CEL for the message: the changed fields that may not change in the state, and the reason."""
-    names = " + ".join(f"({_unchanged_or_allowed(path, state)} ? '' : '{path} ')" for path in _fixed_paths(state))
+    names = " + ".join(f"({_change_allowed(path, state)} ? '' : '{path} ')" for path in _immutable_paths(state))
     return f"{names} + '{_STATES[state][1]}'"
 
 
-def _unchanged_or_allowed(path: str, state: _FieldState) -> str:
+def _change_allowed(path: str, state: _FieldState) -> str:
     """Return CEL that is true if a field has not changed, or only in an allowed way."""
     same = _absent_or_equal("self.spec", "oldSelf.spec", path)
     if state != "finished" and path in (RESIZABLE, DEADLINE):

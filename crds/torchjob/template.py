@@ -53,7 +53,7 @@ class _Shape(BaseModel):
 
 
 class EnvVar(_Shape):
-    """An environment variable, of which only the name is read."""
+    """The name of an environment variable; its value is not read."""
 
     name: str
 

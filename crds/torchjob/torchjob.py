@@ -105,7 +105,8 @@ class TorchJob(Written):
     def retry_at(self) -> datetime | None:
         """The time of a user's request to retry the job since it was sent back to its queue; None without a request.
 
-        The request counts once that time has come (`retried`); a time in the future would request every later retry.
+        The request counts once that time has come (`is_retry_due`). A time in the future would count for every
+        later retry.
         """
         since = self.status.queue.since if self.status.queue else None
         try:

@@ -1,6 +1,6 @@
-"""Binding a pod to a node, and what the bodies of a pod's subresources have in common.
+"""The subresources binding and eviction of a pod.
 
-One rule: a pod is bound once; whoever comes second is told who was first.
+One rule: a pod is bound once; the answer to a second binding names the pod's node.
 """
 
 from dataclasses import replace
@@ -15,29 +15,32 @@ from embedded.apiserver.storage.objects import Stored
 from kube.api import Manifest
 
 _BINDING = replace(PODS, plural="pods/binding")
-"""What refusals of a binding call it."""
+"""The resource that error messages about a binding name."""
 
 
 def named(body: Manifest, kind: str, api_version: str, name: str) -> str:
-    """The pod that the body of a subresource is about; `name` is what the path says, if it does. BadRequest."""
+    """Return the name of the pod in the body of a subresource request; `name` is that of the path, or empty.
+
+    BadRequest if the body is of another kind or names another pod.
+    """
     for key, expected in (("kind", (kind,)), ("apiVersion", (api_version, f"{api_version}beta1"))):
         if body.get(key, expected[0]) not in expected[: 1 if api_version == "v1" else 2]:
-            word, version = body.get("kind", kind), body.get("apiVersion", api_version)
-            where = f'{word} in version "{str(version).rpartition("/")[2]}" cannot be handled as a {kind}'
-            raise status_errors.bad_request(f'{where}: no kind "{word}" is registered for version "{version}"')
-    own: Any = body.get("metadata") or {}
-    if not isinstance(own, dict):
+            body_kind, version = body.get("kind", kind), body.get("apiVersion", api_version)
+            where = f'{body_kind} in version "{str(version).rpartition("/")[2]}" cannot be handled as a {kind}'
+            raise status_errors.bad_request(f'{where}: no kind "{body_kind}" is registered for version "{version}"')
+    metadata_: Any = body.get("metadata") or {}
+    if not isinstance(metadata_, dict):
         raise status_errors.bad_request("metadata is not a JSON object")
-    found = own.get("name", "")
-    if not name and not found:
+    body_name = metadata_.get("name", "")
+    if not name and not body_name:
         raise status_errors.bad_request("Name parameter required.")
-    if not isinstance(found, str) or (name and found != name):
+    if not isinstance(body_name, str) or (name and body_name != name):
         raise status_errors.bad_request(f"name in URL does not match name in {kind} object")
-    return found
+    return body_name
 
 
 def check(body: Manifest) -> str:
-    """The node a binding names. A failure without a reason, as with a Kubernetes API server."""
+    """Return the node that a binding names. A failure without a reason, as with a Kubernetes API server."""
     target: Any = body.get("target") or {}
     if not isinstance(target, dict):
         raise status_errors.bad_request("target is not a JSON object")
@@ -52,17 +55,19 @@ def check(body: Manifest) -> str:
 
 
 def bound(kind: Kind, current: Stored, body: Manifest, now: float, *, dry_run: bool = False) -> Manifest:
-    """The pod with the binding's target as its node. Conflict if it has one already or is being deleted."""
-    node, own = check(body), body.get("metadata") or {}
-    preconditions.check(kind, current, own.get("uid") or "", own.get("resourceVersion") or "", dry_run=dry_run)
+    """Return the pod, bound to the binding's target. Conflict if the pod has a node or is being deleted."""
+    node, binding_metadata = check(body), body.get("metadata") or {}
+    preconditions.check(
+        kind, current, binding_metadata.get("uid") or "", binding_metadata.get("resourceVersion") or "", dry_run=dry_run
+    )
     pod = current.manifest()
     why = _obstacle(current, pod["spec"])
     if why:
         raise status_errors.conflict(_BINDING, current.name, f"pod {current.name} {why}")
     pod["spec"]["nodeName"] = node
     for field in ("annotations", "labels"):
-        if own.get(field):
-            pod["metadata"][field] = {**pod["metadata"].get(field, {}), **own[field]}
+        if binding_metadata.get(field):
+            pod["metadata"][field] = {**pod["metadata"].get(field, {}), **binding_metadata[field]}
     conditions = [c for c in pod["status"].get("conditions") or () if c.get("type") != "PodScheduled"]
     moment = metadata.timestamp(now)
     scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": moment}
@@ -71,12 +76,12 @@ def bound(kind: Kind, current: Stored, body: Manifest, now: float, *, dry_run: b
 
 
 def evicted(current: Stored, now: float) -> Manifest:
-    """The pod that says of itself that it is to go."""
+    """Return the pod with the condition DisruptionTarget, which announces its deletion."""
     pod, moment = current.manifest(), metadata.timestamp(now)
     status = pod.setdefault("status", {})
-    others = [each for each in status.get("conditions") or () if each.get("type") != "DisruptionTarget"]
-    told = {"reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
-    disrupted = {"type": "DisruptionTarget", "status": "True", **told, "lastProbeTime": None}
+    others = [condition for condition in status.get("conditions") or () if condition.get("type") != "DisruptionTarget"]
+    reason = {"reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
+    disrupted = {"type": "DisruptionTarget", "status": "True", **reason, "lastProbeTime": None}
     status["conditions"] = [*others, {**disrupted, "lastTransitionTime": moment}]
     return pod
 

@@ -1,6 +1,6 @@
-"""The resources that are there without a CRD.
+"""The built-in resources, which need no CRD.
 
-One rule: a table; each resource's shape is given as far as torchq and its users write it, and open where nobody checks.
+One rule: a table; a schema lists the fields that torchq and its users write, and leaves other parts open.
 """
 
 import base64
@@ -29,9 +29,9 @@ from embedded.apiserver.kinds.pod_schema import (
     TEXT,
     choice,
     fields,
-    many,
-    mapping,
-    merged,
+    list_of,
+    map_of,
+    merge_list,
 )
 from embedded.apiserver.schema.schema import compile_schema
 from kube.api import Manifest
@@ -68,15 +68,15 @@ _AGE = Column("Age", "date", ".metadata.creationTimestamp")
 
 
 def first() -> list[tuple[Resource, Manifest]]:
-    """The objects every cluster begins with, with their resources."""
+    """Return the objects of a new cluster, each with its resource."""
     namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in _FIRST_NAMESPACES]
-    classes = [(PRIORITY_CLASSES, each) for each in priority_classes.first()]
-    return [*((NAMESPACES, each) for each in namespaces), *classes]
+    classes = [(PRIORITY_CLASSES, priority_class) for priority_class in priority_classes.initial_classes()]
+    return [*((NAMESPACES, namespace) for namespace in namespaces), *classes]
 
 
 def kinds() -> list[Kind]:
-    """All of them."""
-    return [*_workloads(), *_places(), *_contents(), *_rules()]
+    """Return all built-in kinds."""
+    return [*_workloads(), *_nodes_and_namespaces(), *_config_and_events(), *_policies()]
 
 
 def _workloads() -> list[Kind]:
@@ -116,7 +116,7 @@ def _workloads() -> list[Kind]:
     ]
 
 
-def _places() -> list[Kind]:
+def _nodes_and_namespaces() -> list[Kind]:
     return [
         Kind(
             resource=NODES,
@@ -149,7 +149,7 @@ def _places() -> list[Kind]:
     ]
 
 
-def _contents() -> list[Kind]:
+def _config_and_events() -> list[Kind]:
     return [
         Kind(
             resource=EVENTS,
@@ -166,14 +166,14 @@ def _contents() -> list[Kind]:
             looks=4,
             singular="configmap",
             short_names=("cm",),
-            schema=_shape(data=mapping(TEXT), binaryData=mapping(BYTES), immutable=FLAG),
+            schema=_shape(data=map_of(TEXT), binaryData=map_of(BYTES), immutable=FLAG),
             check=config_data.check_config_map,
         ),
         Kind(
             resource=SECRETS,
             looks=4,
             singular="secret",
-            schema=_shape(data=mapping(BYTES), stringData=mapping(TEXT), type=_SECRET_TYPE, immutable=FLAG),
+            schema=_shape(data=map_of(BYTES), stringData=map_of(TEXT), type=_SECRET_TYPE, immutable=FLAG),
             complete=_encode_secret,
             check=config_data.check_secret,
             selectable=("type",),
@@ -184,12 +184,14 @@ def _contents() -> list[Kind]:
             singular="serviceaccount",
             short_names=("sa",),
             shown_when_gone=True,
-            schema=_shape(secrets=merged(OPEN, "name"), imagePullSecrets=many(OPEN), automountServiceAccountToken=FLAG),
+            schema=_shape(
+                secrets=merge_list(OPEN, "name"), imagePullSecrets=list_of(OPEN), automountServiceAccountToken=FLAG
+            ),
         ),
     ]
 
 
-def _rules() -> list[Kind]:
+def _policies() -> list[Kind]:
     return [
         Kind(
             resource=RESOURCE_QUOTAS,

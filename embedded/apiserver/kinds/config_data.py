@@ -1,6 +1,6 @@
-"""ConfigMaps and Secrets: what may be in them, and what may change.
+"""Validation of ConfigMaps and Secrets, and of their changes.
 
-One rule: what is marked immutable stays.
+One rule: the data of an object that is marked immutable never changes.
 """
 
 import base64
@@ -27,12 +27,12 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     "kubernetes.io/ssh-auth": ("ssh-privatekey",),
     **{kind: (key,) for key, kind in _JSON.items()},
 }
-"""Keys by a secret's type."""
+"""The required keys, by the type of a Secret."""
 _FINAL = "field is immutable when `immutable` is set"
 
 
 def check_config_map(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
-    """What is wrong with a ConfigMap, or with the change of one."""
+    """Yield the problems of a ConfigMap, or of its change."""
     yield from _check_keys(new.get("data") or {}, "data")
     yield from _check_keys(new.get("binaryData") or {}, "binaryData")
     for key in (new.get("data") or {}).keys() & (new.get("binaryData") or {}).keys():
@@ -44,7 +44,7 @@ def check_config_map(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
 
 
 def check_secret(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
-    """What is wrong with a Secret, or with the change of one."""
+    """Yield the problems of a Secret, or of its change."""
     yield from _check_keys(new.get("data") or {}, "data")
     if sum(len(text) // 4 * 3 for text in (new.get("data") or {}).values()) > _LARGEST:
         yield status_errors.too_long("data", _LARGEST)
@@ -55,12 +55,12 @@ def check_secret(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
 
 
 def _check_type(new: Manifest, data: Mapping[str, str]) -> Iterator[Cause]:
-    """What a secret of a known type has to have."""
+    """Yield the problems of a Secret that lacks data which its type requires."""
     kind = new.get("type", "")
-    wanted = _NEEDED.get(kind, ())
-    if kind == "kubernetes.io/basic-auth" and any(key in data for key in wanted):
-        wanted = ()  # one of them is enough
-    yield from (status_errors.required(f"data[{key}]") for key in wanted if key not in data)
+    required = _NEEDED.get(kind, ())
+    if kind == "kubernetes.io/basic-auth" and any(key in data for key in required):
+        required = ()  # one of both keys is enough
+    yield from (status_errors.required(f"data[{key}]") for key in required if key not in data)
     for key in _JSON.keys() & data.keys() if kind in _JSON.values() else ():
         try:
             json.loads(base64.b64decode(data[key]))

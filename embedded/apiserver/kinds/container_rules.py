@@ -1,4 +1,4 @@
-"""Containers of pods: what is wrong with one.
+"""Validation of a pod's containers.
 
 One rule: pure; every problem names its field.
 """
@@ -15,19 +15,20 @@ from embedded.apiserver.status_errors import Cause
 _ENV_NAME = re.compile(r"[^=\x00-\x1f\x7f]+")
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
-"""Resources of which more may be promised than there is."""
+"""Resources that may be overcommitted: the limits may exceed the requests."""
 
 
-def check(container: dict[str, Any], path: str, seen: set[str]) -> Iterator[Cause]:
+def check(container: dict[str, Any], path: str, names: set[str]) -> Iterator[Cause]:
+    """Yield the problems of a container; `names` are those of earlier containers, to which its own is added."""
     name = container.get("name", "")
     problem = metadata.label_problem(name)
     if not name:
         yield status_errors.required(f"{path}.name")
     elif problem:
         yield status_errors.wrong(f"{path}.name", name, problem)
-    elif name in seen:
+    elif name in names:
         yield status_errors.duplicate(f"{path}.name", name)
-    seen.add(name)
+    names.add(name)
     image = container.get("image", "")
     if not image:
         yield status_errors.required(f"{path}.image")
@@ -57,16 +58,16 @@ def _check_variable(variable: dict[str, Any], path: str) -> Iterator[Cause]:
 def _check_ports(ports: list[dict[str, Any]], path: str) -> Iterator[Cause]:
     names: set[str] = set()
     for index, port in enumerate(ports):
-        there, name = f"{path}[{index}]", port.get("name", "")
+        port_path, name = f"{path}[{index}]", port.get("name", "")
         problems = list(services.port_name_problems(name)) if name else []
-        yield from (status_errors.wrong(f"{there}.name", name, text) for text in problems)
+        yield from (status_errors.wrong(f"{port_path}.name", name, text) for text in problems)
         if name in names:
-            yield status_errors.duplicate(f"{there}.name", name)
+            yield status_errors.duplicate(f"{port_path}.name", name)
         if name and not problems:
             names.add(name)
         for field in ("containerPort", "hostPort"):
             if field in port and not 1 <= port[field] <= 65535:
-                yield status_errors.wrong(f"{there}.{field}", port[field], "must be between 1 and 65535, inclusive")
+                yield status_errors.wrong(f"{port_path}.{field}", port[field], "must be between 1 and 65535, inclusive")
 
 
 def _check_resources(resources: dict[str, Any], path: str) -> Iterator[Cause]:
@@ -84,16 +85,17 @@ def _check_resources(resources: dict[str, Any], path: str) -> Iterator[Cause]:
 
 
 def check_amounts(amounts: dict[str, Any] | None, path: str) -> Iterator[Cause]:
+    """Yield the problems of a list of resource quantities."""
     for name, amount in (amounts or {}).items():
-        there = f"{path}[{name}]"
+        amount_path = f"{path}[{name}]"
         if "/" not in name and name not in _STANDARD and not name.startswith("hugepages-"):
-            yield status_errors.wrong(there, name, "must be a standard resource type or fully qualified")
-            yield status_errors.wrong(there, name, "must be a standard resource for containers")
+            yield status_errors.wrong(amount_path, name, "must be a standard resource type or fully qualified")
+            yield status_errors.wrong(amount_path, name, "must be a standard resource for containers")
         try:
             exact = quantities.exact(amount)
             if exact < 0:
-                yield status_errors.wrong(there, amount, "must be greater than or equal to 0")
+                yield status_errors.wrong(amount_path, amount, "must be greater than or equal to 0")
             elif "/" in name and exact % 1:
-                yield status_errors.wrong(there, amount, "must be an integer")
+                yield status_errors.wrong(amount_path, amount, "must be an integer")
         except ValueError as error:
-            yield status_errors.wrong(there, amount, str(error))
+            yield status_errors.wrong(amount_path, amount, str(error))

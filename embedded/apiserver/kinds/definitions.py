@@ -1,6 +1,6 @@
-"""CustomResourceDefinitions: from the object to a resource that is served.
+"""CustomResourceDefinitions: their validation, and the kind that each of them defines.
 
-One rule: a definition that could not be served exactly is refused with the path of what is wrong.
+One rule: a definition that this server cannot serve exactly is refused with the path of the unsupported field.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,13 +10,15 @@ from crds.api_resources import Resource
 from embedded.apiserver import status_errors
 from embedded.apiserver.kinds import metadata
 from embedded.apiserver.kinds.catalog import Column, Kind, ScalePaths
-from embedded.apiserver.kinds.pod_schema import FLAG, OPEN, SWITCH, TEXT, choice, fields, kept, many, needing
+from embedded.apiserver.kinds.pod_schema import FLAG, OPEN, SWITCH, TEXT, choice, fields, keep_empty, list_of, require
 from embedded.apiserver.schema import cel_rules, json_paths, structure
 from embedded.apiserver.schema.schema import Node, compile_schema
 from embedded.apiserver.status_errors import Cause
 from kube.api import Manifest
 
-_NAMES = fields(plural=TEXT, singular=TEXT, kind=TEXT, listKind=TEXT, shortNames=many(TEXT), categories=many(TEXT))
+_NAMES = fields(
+    plural=TEXT, singular=TEXT, kind=TEXT, listKind=TEXT, shortNames=list_of(TEXT), categories=list_of(TEXT)
+)
 _COLUMN = fields(
     name=TEXT, type=TEXT, jsonPath=TEXT, description=TEXT, format=TEXT, priority={"type": "integer", "x-dropped": True}
 )
@@ -27,16 +29,18 @@ _VERSION = fields(
     storage=FLAG,
     deprecated=SWITCH,
     deprecationWarning=TEXT,
-    schema=kept(fields(openAPIV3Schema=kept(OPEN))),
-    subresources=kept(fields(status=kept(OPEN), scale=needing(_SCALE, "specReplicasPath", "statusReplicasPath"))),
-    additionalPrinterColumns=many(needing(_COLUMN, "name", "type", "jsonPath")),
-    selectableFields=many(fields(jsonPath=TEXT)),
+    schema=keep_empty(fields(openAPIV3Schema=keep_empty(OPEN))),
+    subresources=keep_empty(
+        fields(status=keep_empty(OPEN), scale=require(_SCALE, "specReplicasPath", "statusReplicasPath"))
+    ),
+    additionalPrinterColumns=list_of(require(_COLUMN, "name", "type", "jsonPath")),
+    selectableFields=list_of(fields(jsonPath=TEXT)),
 )
 SPEC: dict[str, Any] = {
     "group": TEXT,
     "scope": choice("Namespaced", "Cluster"),
-    "names": needing(_NAMES, "plural", "kind"),
-    "versions": many(needing(_VERSION, "name", "served", "storage")),
+    "names": require(_NAMES, "plural", "kind"),
+    "versions": list_of(require(_VERSION, "name", "served", "storage")),
     "conversion": {**OPEN, "default": {"strategy": "None"}},
     "preserveUnknownFields": SWITCH,
 }
@@ -44,30 +48,36 @@ SPEC: dict[str, Any] = {
 
 
 def complete(new: Manifest, old: Manifest | None) -> None:
-    """Fill in the names a definition may leave out, and say that it is established: here that takes no time."""
+    """Fill in the default names of a definition, and mark it as established: this server needs no time for that."""
     spec = new.get("spec") or {}
     names = spec.get("names") or {}
     if not names.get("kind"):
-        return  # which the check refuses
+        return  # `check` refuses it
     names.setdefault("singular", names["kind"].lower())
     names.setdefault("listKind", names["kind"] + "List")
     since = (old or new)["metadata"]["creationTimestamp"]
-    words = (
+    conditions = (
         ("NamesAccepted", "NoConflicts", "no conflicts found"),
         ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
     )
     new["status"] = {
         "acceptedNames": names,
         "conditions": [
-            {"type": word, "status": "True", "reason": reason, "message": text, "lastTransitionTime": since}
-            for word, reason, text in words
+            {
+                "type": condition_type,
+                "status": "True",
+                "reason": reason,
+                "message": message,
+                "lastTransitionTime": since,
+            }
+            for condition_type, reason, message in conditions
         ],
         "storedVersions": [version.get("name") for version in spec.get("versions") or () if version.get("storage")],
     }
 
 
 def check(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
-    """Everything wrong with a definition, or with the change of one."""
+    """Yield the problems of a definition, or of its change."""
     spec = new.get("spec") or {}
     missing = [name for name in ("group", "scope", "names", "versions") if not spec.get(name)]
     yield from (status_errors.required(f"spec.{name}") for name in missing)
@@ -107,7 +117,7 @@ def _check_versions(versions: list[dict[str, Any]]) -> Iterator[Cause]:
 def _check_columns(version: Mapping[str, Any], path: str) -> Iterator[Cause]:
     for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
         try:
-            json_paths.compiled(column["jsonPath"])
+            json_paths.compile_path(column["jsonPath"])
         except ValueError as error:
             yield status_errors.wrong(f"{path}[{index}].jsonPath", column["jsonPath"], f"is an invalid path: {error}")
 
@@ -126,7 +136,7 @@ def _check_schema(version: Mapping[str, Any], path: str) -> Iterator[Cause]:
     except (TypeError, AttributeError, LookupError) as error:
         yield status_errors.wrong(path, "schema", f"cannot be read: {error}")
         return
-    for problem in cel_rules.undefined_fields(node):
+    for problem in cel_rules.find_undefined_fields(node):
         yield status_errors.wrong(path, "x-kubernetes-validations", f"compilation failed: {problem}")
     if version.get("selectableFields"):
         detail = "selectable fields are not supported by the embedded cluster"
@@ -134,9 +144,11 @@ def _check_schema(version: Mapping[str, Any], path: str) -> Iterator[Cause]:
 
 
 def _root(raw: Mapping[str, Any]) -> Node:
-    own = (raw.get("properties") or {}).get("metadata") or {}
+    declared_metadata = (raw.get("properties") or {}).get("metadata") or {}
     described = metadata.SCHEMA["properties"]
-    limited = {name: {**described[name], **limits} for name, limits in (own.get("properties") or {}).items()}
+    limited = {
+        name: {**described[name], **limits} for name, limits in (declared_metadata.get("properties") or {}).items()
+    }
     properties = {
         **(raw.get("properties") or {}),
         "apiVersion": TEXT,
@@ -147,7 +159,7 @@ def _root(raw: Mapping[str, Any]) -> Node:
 
 
 def kind_of(definition: Manifest) -> Kind | None:
-    """The resource that a stored definition defines; None if it is not served."""
+    """Return the kind that a stored definition defines; None if it is not served."""
     spec = definition["spec"]
     version = next((version for version in spec["versions"] if version["served"]), None)
     if version is None:
@@ -175,5 +187,5 @@ def _scale_paths(scale: Mapping[str, str]) -> ScalePaths:
 
 
 def _column(column: Mapping[str, Any]) -> Column:
-    words = column.get("description", "")
-    return Column(column["name"], column["type"], column["jsonPath"], column.get("priority", 0), words)
+    description = column.get("description", "")
+    return Column(column["name"], column["type"], column["jsonPath"], column.get("priority", 0), description)

@@ -1,84 +1,89 @@
-"""What `kubectl explain` says of the built-in resources: one sentence for each of the fields people ask about.
+"""The descriptions in `kubectl explain` of the most important fields of built-in resources.
 
-One rule: our own words, about what a field does on the embedded cluster.
+One rule: each description says what the field does on the embedded cluster, not on Kubernetes in general.
 """
 
 from typing import Any
 
 ROOT = {
-    "apiVersion": "The version of the schema that this object is written in.",
-    "kind": "The resource that this object is one of.",
+    "apiVersion": "The API version of this object.",
+    "kind": "The kind of this object.",
 }
 
 _CONTAINER = {
     "name": "The container's name, unique in its pod.",
-    "image": "Recorded; on the embedded cluster nothing is pulled, containers are processes of this machine.",
-    "command": "The program and its first arguments; without it, args are the whole command.",
-    "args": "Arguments after the command.",
-    "workingDir": "The folder the command begins in; by default where the job was submitted.",
-    "env": "Variables of the command's environment, in order: later ones may use $(EARLIER).",
-    "envFrom": "ConfigMaps and Secrets whose keys become variables.",
-    "ports": "Ports the container listens on; a hostPort is reserved for it.",
-    "resources": "What the container needs (requests) and may use at most (limits).",
-    "volumeMounts": "Where the pod's volumes are to be seen.",
-    "restartPolicy": "Of an init container: Always makes it a sidecar, which runs beside the others.",
+    "image": "The image; it is stored and not pulled, since containers are processes of this machine.",
+    "command": "The program and its first arguments; if absent, args are the whole command.",
+    "args": "The arguments after the command.",
+    "workingDir": "The working directory of the command; the default is the folder that the job was submitted from.",
+    "env": "The environment variables of the command, in order; a variable may refer to an earlier one as $(NAME).",
+    "envFrom": "The ConfigMaps and Secrets whose keys become environment variables.",
+    "ports": "The ports that the container listens on; the node reserves each hostPort for it.",
+    "resources": "The resources that the container needs (requests) and may use at most (limits).",
+    "volumeMounts": "The paths at which the pod's volumes are mounted.",
+    "restartPolicy": "For an init container, Always makes it a sidecar, which runs beside the other containers.",
 }
 
 KINDS: dict[str, dict[str, str]] = {
     "Pod": {
         "": "Containers that run together on one node.",
-        "spec": "What is to run, and how.",
-        "status": "What has become of it; written by the node.",
+        "spec": "The desired state of the pod.",
+        "status": "The observed state of the pod, which the node writes.",
         "spec.containers": "The containers that run at the same time.",
-        "spec.initContainers": "Containers that run before the others, one after the other, each to its success.",
-        "spec.volumes": "Folders that the containers may share.",
-        "spec.restartPolicy": "Whether containers that end are started again: Always, OnFailure or Never.",
-        "spec.terminationGracePeriodSeconds": "Seconds between SIGTERM and SIGKILL when the pod is deleted.",
-        "spec.activeDeadlineSeconds": "Seconds after which a pod that still runs has failed.",
+        "spec.initContainers": "The containers that run one by one before the others, each until it succeeds.",
+        "spec.volumes": "The folders that the containers may share.",
+        "spec.restartPolicy": "When the node restarts containers that have ended: Always, OnFailure or Never.",
+        "spec.terminationGracePeriodSeconds": "The seconds between SIGTERM and SIGKILL when the pod is deleted.",
+        "spec.activeDeadlineSeconds": "The seconds after which a running pod fails.",
         "spec.nodeName": "The node the pod is bound to; filled in by the scheduler.",
-        "spec.nodeSelector": "Labels that the node must have.",
-        "spec.schedulerName": "Who places the pod.",
-        "spec.schedulingGates": "While there are any, the pod is not placed.",
-        "spec.tolerations": "Taints of nodes that do not matter to this pod.",
-        "spec.hostNetwork": "Use the machine's own network.",
+        "spec.nodeSelector": "The labels that the node must have.",
+        "spec.schedulerName": "The scheduler that binds the pod to a node.",
+        "spec.schedulingGates": "The gates of the pod; it is not scheduled until all of them are removed.",
+        "spec.tolerations": "The taints of nodes that this pod tolerates.",
+        "spec.hostNetwork": "Whether the pod uses the network of the machine.",
         **{f"spec.containers.{name}": text for name, text in _CONTAINER.items()},
         **{f"spec.initContainers.{name}": text for name, text in _CONTAINER.items()},
     },
     "Service": {
-        "": "A name for a set of pods. On the embedded cluster every service is headless: there is one machine.",
-        "spec.selector": "Labels of the pods that the service is about.",
-        "spec.ports": "Ports of the service.",
-        "spec.clusterIP": "None: no virtual addresses are made.",
+        "": "A name for a set of pods. On the embedded cluster, which has one machine, every service is headless.",
+        "spec.selector": "The labels of the pods of the service.",
+        "spec.ports": "The ports of the service.",
+        "spec.clusterIP": "The address of the service; None, since the embedded cluster has no virtual addresses.",
     },
     "Node": {
         "": "A machine that runs pods.",
-        "spec.unschedulable": "No further pods are placed on this node (`kubectl cordon`).",
-        "status.allocatable": "What pods may use in all.",
+        "spec.unschedulable": "Whether the scheduler binds no further pods to this node (`kubectl cordon`).",
+        "status.allocatable": "The resources that all pods together may request.",
     },
-    "Namespace": {"": "A room for names; deleting it deletes what is in it."},
-    "Event": {"": "Something that happened to an object."},
+    "Namespace": {"": "A scope for names; its deletion deletes all objects in it."},
+    "Event": {"": "A report of an event that concerns an object."},
     "ConfigMap": {
-        "": "Settings for pods.",
-        "data": "Texts by key.",
-        "binaryData": "Bytes by key, in base64.",
-        "immutable": "The content can no longer be changed.",
+        "": "Configuration data for pods.",
+        "data": "The texts, by key.",
+        "binaryData": "The bytes, by key, in base64.",
+        "immutable": "Whether the data can no longer be changed.",
     },
     "Secret": {
-        "": "Settings for pods that are not for everybody's eyes; on disk they are not encrypted.",
-        "data": "Bytes by key, in base64.",
-        "stringData": "Texts by key; they are stored in data.",
-        "type": "What the secret is for.",
+        "": "Confidential data for pods; the embedded cluster does not encrypt it on disk.",
+        "data": "The bytes, by key, in base64.",
+        "stringData": "The texts, by key; they are stored in data.",
+        "type": "The type of the secret, which determines the required keys.",
     },
-    "ServiceAccount": {"": "An identity for pods; recorded, and not enforced by the embedded cluster."},
-    "ResourceQuota": {"": "Limits of a namespace; recorded, and not enforced by the embedded cluster."},
-    "Lease": {"": "Who is in charge of something, and until when."},
-    "PriorityClass": {"": "A name for a priority of pods.", "value": "The priority; higher goes first."},
-    "CustomResourceDefinition": {"": "A resource that users define; it is served as soon as this object is there."},
+    "ServiceAccount": {"": "An identity for pods; the embedded cluster stores it and does not enforce it."},
+    "ResourceQuota": {"": "Limits of a namespace; the embedded cluster stores them and does not enforce them."},
+    "Lease": {"": "The holder of a role, and the time until which it holds the role."},
+    "PriorityClass": {
+        "": "A named priority of pods.",
+        "value": "The priority; pods with a higher value are scheduled first.",
+    },
+    "CustomResourceDefinition": {
+        "": "The definition of a custom resource, which is served as soon as this object exists."
+    },
 }
 
 
 def described(schema: dict[str, Any], kind: str) -> dict[str, Any]:
-    """A published schema with the sentences of its kind."""
+    """Return a published schema with the descriptions of its kind."""
     for path, text in KINDS.get(kind, {}).items():
         _describe(schema, [step for step in path.split(".") if step], text)
     return schema

@@ -1,6 +1,6 @@
-"""Leases and events: their shape, and what is wrong with one.
+"""Leases and events: their schemas and validation.
 
-One rule: what others rely on is exact: a lease's times to the microsecond, an event's namespace its object's.
+One rule: a lease's times have microseconds, and an event has the namespace of its object.
 """
 
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Any
 
 from embedded.apiserver import status_errors
 from embedded.apiserver.kinds import metadata
-from embedded.apiserver.kinds.pod_schema import INT, MICRO, MOMENT, OPEN, TEXT, atomic, fields, kept, texts
+from embedded.apiserver.kinds.pod_schema import INT, MICRO, MOMENT, OPEN, TEXT, atomic, fields, keep_empty, texts
 from embedded.apiserver.status_errors import Cause
 from kube.api import Manifest
 
@@ -18,28 +18,28 @@ LEASE = fields(
     leaseDurationSeconds=INT,
     leaseTransitions=INT,
 )
-LEASE["properties"]["holderIdentity"] = kept(TEXT)
-_LATER = {**kept(MICRO), "nullable": True, "default": None}
+LEASE["properties"]["holderIdentity"] = keep_empty(TEXT)
+_LATER = {**keep_empty(MICRO), "nullable": True, "default": None}
 EVENT: dict[str, dict[str, Any]] = {
     **texts("reason", "message", "type", "action"),
     **dict.fromkeys(("firstTimestamp", "lastTimestamp"), MOMENT),
     "eventTime": _LATER,
-    "reportingComponent": {**kept(TEXT), "default": ""},
-    "reportingInstance": {**kept(TEXT), "default": ""},
+    "reportingComponent": {**keep_empty(TEXT), "default": ""},
+    "reportingInstance": {**keep_empty(TEXT), "default": ""},
     "count": {**INT, "x-dropped": True},
-    "source": {**kept(fields(**texts("component", "host"))), "default": {}},
-    "series": kept(fields(count={**INT, "x-dropped": True}, lastObservedTime=_LATER)),
+    "source": {**keep_empty(fields(**texts("component", "host"))), "default": {}},
+    "series": keep_empty(fields(count={**INT, "x-dropped": True}, lastObservedTime=_LATER)),
     "involvedObject": atomic(
         fields(**texts("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"))
     ),
     "related": OPEN,
 }
 _CLUSTERWIDE = ("default", "kube-system")
-"""Namespaces for the events of what is in none."""
+"""The namespaces of events about objects without a namespace."""
 
 
 def check_lease(new: Manifest, old: Manifest | None) -> Iterator[Cause]:  # noqa: ARG001
-    """What is wrong with a lease."""
+    """Yield the problems of a lease."""
     spec = new["spec"]
     if spec.get("leaseDurationSeconds", 1) <= 0:
         yield status_errors.wrong("spec.leaseDurationSeconds", spec["leaseDurationSeconds"], "must be greater than 0")
@@ -49,9 +49,9 @@ def check_lease(new: Manifest, old: Manifest | None) -> Iterator[Cause]:  # noqa
 
 
 def check_event(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
-    """What is wrong with an event."""
-    own, about = new["metadata"].get("namespace", ""), (new.get("involvedObject") or {}).get("namespace", "")
-    if about != own and (about or own not in _CLUSTERWIDE):
+    """Yield the problems of an event."""
+    namespace, about = new["metadata"].get("namespace", ""), (new.get("involvedObject") or {}).get("namespace", "")
+    if about != namespace and (about or namespace not in _CLUSTERWIDE):
         yield status_errors.wrong("involvedObject.namespace", about, "does not match event.namespace")
     if old is None and new.get("eventTime"):
         yield from _check_reporter(new)

@@ -1,8 +1,9 @@
-"""ObjectMeta: what every object carries, who may set which part of it, and what a name looks like.
+"""ObjectMeta: its schema, its validation, and the rules for names.
 
-One rule: what the server owns (uid, times, generation, resourceVersion) is never taken from a client.
+One rule: fields that the server owns (uid, times, generation, resourceVersion) are never taken from a client.
 """
 
+import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -53,7 +54,7 @@ SERVER_OWNED = (
     "selfLink",
     "managedFields",
 )
-"""Fields of the metadata that an update carries over from the stored object."""
+"""The fields of metadata that an update keeps from the stored object."""
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
@@ -62,7 +63,7 @@ _is_label: Callable[[str], object] = re.compile(_LABEL).fullmatch
 _is_subdomain: Callable[[str], object] = re.compile(_SUBDOMAIN).fullmatch
 _is_qualified: Callable[[str], object] = re.compile(_QUALIFIED).fullmatch
 _LONGEST_KEPT = 320
-"""Characters of a key whose verdict is remembered: no right one is longer."""
+"""Maximum number of characters of a key whose problems are cached; no valid key is longer."""
 _LABEL_DETAIL = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
     f"an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
@@ -85,16 +86,16 @@ _MOST_ANNOTATIONS = 256 * 1024
 
 
 _LAST_SECOND = 253_402_300_799
-"""The end of the year 9999: RFC 3339 knows none after it."""
+"""The end of the year 9999, the last time in RFC 3339."""
 
 
 def timestamp(seconds: float) -> str:
-    """A metav1.Time: RFC 3339 in whole seconds; what is beyond its end is its end."""
+    """Return a metav1.Time for seconds since the epoch; a time after the year 9999 becomes its last second."""
     return timestamps.format_time(min(int(seconds), _LAST_SECOND))
 
 
 def label_problem(text: str) -> str:
-    """Why a text is no DNS label; empty if it is one."""
+    """Return why a text is not a DNS label; empty if it is valid."""
     if len(text) > 63:
         return "must be no more than 63 characters"
     if _is_label(text):
@@ -103,18 +104,27 @@ def label_problem(text: str) -> str:
 
 
 def subdomain_problem(text: str) -> str:
-    """Why a text is no DNS subdomain; empty if it is one."""
+    """Return why a text is not a DNS subdomain; empty if it is valid."""
     if len(text) > 253:
         return "must be no more than 253 characters"
     return "" if _is_subdomain(text) else _SUBDOMAIN_DETAIL
 
 
+def ip_address_problem(text: str) -> str:
+    """Return why a text is not an IP address; empty if it is valid."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+    return ""
+
+
 def qualified_problems(key: str) -> tuple[str, ...]:
-    """Why a text is no qualified name (a label's key, a finalizer)."""
-    return _qualified_problems(key) if len(key) <= _LONGEST_KEPT else tuple(_against_qualified(key))
+    """Return why a text is not a qualified name (a label's key, a finalizer); empty if it is valid."""
+    return _cached_label_key_problems(key) if len(key) <= _LONGEST_KEPT else tuple(_check_label_key(key))
 
 
-def _against_qualified(key: str) -> list[str]:
+def _check_label_key(key: str) -> list[str]:
     prefix, slash, name = key.partition("/")
     if not slash:
         prefix, name = "", key
@@ -134,13 +144,13 @@ def _against_qualified(key: str) -> list[str]:
 
 
 @lru_cache(4096)
-def _qualified_problems(key: str) -> tuple[str, ...]:
-    """The same few keys are on every object."""
-    return tuple(_against_qualified(key))
+def _cached_label_key_problems(key: str) -> tuple[str, ...]:
+    """Return the problems of a key from a cache, because most objects have the same few keys."""
+    return tuple(_check_label_key(key))
 
 
 def value_problems(value: str) -> list[str]:
-    """Why a text is no label's value."""
+    """Return why a text is not a label's value; empty if it is valid."""
     problems = ["must be no more than 63 characters"] if len(value) > 63 else []
     if value and not _is_qualified(value):
         problems.append(_VALUE_DETAIL)
@@ -148,7 +158,7 @@ def value_problems(value: str) -> list[str]:
 
 
 def check(metadata: Mapping[str, Any], *, simple_names: bool) -> Iterator[Cause]:
-    """Everything wrong with an object's metadata, beyond its schema."""
+    """Yield the problems of an object's metadata, except for those of its schema."""
     problem_of = label_problem if simple_names else subdomain_problem
     prefix, name = metadata.get("generateName", ""), metadata.get("name")
     masked = f"{prefix[:-1]}a" if len(prefix) > 1 and prefix.endswith("-") else prefix
@@ -170,7 +180,7 @@ def check(metadata: Mapping[str, Any], *, simple_names: bool) -> Iterator[Cause]
 
 
 def check_finalizers(metadata: Mapping[str, Any]) -> Iterator[Cause]:
-    """Finalizers of a built-in resource that nobody can know."""
+    """Yield the problems of finalizers of a built-in resource that have no domain and are not standard finalizers."""
     for index, name in enumerate(metadata.get("finalizers") or ()):
         if "/" not in name and name not in _STANDARD_FINALIZERS:
             detail = "name is neither a standard finalizer name nor is it fully qualified"
@@ -195,15 +205,15 @@ def _check_owners(owners: Sequence[Mapping[str, Any]]) -> Iterator[Cause]:
         if (version, owner.get("kind")) == ("v1", "Event"):
             yield status_errors.wrong(path, owner, "/v1, Kind=Event is disallowed from being an owner")
         if owner.get("controller"):
-            own = f"{owner.get('kind', '')}/{owner.get('name', '')}"
+            owner_name = f"{owner.get('kind', '')}/{owner.get('name', '')}"
             if leader:
-                found = f'Found "true" in references for {leader} and {own}'
-                yield status_errors.wrong(path, owners, f"Only one reference can have Controller set to true. {found}")
-            leader = leader or own
+                detail = f'Found "true" in references for {leader} and {owner_name}'
+                yield status_errors.wrong(path, owners, f"Only one reference can have Controller set to true. {detail}")
+            leader = leader or owner_name
 
 
 def check_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Cause]:
-    """Changes of metadata that are refused."""
+    """Yield the problems of changes of metadata."""
     added = [item for item in new.get("finalizers") or () if item not in (old.get("finalizers") or ())]
     if added and "deletionTimestamp" in old:
         detail = "no new finalizers can be added if the object is being deleted, found new finalizers " + str(added)
@@ -211,7 +221,7 @@ def check_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Cau
 
 
 def carry_over(new: Manifest, old: Manifest) -> None:
-    """Put the server's part of the old metadata into the new object."""
-    kept = {name: old["metadata"][name] for name in SERVER_OWNED if name in old["metadata"]}
-    own = {name: value for name, value in new["metadata"].items() if name not in SERVER_OWNED}
-    new["metadata"] = {**own, **kept}
+    """Copy the fields that the server owns from the old metadata to the new object."""
+    server_part = {name: old["metadata"][name] for name in SERVER_OWNED if name in old["metadata"]}
+    client_part = {name: value for name, value in new["metadata"].items() if name not in SERVER_OWNED}
+    new["metadata"] = {**client_part, **server_part}

@@ -1,6 +1,6 @@
-"""Nodes and namespaces: their shape, what is filled in, and what is wrong with one.
+"""Nodes and namespaces: their schemas, defaults and validation.
 
-One rule: where things are does not change under them: a node's addresses and a namespace's contents are fixed.
+One rule: clients cannot change a node's address range or provider, nor the spec of a namespace.
 """
 
 from collections.abc import Iterator
@@ -16,55 +16,55 @@ from embedded.apiserver.kinds.pod_schema import (
     TEXT,
     TIME,
     fields,
-    kept,
-    many,
-    mapping,
-    merged,
+    keep_empty,
+    list_of,
+    map_of,
+    merge_list,
     texts,
 )
 from embedded.apiserver.status_errors import Cause
 from kube.api import Manifest
 
-_TAINT = fields(key=kept(TEXT), value=TEXT, effect=kept(TEXT), timeAdded=TIME)
+_TAINT = fields(key=keep_empty(TEXT), value=TEXT, effect=keep_empty(TEXT), timeAdded=TIME)
 NODE = fields(
     **texts("podCIDR", "providerID", "externalID"),
-    podCIDRs={**many(TEXT), "x-kubernetes-patch-strategy": "merge"},
+    podCIDRs={**list_of(TEXT), "x-kubernetes-patch-strategy": "merge"},
     unschedulable=SWITCH,
-    taints=many(_TAINT),
+    taints=list_of(_TAINT),
     configSource=OPEN,
 )
 _CONDITION = fields(
     **texts("type", "status", "reason", "message"), **dict.fromkeys(("lastHeartbeatTime", "lastTransitionTime"), MOMENT)
 )
 NODE_STATUS = fields(
-    **dict.fromkeys(("capacity", "allocatable"), mapping(QUANTITY)),
+    **dict.fromkeys(("capacity", "allocatable"), map_of(QUANTITY)),
     phase=TEXT,
-    conditions=merged(_CONDITION, "type"),
-    addresses=merged(fields(type=kept(TEXT), address=kept(TEXT)), "type"),
+    conditions=merge_list(_CONDITION, "type"),
+    addresses=merge_list(fields(type=keep_empty(TEXT), address=keep_empty(TEXT)), "type"),
     daemonEndpoints=OPEN,
     nodeInfo=OPEN,
-    images=many(OPEN),
-    volumesInUse=many(TEXT),
-    volumesAttached=many(OPEN),
+    images=list_of(OPEN),
+    volumesInUse=list_of(TEXT),
+    volumesAttached=list_of(OPEN),
     config=OPEN,
-    runtimeHandlers=many(OPEN),
+    runtimeHandlers=list_of(OPEN),
     features=OPEN,
-    declaredFeatures=many(TEXT),
+    declaredFeatures=list_of(TEXT),
 )
-NAMESPACE = fields(finalizers=many(TEXT))
+NAMESPACE = fields(finalizers=list_of(TEXT))
 NAMESPACE_STATUS = fields(phase=TEXT, conditions=CONDITIONS)
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def complete_node(new: Manifest, old: Manifest | None) -> None:  # noqa: ARG001
-    """A node's one range of addresses is the first of all."""
+    """Add a node's podCIDR to its podCIDRs."""
     spec = new.get("spec") or {}
     if spec.get("podCIDR") and not spec.get("podCIDRs"):
         spec["podCIDRs"] = [spec["podCIDR"]]
 
 
 def check_node(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
-    """What is wrong with a node, or with the change of one."""
+    """Yield the problems of a node, or of its change."""
     spec, before = new.get("spec") or {}, (old or {}).get("spec") or {}
     for index, taint in enumerate(spec.get("taints") or ()):
         yield from _check_taint(taint, f"spec.taints[{index}]")
@@ -82,21 +82,23 @@ def _check_taint(taint: dict[str, Any], path: str) -> Iterator[Cause]:
 
 
 def complete_namespace(new: Manifest, old: Manifest | None) -> None:
-    """A new namespace is Active; its name is among its labels."""
+    """Set the phase of a new namespace to Active, and add the label with its name."""
     if old is None:
         new["spec"], new["status"] = {"finalizers": ["kubernetes"]}, {"phase": "Active"}
     else:
-        new["spec"] = old.get("spec", {})  # which is the server's: it holds what the namespace contains
+        new["spec"] = old.get(
+            "spec", {}
+        )  # the server owns the spec, whose finalizer keeps a namespace with objects in it
     new["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = new["metadata"].get("name", "")
 
 
 def check_namespace(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
-    """What is wrong with the change of a namespace's status."""
+    """Yield the problems of a change of a namespace's status."""
     phase = (new.get("status") or {}).get("phase", "")
     if old is None or phase == (old.get("status") or {}).get("phase"):
         return
     leaving = "deletionTimestamp" in new["metadata"]
     if phase != ("Terminating" if leaving else "Active"):
-        wanted = "Terminating" if leaving else "Active"
-        why = f"may only be '{wanted}' if `deletionTimestamp` is {'not ' if leaving else ''}empty"
+        expected = "Terminating" if leaving else "Active"
+        why = f"may only be '{expected}' if `deletionTimestamp` is {'not ' if leaving else ''}empty"
         yield status_errors.wrong("status.Phase", phase, why)

@@ -1,13 +1,13 @@
-"""Pods: what may change after creation.
+"""Validation of changes of pods.
 
-One rule: what has been placed and started is fixed; all else is told field by field.
+One rule: the spec of a pod is fixed after creation, except for a few fields, which have their own rules.
 """
 
-import ipaddress
 from collections.abc import Iterator
 from typing import Any
 
 from embedded.apiserver import status_errors
+from embedded.apiserver.kinds import metadata
 from embedded.apiserver.status_errors import Cause
 from embedded.apiserver.storage.objects import encode
 
@@ -20,22 +20,22 @@ _IMMUTABLE = (
 
 
 def check(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Cause]:
-    """What of the change of a spec is not allowed."""
+    """Yield the problems of the change of a pod's spec."""
     several = [f for f in ("containers", "initContainers") if len(new.get(f) or ()) != len(old.get(f) or ())]
     if several:
         yield status_errors.not_allowed(f"spec.{several[0]}", "pod updates may not add or remove containers")
         return
     yield from _check_deadline(new, old)
-    known = {gate.get("name") for gate in old.get("schedulingGates") or ()}
+    old_gates = {gate.get("name") for gate in old.get("schedulingGates") or ()}
     for index, gate in enumerate(new.get("schedulingGates") or ()):
-        if gate.get("name") not in known:
+        if gate.get("name") not in old_gates:
             detail = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
             yield status_errors.not_allowed(f"spec.schedulingGates[{index}].name", detail)
-    kept = [_without_seconds(each) for each in new.get("tolerations") or ()]
-    if any(_without_seconds(each) not in kept for each in old.get("tolerations") or ()):
+    new_tolerations = [_without_seconds(toleration) for toleration in new.get("tolerations") or ()]
+    if any(_without_seconds(toleration) not in new_tolerations for toleration in old.get("tolerations") or ()):
         detail = "existing toleration can not be modified except its tolerationSeconds"
         yield status_errors.not_allowed("spec.tolerations", detail)
-    if encode(_fixed(new)) != encode(_fixed(old)):
+    if encode(_immutable_part(new)) != encode(_immutable_part(old)):
         yield status_errors.not_allowed("spec", _IMMUTABLE)
 
 
@@ -57,26 +57,19 @@ def _without_seconds(toleration: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
 
 
-def _fixed(spec: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in spec.items() if name not in _CHANGEABLE}
+def _immutable_part(spec: dict[str, Any]) -> dict[str, Any]:
+    fixed = {name: value for name, value in spec.items() if name not in _CHANGEABLE}
     for field in ("containers", "initContainers"):
-        if field in kept:
-            kept[field] = [{**container, "image": ""} for container in kept[field]]
-    return kept
+        if field in fixed:
+            fixed[field] = [{**container, "image": ""} for container in fixed[field]]
+    return fixed
 
 
 def check_status(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Cause]:
-    """What of a status is wrong."""
+    """Yield the problems of the change of a pod's status."""
     if "qosClass" in old and new.get("qosClass") != old["qosClass"]:
         yield status_errors.immutable("status.qosClass", new.get("qosClass", ""))
-    for index, each in enumerate(new.get("podIPs") or ()):
-        if not _is_address(each.get("ip", "")):
-            detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-            yield status_errors.wrong(f"status.podIPs[{index}]", each.get("ip", ""), detail)
-
-
-def _is_address(text: str) -> bool:
-    try:
-        return bool(ipaddress.ip_address(text))
-    except ValueError:
-        return False
+    for index, address in enumerate(new.get("podIPs") or ()):
+        problem = metadata.ip_address_problem(address.get("ip", ""))
+        if problem:
+            yield status_errors.wrong(f"status.podIPs[{index}]", address.get("ip", ""), problem)

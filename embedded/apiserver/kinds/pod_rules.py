@@ -1,4 +1,4 @@
-"""What the API server itself knows of pods: defaults, the problems of a spec, what may change after creation.
+"""Defaults and validation of pods, except for those in the schema.
 
 One rule: pure; every problem names its field.
 """
@@ -15,27 +15,27 @@ _NAMES: dict[str, Callable[[str], str]] = {
     **dict.fromkeys(("nodeName", "serviceAccountName"), metadata.subdomain_problem),
     **dict.fromkeys(("hostname", "subdomain"), metadata.label_problem),
 }
-"""Fields that are names of something, and what is wrong with a name."""
+"""The fields that hold names, each with the function that checks the name."""
 _NEEDED = {"configMap": "name", "secret": "secretName", "hostPath": "path"}
-"""What the source of a volume has to say."""
+"""The required field of each source of a volume."""
 
 
 admit = priority_classes.admit
 
 
 def complete(new: Manifest, old: Manifest | None) -> None:
-    """A new pod is Pending, and its requests default to its limits."""
+    """Fill in the defaults of a pod: a new pod is Pending, and its requests default to its limits."""
     if old is None:
-        _begin(new, new["spec"])
+        _default_new_pod(new, new["spec"])
         return
     _complete_status(new, old)
     spec = new["spec"]
-    if spec != old["spec"]:  # of the same types, since both were read so
+    if spec != old["spec"]:  # both specs have the same types
         spec["tolerations"] = _tolerations(spec.get("tolerations") or [])
         _default_pulls(spec)
 
 
-def _begin(new: Manifest, spec: dict[str, Any]) -> None:
+def _default_new_pod(new: Manifest, spec: dict[str, Any]) -> None:
     if spec["terminationGracePeriodSeconds"] < 0:
         spec["terminationGracePeriodSeconds"] = 1
     spec["tolerations"] = _tolerations(spec.get("tolerations") or [])
@@ -46,13 +46,13 @@ def _begin(new: Manifest, spec: dict[str, Any]) -> None:
             volume["emptyDir"] = {}
     _default_pulls(spec)
     for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
-        _begin_container(container, spec)
-    new["status"] = {"phase": "Pending", "qosClass": _quality(spec)}
+        _default_container(container, spec)
+    new["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
     if spec.get("schedulingGates"):
-        new["status"]["conditions"] = [_gated(new["metadata"]["creationTimestamp"])]
+        new["status"]["conditions"] = [_gate_condition(new["metadata"]["creationTimestamp"])]
 
 
-def _begin_container(container: dict[str, Any], spec: dict[str, Any]) -> None:
+def _default_container(container: dict[str, Any], spec: dict[str, Any]) -> None:
     for port in container.get("ports") or () if spec.get("hostNetwork") else ():
         port.setdefault("hostPort", port.get("containerPort", 0))
     resources = container.get("resources") or {}
@@ -69,8 +69,8 @@ def _complete_status(new: Manifest, old: Manifest) -> None:
             status[several] = [{"ip": status[one]}]
 
 
-def _gated(moment: str) -> dict[str, Any]:
-    """The condition of a pod that nobody may place yet."""
+def _gate_condition(moment: str) -> dict[str, Any]:
+    """Return the condition of a pod with scheduling gates."""
     message = "Scheduling is blocked due to non-empty scheduling gates"
     return {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": message,
             "lastProbeTime": None, "lastTransitionTime": moment}  # fmt: skip
@@ -87,38 +87,41 @@ def _pull_policy(image: str) -> str:
     return "Always" if not digest and tag in {"", "latest"} else "IfNotPresent"
 
 
-def _tolerations(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """With those every pod has of a node that is not there: five minutes."""
+def _tolerations(tolerations: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the tolerations with the default ones: five minutes on a node that is not ready or unreachable."""
     added = []
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
-        if not any(each.get("key", key) == key and each.get("effect", "NoExecute") == "NoExecute" for each in given):
+        if not any(
+            toleration.get("key", key) == key and toleration.get("effect", "NoExecute") == "NoExecute"
+            for toleration in tolerations
+        ):
             added.append({"effect": "NoExecute", "key": key, "operator": "Exists", "tolerationSeconds": 300})
-    return [*given, *added]
+    return [*tolerations, *added]
 
 
-def _counted(container: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What a container asks for of what the quality of service is about."""
-    given = container.get("resources") or {}
+def _qos_resources(container: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return a container's requests and limits of cpu and memory, which determine the quality of service."""
+    resources = container.get("resources") or {}
     return {
-        field: {name: given[field][name] for name in ("cpu", "memory") if name in (given.get(field) or {})}
+        field: {name: resources[field][name] for name in ("cpu", "memory") if name in (resources.get(field) or {})}
         for field in ("requests", "limits")
     }
 
 
-def _quality(spec: dict[str, Any]) -> str:
-    asked = [_counted(c) for field in ("initContainers", "containers") for c in spec.get(field) or ()]
-    if not any(resources.get("requests") or resources.get("limits") for resources in asked):
+def _qos_class(spec: dict[str, Any]) -> str:
+    containers = [_qos_resources(c) for field in ("initContainers", "containers") for c in spec.get(field) or ()]
+    if not any(resources.get("requests") or resources.get("limits") for resources in containers):
         return "BestEffort"
-    equal = all(resources.get("requests") == resources.get("limits") for resources in asked)
-    whole = all({"cpu", "memory"} <= (resources.get("limits") or {}).keys() for resources in asked)
+    equal = all(resources.get("requests") == resources.get("limits") for resources in containers)
+    whole = all({"cpu", "memory"} <= (resources.get("limits") or {}).keys() for resources in containers)
     return "Guaranteed" if equal and whole else "Burstable"
 
 
 def check(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
-    """Everything wrong with a pod, or with the change of one."""
+    """Yield the problems of a pod, or of its change."""
     spec = new["spec"]
     if old is not None:
-        if spec != old["spec"]:  # of the same types, since both were read so
+        if spec != old["spec"]:  # both specs have the same types
             yield from _check_spec(spec)
             yield from pod_changes.check(spec, old["spec"])
         yield from pod_changes.check_status(new.get("status") or {}, old.get("status") or {})
@@ -137,10 +140,10 @@ def _check_spec(spec: dict[str, Any]) -> Iterator[Cause]:
     containers = spec.get("containers") or []
     if not containers:
         yield status_errors.required("spec.containers")
-    seen: set[str] = set()
+    container_names: set[str] = set()
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field) or ()):
-            yield from container_rules.check(container, f"spec.{field}[{index}]", seen)
+            yield from container_rules.check(container, f"spec.{field}[{index}]", container_names)
     yield from _check_volumes(spec, {volume.get("name") for volume in spec.get("volumes") or ()})
     yield from container_rules.check_amounts(spec.get("overhead"), "spec.overhead")
     yield from _check_names(spec)
@@ -178,21 +181,21 @@ def _check_toleration(toleration: dict[str, Any], path: str) -> Iterator[Cause]:
         yield status_errors.unsupported(f"{path}.effect", toleration["effect"], effects)
 
 
-def _check_volumes(spec: dict[str, Any], known: set[str | None]) -> Iterator[Cause]:
-    seen: set[str] = set()
+def _check_volumes(spec: dict[str, Any], volume_names: set[str | None]) -> Iterator[Cause]:
+    checked_names: set[str] = set()
     for index, volume in enumerate(spec.get("volumes") or ()):
         name = volume.get("name", "")
         problem = metadata.label_problem(name)
         if problem:
             yield status_errors.wrong(f"spec.volumes[{index}].name", name, problem)
-        if name in seen:
+        if name in checked_names:
             yield status_errors.duplicate(f"spec.volumes[{index}].name", name)
-        seen.add(name)
+        checked_names.add(name)
         yield from _check_source(volume, f"spec.volumes[{index}]")
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field) or ()):
             for number, mount in enumerate(container.get("volumeMounts") or ()):
-                if mount["name"] not in known:
+                if mount["name"] not in volume_names:
                     path = f"spec.{field}[{index}].volumeMounts[{number}].name"
                     yield Cause(path, f"Not found: {status_errors.shown(mount['name'])}", "FieldValueNotFound")
 

@@ -1,6 +1,6 @@
-"""PriorityClasses: what may be in one, and what one means for a new pod.
+"""PriorityClasses: their validation, and the priority of a new pod.
 
-One rule: a pod's priority comes from a class; nobody writes it into a pod.
+One rule: a pod's priority comes from its PriorityClass; a client cannot set another value.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ _TEXTS = {
 }
 
 
-def first() -> list[Manifest]:
-    """The classes every cluster begins with."""
+def initial_classes() -> list[Manifest]:
+    """Return the PriorityClasses of a new cluster."""
     return [
         {"apiVersion": PRIORITY_CLASSES.api_version, "kind": "PriorityClass", "metadata": {"name": name},
          "value": value, "description": _TEXTS[name]}
@@ -31,7 +31,7 @@ def first() -> list[Manifest]:
 
 
 def check(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
-    """What is wrong with a class, or with the change of one."""
+    """Yield the problems of a PriorityClass, or of its change."""
     name, value = new["metadata"].get("name", ""), new["value"]
     if name.startswith("system-") and _SYSTEM.get(name) != value:
         detail = "priority class names with 'system-' prefix are reserved for system use only. error: "
@@ -46,21 +46,21 @@ def check(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
 
 
 def admit(pod: Manifest, look: Look) -> None:
-    """Give a new pod the priority of its class. Forbidden if there is no such class."""
+    """Set the priority of a new pod from its PriorityClass. Forbidden if the class does not exist."""
     spec: Any = pod.get("spec")
     if not isinstance(spec, dict):
-        return  # which is for the schema to tell
-    wanted = spec.get("priorityClassName", "")
+        return  # the schema validation reports it
+    class_name = spec.get("priorityClassName", "")
     name = pod["metadata"].get("name") or pod["metadata"].get("generateName") or ""
-    found = look(storage(PRIORITY_CLASSES), "", wanted) if wanted else {}
-    if found is None:
-        raise status_errors.forbidden(PODS, name, f"no PriorityClass with name {wanted} was found")
-    computed = found.get("value", 0)
+    priority_class = look(storage(PRIORITY_CLASSES), "", class_name) if class_name else {}
+    if priority_class is None:
+        raise status_errors.forbidden(PODS, name, f"no PriorityClass with name {class_name} was found")
+    computed = priority_class.get("value", 0)
     if spec.get("priority", computed) != computed:
         why = (f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority "
                f"admission controller computed {computed} from the given PriorityClass name")  # fmt: skip
         raise status_errors.forbidden(PODS, name, why)
-    policy = found.get("preemptionPolicy", "PreemptLowerPriority")
+    policy = priority_class.get("preemptionPolicy", "PreemptLowerPriority")
     if spec.get("preemptionPolicy", policy) != policy:
         why = (f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec; "
                f"priority admission controller computed {policy} from the given PriorityClass name")  # fmt: skip

@@ -1,6 +1,6 @@
 """The scale subresource: a resource's number of replicas as an autoscaling/v1 Scale.
 
-One rule: a Scale is a view; what it shows and changes lives at the paths the resource's definition names.
+One rule: a Scale is a view of the fields at the paths in the resource's definition.
 """
 
 from typing import Any
@@ -15,10 +15,10 @@ _API_VERSION, _KIND = "autoscaling/v1", "Scale"
 
 
 def show(kind: Kind, current: Stored) -> Manifest:
-    """The Scale of an object. InternalError, as with a Kubernetes API server, if the object has no such field."""
+    """Return the Scale of an object. InternalError, as in a Kubernetes API server, if the object has no such field."""
     paths, manifest = _paths(kind), current.manifest()
-    own = manifest["metadata"]
-    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    metadata = manifest["metadata"]
+    metadata_fields = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     replicas = _value(manifest, paths.spec)
     if replicas is None:
         raise Refusal(500, "InternalError", f"the spec replicas field {'.' + paths.spec!r} does not exist")
@@ -29,36 +29,38 @@ def show(kind: Kind, current: Stored) -> Manifest:
     return {
         "kind": _KIND,
         "apiVersion": _API_VERSION,
-        "metadata": {name: own[name] for name in kept if name in own},
+        "metadata": {name: metadata[name] for name in metadata_fields if name in metadata},
         "spec": {"replicas": replicas} if replicas else {},
         "status": status,
     }
 
 
 def check(scale: Manifest, namespace: str, name: str) -> None:
-    """Whether a PUT's body is a Scale, and of the object on the URL. BadRequest if not."""
+    """Raise BadRequest unless the body of a PUT is a Scale of the object on the URL."""
     for key, expected in (("kind", _KIND), ("apiVersion", _API_VERSION)):
         if scale.get(key, expected) != expected:
             raise status_errors.bad_request("no kind is registered for the type v1.Scale")
     _replicas(scale)
-    own: Any = scale.get("metadata") or {}
-    own = own if isinstance(own, dict) else {}
-    if own.get("namespace", namespace) != namespace:
+    metadata: Any = scale.get("metadata") or {}
+    metadata = metadata if isinstance(metadata, dict) else {}
+    if metadata.get("namespace", namespace) != namespace:
         message = "the namespace of the provided object does not match the namespace sent on the request"
         raise status_errors.bad_request(message)
-    _check_name(own.get("name"), name)
+    _check_name(metadata.get("name"), name)
 
 
-def _check_name(found: Any, name: str) -> None:
-    if not found:
+def _check_name(body_name: Any, name: str) -> None:
+    if not body_name:
         why = f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
         raise status_errors.bad_request(why)
-    if found != name:
-        raise status_errors.bad_request(f"the name of the object ({found}) does not match the name on the URL ({name})")
+    if body_name != name:
+        raise status_errors.bad_request(
+            f"the name of the object ({body_name}) does not match the name on the URL ({name})"
+        )
 
 
 def _replicas(scale: Manifest) -> int:
-    """The number in a Scale. BadRequest if there is none that fits."""
+    """Return the number of replicas in a Scale. BadRequest if it is not an integer of 32 bits."""
     spec: Any = scale.get("spec") or {}
     replicas = (spec.get("replicas") or 0) if isinstance(spec, dict) else None
     if not isinstance(replicas, int) or isinstance(replicas, bool) or not -(2**31) <= replicas < 2**31:
@@ -67,7 +69,7 @@ def _replicas(scale: Manifest) -> int:
 
 
 def applied(kind: Kind, current: Stored, scale: Manifest, *, patch: bool) -> Manifest:
-    """The object with a Scale's number of replicas. BadRequest; Invalid where a patch has left no Scale."""
+    """Return the object with a Scale's number of replicas. BadRequest; Invalid if the result of a patch is no Scale."""
     if patch:
         if (scale.get("kind"), scale.get("apiVersion")) != (_KIND, _API_VERSION):
             raise status_errors.unreadable_patch(f"no kind is registered for the type {scale.get('kind')}")
@@ -77,13 +79,13 @@ def applied(kind: Kind, current: Stored, scale: Manifest, *, patch: bool) -> Man
             raise status_errors.unreadable_patch(
                 "json: cannot unmarshal spec.replicas into a number of 32 bits"
             ) from None
-        own: Any = scale.get("metadata") or {}
-        _check_name(own.get("name") if isinstance(own, dict) else None, current.name)
+        metadata: Any = scale.get("metadata") or {}
+        _check_name(metadata.get("name") if isinstance(metadata, dict) else None, current.name)
     else:
         replicas = _replicas(scale)
     manifest = current.manifest()
-    own = scale.get("metadata") or {}
-    manifest["metadata"].update({key: own[key] for key in ("uid", "resourceVersion") if own.get(key)})
+    metadata = scale.get("metadata") or {}
+    manifest["metadata"].update({key: metadata[key] for key in ("uid", "resourceVersion") if metadata.get(key)})
     parent: Any = manifest
     *steps, last = _paths(kind).spec.split(".")
     for step in steps:

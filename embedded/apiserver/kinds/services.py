@@ -1,10 +1,9 @@
-"""Services: their shape, what is filled in, and what is wrong with one.
+"""Services: their schema, defaults and validation.
 
-One rule: every service is headless here, since nothing answers on virtual addresses; what a client says of them is
-judged all the same.
+One rule: every service is headless, since the embedded cluster has no virtual addresses. The addresses in a client's
+request are validated nevertheless.
 """
 
-import ipaddress
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -21,9 +20,9 @@ from embedded.apiserver.kinds.pod_schema import (
     atomic,
     choice,
     fields,
-    many,
-    mapping,
-    merged,
+    list_of,
+    map_of,
+    merge_list,
     texts,
 )
 from embedded.apiserver.status_errors import Cause
@@ -43,26 +42,26 @@ SPEC = fields(
     **texts("ipFamilyPolicy", "loadBalancerIP", "loadBalancerClass", "trafficDistribution"),
     type=choice(*_TYPES),
     sessionAffinity=choice("ClientIP", _HEADLESS),
-    selector=atomic(mapping(TEXT)),
-    ports=merged(_PORT, "port"),
-    clusterIPs=many(TEXT),
-    ipFamilies=many(TEXT),
-    externalIPs=many(TEXT),
-    loadBalancerSourceRanges=many(TEXT),
+    selector=atomic(map_of(TEXT)),
+    ports=merge_list(_PORT, "port"),
+    clusterIPs=list_of(TEXT),
+    ipFamilies=list_of(TEXT),
+    externalIPs=list_of(TEXT),
+    loadBalancerSourceRanges=list_of(TEXT),
     publishNotReadyAddresses=FLAG,
     allocateLoadBalancerNodePorts=FLAG,
     healthCheckNodePort=NUMBER,
     sessionAffinityConfig=OPEN,
 )
-STATUS = fields(loadBalancer={**fields(ingress=many(OPEN)), "x-kept": True}, conditions=CONDITIONS)
+STATUS = fields(loadBalancer={**fields(ingress=list_of(OPEN)), "x-kept": True}, conditions=CONDITIONS)
 _PLACED = ("LoadBalancer", "NodePort")
-"""Types of services that need an address."""
+"""The types of services that need an address."""
 _KEPT = ("clusterIPs", "ipFamilies", "ipFamilyPolicy")
-"""What an update that does not name it leaves as it is."""
+"""The fields that an update without them leaves unchanged."""
 
 
 def complete(new: Manifest, old: Manifest | None) -> None:
-    """Fill in the rest of a service."""
+    """Fill in the defaults of a service."""
     spec = new.setdefault("spec", {})
     spec.setdefault("type", "ClusterIP")
     spec.setdefault("sessionAffinity", "None")
@@ -92,13 +91,13 @@ def _place(spec: dict[str, Any]) -> None:
 
 
 def check(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
-    """What is wrong with a service, or with the change of one."""
+    """Yield the problems of a service, or of its change."""
     spec, before = new["spec"], (old or {}).get("spec", {})
     external = spec["type"] == "ExternalName"
     unplaced = [] if external else list(_check_address(spec, before))
     yield from unplaced
     if unplaced and old is None:
-        return  # as where addresses are allocated first
+        return  # as in a Kubernetes API server, which allocates addresses first
     if external and not spec.get("externalName"):
         yield status_errors.required("spec.externalName")
     if not spec.get("ports") and not external and spec.get("clusterIP") != _HEADLESS:
@@ -125,15 +124,8 @@ def _check_address(spec: dict[str, Any], before: dict[str, Any]) -> Iterator[Cau
         yield status_errors.wrong(path, spec.get("clusterIPs", []), "may not change once set")
     elif address == _HEADLESS and spec["type"] in _PLACED:
         yield status_errors.wrong(path, address, f"may not be set to 'None' for {spec['type']} services")
-    elif address not in {"", _HEADLESS} and not _is_address(address):
-        yield status_errors.wrong(path, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")
-
-
-def _is_address(text: str) -> bool:
-    try:
-        return bool(ipaddress.ip_address(text))
-    except ValueError:
-        return False
+    elif address not in {"", _HEADLESS} and metadata.ip_address_problem(address):
+        yield status_errors.wrong(path, address, metadata.ip_address_problem(address))
 
 
 def _check_ports(ports: list[dict[str, Any]]) -> Iterator[Cause]:
@@ -160,7 +152,7 @@ def _check_numbers(port: dict[str, Any], path: str) -> Iterator[Cause]:
 
 
 def port_name_problems(name: str) -> Iterator[str]:
-    """Why a text is no name of a port that a container has."""
+    """Yield the reasons why a text is not the name of a container's port."""
     if len(name) > 15:
         yield "must be no more than 15 characters"
     if not re.fullmatch(r"[-a-z0-9]*", name):

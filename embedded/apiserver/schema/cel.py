@@ -1,6 +1,6 @@
-"""Validation rules in CEL (`x-kubernetes-validations`): compiled once, run against a value and the one before it.
+"""Validation rules in CEL (`x-kubernetes-validations`): compiled once, and run against a value and its old value.
 
-One rule: a rule that cannot be run here is refused when its CRD is registered, not when the first object comes.
+One rule: a rule that this server cannot run is refused when its CRD is registered, not when the first object arrives.
 """
 
 import functools
@@ -21,47 +21,50 @@ from embedded.apiserver.status_errors import Cause, shown
 _REASONS = {"FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"}
 
 
-def _words(text: str) -> frozenset[str]:
+def _name_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_NATIVE = _words(
+_NATIVE = _name_set(
     "size contains startsWith endsWith matches string int uint double bytes type timestamp duration dyn getFullYear "
     "getMonth getDate getDayOfMonth getDayOfWeek getDayOfYear getHours getMinutes getSeconds getMilliseconds"
 )
-_KUBERNETES = _words(
+_KUBERNETES = _name_set(
     "min max sum charAt indexOf lastIndexOf substring replace split join lowerAscii upperAscii trim "
     "sets.contains sets.equivalent sets.intersects math.greatest math.least"
 )
-_TYPES = _words("int uint double bool string bytes list map null_type type sets math")
+_TYPES = _name_set("int uint double bool string bytes list map null_type type sets math")
 _STRINGS = re.compile(r"""r?"(?:\\.|[^"\\])*"|r?'(?:\\.|[^'\\])*'""")
 _HAS = re.compile(r"(?<![\w.])has\(\s*(self|oldSelf)((?:\s*\.\s*\w+)+)\s*\)")
 _BOUND = re.compile(r"\.(?:all|exists|exists_one|map|filter)\(\s*(\w+)\s*,")
 
 
 def _is_sorted(items: list[Any]) -> bool:
-    return all(left <= right for left, right in itertools.pairwise(items))
+    return all(item <= next_item for item, next_item in itertools.pairwise(items))
 
 
 def _find(text: str, pattern: str) -> str:
-    found = re.search(pattern, text)
-    return found.group() if found else ""
+    match = re.search(pattern, text)
+    return match.group() if match else ""
 
 
 def _find_all(text: str, pattern: str) -> list[str]:
-    return [found.group() for found in re.finditer(pattern, text)]
+    return [match.group() for match in re.finditer(pattern, text)]
 
 
 _LONGEST_RULE, _LONGEST_REASON = 20_000, 1000
 _MOST_BRACKETS = 500
-"""What may open another level of a rule: the library's parser has no bound of its own but the stack's end."""
+"""Maximum number of characters that may open a nested level of a rule.
+
+The parser of the library has no such limit, and overflows the stack.
+"""
 _NATIVE_MATCHES = cel.compile("text.matches(pattern)")
 _CACHED_MATCHES = "cachedMatches"
 
 
 @functools.lru_cache(maxsize=4096)
 def matches(text: str, pattern: str) -> bool:
-    """Whether a pattern is found in a text, in time that grows with the text alone."""
+    """Return whether a text contains a match of a pattern; the time is linear in the length of the text."""
     # The library compiles a pattern at every use, which costs a hundred times the match itself.
     return bool(_NATIVE_MATCHES.execute({"text": text, "pattern": pattern}))
 
@@ -74,12 +77,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "findAll": _find_all,
     _CACHED_MATCHES: matches,
 }
-"""What a Kubernetes API server adds to CEL, as far as this one knows it."""
+"""The functions that a Kubernetes API server adds to CEL, as far as this server supports them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """One compiled rule."""
+class CompiledRule:
+    """A compiled rule."""
 
     program: Any
     source: str
@@ -88,35 +91,37 @@ class Rule:
     field_path: str
     reason: str
     transition: bool
-    """Whether it compares with the value before; such a rule runs on updates only."""
+    """Whether the rule reads the old value; such a rule runs only on updates."""
     chains: tuple[tuple[str, ...], ...]
-    """The field paths it reads from `self` and `oldSelf`; an empty one where it takes them whole."""
+    """The field paths that the rule reads from `self` and `oldSelf`; an empty path stands for the whole value."""
     reads: tuple[Read, ...] = ()
-    """The same as `answers` wants it."""
+    """The same paths in the form that `answers` needs."""
 
 
 Needs = dict[str, "Needs"] | None
-"""Fields that are read, by name; None: everything."""
+"""The fields that rules read, by name; None stands for all fields."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Rules that are run together, and what they read together: nothing else is converted for them, because the
-    conversion costs more than the rules."""
+class RulePlan:
+    """Rules that run together, and the fields that they read.
 
-    rules: tuple[Rule, ...]
+    Only these fields are converted for CEL, because the conversion costs more than the rules.
+    """
+
+    rules: tuple[CompiledRule, ...]
     needs: Needs
     memory: Memory = field(default_factory=Memory, compare=False)
 
 
-def plan(rules: Iterable[Rule]) -> Plan:
-    """Bring rules together."""
-    chosen = tuple(rules)
-    chains = [chain for rule in chosen for chain in rule.chains]
+def plan(rules: Iterable[CompiledRule]) -> RulePlan:
+    """Return a plan for rules that run together."""
+    all_rules = tuple(rules)
+    chains = [chain for rule in all_rules for chain in rule.chains]
     needs: dict[str, Needs] = {}
     for chain in chains:
         _need(needs, chain)
-    return Plan(chosen, needs if all(chains) else None)
+    return RulePlan(all_rules, needs if all(chains) else None)
 
 
 def _need(needs: dict[str, Needs], chain: tuple[str, ...]) -> None:
@@ -124,12 +129,12 @@ def _need(needs: dict[str, Needs], chain: tuple[str, ...]) -> None:
         needs[chain[0]] = None
     elif chain:
         deeper = needs.setdefault(chain[0], {})
-        if deeper is not None:  # else all of it is needed already
+        if deeper is not None:  # None: the whole field is needed already
             _need(deeper, chain[1:])
 
 
-def compile_rule(raw: Mapping[str, Any]) -> Rule:
-    """Compile one entry of `x-kubernetes-validations`. ValueError says what this server cannot run."""
+def compile_rule(raw: Mapping[str, Any]) -> CompiledRule:
+    """Compile one entry of `x-kubernetes-validations`. ValueError with the part that this server does not support."""
     source = raw.get("rule")
     if not isinstance(source, str) or not source.strip():
         raise ValueError("rule: Required value")
@@ -140,7 +145,7 @@ def compile_rule(raw: Mapping[str, Any]) -> Rule:
         raise ValueError(f"reason: Unsupported value: {reason!r}")
     program = _compile(source)
     worded = raw.get("messageExpression")
-    return Rule(
+    return CompiledRule(
         program=program,
         source=source,
         message=raw.get("message", ""),
@@ -156,7 +161,7 @@ def compile_rule(raw: Mapping[str, Any]) -> Rule:
 def _compile(source: str) -> Any:
     plain = _STRINGS.sub('""', source)
     if len(source) > _LONGEST_RULE or sum(map(plain.count, "([{?!-")) > _MOST_BRACKETS:
-        raise ValueError("compilation failed: the rule is too long")
+        raise ValueError("compilation failed: the rule is too long or nested too deeply")
     try:
         program = cel.compile(_faster(source))
     except ValueError as error:
@@ -174,7 +179,7 @@ def _compile(source: str) -> Any:
 
 
 def _faster(source: str) -> str:
-    """The same expression with `matches` answered from a cache; what stands in quotes is left alone."""
+    """Return the expression with `matches` replaced by a cached function; string literals stay unchanged."""
     quoted = _STRINGS.findall(source)
     pieces = [re.sub(r"\.\s*matches\s*\(", f".{_CACHED_MATCHES}(", piece) for piece in _STRINGS.split(source)]
     return "".join(itertools.chain.from_iterable(itertools.zip_longest(pieces, quoted, fillvalue="")))
@@ -182,13 +187,13 @@ def _faster(source: str) -> str:
 
 def _chains(source: str) -> list[tuple[str, ...]]:
     plain = _STRINGS.sub('""', source)
-    found = re.findall(r"(?<![\w.])(?:self|oldSelf)\b((?:\s*\.\s*\w+)*)(\s*\()?", plain)
-    paths = [(tuple("".join(path.split()).split(".")[1:]), bool(called)) for path, called in found]
-    return [path[:-1] if called else path for path, called in paths]
+    matches = re.findall(r"(?<![\w.])(?:self|oldSelf)\b((?:\s*\.\s*\w+)*)(\s*\()?", plain)
+    paths = [(tuple("".join(path.split()).split(".")[1:]), bool(call)) for path, call in matches]
+    return [path[:-1] if is_call else path for path, is_call in paths]
 
 
 def _reads(source: str) -> Iterator[Read]:
-    """What a rule can see of the value and of the one before it: of a path in `has()` only whether it is there."""
+    """Yield what a rule reads of the value and of the old value; of a path in `has()`, only whether it exists."""
     plain = _STRINGS.sub('""', source)
     for root, path in _HAS.findall(plain):
         yield Read(root == "oldSelf", tuple("".join(path.split()).split(".")[1:]), shape=True)
@@ -200,30 +205,30 @@ def _reads(source: str) -> Iterator[Read]:
 
 
 def context(value: Any, before: Any = None) -> Any:
-    """What the rules of one value see; to be shared between them, the conversion is most of the cost."""
+    """Return the variables of the rules of one value; the rules share them, because the conversion is expensive."""
     variables = {"self": value} if before is None else {"self": value, "oldSelf": before}
     return cel.Context(variables=variables, functions=FUNCTIONS)
 
 
-def run(rule: Rule, seen: Any, path: str, value: Any) -> Cause | None:
-    """Run a rule on what `context` made of a value; the cause if it does not hold."""
+def run(rule: CompiledRule, context: Any, path: str, value: Any) -> Cause | None:
+    """Run a rule in a context from `context`; return the cause if the rule is false."""
     field = (path + rule.field_path).lstrip(".") or "<nil>"
     try:
-        held = rule.program.execute(seen)
+        result = rule.program.execute(context)
     except Exception as error:  # the library raises built-in errors of many kinds
         message = f"{_explain(error)} evaluating rule: {rule.message or rule.source}"
         return Cause(field, f'Invalid value: "{json_type(value)}": {message}')
-    return None if held is True else _cause(rule, field, value, _message(rule, seen))
+    return None if result is True else _cause(rule, field, value, _message(rule, context))
 
 
 def _explain(error: Exception) -> str:
     return f"no such key: {error.args[0]}" if isinstance(error, KeyError) and error.args else str(error).split(":")[0]
 
 
-def _message(rule: Rule, seen: Any) -> str:
+def _message(rule: CompiledRule, context: Any) -> str:
     if rule.message_program is not None:
         try:
-            text = rule.message_program.execute(seen)
+            text = rule.message_program.execute(context)
         except Exception:  # as a Kubernetes API server: fall back to the fixed message
             text = ""
         if isinstance(text, str) and text.strip():
@@ -231,8 +236,8 @@ def _message(rule: Rule, seen: Any) -> str:
     return rule.message or f"failed rule: {rule.source}"
 
 
-def _cause(rule: Rule, field: str, value: Any, message: str) -> Cause:
-    # Objects and lists would flood the message: they are not shown.
+def _cause(rule: CompiledRule, field: str, value: Any, message: str) -> Cause:
+    # Objects and lists are too long for a message, so they are left out.
     value_shown = "" if isinstance(value, dict | list) else f" {shown(value)}"
     match rule.reason:
         case "FieldValueForbidden":

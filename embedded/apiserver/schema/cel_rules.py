@@ -1,6 +1,6 @@
-"""Walks an object beside its schema and runs the CEL rules of every value that has some.
+"""Runs the CEL rules of an object: walks the object along its schema and runs the rules of every value.
 
-One rule: a rule names what the schema declares and nothing else; what a preserve-unknown field keeps counts only when
+One rule: a rule can name only fields that the schema declares. Unknown fields that an object preserves count only when
 whole objects are compared.
 """
 
@@ -19,10 +19,10 @@ _VISIBLE_METADATA = ("name", "generateName")
 def check_object(
     new: Mapping[str, Any], old: Mapping[str, Any] | None, root: Node, changed: set[str]
 ) -> Iterator[Cause]:
-    """Run all rules of a resource on an object.
+    """Run all rules of a resource on an object, and yield the causes of those that fail.
 
-    `changed` are the top-level fields that differ from the old object. Below an unchanged one only transition rules
-    run, as with a Kubernetes API server's ratcheting.
+    `changed` are the top-level fields that differ from the old object. Below an unchanged field, only transition rules
+    run, as with the ratcheting of a Kubernetes API server.
     """
     yield from _run(_root_view(new), _root_view(old) if old else None, root, "", bool(changed))
     for name, child in root.properties.items():
@@ -48,9 +48,9 @@ def _below(new: Any, old: Any, node: Node) -> Iterator[tuple[str, Any, Any, Node
                 elif node.additional is not None:
                     yield f"[{name}]", item, before.get(name), node.additional
         case list() if node.items is not None:
-            known = _by_keys(old, node) if node.list_type == "map" and isinstance(old, list) else {}
+            old_items = _by_keys(old, node) if node.list_type == "map" and isinstance(old, list) else {}
             for index, item in enumerate(new):
-                yield f"[{index}]", item, known.get(_identity(item, node)), node.items
+                yield f"[{index}]", item, old_items.get(_identity(item, node)), node.items
 
 
 def _by_keys(items: list[Any], node: Node) -> dict[tuple[Any, ...], Any]:
@@ -66,10 +66,10 @@ def _run(value: Any, before: Any, node: Node, path: str, changed: bool) -> Itera
     open_questions = plan.memory.unanswered(plan.rules, value, before)
     if not open_questions:
         return
-    seen_before = None if before is None else visible(before, node, plan.needs)
-    seen = cel.context(visible(value, node, plan.needs), seen_before)
+    old_value = None if before is None else visible(before, node, plan.needs)
+    context = cel.context(visible(value, node, plan.needs), old_value)
     for rule, question in open_questions:
-        cause = cel.run(rule, seen, path, value)
+        cause = cel.run(rule, context, path, value)
         if cause:
             yield cause
         else:
@@ -82,10 +82,10 @@ def _root_view(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def visible(value: Any, node: Node, needs: Needs = None) -> Any:
-    """A value as CEL sees it: declared fields with their declared types, of them those that are needed.
+    """Return a value for CEL: its declared fields with their declared types, restricted to those that rules need.
 
-    Undeclared fields of a preserve-unknown object are kept as they are: no rule can name them (`undefined_fields`), but
-    they make two objects unequal, as they do on a Kubernetes API server.
+    Undeclared fields of a preserve-unknown object are kept unchanged. No rule can name them (`find_undefined_fields`),
+    but they make two objects unequal, as in a Kubernetes API server.
     """
     match value:
         case dict() if needs is not None:
@@ -94,10 +94,10 @@ def visible(value: Any, node: Node, needs: Needs = None) -> Any:
         case dict() if node.additional is not None:
             return {name: visible(item, node.additional) for name, item in value.items()}
         case dict():
-            known = {
+            declared = {
                 name: visible(item, node.properties[name]) for name, item in value.items() if name in node.properties
             }
-            return {**value, **known} if node.open else known
+            return {**value, **declared} if node.open else declared
         case list() if node.items is not None:
             return [visible(item, node.items) for item in value]
         case int() if node.type == "number" and not isinstance(value, bool):
@@ -108,29 +108,32 @@ def visible(value: Any, node: Node, needs: Needs = None) -> Any:
             return value
 
 
-def undefined_fields(root: Node) -> Iterator[str]:
-    """Fields that a rule reads and the schema does not declare: a Kubernetes API server would not compile the rule."""
-    yield from _undefined(root, "", is_root=True)
+def find_undefined_fields(root: Node) -> Iterator[str]:
+    """Yield the fields that a rule reads and the schema does not declare.
+
+    A Kubernetes API server does not compile such a rule.
+    """
+    yield from _find_undefined(root, "", is_root=True)
 
 
-def _undefined(node: Node, path: str, *, is_root: bool = False) -> Iterator[str]:
+def _find_undefined(node: Node, path: str, *, is_root: bool = False) -> Iterator[str]:
     for rule in node.rules:
         for chain in rule.chains:
             missing = _missing(node, chain, is_root)
             if missing:
                 yield f"{path or '<root>'}: undefined field '{missing}' in rule {rule.source!r}"
     for name, child in node.properties.items():
-        yield from _undefined(child, f"{path}.{name}" if path else name)
+        yield from _find_undefined(child, f"{path}.{name}" if path else name)
     for child in filter(None, (node.additional, node.items)):
-        yield from _undefined(child, f"{path}[*]")
+        yield from _find_undefined(child, f"{path}[*]")
 
 
 def _missing(node: Node, chain: tuple[str, ...], is_root: bool) -> str:
     for position, step in enumerate(chain):
         if is_root and position == 0 and step == "metadata":
             return next((name for name in chain[1:2] if name not in _VISIBLE_METADATA), "")
-        found = node.properties.get(step) or node.additional
-        if found is None:
+        child = node.properties.get(step) or node.additional
+        if child is None:
             return step
-        node = found
+        node = child
     return ""

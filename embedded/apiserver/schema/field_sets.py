@@ -1,7 +1,8 @@
-"""Which fields an object has, as server-side apply counts them, and how sets of them are written down.
+"""The fields of an object as server-side apply counts them, and their format in managedFields.
 
-One rule: what is one field stands in the schema: atomic maps and lists are, of all others the entries are. The written
-form (FieldsV1) has one step per level: `f:` a field's name, `k:` the keys of a list's item, `v:` a value in a set.
+One rule: the schema decides what one field is: an atomic map or list is one field, and each entry of any other map or
+list is one. The format (FieldsV1) has one step per level: `f:` a field's name, `k:` the keys of a list's item, `v:` a
+value in a set.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,20 +14,20 @@ from embedded.apiserver.schema.schema import ANY, Node
 
 Path = tuple[str, ...]
 _PAIRED = {"containerPort": ("containerPort", "protocol"), "port": ("port", "protocol")}
-"""Lists whose items are told apart by more than a patch's merge key."""
-_OWN = frozenset(
+"""Keys of list items by the merge key of a patch, for lists whose items have a second key."""
+_UNMANAGED = frozenset(
     ("name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields", "resourceVersion")
 ) | {"deletionTimestamp", "deletionGracePeriodSeconds"}
-"""Metadata that nobody manages."""
+"""The fields of metadata without managers."""
 
 
 def is_atomic(node: Node) -> bool:
-    """Whether a map is one field."""
+    """Return whether a map is one field."""
     return node.source.get("x-kubernetes-map-type") == "atomic"
 
 
 def keys(node: Node) -> tuple[str, ...]:
-    """What tells a list's items apart; empty: a plain list or a set."""
+    """Return the keys that identify a list's items; empty for a plain list or a set."""
     if node.list_type == "map":
         return node.list_keys
     merged = str(node.source.get("x-kubernetes-patch-merge-key", ""))
@@ -34,55 +35,55 @@ def keys(node: Node) -> tuple[str, ...]:
 
 
 def is_set(node: Node) -> bool:
-    """Whether each value of a list is a field of its own."""
+    """Return whether each value of a list is a separate field."""
     return node.list_type == "set" or (not keys(node) and "x-kubernetes-patch-strategy" in node.source)
 
 
 def below(node: Node, name: str) -> Node:
-    """The schema of a map's value."""
+    """Return the schema of the value at a name in a map."""
     return node.properties.get(name) or node.additional or ANY
 
 
 def step(item: Any, node: Node) -> str:
-    """The step to an item of a list."""
+    """Return the step to an item of a list."""
     names = keys(node)
     if not names:
         return "v:" + _text(item)
     inner = (node.items or ANY).properties
-    given = item if isinstance(item, Mapping) else {}
-    found = {name: given.get(name, orjson.loads(inner[name].default or b"null") if name in inner else None)
+    entry = item if isinstance(item, Mapping) else {}
+    key_values = {name: entry.get(name, orjson.loads(inner[name].default or b"null") if name in inner else None)
              for name in names}  # fmt: skip
-    return "k:" + _text(found)
+    return "k:" + _text(key_values)
 
 
-def identity(each: str) -> Any:
-    """What a step to an item says of it: its keys, or itself."""
-    return orjson.loads(each[2:])
+def identity(step: str) -> Any:
+    """Return what a step to an item contains: the keys of the item, or the item itself."""
+    return orjson.loads(step[2:])
 
 
 def _text(value: Any) -> str:
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
 
-def managed(manifest: Mapping[str, Any], node: Node, section: str = "") -> dict[Path, Any]:
-    """All fields that somebody who writes an object (or one section of it) manages, with their values."""
-    found = {name: value for name, value in manifest.items() if name not in {"apiVersion", "kind"}}
-    own = found.pop("metadata", None) or {}
+def fields_to_manage(manifest: Mapping[str, Any], node: Node, section: str = "") -> dict[Path, Any]:
+    """Return the fields, with their values, that a manager owns after it has written an object or one section of it."""
+    fields = {name: value for name, value in manifest.items() if name not in {"apiVersion", "kind"}}
+    metadata = fields.pop("metadata", None) or {}
     if section:
-        return _flat({section: found[section]} if section in found else {}, node)
-    found.pop("status", None)
-    return _flat({**found, **_own(own)}, node)
+        return _flat({section: fields[section]} if section in fields else {}, node)
+    fields.pop("status", None)
+    return _flat({**fields, **_manageable_metadata(metadata)}, node)
 
 
-def everything(manifest: Mapping[str, Any], node: Node) -> dict[Path, Any]:
-    """All fields of an object with their values."""
-    found = {name: value for name, value in manifest.items() if name not in {"apiVersion", "kind", "metadata"}}
-    return _flat({**found, **_own(manifest.get("metadata") or {})}, node)
+def all_fields(manifest: Mapping[str, Any], node: Node) -> dict[Path, Any]:
+    """Return all fields of an object with their values."""
+    fields = {name: value for name, value in manifest.items() if name not in {"apiVersion", "kind", "metadata"}}
+    return _flat({**fields, **_manageable_metadata(manifest.get("metadata") or {})}, node)
 
 
-def _own(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    own = {name: value for name, value in metadata.items() if name not in _OWN}
-    return {"metadata": own} if own else {}
+def _manageable_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    managed_metadata = {name: value for name, value in metadata.items() if name not in _UNMANAGED}
+    return {"metadata": managed_metadata} if managed_metadata else {}
 
 
 def _flat(value: dict[str, Any], node: Node) -> dict[Path, Any]:
@@ -93,29 +94,29 @@ def _leaves(value: Any, node: Node, path: Path) -> Iterator[tuple[Path, Any]]:
     match value:
         case dict() if value and not is_atomic(node):
             for name, item in value.items():
-                there = (*path, f"f:{name}")
+                child_path = (*path, f"f:{name}")
                 if name not in node.properties:
-                    yield there, None  # an entry is a field, besides what is in it
-                yield from _leaves(item, below(node, name), there)
+                    yield child_path, None  # an entry of a map is a field, in addition to the fields in it
+                yield from _leaves(item, below(node, name), child_path)
         case list() if value and keys(node):
             for item in value:
-                there = (*path, step(item, node))
-                yield there, None
-                yield from _leaves(item, node.items or ANY, there)
+                child_path = (*path, step(item, node))
+                yield child_path, None
+                yield from _leaves(item, node.items or ANY, child_path)
         case list() if value and is_set(node):
             yield from (((*path, step(item, node)), item) for item in value)
         case _:
             yield path, value
 
 
-def packed(paths: Iterable[Path]) -> dict[str, Any]:
-    """A set of fields as FieldsV1."""
+def to_fields_v1(paths: Iterable[Path]) -> dict[str, Any]:
+    """Return a set of fields as FieldsV1."""
     root: dict[str, Any] = {}
     ends = []
     for path in sorted(paths):
         tree = root
-        for each in path:
-            tree = tree.setdefault(each, {})
+        for step in path:
+            tree = tree.setdefault(step, {})
         ends.append(tree)
     for tree in ends:
         if tree:
@@ -123,22 +124,22 @@ def packed(paths: Iterable[Path]) -> dict[str, Any]:
     return root
 
 
-def unpacked(tree: Mapping[str, Any], path: Path = ()) -> Iterator[Path]:
-    """The fields of a FieldsV1."""
+def from_fields_v1(tree: Mapping[str, Any], path: Path = ()) -> Iterator[Path]:
+    """Yield the fields of a FieldsV1."""
     if path and (not tree or "." in tree):
         yield path
     for name, inner in tree.items():
         if name != ".":
-            yield from unpacked(inner, (*path, name))
+            yield from from_fields_v1(inner, (*path, name))
 
 
-def shown(path: Path) -> str:
-    """A field as messages name it."""
-    return "".join(_shown(each) for each in path)
+def format_path(path: Path) -> str:
+    """Return a field's path as in messages."""
+    return "".join(_format_step(step) for step in path)
 
 
-def _shown(each: str) -> str:
-    kind, text = each[:2], each[2:]
+def _format_step(step: str) -> str:
+    kind, text = step[:2], step[2:]
     if kind == "f:":
         return f".{text}"
     if kind == "v:":

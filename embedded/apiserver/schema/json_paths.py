@@ -1,6 +1,6 @@
-"""JSON paths as printer columns write them: fields, indexes, and filters for equality.
+"""JSON paths of printer columns: fields, indexes, and filters for equality.
 
-One rule: a path is compiled once; one that says more than these is refused when its column is defined.
+One rule: a path is compiled once; a path with other syntax is refused when its column is defined.
 """
 
 import re
@@ -21,51 +21,54 @@ _STEP = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One step into a value."""
+class PathStep:
+    """One step of a path."""
 
     field: str = ""
     index: int | None = None
     every: bool = False
     key: str = ""
-    """Of a filter: the field compared."""
+    """The field that a filter compares."""
     value: str = ""
 
 
 @lru_cache(maxsize=1024)
-def compiled(path: str) -> tuple[Step, ...]:
-    """The steps of a path such as `.status.conditions[?(@.type=="Ready")].status`. ValueError for any other."""
+def compile_path(path: str) -> tuple[PathStep, ...]:
+    """Return the steps of a path such as `.status.conditions[?(@.type=="Ready")].status`.
+
+    ValueError for other syntax.
+    """
     text = path.strip().removeprefix("{").removesuffix("}").removeprefix("$")
     position, steps = 0, []
     while position < len(text):
-        found = _STEP.match(text, position)
-        if not found:
-            raise ValueError(f"{path!r} is not understood from {text[position:]!r} on")
-        steps.append(_step(found))
-        position = found.end()
+        match = _STEP.match(text, position)
+        if not match:
+            raise ValueError(f"{path!r} has unsupported syntax at {text[position:]!r}")
+        steps.append(_step(match))
+        position = match.end()
     return tuple(steps)
 
 
-def _step(found: re.Match[str]) -> Step:
-    if found["index"]:
-        return Step(index=int(found["index"]))
-    if found["all"]:
-        return Step(every=True)
-    if found["key"]:
-        return Step(key=found["key"], value=found["value"])
-    name = found["field"] if found["field"] is not None else found["quoted"]
-    return Step(every=True) if name == "*" else Step(field=re.sub(r"\\(.)", r"\1", name))
+def _step(match: re.Match[str]) -> PathStep:
+    if match["index"]:
+        return PathStep(index=int(match["index"]))
+    if match["all"]:
+        return PathStep(every=True)
+    if match["key"]:
+        return PathStep(key=match["key"], value=match["value"])
+    name = match["field"] if match["field"] is not None else match["quoted"]
+    return PathStep(every=True) if name == "*" else PathStep(field=re.sub(r"\\(.)", r"\1", name))
 
 
 def find(value: Any, path: str) -> list[Any]:
-    """Every value at a path."""
-    found = [value]
-    for step in compiled(path):
-        found = [inner for outer in found for inner in _enter(outer, step)]
-    return found
+    """Return every value at a path."""
+    values = [value]
+    for step in compile_path(path):
+        values = [inner for outer in values for inner in _enter(outer, step)]
+    return values
 
 
-def _enter(value: Any, step: Step) -> Iterator[Any]:
+def _enter(value: Any, step: PathStep) -> Iterator[Any]:
     match value:
         case dict() if step.every:
             yield from value.values()

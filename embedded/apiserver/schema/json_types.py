@@ -10,7 +10,7 @@ _GO_NAMES = {str: "string", int: "number", float: "number", bool: "bool", list: 
 
 
 def json_type(value: Any) -> str:
-    """The JSON Schema name of a value's type."""
+    """Return the JSON Schema name of a value's type."""
     if value.__class__ is float:
         return "integer" if value.is_integer() else "number"
     return _NAMES.get(value.__class__, "object")

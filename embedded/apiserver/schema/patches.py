@@ -1,6 +1,6 @@
 """Patches: JSON merge patch (RFC 7386) and JSON patch (RFC 6902).
 
-One rule: a patch is applied to a copy that the caller owns, and either applies as a whole or is refused.
+One rule: a patch is applied to a copy that the caller owns; the whole patch applies, or it is refused.
 """
 
 import re
@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from crds import excerpts
 from embedded.apiserver import status_errors
 from embedded.apiserver.status_errors import Refusal, bad_request
 from kube.api import Manifest
@@ -16,9 +17,12 @@ MERGE = "application/merge-patch+json"
 JSON = "application/json-patch+json"
 _MOST_OPERATIONS = 10_000
 _MOST_COPIED = 3 * 1024 * 1024
-"""Bytes that `copy` may add to an object together: each copy could double it. Both bounds are Kubernetes' own."""
-_SHOWN = 200
-"""Characters of a path that a message repeats."""
+"""Maximum number of bytes that all `copy` operations may add to an object; each of them could double the object.
+
+Both limits are those of Kubernetes.
+"""
+_LONGEST_EXCERPT = 200
+"""Maximum number of characters of a path or value in a message."""
 
 
 class Inapplicable(Exception):
@@ -26,7 +30,10 @@ class Inapplicable(Exception):
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """RFC 7386: mappings are merged, null removes, everything else replaces. The target is changed."""
+    """Apply a merge patch (RFC 7386) to the target in place, and return the result.
+
+    Mappings are merged, null removes a value, any other value replaces it.
+    """
     if not isinstance(patch, dict):
         return patch
     result = target if isinstance(target, dict) else {}
@@ -41,7 +48,10 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def apply_json(target: Manifest, operations: Any) -> Manifest:
-    """RFC 6902. BadRequest if the patch is malformed, 422 if it does not apply to this object."""
+    """Apply a JSON patch (RFC 6902) to the target in place, and return the result.
+
+    BadRequest if the patch is malformed, 422 if it does not apply to this object.
+    """
     if operations is None:
         return target
     if not isinstance(operations, list) or not all(isinstance(operation, dict) for operation in operations):
@@ -53,21 +63,25 @@ def apply_json(target: Manifest, operations: Any) -> Manifest:
     budget = _MOST_COPIED
     for operation in operations:
         try:
-            budget -= _copied(document, operation)
+            budget -= _size_of_copy(document, operation)
             if budget < 0:
                 raise Inapplicable(f"the copies add more than {_MOST_COPIED} bytes")
             document = _apply(document, operation)
         except Inapplicable as error:
             raise status_errors.inapplicable_patch() from error
     if not isinstance(document, dict):
-        text = _canonical(document)[:_SHOWN].decode(errors="replace")
-        raise status_errors.unreadable_patch(f'"{text}": couldn\'t get version/kind; json parse error: it is no object')
+        text = _canonical(document)[:_LONGEST_EXCERPT].decode(errors="replace")
+        raise status_errors.unreadable_patch(
+            f'"{text}": couldn\'t get version/kind; json parse error: it is not an object'
+        )
     return document
 
 
-def _copied(document: Any, operation: dict[str, Any]) -> int:
-    """The bytes an operation adds by copying."""
-    return len(_canonical(_found(document, _steps(operation.get("from"))))) if operation.get("op") == "copy" else 0
+def _size_of_copy(document: Any, operation: dict[str, Any]) -> int:
+    """Return the number of bytes that an operation adds by copying."""
+    return (
+        len(_canonical(_find_or_null(document, _steps(operation.get("from"))))) if operation.get("op") == "copy" else 0
+    )
 
 
 def _apply(document: Any, operation: dict[str, Any]) -> Any:
@@ -80,31 +94,31 @@ def _apply(document: Any, operation: dict[str, Any]) -> Any:
         case "replace":
             return _value(operation) if not path else _set(document, path, _value(operation))
         case "test":
-            if not _same(_found(document, path), _value(operation)):
-                raise Inapplicable(f"testing value {operation['path'][:_SHOWN]} failed")
+            if not _same(_find_or_null(document, path), _value(operation)):
+                raise Inapplicable(f"testing value {_pointer(path)} failed")
             return document
         case "move" | "copy":
             source = _steps(operation.get("from"))
             if kind == "copy":
-                return _add(document, path, _copy(_found(document, source)))
+                return _add(document, path, _copy(_find_or_null(document, source)))
             value = _find(document, source)
             return _add(_remove(document, source), path, value)
         case _:
-            raise Inapplicable(f"unknown operation {str(kind)[:_SHOWN]!r}")
+            raise Inapplicable(f"unknown operation {excerpts.excerpt(str(kind), _LONGEST_EXCERPT)!r}")
 
 
 def _steps(pointer: Any) -> list[str]:
     if not isinstance(pointer, str) or (pointer and not pointer.startswith("/")):
-        raise Inapplicable(f"{str(pointer)[:_SHOWN]!r} is no JSON pointer")
+        raise Inapplicable(f"{excerpts.excerpt(str(pointer), _LONGEST_EXCERPT)!r} is not a JSON pointer")
     return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
 
 
 def _pointer(path: list[str]) -> str:
-    return f"/{'/'.join(path)}"[:_SHOWN]
+    return excerpts.excerpt(f"/{'/'.join(path)}", _LONGEST_EXCERPT)
 
 
 def _value(operation: dict[str, Any]) -> Any:
-    return operation.get("value")  # none is null, as with Kubernetes
+    return operation.get("value")  # a missing value is null, as with Kubernetes
 
 
 def _find(document: Any, path: list[str]) -> Any:
@@ -115,12 +129,12 @@ def _find(document: Any, path: list[str]) -> Any:
             case list():
                 document = document[_index(document, step, len(document) - 1)]
             case _:
-                raise Inapplicable(f"there is nothing at {_pointer(path)}")
+                raise Inapplicable(f"no value exists at {_pointer(path)}")
     return document
 
 
-def _found(document: Any, path: list[str]) -> Any:
-    """The same, but a field that is not there is null, as Kubernetes copies it."""
+def _find_or_null(document: Any, path: list[str]) -> Any:
+    """Return the same as `_find`, but null for a field that does not exist, as Kubernetes copies it."""
     parent = _find(document, path[:-1])
     return parent.get(path[-1]) if path and isinstance(parent, dict) else _find(document, path)
 
@@ -134,7 +148,7 @@ def _add(document: Any, path: list[str], value: Any) -> Any:
         case list() as parent:
             parent.insert(len(parent) if path[-1] == "-" else _index(parent, path[-1], len(parent)), value)
         case _:
-            raise Inapplicable(f"nothing can be added at {_pointer(path)}")
+            raise Inapplicable(f"no value can be added at {_pointer(path)}")
     return document
 
 
@@ -142,11 +156,11 @@ def _set(document: Any, path: list[str], value: Any) -> Any:
     parent = _find(document, path[:-1])
     match parent:
         case dict():
-            parent[path[-1]] = value  # whether it was there or not, as with Kubernetes
+            parent[path[-1]] = value  # whether it existed or not, as with Kubernetes
         case list():
             parent[_index(parent, path[-1], len(parent) - 1)] = value
         case _:
-            raise Inapplicable(f"nothing can be replaced at {_pointer(path)}")
+            raise Inapplicable(f"no value can be replaced at {_pointer(path)}")
     return document
 
 
@@ -161,13 +175,13 @@ def _remove(document: Any, path: list[str]) -> Any:
 
 def _index(items: list[Any], step: str, highest: int) -> int:
     if not re.fullmatch(r"0|[1-9][0-9]{0,8}", step) or int(step) > highest:
-        raise Inapplicable(f"{step[:_SHOWN]!r} is no index of a list of {len(items)}")
+        raise Inapplicable(f"{excerpts.excerpt(step, _LONGEST_EXCERPT)!r} is not an index of a list of {len(items)}")
     return int(step)
 
 
-def _same(left: Any, right: Any) -> bool:
-    # Not ==: to Python, 1 equals true.
-    return _canonical(left) == _canonical(right)
+def _same(first: Any, second: Any) -> bool:
+    # Not ==, because 1 equals true in Python.
+    return _canonical(first) == _canonical(second)
 
 
 def _canonical(value: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""What the API server does to an object before it judges it: unknown fields out, nulls out, defaults in.
+"""Preparation of an object for its validation: unknown fields and nulls are removed, defaults are added.
 
 One rule: the object is changed in place, and every unknown field is reported by its path.
 """
@@ -11,14 +11,14 @@ from embedded.apiserver.schema.schema import Node
 
 
 def settle(value: Any, node: Node, path: str = "") -> list[str]:
-    """Prune and default a value in place; the paths of the unknown fields that were dropped."""
+    """Prune and default a value in place, and return the paths of the unknown fields, which are removed."""
     unknown: list[str] = []
     _settle(value, node, path, unknown)
     return unknown
 
 
 def settle_sections(manifest: dict[str, Any], root: Node, changed: set[str]) -> list[str]:
-    """The same for an object of which only some top-level fields are new; the others are left as they are."""
+    """Prune and default only some top-level fields of an object, and return the paths of the unknown fields in them."""
     unknown: list[str] = []
     part = {name: value for name, value in manifest.items() if name in changed}
     absent = root.defaults.keys() - manifest.keys()
@@ -47,7 +47,7 @@ def _settle_mapping(value: dict[str, Any], node: Node, path: str, unknown: list[
             if value[name].__class__ is child.plain:
                 continue
             if value[name] is None and not child.nullable and child.type:
-                del value[name]  # then the default applies, if there is one
+                del value[name]  # so the default applies, if the field has one
             else:
                 _settle(value[name], child, f"{path}.{name}" if path else name, unknown)
         elif not node.open and (node.type == "object" or properties):

@@ -1,6 +1,6 @@
-"""Structural schemas: what an object of a resource may look like.
+"""Structural schemas of resources.
 
-One rule: a schema is compiled once, into frozen nodes; walking an object never looks at the YAML again.
+One rule: a schema is compiled once into frozen nodes; the validation of an object never reads the schema's YAML.
 """
 
 import functools
@@ -12,25 +12,25 @@ from typing import Any
 import orjson
 
 from embedded.apiserver.schema import cel
-from embedded.apiserver.schema.cel import Plan, Rule
+from embedded.apiserver.schema.cel import CompiledRule, RulePlan
 
 _EMBEDDED: dict[str, dict[str, Any]] = {
     "apiVersion": {"type": "string"},
     "kind": {"type": "string"},
     "metadata": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
 }
-_NO_RULES = Plan((), {})
+_NO_RULES = RulePlan((), {})
 _MOST_LOOPS = 5
 _LITERAL = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
-"""Escaped characters and classes of characters: what stands in them is no operator."""
+"""Escaped characters and character classes of a pattern, in which no character is an operator."""
 _STEPS = re.compile(r"\.([^.\[]+)|\['((?:\\.|[^'])*)'\]")
-"""Of a rule's fieldPath: `.name` or `['name']`."""
+"""A step of a rule's fieldPath: `.name` or `['name']`."""
 _PLAIN = {"string": str, "integer": int, "boolean": bool}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a value must satisfy beyond its type."""
+    """The constraints of a value in addition to its type."""
 
     enum: tuple[Any, ...] = ()
     minimum: float | None = None
@@ -40,7 +40,7 @@ class Limits:
     multiple_of: float | None = None
     pattern: str = ""
     matches: Callable[[str], object] | None = None
-    """Whether a text matches the pattern."""
+    """The function that returns a true value if a text matches the pattern."""
     min_length: int | None = None
     max_length: int | None = None
     min_items: int | None = None
@@ -55,7 +55,7 @@ class Node:
     """The schema of one value."""
 
     type: str = ""
-    """Empty: any type."""
+    """The type of the value; any type if empty."""
     properties: Mapping[str, "Node"]
     additional: "Node | None" = None
     """The schema of a map's values."""
@@ -63,52 +63,54 @@ class Node:
     required: tuple[str, ...] = ()
     limits: Limits | None = None
     open: bool = False
-    """Unknown fields are kept."""
+    """Whether unknown fields are preserved."""
     int_or_string: bool = False
     nullable: bool = False
     default: bytes | None = None
-    """The default as JSON, to be parsed afresh for each object."""
+    """The default as JSON; each object parses its own copy."""
     defaults: Mapping[str, "Node"] = field(default_factory=dict, compare=False, repr=False)
-    """Those of the properties that have one."""
+    """The properties that have a default."""
     list_type: str = "atomic"
     list_keys: tuple[str, ...] = ()
     all_of: tuple["Node", ...] = ()
     any_of: tuple["Node", ...] = ()
     one_of: tuple["Node", ...] = ()
     none_of: tuple["Node", ...] = ()
-    rules: tuple[Rule, ...] = ()
-    fresh: Plan = _NO_RULES
+    rules: tuple[CompiledRule, ...] = ()
+    fresh: RulePlan = _NO_RULES
     """The rules for a new value."""
-    altered: Plan = _NO_RULES
+    altered: RulePlan = _NO_RULES
     """The rules for a value that has changed."""
-    unaltered: Plan = _NO_RULES
-    """The rules for a value that has not changed: those that compare."""
+    unaltered: RulePlan = _NO_RULES
+    """The rules for a value that has not changed: only transition rules."""
     ruled: bool = False
-    """Whether this node or one below has rules."""
+    """Whether this node or a node below it has rules."""
     transitional: bool = False
-    """Whether one of these compares with the value before."""
+    """Whether one of these rules reads the old value."""
     kept: bool = False
-    """Of a built-in resource: kept when it is empty, as what is behind a pointer in Go."""
+    """Whether an empty value of a built-in resource is stored, as that of a pointer field in Go."""
     dropped: bool = False
-    """Of a built-in resource: left away when it is 0 or false."""
+    """Whether 0 or false in a built-in resource is left out."""
     plain: object = None
-    """Values of this class need no look at all: most of an object's leaves. None: every value is looked at."""
+    """The Python class whose values need no check, as for most leaves of an object. None: every value is checked."""
     source: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What it was compiled from: descriptions, and how patches merge it."""
+    """The schema from which the node was compiled, for descriptions and for the merge strategies of patches."""
 
 
 ANY = Node(properties={}, open=True)
 
 
 def compile_schema(raw: Mapping[str, Any]) -> Node:
-    """Compile a schema that `structure.problems` has nothing against. ValueError if a rule does not compile."""
+    """Compile a schema without `structure.problems`. ValueError if a rule does not compile."""
     properties = {name: compile_schema(child) for name, child in (raw.get("properties") or {}).items()}
     if raw.get("x-kubernetes-embedded-resource"):
         properties = {name: compile_schema(child) for name, child in _EMBEDDED.items()} | properties
     additional, items = raw.get("additionalProperties"), raw.get("items")
     values = compile_schema(additional) if isinstance(additional, dict) else ANY if additional is True else None
     elements = compile_schema(items) if items else None
-    rules = tuple(cel.compile_rule(_placed(raw, rule)) for rule in raw.get("x-kubernetes-validations") or ())
+    rules = tuple(
+        cel.compile_rule(_with_bracketed_path(raw, rule)) for rule in raw.get("x-kubernetes-validations") or ()
+    )
     limits = _limits(raw)
     checked = limits or any(raw.get(key) for key in ("allOf", "anyOf", "oneOf", "not"))
     below = [*properties.values(), *filter(None, (values, elements))]
@@ -143,8 +145,8 @@ def compile_schema(raw: Mapping[str, Any]) -> Node:
     )
 
 
-def _placed(raw: Mapping[str, Any], rule: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A rule whose fieldPath has the keys of maps in brackets, as refusals show it."""
+def _with_bracketed_path(raw: Mapping[str, Any], rule: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a rule with the keys of maps in brackets in its fieldPath, as in the messages of an API server."""
     node: Any = raw
     path = ""
     for plain, quoted in _STEPS.findall(rule.get("fieldPath") or ""):
@@ -182,7 +184,7 @@ def _limits(raw: Mapping[str, Any]) -> Limits | None:
 
 
 def _matcher(pattern: str) -> Callable[[str], object]:
-    """Python's engine for patterns on which it is quick, CEL's for all others: that one never backtracks, as RE2."""
+    """Return a matcher for a pattern: Python's engine for simple patterns, else that of CEL, which never backtracks."""
     plain = _LITERAL.sub("", pattern)
     if ")*" in plain or ")+" in plain or "){" in plain or len(re.findall(r"[*+{]", plain)) > _MOST_LOOPS:
         return functools.partial(cel.matches, pattern=pattern)
@@ -190,6 +192,9 @@ def _matcher(pattern: str) -> Callable[[str], object]:
 
 
 def python_pattern(pattern: str) -> str:
-    """An RE2 pattern in Python's words: there `$` is the very end of the text, Python's stops before a newline."""
+    """Return an RE2 pattern in Python's syntax.
+
+    In RE2, `$` matches only at the end of the text; in Python, it also matches before a final newline.
+    """
     pieces = re.findall(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", pattern, re.DOTALL)
     return "".join({"$": r"\Z", r"\z": r"\Z"}.get(piece, piece) for piece in pieces)

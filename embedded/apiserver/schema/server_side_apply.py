@@ -1,8 +1,10 @@
-"""Server-side apply: an object is what its appliers say together, and nobody overwrites another's field unasked.
+"""Server-side apply: every manager owns the fields that it applies, and changes fields of others only by force.
 
-One rule: ownership is kept from an object's first apply on; what it had until then belongs to `before-first-apply`, as
-with a Kubernetes API server for objects that were made before it kept ownership. The algorithm is that of
-structured-merge-diff: merge, take away what the applier no longer names and nobody else owns, compare, tell conflicts.
+One rule: owners are recorded from an object's first apply on. All earlier fields belong to the manager
+`before-first-apply`, as with a Kubernetes API server for objects that are older than its record of owners.
+
+The algorithm is that of structured-merge-diff. Merge the configuration into the object. Remove the fields that the
+manager no longer applies and that no other manager owns. Compare the result with the old object, and report conflicts.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +25,7 @@ _BEFORE = "before-first-apply"
 
 
 class Manager(NamedTuple):
-    """Who owns fields, and by which way of writing."""
+    """A field manager: a client with one way of writing (apply or update)."""
 
     operation: str
     name: str
@@ -37,71 +39,75 @@ class Manager(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Owned:
-    """What somebody owns."""
+class OwnedFields:
+    """The fields that a manager owns."""
 
     fields: frozenset[Path]
     time: str
-    """When that changed last."""
+    """The time of the last change of these fields."""
 
 
-Owners = dict[Manager, Owned]
+OwnersByManager = dict[Manager, OwnedFields]
 
 
-def owners(manifest: Mapping[str, Any]) -> Owners:
-    """Who owns what of an object; empty: it has never been applied."""
+def owners(manifest: Mapping[str, Any]) -> OwnersByManager:
+    """Return the owners of an object's fields; empty for an object that was never applied."""
     return dict(map(_read, (manifest.get("metadata") or {}).get("managedFields") or ()))
 
 
-def _read(entry: Mapping[str, Any]) -> tuple[Manager, Owned]:
-    who = Manager(entry["operation"], entry["manager"], entry["apiVersion"], entry.get("subresource", ""))
-    return who, Owned(frozenset(field_sets.unpacked(entry["fieldsV1"])), entry["time"])
+def _read(entry: Mapping[str, Any]) -> tuple[Manager, OwnedFields]:
+    manager = Manager(entry["operation"], entry["manager"], entry["apiVersion"], entry.get("subresource", ""))
+    return manager, OwnedFields(frozenset(field_sets.from_fields_v1(entry["fieldsV1"])), entry["time"])
 
 
-def written(found: Owners) -> list[dict[str, Any]]:
-    """The metadata.managedFields of an object."""
-    entries = sorted(found.items(), key=lambda pair: (pair[0].operation, pair[1].time, *pair[0][1:]))
-    return [_entry(who, owned) for who, owned in entries if owned.fields]
+def written(owners: OwnersByManager) -> list[dict[str, Any]]:
+    """Return the owners as metadata.managedFields of an object."""
+    entries = sorted(owners.items(), key=lambda pair: (pair[0].operation, pair[1].time, *pair[0][1:]))
+    return [_entry(manager, owned) for manager, owned in entries if owned.fields]
 
 
-def _entry(who: Manager, owned: Owned) -> dict[str, Any]:
+def _entry(manager: Manager, owned: OwnedFields) -> dict[str, Any]:
     return {
-        "manager": who.name,
-        "operation": who.operation,
-        "apiVersion": who.api_version,
+        "manager": manager.name,
+        "operation": manager.operation,
+        "apiVersion": manager.api_version,
         "time": owned.time,
         "fieldsType": "FieldsV1",
-        "fieldsV1": field_sets.packed(owned.fields),
-        **({"subresource": who.subresource} if who.subresource else {}),
+        "fieldsV1": field_sets.to_fields_v1(owned.fields),
+        **({"subresource": manager.subresource} if manager.subresource else {}),
     }
 
 
-def after_update(old: Manifest, new: Manifest, schema: Node, who: Manager, now: str) -> list[dict[str, Any]]:
-    """Who owns what after a write that is no apply: whoever changes a field has it."""
-    changed, removed = _compared(old, new, schema)
-    found = _without(owners(old), who, changed | removed, now)
-    mine = found.get(who, Owned(frozenset(), now))
-    fields = (mine.fields - removed) | changed
-    return written({**found, who: mine if fields == mine.fields else Owned(fields, now)})
+def after_update(old: Manifest, new: Manifest, schema: Node, manager: Manager, now: str) -> list[dict[str, Any]]:
+    """Return the managedFields after a write other than an apply: a manager owns the fields that it changes."""
+    changed, removed = _diff(old, new, schema)
+    others = _without_fields(owners(old), manager, changed | removed, now)
+    own_set = others.get(manager, OwnedFields(frozenset(), now))
+    fields = (own_set.fields - removed) | changed
+    return written({**others, manager: own_set if fields == own_set.fields else OwnedFields(fields, now)})
 
 
-def _compared(old: Manifest, new: Manifest, schema: Node) -> tuple[frozenset[Path], frozenset[Path]]:
-    """The fields that are new or have another value, and those that are gone."""
-    before, after = field_sets.everything(old, schema), field_sets.everything(new, schema)
+def _diff(old: Manifest, new: Manifest, schema: Node) -> tuple[frozenset[Path], frozenset[Path]]:
+    """Return the fields that are new or have another value, and the fields that no longer exist."""
+    before, after = field_sets.all_fields(old, schema), field_sets.all_fields(new, schema)
     same = {path for path in before.keys() & after.keys() if encode({"": before[path]}) == encode({"": after[path]})}
     return frozenset(after.keys() - same), frozenset(before.keys() - after.keys())
 
 
-def _without(found: Owners, who: Manager, lost: frozenset[Path], now: str) -> Owners:
+def _without_fields(
+    owners: OwnersByManager, manager: Manager, lost_fields: frozenset[Path], now: str
+) -> OwnersByManager:
     return {
-        each: Owned(owned.fields - lost, now) if each != who and owned.fields & lost else owned
-        for each, owned in found.items()
+        owner: OwnedFields(owned.fields - lost_fields, now)
+        if owner != manager and owned.fields & lost_fields
+        else owned
+        for owner, owned in owners.items()
     }
 
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What somebody applies."""
+    """A configuration that a manager applies."""
 
     config: Manifest
     schema: Node
@@ -110,33 +116,39 @@ class Application:
     force: bool = False
 
 
-def applied(live: Manifest | None, wish: Application) -> Manifest:
-    """The object with what is applied, and its owners. Conflict; a failure without a reason for what is no object."""
-    _check(wish)
-    config, schema, who = wish.config, wish.schema, wish.who
-    fields = frozenset(field_sets.managed(config, schema, who.subresource))
+def applied(live: Manifest | None, request: Application) -> Manifest:
+    """Return the object with the applied configuration and its owners.
+
+    Conflict; a failure without a reason for a configuration that is not an object.
+    """
+    _check(request)
+    config, schema, manager = request.config, request.schema, request.who
+    fields = frozenset(field_sets.fields_to_manage(config, schema, manager.subresource))
     if live is None:
-        return {**config, "metadata": {**config["metadata"], "managedFields": written({who: Owned(fields, wish.now)})}}
-    found = owners(live) or _first(live, schema, who)
-    mine = found.get(who, Owned(frozenset(), ""))
-    result: Manifest = _merged(live, _section(config, who.subresource), schema)
-    kept = fields.union(*(owned.fields for each, owned in found.items() if each != who))
-    for path in sorted(mine.fields - kept, key=len):  # a list's item goes before its fields
-        if not _is_key(path) and not any(other[: len(path)] == path for other in kept):
+        return {
+            **config,
+            "metadata": {**config["metadata"], "managedFields": written({manager: OwnedFields(fields, request.now)})},
+        }
+    owners_now = owners(live) or _initial_owners(live, schema, manager)
+    own_set = owners_now.get(manager, OwnedFields(frozenset(), ""))
+    result: Manifest = _merge(live, _section(config, manager.subresource), schema)
+    kept_fields = fields.union(*(owned.fields for owner, owned in owners_now.items() if owner != manager))
+    for path in sorted(own_set.fields - kept_fields, key=len):  # an item of a list is removed before its fields
+        if not _is_key(path) and not any(other[: len(path)] == path for other in kept_fields):
             _remove(result, path)
-    changed, removed = _compared(live, result, schema)
-    if not wish.force:
-        _refuse({each: owned.fields & changed for each, owned in found.items() if each != who})
-    found = _without(found, who, changed | removed, wish.now)
-    found[who] = mine if fields == mine.fields else Owned(fields, wish.now)
-    result["metadata"] = {**result["metadata"], "managedFields": written(found)}
+    changed, removed = _diff(live, result, schema)
+    if not request.force:
+        _refuse({owner: owned.fields & changed for owner, owned in owners_now.items() if owner != manager})
+    owners_now = _without_fields(owners_now, manager, changed | removed, request.now)
+    owners_now[manager] = own_set if fields == own_set.fields else OwnedFields(fields, request.now)
+    result["metadata"] = {**result["metadata"], "managedFields": written(owners_now)}
     return result
 
 
-def _first(live: Manifest, schema: Node, who: Manager) -> Owners:
-    fields = frozenset(field_sets.everything(live, schema))
-    made = live["metadata"].get("creationTimestamp", "")
-    return {Manager(UPDATE, _BEFORE, who.api_version): Owned(fields, made)}
+def _initial_owners(live: Manifest, schema: Node, manager: Manager) -> OwnersByManager:
+    fields = frozenset(field_sets.all_fields(live, schema))
+    creation_time = live["metadata"].get("creationTimestamp", "")
+    return {Manager(UPDATE, _BEFORE, manager.api_version): OwnedFields(fields, creation_time)}
 
 
 def _section(config: Manifest, section: str) -> Manifest:
@@ -146,54 +158,63 @@ def _section(config: Manifest, section: str) -> Manifest:
 
 
 def _refuse(conflicts: Mapping[Manager, frozenset[Path]]) -> None:
-    """Conflict, if there are any."""
-    found = sorted((str(who), sorted(map(field_sets.shown, fields))) for who, fields in conflicts.items() if fields)
-    if not found:
+    """Raise Conflict if there are conflicts."""
+    conflicting = sorted(
+        (str(manager), sorted(map(field_sets.format_path, fields))) for manager, fields in conflicts.items() if fields
+    )
+    if not conflicting:
         return
-    count = sum(len(fields) for _, fields in found)
+    count = sum(len(fields) for _, fields in conflicting)
     if count == 1:
-        message = f"Apply failed with 1 conflict: conflict with {found[0][0]}: {found[0][1][0]}"
+        message = f"Apply failed with 1 conflict: conflict with {conflicting[0][0]}: {conflicting[0][1][0]}"
     else:
-        texts = ["\n- ".join([f"conflicts with {who}:", *fields]) for who, fields in found]
+        texts = ["\n- ".join([f"conflicts with {manager}:", *fields]) for manager, fields in conflicting]
         message = f"Apply failed with {count} conflicts: " + "\n".join(texts)
-    causes = [{"reason": "FieldManagerConflict", "message": f"conflict with {who}", "field": field}
-              for who, fields in found for field in fields]  # fmt: skip
+    causes = [{"reason": "FieldManagerConflict", "message": f"conflict with {manager}", "field": field}
+              for manager, fields in conflicting for field in fields]  # fmt: skip
     raise Refusal(409, "Conflict", message, {"causes": causes})
 
 
-def _merged(live: Any, config: Any, node: Node) -> Any:
+def _merge(live: Any, config: Any, node: Node) -> Any:
     match live, config:
         case dict(), dict() if not field_sets.is_atomic(node):
             below = {name: field_sets.below(node, name) for name in config}
-            return {**live, **{name: _merged(live.get(name), item, below[name]) for name, item in config.items()}}
+            return {**live, **{name: _merge(live.get(name), item, below[name]) for name, item in config.items()}}
         case list(), list() if field_sets.keys(node) or field_sets.is_set(node):
-            return list(_listed(live, config, node))
+            return list(_merge_lists(live, config, node))
     return config
 
 
-def _listed(live: list[Any], config: list[Any], node: Node) -> Iterator[Any]:
-    """The items of both, in both orders: what only the object has comes before what only the applier says."""
-    present = {field_sets.step(item, node): item for item in live}
-    wanted = {field_sets.step(item, node): item for item in config}
-    theirs, ours = list(present), list(wanted)
-    while theirs or ours:
-        if theirs and theirs[0] not in wanted:
-            yield present[theirs.pop(0)]
-        elif theirs and theirs[0] not in ours:
-            theirs.pop(0)  # told already
+def _merge_lists(live: list[Any], config: list[Any], node: Node) -> Iterator[Any]:
+    """Yield the items of both lists in both orders.
+
+    Items that only the object has come before items that only the configuration has.
+    """
+    live_items = {field_sets.step(item, node): item for item in live}
+    config_items = {field_sets.step(item, node): item for item in config}
+    live_steps, config_steps = list(live_items), list(config_items)
+    while live_steps or config_steps:
+        if live_steps and live_steps[0] not in config_items:
+            yield live_items[live_steps.pop(0)]
+        elif live_steps and live_steps[0] not in config_steps:
+            live_steps.pop(0)  # yielded already
         else:
-            place = ours.pop(0)
-            yield _merged(present[place], wanted[place], node.items or ANY) if place in present else wanted[place]
+            step = config_steps.pop(0)
+            yield (
+                _merge(live_items[step], config_items[step], node.items or ANY)
+                if step in live_items
+                else config_items[step]
+            )
 
 
 def _is_key(path: Path) -> bool:
-    """Whether a field tells an item of its list from the others: an item that stays keeps it, or it would match any."""
+    """Return whether a field is a key of a list's item. A remaining item keeps its keys, which identify it."""
     return len(path) > 1 and path[-2].startswith("k:") and path[-1][2:] in field_sets.identity(path[-2])
 
 
 def _remove(value: Any, path: Path) -> bool:
-    """Take a field away, and what is empty without it; whether nothing is left."""
-    place = _place(value, path[0])
+    """Remove a field, and the containers that become empty; return whether the value is empty now."""
+    place = _locate(value, path[0])
     if place is None:
         return False
     if len(path) == 1 or _remove(value[place], path[1:]):
@@ -202,52 +223,59 @@ def _remove(value: Any, path: Path) -> bool:
     return False
 
 
-def _place(value: Any, each: str) -> Any:
+def _locate(value: Any, step: str) -> Any:
     match value:
-        case dict() if each.startswith("f:") and each[2:] in value:
-            return each[2:]
+        case dict() if step.startswith("f:") and step[2:] in value:
+            return step[2:]
         case list():
-            return next((index for index, item in enumerate(value) if _is(item, each)), None)
+            return next((index for index, item in enumerate(value) if _matches(item, step)), None)
     return None
 
 
-def _is(item: Any, each: str) -> bool:
-    wanted = field_sets.identity(each)
-    if each.startswith("v:"):
-        return encode({"": item}) == encode({"": wanted})
-    return isinstance(item, dict) and all(item.get(name, value) == value for name, value in wanted.items())
+def _matches(item: Any, step: str) -> bool:
+    identity = field_sets.identity(step)
+    if step.startswith("v:"):
+        return encode({"": item}) == encode({"": identity})
+    return isinstance(item, dict) and all(item.get(name, value) == value for name, value in identity.items())
 
 
-def _check(wish: Application) -> None:
-    """Whether what is applied has only fields that there are, of their types."""
-    problems = list(_problems(_section(wish.config, wish.who.subresource), wish.schema, ()))
+def _check(request: Application) -> None:
+    """Raise Refusal unless the configuration has only declared fields with values of their types."""
+    problems = list(_problems(_section(request.config, request.who.subresource), request.schema, ()))
     if not problems:
         return
-    own = wish.config["metadata"]
-    group, _, version = wish.who.api_version.rpartition("/")
-    about = f"{own.get('namespace', '')}/{own.get('name', '')}; {group}/{version}, Kind={wish.config['kind']}"
-    text = problems[0] if len(problems) == 1 else "errors:\n" + "\n".join(f"  {each}" for each in problems)
+    metadata = request.config["metadata"]
+    group, _, version = request.who.api_version.rpartition("/")
+    about = (
+        f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {group}/{version}, Kind={request.config['kind']}"
+    )
+    text = problems[0] if len(problems) == 1 else "errors:\n" + "\n".join(f"  {problem}" for problem in problems)
     raise Refusal(500, "", f"failed to create typed patch object ({about}): {text}")
 
 
 def _problems(value: Any, node: Node, path: Path) -> Iterator[str]:
-    found = json_type(value)
-    if value is None or not _fits(found, node):
-        wanted = "numeric (int or float)" if node.type in {"integer", "number"} else node.type
-        yield from [] if value is None else [f"{field_sets.shown(path)}: expected {wanted}, got {found}"]
+    value_type = json_type(value)
+    if value is None or not _fits(value_type, node):
+        expected = "numeric (int or float)" if node.type in {"integer", "number"} else node.type
+        yield from [] if value is None else [f"{field_sets.format_path(path)}: expected {expected}, got {value_type}"]
         return
     match value:
         case dict():
             for name, item in value.items():
-                there = (*path, f"f:{name}")
+                field_path = (*path, f"f:{name}")
                 if name in node.properties or node.additional is not None or node.open or not node.type:
-                    yield from _problems(item, field_sets.below(node, name), there)
+                    yield from _problems(item, field_sets.below(node, name), field_path)
                 else:
-                    yield f"{field_sets.shown(there)}: field not declared in schema"
+                    yield f"{field_sets.format_path(field_path)}: field not declared in schema"
         case list() if node.items is not None:
             for item in value:
                 yield from _problems(item, node.items, (*path, field_sets.step(item, node)))
 
 
-def _fits(found: str, node: Node) -> bool:
-    return not node.type or node.int_or_string or found == node.type or (found, node.type) == ("integer", "number")
+def _fits(value_type: str, node: Node) -> bool:
+    return (
+        not node.type
+        or node.int_or_string
+        or value_type == node.type
+        or (value_type, node.type) == ("integer", "number")
+    )

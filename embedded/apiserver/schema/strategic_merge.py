@@ -1,12 +1,12 @@
-"""Strategic merge patches: merge patches that know which lists are merged, and by which field.
+"""Strategic merge patches: merge patches that also merge lists, by a key of their items.
 
-One rule: what is merged how stands in the schema (`x-kubernetes-patch-strategy`, `x-kubernetes-patch-merge-key`), never
-here. The directives a patch may carry:
+One rule: only the schema decides how values are merged (`x-kubernetes-patch-strategy`, `x-kubernetes-patch-merge-key`).
+A patch may have these directives:
 
-    $patch: replace | delete | merge      what becomes of the mapping, or of the list's item, that it stands in
-    $retainKeys: [...]                    of this mapping, only these keys stay
-    $setElementOrder/LIST: [...]          how the merged list is to be ordered
-    $deleteFromPrimitiveList/LIST: [...]  values to take out of a list of plain values
+    $patch: replace | delete | merge      the operation on the mapping, or on the list's item, with the directive
+    $retainKeys: [...]                    the only keys that remain in this mapping
+    $setElementOrder/LIST: [...]          the order of the merged list
+    $deleteFromPrimitiveList/LIST: [...]  the values to remove from a list of plain values
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,11 +23,11 @@ Schema = Mapping[str, Any]
 
 
 def merge(original: dict[str, Any], patch: Any, schema: Schema) -> dict[str, Any]:
-    """The object with the patch applied; the original is used up. Refused if the patch cannot be read."""
+    """Return the object with the patch applied; the original is changed. Refusal for an invalid patch."""
     if not isinstance(patch, dict):
         raise bad_request("a strategic merge patch is a JSON object")
     typed: dict[str, Any] = {name: original[name] for name in ("apiVersion", "kind") if name in original}
-    return {**_mapping(original, patch, schema), **typed}  # whatever type the patch claims to be of
+    return {**_mapping(original, patch, schema), **typed}  # a patch cannot change the type of an object
 
 
 def _mapping(original: dict[str, Any], patch: dict[str, Any], schema: Schema) -> dict[str, Any]:
@@ -51,10 +51,10 @@ def _mapping(original: dict[str, Any], patch: dict[str, Any], schema: Schema) ->
 def _retain(original: dict[str, Any], patch: dict[str, Any]) -> None:
     if RETAIN not in patch:
         return
-    kept = _list(patch[RETAIN], RETAIN)
-    if any(name not in kept for name in patch if not name.startswith("$") and patch[name] is not None):
+    retained = _list(patch[RETAIN], RETAIN)
+    if any(name not in retained for name in patch if not name.startswith("$") and patch[name] is not None):
         raise Refusal(422, "Invalid", f"{RETAIN} must name every key that the patch has")
-    for name in [name for name in original if name not in kept]:
+    for name in [name for name in original if name not in retained]:
         del original[name]
 
 
@@ -67,7 +67,7 @@ def _field(original: dict[str, Any], patch: dict[str, Any], name: str, schema: S
         case dict(), dict() as change:
             original[name] = _mapping(before, change, schema)
         case list(), list() | None if _merges(schema) or f"{REMOVE}{name}" in patch:
-            original[name] = _merged(before, patch, name, schema)
+            original[name] = _merge_list(before, patch, name, schema)
         case _, None:
             pass
         case _, change:
@@ -79,11 +79,11 @@ def _merges(schema: Schema) -> bool:
 
 
 def _below(schema: Schema, name: str) -> Schema:
-    found = (schema.get("properties") or {}).get(name) or schema.get("additionalProperties")
-    return found if isinstance(found, Mapping) else {}
+    child = (schema.get("properties") or {}).get(name) or schema.get("additionalProperties")
+    return child if isinstance(child, Mapping) else {}
 
 
-def _merged(before: list[Any], patch: dict[str, Any], name: str, schema: Schema) -> list[Any]:
+def _merge_list(before: list[Any], patch: dict[str, Any], name: str, schema: Schema) -> list[Any]:
     change = patch.get(name) or []
     key = str(schema.get("x-kubernetes-patch-merge-key", ""))
     if key:
@@ -94,8 +94,8 @@ def _merged(before: list[Any], patch: dict[str, Any], name: str, schema: Schema)
         for value in change:
             if value not in after:
                 after.append(value)
-    order = _list(patch[f"{ORDER}{name}"], name) if f"{ORDER}{name}" in patch else list(_standing(change))
-    return _ordered(after, order, before, key)
+    order = _list(patch[f"{ORDER}{name}"], name) if f"{ORDER}{name}" in patch else list(_without_deleted(change))
+    return _order(after, order, before, key)
 
 
 def _by_key(before: list[Any], change: list[Any], key: str, schema: Schema) -> list[Any]:
@@ -119,22 +119,22 @@ def _same(old: Any, item: dict[str, Any], key: str) -> bool:
     return isinstance(old, dict) and key in old and old[key] == item[key]
 
 
-def _ordered(after: list[Any], order: list[Any], before: list[Any], key: str) -> list[Any]:
-    """What the patch orders, as it does; what it does not know keeps its place among them as well as can be."""
+def _order(after: list[Any], order: list[Any], before: list[Any], key: str) -> list[Any]:
+    """Return the items in the order of the patch; other items keep their old place among them as far as possible."""
 
     def identity(item: Any) -> Any:
         return item.get(key) if key and isinstance(item, dict) else item
 
-    wanted = [identity(item) for item in order]
+    order_keys = [identity(item) for item in order]
     old = [identity(item) for item in before]
-    known = sorted((x for x in after if identity(x) in wanted), key=lambda item: wanted.index(identity(item)))
-    others = [item for item in after if identity(item) not in wanted]
+    ordered = sorted((x for x in after if identity(x) in order_keys), key=lambda item: order_keys.index(identity(item)))
+    others = [item for item in after if identity(item) not in order_keys]
     result: list[Any] = []
-    while known and others:
-        left, right = identity(others[0]), identity(known[0])
-        first = left in old and right in old and old.index(left) < old.index(right)
-        result.append((others if first else known).pop(0))
-    return result + others + known
+    while ordered and others:
+        other_key, ordered_key = identity(others[0]), identity(ordered[0])
+        first = other_key in old and ordered_key in old and old.index(other_key) < old.index(ordered_key)
+        result.append((others if first else ordered).pop(0))
+    return result + others + ordered
 
 
 def _list(value: Any, name: str) -> list[Any]:
@@ -144,14 +144,14 @@ def _list(value: Any, name: str) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value without nulls and directives, as it is stored where there was nothing to merge it with."""
+    """Return a value without nulls and directives, for storage where no old value exists."""
     match value:
         case dict():
             return {name: _plain(item) for name, item in value.items() if not name.startswith("$") and item is not None}
         case list():
-            return [_plain(item) for item in _standing(value)]
+            return [_plain(item) for item in _without_deleted(value)]
     return value
 
 
-def _standing(items: Iterable[Any]) -> Iterable[Any]:
+def _without_deleted(items: Iterable[Any]) -> Iterable[Any]:
     return (item for item in items if not (isinstance(item, dict) and item.get(DIRECTIVE) == "delete"))

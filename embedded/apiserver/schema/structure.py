@@ -1,6 +1,6 @@
-"""Whether a CRD's schema is structural, as a Kubernetes API server demands of every CRD.
+"""The check that a CRD's schema is structural, as a Kubernetes API server requires.
 
-One rule: every problem carries the path inside the CRD, so that whoever wrote the schema finds the line.
+One rule: every problem has its path in the CRD, so that the author of the schema finds the line.
 """
 
 import re
@@ -14,15 +14,15 @@ from embedded.apiserver.status_errors import Cause
 _TYPES = {"object", "array", "string", "integer", "number", "boolean"}
 
 
-def _words(text: str) -> frozenset[str]:
+def _key_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_VALUE_KEYS = _words(
+_VALUE_KEYS = _key_set(
     "enum minimum maximum exclusiveMinimum exclusiveMaximum multipleOf pattern format minLength maxLength minItems "
     "maxItems minProperties maxProperties required allOf anyOf oneOf not properties items"
 )
-_DESCRIBING_KEYS = _words(
+_DESCRIBING_KEYS = _key_set(
     "type description title default example nullable additionalProperties externalDocs uniqueItems "
     "x-kubernetes-preserve-unknown-fields x-kubernetes-int-or-string x-kubernetes-embedded-resource "
     "x-kubernetes-list-type x-kubernetes-list-map-keys x-kubernetes-map-type x-kubernetes-validations"
@@ -31,7 +31,7 @@ _JUNCTIONS = ("allOf", "anyOf", "oneOf")
 
 
 def problems(schema: Any, path: str) -> Iterator[Cause]:
-    """Everything that is wrong with the schema of a whole object."""
+    """Yield the problems of the schema of a whole object."""
     if not isinstance(schema, dict):
         yield status_errors.required(path, "schemas are required")
         return
@@ -42,9 +42,9 @@ def problems(schema: Any, path: str) -> Iterator[Cause]:
 
 def _problems(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
     if not isinstance(schema, Mapping):
-        word = "Go struct field JSONSchemaProps of type v1.JSONSchemaProps"
+        name = "Go struct field JSONSchemaProps of type v1.JSONSchemaProps"
         raise status_errors.bad_request(f"CustomResourceDefinition in version \"v1\" cannot be handled as a "
-                                   f"CustomResourceDefinition: json: cannot unmarshal {path} into {word}")  # fmt: skip
+                                   f"CustomResourceDefinition: json: cannot unmarshal {path} into {name}")  # fmt: skip
     unknown = schema.keys() - _VALUE_KEYS - _DESCRIBING_KEYS
     for key in sorted(unknown):
         yield status_errors.not_allowed(f"{path}.{key}", "is not part of a structural schema")
@@ -60,13 +60,13 @@ def _problems(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
 
 
 def _type_problems(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
-    wanted = schema.get("type")
+    schema_type = schema.get("type")
     untyped = schema.get("x-kubernetes-int-or-string") or schema.get("x-kubernetes-preserve-unknown-fields")
-    if wanted is None and not untyped:
+    if schema_type is None and not untyped:
         yield status_errors.required(f"{path}.type", "must not be empty for specified object fields")
-    elif wanted is not None and wanted not in _TYPES:
-        yield status_errors.unsupported(f"{path}.type", wanted, sorted(_TYPES))
-    if wanted == "array" and not isinstance(schema.get("items"), dict):
+    elif schema_type is not None and schema_type not in _TYPES:
+        yield status_errors.unsupported(f"{path}.type", schema_type, sorted(_TYPES))
+    if schema_type == "array" and not isinstance(schema.get("items"), dict):
         yield status_errors.required(f"{path}.items", "must be specified")
 
 
@@ -92,7 +92,7 @@ def _junction_problems(part: Any, path: str, schema: Mapping[str, Any]) -> Itera
     if not isinstance(part, dict):
         yield status_errors.wrong(path, part, "must be a schema")
         return
-    # The one exception: anyOf [integer, string] is how int-or-string is spelled for older readers.
+    # The only exception: int-or-string may have `anyOf: [integer, string]` for clients that do not know it.
     describing = part.keys() & _DESCRIBING_KEYS - ({"type"} if schema.get("x-kubernetes-int-or-string") else set())
     for key in sorted(describing):
         yield status_errors.not_allowed(f"{path}.{key}", "must be empty to be structural")

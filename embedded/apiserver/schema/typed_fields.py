@@ -1,7 +1,7 @@
-"""What Go does to an object of a built-in resource: reads it into typed fields, and writes back what is not empty.
+"""Decoding of objects of built-in resources as in Go: values are read into typed fields, and empty fields are left out.
 
-One rule: a value of the wrong type is no invalid object but no object at all (400, at the first one); custom resources
-are judged by their schema instead (`validation`).
+One rule: the first value of a wrong type makes the request unreadable (400). The values of custom resources are checked
+against their schema instead (`validation`).
 """
 
 import base64
@@ -29,14 +29,17 @@ _NUMBER = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinum
 
 
 def settle(value: Any, node: Node, path: str = "") -> list[str]:
-    """Read a value in place; the paths of the unknown fields that were dropped. BadRequest at the first wrong type."""
+    """Decode a value in place, and return the paths of the unknown fields, which are removed.
+
+    BadRequest at the first value of a wrong type.
+    """
     unknown: list[str] = []
     _mapping(value, node, path, unknown)
     return unknown
 
 
 def _read(value: Any, node: Node, path: str, unknown: list[str]) -> Any:
-    """The value as it is kept; None if there is nothing to keep."""
+    """Return the value in its stored form; None if nothing is stored."""
     if value is None:
         return None
     if value.__class__ is node.plain:
@@ -65,9 +68,9 @@ def _mapping(value: dict[str, Any], node: Node, path: str, unknown: list[str]) -
     properties, additional = node.properties, node.additional
     for name in list(value):
         child = properties.get(name) or additional
-        there = f"{path}.{name}" if path else name
+        child_path = f"{path}.{name}" if path else name
         if child is not None:
-            read = _read(value[name], child, there, unknown)
+            read = _read(value[name], child, child_path, unknown)
             if read is None and additional is child:
                 read = _blank(child)
             if read is None or (name in properties and _is_empty(read, child)):
@@ -75,7 +78,7 @@ def _mapping(value: dict[str, Any], node: Node, path: str, unknown: list[str]) -
             else:
                 value[name] = read
         elif not node.open and (node.type == "object" or properties):
-            unknown.append(there)
+            unknown.append(child_path)
             del value[name]
     for name, child in node.defaults.items():
         if child.default is not None and name not in value:
@@ -85,7 +88,7 @@ def _mapping(value: dict[str, Any], node: Node, path: str, unknown: list[str]) -
 
 
 def _is_empty(value: Any, node: Node) -> bool:
-    """Whether Go leaves the field away: an empty text, list or map, unless it is behind a pointer."""
+    """Return whether Go leaves the field out: an empty text, list or map that is not a pointer field."""
     if value or node.kept:
         return False
     return node.dropped or isinstance(value, _SIZED)
@@ -113,7 +116,7 @@ def _check_integer(value: Any, node: Node, path: str) -> None:
 
 
 def _quantity(value: Any) -> str:
-    """A quantity as Go writes it."""
+    """Return a quantity in the format of Go."""
     if type(value) not in {int, float, str}:
         raise bad_request(_NUMBER)
     try:
@@ -123,7 +126,7 @@ def _quantity(value: Any) -> str:
 
 
 def _bytes(value: str) -> str:
-    """Base64 as Go writes it."""
+    """Return base64 in the format of Go."""
     try:
         return base64.b64encode(base64.b64decode(_BREAKS.sub("", value), validate=True)).decode()
     except ValueError:
@@ -135,13 +138,13 @@ def _bytes(value: str) -> str:
         ) from None
 
 
-def _mismatch(value: Any, path: str, wanted: str) -> Exception:
-    shown = f"number {value}" if type(value) is float and "int" in wanted else go_type_name(value)
-    return bad_request(f"json: cannot unmarshal {shown} into Go struct field {path} of type {wanted}")
+def _mismatch(value: Any, path: str, go_type: str) -> Exception:
+    value_text = f"number {value}" if type(value) is float and "int" in go_type else go_type_name(value)
+    return bad_request(f"json: cannot unmarshal {value_text} into Go struct field {path} of type {go_type}")
 
 
 _TEXTS: dict[str, Callable[[str], str]] = {
     "byte": _bytes,
-    **{form: functools.partial(go_times.written, form=form) for form in (go_times.SECONDS, go_times.MICROSECONDS)},
+    **{form: functools.partial(go_times.normalize, form=form) for form in (go_times.SECONDS, go_times.MICROSECONDS)},
 }
-"""How texts of some formats are kept."""
+"""For some formats, the function that returns a text in its stored form."""

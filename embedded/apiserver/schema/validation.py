@@ -1,6 +1,6 @@
-"""Whether an object satisfies its schema, in the words of a Kubernetes API server.
+"""Validation of an object against its schema, with the messages of a Kubernetes API server.
 
-One rule: all problems are found, not the first one, each with the path of its field.
+One rule: every problem is reported, not only the first one, each with the path of its field.
 """
 
 import re
@@ -19,7 +19,7 @@ _INTEGERS = {"int32": 2**31, "int64": 2**63}
 
 
 def check(value: Any, node: Node, path: str) -> Iterator[Cause]:
-    """Everything wrong with a value, by its schema; rules are not looked at here."""
+    """Yield the problems of a value according to its schema, without its CEL rules."""
     if value is None and node.nullable:
         return
     wrong = _type_problem(value, node, path)
@@ -38,17 +38,17 @@ def check(value: Any, node: Node, path: str) -> Iterator[Cause]:
 
 
 def _type_problem(value: Any, node: Node, path: str) -> Cause | None:
-    found = json_type(value)
+    value_type = json_type(value)
     if node.int_or_string:
-        wanted = "integer,string"
-        fits = found in {"integer", "string"}
+        expected = "integer,string"
+        fits = value_type in {"integer", "string"}
     else:
-        wanted = node.type
-        fits = not wanted or found == wanted or (wanted == "number" and found == "integer")
+        expected = node.type
+        fits = not expected or value_type == expected or (expected == "number" and value_type == "integer")
     if fits:
         return None
     where = f"{path} in body" if path else "body"
-    return status_errors.wrong_type(path, found, f'{where} must be of type {wanted}: "{found}"')
+    return status_errors.wrong_type(path, value_type, f'{where} must be of type {expected}: "{value_type}"')
 
 
 def _check_mapping(value: dict[str, Any], node: Node, path: str) -> Iterator[Cause]:
@@ -71,13 +71,13 @@ def _check_list(value: list[Any], node: Node, path: str) -> Iterator[Cause]:
 
 
 def _check_unique(value: list[Any], node: Node, path: str) -> Iterator[Cause]:
-    seen: set[bytes] = set()
+    identities: set[bytes] = set()
     for index, item in enumerate(value):
         identity = {key: item.get(key) for key in node.list_keys} if isinstance(item, dict) and node.list_keys else item
         text = encode({"": identity})
-        if text in seen:
+        if text in identities:
             yield status_errors.duplicate(f"{path}[{index}]", identity)
-        seen.add(text)
+        identities.add(text)
 
 
 def _check_limits(value: Any, limits: Limits, path: str) -> Iterator[Cause]:
@@ -138,15 +138,15 @@ def _check_size(value: list[Any] | dict[str, Any], limits: Limits, path: str) ->
 
 
 def _check_junctions(value: Any, node: Node, path: str) -> Iterator[Cause]:
-    shown = json_type(value) if isinstance(value, dict | list) else value
+    reported_value = json_type(value) if isinstance(value, dict | list) else value
     for part in node.all_of:
         yield from check(value, part, path)
     if node.any_of and not any(_satisfies(value, part, path) for part in node.any_of):
-        yield status_errors.wrong(path, shown, f"{path} in body must validate at least one schema (anyOf)")
+        yield status_errors.wrong(path, reported_value, f"{path} in body must validate at least one schema (anyOf)")
     if node.one_of and sum(_satisfies(value, part, path) for part in node.one_of) != 1:
-        yield status_errors.wrong(path, shown, f"{path} in body must validate one and only one schema (oneOf)")
+        yield status_errors.wrong(path, reported_value, f"{path} in body must validate one and only one schema (oneOf)")
     if any(_satisfies(value, part, path) for part in node.none_of):
-        yield status_errors.wrong(path, shown, f"{path} in body must not validate the schema (not)")
+        yield status_errors.wrong(path, reported_value, f"{path} in body must not validate the schema (not)")
 
 
 def _satisfies(value: Any, node: Node, path: str) -> bool:

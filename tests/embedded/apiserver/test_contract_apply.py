@@ -132,7 +132,7 @@ def test_whoever_applies_gets_what_he_says_and_others_keep_theirs(
     assert images == {**dict.fromkeys(live, "0"), **dict.fromkeys(first, "1"), **dict.fromkeys(second, "2")}
     assert server_side_apply.applied(made, wish("two", second, "2")) == made
     for owned in server_side_apply.owners(made).values():
-        assert frozenset(field_sets.unpacked(field_sets.packed(owned.fields))) == owned.fields
+        assert frozenset(field_sets.from_fields_v1(field_sets.to_fields_v1(owned.fields))) == owned.fields
     left = server_side_apply.applied(made, wish("two", [], "2"))
     kept = {each["name"] for each in left.get("spec", {}).get("containers") or ()}
     assert kept == set(live) | set(first)
@@ -148,7 +148,7 @@ def test_an_item_that_stays_keeps_its_key() -> None:
     live = server_side_apply.applied(pod(containers=[]), wish(["a", "b"]))
     image = ("f:spec", "f:containers", 'k:{"name":"b"}', "f:image")
     owners = server_side_apply.owners(live)
-    owners[server_side_apply.Manager(server_side_apply.UPDATE, "two", "v1")] = server_side_apply.Owned(
+    owners[server_side_apply.Manager(server_side_apply.UPDATE, "two", "v1")] = server_side_apply.OwnedFields(
         frozenset([image]), "now"
     )
     live["metadata"]["managedFields"] = server_side_apply.written(owners)

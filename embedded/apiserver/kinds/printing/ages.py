@@ -1,6 +1,6 @@
-"""How long ago something was, in as few characters as a column of `kubectl get` has.
+"""The age of an object in the short format of `kubectl get`.
 
-One rule: the units get coarser as the time gets longer, exactly as kubectl's own do; scripts read these words.
+One rule: the units become coarser with the age, exactly as in kubectl, because scripts read these texts.
 """
 
 from crds import timestamps
@@ -9,7 +9,7 @@ _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 365 * 86_400
 
 
 def ago(moment: object, now: float) -> str:
-    """The time since a metav1.Time; `<unknown>` if there is none, `<invalid>` if it is not one."""
+    """Return the time since a metav1.Time; `<unknown>` for an empty value, `<invalid>` for any other value."""
     if not moment:
         return "<unknown>"
     try:
@@ -20,7 +20,10 @@ def ago(moment: object, now: float) -> str:
 
 
 def human(seconds: float) -> str:
-    """A duration: seconds up to two minutes, then minutes, hours, days and years, with a second unit where it tells."""
+    """Return a duration as text: seconds up to two minutes, then minutes, hours, days and years.
+
+    Short durations of each unit have a second, smaller unit: `5m30s`, but `30m`.
+    """
     whole = int(seconds)
     if whole < -1:
         return "<invalid>"

@@ -1,6 +1,6 @@
-"""The columns of `kubectl get` for the resources that are built in.
+"""The columns of `kubectl get` for the built-in resources.
 
-One rule: a table; the words in a cell are those that scripts and fingers know from any cluster.
+One rule: a table; every cell has the text that a Kubernetes API server prints, because scripts and users rely on it.
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def _roles(body: Manifest) -> str:
 def _address(kind: str) -> Callable[[Manifest], str]:
     def read(body: Manifest) -> str:
         addresses = _status(body).get("addresses") or ()
-        return next((each["address"] for each in addresses if each.get("type") == kind), NONE)
+        return next((address["address"] for address in addresses if address.get("type") == kind), NONE)
 
     return read
 
@@ -94,7 +94,7 @@ def _first(body: Manifest) -> Any:
     return body.get("firstTimestamp") or body.get("eventTime")
 
 
-def _seen(body: Manifest, now: float) -> str:
+def _last_seen(body: Manifest, now: float) -> str:
     series = body.get("series") or {}
     return ages.ago(series.get("lastObservedTime") or body.get("lastTimestamp") or _first(body), now)
 
@@ -106,16 +106,16 @@ def _source(body: Manifest) -> str:
     return ", ".join(filter(None, (component, host)))
 
 
-def _involved(body: Manifest) -> str:
+def _object_reference(body: Manifest) -> str:
     involved = body.get("involvedObject") or {}
     return f"{involved.get('kind', '').lower()}/{involved.get('name', '')}"
 
 
 _EVENTS = [
-    timed("Last Seen", _seen),
+    timed("Last Seen", _last_seen),
     plain("Type", lambda body: body.get("type", "")),
     plain("Reason", lambda body: body.get("reason", "")),
-    plain("Object", _involved),
+    plain("Object", _object_reference),
     plain("Subobject", lambda body: (body.get("involvedObject") or {}).get("fieldPath", ""), wide=True),
     plain("Source", _source, wide=True),
     plain("Message", lambda body: str(body.get("message", "")).strip()),
@@ -125,7 +125,7 @@ _EVENTS = [
 ]
 
 
-# What only keeps
+# Resources without behaviour on the embedded cluster
 
 
 def _size(*fields: str) -> Callable[[Manifest], int]:
@@ -171,4 +171,4 @@ TABLES: dict[str, list[Cells]] = {
         plain("Created At", lambda body: body["metadata"].get("creationTimestamp", ""), kind="date"),
     ],
 }
-"""Columns by storage name."""
+"""The columns of each resource, by its storage name."""

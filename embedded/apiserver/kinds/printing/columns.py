@@ -1,6 +1,6 @@
 """The columns of `kubectl get` for resources that are defined by CRDs.
 
-One rule: a cell that cannot be filled is empty; it never spoils its row.
+One rule: a cell without a valid value is empty; it never prevents the other cells of its row.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from kube.api import Manifest
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """One column and how its cell is made from an object at some moment."""
+    """A column, and the function that computes its cell from an object and the current time."""
 
     column: Column
     cell: Callable[[Manifest, float], Any]
@@ -23,7 +23,7 @@ class Cells:
 
 
 def plain(title: str, read: Callable[[Manifest], Any], *, wide: bool = False, kind: str = "string") -> Cells:
-    """A column that does not depend on the time."""
+    """Return a column that does not depend on the time."""
 
     def cell(body: Manifest, now: float) -> Any:  # noqa: ARG001
         return read(body)
@@ -32,35 +32,35 @@ def plain(title: str, read: Callable[[Manifest], Any], *, wide: bool = False, ki
 
 
 def timed(title: str, read: Callable[[Manifest, float], Any], *, wide: bool = False) -> Cells:
-    """A column that shows how long ago something was."""
+    """Return a column that shows the time since an event."""
     return Cells(Column(title, "string", "", 1 if wide else 0), read)
 
 
 def name(*, wide: bool = False) -> Cells:
-    """The column that names the object."""
+    """Return the column with the object's name."""
     return replace(plain("Name", lambda body: body["metadata"]["name"], wide=wide), format="name")
 
 
 def age() -> Cells:
-    """The column most tables end with."""
+    """Return the column with the age of the object, the last one of most tables."""
     return timed("Age", lambda body, now: ages.ago(body["metadata"].get("creationTimestamp"), now))
 
 
 def defined(kind: Kind) -> list[Cells]:
-    """The columns of a kind's own definition; its age if that has none."""
-    own = kind.columns or (Column("Age", "date", ".metadata.creationTimestamp"),)
-    return [name(), *(Cells(_described(column), _reader(column)) for column in own)]
+    """Return the columns of a kind's definition; without any, the column of the age."""
+    columns = kind.columns or (Column("Age", "date", ".metadata.creationTimestamp"),)
+    return [name(), *(Cells(_with_description(column), _reader(column)) for column in columns)]
 
 
-def _described(column: Column) -> Column:
-    told = column.description or f"Custom resource definition column (in JSONPath format): {column.path}"
-    return replace(column, description=told)
+def _with_description(column: Column) -> Column:
+    description = column.description or f"Custom resource definition column (in JSONPath format): {column.path}"
+    return replace(column, description=description)
 
 
 def _reader(column: Column) -> Callable[[Manifest, float], Any]:
     def read(body: Manifest, now: float) -> Any:
-        found = json_paths.find(body, column.path)
-        return _cell(found[0], column.type, now) if found else None
+        values = json_paths.find(body, column.path)
+        return _cell(values[0], column.type, now) if values else None
 
     return read
 
@@ -83,7 +83,7 @@ def _cell(value: Any, kind: str, now: float) -> Any:
 
 
 def words(value: Any) -> str:
-    """A value as text, the way Go prints it."""
+    """Return a value as text, in the format of Go."""
     match value:
         case None:
             return "<nil>"

@@ -1,7 +1,6 @@
 """The columns of `kubectl get pods`.
 
-One rule: one word tells what a pod is about, and it is the most telling one: a container that cannot start says more
-than the phase.
+One rule: the status column has the most specific reason: a container that cannot start is more specific than the phase.
 """
 
 from collections.abc import Iterator
@@ -24,33 +23,37 @@ def _status(pod: Manifest) -> dict[str, Any]:
 
 
 def _sidecars(pod: Manifest) -> set[str]:
-    """Init containers that run beside the others."""
-    return {each["name"] for each in _spec(pod).get("initContainers") or () if each.get("restartPolicy") == "Always"}
+    """Return the names of the init containers that run beside the other containers."""
+    return {
+        container["name"]
+        for container in _spec(pod).get("initContainers") or ()
+        if container.get("restartPolicy") == "Always"
+    }
 
 
 def _condition(pod: Manifest, kind: str) -> dict[str, Any]:
     return next((c for c in _status(pod).get("conditions") or () if c.get("type") == kind), {})
 
 
-def word(pod: Manifest) -> str:
-    """What a pod is about, in one word."""
+def status_of(pod: Manifest) -> str:
+    """Return the status of a pod in one word."""
     status = _status(pod)
-    said = status.get("reason") or status.get("phase") or "Unknown"
+    status_text = status.get("reason") or status.get("phase") or "Unknown"
     if _condition(pod, "PodScheduled").get("reason") == "SchedulingGated":
-        said = "SchedulingGated"
+        status_text = "SchedulingGated"
     initializing = _initializing(pod)
     if not initializing or _condition(pod, "Initialized").get("status") == "True":
-        said = _main_word(pod, said)
+        status_text = _container_status(pod, status_text)
     else:
-        said = initializing
+        status_text = initializing
     if pod["metadata"].get("deletionTimestamp"):
         over = status.get("phase") in _OVER
-        return "Unknown" if status.get("reason") == "NodeLost" else said if over else "Terminating"
-    return said
+        return "Unknown" if status.get("reason") == "NodeLost" else status_text if over else "Terminating"
+    return status_text
 
 
 def _initializing(pod: Manifest) -> str:
-    """The word for the first init container that is not done; empty if all are."""
+    """Return the status of the first init container that is not complete; empty if all are complete."""
     sidecars = _sidecars(pod)
     for index, container in enumerate(_status(pod).get("initContainerStatuses") or ()):
         ended, waiting = _state(container, "terminated"), _state(container, "waiting")
@@ -59,40 +62,40 @@ def _initializing(pod: Manifest) -> str:
         if container["name"] in sidecars and container.get("started"):
             continue
         if ended is not None:
-            return "Init:" + (ended.get("reason") or _how(ended))
+            return "Init:" + (ended.get("reason") or _exit_text(ended))
         if waiting and waiting.get("reason") not in {None, "", "PodInitializing"}:
             return f"Init:{waiting['reason']}"
         return f"Init:{index}/{len(_spec(pod).get('initContainers') or ())}"
     return ""
 
 
-def _main_word(pod: Manifest, said: str) -> str:
-    """The word of the first container that has one to say."""
+def _container_status(pod: Manifest, default: str) -> str:
+    """Return the status of the first container that is waiting for a reason or has ended, else the default."""
     running = False
     for container in reversed(_status(pod).get("containerStatuses") or ()):
         waiting, ended = _state(container, "waiting"), _state(container, "terminated")
         if waiting and waiting.get("reason"):
-            said = waiting["reason"]
+            default = waiting["reason"]
         elif ended is not None:
-            said = ended.get("reason") or _how(ended)
+            default = ended.get("reason") or _exit_text(ended)
         elif container.get("ready") and _state(container, "running") is not None:
             running = True
-    if said == "Completed" and running:
+    if default == "Completed" and running:
         return "Running" if _condition(pod, "Ready").get("status") == "True" else "NotReady"
-    return said
+    return default
 
 
 def _state(container: dict[str, Any], name: str) -> dict[str, Any] | None:
-    found: dict[str, Any] | None = (container.get("state") or {}).get(name)
-    return found
+    state: dict[str, Any] | None = (container.get("state") or {}).get(name)
+    return state
 
 
-def _how(ended: dict[str, Any]) -> str:
+def _exit_text(ended: dict[str, Any]) -> str:
     return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode', 0)}"
 
 
-def _counted(pod: Manifest) -> Iterator[dict[str, Any]]:
-    """Statuses of the containers that READY and RESTARTS are about."""
+def _relevant_statuses(pod: Manifest) -> Iterator[dict[str, Any]]:
+    """Yield the statuses of the containers that count for READY and RESTARTS."""
     sidecars = _sidecars(pod)
     for container in _status(pod).get("initContainerStatuses") or ():
         if container["name"] in sidecars:
@@ -102,16 +105,22 @@ def _counted(pod: Manifest) -> Iterator[dict[str, Any]]:
 
 def _ready(pod: Manifest) -> str:
     number = len(_spec(pod).get("containers") or ()) + len(_sidecars(pod))
-    ready = sum(1 for each in _counted(pod) if each.get("ready") and _state(each, "running") is not None)
+    ready = sum(
+        1
+        for container in _relevant_statuses(pod)
+        if container.get("ready") and _state(container, "running") is not None
+    )
     return f"{ready}/{number}"
 
 
 def _restarts(pod: Manifest, now: float) -> str:
     initializing = bool(_initializing(pod)) and _condition(pod, "Initialized").get("status") != "True"
-    counted = list(_status(pod).get("initContainerStatuses") or ()) if initializing else list(_counted(pod))
-    number = sum(each.get("restartCount", 0) for each in counted)
-    last = [(each.get("lastState") or {}).get("terminated") or {} for each in counted]
-    times = [each["finishedAt"] for each in last if each.get("finishedAt")]
+    containers = (
+        list(_status(pod).get("initContainerStatuses") or ()) if initializing else list(_relevant_statuses(pod))
+    )
+    number = sum(container.get("restartCount", 0) for container in containers)
+    last = [(container.get("lastState") or {}).get("terminated") or {} for container in containers]
+    times = [state["finishedAt"] for state in last if state.get("finishedAt")]
     return f"{number} ({ages.ago(max(times), now)} ago)" if number and times else str(number)
 
 
@@ -123,7 +132,7 @@ def _gates(pod: Manifest) -> str:
 
 COLUMNS = [
     plain("Ready", _ready),
-    plain("Status", word),
+    plain("Status", status_of),
     timed("Restarts", _restarts),
     age(),
     plain("IP", lambda pod: _status(pod).get("podIP") or NONE, wide=True),

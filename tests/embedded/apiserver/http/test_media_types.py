@@ -62,8 +62,8 @@ def test_paths_of_columns(path: str, found: list[Any]) -> None:
 
 @pytest.mark.parametrize("path", ["a b", ".a[", ".a[?(@.b>1)]", ".a[x]", "..a"])
 def test_paths_that_are_not_understood(path: str) -> None:
-    with pytest.raises(ValueError, match="not understood"):
-        json_paths.compiled(path)
+    with pytest.raises(ValueError, match="has unsupported syntax"):
+        json_paths.compile_path(path)
 
 
 @pytest.mark.parametrize(
@@ -153,13 +153,13 @@ def _state(**state: Any) -> dict[str, Any]:
 )  # fmt: skip
 def test_the_one_word_for_a_pod(status: dict[str, Any], word: str) -> None:
     spec = {"containers": [{"name": "c"}], "initContainers": [{"name": "i"}]}
-    assert pod_columns.word({"metadata": {}, "spec": spec, "status": status}) == word
+    assert pod_columns.status_of({"metadata": {}, "spec": spec, "status": status}) == word
 
 
 def test_the_word_for_a_pod_that_goes() -> None:
     leaving = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {}}
-    assert pod_columns.word({**leaving, "status": {"phase": "Running"}}) == "Terminating"
-    assert pod_columns.word({**leaving, "status": {"phase": "Succeeded"}}) == "Succeeded"
+    assert pod_columns.status_of({**leaving, "status": {"phase": "Running"}}) == "Terminating"
+    assert pod_columns.status_of({**leaving, "status": {"phase": "Succeeded"}}) == "Succeeded"
 
 
 def _wire(number: int, content: bytes | int) -> bytes:
