@@ -1,9 +1,9 @@
-"""The embedded API server: a Kubernetes API on loopback, kept in one folder.
+"""The embedded API server: a Kubernetes API on loopback, stored in one folder.
 
-One rule: nothing is answered before it is on disk, and nobody is answered without the token.
+One rule: the server answers a write only after it is on disk, and it answers only requests with the token.
 
-It speaks HTTPS only, since official clients send their token over nothing else. On one machine that costs 5 to 10 % of
-the requests a second, measured on one connection and on eight; not enough for a second, plain way in.
+It serves HTTPS only, since official clients do not send their token over plain HTTP. On one machine that costs 5 to
+10 % of the requests a second, measured on one connection and on eight, which does not justify a second, plain port.
 
 Run it with `python -m embedded.apiserver.server --data DIR [--port N]`, or in a test with `running(layout)`.
 """
@@ -46,20 +46,20 @@ from embedded.apiserver.storage.disk import Disk, DiskFailed, DiskFull
 from embedded.apiserver.storage.journal import Change
 from embedded.apiserver.storage.store import Store
 from embedded.apiserver.verbs import admission, watches
-from embedded.apiserver.verbs.garbage_collector import Collector
-from embedded.apiserver.verbs.handlers import Answer, Handlers, Question
-from embedded.apiserver.verbs.watches import Watch
+from embedded.apiserver.verbs.garbage_collector import GarbageCollector
+from embedded.apiserver.verbs.handlers import ApiRequest, ApiResponse, Handlers
+from embedded.apiserver.verbs.watches import WatchServer
 from embedded.apiserver.wire import encoding, options, protobuf
 from embedded.apiserver.wire import request as wire_request
-from embedded.apiserver.wire.encoding import Shown
+from embedded.apiserver.wire.encoding import Encoder
 from embedded.apiserver.wire.options import WriteOptions
 from embedded.layout import Layout
 from kube import threads
 
 _LOG = logging.getLogger(__name__)
-_HEALTH = frozenset(f"/{word}{part}" for word in ("healthz", "livez", "readyz") for part in ("", "/ping"))
+_HEALTH = frozenset(f"/{name}{part}" for name in ("healthz", "livez", "readyz") for part in ("", "/ping"))
 _WORTH_PACKING = 128 * 1024
-"""Bytes from which an answer is compressed for who asks."""
+"""The bytes from which an answer is compressed, for a client that accepts gzip."""
 _WARNING = '299 - "{}"'
 
 
@@ -68,21 +68,25 @@ class PortInUse(Exception):
 
 
 class ApiServer:
-    """One embedded API server. Its methods belong to one event loop."""
+    """One embedded API server. Only one event loop may call its methods."""
 
     def __init__(self, layout: Layout, host: str = "127.0.0.1", port: int = 0) -> None:
         token.check_host(host)
         self._layout = layout
-        self._host, self._port = host, port
-        self._under_way: set[Watch] = set()
+        self._address = host, port
+        self._watches: set[WatchServer] = set()
         self._metrics = metrics.Metrics()
         self.token = token.token(layout)
-        self.kubeconfig = layout.kubeconfig
         self.url = ""
-        """Known once it is started."""
+        """The address of the started server; empty before."""
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The path of the kubeconfig that `start` writes."""
+        return self._layout.kubeconfig
 
     async def start(self) -> None:
-        """Load what was kept, listen, and write the kubeconfig. PortInUse, DiskFailed."""
+        """Load the stored objects, listen, and write the kubeconfig. PortInUse, DiskFailed."""
         self._disk = Disk(self._layout.database)
         try:
             self._open()
@@ -101,34 +105,35 @@ class ApiServer:
             self._define(stored.manifest())
         self._openapi = OpenApi(self._catalog)
         self._handlers = Handlers(self._store, self._catalog)
-        self._store.follow(self._follow_definitions)
-        Collector(self._store, self._catalog, self._handlers.deleter).start()
+        self._store.subscribe(self._follow_definitions)
+        GarbageCollector(self._store, self._catalog, self._handlers.deleter).start()
         for resource, manifest in builtins.first():
-            kind = self._catalog.stored(storage(resource))
+            kind = self._catalog.by_storage(storage(resource))
             if kind is not None and self._store.get(kind.storage, "", manifest["metadata"]["name"]) is None:
-                admission.take(kind, manifest, WriteOptions())
+                admission.admit(kind, manifest, WriteOptions())
                 self._handlers.writer.create(kind, "", manifest, WriteOptions())
         self._store.flush()
 
     async def _listen(self) -> None:
-        self._connections = client_guard.Callers(self._handle)
+        self._connections = client_guard.ConnectionServer(self._handle)
         self._runner = web.ServerRunner(self._connections, shutdown_timeout=2.0)
         await self._runner.setup()
         try:
             secure = certificates.context(self._layout)
             self._listener = Listener(secure, self._connections.answer)
-            host, port = self._listener.start(self._host, self._port)[:2]
+            host, port = self._listener.start(*self._address)[:2]
         except OSError as error:
             await self._runner.cleanup()
             if error.errno == errno.EADDRINUSE:
-                message = f"port {self._port} on {self._host} is in use: stop its process or choose another port"
+                host, port = self._address
+                message = f"port {port} on {host} is in use: stop its process or choose another port"
                 raise PortInUse(message) from error
             raise
         self.url = f"https://{f'[{host}]' if ':' in host else host}:{port}"
 
     async def stop(self) -> None:
-        """Finish what is under way and close the database."""
-        for watch in tuple(self._under_way):
+        """Finish the requests in progress and close the database."""
+        for watch in tuple(self._watches):
             watch.end()
         await self._listener.stop()
         await self._runner.cleanup()
@@ -152,14 +157,14 @@ class ApiServer:
             self._catalog.unregister(definition["metadata"]["name"])
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        return client_guard.ended(request, await self._answered(request))
+        return client_guard.close_if_anonymous(request, await self._respond(request))
 
-    async def _answered(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            return _written(request, await self._route(request))
+            return _as_preferred(request, await self._route(request))
         except Refusal as refusal:
-            self._metrics.refused(refusal.code, refusal.reason)
-            return _refused(request, refusal)
+            self._metrics.count_refusal(refusal.code, refusal.reason)
+            return _error_response(request, refusal)
         except RecursionError:
             return _json(status_errors.bad_request("the body is nested too deeply").status(), 400)
         except DiskFull as error:
@@ -173,16 +178,16 @@ class ApiServer:
             return _json(status_errors.internal("see the API server's log").status(), 500)
 
     async def _route(self, request: web.BaseRequest) -> web.StreamResponse:
-        path = client_guard.readable(request)
+        path = client_guard.decoded_path(request)
         if path in _HEALTH:
             return web.Response(text="ok")
         if not token.admits(request.headers.get("Authorization", ""), self.token):
             raise status_errors.unauthorized()
         client_guard.trust(request)
         if path == "/metrics":
-            return web.Response(text=self._measured())
+            return web.Response(text=self._metrics_text())
         if path.startswith("/openapi/"):
-            return _packed(request, self._documented(request))
+            return _compress(request, self._openapi_document(request))
         if _is_discovery(path):
             return _json(discovery.answer(path, self._catalog))
         if reviews.serves(path):
@@ -192,45 +197,45 @@ class ApiServer:
         if request.method == "GET" and target.subresource == "log":
             return await self._serve_log(request, target)
         include = request.query.get("includeObject") or "Metadata"
-        shown = Shown(target.kind, encoding.choose(client_guard.header(request, "Accept"), include))
+        encoder = Encoder(target.kind, encoding.negotiate(client_guard.header(request, "Accept"), include))
         if request.method == "GET" and not target.name and options.flag(request.query, "watch"):
-            wanted = watches.wish(target.kind, target.namespace, request.query)
-            if shown.chosen.yaml:
-                raise encoding.not_acceptable()  # YAML has no end of an event
-            return await watches.serve(request, wanted, self._store, self._under_way, shown)
-        return await self._answer(request, target, shown)
+            watch_request = watches.parse(target.kind, target.namespace, request.query)
+            if encoder.representation.yaml:
+                raise encoding.not_acceptable()  # a stream of YAML does not show where an event ends
+            return await watches.serve(request, watch_request, self._store, self._watches, encoder)
+        return await self._answer(request, target, encoder)
 
-    async def _answer(self, request: web.BaseRequest, target: wire_request.Target, shown: Shown) -> web.Response:
+    async def _answer(self, request: web.BaseRequest, target: wire_request.Target, encoder: Encoder) -> web.Response:
         body = await client_guard.body(request)
         content_type = client_guard.header(request, "Content-Type").partition(";")[0].strip()
         if content_type == protobuf.MEDIA_TYPE:
             body, content_type = orjson.dumps(protobuf.read(body)), "application/json"
         agent = client_guard.header(request, "User-Agent")
-        answer = self._handlers.answer(Question(request.method, target, request.query, content_type, body, agent))
+        answer = self._handlers.answer(ApiRequest(request.method, target, request.query, content_type, body, agent))
         await self._store.durable()
         if request.method == "GET" and target.subresource in {"", "status"}:
-            answer = replace(answer, body=shown.answer(answer.body))
-        return _packed(request, _response(answer))
+            answer = replace(answer, body=encoder.answer(answer.body))
+        return _compress(request, _response(answer))
 
-    def _documented(self, request: web.BaseRequest) -> web.Response:
+    def _openapi_document(self, request: web.BaseRequest) -> web.Response:
         accept = client_guard.header(request, "Accept")
         if request.path == SECOND and accept.partition(";")[0].strip() == openapi_protobuf.MEDIA_TYPE:
-            return web.Response(body=self._openapi.packed(), content_type=openapi_protobuf.ANSWERED)
-        encoding.choose(accept)
+            return web.Response(body=self._openapi.protobuf(), content_type=openapi_protobuf.ANSWERED)
+        encoding.negotiate(accept)
         return _bytes(self._openapi.answer(request.path))
 
     def _count(self, request: web.BaseRequest, target: wire_request.Target) -> None:
         watching = "watch" in request.query and options.flag(request.query, "watch")
         verb = metrics.verb(request.method, bool(target.name), watching)
         agent = client_guard.header(request, "User-Agent")
-        self._metrics.asked(agent, verb, target.kind.storage, target.subresource)
+        self._metrics.count_request(agent, verb, target.kind.storage, target.subresource)
 
-    def _measured(self) -> str:
-        return self._metrics.text(self._store.counts(), len(self._under_way), self._store.remembered())
+    def _metrics_text(self) -> str:
+        return self._metrics.text(self._store.counts(), len(self._watches), self._store.history_size())
 
     async def _serve_log(self, request: web.BaseRequest, target: wire_request.Target) -> web.StreamResponse:
-        found = self._handlers.find(target)
-        return await pod_logs.serve(request, pod_logs.wish(found.manifest(), self._layout, request.query))
+        pod = self._handlers.find(target)
+        return await pod_logs.serve(request, pod_logs.parse(pod.manifest(), self._layout, request.query))
 
 
 def _is_discovery(path: str) -> bool:
@@ -246,25 +251,25 @@ def _bytes(body: bytes, code: int = 200) -> web.Response:
     return web.Response(body=body, status=code, content_type="application/json")
 
 
-def _packed(request: web.BaseRequest, response: web.Response) -> web.Response:
-    wanted = "gzip" in request.headers.get("Accept-Encoding", "")
-    if wanted and isinstance(response.body, bytes) and len(response.body) > _WORTH_PACKING:
+def _compress(request: web.BaseRequest, response: web.Response) -> web.Response:
+    accepts_gzip = "gzip" in request.headers.get("Accept-Encoding", "")
+    if accepts_gzip and isinstance(response.body, bytes) and len(response.body) > _WORTH_PACKING:
         response.enable_compression(web.ContentCoding.gzip)
     return response
 
 
-def _refused(request: web.BaseRequest, refusal: Refusal) -> web.StreamResponse:
+def _error_response(request: web.BaseRequest, refusal: Refusal) -> web.StreamResponse:
     if refusal.page:
         return web.Response(text=refusal.page, status=refusal.code, headers={"X-Content-Type-Options": "nosniff"})
-    response = _response(Answer(orjson.dumps(refusal.status()), refusal.code, refusal.warnings))
+    response = _response(ApiResponse(orjson.dumps(refusal.status()), refusal.code, refusal.warnings))
     seconds = (refusal.details or {}).get("retryAfterSeconds")
     if seconds:
         response.headers["Retry-After"] = str(seconds)
-    return _written(request, response) if refusal.reason != "NotAcceptable" else response
+    return _as_preferred(request, response) if refusal.reason != "NotAcceptable" else response
 
 
-def _written(request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:
-    """An answer in YAML, where that is what the client likes best."""
+def _as_preferred(request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:
+    """Convert an answer to YAML if the client prefers YAML."""
     if not encoding.likes_yaml(client_guard.header(request, "Accept")) or not isinstance(response, web.Response):
         return response
     if isinstance(response.body, bytes) and response.content_type == "application/json":
@@ -273,7 +278,7 @@ def _written(request: web.BaseRequest, response: web.StreamResponse) -> web.Stre
     return response
 
 
-def _response(answer: Answer) -> web.Response:
+def _response(answer: ApiResponse) -> web.Response:
     response = _bytes(answer.body, answer.code)
     for warning in answer.warnings:
         response.headers.add("Warning", _WARNING.format(warning.replace("\\", "\\\\").replace('"', '\\"')))
@@ -282,7 +287,7 @@ def _response(answer: Answer) -> web.Response:
 
 @contextlib.contextmanager
 def running(layout: Layout, host: str = "127.0.0.1", port: int = 0) -> Iterator[ApiServer]:
-    """A server in a thread of its own, for as long as the block lasts."""
+    """Run a server in a thread of its own for the duration of the block."""
     server = ApiServer(layout, host, port)
     loop = asyncio.new_event_loop()
     try:
@@ -303,17 +308,17 @@ def running(layout: Layout, host: str = "127.0.0.1", port: int = 0) -> Iterator[
 
 async def _serve(layout: Layout, port: int) -> None:
     server = ApiServer(layout, port=port)
-    over = asyncio.Event()
+    stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, over.set)
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     await server.start()
     print(f"API server ready at {server.url}, kubeconfig {server.kubeconfig}", flush=True)
-    await over.wait()
+    await stopped.wait()
     await server.stop()
 
 
 def main() -> None:
-    """The process: serve until SIGTERM or SIGINT; exit code 1 with one line if it cannot."""
+    """Serve until SIGTERM or SIGINT; exit with code 1 and one line of text if the server cannot start."""
     parser = argparse.ArgumentParser(prog="python -m embedded.apiserver.server", description="Embedded Kubernetes API.")
     parser.add_argument("--data", type=Path, required=True, help="folder of the cluster's files")
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; 0 takes a free one")
@@ -323,7 +328,7 @@ def main() -> None:
     threads.end_process_with_any()
     try:
         asyncio.run(_serve(Layout(arguments.data), arguments.port))
-    except (PortInUse, DiskFailed, Refusal, OSError) as error:  # a Refusal: there is no room for the first objects
+    except (PortInUse, DiskFailed, Refusal, OSError) as error:  # a Refusal: the disk has no room for the first objects
         sys.exit(str(error))
 
 

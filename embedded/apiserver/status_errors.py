@@ -1,6 +1,6 @@
-"""What the embedded API server says no with: Status objects as a Kubernetes API server words them.
+"""The errors of the embedded API server: Status objects with the messages of a Kubernetes API server.
 
-One rule: every refusal names the object, and every wrong field is one cause with its path.
+One rule: every error names the object, and every wrong field is one cause with its path.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from crds.api_resources import Resource
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One thing wrong in an object: where, what, and the API's word for the kind of mistake."""
+    """One error in an object: the field, the message, and the API's reason."""
 
     field: str
     message: str
@@ -30,12 +30,12 @@ class Refusal(Exception):
         self.reason = reason
         self.details = details
         self.warnings: tuple[str, ...] = ()
-        """What the client is to be warned of besides."""
+        """The warnings for the client, beside the error."""
         self.page = ""
-        """What is said instead of a Status, as plain text."""
+        """The plain text of an answer without a Status; empty if the answer is a Status."""
 
     def status(self) -> dict[str, Any]:
-        """The Status object, as body of an answer or as object of an ERROR event."""
+        """Return the Status object, for the body of an answer or for the object of an ERROR event."""
         return {
             "kind": "Status",
             "apiVersion": "v1",
@@ -49,61 +49,61 @@ class Refusal(Exception):
 
 
 CREATED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
-"""The Status of a create that leaves no object of its own."""
+"""The Status of a create that stores no object of its own."""
 
 
 def success(resource: Resource, name: str, uid: str) -> dict[str, Any]:
-    """The Status of a deletion that left nothing to show."""
+    """Return the Status of a deletion that removed the object."""
     details = {"name": name, **_group(resource), "kind": resource.plural, "uid": uid}
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
 
 def bad_request(message: str) -> Refusal:
-    """400: the request cannot be read."""
+    """Return a 400: the request cannot be parsed."""
     return Refusal(400, "BadRequest", message)
 
 
 def unauthorized() -> Refusal:
-    """401: no bearer token, or a wrong one."""
+    """Return a 401: the bearer token is missing or wrong."""
     return Refusal(401, "Unauthorized", "Unauthorized")
 
 
 def forbidden(resource: Resource, name: str, why: str, causes: Sequence[Cause] = ()) -> Refusal:
-    """403: the rules of the cluster do not allow it."""
+    """Return a 403: the rules of the cluster do not allow the request."""
     message = f'{_plural(resource)} "{name}" is forbidden: {why}'
     return Refusal(403, "Forbidden", message, _details(resource, name, resource.plural, causes))
 
 
 def not_found(resource: Resource, name: str) -> Refusal:
-    """404: there is no such object."""
+    """Return a 404: there is no such object."""
     message = f'{_plural(resource)} "{name}" not found'
     return Refusal(404, "NotFound", message, _details(resource, name, resource.plural))
 
 
 def no_such_path() -> Refusal:
-    """404: there is no such resource."""
+    """Return a 404: there is no such resource."""
     return Refusal(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def no_such_page() -> Refusal:
-    """404 where no part of the API answers: text."""
+    """Return a 404 as plain text: the path is outside the API."""
     refusal = no_such_path()
     refusal.page = "404 page not found\n"
     return refusal
 
 
 def not_offered(what: str, instead: str) -> Refusal:
-    """405: a real cluster has it, this one does not."""
+    """Return a 405: a real cluster offers this, the embedded cluster does not."""
     return Refusal(405, "MethodNotAllowed", f"{what} is not offered by the embedded cluster: {instead}")
 
 
 def method_not_allowed() -> Refusal:
-    """405: the resource does not know this verb."""
+    """Return a 405: the resource does not support this verb."""
     return Refusal(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 
 
 def already_exists(resource: Resource, name: str, *, made_up: bool = False, leaving: bool = False) -> Refusal:
-    """409: the name is taken; `made_up`: by an object that could as well have another one; `leaving`: it is going."""
+    """Return a 409: the name is taken. `made_up`: the new name was generated; `leaving`: the object is in deletion."""
     message = f'{"object is being deleted: " if leaving else ""}{_plural(resource)} "{name}" already exists'
     details = _details(resource, name, resource.plural)
     if made_up:
@@ -113,38 +113,38 @@ def already_exists(resource: Resource, name: str, *, made_up: bool = False, leav
 
 
 def conflict(resource: Resource, name: str, why: str = "", *, by_kind: bool = False) -> Refusal:
-    """409: the object is not the one the caller has read. Deletions call the resource by its kind."""
+    """Return a 409: the object is not the one that the caller has read. A deletion names the kind, not the resource."""
     why = why or "the object has been modified; please apply your changes to the latest version and try again"
-    word = replace(resource, plural=resource.kind) if by_kind else resource
-    message = f'Operation cannot be fulfilled on {_plural(word)} "{name}": {why}'
-    return Refusal(409, "Conflict", message, _details(resource, name, word.plural))
+    title = replace(resource, plural=resource.kind) if by_kind else resource
+    message = f'Operation cannot be fulfilled on {_plural(title)} "{name}": {why}'
+    return Refusal(409, "Conflict", message, _details(resource, name, title.plural))
 
 
 def expired(message: str) -> Refusal:
-    """410: the resourceVersion or the continue token is too old."""
+    """Return a 410: the resourceVersion or the continue token is too old."""
     return Refusal(410, "Expired", message)
 
 
 def too_large(version: int, current: int) -> Refusal:
-    """504: the resourceVersion is yet to come."""
+    """Return a 504: the resourceVersion is newer than the newest one."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     message = f"Timeout: Too large resource version: {version}, current: {current}"
     return Refusal(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})
 
 
 def unknown_media_type() -> Refusal:
-    """415: a patch of a built-in resource in a format this server does not read."""
+    """Return a 415: a patch of a built-in resource is in a format that this server does not support."""
     return Refusal(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
 def unsupported_media_type(accepted: Iterable[str]) -> Refusal:
-    """415: a body in a format this server does not read."""
+    """Return a 415: a body is in a format that this server does not support."""
     message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
     return Refusal(415, "UnsupportedMediaType", message)
 
 
 def invalid(resource: Resource, name: str, causes: Sequence[Cause]) -> Refusal:
-    """422: the object is wrong, by field."""
+    """Return a 422: the object is invalid, with one cause for each wrong field."""
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
@@ -153,23 +153,23 @@ def invalid(resource: Resource, name: str, causes: Sequence[Cause]) -> Refusal:
 
 
 def unreadable_patch(message: str) -> Refusal:
-    """422: what a patch leaves is no object."""
+    """Return a 422: the result of a patch is not an object of the kind."""
     cause = Cause("patch", f"Invalid value: {message}")
     return invalid(Resource("", "", "", ""), "", [cause])
 
 
 def inapplicable_patch() -> Refusal:
-    """422: a JSON patch does not apply. A Kubernetes API server does not say why."""
+    """Return a 422: a JSON patch cannot be applied. A Kubernetes API server gives no reason, either."""
     return Refusal(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
 def no_room(message: str) -> Refusal:
-    """507: the disk is full. A Kubernetes API server, whose disk is another machine's, has no such answer."""
+    """Return a 507: the disk is full. A Kubernetes API server does not have this error: its disk is that of etcd."""
     return Refusal(507, "InsufficientStorage", message)
 
 
 def internal(message: str) -> Refusal:
-    """500: this server failed."""
+    """Return a 500: this server failed."""
     return Refusal(500, "InternalError", f"Internal error occurred: {message}")
 
 
@@ -190,26 +190,26 @@ def _details(resource: Resource, name: str, kind: str, causes: Sequence[Cause] =
     return details
 
 
-# Causes, worded as the field package of a Kubernetes API server words them.
+# Causes, with the messages of the package `field` of a Kubernetes API server.
 
 
 def shown(value: Any) -> str:
-    """A value as the API server prints it in a message."""
+    """Return a value as a Kubernetes API server prints it in a message."""
     return orjson.dumps(value).decode()
 
 
 def wrong(field: str, value: Any, detail: str) -> Cause:
-    """The value does not do."""
+    """Return the cause for an invalid value."""
     return Cause(field, f"Invalid value: {shown(value)}: {detail}")
 
 
 def wrong_type(field: str, value: Any, detail: str) -> Cause:
-    """The value is of another type than asked for; the value shown is its type's name."""
+    """Return the cause for a value of the wrong type; `value` is the name of its type."""
     return Cause(field, f"Invalid value: {shown(value)}: {detail}", "FieldValueTypeInvalid")
 
 
-BLOCKING = frozenset(f"FieldValue{word}" for word in ("NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid"))
-"""Reasons of causes after which no validation rule is run."""
+BLOCKING = frozenset(f"FieldValue{kind}" for kind in ("NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid"))
+"""The reasons of causes after which no validation rule is run."""
 
 UNCHECKED_RULES = Cause(
     "<nil>",
@@ -219,36 +219,36 @@ UNCHECKED_RULES = Cause(
 
 
 def required(field: str, detail: str = "") -> Cause:
-    """The value is missing."""
+    """Return the cause for a missing value."""
     return Cause(field, f"Required value: {detail}" if detail else "Required value", "FieldValueRequired")
 
 
 def unsupported(field: str, value: Any, choices: Iterable[Any]) -> Cause:
-    """The value is not one of those allowed."""
-    known = ", ".join(shown(choice) for choice in choices)
-    return Cause(field, f"Unsupported value: {shown(value)}: supported values: {known}", "FieldValueNotSupported")
+    """Return the cause for a value that is not one of the allowed values."""
+    values = ", ".join(shown(choice) for choice in choices)
+    return Cause(field, f"Unsupported value: {shown(value)}: supported values: {values}", "FieldValueNotSupported")
 
 
 def duplicate(field: str, value: Any) -> Cause:
-    """The value is there twice."""
+    """Return the cause for a repeated value."""
     return Cause(field, f"Duplicate value: {shown(value)}", "FieldValueDuplicate")
 
 
 def immutable(field: str, value: Any) -> Cause:
-    """The value may not change."""
+    """Return the cause for a changed value that may not change."""
     return wrong(field, value, "field is immutable")
 
 
 def not_allowed(field: str, detail: str) -> Cause:
-    """The field may not be set, or not be changed."""
+    """Return the cause for a field that may not be set, or not be changed."""
     return Cause(field, f"Forbidden: {detail}", "FieldValueForbidden")
 
 
 def too_long(field: str, most: int) -> Cause:
-    """The text has too many bytes."""
+    """Return the cause for a text with too many bytes."""
     return Cause(field, f"Too long: may not be more than {most} bytes", "FieldValueTooLong")
 
 
 def too_many(field: str, count: int, most: int) -> Cause:
-    """The list or map has too many items."""
+    """Return the cause for a list or map with too many items."""
     return Cause(field, f"Too many: {count}: must have at most {most} items", "FieldValueTooMany")

@@ -22,8 +22,8 @@ from embedded.apiserver.status_errors import Refusal
 from embedded.apiserver.storage.journal import Change, EventKind
 from embedded.apiserver.storage.objects import Stored
 from embedded.apiserver.storage.store import Store
-from embedded.apiserver.verbs.garbage_collector import Collector
-from embedded.apiserver.verbs.handlers import Handlers, Question
+from embedded.apiserver.verbs.garbage_collector import GarbageCollector
+from embedded.apiserver.verbs.handlers import ApiRequest, Handlers
 from embedded.apiserver.verbs.writes import Writer
 from embedded.apiserver.wire import request as local_requests
 from embedded.apiserver.wire.options import WriteOptions
@@ -91,14 +91,14 @@ class _Store(Store):
     def __init__(self, selectable: Callable[[str], tuple[str, ...]]) -> None:
         super().__init__(_NoDisk(), selectable)  # type: ignore[arg-type]
 
-    def _note(self, resource: str, kind: EventKind, shown: Stored, before: Stored | None) -> None:
-        change = Change(kind, shown, before)
+    def _record(self, resource: str, kind: EventKind, stored: Stored, before: Stored | None) -> None:
+        change = Change(kind, stored, before)
         self.journal(resource).publish(change)
-        for follower in self._followers:
-            follower(resource, change)
+        for subscriber in self._subscribers:
+            subscriber(resource, change)
 
 
-class _Collector(Collector):
+class _Collector(GarbageCollector):
     """Works when it is told to."""
 
     def _wake(self) -> None:
@@ -106,7 +106,7 @@ class _Collector(Collector):
 
     def step(self) -> bool:
         """Do a little; whether there was something to do."""
-        if not (self._gone or self._held):
+        if not (self._deleted_owners or self._terminating):
             return False
         self._work()
         return True
@@ -117,8 +117,8 @@ class _Writer(Writer):
 
     made = 0
 
-    def _christen(self, kind: Kind, namespace: str, manifest: Manifest, options: WriteOptions) -> None:
-        super()._christen(kind, namespace, manifest, options)
+    def _prepare_metadata(self, kind: Kind, namespace: str, manifest: Manifest, options: WriteOptions) -> None:
+        super()._prepare_metadata(kind, namespace, manifest, options)
         manifest["metadata"]["uid"] = self.next_uid()
 
     def next_uid(self) -> str:
@@ -226,7 +226,7 @@ class Api:
         return self.store.get(where.kind.storage, where.namespace, where.name) if where.name else None
 
     def _ask(self, request: Request, query: dict[str, str], where: Target) -> Any:
-        question = Question(request.method, where, query, request.content_type, request.body or b"")
+        question = ApiRequest(request.method, where, query, request.content_type, request.body or b"")
         try:
             return orjson.loads(self._handlers.answer(question).body)
         except Refusal as refusal:

@@ -60,8 +60,8 @@ class World:
             self.faults.setdefault(fault.at, []).append(fault.kind)
         self.api = Api(self.clock, self.scenario.missing, self.scenario.adds, self.scenario.most_pods)
         self.logs = Logs()
-        self.api.store.follow(self.logs.hear)
-        self.api.store.follow(self._wake)
+        self.api.store.subscribe(self.logs.hear)
+        self.api.store.subscribe(self._wake)
         self.client = ApiClient(self.api)
         self.place = self.make_place(self.clock, self.scenario.ports)
         self.settings = Settings(

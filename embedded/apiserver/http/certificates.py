@@ -1,4 +1,4 @@
-"""The embedded API server's certificate: an authority of this cluster's own, and one server certificate made by it.
+"""The certificates of the embedded API server: this cluster's own authority, and the server certificate it issued.
 
 One rule: private keys are written to files of mode 0600 in the data folder and nowhere else.
 """
@@ -20,11 +20,11 @@ NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.sv
 ADDRESSES = ("127.0.0.1", "::1")
 AUTHORITY_DAYS = 3650
 SERVER_DAYS = 825
-"""The longest that every client accepts of a server certificate."""
+"""The longest validity of a server certificate that every client accepts."""
 RENEWAL_DAYS = 90
-"""A certificate with less left is made anew at the next start."""
+"""A certificate that is valid for a shorter time is replaced at the next start."""
 _BACKDATED = timedelta(hours=1)
-"""So that a clock set back a little does not refuse a new certificate."""
+"""The validity begins in the past, so that a client with a clock a little behind accepts a new certificate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,33 +35,33 @@ class Identity:
     key: ec.EllipticCurvePrivateKey
 
     def expires_within(self, now: datetime, days: int) -> bool:
-        """Whether it is over, or nearly."""
+        """Return whether the certificate expires within some days, or has expired."""
         return self.certificate.not_valid_after_utc - now < timedelta(days=days)
 
 
 def prepare(layout: Layout, now: datetime) -> None:
-    """Have a valid authority and server certificate in the data folder; what is good is left alone."""
+    """Ensure that the data folder has a valid authority and server certificate; valid ones do not change."""
     authority = _load(layout, "ca")
     if authority is None or authority.expires_within(now, RENEWAL_DAYS):
         authority = _authority(now)
         _keep(layout, "ca", authority)
     server = _load(layout, "server")
-    if server is None or server.expires_within(now, RENEWAL_DAYS) or not _issued(server, authority):
+    if server is None or server.expires_within(now, RENEWAL_DAYS) or not _is_issued_by(server, authority):
         _keep(layout, "server", _server(authority, now))
 
 
 def context(layout: Layout) -> ssl.SSLContext:
-    """How the server speaks TLS, with the certificate that `prepare` has made."""
-    found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    found.minimum_version = ssl.TLSVersion.TLSv1_2
-    found.options |= ssl.OP_NO_RENEGOTIATION
-    found.set_alpn_protocols(["http/1.1"])
-    found.load_cert_chain(layout.certificate("server"), layout.key("server"))
-    return found
+    """Return the server's TLS settings, with the certificate of `prepare`."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.minimum_version = ssl.TLSVersion.TLSv1_2
+    tls.options |= ssl.OP_NO_RENEGOTIATION
+    tls.set_alpn_protocols(["http/1.1"])
+    tls.load_cert_chain(layout.certificate("server"), layout.key("server"))
+    return tls
 
 
 def authority_pem(layout: Layout) -> bytes:
-    """The authority's certificate, for kubeconfigs."""
+    """Return the authority's certificate, for kubeconfigs."""
     return layout.certificate("ca").read_bytes()
 
 
@@ -118,16 +118,16 @@ def _name(common: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
 
-def _issued(server: Identity, authority: Identity) -> bool:
+def _is_issued_by(server: Identity, authority: Identity) -> bool:
     try:
         server.certificate.verify_directly_issued_by(authority.certificate)
-    except Exception:  # InvalidSignature, ValueError, TypeError: of another authority in any case
+    except Exception:  # InvalidSignature, ValueError, TypeError: each means another authority
         return False
     return True
 
 
 def _load(layout: Layout, name: str) -> Identity | None:
-    """A kept identity; None if there is none that can be used."""
+    """Return a stored identity; None if there is none, or it cannot be used."""
     try:
         certificate = x509.load_pem_x509_certificate(layout.certificate(name).read_bytes())
         key = serialization.load_pem_private_key(layout.key(name).read_bytes(), password=None)

@@ -1,11 +1,14 @@
-"""Who calls the embedded API server: what is no HTTP, what never ends, and who never says who he is.
+"""The guard of the embedded API server's connections: broken HTTP, endless bodies, and clients without the token.
 
-One rule: a caller costs little until he has shown the token; what he does wrong is answered like any other mistake,
-with a Status object, and is no news for the log.
+One rule: a client costs little until it has sent the token. A malformed request is answered with a Status object, as
+any other wrong request, and is logged at debug level only.
 """
 
 import asyncio
+import contextlib
 import logging
+import socket
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
@@ -14,43 +17,44 @@ from aiohttp import web
 
 from crds import excerpts
 from embedded.apiserver import status_errors
-from embedded.apiserver.http.connections import Connections
 from embedded.apiserver.http.listener import Connection, Listener
 from embedded.apiserver.status_errors import Refusal
 
 _LOG = logging.getLogger(__name__)
 _BODY_SECONDS = 60.0
-"""How long a body may take to come."""
+"""The longest time that a body may take to arrive."""
 _LONGEST_LINE = 64 * 1024
-"""Bytes of a request's first line, or of one header: a selector may be long."""
+"""The most bytes of a request's first line, or of one header: a selector may be long."""
 _LARGEST_BODY = 3 * 1024 * 1024
 _ANONYMOUS_BYTES = 1024 * 1024
-"""What is read of a connection before it shows the token: headers, and what of a body comes with them."""
-_SHOWN = 200
+"""The most bytes that a connection may send before it sends the token: headers, and the part of a body behind them."""
+_HANG_UP_SECONDS = 1.0
+"""How long `hang_up` waits for the connections to close; the end of the process closes the others."""
+_LONGEST_EXCERPT = 200
 
 
-class Caller(web.RequestHandler):
-    """One connection."""
+class ClientConnection(web.RequestHandler):
+    """One connection of a client."""
 
     def __init__(self, *arguments: Any, listener: Listener, connection: Connection, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._listener, self._connection = listener, connection
         self._anonymous_bytes = 0
         self.trusted = False
-        """Whether the token was shown on it."""
+        """Whether the client has sent the token on this connection."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The TLS handshake is done."""
+        """Register the transport after the TLS handshake."""
         self._connection.transport = cast(asyncio.Transport, transport)
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The connection has ended."""
-        self._listener.closed(self._connection)
+        """Forget the connection after its end."""
+        self._listener.forget(self._connection)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on, unless there is too much of it without a token."""
+        """Read more data. Close the connection if it has sent too many bytes without the token."""
         if not self.trusted:
             self._anonymous_bytes += len(data)
             if self._anonymous_bytes > _ANONYMOUS_BYTES:
@@ -59,7 +63,7 @@ class Caller(web.RequestHandler):
         super().data_received(data)
 
     def trust(self) -> None:
-        """The token was shown: the connection stays."""
+        """Keep the connection: the client has sent the token."""
         if not self.trusted:
             self.trusted = True
             self._listener.trust(self._connection)
@@ -67,45 +71,69 @@ class Caller(web.RequestHandler):
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
-        """Answer what could not be read as a request."""
+        """Answer data that could not be read as a request."""
         _LOG.debug("a request from %s could not be read: %s", request.remote, exc)
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun already")
-        said = excerpts.excerpt(excerpts.one_line(message or "the request could not be answered"), _SHOWN)
-        refusal = status_errors.bad_request(said) if status < 500 else status_errors.internal(said)
+        excerpt = excerpts.excerpt(excerpts.one_line(message or "the request could not be answered"), _LONGEST_EXCERPT)
+        refusal = status_errors.bad_request(excerpt) if status < 500 else status_errors.internal(excerpt)
         response = web.Response(body=orjson.dumps(refusal.status()), status=status, content_type="application/json")
         response.force_close()
         return response
 
 
-class Callers(Connections):
-    """Takes the calls."""
+class ConnectionServer(web.Server):
+    """An HTTP server that knows its sockets, and hangs up on its clients when the API server stops.
+
+    Data that was sent still arrives; only the wait for the closing message of the client is cut short.
+    """
 
     def __init__(self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> None:
         lines: dict[str, Any] = {"max_line_size": _LONGEST_LINE, "max_field_size": _LONGEST_LINE}
         super().__init__(handler, request_factory=_request, access_log=None, **lines)
+        self._sockets: dict[Any, Any] = {}
 
-    def answer(self, listener: Listener, connection: Connection) -> Caller:
-        """What serves a connection."""
+    def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
+        """Remember the socket of a new connection."""
+        super().connection_made(handler, transport)
+        self._sockets[handler] = transport.get_extra_info("socket")
+
+    def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:
+        """Forget the socket of a connection that has ended."""
+        super().connection_lost(handler, exc)
+        self._sockets.pop(handler, None)
+
+    async def hang_up(self) -> None:
+        """Shut down the remaining sockets: an idle client would not answer the TLS close message."""
+        sockets = list(self._sockets.values())
+        for sock in sockets:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        deadline = time.monotonic() + _HANG_UP_SECONDS
+        while any(sock.fileno() >= 0 for sock in sockets) and time.monotonic() < deadline:
+            await asyncio.sleep(0.001)
+
+    def answer(self, listener: Listener, connection: Connection) -> ClientConnection:
+        """Return the protocol that serves a connection."""
         loop = asyncio.get_running_loop()
-        return Caller(self, loop=loop, listener=listener, connection=connection, **self._kwargs)
+        return ClientConnection(self, loop=loop, listener=listener, connection=connection, **self._kwargs)
 
 
 def trust(request: web.BaseRequest) -> None:
-    """The token was shown: the caller may stay."""
-    if isinstance(request.protocol, Caller):
+    """Keep the request's connection: the client has sent the token."""
+    if isinstance(request.protocol, ClientConnection):
         request.protocol.trust()
 
 
-def ended(request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:
-    """The response, after which the connection is closed unless the token was shown on it."""
-    if isinstance(request.protocol, Caller) and not request.protocol.trusted:
+def close_if_anonymous(request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:
+    """Return the response; the connection closes after it unless the client has sent the token."""
+    if isinstance(request.protocol, ClientConnection) and not request.protocol.trusted:
         response.force_close()
     return response
 
 
-def readable(request: web.BaseRequest) -> str:
-    """A request's path. BadRequest where the URL has bytes that are no UTF-8."""
+def decoded_path(request: web.BaseRequest) -> str:
+    """Return a request's path. BadRequest if the URL has bytes that are not UTF-8."""
     try:
         f"{request.path}?{request.query_string}".encode()
     except UnicodeEncodeError:
@@ -114,7 +142,7 @@ def readable(request: web.BaseRequest) -> str:
 
 
 def header(request: web.BaseRequest, name: str) -> str:
-    """The text of a header, empty without one; bytes that are no UTF-8 are replaced."""
+    """Return the text of a header, empty without the header; bytes that are not UTF-8 are replaced."""
     return request.headers.get(name, "").encode(errors="replace").decode()
 
 
@@ -124,7 +152,7 @@ def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) 
 
 
 async def body(request: web.BaseRequest) -> bytes:
-    """A request's body. Refused if it is too large, too slow or broken."""
+    """Return a request's body. Refusal if it is too large, too slow or broken."""
     try:
         async with asyncio.timeout(_BODY_SECONDS):
             return await request.read()
@@ -134,5 +162,5 @@ async def body(request: web.BaseRequest) -> bytes:
     except TimeoutError:
         raise Refusal(504, "Timeout", f"the body did not come within {_BODY_SECONDS:.0f} s") from None
     except web.RequestPayloadError as error:
-        said = excerpts.excerpt(excerpts.one_line(error), _SHOWN)
-        raise status_errors.bad_request(f"the body could not be read: {said}") from None
+        excerpt = excerpts.excerpt(excerpts.one_line(error), _LONGEST_EXCERPT)
+        raise status_errors.bad_request(f"the body could not be read: {excerpt}") from None

@@ -1,6 +1,6 @@
-"""Discovery: what this server serves, for clients that ask before they act.
+"""Discovery: the resources that this server serves, for clients that look them up first.
 
-One rule: everything is derived from the catalog, so a CRD shows up the moment it is served.
+One rule: all documents are derived from the catalog, so a CRD appears as soon as it is served.
 """
 
 import base64
@@ -18,7 +18,7 @@ KUBERNETES = ("1", "33")
 
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 _DEFINED_VERBS = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]
-"""The same, in the order in which they are told of what CRDs define."""
+"""The same verbs in the order in which a Kubernetes API server lists them for custom resources."""
 _SUBRESOURCES: dict[str, tuple[str, list[str]]] = {
     "status": ("", ["get", "patch", "update"]),
     "scale": ("Scale", ["get", "patch", "update"]),
@@ -27,14 +27,14 @@ _SUBRESOURCES: dict[str, tuple[str, list[str]]] = {
     "log": ("", ["get"]),
 }
 
-_FOREIGN = {"scale": {"group": "autoscaling", "version": "v1"}, "eviction": {"group": "policy", "version": "v1"}}
-"""Subresources whose bodies are of another group."""
-_UNSTORED = (reviews.AUTHENTICATION, reviews.AUTHORIZATION)
-"""Groups that store nothing: questions."""
+_BODY_TYPES = {"scale": {"group": "autoscaling", "version": "v1"}, "eviction": {"group": "policy", "version": "v1"}}
+"""The subresources whose bodies belong to another group."""
+_VIRTUAL_GROUPS = (reviews.AUTHENTICATION, reviews.AUTHORIZATION)
+"""The groups of reviews, which store no objects."""
 
 
 def answer(path: str, catalog: Catalog) -> dict[str, Any]:
-    """The answer to a discovery path. NotFound for any other."""
+    """Return the document at a discovery path. NotFound for any other path."""
     match path.strip("/").split("/"):
         case ["version"]:
             return _version()
@@ -70,7 +70,9 @@ def _version() -> dict[str, str]:
 
 
 def _groups(catalog: Catalog) -> list[str]:
-    return list(dict.fromkeys([*(kind.resource.group for kind in catalog.kinds() if kind.resource.group), *_UNSTORED]))
+    return list(
+        dict.fromkeys([*(kind.resource.group for kind in catalog.kinds() if kind.resource.group), *_VIRTUAL_GROUPS])
+    )
 
 
 def _group(group: str, catalog: Catalog) -> dict[str, Any]:
@@ -83,8 +85,8 @@ def _group(group: str, catalog: Catalog) -> dict[str, Any]:
 
 def _resources(group: str, version: str, catalog: Catalog) -> dict[str, Any]:
     kinds = [k for k in catalog.kinds() if (k.resource.group, k.resource.version) == (group, version)]
-    if not kinds and not (group in _UNSTORED and version == "v1"):
-        raise request.unserved(group, catalog)
+    if not kinds and not (group in _VIRTUAL_GROUPS and version == "v1"):
+        raise request.path_not_found(group, catalog)
     return {
         "kind": "APIResourceList",
         **({"apiVersion": "v1"} if group else {}),
@@ -98,7 +100,7 @@ def _resources(group: str, version: str, catalog: Catalog) -> dict[str, Any]:
 
 def _describe(kind: Kind) -> list[dict[str, Any]]:
     resource = kind.resource
-    own = {
+    whole = {
         "name": resource.plural,
         "singularName": kind.singular,
         "namespaced": resource.namespaced,
@@ -106,26 +108,26 @@ def _describe(kind: Kind) -> list[dict[str, Any]]:
         "verbs": _DEFINED_VERBS if kind.custom else _VERBS,
         **({"shortNames": list(kind.short_names)} if kind.short_names else {}),
         **({"categories": list(kind.categories)} if kind.categories else {}),
-        "storageVersionHash": _stored_as(kind),
+        "storageVersionHash": _storage_version_hash(kind),
     }
-    # Of what CRDs define the status comes first, of all others the names are in order.
-    return [own, *(_describe_part(kind, part) for part in sorted(kind.subresources, reverse=kind.custom))]
+    # The subresource status of a custom resource comes first; those of built-in resources are sorted by name.
+    return [whole, *(_describe_subresource(kind, part) for part in sorted(kind.subresources, reverse=kind.custom))]
 
 
-def _stored_as(kind: Kind) -> str:
-    """By which clients see that objects are stored as another version than they were: a hash of its name."""
+def _storage_version_hash(kind: Kind) -> str:
+    """Return a hash of the storage version's name. Clients compare it to detect a change of the storage version."""
     resource = kind.resource
     digest = hashlib.sha256(f"{resource.group}/{resource.version}/{resource.kind}".encode()).digest()
     return base64.b64encode(digest[:8]).decode()
 
 
-def _describe_part(kind: Kind, part: str) -> dict[str, Any]:
-    word, verbs = _SUBRESOURCES[part]
+def _describe_subresource(kind: Kind, part: str) -> dict[str, Any]:
+    body_kind, verbs = _SUBRESOURCES[part]
     return {
         "name": f"{kind.resource.plural}/{part}",
         "singularName": "",
         "namespaced": kind.resource.namespaced,
-        "kind": word or kind.resource.kind,
+        "kind": body_kind or kind.resource.kind,
         "verbs": verbs,
-        **_FOREIGN.get(part, {}),
+        **_BODY_TYPES.get(part, {}),
     }

@@ -1,11 +1,11 @@
-"""The API server's listening socket, and how many connections without the token it keeps.
+"""The API server's listening socket, and its limits on connections without the token.
 
-One rule: a connection that has not shown the token is one of few, is closed after a short time, and gives way to newer
-ones; a connection that has shown it stays open as long as its client wants. All clients are on this machine and share
-its addresses, so nothing but the token tells them apart.
+One rule: a connection that has not sent the token is one of few, is closed after a short time, and gives way to newer
+connections. A connection that has sent the token stays open as long as its client wants. All clients are on this
+machine and share its addresses, so only the token distinguishes them.
 
-asyncio's own servers cannot do this: they know a connection only after its TLS handshake, which a client may leave half
-done.
+The servers of asyncio cannot do this: they know a connection only after its TLS handshake, which a client may never
+finish.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from collections.abc import Callable
 from typing import Any
 
 MOST_ANONYMOUS = 256
-"""Connections that have not shown the token; beyond these the oldest is closed for each new one."""
+"""The most connections that have not sent the token; for each further connection the oldest is closed."""
 ANONYMOUS_SECONDS = 10.0
-"""How long a connection may take from its beginning, TLS handshake included, until it shows the token."""
+"""The time from the beginning of a connection, TLS handshake included, in which its client must send the token."""
 _RESERVED = 64
-"""File descriptors that connections leave to the database, to logs and to other files."""
+"""The file descriptors that connections leave to the database, to logs and to other files."""
 _AT_ONCE = 8
-"""Connections taken in a row: then those that are open are served first, as a handshake costs a millisecond."""
+"""The connections accepted in a row. Open connections are then served first, as a handshake costs a millisecond."""
 _PAUSE_SECONDS = 0.1
 _WARNING_SECONDS = 60.0
 _NO_LIMIT = 1 << 20
@@ -37,19 +37,19 @@ class Connection:
     def __init__(self, accepted: socket.socket) -> None:
         self.socket = accepted
         self.transport: asyncio.Transport | None = None
-        """Known after the TLS handshake."""
+        """The transport after the TLS handshake; None before."""
 
     def abort(self) -> None:
-        """Close it now, whatever is on its way."""
+        """Close the connection at once; data in transit is lost."""
         if self.transport is not None:
             self.transport.abort()
-        # Before its TLS handshake, or while it says goodbye, there is no transport that could be aborted.
+        # Before the TLS handshake, and during the closing messages of TLS, no transport exists that could be aborted.
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
 
 
 class Listener:
-    """Accepts connections. Its methods belong to one event loop."""
+    """Accepts connections. Only one event loop may call its methods."""
 
     def __init__(self, secure: ssl.SSLContext, serve: Callable[["Listener", Connection], asyncio.Protocol]) -> None:
         self._secure = secure
@@ -62,7 +62,7 @@ class Listener:
         self._warned = float("-inf")
 
     def start(self, host: str, port: int) -> Any:
-        """Listen; the socket's address. OSError."""
+        """Listen, and return the socket's address. OSError."""
         self._loop = asyncio.get_running_loop()
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         self._socket = socket.socket(family, kind, protocol)
@@ -78,23 +78,23 @@ class Listener:
         return self._socket.getsockname()
 
     async def stop(self) -> None:
-        """Take no more connections, and drop those whose TLS handshake is under way."""
+        """Accept no more connections, and close those whose TLS handshake is in progress."""
         if self._socket.fileno() < 0:
             return
         self._loop.remove_reader(self._socket)
         self._socket.close()
-        for each in self._handshakes:
-            each.cancel()
+        for task in self._handshakes:
+            task.cancel()
         await asyncio.gather(*self._handshakes, return_exceptions=True)
 
     def trust(self, connection: Connection) -> None:
-        """The token was shown on a connection: it stays."""
+        """Keep a connection on which the client has sent the token."""
         timer = self._anonymous.pop(connection, None)
         if timer is not None:
             timer.cancel()
 
-    def closed(self, connection: Connection) -> None:
-        """A connection has ended."""
+    def forget(self, connection: Connection) -> None:
+        """Forget a connection that has ended."""
         self.trust(connection)
         self._open.discard(connection)
 
@@ -105,12 +105,12 @@ class Listener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:  # no descriptor or no memory is left
-                self._rest(error)
+                self._pause(error)
                 return
             accepted.setblocking(False)
             self._take(Connection(accepted))
 
-    def _rest(self, error: OSError) -> None:
+    def _pause(self, error: OSError) -> None:
         self._warn(f"no connection can be accepted: {error.strerror}")
         for _ in range(min(_AT_ONCE, len(self._anonymous))):
             self._drop_oldest()
@@ -123,7 +123,7 @@ class Listener:
 
     def _take(self, connection: Connection) -> None:
         while len(self._anonymous) >= MOST_ANONYMOUS or (self._anonymous and len(self._open) >= self._most):
-            self._warn(f"{len(self._anonymous)} connections have not shown the token: the oldest are closed")
+            self._warn(f"{len(self._anonymous)} connections have not sent the token: the oldest are closed")
             self._drop_oldest()
         if len(self._open) >= self._most:
             self._warn(f"{len(self._open)} connections are open, and no more descriptors are allowed (ulimit -n)")
@@ -131,11 +131,11 @@ class Listener:
             return
         self._open.add(connection)
         self._anonymous[connection] = self._loop.call_later(ANONYMOUS_SECONDS, self._expire, connection)
-        task = self._loop.create_task(self._shake(connection))
+        task = self._loop.create_task(self._handshake(connection))
         self._handshakes.add(task)
         task.add_done_callback(self._handshakes.discard)
 
-    async def _shake(self, connection: Connection) -> None:
+    async def _handshake(self, connection: Connection) -> None:
         try:
             await self._loop.connect_accepted_socket(
                 lambda: self._serve(self, connection),
@@ -143,12 +143,12 @@ class Listener:
                 ssl=self._secure,
                 ssl_handshake_timeout=ANONYMOUS_SECONDS,
             )
-        except OSError as error:  # also what TLS finds wrong
+        except OSError as error:  # errors of TLS, too
             _LOG.debug("a TLS handshake failed: %s", error)
-            self.closed(connection)
+            self.forget(connection)
 
     def _expire(self, connection: Connection) -> None:
-        self.closed(connection)
+        self.forget(connection)
         connection.abort()
 
     def _drop_oldest(self) -> None:
@@ -161,13 +161,13 @@ class Listener:
 
 
 def descriptors() -> int:
-    """How many file descriptors this process may have open."""
+    """Return the number of file descriptors that this process may have open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _NO_LIMIT if soft == resource.RLIM_INFINITY else soft
 
 
 def raise_limit() -> None:
-    """Allow this process as many file descriptors as it may allow itself."""
+    """Raise this process's limit on file descriptors to the hard limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):  # macOS names no limit, and takes less
+    with contextlib.suppress(ValueError, OSError):  # macOS reports no hard limit, but accepts a lower value only
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

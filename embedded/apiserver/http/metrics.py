@@ -1,43 +1,43 @@
-"""What the API server has been asked, and what it holds: numbers for people, benchmarks and tests of budgets.
+"""The metrics of the API server, for people, benchmarks and tests of budgets: its requests and its objects.
 
-One rule: counting is one addition per request; the text is made when somebody asks for it.
+One rule: counting is one addition per request; the text is produced on request.
 
-Names follow Kubernetes' own where these exist. A client is named by the first word of its User-Agent.
+The names are those of Kubernetes where it has the same metric. The first word of its User-Agent names a client.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-Asked = tuple[str, str, str, str]
+RequestLabels = tuple[str, str, str, str]
 """Client, verb, resource, subresource."""
 
 _COLLECTION_VERBS = {"GET": "LIST", "POST": "CREATE", "DELETE": "DELETECOLLECTION"}
 _OBJECT_VERBS = {"PUT": "UPDATE"}
 _LONGEST_CLIENT = 64
 _MOST_CLIENTS = 100
-"""Clients told apart; whoever comes later is counted with `others`, so that no client can fill the memory."""
+"""The most clients that are counted separately. Later clients are counted as `others`, which bounds the memory."""
 
 
 class Metrics:
-    """Counters of one server."""
+    """The counters of one server."""
 
     def __init__(self) -> None:
-        self.requests: Counter[Asked] = Counter()
+        self.requests: Counter[RequestLabels] = Counter()
         self.refusals: Counter[tuple[int, str]] = Counter()
-        """By code and reason."""
+        """The number of refusals by code and reason."""
         self._clients: set[str] = set()
 
-    def asked(self, agent: str, verb: str, resource: str, subresource: str) -> None:
-        """A request that is about to be answered."""
+    def count_request(self, agent: str, verb: str, resource: str, subresource: str) -> None:
+        """Count a request."""
         self.requests[self._client(agent), verb, resource, subresource] += 1
 
-    def refused(self, code: int, reason: str) -> None:
-        """A request that was not granted."""
+    def count_refusal(self, code: int, reason: str) -> None:
+        """Count a refused request."""
         self.refusals[code, reason] += 1
 
     def _client(self, agent: str) -> str:
-        words = agent.split(maxsplit=1)
-        name = words[0].partition("/")[0][:_LONGEST_CLIENT] if words else ""
+        parts = agent.split(maxsplit=1)
+        name = parts[0].partition("/")[0][:_LONGEST_CLIENT] if parts else ""
         if name not in self._clients:
             if len(self._clients) >= _MOST_CLIENTS:
                 return "others"
@@ -45,7 +45,7 @@ class Metrics:
         return name
 
     def text(self, objects: Mapping[str, int], watches: int, remembered: int) -> str:
-        """All of it in the Prometheus text format; `remembered` are the changes that watches may resume from."""
+        """Return the metrics in the Prometheus text format; `remembered` counts the changes for watches."""
         return "\n".join([*self._lines(objects, watches, remembered), ""])
 
     def _lines(self, objects: Mapping[str, int], watches: int, remembered: int) -> Iterator[str]:
@@ -65,17 +65,17 @@ class Metrics:
         yield _line("apiserver_watch_history", {}, remembered)
 
 
-def verb(method: str, named: bool, watching: bool) -> str:
-    """The verb in the words of the API: LIST and GET are both HTTP's GET."""
+def verb(method: str, is_object: bool, watching: bool) -> str:
+    """Return the API's verb for an HTTP method: a GET is a LIST for a collection, a GET for an object."""
     if watching:
         return "WATCH"
-    return (_OBJECT_VERBS if named else _COLLECTION_VERBS).get(method, method)
+    return (_OBJECT_VERBS if is_object else _COLLECTION_VERBS).get(method, method)
 
 
 def _line(name: str, labels: Mapping[str, str], value: int) -> str:
-    shown = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-    return f"{name}{{{shown}}} {value}" if shown else f"{name} {value}"
+    pairs = ",".join(f'{key}="{_escape(text)}"' for key, text in labels.items())
+    return f"{name}{{{pairs}}} {value}" if pairs else f"{name} {value}"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

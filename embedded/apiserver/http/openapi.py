@@ -1,7 +1,7 @@
-"""OpenAPI documents: what kubectl asks for to explain resources, to check requests, and to make patches.
+"""OpenAPI documents, with which kubectl explains resources, checks requests and computes patches.
 
-One rule: everything is derived from the catalog, as discovery is; a document is made when it is first asked for, and
-anew when what is served has changed.
+One rule: all documents are derived from the catalog, as discovery is. A document is built at the first request for it,
+and again after the served kinds have changed.
 """
 
 import hashlib
@@ -30,19 +30,19 @@ class OpenApi:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._kinds: list[Kind] = []
-        self._made: dict[str, bytes] = {}
+        self._documents: dict[str, bytes] = {}
 
     def answer(self, path: str) -> bytes:
-        """The document at a path below /openapi. NotFound for any other."""
+        """Return the document at a path below /openapi. NotFound for any other path."""
         kinds = self._catalog.kinds()
         if len(kinds) != len(self._kinds) or any(new is not old for new, old in zip(kinds, self._kinds, strict=True)):
-            self._kinds, self._made = kinds, {}
-        if path not in self._made:
-            self._made[path] = orjson.dumps(self._make(path))
-        return self._made[path]
+            self._kinds, self._documents = kinds, {}
+        if path not in self._documents:
+            self._documents[path] = orjson.dumps(self._make(path))
+        return self._documents[path]
 
-    def packed(self) -> bytes:
-        """The second version's document in protobuf."""
+    def protobuf(self) -> bytes:
+        """Return the document of OpenAPI 2 in protobuf."""
         return openapi_protobuf.document(orjson.loads(self.answer(SECOND)))
 
     def _make(self, path: str) -> Document:
@@ -50,33 +50,33 @@ class OpenApi:
             case ["openapi", "v3"]:
                 return {"paths": {root: {"serverRelativeURL": self._address(root)} for root in self._roots()}}
             case ["openapi", "v3", *rest] if "/".join(rest) in self._roots():
-                return _third(self._roots()["/".join(rest)])
+                return _document_v3(self._roots()["/".join(rest)])
             case ["openapi", "v2"]:
-                return _second(self._kinds)
+                return _document_v2(self._kinds)
             case _:
                 raise no_such_path()
 
     def _roots(self) -> dict[str, list[Kind]]:
-        """The kinds of each group and version, by its path."""
-        found: dict[str, list[Kind]] = {}
+        """Return the kinds of each group and version, by its path."""
+        roots: dict[str, list[Kind]] = {}
         for kind in self._kinds:
-            found.setdefault(kind.resource.path().strip("/").rpartition("/")[0], []).append(kind)
-        return found
+            roots.setdefault(kind.resource.path().strip("/").rpartition("/")[0], []).append(kind)
+        return roots
 
     def _address(self, root: str) -> str:
         path = f"/openapi/v3/{root}"
         return f"{path}?hash={hashlib.sha256(self.answer(path)).hexdigest()[:32].upper()}"
 
 
-def _third(kinds: list[Kind]) -> Document:
-    paths = {path: item for kind in kinds for path, item in openapi_paths.third(kind, _reference(kind, 3))}
-    schemas = {_name(kind): _schema(kind, 3) for kind in kinds} | {_META: _clean(metadata.SCHEMA, 3)}
+def _document_v3(kinds: list[Kind]) -> Document:
+    paths = {path: item for kind in kinds for path, item in openapi_paths.paths_v3(kind, _reference(kind, 3))}
+    schemas = {_name(kind): _schema(kind, 3) for kind in kinds} | {_META: _publish(metadata.SCHEMA, 3)}
     return {"openapi": "3.0.0", "info": _info(), "paths": paths, "components": {"schemas": schemas}}
 
 
-def _second(kinds: list[Kind]) -> Document:
-    paths = {path: item for kind in kinds for path, item in openapi_paths.second(kind, _reference(kind, 2))}
-    definitions = {_name(kind): _schema(kind, 2) for kind in kinds} | {_META: _clean(metadata.SCHEMA, 2)}
+def _document_v2(kinds: list[Kind]) -> Document:
+    paths = {path: item for kind in kinds for path, item in openapi_paths.paths_v2(kind, _reference(kind, 2))}
+    definitions = {_name(kind): _schema(kind, 2) for kind in kinds} | {_META: _publish(metadata.SCHEMA, 2)}
     return {"swagger": "2.0", "info": _info(), "paths": paths, "definitions": definitions}
 
 
@@ -102,13 +102,13 @@ def _place(version: int) -> str:
 
 
 def _schema(kind: Kind, version: int) -> Document:
-    found = _clean(kind.schema.source, version)
-    found["properties"] = {**found["properties"], "metadata": _metadata(version)}
-    found["x-kubernetes-group-version-kind"] = [openapi_paths.identity(kind)]
-    found["properties"] |= {
-        name: {**found["properties"][name], "description": text} for name, text in descriptions.ROOT.items()
+    schema = _publish(kind.schema.source, version)
+    schema["properties"] = {**schema["properties"], "metadata": _metadata(version)}
+    schema["x-kubernetes-group-version-kind"] = [openapi_paths.identity(kind)]
+    schema["properties"] |= {
+        name: {**schema["properties"][name], "description": text} for name, text in descriptions.ROOT.items()
     }
-    return found if kind.custom else descriptions.described(found, kind.resource.kind)
+    return schema if kind.custom else descriptions.described(schema, kind.resource.kind)
 
 
 def _metadata(version: int) -> Document:
@@ -116,24 +116,24 @@ def _metadata(version: int) -> Document:
     return {**reference} if version == 2 else {"allOf": [reference], "default": {}}
 
 
-def _clean(schema: Any, version: int) -> Document:
-    """A schema as it is published: without what is only ours, and in the words of the OpenAPI version."""
+def _publish(schema: Any, version: int) -> Document:
+    """Return a schema as it is published: without internal keys, and in the form of the OpenAPI version."""
     if schema.get("format") == "quantity":
         return {"type": "string"} if version == 2 else dict(_NUMBER_OR_TEXT)
-    return dict(_cleaned(schema, version))
+    return dict(_public_items(schema, version))
 
 
-def _cleaned(schema: Any, version: int) -> Iterator[tuple[str, Any]]:
+def _public_items(schema: Any, version: int) -> Iterator[tuple[str, Any]]:
     for key, value in schema.items():
         if key in _INTERNAL or (version == 2 and key in _NOT_IN_V2):
             continue
         match key, value:
             case "properties", dict():
-                yield key, {name: _clean(child, version) for name, child in value.items()}
+                yield key, {name: _publish(child, version) for name, child in value.items()}
             case (("items" | "additionalProperties" | "not"), dict()):
-                yield key, _clean(value, version)
+                yield key, _publish(value, version)
             case (("allOf" | "anyOf" | "oneOf"), list()):
-                yield key, [_clean(child, version) for child in value]
+                yield key, [_publish(child, version) for child in value]
             case _:
                 yield key, value
     if schema.get("x-kubernetes-int-or-string") and version == 3 and "anyOf" not in schema:

@@ -1,6 +1,6 @@
-"""The operations of a resource as OpenAPI documents describe them.
+"""The operations of a resource in OpenAPI documents.
 
-One rule: an operation is described as far as clients read it: whose it is, which options it takes, which bodies.
+One rule: a description contains only what clients read: the kind of the operation, its options and its bodies.
 """
 
 from collections.abc import Iterator
@@ -35,36 +35,39 @@ _PARTS = ("status", "scale")
 
 
 def identity(kind: Kind) -> dict[str, str]:
-    """The extension by which clients find what belongs to a kind."""
+    """Return the extension by which clients find the operations and the schema of a kind."""
     resource = kind.resource
     return {"group": resource.group, "version": resource.version, "kind": resource.kind}
 
 
-def third(kind: Kind, reference: Item) -> Iterator[tuple[str, Item]]:
-    """Path items of OpenAPI 3."""
+def paths_v3(kind: Kind, reference: Item) -> Iterator[tuple[str, Item]]:
+    """Yield the path items of OpenAPI 3."""
     for path, operations in _paths(kind):
-        own = {method: _third(kind, method, action, names, reference) for method, action, names in operations}
-        yield path, {**own, "parameters": [_typed(each, {"schema": {"type": "string"}}) for each in _variables(path)]}
+        item = {method: _operation_v3(kind, method, action, names, reference) for method, action, names in operations}
+        yield (
+            path,
+            {**item, "parameters": [_merge(variable, {"schema": {"type": "string"}}) for variable in _variables(path)]},
+        )
 
 
-def second(kind: Kind, reference: Item) -> Iterator[tuple[str, Item]]:
-    """Path items of OpenAPI 2."""
+def paths_v2(kind: Kind, reference: Item) -> Iterator[tuple[str, Item]]:
+    """Yield the path items of OpenAPI 2."""
     for path, operations in _paths(kind):
-        own = {method: _second(kind, method, action, names, reference) for method, action, names in operations}
-        yield path, {**own, "parameters": [_typed(each, {"type": "string"}) for each in _variables(path)]}
+        item = {method: _operation_v2(kind, method, action, names, reference) for method, action, names in operations}
+        yield path, {**item, "parameters": [_merge(variable, {"type": "string"}) for variable in _variables(path)]}
 
 
 def _paths(kind: Kind) -> Iterator[tuple[str, tuple[tuple[str, str, tuple[str, ...]], ...]]]:
     resource = kind.resource
     whole = resource.path()
-    own = resource.path("{namespace}") if resource.namespaced else whole
-    if own != whole:
+    collection = resource.path("{namespace}") if resource.namespaced else whole
+    if collection != whole:
         yield whole, _COLLECTION[:1]
-    yield own, _COLLECTION
-    yield f"{own}/{{name}}", _OBJECT
+    yield collection, _COLLECTION
+    yield f"{collection}/{{name}}", _OBJECT
     for part in _PARTS:
         if part in kind.subresources:
-            yield f"{own}/{{name}}/{part}", _PART
+            yield f"{collection}/{{name}}/{part}", _PART
 
 
 def _variables(path: str) -> list[Item]:
@@ -72,11 +75,11 @@ def _variables(path: str) -> list[Item]:
     return [{"name": name, "in": "path", "required": True} for name in names]
 
 
-def _typed(parameter: Item, kind: Item) -> Item:
+def _merge(parameter: Item, kind: Item) -> Item:
     return {**parameter, **kind}
 
 
-def _described(kind: Kind, action: str) -> Item:
+def _operation_head(kind: Kind, action: str) -> Item:
     return {"x-kubernetes-action": action, "x-kubernetes-group-version-kind": identity(kind)}
 
 
@@ -86,29 +89,29 @@ def _bodies(kind: Kind, method: str) -> tuple[str, ...]:
     return (patches.JSON, patches.MERGE, *(() if kind.custom else (strategic_merge.MEDIA_TYPE,)))
 
 
-def _third(kind: Kind, method: str, action: str, names: tuple[str, ...], reference: Item) -> Item:
+def _operation_v3(kind: Kind, method: str, action: str, names: tuple[str, ...], reference: Item) -> Item:
     query = [{"name": n, "in": "query", "schema": {"type": _TYPES.get(n, "string")}} for n in names]
-    found = {
-        **_described(kind, action),
+    operation = {
+        **_operation_head(kind, action),
         "parameters": query,
         "responses": {"200": {"description": "OK", "content": {JSON: {"schema": reference}}}},
     }
     if method in {"post", "put", "patch"}:
         schema = {"type": "object"} if method == "patch" else reference
-        found["requestBody"] = {"content": {each: {"schema": schema} for each in _bodies(kind, method)}}
-    return found
+        operation["requestBody"] = {"content": {media_type: {"schema": schema} for media_type in _bodies(kind, method)}}
+    return operation
 
 
-def _second(kind: Kind, method: str, action: str, names: tuple[str, ...], reference: Item) -> Item:
+def _operation_v2(kind: Kind, method: str, action: str, names: tuple[str, ...], reference: Item) -> Item:
     parameters: list[Item] = [{"name": n, "in": "query", "type": _TYPES.get(n, "string")} for n in names]
-    found = {
-        **_described(kind, action),
+    operation = {
+        **_operation_head(kind, action),
         "parameters": parameters,
         "produces": [JSON],
         "responses": {"200": {"description": "OK", "schema": reference}},
     }
     if method in {"post", "put", "patch"}:
-        found["consumes"] = list(_bodies(kind, method))
+        operation["consumes"] = list(_bodies(kind, method))
         schema = {"type": "object"} if method == "patch" else reference
         parameters.append({"name": "body", "in": "body", "required": True, "schema": schema})
-    return found
+    return operation

@@ -1,7 +1,7 @@
-"""The OpenAPI 2 document in protobuf, the only form in which kubectl asks for it.
+"""The OpenAPI 2 document in protobuf, the only form in which kubectl requests it.
 
-One rule: a second printing of the same document: definitions with what kubectl validates by, no operations (those it
-reads in version 3).
+One rule: it is another encoding of the same document. It has the definitions that kubectl uses for validation, but no
+operations, which kubectl reads in OpenAPI 3.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,26 +11,26 @@ import orjson
 
 MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 ANSWERED = MEDIA_TYPE.replace("@", ".")
-"""The same as the type of an answer, where Go's own parser does not take the first spelling."""
+"""The media type of an answer, in a spelling that Go's parser accepts."""
 _SWAGGER, _INFO, _PATHS, _DEFINITIONS = 1, 2, 8, 9
 _REF, _FORMAT, _DESCRIPTION, _REQUIRED, _ADDITIONAL, _TYPE, _ITEMS, _PROPERTIES, _EXTENSION = (
     1, 2, 4, 19, 21, 22, 23, 25, 31,
 )  # fmt: skip
-"""Numbers of a schema's fields."""
+"""The numbers of a schema's fields."""
 
 
 def document(second: Mapping[str, Any]) -> bytes:
-    """The bytes of an OpenAPI 2 document."""
+    """Return the bytes of an OpenAPI 2 document."""
     info = second["info"]
     return b"".join([
         _field(_SWAGGER, second["swagger"]),
         _field(_INFO, _field(1, info["title"]) + _field(2, info["version"])),
         _field(_PATHS, b""),
-        _field(_DEFINITIONS, _named(second["definitions"])),
+        _field(_DEFINITIONS, _definitions(second["definitions"])),
     ])  # fmt: skip
 
 
-def _named(schemas: Mapping[str, Any]) -> bytes:
+def _definitions(schemas: Mapping[str, Any]) -> bytes:
     return b"".join(_field(1, _field(1, name) + _field(2, _schema(schema))) for name, schema in schemas.items())
 
 
@@ -50,12 +50,12 @@ def _parts(schema: Mapping[str, Any]) -> Iterable[bytes]:
         yield _field(_TYPE, _field(1, schema["type"]))
     if schema.get("items"):
         yield _field(_ITEMS, _field(1, _schema(schema["items"])))
-    # kubectl refuses what it does not find among the properties, unless there are none.
+    # kubectl refuses a field that the properties lack, unless there are no properties.
     if schema.get("properties") and not schema.get("x-kubernetes-preserve-unknown-fields"):
-        yield _field(_PROPERTIES, _named(schema["properties"]))
+        yield _field(_PROPERTIES, _definitions(schema["properties"]))
     for key, value in schema.items():
         if key.startswith("x-kubernetes-"):
-            # JSON is YAML.
+            # The value is YAML, and JSON is YAML.
             yield _field(_EXTENSION, _field(1, key) + _field(2, _field(2, orjson.dumps(value))))
 
 
@@ -65,8 +65,8 @@ def _field(number: int, content: str | bytes) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    found = bytearray()
+    octets = bytearray()
     while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
+        octets.append(number & 0x7F | 0x80)
         number >>= 7
-    return bytes([*found, number])
+    return bytes([*octets, number])

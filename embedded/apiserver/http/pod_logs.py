@@ -1,7 +1,7 @@
-"""A container's log over HTTP: what its shim writes, whole, its end, or as it grows.
+"""A container's log over HTTP: the output that its shim has written, the last lines of it, or the output as it grows.
 
-One rule: a followed log ends when the container has exited and every byte of it has been sent, not before. Where output
-was removed, because a container keeps only so much, a line in its place says so.
+One rule: a followed log ends only after the container has exited and every byte has been sent. A line marks the place
+of output that was removed because the log has a size limit.
 """
 
 import asyncio
@@ -26,26 +26,26 @@ _POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class LogWish:
-    """What a log request asked for."""
+class PodLogOptions:
+    """The options of a log request, as those of Kubernetes' PodLogOptions."""
 
     folder: Path
     """The folder of the container's run."""
     follow: bool
     tail: int | None
-    """Only the last lines."""
+    """The number of last lines to send; None for all lines."""
     most: int | None
-    """Bytes after which the answer ends."""
+    """The bytes after which the answer ends; None for no limit."""
     since: float | None = None
-    """Only what was written since then, in seconds since the epoch."""
+    """The time of the first output to send, in seconds since the epoch; None for all output."""
     stamped: bool = False
-    """With the time before each line."""
+    """Whether each line begins with its time."""
 
 
-def wish(pod: Manifest, layout: Layout, query: Mapping[str, str]) -> LogWish:
-    """Read a log request. BadRequest if there is no such container, or it has not started."""
+def parse(pod: Manifest, layout: Layout, query: Mapping[str, str]) -> PodLogOptions:
+    """Return the options of a log request. BadRequest if the container does not exist or has not started."""
     container = _container(pod, query.get("container", ""))
-    return LogWish(
+    return PodLogOptions(
         folder=_run(pod, container, layout, previous=options.flag(query, "previous")),
         follow=options.flag(query, "follow"),
         tail=_number(query, "tailLines"),
@@ -67,25 +67,25 @@ def _since(query: Mapping[str, str]) -> float | None:
         return None
     try:
         return datetime.fromisoformat(query["sinceTime"]).timestamp()
-    except (ValueError, OverflowError):  # a time before the year 1 or after the year 9999 in UTC
+    except (ValueError, OverflowError):  # OverflowError: a time before the year 1 or after the year 9999 in UTC
         raise bad_request(f"sinceTime: {query['sinceTime']!r} is no time in RFC 3339") from None
 
 
 def _number(query: Mapping[str, str], name: str) -> int | None:
     if name not in query:
         return None
-    value = integers.integer(name, query[name])
+    value = integers.query_integer(name, query[name])
     if value < 0:
         raise bad_request(f"{name}: must not be negative")
     return value
 
 
-def _container(pod: Manifest, asked: str) -> str:
+def _container(pod: Manifest, name: str) -> str:
     spec = pod["spec"]
     names: list[str] = [c["name"] for field in ("containers", "initContainers") for c in spec.get(field) or ()]
-    if asked and asked not in names:
-        raise bad_request(f"container {asked} is not valid for pod {pod['metadata']['name']}: choose one of {names}")
-    return asked or names[0]
+    if name and name not in names:
+        raise bad_request(f"container {name} is not valid for pod {pod['metadata']['name']}: choose one of {names}")
+    return name or names[0]
 
 
 def _run(pod: Manifest, container: str, layout: Layout, *, previous: bool) -> Path:
@@ -97,68 +97,68 @@ def _run(pod: Manifest, container: str, layout: Layout, *, previous: bool) -> Pa
         raise bad_request(f'previous terminated container "{container}" in pod "{name}" not found')
     if log_files.files(folder):
         return folder
-    # The next run is announced before it starts: until then the log is the last run's.
+    # The status counts the next run before it starts. Until then, the log is that of the last run.
     earlier = layout.container(uid, container, restart - 1)
     if not previous and restart > 0 and log_files.files(earlier):
         return earlier
     if (folder / "started").exists():
         raise bad_request(
-            f'the log of this run of container "{container}" in pod "{name}" was removed: later output took its room'
+            f'the log of this run of container "{container}" in pod "{name}" was removed to make room for later output'
         )
     raise bad_request(f'container "{container}" in pod "{name}" is waiting to start')
 
 
 def _restarts(status: Mapping[str, Any], container: str) -> int:
-    shown = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
-    return next((int(item.get("restartCount") or 0) for item in shown if item.get("name") == container), 0)
+    statuses = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
+    return next((int(item.get("restartCount") or 0) for item in statuses if item.get("name") == container), 0)
 
 
-def start(wanted: LogWish) -> int:
-    """The position from which a log is sent. FileNotFoundError if it is gone."""
-    position = 0 if wanted.tail is None else log_files.tail_start(wanted.folder, wanted.tail)
-    if wanted.since is None:
+def start(log_options: PodLogOptions) -> int:
+    """Return the position from which a log is sent. FileNotFoundError if the log was deleted."""
+    position = 0 if log_options.tail is None else log_files.tail_start(log_options.folder, log_options.tail)
+    if log_options.since is None:
         return position
-    earliest = Times(wanted.folder).start(wanted.since)
+    earliest = Times(log_options.folder).start(log_options.since)
     if earliest is None:
-        return log_files.span(wanted.folder)[1]
-    return max(position, log_files.line_start(wanted.folder, earliest))
+        return log_files.span(log_options.folder)[1]
+    return max(position, log_files.line_start(log_options.folder, earliest))
 
 
-async def serve(request: web.BaseRequest, wanted: LogWish) -> web.StreamResponse:
-    """Send the log. The file that is read is held open: it may be removed, with its pod, while somebody follows it."""
+async def serve(request: web.BaseRequest, log_options: PodLogOptions) -> web.StreamResponse:
+    """Send the log. The file stays open: it may be deleted, with its pod, while a client follows it."""
     try:
-        position = start(wanted)
-        first = log_files.span(wanted.folder)[0]
+        position = start(log_options)
+        first = log_files.span(log_options.folder)[0]
     except FileNotFoundError:
-        raise bad_request("the log is gone: the pod has been removed from its node") from None
-    reader = LogReader(wanted.folder, 0 if position <= first else position)
+        raise bad_request("the log no longer exists: the pod was removed from its node") from None
+    reader = LogReader(log_options.folder, 0 if position <= first else position)
     try:
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
-        await _send(response, reader, wanted)
+        await _send(response, reader, log_options)
     finally:
         reader.close()
     return response
 
 
-async def _send(response: web.StreamResponse, reader: LogReader, wanted: LogWish) -> None:
-    left = wanted.most
-    lines = _Lines(reader, Stamper(Times(wanted.folder)) if wanted.stamped else None)
+async def _send(response: web.StreamResponse, reader: LogReader, log_options: PodLogOptions) -> None:
+    remaining = log_options.most
+    lines = _Lines(reader, Stamper(Times(log_options.folder)) if log_options.stamped else None)
     while True:
-        exited = _is_over(wanted.folder)
+        exited = _is_over(log_options.folder)
         while text := lines.read():
-            allowed = text if left is None else text[:left]
+            allowed = text if remaining is None else text[:remaining]
             await response.write(allowed)
-            left = None if left is None else left - len(allowed)
-            if left == 0:
+            remaining = None if remaining is None else remaining - len(allowed)
+            if remaining == 0:
                 return
-        if exited or not wanted.follow or left == 0:
+        if exited or not log_options.follow or remaining == 0:
             return
         await asyncio.sleep(_POLL_SECONDS)
 
 
 class _Lines:
-    """What is sent of a log: its text, with what was asked for in between."""
+    """The text to send of a log, with timestamps and with lines that mark removed output."""
 
     def __init__(self, reader: LogReader, stamper: Stamper | None) -> None:
         self._reader = reader
@@ -166,18 +166,18 @@ class _Lines:
         self._line_is_open = False
 
     def read(self) -> bytes:
-        """What comes next; nothing at the end of what there is."""
+        """Return the next text; nothing at the present end of the log."""
         before = self._reader.position
         piece = self._reader.read()
         if not piece:
             return b""
         begin = self._reader.position - len(piece)
-        removed = self._shown(self._gap(begin - before), begin) if begin > before else b""
-        text = self._shown(piece, begin)
+        removed = self._with_timestamps(self._gap(begin - before), begin) if begin > before else b""
+        text = self._with_timestamps(piece, begin)
         self._line_is_open = not piece.endswith(b"\n")
         return removed + text
 
-    def _shown(self, text: bytes, position: int) -> bytes:
+    def _with_timestamps(self, text: bytes, position: int) -> bytes:
         return self._stamper.stamped(text, position) if self._stamper else text
 
     def _gap(self, count: int) -> bytes:
@@ -186,5 +186,5 @@ class _Lines:
 
 
 def _is_over(folder: Path) -> bool:
-    # Asked before the last read, so that what was written before the exit is read. A folder that is gone is over too.
+    # The caller tests this before its last read, so that it reads all output. A deleted folder means an exit, too.
     return (folder / "exited").exists() or not folder.exists()

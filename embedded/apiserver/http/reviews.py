@@ -1,6 +1,6 @@
-"""Questions about oneself: who am I, what may I do. Here: the one who holds the token, and everything.
+"""Reviews of a client's own identity and permissions. Every client with the token has one name and may do everything.
 
-One rule: nothing is stored, and nothing is read: whatever is asked, the answer is the same.
+One rule: reviews store nothing and read nothing; the answer does not depend on the request.
 """
 
 from collections.abc import Callable
@@ -27,12 +27,12 @@ _KINDS: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
 
 
 def serves(path: str) -> bool:
-    """Whether a path is one of these questions."""
+    """Return whether a path is that of a review."""
     return path in _KINDS
 
 
 def resources(group: str, version: str) -> list[dict[str, Any]]:
-    """What discovery says of them."""
+    """Return the discovery entries of the reviews in a group and version."""
     root = f"/apis/{group}/{version}/"
     return [
         {
@@ -48,7 +48,7 @@ def resources(group: str, version: str) -> list[dict[str, Any]]:
 
 
 def answer(method: str, path: str) -> Manifest:
-    """The review with its status."""
+    """Return the review with its status."""
     kind, status = _KINDS[path]
     if method != "POST":
         raise status_errors.method_not_allowed()

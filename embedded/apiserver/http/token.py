@@ -1,4 +1,4 @@
-"""Who may talk to the embedded API server: whoever can read the token in its data folder.
+"""Access to the embedded API server: a client must know the token in the server's data folder.
 
 One rule: the token is written to files of mode 0600 and nowhere else.
 """
@@ -17,11 +17,11 @@ CONTEXT = "torchq-local"
 
 
 class NotLoopback(ValueError):
-    """The embedded API server is for this machine only."""
+    """The address is not a loopback address, and the embedded API server serves this machine only."""
 
 
 def check_host(host: str) -> None:
-    """NotLoopback unless the address is one of this machine's own."""
+    """Raise NotLoopback unless the address is a loopback address."""
     try:
         loopback = ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -31,18 +31,18 @@ def check_host(host: str) -> None:
 
 
 def token(layout: Layout) -> str:
-    """This cluster's bearer token, made at the first start."""
+    """Return this cluster's bearer token; the first call creates it."""
     if layout.token.exists():
-        kept = layout.token.read_text().strip()
-        if kept:
-            return kept
-    made = secrets.token_urlsafe(32)
-    write_private(layout.token, made + "\n")
-    return made
+        existing = layout.token.read_text().strip()
+        if existing:
+            return existing
+    bearer = secrets.token_urlsafe(32)
+    write_private(layout.token, bearer + "\n")
+    return bearer
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, all at once."""
+    """Write a file that only its owner may read, in one step."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     scratch.unlink(missing_ok=True)
@@ -52,7 +52,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def kubeconfig(url: str, bearer: str, authority: bytes) -> str:
-    """A kubeconfig for this cluster (JSON is YAML): address, token, and the authority its certificate is checked by."""
+    """Return a kubeconfig for this cluster (JSON is YAML): address, token and certificate authority."""
     cluster = {"server": url, "certificate-authority-data": base64.b64encode(authority).decode()}
     config = {
         "apiVersion": "v1",
@@ -66,6 +66,6 @@ def kubeconfig(url: str, bearer: str, authority: bytes) -> str:
 
 
 def admits(header: str, bearer: str) -> bool:
-    """Whether an Authorization header carries the token."""
-    kind, _, word = header.partition(" ")
-    return kind == "Bearer" and hmac.compare_digest(word.encode(errors="surrogateescape"), bearer.encode())
+    """Return whether an Authorization header carries the token."""
+    kind, _, credential = header.partition(" ")
+    return kind == "Bearer" and hmac.compare_digest(credential.encode(errors="surrogateescape"), bearer.encode())

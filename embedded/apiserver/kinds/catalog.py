@@ -1,6 +1,6 @@
-"""The resources the embedded API server serves, built in or defined by CRDs.
+"""The resources that the embedded API server serves, built in or defined by CRDs.
 
-One rule: whatever differs between resources is a value in their Kind; no handler asks for a resource by name.
+One rule: every difference between resources is a value in their Kind; no handler tests for a resource by its name.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,16 +12,16 @@ from embedded.apiserver.status_errors import Cause
 from kube.api import Manifest
 
 Check = Callable[[Manifest, Manifest | None], Iterable[Cause]]
-"""What is wrong with an object (and with the change from the old one), beyond its schema."""
+"""Returns the errors in an object (and in the change from the old object), beyond those of its schema."""
 
 
 Look = Callable[[str, str, str], Manifest | None]
-"""Another object, by its resource's storage name, namespace and name."""
+"""Returns another object, by its resource's storage name, namespace and name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScalePaths:
-    """Where a resource keeps its number of replicas; dotted paths without the leading dot."""
+    """The fields of a resource that hold its number of replicas: dotted paths without the leading dot."""
 
     spec: str
     status: str
@@ -47,7 +47,7 @@ def _no_admission(new: Manifest, look: Look) -> None:  # noqa: ARG001
     return
 
 
-def _no_vetting(new: Manifest, nodes: Sequence[Manifest]) -> Iterable[Cause]:  # noqa: ARG001
+def _vet_nothing(new: Manifest, nodes: Sequence[Manifest]) -> Iterable[Cause]:  # noqa: ARG001
     return ()
 
 
@@ -57,7 +57,7 @@ def _no_completion(new: Manifest, old: Manifest | None) -> None:  # noqa: ARG001
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One resource and everything the handlers need to know of it."""
+    """One resource, and all that the handlers need to know about it."""
 
     resource: Resource
     singular: str
@@ -67,40 +67,41 @@ class Kind:
     subresources: frozenset[str] = frozenset()
     scale: ScalePaths | None = None
     selectable: tuple[str, ...] = ()
-    """Paths a field selector may name, beyond metadata.name and metadata.namespace."""
+    """The paths that a field selector may name, beyond metadata.name and metadata.namespace."""
     columns: tuple[Column, ...] = ()
     generation: bool = False
-    """Whether metadata.generation counts the changes of everything but metadata and status; of a custom resource
-    without the subresource status, those of its status too."""
+    """Whether objects have a metadata.generation. It counts the changes outside metadata and status; for a custom
+    resource without the subresource status, also those of the status."""
     counted: bool = True
-    """Whether it counts at all; else it stays 1."""
+    """Whether the generation counts changes; otherwise it stays 1."""
     graceful: bool = False
     """Whether a deletion waits for the node."""
     custom: bool = False
     simple_names: bool = False
     """Whether names must be DNS labels (no dots)."""
     looks: int = 3
-    """How often the metadata of an update is looked at, and what is wrong with it told."""
+    """How often an update repeats each error in the metadata, as a Kubernetes API server does."""
     status_at_birth: bool = False
-    """Whether a status sent with a new object is kept."""
+    """Whether the status that a client sends with a new object is kept."""
     versioned: bool = False
-    """Whether an update of a built-in resource must say which version it changes, as one of a custom resource must."""
+    """Whether an update of a built-in resource must name the version it changes, as that of a custom resource must."""
     upsert: bool = False
-    """Whether a PUT makes an object that is not there."""
+    """Whether a PUT creates an object that does not exist."""
     shown_when_gone: bool = False
     """Whether a deletion is answered with the object instead of a Status."""
     admit: Callable[[Manifest, Look], None] = field(default=_no_admission)
-    """What other objects say about a new one: completes it, or refuses it."""
+    """Completes or refuses a new object, depending on other objects."""
     complete: Callable[[Manifest, Manifest | None], None] = field(default=_no_completion)
-    """Fills in what the server owns, in place, before an object is judged; the old object is None for a new one."""
+    """Fills in the server's fields, in place, before an object is validated; the old object is None for a new object.
+    """
     check: Check = field(default=_no_check)
 
-    vet: Callable[[Manifest, Sequence[Manifest]], Iterable[Cause]] = field(default=_no_vetting)
-    """What the nodes would refuse of a new object, if its client asks; told in a dry run only."""
+    vet: Callable[[Manifest, Sequence[Manifest]], Iterable[Cause]] = field(default=_vet_nothing)
+    """Returns the errors that the nodes would find in a new object; called in a dry run, for a client that asks."""
 
     @property
     def storage(self) -> str:
-        """The name under which objects are stored: `plural` or `plural.group`."""
+        """The name under which the objects are stored: `plural` or `plural.group`."""
         return storage(self.resource)
 
     @property
@@ -110,12 +111,12 @@ class Kind:
 
 
 def storage(resource: Resource) -> str:
-    """The name under which a resource's objects are stored."""
+    """Return the name under which a resource's objects are stored."""
     return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
 
 
 class Catalog:
-    """All kinds that are served at the moment."""
+    """All kinds that the server serves at present."""
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self._by_path: dict[tuple[str, str, str], Kind] = {}
@@ -124,35 +125,35 @@ class Catalog:
             self.register(kind)
 
     def register(self, kind: Kind) -> None:
-        """Serve a kind, or serve it anew."""
+        """Serve a kind from now on, in place of its earlier definition."""
         self.unregister(kind.storage)
         resource = kind.resource
         self._by_path[resource.group, resource.version, resource.plural] = kind
         self._by_storage[kind.storage] = kind
 
     def unregister(self, name: str) -> None:
-        """Serve it no longer."""
-        known = self._by_storage.pop(name, None)
-        if known:
-            del self._by_path[known.resource.group, known.resource.version, known.resource.plural]
+        """Stop serving a kind, by its storage name."""
+        kind = self._by_storage.pop(name, None)
+        if kind:
+            del self._by_path[kind.resource.group, kind.resource.version, kind.resource.plural]
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:
-        """The kind at a path of the API."""
+        """Return the kind at a path of the API."""
         return self._by_path.get((group, version, plural))
 
-    def stored(self, name: str) -> Kind | None:
-        """The kind whose objects are stored under a name."""
+    def by_storage(self, name: str) -> Kind | None:
+        """Return the kind whose objects are stored under a name."""
         return self._by_storage.get(name)
 
     def selectable(self, name: str) -> tuple[str, ...]:
-        """The selectable fields of a kind by its storage name."""
+        """Return the selectable fields of a kind by its storage name."""
         kind = self._by_storage.get(name)
         return kind.selectable if kind else ()
 
-    def builtin(self, group: str) -> bool:
-        """Whether a group has resources that need no definition."""
+    def has_builtin_group(self, group: str) -> bool:
+        """Return whether a group has built-in resources."""
         return any(kind.resource.group == group and not kind.custom for kind in self._by_storage.values())
 
     def kinds(self) -> list[Kind]:
-        """All of them, in the order in which they came."""
+        """Return all kinds in the order of their registration."""
         return list(self._by_storage.values())

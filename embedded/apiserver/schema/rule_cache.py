@@ -1,10 +1,10 @@
-"""Rules that are known to hold: for the same rule and the same values there is no need to ask again.
+"""A cache of validation rules that hold: the same rule is not run again for the same values.
 
-One rule: a rule is a pure function of the fields it reads, so an answer is remembered under exactly these, and only
-"it holds": a rule that does not hold is run, for its words.
+One rule: a rule is a pure function of the fields it reads, so a result is cached under exactly these fields. Only the
+result "it holds" is cached: a rule that does not hold has to run again, to produce its message.
 
-Most writes change the status of an object and nothing that most rules read, and most objects are made from a few
-templates: nine of ten answers are known.
+Most writes change only the status, which most rules do not read, and most objects come from a few templates: nine of
+ten results are in the cache.
 """
 
 import hashlib
@@ -16,25 +16,25 @@ import orjson
 from embedded.apiserver.status_errors import bad_request
 
 MOST = 2_000
-"""Answers remembered per place in a schema; then all are forgotten. Some 200 kilobytes."""
+"""The results cached per node of a schema, some 200 kilobytes. A full cache is emptied."""
 
 Chain = tuple[str, ...]
 Question = bytes
 
 
 class Read(NamedTuple):
-    """Something a rule looks at."""
+    """A field that a rule reads."""
 
     before: bool
-    """Whether it is of the value before (`oldSelf`)."""
+    """Whether the rule reads the field of the value before (`oldSelf`)."""
     chain: Chain
-    """The path; empty: all of the value."""
+    """The path of the field; empty for the whole value."""
     shape: bool
-    """Whether only its being there counts."""
+    """Whether the rule only tests that the field exists."""
 
 
 class Reader(Protocol):
-    """What is asked of a rule here."""
+    """The parts of a rule that the cache needs."""
 
     @property
     def source(self) -> str:
@@ -42,44 +42,44 @@ class Reader(Protocol):
 
     @property
     def reads(self) -> tuple[Read, ...]:
-        """All that it looks at, in order."""
+        """All fields that the rule reads, in order."""
 
 
 AnyRule = TypeVar("AnyRule", bound=Reader)
 
 
 class Memory:
-    """The answers of the rules at one place in a schema."""
+    """The cached results of the rules at one node of a schema."""
 
     def __init__(self) -> None:
         self._known: set[Question] = set()
 
     def unanswered(self, rules: Iterable[AnyRule], value: Any, before: Any) -> list[tuple[AnyRule, Question]]:
-        """The rules that have to be run on a value and the one before it, each with what to remember it by."""
+        """Return the rules that have to run on a value and on the value before it, each with its cache key."""
         read: dict[Read, bytes] = {}
-        asked = [(rule, question(rule, value, before, read)) for rule in rules]
-        return [(rule, each) for rule, each in asked if each not in self._known]
+        questions = [(rule, question(rule, value, before, read)) for rule in rules]
+        return [(rule, key) for rule, key in questions if key not in self._known]
 
     def holds(self, question: Question) -> None:
-        """The rule holds."""
+        """Cache that a rule holds."""
         if len(self._known) >= MOST:
             self._known.clear()
         self._known.add(question)
 
 
 def question(rule: Reader, value: Any, before: Any, read: dict[Read, bytes]) -> Question:
-    """A digest of the rule and of everything it can see; `read` keeps what its neighbours have read already."""
+    """Return a digest of the rule and of all values that it reads; `read` caches the values for the next rules."""
     digest = hashlib.blake2b(rule.source.encode(), digest_size=16)
-    for each in rule.reads:
-        if each not in read:
-            read[each] = _seen(before if each.before else value, each)
-        digest.update(b"%d:" % len(read[each]))
-        digest.update(read[each])
+    for field in rule.reads:
+        if field not in read:
+            read[field] = _value_at(before if field.before else value, field)
+        digest.update(b"%d:" % len(read[field]))
+        digest.update(read[field])
     return digest.digest()
 
 
-def _seen(value: Any, read: Read) -> bytes:
-    """What is at a path, as bytes: `-` and how far the path goes if it ends early."""
+def _value_at(value: Any, read: Read) -> bytes:
+    """Return the value at a path as bytes; for a missing field, `-` and the number of steps that exist."""
     for depth, step in enumerate(read.chain):
         if not isinstance(value, Mapping) or step not in value:
             return b"-%d" % depth

@@ -1,7 +1,7 @@
 """The embedded cluster's objects on disk: one SQLite file, one transaction for a batch of changes.
 
-One rule: what `commit` returned from survives a killed process. (WAL with synchronous=NORMAL: a machine that loses
-power may lose its last moments, but never its consistency.)
+One rule: a change survives a killed process once `commit` has returned. (WAL with synchronous=NORMAL: a machine that
+loses power may lose the last changes, but the database stays consistent.)
 """
 
 import sqlite3
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from embedded.apiserver.storage import disk_reserve
-from embedded.apiserver.storage.disk_reserve import DiskRoom
+from embedded.apiserver.storage.disk_reserve import DiskReserve
 
 _FORMAT = 1
 _MAGIC, _HEADER_BYTES, _USER_VERSION = b"SQLite format 3\0", 100, 60
@@ -32,19 +32,19 @@ class DiskFailed(Exception):
 
 
 class DiskFull(DiskFailed):
-    """There is no room for a change."""
+    """The disk has no room for a change."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(
-            f"the disk of {path.parent} is full: nothing is created, and no object grows, until it has room again; "
-            "deletions and small changes, as of torchq job cancel and suspend, are still taken; "
+            f"the disk of {path.parent} is full: no object can be created or grow until the disk has room again; "
+            "deletions and small changes, such as torchq job cancel and suspend, still work; "
             f"free some room (df -h {path.parent})"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One object as it is kept; without a body, one that is gone."""
+    """One stored object; without a body, a deleted object."""
 
     resource: str
     namespace: str
@@ -54,7 +54,7 @@ class Row:
 
 
 def check(path: Path) -> None:
-    """DiskFailed if there is a file that this version cannot read; it is not opened as a database."""
+    """Raise DiskFailed if the file exists and this version cannot read it. The file is not opened as a database."""
     try:
         with path.open("rb") as file:
             header = file.read(_HEADER_BYTES)
@@ -69,9 +69,9 @@ def check(path: Path) -> None:
     _check_format(path, int.from_bytes(header[_USER_VERSION : _USER_VERSION + 4], "big"))
 
 
-def _check_format(path: Path, found: int) -> None:
-    if found > _FORMAT:
-        raise DiskFailed(f"{path} was written by a newer version (format {found}, this one reads {_FORMAT})")
+def _check_format(path: Path, version: int) -> None:
+    if version > _FORMAT:
+        raise DiskFailed(f"{path} was written by a newer version (format {version}, this one reads {_FORMAT})")
 
 
 class Disk:
@@ -96,15 +96,15 @@ class Disk:
 
     @property
     def full(self) -> bool:
-        """Whether there is only room for deletions and small changes."""
-        return self._room.full and not self._room.is_back()
+        """Whether the disk has room for deletions and small changes only."""
+        return self._reserve.full and not self._reserve.has_room_again()
 
-    def refusal(self) -> DiskFull:
-        """What is to be said to those whose changes are not taken meanwhile."""
+    def full_error(self) -> DiskFull:
+        """Return the error for changes that a full disk cannot take."""
         return DiskFull(self._path)
 
     def _prepare(self) -> None:
-        # Exclusive: two servers on one folder would answer from two memories.
+        # Exclusive: two servers on one folder would answer from different copies in memory.
         self._database.execute("PRAGMA locking_mode=EXCLUSIVE")
         self._database.execute("PRAGMA journal_mode=WAL")
         self._database.execute("PRAGMA synchronous=NORMAL")
@@ -113,16 +113,16 @@ class Disk:
         _check_format(self._path, self._database.execute("PRAGMA user_version").fetchone()[0])
         self._database.executescript(_TABLES)
         self._database.execute(f"PRAGMA user_version={_FORMAT}")
-        self._room = DiskRoom(self._database, self._path)
+        self._reserve = DiskReserve(self._database, self._path)
 
     def load(self) -> tuple[int, Iterator[Row]]:
-        """The newest revision ever given out, and all objects."""
+        """Return the newest revision that was ever assigned, and all objects."""
         newest: int = self._database.execute("SELECT newest FROM revision").fetchone()[0]
         cursor = self._database.execute("SELECT resource, namespace, name, version, body FROM objects ORDER BY version")
         return newest, (Row(*columns) for columns in cursor)
 
     def commit(self, rows: Iterable[Row], newest: int) -> None:
-        """Write changes in order, all or none. DiskFailed if they are not kept, DiskFull if there is no room."""
+        """Write changes in order, all or none. DiskFailed if they are not stored, DiskFull if the disk has no room."""
         changes = tuple(rows)
         size = sum(len(row.body) for row in changes if row.body is not None)
         try:
@@ -130,15 +130,15 @@ class Disk:
         except sqlite3.Error as error:
             if not disk_reserve.is_full(error):
                 raise DiskFailed(f"cannot write the database {self._path}: {error}") from error
-            self._room.ran_out()
+            self._reserve.mark_full()
             self._write_again(changes, newest)
-        self._room.spent(size)
+        self._reserve.consume(size)
 
     def _write_again(self, changes: tuple[Row, ...], newest: int) -> None:
         try:
             self._write(changes, newest)
         except sqlite3.Error as error:
-            raise self.refusal() from error
+            raise self.full_error() from error
 
     def _write(self, changes: tuple[Row, ...], newest: int) -> None:
         try:
@@ -159,7 +159,7 @@ class Disk:
             self._database.execute(_PUT, (row.resource, row.namespace, row.name, row.version, row.body))
 
     def close(self) -> None:
-        """Fold the log into the database and let go of the file."""
+        """Write the log into the database and close the file."""
         self._database.close()
 
 

@@ -1,11 +1,11 @@
-"""Room that the database of objects has for itself, so that deletions and small changes are kept on a full disk too.
+"""The reserve of the database of objects, which stores deletions and small changes also on a full disk.
 
-One rule: the room is inside of the database's own files, where no other program can take it: pages of the database that
-are free but on disk, and a log (WAL) that is as long as it ever gets. A file beside them that is given up when the disk
-is full would be filled by whatever has filled the disk.
+One rule: the reserve is inside the database's own files, where no other program can take it. It consists of free pages
+of the database that are allocated on disk, and of a log (WAL) of its full length. A separate file that is deleted when
+the disk is full would not work: the program that has filled the disk would take its room too.
 
-A commit on a full disk then overwrites what is on disk already. (Where the file system puts changed blocks elsewhere,
-as Btrfs and ZFS do, it also needs what that keeps free for itself.)
+A commit on a full disk then overwrites blocks that are allocated already. (A file system that writes changed blocks to
+another place, such as Btrfs and ZFS, also needs the blocks that it keeps free for itself.)
 """
 
 import errno
@@ -16,19 +16,19 @@ from contextlib import suppress
 from pathlib import Path
 
 CHECKPOINT_PAGES = 4000
-"""Pages in the log from which it is folded into the database: 16 MB, as a checkpoint waits for the disk."""
+"""The pages in the log from which a checkpoint writes them into the database: 16 MB, since it waits for the disk."""
 _LOG_BYTES = 24 * 1024 * 1024
-"""Those pages, and the largest usual batch on top."""
+"""The length of the log: those pages, and the largest usual batch."""
 _MOST_SPARE, _LEAST_SPARE = 4 * 1024 * 1024, 2 * 1024 * 1024
-"""Bytes of free pages: so many are made when there are fewer than the least."""
+"""Bytes of free pages. If there are fewer than the second number, pages are added up to the first."""
 _PIECE = 1024 * 1024
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _RETRY_SECONDS = 1.0
 _TABLE = "CREATE TABLE IF NOT EXISTS spare (room BLOB)"
 
 
-class DiskRoom:
-    """The room of one database, which is open in WAL mode and exclusively."""
+class DiskReserve:
+    """The reserve of one database, which is open exclusively and in WAL mode."""
 
     def __init__(self, database: sqlite3.Connection, path: Path) -> None:
         self._database = database
@@ -38,60 +38,60 @@ class DiskRoom:
         self._spare = 0
         self._retry_at = 0.0
         self.full = False
-        """Whether the disk has no room for more than what is set aside."""
-        self._wiping = int(database.execute("PRAGMA secure_delete").fetchone()[0])
+        """Whether the disk has no room beyond the reserve."""
+        self._secure_delete = int(database.execute("PRAGMA secure_delete").fetchone()[0])
         database.execute(_TABLE)
-        self.provide(0)
+        self.ensure(0)
 
-    def spent(self, size: int) -> None:
-        """So many bytes were written; see that there is room for the next ones."""
+    def consume(self, size: int) -> None:
+        """Subtract the bytes of a commit from the reserve, and fill the reserve up if it is low."""
         self._spare -= size
         if self._spare < _LEAST_SPARE:
-            self.provide(0)
+            self.ensure(0)
 
-    def provide(self, size: int) -> bool:
-        """See that there is room for so many bytes, and the reserve beside it; whether there is."""
+    def ensure(self, size: int) -> bool:
+        """Allocate room for a number of bytes and for the reserve; return whether the disk had it."""
         with suppress(OSError, sqlite3.Error):
             self._extend_log()
-            self._count()
+            self._count_free_pages()
             if self._spare - size < _LEAST_SPARE:
                 self._grow(size + _MOST_SPARE - self._spare)
-                self._count()
-        self.full = self._spare - size < _LEAST_SPARE or not self._log_is_long()
+                self._count_free_pages()
+        self.full = self._spare - size < _LEAST_SPARE or not self._is_log_long()
         return not self.full
 
-    def ran_out(self) -> None:
-        """A commit failed because the disk is full."""
+    def mark_full(self) -> None:
+        """Record that a commit failed because the disk is full."""
         self.full = True
         self._retry_at = time.monotonic() + _RETRY_SECONDS
         with suppress(sqlite3.Error):
             self._database.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
-    def is_back(self) -> bool:
-        """Whether the disk has room again; it is looked at once a second at most."""
+    def has_room_again(self) -> bool:
+        """Return whether the disk has room again; it is tested once a second at most."""
         if self.full and time.monotonic() >= self._retry_at:
             self._retry_at = time.monotonic() + _RETRY_SECONDS
-            self.provide(0)
+            self.ensure(0)
         return not self.full
 
-    def _count(self) -> None:
+    def _count_free_pages(self) -> None:
         self._spare = self._page * int(self._database.execute("PRAGMA freelist_count").fetchone()[0])
 
-    def _log_is_long(self) -> bool:
+    def _is_log_long(self) -> bool:
         with suppress(OSError):
             return self._log.stat().st_size >= _LOG_BYTES
         return False
 
     def _extend_log(self) -> None:
-        """What follows the last commit in the log is not read. OSError."""
-        if not self._log_is_long():
+        """Extend the log to its full length. SQLite does not read the bytes behind the last commit. OSError."""
+        if not self._is_log_long():
             allocate(self._log, _LOG_BYTES)
 
     def _grow(self, size: int) -> None:
-        """Make free pages that are on disk. OSError, sqlite3.Error.
+        """Add free pages to the database file. OSError, sqlite3.Error.
 
-        The room is taken by another file first: pages that are in the log and find no room in the database would keep
-        the log from being folded into it.
+        A scratch file tests first whether the disk has the room. Otherwise pages in the log that find no room in the
+        database would block every later checkpoint.
         """
         draft = self._path.with_name(f".{self._path.name}.room")
         try:
@@ -102,16 +102,16 @@ class DiskRoom:
         try:
             self._database.execute("PRAGMA wal_checkpoint(PASSIVE)")
         finally:
-            self._database.execute("PRAGMA secure_delete=OFF")  # there is nothing in it
+            self._database.execute("PRAGMA secure_delete=OFF")  # the row holds only zeros
             self._database.execute("DELETE FROM spare")
-            self._database.execute(f"PRAGMA secure_delete={self._wiping}")
+            self._database.execute(f"PRAGMA secure_delete={self._secure_delete}")
 
 
 def allocate(path: Path, size: int) -> None:
-    """Have a file be so long at least, on disk. OSError."""
+    """Extend a file to at least `size` bytes that are allocated on disk. OSError."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        if _preallocated(descriptor, size):
+        if _preallocate(descriptor, size):
             return
         missing = size - os.lseek(descriptor, 0, os.SEEK_END)
         while missing > 0:
@@ -120,8 +120,8 @@ def allocate(path: Path, size: int) -> None:
         os.close(descriptor)
 
 
-def _preallocated(descriptor: int, size: int) -> bool:
-    """Whether the system could do it without writing. OSError if there is no room."""
+def _preallocate(descriptor: int, size: int) -> bool:
+    """Allocate without writing; return whether the system supports it. OSError if the disk has no room."""
     if not hasattr(os, "posix_fallocate"):  # macOS
         return False
     try:
@@ -129,10 +129,10 @@ def _preallocated(descriptor: int, size: int) -> bool:
     except OSError as error:
         if error.errno in _NO_ROOM:
             raise
-        return False  # this file system cannot
+        return False  # the file system does not support it
     return True
 
 
 def is_full(error: sqlite3.Error) -> bool:
-    """Whether a commit failed because the disk, or its user's quota, is full."""
+    """Return whether a commit failed because the disk, or the quota of the user, is full."""
     return getattr(error, "sqlite_errorcode", 0) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)

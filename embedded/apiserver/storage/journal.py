@@ -1,6 +1,6 @@
-"""What happened to one resource lately, for watches to resume from.
+"""The latest changes of one resource, from which watches resume.
 
-One rule: a journal never skips. Whoever asks for a point before its window is told that it has expired.
+One rule: a journal never skips a change. A request for a version before its window is refused as expired.
 """
 
 from collections import deque
@@ -12,10 +12,10 @@ from embedded.apiserver.status_errors import expired
 from embedded.apiserver.storage.objects import Stored
 
 WINDOW = 10_000
-"""Changes remembered per resource: seconds at the fastest rate this server writes, hours at usual ones."""
+"""The changes remembered per resource: those of seconds at the highest rate of writes, of hours at usual rates."""
 
 MOST_BYTES = 64 * 1024 * 1024
-"""What these changes may take together: large objects are remembered for a shorter time."""
+"""The most bytes of these changes together: large objects are remembered for a shorter time."""
 
 EventKind = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -26,39 +26,39 @@ class Change:
 
     kind: EventKind
     object: Stored
-    """The new state; of a deletion the last one, with the deletion's resourceVersion."""
+    """The new state; for a deletion the last state, with the deletion's resourceVersion."""
     before: Stored | None
 
 
-Listener = Callable[[Change], None]
+Subscriber = Callable[[Change], None]
 
 
 class Journal:
-    """The latest changes of one resource, and who wants to hear of the next."""
+    """The latest changes of one resource, and the subscribers to the next ones."""
 
     def __init__(self, floor: int, window: int = WINDOW) -> None:
         self._changes: deque[Change] = deque()
         self._window = window
         self._size = 0
         self._floor = floor
-        self._listeners: set[Listener] = set()
+        self._subscribers: set[Subscriber] = set()
 
     def __len__(self) -> int:
         return len(self._changes)
 
     def publish(self, change: Change) -> None:
-        """Remember a change and tell everybody."""
+        """Remember a change and pass it to all subscribers."""
         self._changes.append(change)
         self._size += len(change.object.raw)
         while len(self._changes) > self._window or self._size > MOST_BYTES:
             forgotten = self._changes.popleft().object
             self._floor = forgotten.version
             self._size -= len(forgotten.raw)
-        for listener in tuple(self._listeners):
-            listener(change)
+        for subscriber in tuple(self._subscribers):
+            subscriber(change)
 
     def since(self, version: int, newest: int) -> list[Change]:
-        """All changes after a resourceVersion, oldest first. Refused (410) if some of them are forgotten."""
+        """Return all changes after a resourceVersion, oldest first. Expired (410) if some of them are forgotten."""
         if version < self._floor or version > newest:
             raise expired(f"too old resource version: {version} ({newest})")
         return list(self._newer(version))[::-1]
@@ -69,10 +69,10 @@ class Journal:
                 return
             yield change
 
-    def listen(self, listener: Listener) -> None:
-        """Hear of every change from now on."""
-        self._listeners.add(listener)
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Call the subscriber for every change from now on."""
+        self._subscribers.add(subscriber)
 
-    def leave(self, listener: Listener) -> None:
-        """Hear no more."""
-        self._listeners.discard(listener)
+    def unsubscribe(self, subscriber: Subscriber) -> None:
+        """Stop calling the subscriber."""
+        self._subscribers.discard(subscriber)

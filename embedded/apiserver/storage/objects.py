@@ -1,6 +1,6 @@
-"""A stored API object: its bytes and the few facts that lists, watches and garbage collection ask for.
+"""A stored API object: its bytes, and the few fields that lists, watches and garbage collection need.
 
-One rule: the bytes are the object. Whoever wants to change it parses a fresh copy, so nothing stored is ever aliased.
+One rule: the bytes are the object. A caller that changes an object parses a fresh copy, so no stored object is shared.
 """
 
 import functools
@@ -18,7 +18,7 @@ _NO_TEXT: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One version of one object. Keys of the JSON are sorted behind the type: equal objects have equal bytes."""
+    """One version of one object. The keys of its JSON are sorted behind the type, so equal objects have equal bytes."""
 
     namespace: str
     name: str
@@ -27,20 +27,20 @@ class Stored:
     raw: bytes
     labels: Mapping[str, str]
     fields: Mapping[str, str]
-    """Values of the resource's selectable fields beyond metadata.name and metadata.namespace."""
+    """The values of the resource's selectable fields beyond metadata.name and metadata.namespace."""
     owners: tuple[str, ...]
     """The uids of the owners."""
     deleting: bool
     """Whether it carries a deletionTimestamp."""
 
     def manifest(self) -> Manifest:
-        """A fresh copy that the caller may change."""
+        """Return a fresh copy that the caller may change."""
         parsed: Manifest = orjson.loads(self.raw)
         return parsed
 
 
 def encode(manifest: Mapping[str, Any]) -> bytes:
-    """An object's canonical bytes. BadRequest for one that is nested deeper than can be written."""
+    """Return an object's canonical bytes. BadRequest for an object that is nested too deeply to be written."""
     try:
         if not isinstance(manifest, dict) or not manifest.keys() >= {"apiVersion", "kind"}:
             return orjson.dumps(manifest, option=orjson.OPT_SORT_KEYS)
@@ -48,23 +48,23 @@ def encode(manifest: Mapping[str, Any]) -> bytes:
         packed = orjson.dumps(rest, option=orjson.OPT_SORT_KEYS)
         return head(manifest["apiVersion"], manifest["kind"]) + (packed[1:] if rest else b"}")
     except TypeError as error:
-        raise bad_request(f"the object cannot be kept: {error}".lower()) from error
+        raise bad_request(f"the object cannot be stored: {error}".lower()) from error
 
 
 @functools.lru_cache(maxsize=256)
 def head(api_version: str, kind: str) -> bytes:
-    """How the bytes of all objects of a kind begin: what a list of a built-in resource does not repeat."""
+    """Return the first bytes of all objects of a kind, which a list of a built-in resource omits."""
     return orjson.dumps({"apiVersion": api_version, "kind": kind})[:-1] + b","
 
 
 def seal(manifest: Manifest, version: int, selectable: tuple[str, ...] = ()) -> Stored:
-    """Give a manifest its resourceVersion and freeze it."""
+    """Set the resourceVersion of a manifest, and return its stored form."""
     manifest["metadata"]["resourceVersion"] = str(version)
     return read(encode(manifest), manifest, version, selectable)
 
 
 def read(raw: bytes, manifest: Manifest, version: int, selectable: tuple[str, ...]) -> Stored:
-    """The stored form of bytes and their parsed content."""
+    """Return the stored form of an object from its bytes and its parsed manifest."""
     metadata = manifest["metadata"]
     return Stored(
         namespace=metadata.get("namespace", ""),
@@ -80,7 +80,7 @@ def read(raw: bytes, manifest: Manifest, version: int, selectable: tuple[str, ..
 
 
 def field_text(manifest: Manifest, path: str) -> str:
-    """The value at a dotted path as a field selector compares it; empty if there is none."""
+    """Return the value at a dotted path as a field selector compares it; empty if the field is missing."""
     value: Any = manifest
     for step in path.split("."):
         value = value.get(step) if isinstance(value, dict) else None

@@ -1,6 +1,6 @@
-"""Deleting objects: at once, after the finalizers, or after the node has stopped a pod.
+"""Deletes objects: at once, after the finalizers, or after the node has stopped a pod.
 
-One rule: an object goes only when nothing holds it any more: no finalizer, no grace period.
+One rule: an object is removed only when nothing holds it any longer: no finalizer and no grace period.
 """
 
 from collections.abc import Callable
@@ -22,18 +22,18 @@ CONTENT = {
     storage(NAMESPACES): "kubernetes",
     storage(CRDS): "customresourcecleanup.apiextensions.k8s.io",
 }
-"""Kinds whose objects contain others, and the finalizer (a namespace's in its spec) that holds them until those are
-gone."""
+"""The kinds whose objects contain others, and the finalizer that holds them until those are removed. A namespace has it
+in its spec."""
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
-    """What a deletion has left."""
+class DeleteResult:
+    """The result of a deletion."""
 
     raw: bytes
     """The object's last state."""
-    gone: bool
-    """Whether it is gone; else it waits for finalizers or for its node."""
+    is_gone: bool
+    """Whether the object is removed; otherwise it waits for finalizers or for its node."""
 
 
 class Deleter:
@@ -43,42 +43,44 @@ class Deleter:
         self._store = store
         self._now = now
 
-    def delete(self, kind: Kind, current: Stored, options: DeleteOptions) -> Deleted:
+    def delete(self, kind: Kind, current: Stored, options: DeleteOptions) -> DeleteResult:
         """Delete an object, or mark it for deletion."""
         _check_preconditions(kind.resource, current, options)
         if kind.resource == NAMESPACES and current.name in PROTECTED_NAMESPACES:
             raise status_errors.forbidden(NAMESPACES, current.name, "this namespace may not be deleted")
         manifest = current.manifest()
         grace = grace_period(kind, manifest, options.grace)
-        finalizers = _finalizers(kind, manifest, options.propagation)
-        if grace or finalizers or is_held(manifest):
-            return Deleted(self._mark(kind, current, manifest, (grace, finalizers), options), gone=False)
-        return Deleted(self._remove(kind, current, manifest, options), gone=True)
+        finalizers = _finalizers_after(kind, manifest, options.propagation)
+        if grace or finalizers or has_contents(manifest):
+            return DeleteResult(
+                self._mark_for_deletion(kind, current, manifest, (grace, finalizers), options), is_gone=False
+            )
+        return DeleteResult(self._remove(kind, current, manifest, options), is_gone=True)
 
     def _remove(self, kind: Kind, current: Stored, manifest: Manifest, options: DeleteOptions) -> bytes:
         if kind.graceful and manifest["metadata"].get("deletionGracePeriodSeconds") != 0:
-            own = manifest["metadata"]
-            if "deletionTimestamp" not in own and kind.generation:
-                own["generation"] = own.get("generation", 0) + 1
-            own.setdefault("deletionTimestamp", metadata.timestamp(self._now()))
-            own["deletionGracePeriodSeconds"] = 0
-            if not options.dry_run:  # told to watchers first, as by a Kubernetes API server
+            meta = manifest["metadata"]
+            if "deletionTimestamp" not in meta and kind.generation:
+                meta["generation"] = meta.get("generation", 0) + 1
+            meta.setdefault("deletionTimestamp", metadata.timestamp(self._now()))
+            meta["deletionGracePeriodSeconds"] = 0
+            if not options.dry_run:  # watches get this change before the deletion, as from a Kubernetes API server
                 current = self._store.put(kind.storage, manifest)
         return encode(manifest) if options.dry_run else self._store.remove(kind.storage, current, manifest).raw
 
-    def _mark(
-        self, kind: Kind, current: Stored, manifest: Manifest, held: tuple[int, list[str]], options: DeleteOptions
+    def _mark_for_deletion(
+        self, kind: Kind, current: Stored, manifest: Manifest, holders: tuple[int, list[str]], options: DeleteOptions
     ) -> bytes:
-        own, (grace, finalizers) = manifest["metadata"], held
+        meta, (grace, finalizers) = manifest["metadata"], holders
         contains = kind.storage in CONTENT
-        if "deletionTimestamp" not in own and kind.generation and not contains:
-            own["generation"] = own.get("generation", 0) + 1
-        if "deletionTimestamp" not in own or grace < own.get("deletionGracePeriodSeconds", 0):
-            own["deletionTimestamp"] = metadata.timestamp(self._now() + grace)
+        if "deletionTimestamp" not in meta and kind.generation and not contains:
+            meta["generation"] = meta.get("generation", 0) + 1
+        if "deletionTimestamp" not in meta or grace < meta.get("deletionGracePeriodSeconds", 0):
+            meta["deletionTimestamp"] = metadata.timestamp(self._now() + grace)
             if not contains:
-                own["deletionGracePeriodSeconds"] = grace
+                meta["deletionGracePeriodSeconds"] = grace
         if finalizers:
-            own["finalizers"] = finalizers
+            meta["finalizers"] = finalizers
         if kind.resource == NAMESPACES:
             manifest["status"] = {**manifest.get("status", {}), "phase": "Terminating"}
         raw = encode(manifest)
@@ -91,36 +93,36 @@ def _check_preconditions(resource: Resource, current: Stored, options: DeleteOpt
         ("UID", options.uid, current.uid, "deleted and then recreated"),
         ("ResourceVersion", options.version, str(current.version), "modified"),
     )
-    for what, wanted, found, might in texts:
-        if wanted and wanted != found:
-            why = f"the {what} in the precondition ({wanted}) does not match the {what} in record ({found})."
+    for what, expected, actual, might in texts:
+        if expected and expected != actual:
+            why = f"the {what} in the precondition ({expected}) does not match the {what} in record ({actual})."
             raise status_errors.conflict(
                 resource, current.name, f"{why} The object might have been {might}", by_kind=True
             )
 
 
-def is_held(manifest: Manifest) -> bool:
-    """Whether an object contains others that have to go first: a namespace says so in its spec."""
+def has_contents(manifest: Manifest) -> bool:
+    """Return whether an object contains others that are removed first: a namespace with finalizers in its spec."""
     return manifest.get("kind") == NAMESPACES.kind and bool((manifest.get("spec") or {}).get("finalizers"))
 
 
-def _finalizers(kind: Kind, manifest: Manifest, propagation: str) -> list[str]:
+def _finalizers_after(kind: Kind, manifest: Manifest, propagation: str) -> list[str]:
     finalizers = list(manifest["metadata"].get("finalizers") or ())
-    wanted = {"Orphan": ORPHAN, "Foreground": FOREGROUND}.get(propagation)
-    # A CRD takes what it contains with it: the collector removes this finalizer when it is empty.
+    requested = {"Orphan": ORPHAN, "Foreground": FOREGROUND}.get(propagation)
+    # A CRD is removed after its objects: the garbage collector removes this finalizer when none is left.
     content = (
         None
         if kind.resource == NAMESPACES or "deletionTimestamp" in manifest["metadata"]
         else CONTENT.get(kind.storage)
     )
-    added = [name for name in (wanted, content) if name and name not in finalizers]
+    added = [name for name in (requested, content) if name and name not in finalizers]
     return finalizers + added
 
 
-def grace_period(kind: Kind, manifest: Manifest, asked: int | None) -> int:
-    """How many seconds a deletion leaves to the node: none unless a node has the pod and it has not finished."""
+def grace_period(kind: Kind, manifest: Manifest, requested: int | None) -> int:
+    """Return the seconds that a deletion leaves to the node: 0 unless a node has the pod and it has not finished."""
     spec, status = manifest.get("spec", {}), manifest.get("status", {})
     if not kind.graceful or not spec.get("nodeName") or status.get("phase") in {"Succeeded", "Failed"}:
         return 0
-    seconds = int(spec.get("terminationGracePeriodSeconds", 30)) if asked is None else asked
+    seconds = int(spec.get("terminationGracePeriodSeconds", 30)) if requested is None else requested
     return 1 if seconds < 0 else seconds

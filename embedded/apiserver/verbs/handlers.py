@@ -1,7 +1,7 @@
-"""From a request to its answer: one function for each verb.
+"""The handlers of requests, one for each verb.
 
-One rule: a handler never waits. It reads and writes memory in one go, so no two requests ever interleave; whoever
-sends the answer first waits until the disk has it.
+One rule: a handler never waits. It reads and writes memory without a break, so no two requests interleave. The server
+waits until the disk has the change before it sends the answer.
 """
 
 import contextlib
@@ -24,7 +24,8 @@ from embedded.apiserver.verbs import admission, writes
 from embedded.apiserver.verbs.deletions import Deleter
 from embedded.apiserver.verbs.lists import Lister, list_of
 from embedded.apiserver.verbs.writes import Writer
-from embedded.apiserver.wire import decoding, integers, options, request
+from embedded.apiserver.wire import decoding, integers, options
+from embedded.apiserver.wire import request as wire_request
 from embedded.apiserver.wire.options import WriteOptions
 from embedded.apiserver.wire.request import Target
 from kube.api import Manifest
@@ -33,8 +34,8 @@ _UNTYPED = (patches.JSON, patches.MERGE)
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """A request with its body."""
+class ApiRequest:
+    """A request to the API, with its body."""
 
     method: str
     target: Target
@@ -42,17 +43,21 @@ class Question:
     content_type: str = ""
     body: bytes = b""
     agent: str = ""
-    """The program that asks, by its own word."""
+    """The User-Agent of the client."""
 
-    def wish(self, verb: Literal["Create", "Update", "Patch"] = "Create", *, apply: bool = False) -> WriteOptions:
-        """The options of a write. Invalid."""
-        found = options.write(self.query, verb, apply=apply)
-        return found if found.manager else replace(found, manager=self.agent.partition("/")[0] or "unknown")
+    def write_options(
+        self, verb: Literal["Create", "Update", "Patch"] = "Create", *, apply: bool = False
+    ) -> WriteOptions:
+        """Return the options of a write. Without a field manager, the client's program is the manager. Invalid."""
+        write_options = options.write_options(self.query, verb, apply=apply)
+        if write_options.manager:
+            return write_options
+        return replace(write_options, manager=self.agent.partition("/")[0] or "unknown")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What goes back."""
+class ApiResponse:
+    """The answer to a request: body, HTTP status and warnings."""
 
     body: bytes
     code: int = 200
@@ -60,7 +65,7 @@ class Answer:
 
 
 class Handlers:
-    """Answers everything but watches and logs."""
+    """Answers all requests except watches and logs."""
 
     def __init__(self, store: Store, catalog: Catalog, now: Callable[[], float] = time.time) -> None:
         self._store = store
@@ -70,177 +75,181 @@ class Handlers:
         self._lister = Lister(store)
         self._now = now
 
-    def answer(self, question: Question) -> Answer:
-        """Do what is asked. Any Refusal."""
-        where = question.target
-        method = "GET" if question.method == "HEAD" else question.method
-        match method, bool(where.name), where.subresource:
+    def answer(self, request: ApiRequest) -> ApiResponse:
+        """Carry out a request and return its answer. Any Refusal."""
+        target = request.target
+        method = "GET" if request.method == "HEAD" else request.method
+        match method, bool(target.name), target.subresource:
             case "GET", True, "" | "status":
-                integers.version(question.query.get("resourceVersion") or "0")
-                return Answer(self.find(where).raw)
+                integers.resource_version(request.query.get("resourceVersion") or "0")
+                return ApiResponse(self.find(target).raw)
             case "GET", False, "":
-                return Answer(self._lister.list(where.kind, where.namespace, question.query))
-            case "POST", False, "" if where.namespace or not where.kind.resource.namespaced:
-                return self._create(question)
+                return ApiResponse(self._lister.list(target.kind, target.namespace, request.query))
+            case "POST", False, "" if target.namespace or not target.kind.resource.namespaced:
+                return self._create(request)
             case "POST", _, "binding" | "eviction" as part:
-                return self._bind(question) if part == "binding" else self._evict(question)
+                return self._bind(request) if part == "binding" else self._evict(request)
             case (("PUT" | "PATCH"), True, "" | "status"):
-                return self._replace(question) if method == "PUT" else self._patch(question)
+                return self._replace(request) if method == "PUT" else self._patch(request)
             case (("GET" | "PUT" | "PATCH"), True, "scale"):
-                return self._scale(question)
+                return self._scale(request)
             case "DELETE", True, "":
-                return self._delete(question)
+                return self._delete(request)
             case "DELETE", False, "":
-                return self._delete_all(question)
+                return self._delete_all(request)
             case _:
                 raise status_errors.method_not_allowed()
 
-    def _has(self, where: Target) -> bool:
-        return self._store.get(where.kind.storage, where.namespace, where.name) is not None
+    def _has(self, target: Target) -> bool:
+        return self._store.get(target.kind.storage, target.namespace, target.name) is not None
 
-    def find(self, where: Target) -> Stored:
-        """The object that a path names. NotFound."""
-        found = self._store.get(where.kind.storage, where.namespace, where.name)
-        if found is None:
-            raise status_errors.not_found(where.kind.resource, where.name)
-        return found
+    def find(self, target: Target) -> Stored:
+        """Return the object that a path names. NotFound."""
+        stored = self._store.get(target.kind.storage, target.namespace, target.name)
+        if stored is None:
+            raise status_errors.not_found(target.kind.resource, target.name)
+        return stored
 
-    def _create(self, question: Question) -> Answer:
-        where = question.target
-        decoding.check_media_type(question.content_type)
-        wish = question.wish()
-        manifest, warnings = _taken(question, wish)
-        with _warned(warnings):
-            return Answer(self.writer.create(where.kind, where.namespace, manifest, wish), 201, warnings)
+    def _create(self, request: ApiRequest) -> ApiResponse:
+        target = request.target
+        decoding.check_media_type(request.content_type)
+        write_options = request.write_options()
+        manifest, warnings = _admitted_manifest(request, write_options)
+        with _attach_warnings(warnings):
+            return ApiResponse(
+                self.writer.create(target.kind, target.namespace, manifest, write_options), 201, warnings
+            )
 
-    def _replace(self, question: Question) -> Answer:
-        where = question.target
-        wish = question.wish("Update")
+    def _replace(self, request: ApiRequest) -> ApiResponse:
+        target = request.target
+        write_options = request.write_options("Update")
         try:
-            manifest, warnings = _taken(question, wish)
+            manifest, warnings = _admitted_manifest(request, write_options)
         except status_errors.Refusal as refusal:
             if refusal.code == 422:
-                self.find(where)  # an object of another kind: looked up before it is refused
+                self.find(target)  # an object of another kind: a missing object is reported before the wrong kind
             raise
-        with _warned(warnings):
-            writes.check_name(where.kind, manifest["metadata"], where.namespace, where.name)
-            if where.kind.upsert and not where.subresource and not self._has(where):
-                writes.check_upsert(where.kind, (where.namespace, where.name), manifest["metadata"], wish)
-                raw = self.writer.create(where.kind, where.namespace, manifest, wish, upsert=True)
-                return Answer(raw, 201, warnings)
-            current = self.find(where)
-            raw = self.writer.update(where.kind, current, manifest, wish, section=where.subresource)
-        return Answer(raw, 200, warnings)
+        with _attach_warnings(warnings):
+            writes.check_name(target.kind, manifest["metadata"], target.namespace, target.name)
+            if target.kind.upsert and not target.subresource and not self._has(target):
+                writes.check_upsert(target.kind, (target.namespace, target.name), manifest["metadata"], write_options)
+                raw = self.writer.create(target.kind, target.namespace, manifest, write_options, upsert=True)
+                return ApiResponse(raw, 201, warnings)
+            current = self.find(target)
+            raw = self.writer.update(target.kind, current, manifest, write_options, section=target.subresource)
+        return ApiResponse(raw, 200, warnings)
 
-    def _patch(self, question: Question) -> Answer:
-        where = question.target
-        if question.content_type == server_side_apply.MEDIA_TYPE:
-            return self._apply(question)
-        _check_patch_type(question)
-        wish = question.wish("Patch")
-        current = self.find(where)
+    def _patch(self, request: ApiRequest) -> ApiResponse:
+        target = request.target
+        if request.content_type == server_side_apply.MEDIA_TYPE:
+            return self._apply(request)
+        _check_patch_type(request)
+        write_options = request.write_options("Patch")
+        current = self.find(target)
         old = current.manifest()
-        candidate = _patched(question, current.manifest())
-        warnings = admission.take(where.kind, candidate, wish, writes.changes(candidate, old))
-        with _warned(warnings):
-            writes.check_name(where.kind, candidate["metadata"], where.namespace, where.name)
-            raw = self.writer.update(where.kind, current, candidate, wish, section=where.subresource)
-        return Answer(raw, 200, warnings)
+        candidate = _apply_patch(request, current.manifest())
+        warnings = admission.admit(target.kind, candidate, write_options, writes.changes(candidate, old))
+        with _attach_warnings(warnings):
+            writes.check_name(target.kind, candidate["metadata"], target.namespace, target.name)
+            raw = self.writer.update(target.kind, current, candidate, write_options, section=target.subresource)
+        return ApiResponse(raw, 200, warnings)
 
-    def _apply(self, question: Question) -> Answer:
-        where, wish = question.target, question.wish("Patch", apply=True)
-        kind, config = where.kind, decoding.applied(question.target.kind, question.body)
-        own = config["metadata"]
-        live = None if not where.subresource and not self._has(where) else self.find(where)
+    def _apply(self, request: ApiRequest) -> ApiResponse:
+        target, write_options = request.target, request.write_options("Patch", apply=True)
+        kind, config = target.kind, decoding.apply_configuration(request.target.kind, request.body)
+        meta = config["metadata"]
+        live = None if not target.subresource and not self._has(target) else self.find(target)
         if live is not None:
-            own.setdefault("name", where.name)
-        writes.check_name(kind, dict(own), where.namespace, where.name)
-        who = server_side_apply.Manager(
-            server_side_apply.APPLY, wish.manager, kind.resource.api_version, where.subresource
+            meta.setdefault("name", target.name)
+        writes.check_name(kind, dict(meta), target.namespace, target.name)
+        manager = server_side_apply.Manager(
+            server_side_apply.APPLY, write_options.manager, kind.resource.api_version, target.subresource
         )
-        asked = server_side_apply.Application(
-            config, kind.schema, who, metadata.timestamp(self._now()), options.flag(question.query, "force")
+        application = server_side_apply.Application(
+            config, kind.schema, manager, metadata.timestamp(self._now()), options.flag(request.query, "force")
         )
-        candidate = server_side_apply.applied(live.manifest() if live else None, asked)
+        candidate = server_side_apply.applied(live.manifest() if live else None, application)
         sections = None if live is None else writes.changes(candidate, live.manifest())
-        warnings = admission.take(kind, candidate, wish, sections)
-        with _warned(warnings):
+        warnings = admission.admit(kind, candidate, write_options, sections)
+        with _attach_warnings(warnings):
             if live is None:
-                return Answer(self.writer.create(kind, where.namespace, candidate, wish), 201, warnings)
-            return Answer(self.writer.update(kind, live, candidate, wish, section=where.subresource), 200, warnings)
+                return ApiResponse(self.writer.create(kind, target.namespace, candidate, write_options), 201, warnings)
+            return ApiResponse(
+                self.writer.update(kind, live, candidate, write_options, section=target.subresource), 200, warnings
+            )
 
-    def _scale(self, question: Question) -> Answer:
-        where = question.target
-        verb: Literal["Update", "Patch"] = "Update" if question.method == "PUT" else "Patch"
-        if question.method == "PATCH":
-            _check_patch_type(question)
-        wish = question.wish(verb) if question.method != "GET" else WriteOptions()
-        asked = _manifest(question) if question.method == "PUT" else None
-        if asked is not None:
-            scale.check(asked, where.namespace, where.name)
-        current = self.find(where)
-        shown = scale.show(where.kind, current)
-        if question.method == "GET":
-            return Answer(orjson.dumps(shown))
-        asked = _patched(question, shown) if asked is None else asked
-        candidate = scale.applied(where.kind, current, asked, patch=question.method == "PATCH")
-        raw = self.writer.update(where.kind, current, candidate, wish)
+    def _scale(self, request: ApiRequest) -> ApiResponse:
+        target = request.target
+        verb: Literal["Update", "Patch"] = "Update" if request.method == "PUT" else "Patch"
+        if request.method == "PATCH":
+            _check_patch_type(request)
+        write_options = request.write_options(verb) if request.method != "GET" else WriteOptions()
+        requested = _manifest(request) if request.method == "PUT" else None
+        if requested is not None:
+            scale.check(requested, target.namespace, target.name)
+        current = self.find(target)
+        present = scale.show(target.kind, current)
+        if request.method == "GET":
+            return ApiResponse(orjson.dumps(present))
+        requested = _apply_patch(request, present) if requested is None else requested
+        candidate = scale.applied(target.kind, current, requested, patch=request.method == "PATCH")
+        raw = self.writer.update(target.kind, current, candidate, write_options)
         after = current if raw == current.raw else objects.read(raw, orjson.loads(raw), 0, ())
-        return Answer(orjson.dumps(scale.show(where.kind, after)))
+        return ApiResponse(orjson.dumps(scale.show(target.kind, after)))
 
-    def _bind(self, question: Question) -> Answer:
-        where = question.target
-        decoding.check_media_type(question.content_type)
-        wish = question.wish()
-        body = _manifest(question)
-        name = bindings.named(body, "Binding", "v1", where.name)
+    def _bind(self, request: ApiRequest) -> ApiResponse:
+        target = request.target
+        decoding.check_media_type(request.content_type)
+        write_options = request.write_options()
+        body = _manifest(request)
+        name = bindings.named(body, "Binding", "v1", target.name)
         bindings.check(body)
-        current = self.find(Target(where.kind, where.namespace, name))
-        bound = bindings.bound(where.kind, current, body, self._now(), dry_run=wish.dry_run)
-        if not wish.dry_run:
-            self._store.put(where.kind.storage, bound)
-        return Answer(orjson.dumps(status_errors.CREATED), 201)
+        current = self.find(Target(target.kind, target.namespace, name))
+        bound = bindings.bound(target.kind, current, body, self._now(), dry_run=write_options.dry_run)
+        if not write_options.dry_run:
+            self._store.put(target.kind.storage, bound)
+        return ApiResponse(orjson.dumps(status_errors.CREATED), 201)
 
-    def _evict(self, question: Question) -> Answer:
-        where = question.target
-        decoding.check_media_type(question.content_type)
-        dry = question.wish().dry_run
-        body = _manifest(question)
-        bindings.named(body, "Eviction", "policy/v1", where.name)
-        wish = options.deletion({}, body.get("deleteOptions") or {})
-        current = self.find(where)
-        if not (dry or wish.dry_run):
-            current = self._store.put(where.kind.storage, bindings.evicted(current, self._now()))
-        self.deleter.delete(where.kind, current, replace(wish, dry_run=dry or wish.dry_run))
-        return Answer(orjson.dumps(status_errors.CREATED), 201)
+    def _evict(self, request: ApiRequest) -> ApiResponse:
+        target = request.target
+        decoding.check_media_type(request.content_type)
+        dry = request.write_options().dry_run
+        body = _manifest(request)
+        bindings.named(body, "Eviction", "policy/v1", target.name)
+        write_options = options.delete_options({}, body.get("deleteOptions") or {})
+        current = self.find(target)
+        if not (dry or write_options.dry_run):
+            current = self._store.put(target.kind.storage, bindings.evicted(current, self._now()))
+        self.deleter.delete(target.kind, current, replace(write_options, dry_run=dry or write_options.dry_run))
+        return ApiResponse(orjson.dumps(status_errors.CREATED), 201)
 
-    def _delete(self, question: Question) -> Answer:
-        where = question.target
-        wish = options.deletion(question.query, _body(question))
-        current = self.find(where)
-        deleted = self.deleter.delete(where.kind, current, wish)
-        if not deleted.gone:
-            return Answer(deleted.raw, 202 if wish.orphan is False else 200)
-        if where.kind.shown_when_gone:
-            return Answer(deleted.raw)
-        return Answer(orjson.dumps(status_errors.success(where.kind.resource, current.name, current.uid)))
+    def _delete(self, request: ApiRequest) -> ApiResponse:
+        target = request.target
+        write_options = options.delete_options(request.query, _body(request))
+        current = self.find(target)
+        deleted = self.deleter.delete(target.kind, current, write_options)
+        if not deleted.is_gone:
+            return ApiResponse(deleted.raw, 202 if write_options.orphan is False else 200)
+        if target.kind.shown_when_gone:
+            return ApiResponse(deleted.raw)
+        return ApiResponse(orjson.dumps(status_errors.success(target.kind.resource, current.name, current.uid)))
 
-    def _delete_all(self, question: Question) -> Answer:
-        where = question.target
-        if where.kind.resource.namespaced and not where.namespace:
+    def _delete_all(self, request: ApiRequest) -> ApiResponse:
+        target = request.target
+        if target.kind.resource.namespaced and not target.namespace:
             raise status_errors.method_not_allowed()
-        options.listing(question.query)
-        chosen = request.selector(question.query, where.kind)
-        wish = options.deletion(question.query, _body(question))
-        found = [item for item in self._store.items(where.kind.storage, where.namespace) if chosen.matches(item)]
-        for item in found:
-            self.deleter.delete(where.kind, item, wish)
-        return Answer(list_of(where.kind, found, {"resourceVersion": str(self._store.revision)}))
+        options.list_options(request.query)
+        selector = wire_request.selector(request.query, target.kind)
+        write_options = options.delete_options(request.query, _body(request))
+        items = [item for item in self._store.items(target.kind.storage, target.namespace) if selector.matches(item)]
+        for item in items:
+            self.deleter.delete(target.kind, item, write_options)
+        return ApiResponse(list_of(target.kind, items, {"resourceVersion": str(self._store.revision)}))
 
 
 @contextlib.contextmanager
-def _warned(warnings: tuple[str, ...]) -> Iterator[None]:
-    """What is refused from here on is refused with these warnings."""
+def _attach_warnings(warnings: tuple[str, ...]) -> Iterator[None]:
+    """Add the warnings to every Refusal that the block raises."""
     try:
         yield
     except status_errors.Refusal as refusal:
@@ -248,42 +257,42 @@ def _warned(warnings: tuple[str, ...]) -> Iterator[None]:
         raise
 
 
-def _body(question: Question) -> Any:
-    if not question.body:
+def _body(request: ApiRequest) -> Any:
+    if not request.body:
         return None
-    decoding.check_media_type(question.content_type)
-    return decoding.parse(question.body, question.content_type)
+    decoding.check_media_type(request.content_type)
+    return decoding.parse(request.body, request.content_type)
 
 
-def _manifest(question: Question) -> Manifest:
-    return decoding.manifest(question.target.kind, question.body, question.content_type)
+def _manifest(request: ApiRequest) -> Manifest:
+    return decoding.manifest(request.target.kind, request.body, request.content_type)
 
 
-def _taken(question: Question, wish: WriteOptions) -> tuple[Manifest, tuple[str, ...]]:
-    manifest = _manifest(question)
-    twice = decoding.duplicates(question.body, manifest) if wish.validation != "Ignore" else ()
-    return manifest, admission.take(question.target.kind, manifest, wish, twice=twice)
+def _admitted_manifest(request: ApiRequest, write_options: WriteOptions) -> tuple[Manifest, tuple[str, ...]]:
+    manifest = _manifest(request)
+    repeated = decoding.duplicates(request.body, manifest) if write_options.validation != "Ignore" else ()
+    return manifest, admission.admit(request.target.kind, manifest, write_options, repeated=repeated)
 
 
-def _check_patch_type(question: Question) -> None:
-    known = _UNTYPED if question.target.kind.custom else (*_UNTYPED, strategic_merge.MEDIA_TYPE)
-    if question.content_type not in known:
+def _check_patch_type(request: ApiRequest) -> None:
+    media_types = _UNTYPED if request.target.kind.custom else (*_UNTYPED, strategic_merge.MEDIA_TYPE)
+    if request.content_type not in media_types:
         raise (
-            status_errors.unsupported_media_type(known)
-            if question.target.kind.custom
+            status_errors.unsupported_media_type(media_types)
+            if request.target.kind.custom
             else status_errors.unknown_media_type()
         )
 
 
-def _patched(question: Question, current: Manifest) -> Manifest:
-    patch = decoding.patch(question.body)
-    if question.content_type == patches.JSON:
+def _apply_patch(request: ApiRequest, current: Manifest) -> Manifest:
+    patch = decoding.patch(request.body)
+    if request.content_type == patches.JSON:
         return patches.apply_json(current, patch)
     if not isinstance(patch, dict):
-        word = json_types.go_type_name(patch)
-        raise bad_request(f"error decoding patch: json: cannot unmarshal {word} into Go value of type map")
-    if question.content_type == strategic_merge.MEDIA_TYPE:
-        target = question.target
+        go_type = json_types.go_type_name(patch)
+        raise bad_request(f"error decoding patch: json: cannot unmarshal {go_type} into Go value of type map")
+    if request.content_type == strategic_merge.MEDIA_TYPE:
+        target = request.target
         return strategic_merge.merge(current, patch, {} if target.subresource == "scale" else target.kind.schema.source)
     merged: Manifest = patches.merge(current, patch)
     return merged

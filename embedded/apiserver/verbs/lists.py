@@ -1,6 +1,6 @@
 """Lists, whole or in pages.
 
-One rule: all pages of a list show the same moment: the later ones are cut from what was chosen for the first.
+One rule: all pages of a list show the state at the same moment: the first page selects the items of all pages.
 """
 
 import re
@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from crds.excerpts import excerpt
 from embedded.apiserver import status_errors
 from embedded.apiserver.kinds.catalog import Kind
 from embedded.apiserver.status_errors import bad_request, expired
@@ -24,12 +25,14 @@ from embedded.apiserver.wire.selectors import Selector
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16}")
 _OPEN_LISTS = 64
-"""Lists whose next page somebody may still ask for; the oldest is forgotten first and its pages answered with 410."""
+"""The most unfinished lists. The oldest is forgotten first, and requests for its pages are answered with 410."""
+_LONGEST_EXCERPT = 40
+"""The most characters of a wrong value that a message repeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """What is left of a list after some pages."""
+    """The rest of a list after some pages."""
 
     items: list[Stored]
     start: int
@@ -44,37 +47,39 @@ class Lister:
         self._rests: OrderedDict[str, _Rest] = OrderedDict()
 
     def list(self, kind: Kind, namespace: str, query: Mapping[str, str]) -> bytes:
-        """The List object for a request. Expired for a page of a forgotten list."""
-        asked = options.listing(query)
-        limit = max(0, asked.limit)
-        rest = self._resume(asked) if asked.token else self._begin(kind, namespace, query, asked)
+        """Return the List object for a request. Expired for a page of a forgotten list."""
+        list_options = options.list_options(query)
+        limit = max(0, list_options.limit)
+        rest = self._resume(list_options) if list_options.token else self._begin(kind, namespace, query, list_options)
         end = min(len(rest.items), rest.start + limit) if limit else len(rest.items)
         page = rest.items[rest.start : end]
-        left = len(rest.items) - end
-        following = self._keep(_Rest(rest.items, end, rest.revision)) if left else ""
-        return _encode(kind, page, rest.revision, following, left)
+        remaining = len(rest.items) - end
+        following = self._keep(_Rest(rest.items, end, rest.revision)) if remaining else ""
+        return _encode(kind, page, rest.revision, following, remaining)
 
-    def _begin(self, kind: Kind, namespace: str, query: Mapping[str, str], asked: ListOptions) -> _Rest:
-        chosen = request.selector(query, kind)
-        self._check_version(asked)
-        if asked.match == "Exact":
-            return self._past(kind, namespace, chosen, integers.version(asked.version))
-        found = self._store.items(kind.storage, namespace)
-        items = [item for item in found if chosen.matches(item)] if chosen else found
+    def _begin(self, kind: Kind, namespace: str, query: Mapping[str, str], list_options: ListOptions) -> _Rest:
+        selector = request.selector(query, kind)
+        self._check_version(list_options)
+        if list_options.match == "Exact":
+            return self._past(kind, namespace, selector, integers.resource_version(list_options.version))
+        present = self._store.items(kind.storage, namespace)
+        items = [item for item in present if selector.matches(item)] if selector else present
         return _Rest(items, 0, self._store.revision)
 
-    def _check_version(self, asked: ListOptions) -> None:
-        """Refuse a version that is none, is yet to come, or is past: what was then is not kept."""
-        if not asked.version:
+    def _check_version(self, list_options: ListOptions) -> None:
+        """Raise BadRequest for a malformed version, and Timeout for a version that is newer than the newest."""
+        if not list_options.version:
             return
-        version = integers.unsigned(asked.version)
+        version = integers.parse_uint(list_options.version)
         if version is None:
-            raise bad_request(f"invalid resource version: {status_errors.shown(asked.version[:40])}")
+            raise bad_request(
+                f"invalid resource version: {status_errors.shown(excerpt(list_options.version, _LONGEST_EXCERPT))}"
+            )
         if version > self._store.revision:
             raise status_errors.too_large(version, self._store.revision)
 
-    def _past(self, kind: Kind, namespace: str, chosen: Selector, version: int) -> _Rest:
-        """The list as it was at a version: the changes since then, undone. Expired."""
+    def _past(self, kind: Kind, namespace: str, selector: Selector, version: int) -> _Rest:
+        """Return the list as it was at a version, by undoing the changes since then. Expired."""
         self._store.flush()
         present = {(item.namespace, item.name): item for item in self._store.items(kind.storage, namespace)}
         for change in reversed(list(self._store.journal(kind.storage).since(version, self._store.revision))):
@@ -82,14 +87,15 @@ class Lister:
             present.pop(place, None)
             if change.before is not None and namespace in {"", change.object.namespace}:
                 present[place] = change.before
-        items = [present[place] for place in sorted(present) if chosen.matches(present[place])]
+        items = [present[place] for place in sorted(present) if selector.matches(present[place])]
         return _Rest(items, 0, version)
 
-    def _resume(self, asked: ListOptions) -> _Rest:
-        rest = self._rests.get(asked.token)
-        if rest is None and not _TOKEN.fullmatch(asked.token):
-            raise bad_request(f"continue key is not valid: {asked.token[:40]!r} is no token of a list")
-        if asked.version not in {"", "0"}:
+    def _resume(self, list_options: ListOptions) -> _Rest:
+        rest = self._rests.get(list_options.token)
+        if rest is None and not _TOKEN.fullmatch(list_options.token):
+            token = excerpt(list_options.token, _LONGEST_EXCERPT)
+            raise bad_request(f"continue key is not valid: {token!r} is no token of a list")
+        if list_options.version not in {"", "0"}:
             raise bad_request("specifying resource version is not allowed when using continue")
         if rest is None:
             raise expired("The provided continue parameter is too old to display a consistent list result: list again")
@@ -103,24 +109,24 @@ class Lister:
         return token
 
 
-def _encode(kind: Kind, page: list[Stored], revision: int, following: str, left: int) -> bytes:
-    own: dict[str, Any] = {"resourceVersion": str(revision)}
+def _encode(kind: Kind, page: list[Stored], revision: int, following: str, remaining: int) -> bytes:
+    meta: dict[str, Any] = {"resourceVersion": str(revision)}
     if following:
-        own |= {"continue": following, "remainingItemCount": left}
-    return list_of(kind, page, own)
+        meta |= {"continue": following, "remainingItemCount": remaining}
+    return list_of(kind, page, meta)
 
 
 def list_of(kind: Kind, items: list[Stored], metadata: dict[str, Any]) -> bytes:
-    """The List object of a kind. Items of built-in resources carry no type of their own."""
+    """Return the List object of a kind. Items of built-in resources have no apiVersion and kind."""
     resource = kind.resource
     head = orjson.dumps({"apiVersion": resource.api_version, "kind": resource.kind + "List", "metadata": metadata})
     type_head = b"" if kind.custom else objects.head(resource.api_version, resource.kind)
-    shown = (item.raw if kind.custom else _untyped(item.raw, type_head) for item in items)
-    return head[:-1] + b',"items":[' + b",".join(shown) + b"]}"
+    texts = (item.raw if kind.custom else _untyped(item.raw, type_head) for item in items)
+    return head[:-1] + b',"items":[' + b",".join(texts) + b"]}"
 
 
 def _untyped(raw: bytes, head: bytes) -> bytes:
     if raw.startswith(head):
         return b"{" + raw[len(head) :]
-    manifest = orjson.loads(raw)  # kept by an earlier version of this server
+    manifest = orjson.loads(raw)  # written by an earlier version of this server, in another order
     return orjson.dumps({name: value for name, value in manifest.items() if name not in {"apiVersion", "kind"}})

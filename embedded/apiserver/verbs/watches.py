@@ -1,7 +1,8 @@
-"""Watches: what changed, line by line, to everybody who asked.
+"""Watches: the changes of a resource, line by line, for every client that watches it.
 
-One rule: a watch never holds a write up. Whoever reads too slowly is cut off and may resume where it was. What waits
-for a reader is the stored objects themselves, which all watches share: a thousand slow readers cost no more than one.
+One rule: a watch never delays a write. A reader that is too slow is disconnected, and may resume where it was. The
+events that wait for a reader are the stored objects themselves, which all watches share: a thousand slow readers cost
+no more memory than one.
 """
 
 import asyncio
@@ -19,129 +20,129 @@ from embedded.apiserver.storage.journal import Change, Journal
 from embedded.apiserver.storage.objects import Stored, seal
 from embedded.apiserver.storage.store import Store
 from embedded.apiserver.wire import integers, options, request
-from embedded.apiserver.wire.encoding import Shown
+from embedded.apiserver.wire.encoding import Encoder
 from embedded.apiserver.wire.selectors import Selector
 
 BOOKMARK_SECONDS = 10.0
 REST_SECONDS = 0.005
-"""How long nothing is sent after something was: what happens meanwhile is sent together. Whoever is busy with many
-changes has few lines to wake up for; a change after a quiet moment is told at once."""
+"""The pause after each send; the changes of the pause are sent together. A busy client then wakes up less often, and a
+change after a quiet moment is still sent at once."""
 _LONGEST_SECONDS = 1800
 _MOST_BYTES = 64 * 1024 * 1024
-"""What may wait for a slow reader."""
+"""The most bytes that may wait for a slow reader."""
 _PIECE = 64 * 1024
-"""Bytes handed to a connection at once."""
+"""The bytes that are passed to a connection at once."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What a watch asked for."""
+class WatchRequest:
+    """The options of a watch, with its kind and its selector."""
 
     kind: Kind
     namespace: str
     selector: Selector
     since: int
-    """A resourceVersion; 0: begin with what is there."""
+    """The resourceVersion to begin after; 0: begin with the existing objects."""
     initial: bool | None
-    """Whether what is there is told first, and its end by a bookmark; None: as the resourceVersion says."""
+    """Whether the existing objects are sent first, and a bookmark behind them; None: depending on `since`."""
     bookmarks: bool
     seconds: int
 
 
-def wish(kind: Kind, namespace: str, query: Mapping[str, str]) -> Wish:
-    """Read a watch request."""
-    asked = options.listing(query, watching=True)
-    chosen = request.selector(query, kind)
-    since = integers.version(asked.version or "0")
-    return Wish(
+def parse(kind: Kind, namespace: str, query: Mapping[str, str]) -> WatchRequest:
+    """Return the request of a watch from its query. BadRequest, Invalid."""
+    list_options = options.list_options(query, watching=True)
+    selector = request.selector(query, kind)
+    since = integers.resource_version(list_options.version or "0")
+    return WatchRequest(
         kind=kind,
         namespace=namespace,
-        selector=chosen,
-        since=0 if asked.initial else since,
-        initial=asked.initial,
-        bookmarks=asked.bookmarks,
-        seconds=max(1, min(asked.seconds or _LONGEST_SECONDS, _LONGEST_SECONDS)),
+        selector=selector,
+        since=0 if list_options.initial else since,
+        initial=list_options.initial,
+        bookmarks=list_options.bookmarks,
+        seconds=max(1, min(list_options.seconds or _LONGEST_SECONDS, _LONGEST_SECONDS)),
     )
 
 
-Told = tuple[str, Stored]
+Event = tuple[str, Stored]
 """An event: its kind and its object."""
 
 
 def line(event: str, raw: bytes) -> bytes:
-    """One line of a watch."""
+    """Return one line of a watch."""
     return b"".join(_parts(event, raw))
 
 
 def _parts(event: str, raw: bytes) -> Iterator[bytes]:
-    """A line, in parts no longer than one piece."""
+    """Yield a line in parts that are no longer than one piece."""
     yield b'{"type":"' + event.encode() + b'","object":'
     for start in range(0, len(raw), _PIECE):
         yield raw[start : start + _PIECE]
     yield b"}\n"
 
 
-def translate(change: Change, wanted: Wish) -> Told | None:
-    """What a change is for somebody who sees only part of the objects; None if it is nothing."""
-    shown = change.object
-    if wanted.namespace and shown.namespace != wanted.namespace:
+def translate(change: Change, watch_request: WatchRequest) -> Event | None:
+    """Return the event of a change for a watch that selects only some objects; None for no event."""
+    stored = change.object
+    if watch_request.namespace and stored.namespace != watch_request.namespace:
         return None
-    if not wanted.selector:
-        return change.kind, shown
-    before = change.before is not None and wanted.selector.matches(change.before)
-    after = change.kind != "DELETED" and wanted.selector.matches(shown)
+    if not watch_request.selector:
+        return change.kind, stored
+    before = change.before is not None and watch_request.selector.matches(change.before)
+    after = change.kind != "DELETED" and watch_request.selector.matches(stored)
     match before, after:
         case True, True:
-            return "MODIFIED", shown
+            return "MODIFIED", stored
         case False, True:
-            return "ADDED", shown
+            return "ADDED", stored
         case True, False:
-            return "DELETED", _last_seen(change)
+            return "DELETED", _last_matching(change)
         case _:
             return None
 
 
-def _last_seen(change: Change) -> Stored:
+def _last_matching(change: Change) -> Stored:
     if change.before is None or change.kind == "DELETED":
         return change.object
-    # The watcher knew the object as it was before it stopped matching.
+    # The client knows the object as it was before it stopped matching.
     return seal(change.before.manifest(), change.object.version)
 
 
-class Watch:
-    """One watch under way: events wait here until its reader takes them."""
+class WatchServer:
+    """One open watch, with the events that wait for its reader."""
 
-    def __init__(self, wanted: Wish, store: Store, cut: Callable[[], None], shown: Shown) -> None:
-        self._wanted = wanted
-        self._shown = shown
+    def __init__(self, watch_request: WatchRequest, store: Store, cut: Callable[[], None], encoder: Encoder) -> None:
+        self._request = watch_request
+        self._encoder = encoder
         self._cut = cut
         self._store = store
-        self._journal: Journal = store.journal(wanted.kind.storage)
-        self._waiting: deque[Told] = deque()
+        self._journal: Journal = store.journal(watch_request.kind.storage)
+        self._waiting: deque[Event] = deque()
         self._size = self._most = 0
         self._awake = asyncio.Event()
         self.ended = False
 
     def begin(self) -> None:
-        """Replay what the reader has missed and listen from here. Expired if too much is forgotten."""
-        wanted = self._wanted
-        if wanted.since:
-            changes = self._journal.since(wanted.since, self._store.revision)
-            self._waiting.extend(filter(None, (translate(change, wanted) for change in changes)))
-        elif wanted.initial is not False:
-            present = self._store.items(wanted.kind.storage, wanted.namespace)
-            self._waiting.extend(("ADDED", item) for item in present if wanted.selector.matches(item))
+        """Queue the events that the reader has missed, then subscribe to new ones. Expired if some are forgotten."""
+        watch_request = self._request
+        if watch_request.since:
+            changes = self._journal.since(watch_request.since, self._store.revision)
+            self._waiting.extend(filter(None, (translate(change, watch_request) for change in changes)))
+        elif watch_request.initial is not False:
+            present = self._store.items(watch_request.kind.storage, watch_request.namespace)
+            self._waiting.extend(("ADDED", item) for item in present if watch_request.selector.matches(item))
         self._awake.set()
-        self._size = sum(len(shown.raw) for _, shown in self._waiting)
+        self._size = sum(len(stored.raw) for _, stored in self._waiting)
         self._most = self._size + _MOST_BYTES
-        self._journal.listen(self._hear)
+        self._journal.subscribe(self._hear)
 
     def _hear(self, change: Change) -> None:
-        told = translate(change, self._wanted)
-        if told is None or self.ended:
+        event = translate(change, self._request)
+        if event is None or self.ended:
             return
-        self._waiting.append(told)
-        self._size += len(told[1].raw)
+        self._waiting.append(event)
+        self._size += len(event[1].raw)
         self._awake.set()
         if self._size > self._most:
             self.ended = True
@@ -149,31 +150,31 @@ class Watch:
             self._cut()
 
     def bookmark(self, *, initial: bool = False) -> bytes:
-        """How far this watch has come: everything up to here has been sent, or, initially, all that was there."""
-        resource = self._wanted.kind.resource
-        own: dict[str, object] = {"resourceVersion": str(self._store.published), "creationTimestamp": None}
+        """Return a bookmark: all changes up to its version were sent, or with `initial`, all existing objects."""
+        resource = self._request.kind.resource
+        meta: dict[str, object] = {"resourceVersion": str(self._store.published), "creationTimestamp": None}
         if initial:
-            own["annotations"] = {"k8s.io/initial-events-end": "true"}
-        shown = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": own}
-        return line("BOOKMARK", self._shown.event(orjson.dumps(shown)))
+            meta["annotations"] = {"k8s.io/initial-events-end": "true"}
+        body = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta}
+        return line("BOOKMARK", self._encoder.event(orjson.dumps(body)))
 
     @property
-    def drained(self) -> bool:
-        """Whether nothing waits for the reader."""
+    def is_drained(self) -> bool:
+        """Whether no event waits for the reader."""
         return not self._waiting
 
     async def wait(self, seconds: float) -> None:
-        """Until something waits for the reader, or a while has passed."""
+        """Wait until an event waits for the reader, for some seconds at most."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._awake.wait()
 
     def pieces(self) -> Iterator[bytes]:
-        """What waits, in pieces to be written one after the other."""
+        """Yield the waiting events in pieces, to be written one after the other."""
         self._awake.clear()
         piece: list[bytes] = []
         length = 0
-        for part in self._taken():
+        for part in self._encoded():
             piece.append(part)
             length += len(part)
             if length >= _PIECE:
@@ -182,33 +183,33 @@ class Watch:
         if piece:
             yield b"".join(piece)
 
-    def _taken(self) -> Iterator[bytes]:
+    def _encoded(self) -> Iterator[bytes]:
         while self._waiting:
-            kind, shown = self._waiting.popleft()
-            self._size -= len(shown.raw)
-            yield from _parts(kind, self._shown.event(shown.raw))
+            kind, stored = self._waiting.popleft()
+            self._size -= len(stored.raw)
+            yield from _parts(kind, self._encoder.event(stored.raw))
 
     def end(self) -> None:
-        """Listen no longer and let the reader finish."""
-        self._journal.leave(self._hear)
+        """Unsubscribe, and let the reader finish."""
+        self._journal.unsubscribe(self._hear)
         self.ended = True
         self._awake.set()
 
 
 async def serve(
-    request: web.BaseRequest, wanted: Wish, store: Store, under_way: set[Watch], shown: Shown
+    request: web.BaseRequest, watch_request: WatchRequest, store: Store, under_way: set[WatchServer], encoder: Encoder
 ) -> web.StreamResponse:
-    """Answer a watch until its time is over, its reader leaves, or the server stops."""
+    """Answer a watch until its time is over, its reader disconnects, or the server stops."""
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
-    watch = Watch(wanted, store, lambda: request.transport.abort() if request.transport else None, shown)
+    watch = WatchServer(watch_request, store, lambda: request.transport.abort() if request.transport else None, encoder)
     try:
-        store.flush()  # what is shown as present must not be told again as news
+        store.flush()  # an object that is sent as existing must not be sent again as new
         watch.begin()
         under_way.add(watch)
         await response.prepare(request)
-        await _pump(watch, wanted, response)
+        await _send_events(watch, watch_request, response)
     except ConnectionError:
-        pass  # the reader left while something was on its way to it
+        pass  # the reader disconnected during a write
     except Refusal as refusal:
         await response.prepare(request)
         await response.write(line("ERROR", orjson.dumps(refusal.status())))
@@ -218,23 +219,23 @@ async def serve(
     return response
 
 
-async def _pump(watch: Watch, wanted: Wish, response: web.StreamResponse) -> None:
+async def _send_events(watch: WatchServer, watch_request: WatchRequest, response: web.StreamResponse) -> None:
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + wanted.seconds
+    deadline = loop.time() + watch_request.seconds
     bookmark_at = loop.time() + BOOKMARK_SECONDS
-    begun = not (wanted.initial and wanted.bookmarks)
+    begun = not (watch_request.initial and watch_request.bookmarks)
     while not watch.ended and loop.time() < deadline:
         await watch.wait(min(deadline, bookmark_at) - loop.time())
         for piece in watch.pieces():
             await response.write(piece)
         if not watch.ended:
             await asyncio.sleep(REST_SECONDS)
-        if not watch.drained or watch.ended:
+        if not watch.is_drained or watch.ended:
             continue
         if not begun:
             begun = True
             await response.write(watch.bookmark(initial=True))
         if loop.time() >= bookmark_at or loop.time() >= deadline:
             bookmark_at = loop.time() + BOOKMARK_SECONDS
-            if wanted.bookmarks:
+            if watch_request.bookmarks:
                 await response.write(watch.bookmark())

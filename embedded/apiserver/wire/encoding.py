@@ -1,6 +1,7 @@
-"""In which form an answer goes back: whole objects, their metadata only, or a table for `kubectl get`.
+"""The forms of an answer: whole objects, their metadata only, or a table for `kubectl get`.
 
-One rule: the client names the forms it takes, best first; what none of them fits is refused, never guessed.
+One rule: the client names the forms that it accepts, best first. If the server supports none of them, it refuses the
+request instead of guessing.
 """
 
 import time
@@ -24,7 +25,7 @@ GROUP = "meta.k8s.io"
 _VERSIONS = {"v1", "v1beta1"}
 YAML = "application/yaml"
 _LARGEST_YAML = 256 * 1024
-"""Bytes; everybody waits while YAML is written, which takes half a second for these."""
+"""The most bytes that are converted to YAML. They take half a second, in which the server answers no other request."""
 _ANY = {"*/*", "application/*", "application/json", "", YAML}
 _PART: Mapping[str, Form] = {
     "Table": "Table",
@@ -34,21 +35,21 @@ _PART: Mapping[str, Form] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """One of the media types a client takes."""
+class MediaRange:
+    """One of the media types that a client accepts."""
 
     type: str
     parameters: Mapping[str, str]
 
 
-def ranges(accept: str) -> Iterator[Range]:
-    """The media types of an Accept header, best first."""
-    found: list[tuple[float, int, Range]] = []
+def media_ranges(accept: str) -> Iterator[MediaRange]:
+    """Yield the media types of an Accept header, best first."""
+    weighted: list[tuple[float, int, MediaRange]] = []
     for index, part in enumerate(accept.split(",")):
-        kind, *pairs = (word.strip() for word in part.split(";"))
+        kind, *pairs = (text.strip() for text in part.split(";"))
         parameters = dict(pair.partition("=")[::2] for pair in pairs)
-        found.append((-_weight(parameters.pop("q", "1")), index, Range(kind.lower(), parameters)))
-    return (each for _, _, each in sorted(found, key=lambda item: item[:2]))
+        weighted.append((-_weight(parameters.pop("q", "1")), index, MediaRange(kind.lower(), parameters)))
+    return (media_range for _, _, media_range in sorted(weighted, key=lambda item: item[:2]))
 
 
 def _weight(text: str) -> float:
@@ -59,54 +60,54 @@ def _weight(text: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class Representation:
     """The form of an answer."""
 
     form: Form = "Object"
     version: str = "v1"
-    """Of meta.k8s.io."""
+    """The version of meta.k8s.io."""
     include: str = "Metadata"
-    """What of its object a table's row carries: None, Metadata or Object."""
-    listed: bool | None = None
-    """Whether only a list can be shown so, or only an object."""
+    """The part of its object that a row of a table carries: None, Metadata or Object."""
+    is_list: bool | None = None
+    """Whether the form is for lists only (true) or for objects only (false); None for both."""
     yaml: bool = False
 
 
 @lru_cache(maxsize=256)
-def choose(accept: str, include: str = "Metadata") -> Chosen:
-    """The best form that the client takes. 406 if it takes none that there is."""
-    for each in ranges(accept):
-        if each.type not in _ANY:
+def negotiate(accept: str, include: str = "Metadata") -> Representation:
+    """Return the best form that the client accepts. 406 if the server supports none of them."""
+    for media_range in media_ranges(accept):
+        if media_range.type not in _ANY:
             continue
-        form, version = each.parameters.get("as", ""), each.parameters.get("v", "v1")
+        form, version = media_range.parameters.get("as", ""), media_range.parameters.get("v", "v1")
         if not form:
-            return Chosen(yaml=each.type == YAML)
-        if form in _PART and each.parameters.get("g") == GROUP and version in _VERSIONS:
+            return Representation(yaml=media_range.type == YAML)
+        if form in _PART and media_range.parameters.get("g") == GROUP and version in _VERSIONS:
             if include not in {"None", "Metadata", "Object"}:
                 raise status_errors.bad_request(f"includeObject: {include!r} is not None, Metadata or Object")
-            listed = None if form == "Table" else form.endswith("List")
-            return Chosen(_PART[form], version, include, listed, each.type == YAML)
+            is_list = None if form == "Table" else form.endswith("List")
+            return Representation(_PART[form], version, include, is_list, media_range.type == YAML)
     raise not_acceptable()
 
 
 def not_acceptable() -> Refusal:
-    """406: the client takes nothing this server makes."""
+    """Return a 406: the server supports no form that the client accepts."""
     message = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml"
     return Refusal(406, "NotAcceptable", message, {})
 
 
 def likes_yaml(accept: str) -> bool:
-    """Whether a client likes YAML best of what there is."""
+    """Return whether a client prefers YAML to the other forms of the server."""
     try:
-        return "yaml" in accept and choose(accept).yaml
+        return "yaml" in accept and negotiate(accept).yaml
     except Refusal:
         return False
 
 
 def as_yaml(body: bytes) -> bytes:
-    """A JSON answer in YAML. 406 if it is too large."""
+    """Convert a JSON answer to YAML. 406 if it is too large."""
     if len(body) > _LARGEST_YAML:
-        message = f"answers of more than {_LARGEST_YAML >> 10} KiB are not made YAML here: ask for JSON"
+        message = f"answers of more than {_LARGEST_YAML >> 10} KiB are not available in YAML: request JSON"
         raise Refusal(406, "NotAcceptable", message)
     return yaml.dump(orjson.loads(body), Dumper=_Dumper, allow_unicode=True).encode()
 
@@ -115,73 +116,73 @@ _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 @dataclass
-class Shown:
-    """Objects of one kind in one form."""
+class Encoder:
+    """Encodes objects of one kind in one form."""
 
     kind: Kind
-    chosen: Chosen
+    representation: Representation
     now: Callable[[], float] = time.time
-    _headed: bool = field(default=False, init=False)
+    _has_sent_columns: bool = field(default=False, init=False)
 
     def answer(self, body: bytes) -> bytes:
-        """An object or a list in the form asked for."""
-        if self.chosen.form == "Object":
+        """Encode an object or a list."""
+        if self.representation.form == "Object":
             return body
         parsed: Manifest = orjson.loads(body)
         items: list[Manifest] | None = parsed.get("items") if str(parsed.get("kind")).endswith("List") else None
-        self._check(listed=items is not None)
-        found = [parsed] if items is None else items
-        if self.chosen.form == "Table":
-            return orjson.dumps(self._table(found, parsed["metadata"], listed=items is not None))
+        self._check(is_list=items is not None)
+        objects = [parsed] if items is None else items
+        if self.representation.form == "Table":
+            return orjson.dumps(self._table(objects, parsed["metadata"], is_list=items is not None))
         if items is None:
             return orjson.dumps(self._partial(parsed))
-        own = {"metadata": parsed["metadata"], "items": [self._partial(item) for item in items]}
-        return orjson.dumps({**self._head("PartialObjectMetadataList"), **own})
+        content = {"metadata": parsed["metadata"], "items": [self._partial(item) for item in items]}
+        return orjson.dumps({**self._head("PartialObjectMetadataList"), **content})
 
-    def _check(self, *, listed: bool) -> None:
-        """Refused if a list is asked for in the form of an object, or the other way round."""
-        if self.chosen.listed in {None, listed}:
+    def _check(self, *, is_list: bool) -> None:
+        """Raise a 406 for a list in a form for objects, and for an object in a form for lists."""
+        if self.representation.is_list in {None, is_list}:
             return
-        if self.kind.custom and not listed:
+        if self.kind.custom and not is_list:
             raise Refusal(500, "", "content is not a list")
         package = self.kind.resource.group.partition(".")[0] or "core"
         plural = "unstructured.UnstructuredList" if self.kind.custom else f"{package}.{self.kind.resource.kind}List"
-        shown = f"is a list (*{plural})" if listed else f"is not a list (*{package}.{self.kind.resource.kind})"
-        word = "PartialObjectMetadata" if listed else "PartialObjectMetadataList"
-        raise Refusal(406, "NotAcceptable", f"you requested {word}, but the requested object {shown}")
+        mismatch = f"is a list (*{plural})" if is_list else f"is not a list (*{package}.{self.kind.resource.kind})"
+        form = "PartialObjectMetadata" if is_list else "PartialObjectMetadataList"
+        raise Refusal(406, "NotAcceptable", f"you requested {form}, but the requested object {mismatch}")
 
     def event(self, body: bytes) -> bytes:
-        """The object of a watch's event; of a watch's tables only the first has the columns."""
-        if self.chosen.form == "Object":
+        """Encode the object of a watch's event. Only the first table of a watch has the column definitions."""
+        if self.representation.form == "Object":
             return body
         parsed: Manifest = orjson.loads(body)
-        if self.chosen.form == "PartialObjectMetadata":
+        if self.representation.form == "PartialObjectMetadata":
             return orjson.dumps(self._partial(parsed))
-        table = self._table([parsed] if parsed["metadata"].get("name") else [], parsed["metadata"], listed=False)
-        if self._headed:
+        table = self._table([parsed] if parsed["metadata"].get("name") else [], parsed["metadata"], is_list=False)
+        if self._has_sent_columns:
             table["columnDefinitions"] = None
-        self._headed = True
+        self._has_sent_columns = True
         return orjson.dumps(table)
 
     def _head(self, kind: str) -> Manifest:
-        return {"kind": kind, "apiVersion": f"{GROUP}/{self.chosen.version}"}
+        return {"kind": kind, "apiVersion": f"{GROUP}/{self.representation.version}"}
 
     def _partial(self, body: Manifest) -> Manifest:
         return {**self._head("PartialObjectMetadata"), "metadata": body.get("metadata") or {}}
 
-    def _table(self, found: list[Manifest], metadata: Manifest, *, listed: bool) -> Manifest:
+    def _table(self, objects: list[Manifest], metadata: Manifest, *, is_list: bool) -> Manifest:
         cells, now = _cells(self.kind), self.now()
-        own = metadata if listed else {"resourceVersion": metadata.get("resourceVersion", "")}
+        meta = metadata if is_list else {"resourceVersion": metadata.get("resourceVersion", "")}
         return {
             **self._head("Table"),
-            "metadata": own,
-            "columnDefinitions": [_definition(each) for each in cells],
-            "rows": [self._row(body, cells, now) for body in found],
+            "metadata": meta,
+            "columnDefinitions": [_definition(cell) for cell in cells],
+            "rows": [self._row(body, cells, now) for body in objects],
         }
 
     def _row(self, body: Manifest, cells: list[Cells], now: float) -> Manifest:
-        row: Manifest = {"cells": [each.cell(body, now) for each in cells]}
-        match self.chosen.include:
+        row: Manifest = {"cells": [cell.cell(body, now) for cell in cells]}
+        match self.representation.include:
             case "Metadata":
                 row["object"] = self._partial(body)
             case "Object":

@@ -1,13 +1,14 @@
-"""Label selectors as text: `app=a,tier in (x,y),!old`, by the grammar of k8s.io/apimachinery.
+"""The parser of label selectors: `app=a,tier in (x,y),!old`, by the grammar of k8s.io/apimachinery.
 
-One rule: what cannot be understood is refused in that grammar's words, never ignored: a selector that selects too much
-deletes too much.
+One rule: a selector that cannot be parsed is refused with the messages of that grammar, never ignored: a selector that
+selects too much deletes too much.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from crds.excerpts import excerpt
 from embedded.apiserver.kinds import metadata
 from embedded.apiserver.status_errors import bad_request, shown
 
@@ -15,9 +16,9 @@ _TOKEN = re.compile(r"[ \t\r\n]*(?:(?P<special>==|!=|[=<>!(),])|(?P<word>[^ \t\r
 _SIGNS = ("in", "notin", "=", "==", "!=", "gt", "lt")
 _END = ("end", "")
 _MOST_TERMS = 1000
-"""Terms of one selector: each is asked of every object."""
-_SHOWN = 200
-"""Characters of a selector that a message repeats."""
+"""The most terms of one selector: each is tested on every object."""
+_LONGEST_EXCERPT = 200
+"""The most characters of a selector that a message repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Requirement:
     values: frozenset[str] = frozenset()
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether a set of labels (or of fields) satisfies the term."""
+        """Return whether a set of labels (or of fields) satisfies the term."""
         value = labels.get(self.key)
         match self.operator:
             case "exists":
@@ -51,30 +52,30 @@ class Requirement:
 
 
 def parse(text: str) -> tuple[Requirement, ...]:
-    """The terms of a selector. BadRequest."""
+    """Return the terms of a selector. BadRequest."""
     return _Parser(text).terms()
 
 
 class _Parser:
     def __init__(self, text: str) -> None:
-        self._tokens = [(found.lastgroup or "", found[found.lastgroup or 0]) for found in _TOKEN.finditer(text)]
+        self._tokens = [(match.lastgroup or "", match[match.lastgroup or 0]) for match in _TOKEN.finditer(text)]
         if not self._tokens or self._tokens[-1] != _END:
             self._tokens.append(_END)
         self._next = 0
 
     def terms(self) -> tuple[Requirement, ...]:
-        found: list[Requirement] = []
+        requirements: list[Requirement] = []
         while self._peek() != _END:
             if not self._begins():
-                raise _unexpected(self._peek(), "!, identifier, or 'end of string'")
+                raise _not_expected(self._peek(), "!, identifier, or 'end of string'")
             try:
-                found.append(self._term())
-            except _Wrong as error:
+                requirements.append(self._term())
+            except _ParseError as error:
                 raise bad_request(f"unable to parse requirement: {error}") from None
-            if len(found) > _MOST_TERMS:
+            if len(requirements) > _MOST_TERMS:
                 raise bad_request(f"a selector has at most {_MOST_TERMS} requirements")
             self._separate()
-        return tuple(found)
+        return tuple(requirements)
 
     def _peek(self) -> tuple[str, str]:
         return self._tokens[min(self._next, len(self._tokens) - 1)]
@@ -91,9 +92,9 @@ class _Parser:
         token = self._take()
         if token[1] == ",":
             if not self._begins():
-                raise bad_request(f"found '{self._peek()[1][:_SHOWN]}', expected: identifier after ','")
+                raise bad_request(f"found '{_excerpt(self._peek()[1])}', expected: identifier after ','")
         elif token != _END:
-            raise _unexpected(token, "',' or 'end of string'")
+            raise _not_expected(token, "',' or 'end of string'")
 
     def _term(self) -> Requirement:
         absent = self._peek()[1] == "!"
@@ -101,69 +102,73 @@ class _Parser:
             self._take()
         kind, key = self._take()
         if kind != "word":
-            raise _Wrong(f"found '{key}', expected: identifier")
+            raise _ParseError(f"found '{key}', expected: identifier")
         _check(metadata.qualified_problems(key), key, "<nil>")
         if absent and (self._peek() == _END or self._peek()[1] == ","):
             return Requirement(key, "absent")
         if self._peek() == _END or self._peek()[1] == ",":
             return Requirement(key, "exists")
-        if absent:  # as there: `!a=b` is no negation
-            return Requirement(key, "absent") if self._peek() == _END else self._compared(key)
-        return self._compared(key)
+        if absent:  # as in that grammar, `!a=b` is no negation
+            return Requirement(key, "absent") if self._peek() == _END else self._comparison(key)
+        return self._comparison(key)
 
-    def _compared(self, key: str) -> Requirement:
+    def _comparison(self, key: str) -> Requirement:
         _, sign = self._take()
         if sign in {"in", "notin"}:
-            return _made(key, sign, self._set())
+            return _requirement(key, sign, self._set())
         if sign not in {"=", "==", "!=", "<", ">"}:
-            raise _Wrong(f"found '{sign[:_SHOWN]}', expected: {', '.join(_SIGNS)}")
-        return _made(key, {"!=": "notin", "<": "<", ">": ">"}.get(sign, "in"), [self._value()])
+            raise _ParseError(f"found '{_excerpt(sign)}', expected: {', '.join(_SIGNS)}")
+        return _requirement(key, {"!=": "notin", "<": "<", ">": ">"}.get(sign, "in"), [self._value()])
 
     def _value(self) -> str:
         if self._peek() == _END or self._peek()[1] == ",":
             return ""
-        kind, word = self._take()
+        kind, text = self._take()
         if kind != "word":
-            raise _Wrong(f"found '{word}', expected: identifier")
-        return word
+            raise _ParseError(f"found '{text}', expected: identifier")
+        return text
 
     def _set(self) -> list[str]:
-        word = self._take()[1]
-        if word != "(":
-            raise _Wrong(f"found '{word[:_SHOWN]}' expected: '('")
+        text = self._take()[1]
+        if text != "(":
+            raise _ParseError(f"found '{_excerpt(text)}' expected: '('")
         values = []
         while True:
-            kind, word = self._peek()
-            values.append(word if kind == "word" else "")
+            kind, text = self._peek()
+            values.append(text if kind == "word" else "")
             if kind == "word":
                 self._take()
-            word = self._take()[1]
-            if word == ")":
+            text = self._take()[1]
+            if text == ")":
                 return values
-            if word != ",":
-                raise _Wrong(f"found '{word[:_SHOWN]}', expected: ',' or ')'")
+            if text != ",":
+                raise _ParseError(f"found '{_excerpt(text)}', expected: ',' or ')'")
 
 
-class _Wrong(Exception):
-    """A term is not understood."""
+class _ParseError(Exception):
+    """A term cannot be parsed."""
 
 
-def _unexpected(token: tuple[str, str], expected: str) -> Exception:
-    return bad_request(f"found '{token[1][:_SHOWN]}', expected: {expected}")
+def _excerpt(text: str) -> str:
+    return excerpt(text, _LONGEST_EXCERPT)
 
 
-def _made(key: str, sign: str, values: list[str]) -> Requirement:
+def _not_expected(token: tuple[str, str], expected: str) -> Exception:
+    return bad_request(f"found '{_excerpt(token[1])}', expected: {expected}")
+
+
+def _requirement(key: str, sign: str, values: list[str]) -> Requirement:
     for index, value in enumerate(sorted(set(values))):
         if sign in {"<", ">"} and not _is_number(value):
             detail = "for 'Gt', 'Lt' operators, the value must be an integer"
-            raise _Wrong(f"values[{index}]: Invalid value: {shown(value[:_SHOWN])}: {detail}")
-        _check(metadata.value_problems(value), value, f"values[{index}][{key[:_SHOWN]}]")
+            raise _ParseError(f"values[{index}]: Invalid value: {shown(_excerpt(value))}: {detail}")
+        _check(metadata.value_problems(value), value, f"values[{index}][{_excerpt(key)}]")
     return Requirement(key, sign, frozenset(values))
 
 
 def _check(problems: Sequence[str], text: str, where: str) -> None:
     if problems:
-        raise _Wrong(f"{where}: Invalid value: {shown(text[:_SHOWN])}: {'; '.join(problems)}")
+        raise _ParseError(f"{where}: Invalid value: {shown(_excerpt(text))}: {'; '.join(problems)}")
 
 
 def _is_number(text: str) -> bool:

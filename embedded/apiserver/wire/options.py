@@ -1,7 +1,6 @@
-"""The options of a request (its query, and a deletion's body), read and judged as a Kubernetes API server does.
+"""The options of a request, from its query and from the body of a deletion, validated as a Kubernetes API server does.
 
-One rule: what cannot be read is answered with 400, what is read and makes no sense with 422, both before anything else
-is looked at.
+One rule: options that cannot be parsed are answered with 400, invalid options with 422, both before any other check.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +12,7 @@ from embedded.apiserver import status_errors
 from embedded.apiserver.schema.json_types import go_type_name
 from embedded.apiserver.status_errors import Cause, bad_request, unsupported
 from embedded.apiserver.wire import label_selectors
-from embedded.apiserver.wire.integers import integer
+from embedded.apiserver.wire.integers import query_integer
 
 _VALIDATIONS = ("", "Ignore", "Strict", "Warn")
 _PROPAGATIONS = ("Foreground", "Background", "Orphan")
@@ -24,7 +23,7 @@ _NO_FORCE = "may not be specified for non-apply patch"
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """What a list or a watch asked for, beyond its selectors."""
+    """The options of a list or a watch, beyond its selectors."""
 
     watch: bool
     version: str
@@ -32,28 +31,28 @@ class ListOptions:
     limit: int
     token: str
     initial: bool | None
-    """sendInitialEvents; None: not given."""
+    """The parameter sendInitialEvents; None if the query lacks it."""
     bookmarks: bool
     seconds: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """How a write is to be done."""
+    """The options of a create, update, patch or server-side apply."""
 
     dry_run: bool = False
     validation: Literal["Strict", "Warn", "Ignore"] = "Warn"
     patch: bool = False
-    """A patch's unknown fields are answered with 422 instead of 400."""
+    """Whether the write is a patch, whose unknown fields are answered with 422 instead of 400."""
     manager: str = ""
-    """Who writes, for the owners of fields."""
-    applied: bool = False
-    """Whether the object says already who owns its fields."""
+    """The field manager, which comes to own the fields."""
+    apply: bool = False
+    """Whether the write is a server-side apply, whose object already has its managed fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOptions:
-    """How a deletion is to be done."""
+    """The options of a deletion."""
 
     uid: str = ""
     version: str = ""
@@ -61,26 +60,26 @@ class DeleteOptions:
     propagation: str = ""
     dry_run: bool = False
     orphan: bool | None = None
-    """The older word for the propagation; with False, what is not gone at once is answered with 202."""
+    """The older form of the propagation. With False, a deletion that has to wait is answered with 202."""
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:
-    """A boolean of the query: there, and not `false` or `0`."""
+    """Return a boolean of the query: true if it is present and not `false` or `0`."""
     return name in query and query[name].lower() not in {"false", "0"}
 
 
-def listing(query: Mapping[str, str], *, watching: bool = False) -> ListOptions:
-    """The options of a list, or of a watch. BadRequest, Invalid."""
-    label_selectors.parse(query.get("labelSelector", ""))  # whose problems come before those of the options
+def list_options(query: Mapping[str, str], *, watching: bool = False) -> ListOptions:
+    """Return the options of a list, or of a watch. BadRequest, Invalid."""
+    label_selectors.parse(query.get("labelSelector", ""))  # errors of the selector come before those of the options
     read = ListOptions(
         watch=flag(query, "watch"),
         version=query.get("resourceVersion", ""),
         match=query.get("resourceVersionMatch", ""),
-        limit=integer("limit", query.get("limit", "0")),
+        limit=query_integer("limit", query.get("limit", "0")),
         token=query.get("continue", ""),
         initial=flag(query, "sendInitialEvents") if "sendInitialEvents" in query else None,
         bookmarks=flag(query, "allowWatchBookmarks"),
-        seconds=integer("timeoutSeconds", query["timeoutSeconds"]) if "timeoutSeconds" in query else None,
+        seconds=query_integer("timeoutSeconds", query["timeoutSeconds"]) if "timeoutSeconds" in query else None,
     )
     watching = watching or read.watch
     _refuse("ListOptions", _watch_problems(read) if watching else _list_problems(read))
@@ -117,12 +116,12 @@ def _watch_problems(read: ListOptions) -> Iterable[Cause]:
         yield status_errors.not_allowed(match, f"{match} is forbidden when continue is provided")
 
 
-def write(
+def write_options(
     query: Mapping[str, str], verb: Literal["Create", "Update", "Patch"] = "Create", *, apply: bool = False
 ) -> WriteOptions:
-    """The options of a create, update, patch or server-side apply. Invalid."""
+    """Return the options of a create, update, patch or server-side apply. Invalid."""
     patch = verb == "Patch"
-    level, dry = query.get("fieldValidation", ""), _all(query, "dryRun")
+    level, dry = query.get("fieldValidation", ""), _all_values(query, "dryRun")
     problems: list[Cause] = []
     if patch and "force" in query and not apply:
         problems.append(status_errors.not_allowed("force", _NO_FORCE))
@@ -135,7 +134,7 @@ def write(
     _refuse(f"{verb}Options", problems)
     strictness = cast(Literal["Strict", "Warn", "Ignore"], level or "Warn")
     manager = query.get("fieldManager", "")
-    return WriteOptions(dry_run=bool(dry), validation=strictness, patch=patch, manager=manager, applied=apply)
+    return WriteOptions(dry_run=bool(dry), validation=strictness, patch=patch, manager=manager, apply=apply)
 
 
 def _manager_problems(manager: str) -> Iterable[Cause]:
@@ -152,36 +151,41 @@ def _dry_run_problems(values: Sequence[str]) -> Iterable[Cause]:
         yield unsupported("dryRun", list(values), ("All",))
 
 
-def deletion(query: Mapping[str, str], body: Any) -> DeleteOptions:
-    """The options of a deletion: its body's (DeleteOptions), or, without a body, its query's. BadRequest, Invalid."""
-    asked = _queried(query) if body is None else _bodied(body)
-    orphan, propagation, dry = asked.get("orphanDependents"), asked.get("propagationPolicy"), asked.get("dryRun") or []
+def delete_options(query: Mapping[str, str], body: Any) -> DeleteOptions:
+    """Return the options of a deletion, from its body (DeleteOptions), or without a body from its query. BadRequest,
+    Invalid."""
+    parameters = _query_parameters(query) if body is None else _body_parameters(body)
+    orphan, propagation, dry = (
+        parameters.get("orphanDependents"),
+        parameters.get("propagationPolicy"),
+        parameters.get("dryRun") or [],
+    )
     problems: list[Cause] = []
     if orphan is not None and propagation is not None:
         problems.append(status_errors.wrong("propagationPolicy", propagation, _BOTH_SET))
     if propagation is not None and propagation not in _PROPAGATIONS:
         problems.append(unsupported("propagationPolicy", propagation, (*_PROPAGATIONS, "nil")))
     _refuse("DeleteOptions", [*problems, *_dry_run_problems(dry)])
-    preconditions = asked.get("preconditions") or {}
+    preconditions = parameters.get("preconditions") or {}
     return DeleteOptions(
         uid=preconditions.get("uid") or "",
         version=preconditions.get("resourceVersion") or "",
-        grace=asked.get("gracePeriodSeconds"),
+        grace=parameters.get("gracePeriodSeconds"),
         propagation=propagation or {True: "Orphan", False: "Background", None: ""}[orphan],
         dry_run=bool(dry),
         orphan=orphan,
     )
 
 
-def _queried(query: Mapping[str, str]) -> dict[str, Any]:
-    asked: dict[str, Any] = {"dryRun": _all(query, "dryRun")}
+def _query_parameters(query: Mapping[str, str]) -> dict[str, Any]:
+    parameters: dict[str, Any] = {"dryRun": _all_values(query, "dryRun")}
     if "gracePeriodSeconds" in query:
-        asked["gracePeriodSeconds"] = integer("gracePeriodSeconds", query["gracePeriodSeconds"])
+        parameters["gracePeriodSeconds"] = query_integer("gracePeriodSeconds", query["gracePeriodSeconds"])
     if "orphanDependents" in query:
-        asked["orphanDependents"] = flag(query, "orphanDependents")
+        parameters["orphanDependents"] = flag(query, "orphanDependents")
     if "propagationPolicy" in query:
-        asked["propagationPolicy"] = query["propagationPolicy"]
-    return asked
+        parameters["propagationPolicy"] = query["propagationPolicy"]
+    return parameters
 
 
 _FIELDS: dict[str, tuple[type, str]] = {
@@ -193,22 +197,22 @@ _FIELDS: dict[str, tuple[type, str]] = {
 }
 
 
-def _bodied(body: Any) -> dict[str, Any]:
+def _body_parameters(body: Any) -> dict[str, Any]:
     if not isinstance(body, dict):
         mismatch = f"cannot unmarshal {go_type_name(body)} into Go value of type struct"
         raise bad_request(f"couldn't get version/kind; json parse error: json: {mismatch}")
     if body.get("kind", "DeleteOptions") != "DeleteOptions":
         raise bad_request(f'no kind "{body["kind"]}" is registered for version "{body.get("apiVersion", "")}"')
-    for name, (wanted, text) in _FIELDS.items():
+    for name, (expected, text) in _FIELDS.items():
         value = body.get(name)
-        if value is not None and type(value) is not wanted:
+        if value is not None and type(value) is not expected:
             raise bad_request(
                 f"json: cannot unmarshal {go_type_name(value)} into Go struct field {name} of type {text}"
             )
     return body
 
 
-def _all(query: Mapping[str, str], name: str) -> list[str]:
+def _all_values(query: Mapping[str, str], name: str) -> list[str]:
     several = getattr(query, "getall", None)  # a request's query may name a key twice
     if several is not None:
         return list(several(name, []))
@@ -216,6 +220,6 @@ def _all(query: Mapping[str, str], name: str) -> list[str]:
 
 
 def _refuse(kind: str, problems: Iterable[Cause]) -> None:
-    found = list(problems)
-    if found:
-        raise status_errors.invalid(Resource("meta.k8s.io", "v1", "", kind), "", found)
+    causes = list(problems)
+    if causes:
+        raise status_errors.invalid(Resource("meta.k8s.io", "v1", "", kind), "", causes)

@@ -1,8 +1,8 @@
-"""Bodies in Kubernetes' protobuf encoding, which newer versions of kubectl send where they make objects of their own
-(`create namespace`, `create configmap`, `drain`, `auth can-i`).
+"""Decodes bodies in Kubernetes' protobuf encoding. Newer versions of kubectl send it for objects that they create
+themselves (`create namespace`, `create configmap`, `drain`, `auth can-i`).
 
-One rule: a body is turned into the JSON it stands for and goes the way of all JSON; no answer is ever in protobuf.
-What is not in the tables of `protobuf_messages` cannot be read and is refused.
+One rule: a body is converted to the equivalent JSON and then handled as JSON; no answer is in protobuf. A kind without
+a table in `protobuf_messages` is refused.
 """
 
 import base64
@@ -24,14 +24,14 @@ _ENVELOPE: Message = {
 }
 
 
-class _Malformed(Exception):
-    """The bytes are no protobuf."""
+class _MalformedBody(Exception):
+    """The bytes are not valid protobuf."""
 
 
 def read(body: bytes) -> dict[str, Any]:
-    """The object that a body stands for. BadRequest if it is malformed, 415 if its kind is not one we can read."""
+    """Return the object in a body. BadRequest if it is malformed, 415 if there is no table for its kind."""
     if not body.startswith(_MAGIC):
-        raise bad_request("the body does not begin as protobuf does")
+        raise bad_request("the body does not begin with the bytes that mark protobuf")
     try:
         envelope = _message(body[len(_MAGIC) :], _ENVELOPE, 0)
         kind = envelope.get("type") or {}
@@ -39,29 +39,29 @@ def read(body: bytes) -> dict[str, Any]:
         if table is None:
             raise unsupported_media_type(["application/json", "application/yaml"])
         return {**kind, **_message(envelope.get("raw", b""), table, 0)}
-    except (_Malformed, struct.error, UnicodeDecodeError, OverflowError, ValueError) as error:
+    except (_MalformedBody, struct.error, UnicodeDecodeError, OverflowError, ValueError) as error:
         raise bad_request(f"the body could not be decoded: {error}") from None
 
 
 def _message(raw: bytes, table: Message, depth: int) -> dict[str, Any]:
     if depth > _DEEPEST:
-        raise _Malformed("it is nested too deeply")
-    found: dict[str, Any] = {}
+        raise _MalformedBody("it is nested too deeply")
+    fields: dict[str, Any] = {}
     for number, value in _parts(raw):
         field = table.get(number)
         if field is None:
             continue
         read_value = _value(value, field.type, depth + 1)
         if field.form == "many":
-            found.setdefault(field.name, []).append(read_value)
+            fields.setdefault(field.name, []).append(read_value)
         elif field.form == "map":
             pair = _message(
                 _bytes(value), {1: Field("key", "text"), 2: Field("value", field.type, "pointer")}, depth + 1
             )
-            found.setdefault(field.name, {})[pair.get("key", "")] = pair.get("value", _empty(field.type))
+            fields.setdefault(field.name, {})[pair.get("key", "")] = pair.get("value", _empty(field.type))
         elif field.form == "pointer" or read_value not in ("", 0, False, {}, None):
-            found[field.name] = read_value
-    return found
+            fields[field.name] = read_value
+    return fields
 
 
 def _empty(kind: Type) -> Any:
@@ -90,29 +90,29 @@ def _value(value: int | bytes, kind: Type, depth: int) -> Any:
             return _either(_bytes(value), depth)
         case dict():
             return _message(_bytes(value), kind, depth)
-    raise _Malformed(f"there is no type {kind!r}")
+    raise _MalformedBody(f"there is no type {kind!r}")
 
 
 def _either(raw: bytes, depth: int) -> Any:
     table = {1: Field("is_text", "number"), 2: Field("number", "number"), 3: Field("text", "text")}
-    found = _message(raw, table, depth)
-    return found.get("text", "") if found.get("is_text") else found.get("number", 0)
+    fields = _message(raw, table, depth)
+    return fields.get("text", "") if fields.get("is_text") else fields.get("number", 0)
 
 
 def _number(value: int | bytes) -> int:
     if isinstance(value, bytes):
-        raise _Malformed("a number was expected")
+        raise _MalformedBody("it has bytes in place of a number")
     return value
 
 
 def _bytes(value: int | bytes) -> bytes:
     if isinstance(value, int):
-        raise _Malformed("bytes were expected")
+        raise _MalformedBody("it has a number in place of bytes")
     return value
 
 
 def _parts(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a message: number and value."""
+    """Yield the fields of a message: number and value."""
     position = 0
     while position < len(raw):
         tag, position = _varint(raw, position)
@@ -123,23 +123,23 @@ def _parts(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
         elif wire == 2:
             length, position = _varint(raw, position)
             if position + length > len(raw):
-                raise _Malformed("it ends in the middle")
+                raise _MalformedBody("it ends in the middle")
             yield number, raw[position : position + length]
             position += length
         elif wire in {1, 5}:
             position += 8 if wire == 1 else 4
         else:
-            raise _Malformed(f"unknown wire type {wire}")
+            raise _MalformedBody(f"unknown wire type {wire}")
 
 
 def _varint(raw: bytes, position: int) -> tuple[int, int]:
     result = 0
     for shift in range(0, 70, 7):
         if position >= len(raw):
-            raise _Malformed("it ends in the middle")
+            raise _MalformedBody("it ends in the middle")
         byte = raw[position]
         position += 1
         result |= (byte & 0x7F) << shift
         if not byte & 0x80:
             return result & (1 << 64) - 1, position
-    raise _Malformed("a number is too long")
+    raise _MalformedBody("a number is too long")

@@ -1,6 +1,6 @@
-"""The numbers that fields have in Kubernetes' protobuf encoding, for the kinds that kubectl makes by itself.
+"""The field numbers of Kubernetes' protobuf encoding, for the kinds that kubectl creates itself.
 
-One rule: a table; a field that is not listed is skipped, as any protobuf reader does with fields it does not know.
+One rule: this is a table. A field that it lacks is skipped, as protobuf decoders do with unknown fields.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Field:
     name: str
     type: Type
     form: Literal["plain", "pointer", "many", "map"] = "plain"
-    """A plain field is always sent and means nothing when it is empty; a pointer is only sent when it is set."""
+    """A plain field is always sent, and an empty one means that it is not set. A pointer is sent only if it is set."""
 
 
 Message = dict[int, Field]
@@ -80,11 +80,11 @@ _QUOTA: Message = {1: Field("hard", "quantity", "map"), 2: Field("scopes", "text
 
 
 def _object(**parts: Any) -> Message:
-    """A message with metadata as its first field, and further ones in order."""
-    found: Message = {1: Field("metadata", METADATA)}
+    """Return a message with metadata as its first field, and the other fields in order."""
+    message: Message = {1: Field("metadata", METADATA)}
     for number, (name, field) in enumerate(parts.items(), start=2):
-        found[number] = field if isinstance(field, Field) else Field(name, field)
-    return found
+        message[number] = field if isinstance(field, Field) else Field(name, field)
+    return message
 
 
 KINDS: dict[str, Message] = {
@@ -121,4 +121,4 @@ KINDS: dict[str, Message] = {
     ),
     "SelfSubjectRulesReview": _object(spec=_texts(namespace=1)),
 }
-"""Messages by kind."""
+"""The messages by kind."""

@@ -105,7 +105,7 @@ def test_deletions_and_small_changes_are_kept_on_a_full_disk(
                     await store.durable()
             large = store.get("things", "n", "t0")
             assert large
-            with pytest.raises(Refusal, match="no object grows"):
+            with pytest.raises(Refusal, match="no object can be created or grow"):
                 store.put("things", {**large.manifest(), "text": "x" * 20_000})
             for number in range(50):
                 stored = store.get("things", "n", f"t{number}")

@@ -79,7 +79,7 @@ def test_paths_that_are_not_understood(path: str) -> None:
     ],
 )
 def test_what_is_chosen(accept: str, form: str) -> None:
-    assert encoding.choose(accept).form == form
+    assert encoding.negotiate(accept).form == form
 
 
 @pytest.mark.parametrize("accept", [PROTOBUF, "text/html", "application/json;as=Table;v=v9;g=meta.k8s.io"])

@@ -39,6 +39,6 @@ def test_the_numbers_need_the_token_too(tmp_path: Path) -> None:
 def test_no_client_fills_the_memory() -> None:
     metrics = Metrics()
     for number in range(1_000):
-        metrics.asked(f"client-{number}", "GET", "pods", "")
+        metrics.count_request(f"client-{number}", "GET", "pods", "")
     assert len(metrics.requests) == 101
     assert metrics.requests["others", "GET", "pods", ""] == 900

@@ -37,7 +37,7 @@ def test_what_the_disk_refused_never_was(tmp_path: Path) -> None:
         disk = BrokenDisk(tmp_path / "objects.sqlite")
         store = Store(disk, _none)
         told: list[Change] = []
-        store.journal("things").listen(told.append)
+        store.journal("things").subscribe(told.append)
         store.put("things", _manifest("kept", size=1))
         store.put("things", _manifest("gone"))
         await store.durable()
@@ -56,7 +56,7 @@ def test_what_the_disk_refused_never_was(tmp_path: Path) -> None:
             ("gone", None),
             ("kept", 1),
         ]
-        assert store.place_of("uid-new") is None
+        assert store.key_of("uid-new") is None
         assert len(told) == 2
         disk.broken = False
         after = store.put("things", _manifest("new"))
@@ -72,7 +72,7 @@ def test_nothing_is_told_before_it_is_on_disk(tmp_path: Path) -> None:
         disk = Disk(tmp_path / "objects.sqlite")
         store = Store(disk, _none)
         told: list[Change] = []
-        store.journal("things").listen(told.append)
+        store.journal("things").subscribe(told.append)
         store.put("things", _manifest("a"))
         store.put("things", _manifest("b"))
         assert told == []
