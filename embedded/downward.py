@@ -1,6 +1,6 @@
 """The downward API: a pod's own metadata as text, for its variables and the files of its downwardAPI volumes.
 
-One rule: pure, and the words are the kubelet's.
+One rule: pure, and the text is the same as the kubelet's.
 """
 
 import json
@@ -19,13 +19,13 @@ class File:
     """One file of a volume."""
 
     path: str
-    """Below the volume's folder."""
+    """The path relative to the volume's folder."""
     text: str
     mode: int
 
 
 def field(path: str, metadata: Mapping[str, Any]) -> str | None:
-    """A field of a pod's metadata, empty if the pod does not have it; None if it is none that can be asked for."""
+    """Return a field of a pod's metadata; empty if the pod does not have it, None if the API does not offer it."""
     entry = _ENTRY.fullmatch(path)
     if entry:
         return str((metadata.get(entry[1]) or {}).get(entry[2], ""))
@@ -37,7 +37,7 @@ def field(path: str, metadata: Mapping[str, Any]) -> str | None:
 
 
 def files(volume: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterator[File]:
-    """What an accepted volume holds; nothing if it is of another kind."""
+    """Yield the files of a volume of an accepted pod; nothing if it is not a downwardAPI volume."""
     source = volume.get("downwardAPI") or {}
     for item in source.get("items") or ():
         text = field(item["fieldRef"]["fieldPath"], metadata) or ""
@@ -45,35 +45,35 @@ def files(volume: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterator[Fi
 
 
 def problems(source: Mapping[str, Any], path: str) -> Iterator[str]:
-    """What of a downwardAPI volume cannot be had here."""
-    places: list[str] = []
+    """Yield every part of a downwardAPI volume that the node does not support."""
+    paths: list[str] = []
     for index, item in enumerate(source.get("items") or ()):
-        found = list(_item_problems(item, f"{path}.items[{index}]"))
-        yield from found
-        if not found and any(_clash(item["path"], other) for other in places):
+        item_problems = list(_item_problems(item, f"{path}.items[{index}]"))
+        yield from item_problems
+        if not item_problems and any(_overlap(item["path"], other) for other in paths):
             yield f"{path}.items[{index}].path: {item['path']!r} is where another item is"
-        places += [] if found else [item["path"]]
+        paths += [] if item_problems else [item["path"]]
 
 
 def _item_problems(item: Mapping[str, Any], path: str) -> Iterator[str]:
-    where = item.get("path")
-    if not isinstance(where, str) or not _below(where):
-        yield f"{path}.path: {where!r} is not a path below the volume's folder"
+    file_path = item.get("path")
+    if not isinstance(file_path, str) or not _is_below(file_path):
+        yield f"{path}.path: {file_path!r} is not a path below the volume's folder"
     if item.get("resourceFieldRef"):
         yield f"{path}.resourceFieldRef is not supported; use it in a variable"
         return
-    wanted = (item.get("fieldRef") or {}).get("fieldPath")
-    if not isinstance(wanted, str) or (wanted not in (*_NAMES, *_WHOLE) and not _ENTRY.fullmatch(wanted)):
-        yield f"{path}.fieldRef.fieldPath: {wanted!r} is not a field a file can have"
+    field_path = (item.get("fieldRef") or {}).get("fieldPath")
+    if not isinstance(field_path, str) or (field_path not in (*_NAMES, *_WHOLE) and not _ENTRY.fullmatch(field_path)):
+        yield f"{path}.fieldRef.fieldPath: {field_path!r} is not a field a file can have"
     mode = item.get("mode")
     if mode is not None and not (isinstance(mode, int) and 0 <= mode <= 0o777):
         yield f"{path}.mode: must be between 0 and 511"
 
 
-def _below(path: str) -> bool:
+def _is_below(path: str) -> bool:
     return "\0" not in path and not {"", ".", ".."} & set(path.split("/"))
 
 
-def _clash(path: str, other: str) -> bool:
-    """Whether one would be where the other is, or has to have its folder."""
+def _overlap(path: str, other: str) -> bool:
+    """Return whether two paths are the same, or one would be a folder on the path of the other."""
     return f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/")

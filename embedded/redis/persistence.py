@@ -1,8 +1,8 @@
-"""Keeps the Redis of one machine taking commands while the disk is full.
+"""Makes the Redis of one machine accept commands while the disk is full.
 
 One rule: a Redis that cannot write its append-only file refuses every change, and then no job can be suspended and no
-worker gets work. It only holds an index that is rebuilt from the cluster, so the file is given up while the disk is
-full, and begun anew when there is room.
+worker gets work. Its content is only an index, which can be rebuilt from the cluster. So the file is switched off while
+the disk is full, and on again when there is space.
 """
 
 import logging
@@ -15,32 +15,34 @@ logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 _TRY_SECONDS = 30.0
-"""Between two attempts to begin the file anew."""
+"""The interval between two attempts to switch the file on."""
 _ROOM_BYTES = 16 * 1024 * 1024
-"""What must be free before the file is begun anew."""
+"""The free disk space that is required before the file is switched on."""
 
 
 class Persistence:
-    """Looks after one Redis. For one thread."""
+    """The append-only file of one Redis. Not safe for several threads."""
 
     def __init__(self, url: str, folder: Path) -> None:
-        """`folder` is the one that the Redis keeps its files in."""
+        """Watch the Redis at a URL that keeps its files in `folder`."""
         self._url = url
         self._folder = folder
-        self._look_at = self._try_at = 0.0
+        self._check_at = self._try_at = 0.0
 
     def step(self, now: float) -> None:
-        """Look, if it is time; `now` is in seconds of any clock that does not go back. A Redis that does not answer is
-        left alone."""
-        if now < self._look_at:
+        """Switch the file off or on, if that is due and necessary. A Redis that does not answer is ignored.
+
+        `now` is in seconds of any clock that does not go back.
+        """
+        if now < self._check_at:
             return
-        self._look_at = now + LOOK_SECONDS
+        self._check_at = now + LOOK_SECONDS
         try:
-            self._settle(now)
+            self._switch(now)
         except (OSError, ValueError) as e:
             logger.debug("the Redis at %s does not answer: %s", self._url, e)
 
-    def _settle(self, now: float) -> None:
+    def _switch(self, now: float) -> None:
         state = dict(line.split(":", 1) for line in self._ask("INFO", "persistence").splitlines() if ":" in line)
         writing = state.get("aof_enabled") == "1"
         if writing and state.get("aof_last_write_status") == "err":
@@ -54,7 +56,7 @@ class Persistence:
                 logger.warning("Redis keeps its append-only file again")
 
     def has_room(self) -> bool:
-        """Whether the disk has room again: this user may be out of room although the disk is not."""
+        """Return whether the disk has space again. The attempt to allocate it respects the user's quota, too."""
         draft = self._folder / ".room"
         try:
             disk_reserve.allocate(draft, _ROOM_BYTES)
@@ -64,8 +66,8 @@ class Persistence:
             draft.unlink(missing_ok=True)
         return True
 
-    def _ask(self, *words: str) -> str:
-        answer = server.ask(self._url, *words)
+    def _ask(self, *arguments: str) -> str:
+        answer = server.ask(self._url, *arguments)
         if answer.startswith("-"):
             raise ValueError(answer)
         return answer

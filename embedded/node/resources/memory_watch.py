@@ -1,10 +1,11 @@
-"""Ends containers that use more memory than their limit.
+"""Kills containers that use more memory than their limit.
 
-One rule: what counts is on disk before anything is ended, so that no node takes the end for another one's doing; and
-looking takes no more than a twentieth of a core, however many processes there are.
+One rule: the reason is on disk before a container is killed, so that no node process reports another reason. The checks
+take at most a twentieth of a core, however many processes there are.
 
-It looks at the processes that each container had a moment ago, many times a second, and adds up what is resident, which
-is cheap and never too little. Only where that is above the limit it takes the exact figure.
+Several times a second, the watch adds up the resident memory of the processes that each container had a moment ago.
+This sum is cheap, and it is never less than the memory that counts. Only if it is above the limit, the watch computes
+the exact figure.
 """
 
 import logging
@@ -24,11 +25,11 @@ logger = logging.getLogger(__name__)
 
 _TICK_SECONDS = 0.1
 _IDLE = 20.0
-"""How many times as long as a look took it is waited before the next."""
+"""The pause after a check, as a multiple of the time that the check took."""
 _MEMBERS_SECONDS = 1.0
-"""How old the knowledge may be which processes a container has; it is renewed before anything is ended."""
+"""How old the list of a container's processes may be. It is always updated before a container is killed."""
 _NEAR_SECONDS = 0.2
-"""The same where a container has come near its limit."""
+"""The same while a container is near its limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class WatchedContainer:
     key: RunKey
     process: Process
     limit: int = 0
-    """In bytes; 0 for none of its own."""
+    """The container's own memory limit in bytes; 0 for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,123 +48,124 @@ class WatchedPod:
 
     containers: tuple[WatchedContainer, ...] = ()
     limit: int = 0
-    """Of all containers together, in bytes; 0 for none."""
+    """The memory limit of all containers together, in bytes; 0 for none."""
 
     @property
-    def limited(self) -> bool:
-        """Whether there is anything to look at."""
-        return bool(self.containers) and (self.limit > 0 or any(each.limit for each in self.containers))
+    def has_limit(self) -> bool:
+        """Whether a container runs and a limit applies to it."""
+        return bool(self.containers) and (self.limit > 0 or any(container.limit for container in self.containers))
 
 
 @dataclass(slots=True)
 class MemoryWatch:
-    """A thread that looks at the containers it was told of. `record` puts on disk why a container is ended."""
+    """A thread that watches the memory of containers. `record` writes to disk why a container is killed."""
 
     record: Callable[[RunKey, str], None]
     errors: ObjectErrors = field(default_factory=ObjectErrors)
     _pods: dict[str, WatchedPod] = field(default_factory=dict)
-    _found: dict[str, set[int]] = field(default_factory=dict)
+    _pids_by_mark: dict[str, set[int]] = field(default_factory=dict)
     """The processes of each container, by its mark."""
     _last: dict[str, MemoryUse] = field(default_factory=dict)
-    """What each container, by its mark, and each pod, by its uid, used when it was looked at closely."""
+    """The last exact figure of each container, by its mark, and of each pod, by its uid."""
     _near: bool = False
     _members: ContainerProcesses = field(default_factory=ContainerProcesses)
     _members_at: float = -_MEMBERS_SECONDS
-    _news: threading.Condition = field(default_factory=threading.Condition)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
     _stopping: bool = False
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to look. On a machine without /proc there is nothing to be seen: limits do not hold there."""
+        """Start the thread. On a machine without /proc nothing can be measured, so limits do not apply there."""
         if Path("/proc/self/statm").exists():
             self._thread = threading.Thread(target=self._run, name="memory")
             self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
-        with self._news:
+        """End the thread."""
+        with self._changed:
             self._stopping = True
-            self._news.notify()
+            self._changed.notify()
         if self._thread is not None:
             self._thread.join()
 
     def watch(self, uid: str, pod: WatchedPod) -> None:
-        """What runs of a pod now; nothing, once it is over. From any thread."""
-        with self._news:
-            if not pod.limited:
+        """Set the containers of a pod that run now; none if the pod is over. Callable from any thread."""
+        with self._changed:
+            if not pod.has_limit:
                 self._pods.pop(uid, None)
             elif self._pods.get(uid) != pod:
                 self._pods[uid] = pod
                 self._members_at = -_MEMBERS_SECONDS
-                self._news.notify()
+                self._changed.notify()
 
     def _run(self) -> None:
         pause = 0.0
         while True:
-            with self._news:
-                self._news.wait_for(lambda: self._stopping, timeout=pause)
-                self._news.wait_for(lambda: self._stopping or self._pods)
+            with self._changed:
+                self._changed.wait_for(lambda: self._stopping, timeout=pause)
+                self._changed.wait_for(lambda: self._stopping or self._pods)
                 if self._stopping:
                     return
                 pods = dict(self._pods)
             began = time.monotonic()
-            self.look(pods, began)
+            self.check(pods, began)
             pause = max(_TICK_SECONDS, _IDLE * (time.monotonic() - began))
 
-    def look(self, pods: Mapping[str, WatchedPod], now: float) -> None:
-        """Look at all pods once; `now` is in seconds of any clock that does not go back."""
+    def check(self, pods: Mapping[str, WatchedPod], now: float) -> None:
+        """Check all pods once; `now` is in seconds of any clock that does not go back."""
         if now - self._members_at >= (_NEAR_SECONDS if self._near else _MEMBERS_SECONDS):
-            self._found, self._members_at = self._find_members(pods.values()), now
-            self._last = {name: last for name, last in self._last.items() if name in self._found or name in pods}
+            self._pids_by_mark, self._members_at = self._find_members(pods.values()), now
+            self._last = {name: last for name, last in self._last.items() if name in self._pids_by_mark or name in pods}
         self._near = False
         for uid, pod in pods.items():
             subject = f"the memory of the pod with uid {uid}"
             try:
-                self._look_at(uid, pod, now)
+                self._check_pod(uid, pod, now)
             except Exception as e:
                 self.errors.met(subject, e)
             else:
                 self.errors.over(subject)
 
-    def _look_at(self, uid: str, pod: WatchedPod, now: float) -> None:
-        for each in pod.containers:
-            if self._reached(each.key.mark, (each,), each.limit, now):
-                self._found |= self._find_members([pod])
-                used = memory.used(self._pids((each,)))
-                if used > each.limit:
-                    self._end(each, _container_message(each, used))
+    def _check_pod(self, uid: str, pod: WatchedPod, now: float) -> None:
+        for container in pod.containers:
+            if self._exceeds(container.key.mark, (container,), container.limit, now):
+                self._pids_by_mark |= self._find_members([pod])
+                used = memory.used(self._pids((container,)))
+                if used > container.limit:
+                    self._kill(container, _container_message(container, used))
                     return
-        if self._reached(uid, pod.containers, pod.limit, now):
-            self._found |= self._find_members([pod])
-            shares = [(memory.used(self._pids((each,))), each) for each in pod.containers]
+        if self._exceeds(uid, pod.containers, pod.limit, now):
+            self._pids_by_mark |= self._find_members([pod])
+            shares = [(memory.used(self._pids((container,))), container) for container in pod.containers]
             if sum(share for share, _ in shares) > pod.limit:
-                self._end_largest(pod, shares)
+                self._kill_largest(pod, shares)
 
     def _find_members(self, pods: Iterable[WatchedPod]) -> dict[str, set[int]]:
-        return self._members.of({each.key.mark: each.process for pod in pods for each in pod.containers})
+        leaders = {container.key.mark: container.process for pod in pods for container in pod.containers}
+        return self._members.of(leaders)
 
     def _pids(self, containers: Iterable[WatchedContainer]) -> set[int]:
-        return {pid for each in containers for pid in self._found.get(each.key.mark, ())}
+        return {pid for container in containers for pid in self._pids_by_mark.get(container.key.mark, ())}
 
-    def _reached(self, name: str, containers: Iterable[WatchedContainer], limit: int, now: float) -> bool:
-        """Whether these containers use more than a limit, as far as their processes are known."""
+    def _exceeds(self, name: str, containers: Iterable[WatchedContainer], limit: int, now: float) -> bool:
+        """Return whether the listed processes of these containers use more than a limit."""
         if not limit:
             return False
         pids = self._pids(containers)
-        rough = memory.rough(pids)
-        self._near = self._near or 2 * rough > limit
-        if not memory.is_due(limit, rough, self._last.get(name), now):
+        bound = memory.rough(pids)
+        self._near = self._near or 2 * bound > limit
+        if not memory.is_due(limit, bound, self._last.get(name), now):
             return False
         used = memory.used(pids)
-        self._last[name] = MemoryUse(used, rough, now)
+        self._last[name] = MemoryUse(used, bound, now)
         return used > limit
 
-    def _end_largest(self, pod: WatchedPod, shares: Sequence[tuple[int, WatchedContainer]]) -> None:
+    def _kill_largest(self, pod: WatchedPod, shares: Sequence[tuple[int, WatchedContainer]]) -> None:
         share, largest = max(shares, key=lambda pair: pair[0])
-        self._end(largest, _pod_message(pod, largest, sum(each for each, _ in shares), share))
+        self._kill(largest, _pod_message(pod, largest, sum(used for used, _ in shares), share))
 
-    def _end(self, container: WatchedContainer, message: str) -> None:
-        """End all of a container. If it could not be put on record it is ended all the same: the machine needs it."""
+    def _kill(self, container: WatchedContainer, message: str) -> None:
+        """Record the reason and kill the container, even if the record fails: the machine needs the memory."""
         logger.warning("container %s of the pod with uid %s is ended: %s", container.key.container, container.key.uid,
                        message)  # fmt: skip
         try:
@@ -175,14 +177,14 @@ class MemoryWatch:
 
 def _container_message(container: WatchedContainer, used: int) -> str:
     return (
-        f"container {container.key.container} used {memory.shown(used)} of memory, and its limit is "
-        f"{memory.shown(container.limit)} (resources.limits.memory): raise the limit, or let the program use less"
+        f"container {container.key.container} used {memory.text(used)} of memory, and its limit is "
+        f"{memory.text(container.limit)} (resources.limits.memory): raise the limit, or let the program use less"
     )
 
 
 def _pod_message(pod: WatchedPod, container: WatchedContainer, used: int, share: int) -> str:
     return (
-        f"the pod used {memory.shown(used)} of memory, and its limit is {memory.shown(pod.limit)} "
-        f"(spec.resources.limits.memory); container {container.key.container} used most of it, {memory.shown(share)}: "
+        f"the pod used {memory.text(used)} of memory, and its limit is {memory.text(pod.limit)} "
+        f"(spec.resources.limits.memory); container {container.key.container} used most of it, {memory.text(share)}: "
         "raise the limit, or let the program use less"
     )

@@ -1,7 +1,7 @@
-"""Control groups (version 2) for containers with a limit of memory, where this user may make some.
+"""Control groups (version 2) for containers with a memory limit, where this user may create them.
 
-One rule: a control group only makes a limit stricter. The node watches the memory of every container anyway, so what
-fails here costs nothing: the container runs without a control group.
+One rule: a control group only makes a limit stricter. The node watches the memory of every container in any case, so an
+error here has no consequence: the container runs without a control group.
 """
 
 import os
@@ -16,12 +16,12 @@ _OWN = Path("/proc/self/cgroup")
 
 @dataclass(frozen=True, slots=True)
 class ControlGroups:
-    """Where control groups of containers are made; nowhere without a folder."""
+    """Creates the control groups of containers in a folder; without a folder it creates none."""
 
     folder: Path | None = None
 
     def make(self, name: str, limit: int) -> str:
-        """The folder of a control group whose processes may use so many bytes together, or nothing if there is none."""
+        """Create a control group with a memory limit in bytes; return its folder, or nothing if that is impossible."""
         if self.folder is None or not limit:
             return ""
         group = self.folder / f"torchq-{name}"
@@ -41,30 +41,30 @@ class ControlGroups:
 NO_GROUPS = ControlGroups()
 
 
-def find(mount: Path = _MOUNT, own: Path = _OWN) -> ControlGroups:
-    """The nearest control group above this process whose children have limits of memory and which this user may write.
+def find(mount: Path = _MOUNT, own_groups: Path = _OWN) -> ControlGroups:
+    """Return the nearest writable control group above this process whose children have memory limits.
 
-    So it is in a systemd user session, whose slices are the user's own. To move a process between two groups takes the
-    right to write the group above both, so the one that is looked for is above this process.
+    A systemd user session has one, since its slices belong to the user. To move a process between two groups, a user
+    must be allowed to write to a group above both. So only the groups above this process are candidates.
     """
-    for folder in _above(mount, own):
+    for folder in _groups_above(mount, own_groups):
         if _may_hold(folder):
             return ControlGroups(folder)
     return NO_GROUPS
 
 
-def _above(mount: Path, own: Path) -> Iterator[Path]:
-    """The control groups that this process is in, the nearest first; none where version 2 does not govern memory."""
+def _groups_above(mount: Path, own_groups: Path) -> Iterator[Path]:
+    """Yield the control groups of this process, the nearest first; none where version 2 does not control memory."""
     with suppress(OSError):
-        lines = own.read_text().splitlines()
+        lines = own_groups.read_text().splitlines()
         if len(lines) == 1 and lines[0].startswith("0::/"):
             steps = Path(lines[0].removeprefix("0::/"))
-            if ".." not in steps.parts:  # it is outside of what this process can see
+            if ".." not in steps.parts:  # otherwise the group is outside the part that this process can see
                 yield from (mount / step for step in (steps, *steps.parents))
 
 
 def _may_hold(folder: Path) -> bool:
-    """Whether groups can be made in this one, and processes moved into them."""
+    """Return whether this user can create groups in this one and move processes into them."""
     with suppress(OSError):
         governs = "memory" in (folder / "cgroup.subtree_control").read_text().split()
         return governs and all(os.access(path, os.W_OK) for path in (folder, folder / "cgroup.procs"))

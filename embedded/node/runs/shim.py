@@ -1,24 +1,24 @@
-"""Runs one container once, keeps its log, and outlives the node that asked for it.
+"""Runs one container once, writes its log, and outlives the node that ordered it.
 
-One rule: `started` is written before the command begins and `exited` after all of it is gone, each whole or not at all,
-and the lock is held from before the shim's birth to its death. So for whoever looks at a run's folder:
+One rule: `started` is written before the command begins, and `exited` after all of its processes are gone, each file
+whole or not at all. The lock is held from before the shim's start to its end. So a run's folder shows its state:
 
-    lock held                            it runs, or is about to
+    lock held                            the command runs, or is about to
     lock free, no `started`              the command never began: it may be started
-    lock free, `started`, no `exited`    the shim was killed: nobody knows how the command ended
-    `exited`                             it ended so
+    lock free, `started`, no `exited`    the shim was killed: how the command ended is unknown
+    `exited`                             the command ended as the file says
 
-Why a command could not be executed is in `problem`. The node takes the room for `exited` before the shim is born, so
-that the end of a container is on record also if the disk is full by then.
+If the command could not be executed, `problem` says why. The node reserves disk space for `exited` before the shim
+starts, so that the end of a container is recorded even if the disk is full by then.
 
-The command writes into a pipe, and the shim writes what comes into the log (`log_writer`): so the log is never longer
-than it may be, however fast the command prints, and a full disk costs lines of the log and not the container.
+The command writes into a pipe, and the shim copies its output into the log (`log_writer`). So the log never exceeds its
+limit, however fast the command prints, and a full disk costs lines of the log and not the container.
 
-Born as a fork of an isolated interpreter (`zygote`), which waits on standard input, a socket, for orders: a fork takes
-a tenth of the CPU of a new interpreter. With each order come three descriptors: the order marshalled (so that no secret
-is on a command line or on disk), the locked file, and the file for its own complaints. Shims outlive the process that
-forked them, and that one ends with the node. A shim stays in memory beside its container, so it imports the least there
-is.
+A shim is a fork of the fork server, an isolated interpreter that receives orders through a socket on standard input. A
+fork takes a tenth of the CPU time of a new interpreter. Three descriptors come with each order: the order (marshalled
+in memory, so that no secret is on a command line or on disk), the locked file, and the file for the shim's own errors.
+Shims outlive the fork server, which ends with the node. A shim stays in memory beside its container, so this module
+imports as little as possible.
 """
 
 import _socket
@@ -33,58 +33,58 @@ from embedded.log_writer import LogWriter
 
 LOCK_DESCRIPTOR = 3
 OUT_OF_MEMORY = "oomkilled"
-"""The file in which the node says that it ends the container because of its memory; its room is taken beforehand."""
+"""The file which says that the container was killed because of its memory. Its disk space is reserved before."""
 ORDER = b"r"
-"""The one message there is."""
+"""The only message to the fork server."""
 _RESERVED = 10
-"""Descriptors below this one are placed by us: nothing that arrives may land on them."""
+"""Descriptors below this number have fixed meanings, so descriptors that arrive must have larger numbers."""
 _MOST_OPEN = 64
 START_ERROR = 128
-"""The exit code of a container whose command could not be executed, as containerd gives it."""
+"""The exit code of a container whose command could not be executed, as in containerd."""
 
 Order = tuple[str, list[str], dict[str, str], str, int, str]
-"""The run's folder, the command, its environment, its working directory, the bytes of log that its container may keep,
-and the folder of its control group, if it has one."""
+"""The run's folder, the command, its environment, its working directory, the limit of the container's log in bytes, and
+the folder of the control group, if there is one."""
 
 _PIECE = 64 * 1024
-"""Bytes of output that are read at once: what a pipe holds."""
+"""The number of bytes of output that are read at once: the usual size of a pipe."""
 _LARGEST_PIPE = 1024 * 1024
 _RESERVED_BYTES = 1024
-"""Room that is taken for a file before it is written."""
+"""The disk space that is reserved for a file before it is written."""
 _RETRY_SECONDS = 1.0
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""Meant for the command, or for the node."""
-_NOTED = (signal.SIGTERM, signal.SIGHUP)
-"""Nobody sends these to a shim but the end of a session or of the machine, which sends them to every process."""
+"""Signals that do not end the shim: they concern the command or the node."""
+_RECORDED = (signal.SIGTERM, signal.SIGHUP)
+"""Signals that a shim receives only when a session or the machine ends, since every process receives them then."""
 _signalled: list[float] = []
 """When the shim received the first of these signals, in seconds since the epoch; empty if it received none."""
 
 
 def serve() -> None:
-    """Fork a shim for each order that comes, until the node is gone."""
+    """Fork a shim for each order, until the node closes the socket."""
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, _bury)
+    signal.signal(signal.SIGCHLD, _reap_shims)
     while os.open(os.devnull, os.O_RDONLY) < _RESERVED:
         pass
-    door = _socket.socket(fileno=os.dup(0))
-    room = _socket.CMSG_SPACE(3 * 4)
+    connection = _socket.socket(fileno=os.dup(0))
+    space = _socket.CMSG_SPACE(3 * 4)
     while True:
-        message, notes, _, _ = door.recvmsg(1, room)
+        message, ancillary, _, _ = connection.recvmsg(1, space)
         if not message:
             return
-        paper, lock, output = memoryview(notes[0][2]).cast("i")
+        order_file, lock, output = memoryview(ancillary[0][2]).cast("i")
         if os.fork() == 0:
-            _be_born(paper, lock, output)
-        for descriptor in (paper, lock, output):
+            _run_shim(order_file, lock, output)
+        for descriptor in (order_file, lock, output):
             os.close(descriptor)
 
 
-def _bury(*_: object) -> None:
-    """Shims that have ended are nobody's but ours."""
+def _reap_shims(*_: object) -> None:
+    """Reap the shims that have ended: they are children of this process."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -92,13 +92,13 @@ def _bury(*_: object) -> None:
         return
 
 
-def _be_born(paper: int, lock: int, output: int) -> None:
-    """Go on as a shim; does not return."""
+def _run_shim(order_file: int, lock: int, output: int) -> None:
+    """Turn this process into a shim, run the order and exit; never return."""
     code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
-        for descriptor, place in ((paper, 0), (output, 1), (output, 2), (lock, LOCK_DESCRIPTOR)):
+        for descriptor, place in ((order_file, 0), (output, 1), (output, 2), (lock, LOCK_DESCRIPTOR)):
             os.dup2(descriptor, place)
         os.closerange(LOCK_DESCRIPTOR + 1, _MOST_OPEN)
         main()
@@ -110,17 +110,17 @@ def _be_born(paper: int, lock: int, output: int) -> None:
 
 
 def main() -> None:
-    """Run the order on standard input; do nothing if it was run before."""
+    """Run the order from standard input; do nothing if the command was started before."""
     os.set_inheritable(LOCK_DESCRIPTOR, False)
-    with open(0, "rb", closefd=False) as paper:
-        order: Order = marshal.load(paper)
+    with open(0, "rb", closefd=False) as order_file:
+        order: Order = marshal.load(order_file)
     folder = order[0]
     if os.path.exists(os.path.join(folder, "started")):
         return
     for ignored in _IGNORED:
-        signal.signal(ignored, _note_signal if ignored in _NOTED else signal.SIG_IGN)
+        signal.signal(ignored, _record_signal if ignored in _RECORDED else signal.SIG_IGN)
     _set_process_option(_PR_SET_CHILD_SUBREAPER, 1)
-    bell = _bell()
+    child_ended = _child_pipe()
     printed, output = os.pipe()
     log = LogWriter(folder, order[4])
     problem = log.open()
@@ -132,34 +132,37 @@ def main() -> None:
     os.close(go)
     with open(verdict, encoding="utf-8") as failure:
         problem = failure.read()
-    status = _follow(pid, bell, printed, log)
+    status = _follow(pid, child_ended, printed, log)
     if problem:
         try:  # noqa: SIM105 - contextlib would be one more import
             write(folder, "problem", problem)
         except OSError:
             pass  # the disk is full
     signalled = f', "signalledAt": {_signalled[0]}' if _signalled else ""
-    _leave(group=order[5], folder=folder)
+    _remove_group(group=order[5], folder=folder)
     _record_end(folder, f'{{{_ending(status, problem)}{signalled}, "finishedAt": {time.time()}}}')
 
 
-def _note_signal(*_: object) -> None:
+def _record_signal(*_: object) -> None:
     if not _signalled:
         _signalled.append(time.time())
 
 
-def _bell() -> int:
-    """A descriptor that can be read whenever a child has ended."""
-    rung, ring = os.pipe()
-    os.set_blocking(rung, False)
-    os.set_blocking(ring, False)
+def _child_pipe() -> int:
+    """Return a descriptor that becomes readable whenever a child has ended."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
-    return rung
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    return reader
 
 
 def _fork(order: Order, output: int, problem: str) -> tuple[int, int, int]:
-    """A child that waits for our word, and the descriptors to give it and to hear why it could not begin."""
+    """Fork the child that becomes the command.
+
+    Return its pid, the descriptor that lets it begin, and the descriptor from which to read why it could not begin.
+    """
     ready, go = os.pipe()
     verdict, failure = os.pipe()
     pid = os.fork()
@@ -171,23 +174,23 @@ def _fork(order: Order, output: int, problem: str) -> tuple[int, int, int]:
         except Exception as e:
             os.write(failure, f"cannot prepare the command: {e}".encode(errors="replace"))
         finally:
-            os._exit(START_ERROR)  # whatever happens: this child must never go on as a second shim
+            os._exit(START_ERROR)  # in every case: this child must never continue as a second shim
     os.close(ready)
     os.close(failure)
     return pid, go, verdict
 
 
 def _become(order: Order, ready: int, output: int, problem: str) -> str:
-    """Turn this child into the command, once it is on record; what went wrong, if it comes back."""
+    """Execute the command in this child as soon as its start is recorded. Return only after an error, with its text."""
     _, command, environment, directory, _, group = order
     os.setsid()
-    _join(group)
+    _join_group(group)
     _set_process_option(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if not os.read(ready, 2):
         return "the shim ended before the command began"
     if problem:
         return problem
-    # What a shell that started us in the background ignores (SIGQUIT) is none of the command's business.
+    # A shell that started the node in the background ignores SIGQUIT; the command must not inherit that.
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -208,28 +211,28 @@ def _become(order: Order, ready: int, output: int, problem: str) -> str:
         return f"cannot execute {command[0]!r}: {e}"
 
 
-def _follow(pid: int, bell: int, printed: int, log: LogWriter) -> int:
-    """Keep the log until the command has ended and nothing of it is left; the command's status.
+def _follow(pid: int, child_ended: int, printed: int, log: LogWriter) -> int:
+    """Write the log until the command and all of its processes have ended; return the command's status.
 
-    What the command left behind is killed, as the end of a container's first process does on Kubernetes. Orphans of any
-    depth and session become our children, so that killing children until there are none is enough; those that became
-    another user's are waited for, and may print meanwhile.
+    When the command ends, its other processes are killed, as at the end of a container's first process on Kubernetes.
+    Orphans of any depth and session become children of the shim, so it kills its children until none is left. The shim
+    waits for processes that became another user's, and logs what they print.
     """
     poller = select.poll()
     poller.register(printed, select.POLLIN)
-    poller.register(bell, select.POLLIN)
+    poller.register(child_ended, select.POLLIN)
     status = None
     while True:
         for ready, _ in poller.poll():
             if ready == printed:
                 piece = os.read(printed, _PIECE)
                 log.write(piece)
-                if not piece:  # nothing of the command holds it open any more
+                if not piece:  # no process of the command has the pipe open any more
                     poller.unregister(printed)
                 continue
-            os.read(bell, _PIECE)
-            status, alone = _reap(pid, status)
-            if status is not None and alone:
+            os.read(child_ended, _PIECE)
+            status, childless = _reap(pid, status)
+            if status is not None and childless:
                 _drain(printed, log)
                 return status
             if status is not None:
@@ -238,32 +241,35 @@ def _follow(pid: int, bell: int, printed: int, log: LogWriter) -> int:
 
 
 def _reap(pid: int, status: "int | None") -> "tuple[int | None, bool]":
-    """Bury the children that have ended: the command's status once it has, and whether there is no child left."""
+    """Reap the children that have ended. Return the command's status, if it has ended, and whether no child is left."""
     try:
         while True:
-            ended, found = os.waitpid(-1, os.WNOHANG)
-            if not ended:
+            child, child_status = os.waitpid(-1, os.WNOHANG)
+            if not child:
                 return status, False
-            if ended == pid:
-                status = found
+            if child == pid:
+                status = child_status
     except ChildProcessError:
         return status, True
 
 
 def _drain(printed: int, log: LogWriter) -> None:
-    """What is still in the pipe; a process that is none of ours may hold it open and print for ever."""
+    """Log what is still in the pipe, up to its largest size.
+
+    A process that does not belong to the container may have the pipe open and print without end.
+    """
     os.set_blocking(printed, False)
-    left = _LARGEST_PIPE
+    remaining = _LARGEST_PIPE
     try:
-        while left > 0 and (piece := os.read(printed, _PIECE)):
+        while remaining > 0 and (piece := os.read(printed, _PIECE)):
             log.write(piece)
-            left -= len(piece)
+            remaining -= len(piece)
     except BlockingIOError:
         return
 
 
-def _join(group: str) -> None:
-    """Go into a control group; without it the node watches alone."""
+def _join_group(group: str) -> None:
+    """Move this process into a control group. If that fails, only the node enforces the memory limit."""
     try:
         if group:
             _write_now(os.path.join(group, "cgroup.procs"), "0")
@@ -271,22 +277,21 @@ def _join(group: str) -> None:
         pass
 
 
-def _leave(group: str, folder: str) -> None:
-    """Remove the control group of a container of which nothing is left; note whether it was ended because of its
-    memory."""
+def _remove_group(group: str, folder: str) -> None:
+    """Remove the control group of a container that has ended; record whether the kernel killed it for its memory."""
     if not group:
         return
     try:
-        if _count(group, "oom_kill") and not os.path.exists(os.path.join(folder, OUT_OF_MEMORY)):
+        if _event_count(group, "oom_kill") and not os.path.exists(os.path.join(folder, OUT_OF_MEMORY)):
             write_reserved(folder, OUT_OF_MEMORY, _oom_message(group, os.path.basename(os.path.dirname(folder))))
         os.rmdir(group)
     except OSError:
-        pass  # how it ended is written all the same
+        pass  # the exit code is recorded in any case
 
 
-def _count(group: str, name: str) -> int:
+def _event_count(group: str, name: str) -> int:
     with open(os.path.join(group, "memory.events"), encoding="ascii") as file:
-        return sum(int(words[1]) for words in map(str.split, file) if words[0] == name)
+        return sum(int(fields[1]) for fields in map(str.split, file) if fields[0] == name)
 
 
 def _oom_message(group: str, container: str) -> str:
@@ -301,12 +306,12 @@ def _megabytes(group: str, name: str) -> int:
     try:
         with open(os.path.join(group, name), encoding="ascii") as file:
             return int(file.read()) >> 20
-    except (OSError, ValueError):  # memory.peak is of Linux 5.19
+    except (OSError, ValueError):  # memory.peak exists since Linux 5.19
         return 0
 
 
 def _write_now(path: str, text: str) -> None:
-    """Write to a file that is there, at once and in one piece. OSError."""
+    """Write to an existing file, unbuffered and in one call. OSError."""
     descriptor = os.open(path, os.O_WRONLY)
     try:
         os.write(descriptor, text.encode())
@@ -318,12 +323,12 @@ def _kill(child: int) -> None:
     try:  # noqa: SIM105 - contextlib is not imported here
         os.kill(child, signal.SIGKILL)
     except PermissionError:
-        pass  # it became another user's: waited for
+        pass  # it became another user's process: `_follow` waits for it
 
 
 def _children() -> list[int]:
-    own = str(os.getpid()).encode()
-    return [int(name) for name in os.listdir("/proc") if name.isdecimal() and _stat(name)[1:2] == [own]]
+    parent = str(os.getpid()).encode()
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal() and _stat(name)[1:2] == [parent]]
 
 
 def _start_ticks(pid: int) -> int:
@@ -331,7 +336,7 @@ def _start_ticks(pid: int) -> int:
 
 
 def _stat(pid: str) -> list[bytes]:
-    """The fields of /proc/<pid>/stat after the command's name: state, parent, ...; empty if it is gone."""
+    """Return the fields of /proc/<pid>/stat after the command's name: state, parent, ...; empty if it has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()
@@ -347,13 +352,13 @@ def _ending(status: int, problem: str) -> str:
 
 
 def reserve(folder: str, name: str) -> None:
-    """Take the room for a file that must be written later, whatever the disk is like by then. OSError."""
+    """Reserve disk space for a file that must be written later, even if the disk is full by then. OSError."""
     with open(os.path.join(folder, f".{name}"), "wb") as file:
         file.write(b" " * _RESERVED_BYTES)
 
 
 def write_reserved(folder: str, name: str, content: str) -> None:
-    """Put a file there whole, into the room that was taken for it; spaces follow the content."""
+    """Write a file whole, into the disk space that was reserved for it; spaces fill the rest."""
     draft = os.path.join(folder, f".{name}")
     file = os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600)
     try:
@@ -364,7 +369,7 @@ def write_reserved(folder: str, name: str, content: str) -> None:
 
 
 def _record_end(folder: str, content: str) -> None:
-    """Write `exited`, if need be again and again: on some file systems a change takes room too."""
+    """Write `exited`, and try again after errors: on some file systems even a change needs free space."""
     while True:
         try:
             return write_reserved(folder, "exited", content)
@@ -375,7 +380,7 @@ def _record_end(folder: str, content: str) -> None:
 
 
 def write(folder: str, name: str, content: str) -> None:
-    """Put a file there whole, or not at all."""
+    """Write a file whole or not at all."""
     draft = os.path.join(folder, f".{name}")
     with open(draft, "w", encoding="utf-8") as file:
         file.write(content)

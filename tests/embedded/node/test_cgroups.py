@@ -84,7 +84,7 @@ def test_a_command_joins_its_group_before_it_begins(tmp_path: Path) -> None:
     finally:
         runs.close()
     (tmp_path / "cgroup.procs").touch()
-    shim._join(str(tmp_path))
+    shim._join_group(str(tmp_path))
     assert (tmp_path / "cgroup.procs").read_text() == "0"
 
 
@@ -94,9 +94,9 @@ def test_what_the_kernel_ended_is_said_to_be_out_of_memory(tmp_path: Path) -> No
     run.mkdir(parents=True)
     (group / "memory.max").write_text(f"{300 * MIB}\n")
     (group / "memory.events").write_text("low 0\nhigh 0\nmax 7\noom 1\noom_kill 0\noom_group_kill 0\n")
-    shim._leave(str(group), str(run))
+    shim._remove_group(str(group), str(run))
     assert not (run / shim.OUT_OF_MEMORY).exists()
     (group / "memory.events").write_text("low 0\nhigh 0\nmax 7\noom 1\noom_kill 3\noom_group_kill 1\n")
-    shim._leave(str(group), str(run))
+    shim._remove_group(str(group), str(run))
     said = (run / shim.OUT_OF_MEMORY).read_text().rstrip()
     assert said.startswith("container torch used 300Mi of memory, and its limit is 300Mi (resources.limits.memory)")

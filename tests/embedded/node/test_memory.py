@@ -103,7 +103,7 @@ def test_shared_memory_is_held_against_the_limit_once(setup: str, limit: int, en
         watched, recorded = replace(found, limit=limit * MIB), list[RunKey]()
         watch = MemoryWatch(lambda key, _: recorded.append(key))
         for now in range(1, 5):
-            watch.look({UID: WatchedPod((watched,))}, float(now))
+            watch.check({UID: WatchedPod((watched,))}, float(now))
             if recorded:
                 break
         assert bool(recorded) == ended
@@ -116,13 +116,13 @@ def test_what_cannot_be_put_on_record_is_ended_all_the_same() -> None:
 
     with shared_by(0, PRIVATE) as found:
         watch = MemoryWatch(full)
-        watch.look({UID: WatchedPod((replace(found, limit=MIB),))}, 1.0)
+        watch.check({UID: WatchedPod((replace(found, limit=MIB),))}, 1.0)
         until(found.process.alive, lambda alive: not alive)
         assert "No space left" in watch.errors.shown
 
 
 def test_bytes_for_people() -> None:
-    assert [memory.shown(size * MIB) for size in (300, 9_000, 20_480)] == ["300Mi", "9000Mi", "20.0Gi"]
+    assert [memory.text(size * MIB) for size in (300, 9_000, 20_480)] == ["300Mi", "9000Mi", "20.0Gi"]
 
 
 def test_members_are_found_by_mark_session_and_descent(tmp_path: Path) -> None:
