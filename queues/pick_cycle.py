@@ -1,6 +1,6 @@
-"""Rounds of picks: look at the store, choose, commit; and remember in between.
+"""Rounds of picks: read the store, pick, commit; and keep a working copy of the queues between rounds.
 
-One rule: what is remembered saves time and is never the truth. Whatever goes wrong, the next round reads all anew.
+One rule: the working copy saves time and is never the truth. After any error the next round reads everything.
 """
 
 import contextlib
@@ -11,174 +11,178 @@ from itertools import chain
 from typing import NamedTuple
 
 from queues import errors
-from queues.picking.backfill import Forecast, Shadows, no_forecast
-from queues.picking.picker import Race
+from queues.picking.backfill import JobEnds, Shadows, no_job_ends
+from queues.picking.picker import Picker
 from queues.rules import Rules
 from queues.store import PendingCommit, QueueStore
 from queues.values import Batch, Behind, Committed, Refusal, Reservation
 
 FEW = 8
-"""Jobs of each queue that are looked at ahead, at least; more where more than half of them go in one round."""
+"""The least number of entries that are read ahead of each queue. More are read if over half of them go in a round."""
 BURST = 10
-"""Batches of one look, at most: as long as nobody looks, what others changed is not seen."""
+"""The most batches after one reading. What other processes change is not seen until the next reading."""
 ON_THE_WAY = 3
-"""Batches that the store has been given and not yet answered, at most: it need not wait for us between two of them."""
+"""The most batches that the store has received and not yet answered, so that it need not wait between two of them."""
 STEP = 8
-"""The first batch is two of so many parts of a whole one, and each next one is a part larger: while the first is chosen
-the store has nothing to do yet, and a batch is not to take longer to choose than the one before to commit."""
+"""The first batch is two STEPths of a whole one, and each further batch is one STEPth larger.
+
+The store is idle while the first batch is picked, and no batch should take longer to pick than the one before takes to
+commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What became of one round."""
+    """The result of one round."""
 
     picked: int
     refused: Refusal
-    """What ended it before its time, if anything did."""
+    """Why the store refused a pick and so ended the round; empty if it refused none."""
     _commits: tuple[PendingCommit, ...]
 
     @property
     def reservations(self) -> tuple[Reservation, ...]:
-        """The reservations as they were made, spelled out anew each time: hardly anybody asks."""
+        """The reservations of the round. They are decoded at each use, because few callers need them."""
         return tuple(chain.from_iterable(commit.reservations() for commit in self._commits))
 
 
 class _Pending(NamedTuple):
-    """A batch that is being committed."""
+    """A batch whose commit has begun, or is about to begin."""
 
     commit: PendingCommit
     batch: Batch
 
 
-class _Made(NamedTuple):
-    """One that is."""
+class _Done(NamedTuple):
+    """A batch whose commit is done."""
 
     pending: _Pending
     committed: Committed
 
 
 class Rounds:
-    """One leader's rounds on one store; of one thread."""
+    """The rounds of one leader on one store. Only one thread may use them."""
 
-    def __init__(self, store: QueueStore, rules: Rules, forecast: Callable[[], Forecast | None] = no_forecast) -> None:
-        """`forecast` is asked in each round in which room is kept for a job."""
+    def __init__(self, store: QueueStore, rules: Rules, job_ends: Callable[[], JobEnds | None] = no_job_ends) -> None:
+        """`job_ends` is called in each round in which room is reserved for a job."""
         self._store = store
-        self._forecast = forecast
+        self._job_ends = job_ends
         self._shadows = Shadows()
         self._rules = rules
-        self._race: Race | None = None
+        self._picker: Picker | None = None
         self._change = 0
-        """The store's last change that the race knows, but for `_others`."""
+        """The store's last change that the picker knows, except for those of `_others`."""
         self._others: frozenset[str] = frozenset()
-        """Queues of which the race does not know all that happened before its last change."""
-        self._blind = False
-        """Whether more of a queue than may be looked at can never run."""
+        """Queues that other processes changed before `_change`, in ways that the picker does not know."""
+        self._only_unrunnable = False
+        """Whether all entries of a queue that may be read can never run."""
         self._reach = FEW
+        """How many entries of each queue are read ahead."""
         self._due: list[tuple[str, int]] = []
-        """Queues, and what they are to pay beside their picks, or to get back (below 0), until the store knows it."""
+        """Queues and their charges apart from picks (below 0: refunds) that no commit has carried yet."""
 
     def refund(self, queue: str, cost: int) -> None:
-        """The inverse pick, with the next round: a job came back before it was granted."""
+        """Refund a queue in the next round for a job that came back before it was granted."""
         self._due.append((queue, -cost))
 
     def charge(self, charges: Iterable[tuple[str, int]]) -> None:
-        """With the next round these queues pay for jobs that cost so much more than when they were picked."""
+        """Charge queues in the next round for jobs that cost more than when they were picked."""
         self._due += charges
 
     def round(self, now: float, limit: int, most: int) -> Round:
-        """What was picked after one look at no more than `most` jobs of each queue, in batches of at most `limit`.
+        """Read up to `most` entries of each queue, pick and commit in batches of at most `limit`, return the result.
 
         `now` is in seconds since 1970. Raises what the store raises.
 
-        While more could go than a batch holds, the next ones are chosen and sent before the store has answered to the
-        last one, as if it were sure to stand. If it does not, the store refuses what follows it, and what was chosen
-        after it is forgotten.
+        While more jobs could go than a batch holds, the next batches are picked and sent before the store has answered
+        the last one, as if it stood. If it does not stand, the store refuses what follows it, and the picker is
+        dropped.
         """
-        race, self._race = self._race, None
-        race = self._look(race, most)
+        picker, self._picker = self._picker, None
+        picker = self._read(picker, most)
         for queue, cost in self._due:
-            race.settle(queue, cost)
-        race.foresee(now, self._forecast)
-        made = [*self._batches(race, now, limit, min(most, self._reach))]
-        if not made or made[0].committed.picked or not made[0].committed.refused:
-            self._due.clear()  # the first batch carries it, with its first pick or without one
-        picks = chain.from_iterable(each.pending.batch.picks for each in made)
+            picker.settle(queue, cost)
+        picker.prepare_loans(now, self._job_ends)
+        done = [*self._batches(picker, now, limit, min(most, self._reach))]
+        if not done or done[0].committed.picked or not done[0].committed.refused:
+            self._due.clear()  # the first batch carries the charges, with its first pick or in its settlement
+        picks = chain.from_iterable(batch.pending.batch.picks for batch in done)
         self._reach = max(FEW, 2 * max(Counter(pick.waiting.queue for pick in picks).values(), default=0))
-        refused: Refusal = next((each.committed.refused for each in made if each.committed.refused), "")
-        self._race = None if refused else race
-        return Round(sum(each.committed.picked for each in made), refused, tuple(each.pending.commit for each in made))
+        refused: Refusal = next((batch.committed.refused for batch in done if batch.committed.refused), "")
+        self._picker = None if refused else picker
+        picked = sum(batch.committed.picked for batch in done)
+        return Round(picked, refused, tuple(batch.pending.commit for batch in done))
 
-    def _batches(self, race: Race, now: float, limit: int, heads: int) -> Iterator[_Made]:
-        """Each batch follows the one before, of which nothing may be known yet."""
+    def _batches(self, picker: Picker, now: float, limit: int, heads: int) -> Iterator[_Done]:
+        """Commit batch after batch, and yield each when it is done. A batch follows the one before, whose result may
+        still be unknown."""
         begun: deque[_Pending] = deque()
-        last = ""
+        name = ""
         for number in range(BURST):
             most = max(1, min(limit, limit * (number + 2) // STEP))
-            following = self._chosen(race, now, most, heads, last)
+            following = self._pick_batch(picker, now, most, heads, name)
             if following is not None:
                 following.commit.begin(self._change)
                 begun.append(following)
-                last = following.commit.name
+                name = following.commit.name
             if following is None or len(begun) == ON_THE_WAY:
                 if not begun:
                     return
-                made = self._made(race, begun)
-                yield made
-                if made.committed.refused:
+                done = self._finish(picker, begun)
+                yield done
+                if done.committed.refused:
                     break
         while begun:
-            yield self._made(race, begun)
+            yield self._finish(picker, begun)
 
-    def _made(self, race: Race, begun: deque[_Pending]) -> _Made:
-        """What became of the first one that is on its way. If it was refused, those behind it are, too."""
+    def _finish(self, picker: Picker, begun: deque[_Pending]) -> _Done:
+        """Wait for the oldest batch, and return it. If the store refused it, it refuses those behind it, too."""
         pending = begun.popleft()
-        committed = self._told(pending.commit.outcome())
-        self._learn(race, pending, committed)
-        return _Made(pending, committed)
-
-    def _chosen(self, race: Race, now: float, limit: int, heads: int, follows: str) -> _Pending | None:
-        """A batch that only has to be sent, and asks for the jobs that will be wanted soon; None if there is nothing to
-        commit."""
-        if race.blind and not self._blind:
-            return None  # of one more queue only jobs are known that can never run: more of it must be looked at first
-        batch = race.picks(now, limit)
-        if not batch.picks and batch.settlement is None:
-            return None
-        batch = replace(batch, heads=heads, hungry=race.ask(heads), follows=follows)
-        return _Pending(self._store.pending_commit(batch), batch)
-
-    def _learn(self, race: Race, pending: _Pending, committed: Committed) -> None:
-        """What the batch has asked for. What somebody else has changed is left to the next look."""
-        shown: tuple[Behind, ...] = ()
+        committed = pending.commit.outcome()
         if committed.alone or committed.others:
-            with contextlib.suppress(errors.Unreadable):  # the next look meets it again, with nothing on its way
-                shown = pending.commit.shown()
-        race.learn(pending.batch.hungry, {each.queue: each for each in shown if each.queue not in self._others})
-
-    def _look(self, race: Race | None, most: int) -> Race:
-        """The race as it stands now. All that may be looked at, where none of the first few can go."""
-        heads = min(most, self._reach)
-        if race is None:
-            snapshot = self._store.snapshot(heads)
-            race = Race(snapshot, self._rules, self._shadows)
-        else:
-            snapshot = self._store.snapshot(heads, self._change, self._others, _hungry(race, most))
-            race.update(snapshot)
-        while hungry := (race.starved and _hungry(race, most)) or race.stuck(most):
-            snapshot = self._store.snapshot(most, snapshot.change, (), hungry)
-            race.update(snapshot)
-        self._change, self._others = snapshot.change, frozenset()
-        self._blind = race.blind
-        return race
-
-    def _told(self, committed: Committed) -> Committed:
-        """The race knows its own picks; what others changed beside them it must be shown."""
-        if committed.alone or committed.others:
+            # The picker knows its own picks; the queues that others changed beside them are read in the next round.
             self._change = committed.change
             self._others |= frozenset(committed.others)
-        return committed
+        self._add_entries(picker, pending, committed)
+        return _Done(pending, committed)
+
+    def _pick_batch(self, picker: Picker, now: float, limit: int, heads: int, follows: str) -> _Pending | None:
+        """Return a batch that is ready to begin, with a request for entries that are needed soon; None if there is
+        nothing to commit."""
+        if picker.only_unrunnable and not self._only_unrunnable:
+            return None  # one more queue shows only entries that can never run: more of it must be read first
+        batch = picker.picks(now, limit)
+        if not batch.picks and batch.settlement is None:
+            return None
+        batch = replace(batch, heads=heads, hungry=picker.request_entries(heads), follows=follows)
+        return _Pending(self._store.pending_commit(batch), batch)
+
+    def _add_entries(self, picker: Picker, pending: _Pending, committed: Committed) -> None:
+        """Add the entries that the batch requested. Queues that others have changed are left to the next reading."""
+        shown: tuple[Behind, ...] = ()
+        if committed.alone or committed.others:
+            with contextlib.suppress(errors.Unreadable):  # the next reading raises it, when no batch is on its way
+                shown = pending.commit.shown()
+        entries = {behind.queue: behind for behind in shown if behind.queue not in self._others}
+        picker.add_entries(pending.batch.hungry, entries)
+
+    def _read(self, picker: Picker | None, most: int) -> Picker:
+        """Return a picker that knows the store as it is now. Read up to `most` entries of queues whose first few
+        cannot go."""
+        heads = min(most, self._reach)
+        if picker is None:
+            snapshot = self._store.snapshot(heads)
+            picker = Picker(snapshot, self._rules, self._shadows)
+        else:
+            snapshot = self._store.snapshot(heads, self._change, self._others, _needs_entries(picker, most))
+            picker.update(snapshot)
+        while more := (picker.lacks_entries and _needs_entries(picker, most)) or picker.partly_read(most):
+            snapshot = self._store.snapshot(most, snapshot.change, (), more)
+            picker.update(snapshot)
+        self._change, self._others = snapshot.change, frozenset()
+        self._only_unrunnable = picker.only_unrunnable
+        return picker
 
 
-def _hungry(race: Race, most: int) -> Mapping[str, int]:
-    """Queues of which more jobs should be known, and how many are."""
-    return {name: count for name, count in race.hungry.items() if count < most}
+def _needs_entries(picker: Picker, most: int) -> Mapping[str, int]:
+    """Return the queues of which more entries are needed, of those with fewer than `most`, and their entries."""
+    return {name: count for name, count in picker.needs_entries.items() if count < most}

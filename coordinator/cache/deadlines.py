@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from coordinator.cache.views import JobView
 from crds.keys import JobKey
-from queues.picking.backfill import End, Forecast
+from queues.picking.backfill import End, JobEnds
 
 GRANT_SECONDS = 30.0
 """The longest time from a pick until a worker has written the admission, and the difference of their clocks."""
@@ -48,7 +48,7 @@ class Deadlines:
                 seconds = GRANT_SECONDS + after.lasts.seconds + END_SECONDS
                 self._queued[after.key] = str(after.key), after.queue, seconds
 
-    def forecast(self, occupied: Callable[[JobKey], bool]) -> Forecast | None:
+    def forecast(self, occupied: Callable[[JobKey], bool]) -> JobEnds | None:
         """Return when room becomes free; None if there is no waiting job that room could be lent to.
 
         `occupied` returns whether a job has pods that hold room.
@@ -63,7 +63,7 @@ class Deadlines:
                 self._forget(job)
             elif job.admission is not None and job.lasts is not None and job.lasts.since is not None:
                 ends.append((job.lasts.since + job.lasts.seconds + END_SECONDS, job.admission.charge))
-        return Forecast(
+        return JobEnds(
             ends=tuple(sorted(ends, key=lambda end: end[0])),
             longest={key: seconds for key, _, seconds in queued},
             queues=frozenset(queue for _, queue, _ in queued),

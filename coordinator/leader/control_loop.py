@@ -23,7 +23,7 @@ from coordinator.routing.eligibility import Standing
 from coordinator.settings import Settings
 from queues.pick_cycle import Rounds
 from queues.picking import read_depth
-from queues.picking.backfill import Forecast
+from queues.picking.backfill import JobEnds
 from queues.store import QueueStore
 from queues.work import WorkSource
 
@@ -137,7 +137,7 @@ class Term:
         self.counts.picked += committed.picked
         return committed.picked
 
-    def _forecast(self) -> Forecast | None:
+    def _forecast(self) -> JobEnds | None:
         """Return when the jobs end that have a deadline (`coordinator.cache.deadlines`)."""
         return self.watches.deadlines.forecast(lambda key: self.watches.pods_of(key, 0).occupy)
 

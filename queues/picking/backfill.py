@@ -1,27 +1,26 @@
-"""Lending room that is kept for one job to others that end before it is needed: EASY backfilling.
+"""Loans of reserved room to jobs that end before it is needed: EASY backfilling.
 
-One rule: pure. A job for which room is kept starts no later than without the jobs that its room is lent to.
+One rule: pure. The job for which room is reserved starts no later than without the jobs that borrow the room.
 
-Room is kept for a large job while it becomes free bit by bit, and is idle meanwhile. Jobs whose `activeDeadlineSeconds`
-are known have a latest moment at which their room is free. So there may be a moment at which the large job fits at the
-latest, its shadow time: the first at which the room that is free now, with that of the running jobs that have ended by
-then, is enough. A pool of 8, of which all is kept for one job at time 0:
+Reserved room becomes free bit by bit, and is idle meanwhile. A job whose `activeDeadlineSeconds` is known has a latest
+moment at which its room is free. So there may be a moment at which the large job fits at the latest, its shadow time:
+the first moment at which the room that is free now, with that of the running jobs that have ended by then, is enough.
+A pool of 8, all of which is reserved for one job at time 0:
 
-    job    holds   free again at the latest
+    job    uses    free again at the latest
     a          3   60
     b          3   100
     c          1   unknown: it has no deadline
 
     The large job asks for 7: 1 is free, 4 are at 60, 7 are at 100. Its shadow time is 100.
-    The large job asks for 8: it needs the room of c. Its shadow time is unknown, and nothing is lent.
+    The large job asks for 8: it needs the room of c. Its shadow time is unknown, and no job may borrow.
 
-A waiting job that fits the room that is free now, and whose room is free again at the shadow time at the latest, may go
-first. Jobs that fit beside the large one need no loan. Only deadlines that are enforced count, never estimates. Loans
-are made where nothing else can go, in the order of turns, and are paid for like every pick.
+A waiting job may borrow if it fits the room that is free now, and if its room is free again at the shadow time at the
+latest. Jobs that fit beside the large one need no loan. Only deadlines that are enforced count, never estimates. Loans
+are made where no other job can go, in the order of turns, and their queues pay for them like for every pick.
 
-While room is kept for a job, its shadow time only moves to earlier moments, and when it has passed nothing is lent any
-more. A process that did not begin to keep the room itself, because another process led before, lends nothing of it: it
-cannot know what was found first.
+While room is reserved for a job, its shadow time only moves to earlier moments. After the shadow time there are no
+loans. A process makes no loans of a reservation that began before it led: it cannot know the first shadow time.
 
 Sources: D. Lifka, The ANL/IBM SP Scheduling System, 1995. A. Mu'alem and D. Feitelson, Utilization, Predictability,
 Workloads, and User Runtime Estimates in Scheduling the IBM SP2 with Backfilling, IEEE TPDS 12(6), 2001.
@@ -34,172 +33,185 @@ from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
 from queues.picking import quotas
-from queues.picking.fair_share import Ledger, Turn
+from queues.picking.fair_share import FairShare, Turn
 from queues.picking.kept_room import KeptRoom
+from queues.picking.known_entries import Candidate
 from queues.picking.pool import Pool
-from queues.picking.queue_state import Candidate, Lane, Lets
+from queues.picking.queue_state import Allows, QueueState
 from queues.picking.quotas import Cohort
 
 End = tuple[float, Amounts]
-"""When the room of an admitted job is free again at the latest, in seconds since 1970; and how much that is."""
+"""When an admitted job's room is free again at the latest, in seconds since 1970; and the room."""
 LOANS = 32
-"""Jobs that room is lent to in one batch, at most: for each one every queue that has such jobs is looked at."""
+"""The most loans in one batch. Each loan costs a look at every queue that has such jobs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
-    """What is known about when jobs end."""
+class JobEnds:
+    """When jobs end, as far as it is known."""
 
     ends: tuple[End, ...]
-    """Of admitted jobs, the first one first."""
+    """The ends of admitted jobs, the earliest first."""
     longest: Mapping[str, float]
-    """By the key as a ticket has it (`Waiting.ticket`), how many seconds after its pick a waiting job's room is free
-    again at the latest. Other jobs may take any time."""
+    """By the key in a job's ticket (`Waiting.ticket`), the most seconds from its pick until its room is free again.
+    A job that is missing here may run for any time."""
     queues: frozenset[str]
     """The queues in which these jobs wait."""
 
 
-def no_forecast() -> Forecast | None:
-    """Of a process that knows no deadlines: nothing is lent."""
+def no_job_ends() -> JobEnds | None:
+    """Return None, for a process that knows no deadlines and makes no loans."""
     return None
 
 
 def shadow_time(demand: Amounts, used: Amounts, capacity: Amounts, ends: Iterable[End], now: float) -> float | None:
-    """The first moment at which the demand fits at the latest, in seconds since 1970; None if that is unknown. `ends`
-    are in the order of their time. Ends that are over do not count: what should be gone by now may stay for ever."""
+    """Return the first moment at which a demand fits at the latest, in seconds since 1970; None if it is unknown.
+
+    `ends` are in the order of time. An end in the past does not count: the job is late, and may stay for any time.
+    """
     lacking = {
         name: lack
-        for name, asked in demand.items()
-        if (most := amounts.most(capacity, name)) is not None and (lack := used.get(name, 0) + asked - most) > 0
+        for name, amount in demand.items()
+        if (limit := amounts.most(capacity, name)) is not None and (lack := used.get(name, 0) + amount - limit) > 0
     }
     if not lacking:
         return now
     for end, charge in ends:
         if end <= now:
             continue
-        lacking = {name: left for name, lack in lacking.items() if (left := lack - charge.get(name, 0)) > 0}
+        lacking = {name: rest for name, lack in lacking.items() if (rest := lack - charge.get(name, 0)) > 0}
         if not lacking:
             return end
     return None
 
 
 class Shadows:
-    """The shadow times of the jobs for which room is or was kept, since this process has kept it."""
+    """The shadow times of the jobs for which this process has reserved room."""
 
     def __init__(self) -> None:
         self._times: dict[JobKey, float | None] = {}
 
     def begin(self, job: JobKey) -> None:
-        """From now on room is kept for a job, by the word of this process."""
+        """Note that this process has reserved room for a job."""
         self._times.setdefault(job, None)
 
-    def keep(self, jobs: Collection[JobKey]) -> None:
-        """Forget all other jobs."""
+    def drop_others(self, jobs: Collection[JobKey]) -> None:
+        """Drop all but these jobs."""
         for job in self._times.keys() - set(jobs):
             del self._times[job]
 
-    def lower(self, job: JobKey, found: Callable[[], float | None]) -> float | None:
-        """The job's shadow time, with what is found now: it never moves to a later moment. None if it is unknown."""
+    def lower(self, job: JobKey, compute: Callable[[], float | None]) -> float | None:
+        """Return the earlier of a job's last shadow time and the computed one; None if both are unknown."""
         if job not in self._times:
             return None
-        known, new = self._times[job], found()
-        if known is None or (new is not None and new < known):
-            self._times[job] = known = new
-        return known
+        before, computed = self._times[job], compute()
+        if before is None or (computed is not None and computed < before):
+            self._times[job] = before = computed
+        return before
 
 
 class Backfill:
-    """The loans of one race; everything but the shadow times is as the race has it."""
+    """The loans of one picker. All but the shadow times belongs to the picker."""
 
     def __init__(
         self,
-        lanes: Mapping[str, Lane],
+        queues: Mapping[str, QueueState],
         cohorts: Mapping[str, Cohort],
         pool: Pool,
-        ledger: Ledger,
+        fair_share: FairShare,
         kept: KeptRoom,
         shadows: Shadows,
     ) -> None:
-        self._lanes = lanes
+        self._queues = queues
         self._cohorts = cohorts
         self._pool = pool
-        self._ledger = ledger
+        self._fair_share = fair_share
         self._kept = kept
         self._shadows = shadows
-        self.forecast: Forecast | None = None
+        self.job_ends: JobEnds | None = None
         self._now = 0.0
         self._loans = 0
-        self._hopeful: set[str] = set()
-        """Queues that may have a job to which room can be lent."""
-        self._until: tuple[JobKey, float | None] | None = None
-        """For whom room is kept, and the shadow time, once it was asked for in this batch."""
+        self._candidates: set[str] = set()
+        """Queues that may have a job that can borrow."""
+        self._shadow: tuple[JobKey, float | None] | None = None
+        """The job for which room is reserved, and its shadow time, once it was computed in this batch."""
 
-    def begin(self, now: float) -> None:
-        """A batch of picks begins."""
-        self._now, self._loans, self._until = now, LOANS, None
-        self._hopeful = set(self.forecast.queues & self._lanes.keys()) if self.forecast is not None else set()
+    def begin_batch(self, now: float) -> None:
+        """Begin a batch of picks."""
+        self._now, self._loans, self._shadow = now, LOANS, None
+        self._candidates = set(self.job_ends.queues & self._queues.keys()) if self.job_ends is not None else set()
 
-    def keep(self) -> None:
-        """Room is kept for the job that holds the reservation, from now on."""
+    def begin_reservation(self) -> None:
+        """Note that this process has reserved room for the job that holds the reservation."""
         holder = self._kept.holder
         if holder is not None and holder.first is not None:
             self._shadows.begin(holder.first.waiting.entry.key)
 
-    def remember(self) -> None:
-        """Forget what was found for jobs for which no room is kept any more."""
-        records = (self._lanes[name].overtaken for name in self._kept.bound)
-        self._shadows.keep([each.key for each in records if each is not None])
+    def drop_other_shadows(self) -> None:
+        """Drop the shadow times of jobs for which no room is reserved any more."""
+        records = (self._queues[name].overtaken for name in self._kept.liable)
+        self._shadows.drop_others([record.key for record in records if record is not None])
 
-    def next(self, passes: Callable[[Lane], bool], lets: Lets) -> tuple[Lane, Candidate, Turn] | None:
-        """The first job in the order of turns that room is lent to; None if there is none. `passes`: whether jobs of a
-        queue may pass its first one."""
-        until = self._shadow_time() if self._hopeful and self._loans else None
-        best: tuple[Lane, Candidate, Turn] | None = None
-        for name in sorted(self._hopeful) if until is not None else ():
-            lane = self._lanes[name]
-            short = (each for each in self._possible(lane, passes) if until is not None and self._ends(each, until))
-            candidate = next((each for each in short if self._lets(lane, each, lets)), None)
-            if candidate is None:
-                self._hopeful.discard(name)
-            elif best is None or self._ledger.turn(name) < best[-1]:
-                best = lane, candidate, self._ledger.turn(name)
+    def next(
+        self, allows_passing: Callable[[QueueState], bool], allows: Allows
+    ) -> tuple[QueueState, Candidate, Turn] | None:
+        """Return the first job in the order of turns that may borrow; None if there is none.
+
+        `allows_passing` returns whether jobs of a queue may pass its first one.
+        """
+        until = self._shadow_time() if self._candidates and self._loans else None
+        best: tuple[QueueState, Candidate, Turn] | None = None
+        for name in sorted(self._candidates) if until is not None else ():
+            queue = self._queues[name]
+            short = (
+                candidate
+                for candidate in self._runnable(queue, allows_passing)
+                if until is not None and self._ends_by(candidate, until)
+            )
+            job = next((candidate for candidate in short if self._allows(queue, candidate, allows)), None)
+            if job is None:
+                self._candidates.discard(name)
+            elif best is None or self._fair_share.turn(name) < best[-1]:
+                best = queue, job, self._fair_share.turn(name)
         self._loans -= best is not None
         return best
 
     def _shadow_time(self) -> float | None:
         holder = self._kept.holder
-        if self.forecast is None or holder is None or holder.first is None:
+        if self.job_ends is None or holder is None or holder.first is None:
             return None
-        job, demand, ends = holder.first.waiting.entry.key, holder.first.demand, self.forecast.ends
-        if self._until is None or self._until[0] != job:
+        job, demand, ends = holder.first.waiting.entry.key, holder.first.demand, self.job_ends.ends
+        if self._shadow is None or self._shadow[0] != job:
             pool = self._pool
-            found = self._shadows.lower(job, lambda: shadow_time(demand, pool.used, pool.capacity, ends, self._now))
-            self._until = job, found
-        return self._until[1]
+            time = self._shadows.lower(job, lambda: shadow_time(demand, pool.used, pool.capacity, ends, self._now))
+            self._shadow = job, time
+        return self._shadow[1]
 
-    def _possible(self, lane: Lane, passes: Callable[[Lane], bool]) -> Iterable[Candidate]:
-        """The jobs of a contending queue that its order lets go, first ones first; not the one that holds the
-        reservation."""
-        first = lane.first if lane.offers else None
+    def _runnable(self, queue: QueueState, allows_passing: Callable[[QueueState], bool]) -> Iterable[Candidate]:
+        """Return the jobs of a contending queue that its order allows, in order, without the reservation's holder."""
+        first = queue.first if queue.eligible else None
         if first is None:
             return ()
-        found = lane.possible() if passes(lane) else (first,)
-        return (each for each in found if each.at != first.at or lane is not self._kept.holder)
+        jobs = queue.runnable() if allows_passing(queue) else (first,)
+        return (job for job in jobs if job.position != first.position or queue is not self._kept.holder)
 
-    def _ends(self, candidate: Candidate, until: float) -> bool:
-        """Whether the job's room is free again at that time, and there is room for the job now."""
+    def _ends_by(self, candidate: Candidate, until: float) -> bool:
+        """Return whether there is room for a job now, which is free again at `until` at the latest."""
         key, _, kind = candidate.waiting.ticket
-        longest = self.forecast.longest.get(key) if self.forecast is not None and kind == "admit" else None
+        longest = self.job_ends.longest.get(key) if self.job_ends is not None and kind == "admit" else None
         return longest is not None and self._now + longest <= until and self._pool.fits_reserved(candidate.demand)
 
-    def _lets(self, lane: Lane, candidate: Candidate, lets: Lets) -> bool:
-        """Whether quota and cohort let the job go, and leave what the job needs for which room is kept: the room would
-        be idle in vain."""
-        first, holder, demand = lane.first, self._kept.holder, candidate.demand
-        if first is None or holder is None or holder.first is None or not lets(lane, demand):
+    def _allows(self, queue: QueueState, candidate: Candidate, allows: Allows) -> bool:
+        """Return whether quota and cohort allow a job, and leave what the job with the reservation needs.
+
+        If they did not leave it, the reserved room would stay idle.
+        """
+        first, holder, demand = queue.first, self._kept.holder, candidate.demand
+        if first is None or holder is None or holder.first is None or not allows(queue, demand):
             return False
-        if candidate.at != first.at and lane.bound and not lets(lane, amounts.add(first.demand, demand)):
+        passes = candidate.position != first.position
+        if passes and queue.is_liable and not allows(queue, amounts.add(first.demand, demand)):
             return False
-        cohort = self._cohorts.get(lane.spec.cohort)
-        apart = cohort is None or lane is holder or holder.spec.cohort != lane.spec.cohort
-        return apart or cohort is None or quotas.leaves(cohort, demand, holder, holder.first.demand)
+        cohort = self._cohorts.get(queue.spec.cohort)
+        apart = cohort is None or queue is holder or holder.spec.cohort != queue.spec.cohort
+        return apart or cohort is None or quotas.leaves_room(cohort, demand, holder, holder.first.demand)

@@ -1,7 +1,7 @@
 """Why a job waits.
 
-One rule: pure, and decided by the very race that makes the picks. The sentence has no moving numbers, so that it can be
-written down once; the numbers are for whoever asks now.
+One rule: pure, and decided by the picker that makes the picks. The sentence has no numbers that change, so that it can
+be written to a status once. The numbers are in a text of their own, which is valid at the moment of the query.
 """
 
 from collections.abc import Iterable
@@ -11,8 +11,8 @@ from typing import Literal
 from crds.resources import amounts, quantities
 from crds.resources.amounts import NOTHING, Amounts
 from queues.picking import quotas
-from queues.picking.picker import Race
-from queues.picking.queue_state import Lane
+from queues.picking.picker import Picker
+from queues.picking.queue_state import QueueState
 from queues.values import Place
 
 Code = Literal[
@@ -25,102 +25,106 @@ Code = Literal[
     "WaitingForPool",
     "Next",
 ]
-"""Why a job waits, in the order in which it is asked; "Next" waits only for its queue's turn."""
+"""Why a job waits, in the order of the checks. A job with "Next" waits only for its queue's turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A reason to wait."""
+    """Why a job waits, as a code, a sentence and numbers."""
 
     code: Code
     sentence: str
-    """For the status: true until the code changes."""
+    """A sentence for the status. It stays true until the code changes."""
     numbers: str
-    """For whoever asks: what is needed, what there is, and how many are ahead, at this moment."""
+    """What the job needs, what is free, and how many jobs are ahead, at the moment of the query."""
 
 
-def why(race: Race, place: Place, now: float) -> Explanation:
-    """Return why the job at a place waits. The picker must know all changes, and stays as it is."""
-    lane = race.lane(place.entry.queue, now)
-    code, sentence = _reason(race, lane, place)
-    limits = "" if lane is None else _limits(race, lane, place.entry.demand)
-    needs = f"needs {_listed(place.entry.demand)}"
+def explain(picker: Picker, place: Place, now: float) -> Explanation:
+    """Return why the job at a place waits. The picker must know all changes, and stays as it is.
+
+    `now` is in seconds since 1970.
+    """
+    queue = picker.queue(place.entry.queue, now)
+    code, sentence = _reason(picker, queue, place)
+    limits = "" if queue is None else _format_limits(picker, queue, place.entry.demand)
+    needs = f"needs {_format_demand(place.entry.demand)}"
     ahead = f"{place.rank} job{'' if place.rank == 1 else 's'} ahead in queue {place.entry.queue}"
     return Explanation(code, sentence, "; ".join(part for part in (needs, limits, ahead) if part))
 
 
 def too_large(queue: str, demand: Amounts, ceiling: Amounts) -> str:
-    """What is said of a job that asks for more than the ceiling."""
-    names = _named(name for name, asked in demand.items() if not amounts.fits({name: asked}, NOTHING, ceiling))
+    """Return the sentence about a job that asks for more than its queue's ceiling."""
+    names = _join(name for name, amount in demand.items() if not amounts.fits({name: amount}, NOTHING, ceiling))
     return f"the job asks for more {names} than queue {queue} or the pool can ever give: torchq job why says how much"
 
 
-def _reason(race: Race, lane: Lane | None, place: Place) -> tuple[Code, str]:
-    queue, demand = place.entry.queue, place.entry.demand
-    if lane is None:
-        return "QueueNotFound", f"queue {queue} does not exist"
-    # A queue that goes on would not help a job that is larger than its quota; the pool may have room by then.
-    quota = quotas.ceiling(lane.spec, race.cohort(lane.spec.cohort), NOTHING)
-    for ceiling in (quota, lane.ceiling) if lane.spec.open else (quota,):
+def _reason(picker: Picker, queue: QueueState | None, place: Place) -> tuple[Code, str]:
+    name, demand = place.entry.queue, place.entry.demand
+    if queue is None:
+        return "QueueNotFound", f"queue {name} does not exist"
+    # To open a closed queue would not help a job that is larger than its quota. The pool may have room by then.
+    quota = quotas.ceiling(queue.spec, picker.cohort(queue.spec.cohort), NOTHING)
+    for ceiling in (quota, queue.ceiling) if queue.spec.open else (quota,):
         if not amounts.fits(demand, NOTHING, ceiling):
-            return "ExceedsQuota", too_large(queue, demand, ceiling)
-    if not lane.spec.open:
-        return "QueueHeld", f"queue {queue} is on hold"
-    return _blocked(race, lane, place) if _asked(race, lane, place) else _behind(queue)
+            return "ExceedsQuota", too_large(name, demand, ceiling)
+    if not queue.spec.open:
+        return "QueueHeld", f"queue {name} is on hold"
+    return _limit(picker, queue, place) if _is_due(picker, queue, place) else _behind(name)
 
 
-def _blocked(race: Race, lane: Lane, place: Place) -> tuple[Code, str]:
-    queue, demand = lane.spec.name, place.entry.demand
-    cohort = race.cohort(lane.spec.cohort)
-    match quotas.obstacle(lane, demand, cohort):
+def _limit(picker: Picker, queue: QueueState, place: Place) -> tuple[Code, str]:
+    """Return which limit the first job of a queue waits for."""
+    name, demand = queue.spec.name, place.entry.demand
+    cohort = picker.cohort(queue.spec.cohort)
+    match quotas.obstacle(queue, demand, cohort):
         case "quota":
-            return "WaitingForQuota", f"queue {queue} has no quota left for the job"
+            return "WaitingForQuota", f"queue {name} has no quota left for the job"
         case "cohort":
-            return "WaitingForCohort", f"cohort {lane.spec.cohort} has nothing left to lend to queue {queue}"
-    if not race.pool.fits_reserved(demand):
+            return "WaitingForCohort", f"cohort {queue.spec.cohort} has nothing left to lend to queue {name}"
+    if not picker.pool.fits_reserved(demand):
         return "WaitingForPool", "the pool has no room for the job"
-    if race.holder != lane.spec.name and not race.pool.fits(demand):
-        return "WaitingForPool", "the pool's room is kept for a job that was overtaken before"
-    return "Next", f"the job goes with queue {queue}'s next turn"
+    if picker.reservation_holder != name and not picker.pool.fits(demand):
+        return "WaitingForPool", "the pool's room is reserved for a job that was overtaken before"
+    return "Next", f"the job goes with queue {name}'s next turn"
 
 
-def _asked(race: Race, lane: Lane, place: Place) -> bool:
-    """Whether the job may go at its queue's turn if there is room."""
+def _is_due(picker: Picker, queue: QueueState, place: Place) -> bool:
+    """Return whether the job may go at its queue's turn if there is room."""
     key = place.entry.key
-    if lane.first is None or lane.first.waiting.entry.key == key:
+    if queue.first is None or queue.first.waiting.entry.key == key:
         return True
-    return race.passes(lane) and any(each.waiting.entry.key == key for each in lane.distinct())
+    return picker.allows_passing(queue) and any(job.waiting.entry.key == key for job in queue.distinct())
 
 
-def _behind(queue: str) -> tuple[Code, str]:
-    return "BehindOthers", f"other jobs of queue {queue} go before"
+def _behind(name: str) -> tuple[Code, str]:
+    return "BehindOthers", f"other jobs of queue {name} go before"
 
 
-def _limits(race: Race, lane: Lane, demand: Amounts) -> str:
-    """What is free of what the job needs, wherever it is limited."""
-    parts = [_free(f"queue {lane.spec.name}", demand, lane.used, lane.spec.quota)]
-    cohort = race.cohort(lane.spec.cohort)
+def _format_limits(picker: Picker, queue: QueueState, demand: Amounts) -> str:
+    """Return what is free of the job's demand, in each place that limits it."""
+    parts = [_format_free(f"queue {queue.spec.name}", demand, queue.used, queue.spec.quota)]
+    cohort = picker.cohort(queue.spec.cohort)
     if cohort is not None:
-        limited = {name: amount for name, amount in cohort.total.items() if name in lane.spec.quota}
-        parts.append(_free(f"cohort {lane.spec.cohort}", demand, cohort.used, limited))
-    parts.append(_free("the pool", demand, race.pool.used, race.pool.capacity))
+        limited = {name: amount for name, amount in cohort.total.items() if name in queue.spec.quota}
+        parts.append(_format_free(f"cohort {queue.spec.cohort}", demand, cohort.used, limited))
+    parts.append(_format_free("the pool", demand, picker.pool.used, picker.pool.capacity))
     return "; ".join(part for part in parts if part)
 
 
-def _free(where: str, demand: Amounts, used: Amounts, limits: Amounts) -> str:
+def _format_free(place: str, demand: Amounts, used: Amounts, limits: Amounts) -> str:
     free = [
-        f"{quantities.text(name, max(0, most - used.get(name, 0)))} of {quantities.text(name, most)} {name}"
-        for name, asked in sorted(demand.items())
-        if asked > 0 and (most := amounts.most(limits, name)) is not None
+        f"{quantities.text(name, max(0, limit - used.get(name, 0)))} of {quantities.text(name, limit)} {name}"
+        for name, amount in sorted(demand.items())
+        if amount > 0 and (limit := amounts.most(limits, name)) is not None
     ]
-    return f"{where}: {', '.join(free)} free" if free else ""
+    return f"{place}: {', '.join(free)} free" if free else ""
 
 
-def _listed(demand: Amounts) -> str:
-    """What it asks for, without the place that every job takes."""
-    shown = {name: amount for name, amount in sorted(demand.items()) if amount and name != amounts.JOBS}
-    return ", ".join(f"{quantities.text(name, amount)} {name}" for name, amount in shown.items()) or "1 job"
+def _format_demand(demand: Amounts) -> str:
+    """Return a demand as text, without the 1 job that every job counts as."""
+    limited = {name: amount for name, amount in sorted(demand.items()) if amount and name != amounts.JOBS}
+    return ", ".join(f"{quantities.text(name, amount)} {name}" for name, amount in limited.items()) or "1 job"
 
 
-def _named(names: Iterable[str]) -> str:
+def _join(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))

@@ -10,7 +10,7 @@ from crds.resources.amounts import NOTHING
 from queues import order
 from queues.picking import explain
 from queues.picking.explain import Explanation
-from queues.picking.picker import Race
+from queues.picking.picker import Picker
 from queues.rules import Rules
 from queues.values import Batch, Entry, Place, QueueSpec, QueueView, Snapshot, Waiting
 
@@ -20,7 +20,7 @@ class Forecast:
 
     def __init__(self, snapshot: Snapshot, rules: Rules) -> None:
         """Begin with a whole snapshot."""
-        self._picker = Race(snapshot, rules)
+        self._picker = Picker(snapshot, rules)
 
     def update(self, snapshot: Snapshot) -> None:
         """Apply what has changed since the last snapshot. Picks of this forecast count as committed until then."""
@@ -35,17 +35,17 @@ class Forecast:
 
     def explain(self, place: Place, now: float) -> Explanation:
         """Return why the job at a place waits; the forecast stays as it is."""
-        return explain.why(self._picker, place, now)
+        return explain.explain(self._picker, place, now)
 
     @property
     def needs_entries(self) -> Mapping[str, int]:
         """The queues of which the snapshot shows too few entries, and how many of these are left."""
-        return self._picker.hungry
+        return self._picker.needs_entries
 
     def partly_read(self, limit: int) -> Mapping[str, int]:
         """Return the queues none of whose entries in the snapshot can go now, though entries behind them might, and how
         many of these are left. Queues that show `limit` entries or more are left out."""
-        return self._picker.stuck(limit)
+        return self._picker.partly_read(limit)
 
 
 def suppose(snapshot: Snapshot, entry: Entry, rules: Rules, now: float) -> Explanation:

@@ -1,72 +1,76 @@
-"""The pool's one reservation: for which waiting job room is kept, and what its queue owes if that job is withdrawn.
+"""The pool's one reservation: the job for which room is reserved, and what its queue owes if the job is withdrawn.
 
-One rule: whatever is owed follows from what the store holds, so that a race that begins anew collects it as well.
+One rule: every debt follows from what the store holds, so that a new picker collects it as well.
 
-While room is kept for a job it is idle, and other queues wait. If the job is admitted, its queue pays for the pick. If
-the job leaves its place instead (it is deleted, suspended, held or moved to another queue, its demand is edited, or
-another job of the queue is put before it), or if its quota or its cohort does not let it go any more, its queue pays
-the same, once, and the job begins its patience anew. So keeping room costs what using it does. A job is bound from the
-moment when room is first kept for it, also while the reservation serves a job of another queue that was overtaken
-earlier. Other jobs of its queue pass it only if they leave the quota and the room that it needs.
+Reserved room is idle while other queues wait. If the job is admitted, its queue pays for the pick. The queue pays the
+same, once, if the job leaves its position instead: it is deleted, suspended, held or moved to another queue, its demand
+is edited, or another job of the queue goes before it. The queue pays, too, if its quota or its cohort does not allow
+the job any more. The job's patience then begins again. So a reservation costs what the use of the room costs.
 
-No room is kept for a job that would not fit beside what its own queue uses: a small job of its owner that never ends
-would keep the whole pool idle, and nothing would be paid. Once the queue's own jobs have made room the job is overtaken
-as often as any other, and then room is kept for it. Nor is room kept for a job that borrows quota of its cohort: a
-lender that takes its quota back would make the borrower pay for room that nothing used.
+A queue is liable from the moment when room is first reserved for its job, also while the reservation serves a job of
+another queue that was overtaken earlier. Other jobs of a liable queue pass its first one only if they leave the quota
+and the room that it needs.
 
-Nothing is owed for a job that is larger than its queue or the pool can give any more, nor for one that leaves a queue
-which its admin has closed: that is not its owner's doing.
+No room is reserved for a job that would not fit beside its own queue's usage: a small job of its owner that never ends
+would keep the whole pool idle, and the owner would pay nothing. Once the queue's own jobs have made room, the job is
+overtaken as often as any other, and then room is reserved for it. No room is reserved for a job that borrows quota of
+its cohort: a lender that takes its quota back would make the borrower pay for room that nothing used.
+
+A queue owes nothing for a job that is larger than the queue or the pool can give any more, nor for a job that leaves a
+queue that its admin has closed: the owner did not cause it.
 """
 
 from collections.abc import Collection, Mapping
 
 from crds.resources.amounts import NOTHING, Amounts
 from queues.picking import queue_state
-from queues.picking.fair_share import Ledger
-from queues.picking.queue_state import Candidate, Lane
+from queues.picking.fair_share import FairShare
+from queues.picking.known_entries import Candidate
+from queues.picking.queue_state import QueueState
 from queues.rules import Patience
 from queues.values import Overtaken, Settlement
 
 Records = Mapping[str, Overtaken | None]
-"""What is recorded of queues' overtaken jobs; None: nothing any more."""
+"""By queue, the record of its overtaken job; None: the record ends."""
 Claim = tuple[float, str]
-"""Since when a queue's first job has been overtaken, and the queue; the least has the reservation."""
+"""When a queue's first job was first overtaken, and the queue. The least claim has the reservation."""
 
 
 class KeptRoom:
-    """Who holds the reservation and who is bound by one, while picks are made."""
+    """The holder of the reservation and the liable queues, while picks are made."""
 
-    def __init__(self, lanes: Mapping[str, Lane], patience: Patience) -> None:
-        """`lanes` belongs to the caller, who says when one of them is shown anew or bids."""
-        self._lanes = lanes
+    def __init__(self, queues: Mapping[str, QueueState], patience: Patience) -> None:
+        """`queues` belongs to the caller, who calls `add` when one is loaded and `consider` when one bids."""
+        self._queues = queues
         self._patience = patience
-        self.holder: Lane | None = None
-        """The queue whose first job holds the reservation, as it was chosen last."""
+        self.holder: QueueState | None = None
+        """The queue whose first job holds the reservation since the last choice."""
         self._claim: Claim | None = None
         self._delayed: set[str] = set()
-        self._bound: set[str] = set()
+        """Queues whose first jobs were overtaken."""
+        self._liable: set[str] = set()
         self._unsaved: dict[str, Overtaken | None] = {}
         self._paid = False
         self.outdated = True
-        """Whether another job should hold the reservation, perhaps."""
+        """Whether another job may be due for the reservation."""
 
-    def show(self, lane: Lane) -> None:
-        """Other jobs of a queue are known than before."""
-        name = lane.spec.name
+    def add(self, queue: QueueState) -> None:
+        """Note a queue of which other entries are known than before."""
+        name = queue.spec.name
         self._delayed.discard(name)
-        if lane.overtaken is not None and lane.overtaken.kept is not None:
-            self._bound.add(name)
-        elif self._bound:
-            self._bound.discard(name)
+        if queue.overtaken is not None and queue.overtaken.kept is not None:
+            self._liable.add(name)
+        elif self._liable:
+            self._liable.discard(name)
 
-    def consider(self, lane: Lane, now: float) -> None:
-        """Whether another job should hold the reservation, now that a queue's first job or its luck has changed."""
-        name = lane.spec.name
-        if lane.passed is None:
+    def consider(self, queue: QueueState, now: float) -> None:
+        """Note whether another job may be due for the reservation, after a queue's first job or its record changed."""
+        name = queue.spec.name
+        if queue.first_overtaken is None:
             self._delayed.discard(name)
         else:
             self._delayed.add(name)
-        since = lane.waits_since(now, self._patience)
+        since = queue.impatient_since(now, self._patience)
         claim = None if since is None else (since, name)
         if self._claim is not None and self._claim[1] == name:
             self.outdated |= claim != self._claim
@@ -74,76 +78,82 @@ class KeptRoom:
             self.outdated |= claim is not None and (self._claim is None or claim < self._claim)
 
     def choose(self, now: float) -> Amounts:
-        """Of the jobs whose patience has ended, the one that was overtaken first: it holds the reservation. What it
-        asks for."""
+        """Give the reservation to the job that was overtaken first, of those whose patience has ended.
+
+        Return the job's demand; nothing if there is no such job.
+        """
         self.outdated = False
-        since = ((self._lanes[name].waits_since(now, self._patience), name) for name in self._delayed)
+        since = ((self._queues[name].impatient_since(now, self._patience), name) for name in self._delayed)
         self._claim = min(((start, name) for start, name in since if start is not None), default=None)
-        self.holder = self._lanes[self._claim[1]] if self._claim else None
+        self.holder = self._queues[self._claim[1]] if self._claim else None
         return NOTHING if self.holder is None or self.holder.first is None else self.holder.first.demand
 
     def bind(self) -> bool:
-        """From now on the queue of the job that holds the reservation owes for it. Whether it did not before."""
-        lane = self.holder
-        if lane is not None and lane.spec.name not in self._bound:
-            name = lane.spec.name
-            self._unsaved[name] = lane.keep()
-            self._bound.add(name)
+        """Make the queue that holds the reservation liable, and return whether it was not before."""
+        queue = self.holder
+        if queue is not None and queue.spec.name not in self._liable:
+            name = queue.spec.name
+            self._unsaved[name] = queue.mark_reserved()
+            self._liable.add(name)
             return True
         return False
 
     @property
-    def bound(self) -> Collection[str]:
-        """The queues that owe for a job for which room is or was kept, and which still waits."""
-        return self._bound
+    def liable(self) -> Collection[str]:
+        """The queues that owe for a waiting job for which room is or was reserved."""
+        return self._liable
 
-    def collect(self, ledger: Ledger, cost: str) -> list[str]:
-        """Let the queues pay of which a job was withdrawn for which room was kept; their names. `cost` is what a pick
-        costs (`queues.rules`)."""
-        paid = []
-        for name in sorted(self._bound):
-            lane = self._lanes[name]
-            fate, kept = lane.fate, lane.overtaken
-            if fate in ("waits", "unknown"):
+    def collect(self, fair_share: FairShare, cost: str) -> list[str]:
+        """Charge the liable queues whose jobs were withdrawn, and return their names.
+
+        `cost` is what a pick costs (`queues.rules`).
+        """
+        names = []
+        for name in sorted(self._liable):
+            queue = self._queues[name]
+            state, record = queue.reserved_job_state, queue.overtaken
+            if state in ("waits", "unknown"):
                 continue
-            self._release(lane)
-            if fate == "withdrawn" and lane.spec.open and kept is not None and kept.kept is not None:
-                self.settle(ledger, name, queue_state.price(kept.kept, cost))
-                paid.append(name)
-        return paid
+            self._release(queue)
+            if state == "withdrawn" and queue.spec.open and record is not None and record.kept is not None:
+                self.settle(fair_share, name, queue_state.price(record.kept, cost))
+                names.append(name)
+        return names
 
-    def settle(self, ledger: Ledger, name: str, cost: int) -> None:
-        """A queue pays without a pick, or gets back what is below 0. One that is not configured has no account."""
-        if name not in self._lanes:
+    def settle(self, fair_share: FairShare, name: str, cost: int) -> None:
+        """Charge a queue without a pick, or refund a cost below 0. A queue that is not configured has no account."""
+        if name not in self._queues:
             return
         if cost < 0:
-            ledger.refund(name, -cost)
+            fair_share.refund(name, -cost)
         else:
-            ledger.charge(name, cost, self._lanes[name].spec.weight)
+            fair_share.charge(name, cost, self._queues[name].spec.weight)
         self._paid = True
 
-    def with_pick(self, lane: Lane, candidate: Candidate, records: Records) -> Records:
-        """What a pick changes in the records, with what has changed before it. If the job is the one for which room was
-        kept, the pick is all that its queue pays."""
-        if lane.spec.name in self._bound and lane.first is not None and candidate.at == lane.first.at:
-            self._release(lane)
+    def with_pick(self, queue: QueueState, candidate: Candidate, records: Records) -> Records:
+        """Return the records of a pick with those that changed before it.
+
+        If the pick is the job for which room is reserved, the queue pays for the pick only.
+        """
+        if queue.spec.name in self._liable and queue.first is not None and candidate.position == queue.first.position:
+            self._release(queue)
         changes, self._unsaved, self._paid = {**self._unsaved, **records}, {}, False
         return changes
 
     @property
     def unsaved(self) -> bool:
-        """Whether something has changed that no pick carries."""
+        """Whether a record or an account has changed that no pick carries."""
         return self._paid or bool(self._unsaved)
 
-    def settlement(self, ledger: Ledger) -> Settlement:
-        """What has changed that no pick carries; it counts as stored from now on."""
+    def settlement(self, fair_share: FairShare) -> Settlement:
+        """Return the changes that no pick carries. They count as stored from now on."""
         records, self._unsaved = self._unsaved, {}
         paid, self._paid = self._paid, False
-        return Settlement(ledger.clock, ledger.changes(), records) if paid else Settlement(None, {}, records)
+        return Settlement(fair_share.clock, fair_share.changes(), records) if paid else Settlement(None, {}, records)
 
-    def _release(self, lane: Lane) -> None:
-        name = lane.spec.name
-        lane.overtaken = self._unsaved[name] = None
-        self._bound.discard(name)
+    def _release(self, queue: QueueState) -> None:
+        name = queue.spec.name
+        queue.overtaken = self._unsaved[name] = None
+        self._liable.discard(name)
         self._delayed.discard(name)
         self.outdated = True

@@ -1,17 +1,18 @@
 """The order of turns: contending queues by weight and by the cost of their next jobs.
 
-One rule: queues of one weight and one cost do not change their order among each other while other queues are served, so
-that a turn looks at the first queue of each line instead of at every queue.
+One rule: queues of one weight and one cost keep their order among each other while other queues are served. So a turn
+compares the first queue of each line instead of every queue.
 """
 
 from typing import NamedTuple
 
-from queues.picking.grouped_index import Standing, State
+from queues.picking.grouped_index import GroupedIndex, State
 
 
 class Bid(NamedTuple):
-    """A contending queue's claim: its weight, the cost of its next job, and the group of queues that ask for the same
-    room."""
+    """What a contending queue asks for: its weight, the cost of its next job, and its group.
+
+    The queues of one group ask the pool for the same room."""
 
     weight: int
     cost: int
@@ -23,27 +24,27 @@ Line = tuple[int, int]
 
 
 class Lines:
-    """The contending queues; within a line, the queue with the least rank is first."""
+    """The contending queues. Within a line the queue with the least base is first."""
 
-    __slots__ = ("_states", "blocked", "of")
+    __slots__ = ("_states", "blocked", "by_bid")
 
     def __init__(self) -> None:
-        self.of: dict[Line, Standing] = {}
+        self.by_bid: dict[Line, GroupedIndex] = {}
         self.blocked: set[int] = set()
         """The groups that are not open."""
         self._states: dict[int, State] = {}
 
-    def line(self, bid: Bid, queues: int) -> Standing:
-        """The line in which a queue stands; `queues` is how many there are at most."""
+    def line(self, bid: Bid, queues: int) -> GroupedIndex:
+        """Return the line of a queue's bid. `queues` is the number of queues at most."""
         self._states.setdefault(bid.group, "open")
-        line = self.of.get(bid[:2])
+        line = self.by_bid.get(bid[:2])
         if line is None:
-            if len(self.of) > 2 * queues + 16:
-                self.of = {key: standing for key, standing in self.of.items() if standing}
-            line = self.of[bid[:2]] = Standing(self._states)
+            if len(self.by_bid) > 2 * queues + 16:
+                self.by_bid = {key: index for key, index in self.by_bid.items() if index}
+            line = self.by_bid[bid[:2]] = GroupedIndex(self._states)
         return line
 
-    def move(self, group: int, state: State) -> None:
+    def set_state(self, group: int, state: State) -> None:
         """Change a group's state."""
         old = self._states[group]
         self._states[group] = state
@@ -51,5 +52,5 @@ class Lines:
             self.blocked.discard(group)
         else:
             self.blocked.add(group)
-        for line in self.of.values():
-            line.moved(group, old)
+        for line in self.by_bid.values():
+            line.state_changed(group, old)

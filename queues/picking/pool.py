@@ -1,6 +1,6 @@
 """The room that all queues share while picks are made, and the one reservation in it.
 
-One rule: whether there is room is asked for a group of queues at once, not for each.
+One rule: whether there is room is decided for a group of queues at once, not for each queue.
 """
 
 from itertools import count
@@ -8,80 +8,84 @@ from itertools import count
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
 from queues.picking import queue_state
-from queues.picking.queue_state import Candidate, Lane, Shape
+from queues.picking.known_entries import Candidate, Shape, shape
+from queues.picking.queue_state import QueueState
 
-EVERYBODY = 0
+ONE_GROUP = 0
 """The group of all queues where nothing is scarce."""
-_Form = tuple[frozenset[Shape], bool]
-_SPARE_FORMS = 1_024
+_GroupKey = tuple[frozenset[Shape], bool]
+_SPARE_GROUPS = 1_024
 
 
 class Pool:
-    """What there is, what is used, and what is kept for the job that holds the reservation."""
+    """The capacity, the usage, and the room that is reserved for one job."""
 
     def __init__(self, capacity: Amounts, used: Amounts) -> None:
-        """A pool without any capacity limits nothing."""
+        """A pool with an empty capacity limits nothing."""
         self.capacity = capacity
         self.used = dict(used)
-        self._beside = dict(used)
-        self._groups: dict[_Form, int] = {}
+        self._used_or_reserved = dict(used)
+        self._groups: dict[_GroupKey, int] = {}
         self._least: dict[str, int] | None = None
-        self._numbers = count(EVERYBODY + 1)
+        self._numbers = count(ONE_GROUP + 1)
 
     def fits(self, demand: Amounts) -> bool:
-        """Whether there is room for it beside the reservation."""
-        return amounts.fits(demand, self._beside, self.capacity)
+        """Return whether there is room for a demand beside the reservation."""
+        return amounts.fits(demand, self._used_or_reserved, self.capacity)
 
     def fits_reserved(self, demand: Amounts) -> bool:
-        """Whether there is room for the job that holds the reservation."""
+        """Return whether there is room for the job that holds the reservation."""
         return amounts.fits(demand, self.used, self.capacity)
 
-    def first_fitting(self, lane: Lane) -> Candidate | None:
-        """The first of the jobs that a queue contends with that fits beside the reservation."""
-        for candidate in lane.offers:
+    def first_fitting(self, queue: QueueState) -> Candidate | None:
+        """Return the first of a queue's eligible jobs that fits beside the reservation."""
+        for candidate in queue.eligible:
             if self.fits(candidate.demand):
                 return candidate
         return None
 
     def charge(self, demand: Amounts) -> None:
-        """Use some of it."""
+        """Count a demand as used."""
         queue_state.charge_limited(self.used, demand, self.capacity)
-        queue_state.charge_limited(self._beside, demand, self.capacity)
+        queue_state.charge_limited(self._used_or_reserved, demand, self.capacity)
 
-    def show(self, used: Amounts) -> None:
-        """The store's word on what is used."""
+    def set_used(self, used: Amounts) -> None:
+        """Replace the usage by that of the store."""
         self.used = dict(used)
 
     def reserve(self, demand: Amounts) -> None:
-        """Keep room for this job from now on, and for no other."""
-        self._beside = dict(self.used)
-        queue_state.charge_limited(self._beside, demand, self.capacity)
+        """Reserve room for a demand. It replaces the reservation before."""
+        self._used_or_reserved = dict(self.used)
+        queue_state.charge_limited(self._used_or_reserved, demand, self.capacity)
 
-    def group(self, lane: Lane) -> int:
-        """The queues whose jobs ask for the same, and that are owed it in the same way: if one of them finds no room,
-        none does."""
+    def group(self, queue: QueueState) -> int:
+        """Return the group of a queue: the queues with equal demands, of which all or none may get a reservation.
+
+        If one queue of a group finds no room, none does.
+        """
         if not self.capacity:
-            return EVERYBODY
-        form = frozenset(queue_state.shape(each.demand) for each in lane.offers), lane.claims
-        if form not in self._groups:
-            self._groups[form] = next(self._numbers)
-            for each in lane.offers:
-                self._learn(each.demand)
-        return self._groups[form]
+            return ONE_GROUP
+        key = frozenset(shape(candidate.demand) for candidate in queue.eligible), queue.reservable
+        if key not in self._groups:
+            self._groups[key] = next(self._numbers)
+            for candidate in queue.eligible:
+                self._lower_least(candidate.demand)
+        return self._groups[key]
 
-    def exhausted(self) -> bool:
-        """Whether nobody can fit, because less of something is left than anybody asks for."""
+    def is_exhausted(self) -> bool:
+        """Return whether no queue can find room, because less of a resource is free than any queue asks for."""
         return self._least is not None and not amounts.fits(self._least, self.used, self.capacity)
 
-    def _learn(self, demand: Amounts) -> None:
-        """What anybody asks for at least, of each name: a bound from below over all that were ever asked."""
-        asked = {name: demand.get(name, 0) for name in self.capacity}
-        known = self._least
-        self._least = asked if known is None else {name: min(each, known[name]) for name, each in asked.items()}
+    def _lower_least(self, demand: Amounts) -> None:
+        """Keep the least that any queue has ever asked for of each resource: a lower bound of all demands."""
+        limited = {name: demand.get(name, 0) for name in self.capacity}
+        least = self._least
+        self._least = limited if least is None else {name: min(limited[name], least[name]) for name in limited}
 
-    def forget_groups(self, queues: int) -> bool:
-        """If many more were met than there are queues, forget them: every queue must be told its group anew."""
-        if len(self._groups) <= 4 * queues + _SPARE_FORMS:
+    def drop_groups(self, queues: int) -> bool:
+        """Drop all groups if there are many more than queues, and return whether it did. Then every queue must bid
+        again."""
+        if len(self._groups) <= 4 * queues + _SPARE_GROUPS:
             return False
         self._groups.clear()
         self._least = None

@@ -11,7 +11,7 @@ from coordinator.cache.deadlines import END_SECONDS, GRANT_SECONDS, Deadlines
 from coordinator.cache.views import JobView, Lasts
 from crds.keys import JobKey
 from kube.client import KubernetesCluster
-from queues.picking.backfill import Forecast
+from queues.picking.backfill import JobEnds
 from tests.coordinator.cache.test_views import stored
 from tests.coordinator.leader.test_control_loop import seen
 from tests.coordinator.leader.test_withdrawals import end, kept
@@ -70,7 +70,7 @@ QUEUED = job(phase="Queued", queue="a", lasts=LASTS)
 RUNS = job(key=JobKey("team", "runs", "u-runs"), admission=admission(charge={"cpu": 4}), lasts=Lasts(70.0, 1000.0))
 
 
-def known(*jobs: JobView, occupied: bool = True) -> Forecast | None:
+def known(*jobs: JobView, occupied: bool = True) -> JobEnds | None:
     deadlines = Deadlines()
     for each in jobs:
         deadlines.note(None, each)
@@ -79,7 +79,7 @@ def known(*jobs: JobView, occupied: bool = True) -> Forecast | None:
 
 def test_it_is_known_when_admitted_jobs_end_and_how_long_waiting_ones_last() -> None:
     sooner = replace(RUNS, key=JobKey("team", "sooner", "u-sooner"), lasts=Lasts(10.0, 1000.0))
-    assert known(QUEUED, RUNS, sooner) == Forecast(
+    assert known(QUEUED, RUNS, sooner) == JobEnds(
         ends=((1010.0 + END_SECONDS, {"cpu": 4}), (1070.0 + END_SECONDS, {"cpu": 4})),
         longest={str(KEY): GRANT_SECONDS + 70.0 + END_SECONDS},
         queues=frozenset({"a"}),

@@ -13,8 +13,8 @@ from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
 from queues.pick_cycle import Rounds
-from queues.picking.backfill import LOANS, End, Forecast, Shadows, shadow_time
-from queues.picking.picker import Race
+from queues.picking.backfill import LOANS, End, JobEnds, Shadows, shadow_time
+from queues.picking.picker import Picker
 from queues.rules import Rules
 from queues.store import QueueStore
 from queues.values import Entry, QueueSpec
@@ -91,7 +91,7 @@ def test_a_shadow_time_moves_to_earlier_moments_only() -> None:
     assert found == [None, 60.0, 60.0, 60.0, 50.0, 50.0]
     shadows.begin(job)
     assert shadows.lower(job, lambda: 99.0) == 50.0, "it is the same job still"
-    shadows.keep([])
+    shadows.drop_others([])
     assert shadows.lower(job, lambda: 40.0) is None
     shadows.begin(job)
     assert shadows.lower(job, lambda: 99.0) == 99.0
@@ -127,12 +127,12 @@ class Room:
     def leader(self) -> Rounds:
         return Rounds(self.store, RULES, self.forecast)
 
-    def forecast(self) -> Forecast:
+    def forecast(self) -> JobEnds:
         held = self.store.reservations()
         ends = sorted((START + self.ends[job.name], each.charge) for job, each in held.items() if job.name in self.ends)
         queues = frozenset(each.queue for each in self.waiting() if each.key.name in self.longest)
         longest = {str(key(name)): seconds for name, seconds in self.longest.items()}
-        return Forecast(tuple(sorted(ends, key=lambda end: end[0])), longest, queues)
+        return JobEnds(tuple(sorted(ends, key=lambda end: end[0])), longest, queues)
 
     def waiting(self) -> list[Entry]:
         return [each.entry for view in self.store.snapshot(99).queues for each in view.heads]
@@ -292,9 +292,9 @@ def test_a_batch_has_so_many_loans_at_most() -> None:
     room.longest |= {f"b-{number:03}": 10.0 for number in range(LOANS + 9)}
     shadows = Shadows()
     shadows.begin(LARGE.key)
-    race = Race(room.store.snapshot(99), RULES, shadows)
-    race.foresee(START, room.forecast)
-    assert LOANS // 2 < len(race.picks(START, 512).picks) <= LOANS
+    picker = Picker(room.store.snapshot(99), RULES, shadows)
+    picker.prepare_loans(START, room.forecast)
+    assert LOANS // 2 < len(picker.picks(START, 512).picks) <= LOANS
     assert len(room.pick()) == LOANS + 9, "the others go with the next batch"
 
 
@@ -333,7 +333,7 @@ class Cluster:
         self.store.configure([spec(name) for name in "abc"], {GPU: self.pool})
         self.rounds = Rounds(self.store, RULES, self.forecast)
 
-    def forecast(self) -> Forecast | None:
+    def forecast(self) -> JobEnds | None:
         ends = sorted(self.known.values(), key=lambda end: end[0])
         for view in self.store.snapshot(0).queues:
             kept = view.overtaken
@@ -348,7 +348,7 @@ class Cluster:
             return None
         waiting = [each.entry.key for view in self.store.snapshot(99).queues for each in view.heads]
         longest = {str(job): float(seconds) for job in waiting if (seconds := self.of[job].deadline) is not None}
-        return Forecast(tuple(ends), longest, frozenset("abc"))
+        return JobEnds(tuple(ends), longest, frozenset("abc"))
 
     def run(self, until: int) -> None:
         for self.now in range(until):

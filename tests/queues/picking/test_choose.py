@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from crds.keys import JobKey
 from crds.resources.amounts import OTHERS, Amounts
 from queues.picking.fair_share import lag
-from queues.picking.picker import Race
+from queues.picking.picker import Picker
 from queues.rules import Patience, Rules
 from queues.values import Entry, QueueSpec, QueueView, Reservation, Snapshot, Waiting
 from tests.doubles.memory_store import MemoryStore
@@ -263,11 +263,11 @@ def stream(patience: Patience, steps: int, seconds: float) -> list[str]:
 def test_a_queue_that_shows_only_jobs_that_can_never_run_is_looked_at_again() -> None:
     hopeless = [entry(f"hopeless-{number}", "a", submitted=START + number, gpu=9) for number in range(4)]
     store = opened([spec("a")], [*hopeless, entry("small", "a", submitted=START + 9, gpu=1)], pool={GPU: 8})
-    assert Race(store.snapshot(4), Rules()).blind
-    assert not Race(store.snapshot(5), Rules()).blind
+    assert Picker(store.snapshot(4), Rules()).only_unrunnable
+    assert not Picker(store.snapshot(5), Rules()).only_unrunnable
     assert [pick.waiting.entry.key.name for pick in choose(store.snapshot(5), START, 9, "jobs").picks] == ["small"]
     everything = opened([spec("a")], hopeless, pool={GPU: 8})
-    assert not Race(everything.snapshot(4), Rules()).blind
+    assert not Picker(everything.snapshot(4), Rules()).only_unrunnable
 
 
 def test_a_large_job_is_overtaken_a_bounded_number_of_times() -> None:

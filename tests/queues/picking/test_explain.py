@@ -79,7 +79,7 @@ def test_room_that_is_kept_for_another() -> None:
     told = Forecast(store.snapshot(9), RULES).explain(place(store, "b-0001"), START)
     assert (told.code, told.sentence) == (
         "WaitingForPool",
-        "the pool's room is kept for a job that was overtaken before",
+        "the pool's room is reserved for a job that was overtaken before",
     )
 
 

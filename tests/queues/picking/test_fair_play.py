@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from bench.support.games import Fluid
 from crds.keys import JobKey
 from queues.pick_cycle import Rounds
-from queues.picking.fair_share import Ledger, lag
+from queues.picking.fair_share import FairShare, lag
 from queues.picking.lines import Bid
-from queues.picking.picker import Race
+from queues.picking.picker import Picker
 from queues.redis import codec
 from queues.rules import Patience, Rules
 from queues.values import LAW, Account, Clock, QueueSpec
@@ -234,7 +234,7 @@ def test_whatever_was_before_a_queue_of_a_stable_set_is_picked_in_time(
 
 @given(weights=st.lists(st.integers(1, 40), min_size=1, max_size=8))
 def test_a_queue_of_a_stable_set_waits_two_fair_turns_and_a_pick_at_most(weights: list[int]) -> None:
-    ledger = Ledger(Clock(), {})
+    ledger = FairShare(Clock(), {})
     for name, weight in zip("abcdefgh", weights, strict=False):
         ledger.bid(name, Bid(weight, 1))
     ledger.settle()
@@ -248,21 +248,21 @@ def test_a_queue_of_a_stable_set_waits_two_fair_turns_and_a_pick_at_most(weights
 
 
 def test_a_queue_without_room_hoards_no_more_than_one_and_a_half_largest_jobs() -> None:
-    ledger = Ledger(Clock(), {})
+    ledger = FairShare(Clock(), {})
     ledger.bid("blocked", Bid(1, 8, 1))
     ledger.bid("other", Bid(1, 1, 2))
     ledger.settle()
-    ledger.move(1, "waiting")
+    ledger.set_state(1, "waiting")
     for _ in range(1000):
         assert ledger.first("open") == ledger.turn("other")
         ledger.pay("other", 1)
-    ledger.move(1, "open")
+    ledger.set_state(1, "open")
     ledger.bid("blocked", Bid(1, 1, 1))  # now it shows small jobs
     assert following(ledger, 1, 60).startswith("b" * 3)
     assert following(ledger, 1, 60).count("b") <= 32
 
 
-def following(ledger: Ledger, cost: int, picks: int) -> str:
+def following(ledger: FairShare, cost: int, picks: int) -> str:
     """The first letters of the queues that go next."""
     names = ""
     for _ in range(picks):
@@ -281,7 +281,7 @@ def test_a_turn_that_a_small_job_won_is_not_a_large_one_s() -> None:
     store.rebuild(1, [reservation("runs", "y", cpu=1)], waiting)
     store.configure([spec("x", 1), spec("y", 9)], {GPU: 10_000, "cpu": 2})
     rules = Rules(cost=GPU, patience=Patience(times=10_000, seconds=1e9))
-    picks = Race(store.snapshot(2_000), rules).picks(START, 600).picks
+    picks = Picker(store.snapshot(2_000), rules).picks(START, 600).picks
     names = [pick.waiting.entry.key.name for pick in picks]
     assert 100 < names.index("x-large") < 160
 
@@ -289,16 +289,16 @@ def test_a_turn_that_a_small_job_won_is_not_a_large_one_s() -> None:
 # Refunds and charges
 
 
-def contending(**bids: int) -> Ledger:
+def contending(**bids: int) -> FairShare:
     """A ledger with queues of weight 1 whose next jobs cost so much."""
-    ledger = Ledger(Clock(), {})
+    ledger = FairShare(Clock(), {})
     for name, cost in bids.items():
         ledger.bid(name, Bid(1, cost))
     ledger.settle()
     return ledger
 
 
-def behind(ledger: Ledger, name: str) -> float:
+def behind(ledger: FairShare, name: str) -> float:
     """A queue's lag, of what the store keeps."""
     account = codec.decode_account(codec.encode_account(ledger.account(name)))
     return lag(account, codec.decode_clock(codec.encode_clock(ledger.clock)))
@@ -351,7 +351,7 @@ def test_a_debt_is_kept_until_the_others_have_caught_up_and_no_longer() -> None:
     ledger.pay("b", 1)
     assert ledger.account("a") == Account()
     assert ledger.clock.weights == 1
-    again = Ledger(ledger.clock, {"b": ledger.account("b")})
+    again = FairShare(ledger.clock, {"b": ledger.account("b")})
     again.bid("b", Bid(1, 1))
     assert not again.unsettled
 
@@ -363,7 +363,7 @@ def test_accounts_that_an_earlier_version_wrote_count_for_nothing() -> None:
     clock = codec.decode_clock(b"1200 -3 6 swrr")
     accounts = {"a": codec.decode_account(b"-7200 5 1"), "b": codec.decode_account(b"99 1 1")}
     assert clock.law != LAW
-    ledger = Ledger(clock, accounts)
+    ledger = FairShare(clock, accounts)
     for name, weight in (("a", 5), ("b", 1)):
         ledger.bid(name, Bid(weight, 1))
     ledger.settle()

@@ -9,7 +9,7 @@ import pytest
 
 from crds.keys import JobKey
 from queues.pick_cycle import Rounds
-from queues.picking.picker import Race
+from queues.picking.picker import Picker
 from queues.rules import Rules
 from queues.store import QueueStore
 from queues.values import Account, Batch, Clock, Overtaken, QueueSpec, Settlement
@@ -454,11 +454,11 @@ def test_a_leader_that_begins_anew_collects_what_is_owed() -> None:
 def test_a_batch_that_is_refused_collects_nothing_and_the_next_one_all() -> None:
     store, rules = waiting_for_room()
     first = store.snapshot(99)
-    race = Race(first, rules)
+    picker = Picker(first, rules)
     before = accounts(store)
     store.remove([LARGE.key])
-    race.update(store.snapshot(99, first.change))
-    batch = race.picks(START, 9)
+    picker.update(store.snapshot(99, first.change))
+    batch = picker.picks(START, 9)
     assert [each.waiting.entry.key.name for each in batch.picks][:1] == ["small-3"]
     store.remove([key("small-3")])
     assert commit(store, batch).refused == "entry"

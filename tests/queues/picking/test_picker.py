@@ -1,4 +1,4 @@
-"""A race that is told differences picks what one that begins anew picks; limits, claims, bypasses."""
+"""A picker that is told differences picks what one that begins anew picks; limits, claims, bypasses."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from crds.resources.amounts import OTHERS, Amounts
 from queues.picking import quotas
 from queues.picking.fair_share import lag
-from queues.picking.picker import Race
+from queues.picking.picker import Picker
 from queues.rules import Patience, Rules, from_settings
 from queues.values import Batch, Entry, QueueSpec
 from tests.doubles.memory_store import MemoryStore
@@ -54,7 +54,7 @@ def admit(store: MemoryStore, rules: Rules = PLAIN, limit: int = 99) -> list[str
     return [each.key.name for each in taken.reservations]
 
 
-# A race that lives on
+# A picker that lives on
 
 QUEUES = "abcdef"
 
@@ -119,13 +119,13 @@ def test_differences_tell_a_race_all_there_is_to_know(data: st.DataObject, cost:
     rules = Rules(cost=cost, patience=patience, queue_bypasses=data.draw(st.integers(0, 3)))
     store = opened(data.draw(queue_specs()), data.draw(st.lists(jobs(), max_size=30)), data.draw(POOLS))
     snapshot, now = store.snapshot(EVERYTHING), START
-    race, change = Race(snapshot, rules), snapshot.change
+    picker, change = Picker(snapshot, rules), snapshot.change
     for _ in range(data.draw(st.integers(1, 8))):
         now += data.draw(st.sampled_from([0, 1, 40]))
         step(store, data)
-        race.update(store.snapshot(EVERYTHING, since=change, known_heads=race.hungry))
+        picker.update(store.snapshot(EVERYTHING, since=change, known_heads=picker.needs_entries))
         limit = data.draw(st.integers(1, 12))
-        batch = race.picks(now, limit)
+        batch = picker.picks(now, limit)
         afresh = choose(store.snapshot(EVERYTHING), now, limit, rules)
         assert (batch.picks, batch.settlement) == (afresh.picks, afresh.settlement)
         change = stands(store, batch)
@@ -148,12 +148,12 @@ def test_a_cohort_with_room_for_all_stands_in_nobody_s_way(data: st.DataObject) 
     ]
     store = opened(queues, data.draw(st.lists(jobs(), max_size=40)))
     snapshot = store.snapshot(EVERYTHING)
-    race, change = Race(snapshot, PLAIN), snapshot.change
+    picker, change = Picker(snapshot, PLAIN), snapshot.change
     for _ in range(data.draw(st.integers(1, 6))):
         store.put(data.draw(st.lists(jobs(), max_size=6)))
         store.remove(list(store.reservations())[: data.draw(st.integers(0, 5))])
-        race.update(store.snapshot(EVERYTHING, since=change, known_heads=race.hungry))
-        batch = race.picks(START, 9)
+        picker.update(store.snapshot(EVERYTHING, since=change, known_heads=picker.needs_entries))
+        batch = picker.picks(START, 9)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(quotas, "Cohort", Watchful)
             assert batch.picks == choose(store.snapshot(EVERYTHING), START, 9, PLAIN).picks
@@ -166,12 +166,12 @@ def test_a_race_that_is_shown_a_few_jobs_asks_for_more_in_time(heads: int, limit
     queues = {"a": 5, "b": 2, "c": 1}
     waiting = [each for name in queues for each in entries(name, 12)]
     store = opened(specs(**queues), waiting)
-    race = Race(store.snapshot(heads), rules)
+    picker = Picker(store.snapshot(heads), rules)
     chosen = ""
-    while (batch := race.picks(START, limit)).picks:
+    while (batch := picker.picks(START, limit)).picks:
         change = stands(store, batch)
         chosen += "".join(pick.waiting.entry.queue for pick in batch.picks)
-        race.update(store.snapshot(heads, since=change, known_heads=race.hungry))
+        picker.update(store.snapshot(heads, since=change, known_heads=picker.needs_entries))
     whole = choose(opened(specs(**queues), waiting).snapshot(EVERYTHING), START, 99, rules).picks
     assert chosen == "".join(pick.waiting.entry.queue for pick in whole)
 
@@ -184,12 +184,12 @@ def test_a_race_that_is_shown_more_while_it_picks_goes_on_as_if_it_had_known(dat
     drawn = data.draw(st.lists(jobs(), max_size=40))
     waiting = [replace(each, demand=alike[QUEUES.index(each.queue)]) for each in drawn]
     store, twin = opened(queues, waiting, pool), opened(queues, waiting, pool)
-    race = Race(store.snapshot(heads), rules)
+    picker = Picker(store.snapshot(heads), rules)
     for _ in range(20):
-        batch = race.picks(START, data.draw(st.integers(1, 5)))
-        asked = race.ask(99)
-        ahead = race.picks(START, data.draw(st.integers(0, 5)))
-        late = race.ask(99)
+        batch = picker.picks(START, data.draw(st.integers(1, 5)))
+        asked = picker.request_entries(99)
+        ahead = picker.picks(START, data.draw(st.integers(0, 5)))
+        late = picker.request_entries(99)
         assert not asked.keys() & late.keys()
         for each, hungry in ((batch, asked), (ahead, late)):
             picks = choose(twin.snapshot(EVERYTHING), START, len(each.picks), rules).picks
@@ -198,17 +198,17 @@ def test_a_race_that_is_shown_more_while_it_picks_goes_on_as_if_it_had_known(dat
             committed = commit(store, replace(each, heads=heads, hungry=hungry))
             assert not committed.refused
             lost = data.draw(st.sets(st.sampled_from(QUEUES), max_size=2))
-            race.learn(hungry, {shown.queue: shown for shown in committed.shown if shown.queue not in lost})
-    assert race.starved or not choose(twin.snapshot(EVERYTHING), START, 1, rules).picks
+            picker.add_entries(hungry, {shown.queue: shown for shown in committed.shown if shown.queue not in lost})
+    assert picker.lacks_entries or not choose(twin.snapshot(EVERYTHING), START, 1, rules).picks
 
 
 def test_a_batch_ends_where_a_queue_s_next_job_is_not_known() -> None:
     store = opened(specs(a=1, b=1), [*entries("a", 5), *entries("b", 2)])
-    race = Race(store.snapshot(3), Rules())
-    batch = race.picks(START, 99)
+    picker = Picker(store.snapshot(3), Rules())
+    batch = picker.picks(START, 99)
     assert [pick.waiting.entry.queue for pick in batch.picks] == list("abababa"[:5])
-    assert set(race.hungry) == {"a"}
-    assert race.picks(START, 99).picks == ()
+    assert set(picker.needs_entries) == {"a"}
+    assert picker.picks(START, 99).picks == ()
 
 
 def test_a_refund_is_the_inverse_pick() -> None:
@@ -216,10 +216,10 @@ def test_a_refund_is_the_inverse_pick() -> None:
     waiting = [*entries("a", 9, gpu=4), *entries("b", 9, gpu=4)]
     untouched = choose(opened(specs(a=2, b=1), waiting).snapshot(EVERYTHING), START, 6, rules)
     store = opened(specs(a=2, b=1), waiting)
-    race = Race(store.snapshot(EVERYTHING), rules)
-    assert order(commit(store, race.picks(START, 1)).reservations) == "a"
-    race.settle("a", -4)
-    queues = [pick.waiting.entry.queue for pick in race.picks(START, 6).picks]
+    picker = Picker(store.snapshot(EVERYTHING), rules)
+    assert order(commit(store, picker.picks(START, 1)).reservations) == "a"
+    picker.settle("a", -4)
+    queues = [pick.waiting.entry.queue for pick in picker.picks(START, 6).picks]
     assert sorted(queues) == sorted(pick.waiting.entry.queue for pick in untouched.picks)
 
 
@@ -229,15 +229,15 @@ def test_a_refund_to_a_queue_without_another_job_is_the_inverse_pick(weights: di
     waiting = [each for name in weights for each in entries(name, 1 if name == "a" else 9, gpu=4)]
     store = opened(specs(**weights), waiting)
     snapshot = store.snapshot(EVERYTHING)
-    race = Race(snapshot, rules)
-    while order(commit(store, race.picks(START, 1)).reservations) != "a":
+    picker = Picker(snapshot, rules)
+    while order(commit(store, picker.picks(START, 1)).reservations) != "a":
         pass
     picked = lags(store)
     store.remove([waiting[0].key])
     store.put(waiting[:1])
-    race.settle("a", -4)
-    race.update(store.snapshot(EVERYTHING, since=snapshot.change))
-    assert order(commit(store, race.picks(START, 1)).reservations) == "a"
+    picker.settle("a", -4)
+    picker.update(store.snapshot(EVERYTHING, since=snapshot.change))
+    assert order(commit(store, picker.picks(START, 1)).reservations) == "a"
     assert lags(store) == picked
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from crds.resources.amounts import OTHERS, Amounts
 from queues import limits
-from queues.picking.picker import Race
+from queues.picking.picker import Picker
 from queues.redis import connection
 from queues.rules import Rules
 from queues.storage.redis_store import RedisStore
@@ -152,11 +152,11 @@ def test_the_same_names_again_are_no_change(store: QueueStore) -> None:
 def test_a_race_does_not_count_made_up_names_of_its_picks(store: QueueStore) -> None:
     store.configure([spec("a", cpu=99)], {"cpu": 99})
     store.put([odd(number) for number in range(50)])
-    race = Race(store.snapshot(50), Rules())
-    assert len(race.picks(START, 50).picks) == 50
-    lane = race.lane("a", START)
-    assert lane is not None
-    assert lane.used == race.pool.used == {"cpu": 50}
+    picker = Picker(store.snapshot(50), Rules())
+    assert len(picker.picks(START, 50).picks) == 50
+    queue = picker.queue("a", START)
+    assert queue is not None
+    assert queue.used == picker.pool.used == {"cpu": 50}
 
 
 def work(client: connection.Connection, *, made_up: bool) -> tuple[int, list[bytes]]:

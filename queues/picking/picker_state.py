@@ -1,0 +1,199 @@
+"""The working copy of all queues, which lives from one round of picks to the next.
+
+One rule: pure. A copy to which every difference was applied equals a copy of the whole snapshot.
+
+A queue contends if it is open and has a job that its quota and cohort allow now. It bids for its turn with this job
+(`queues.picking.fair_share`). A change marks its queue as dirty; before the next pick, the dirty queues bid again.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from crds.resources.amounts import NOTHING, Amounts
+from queues.picking import queue_state, quotas
+from queues.picking.backfill import Backfill, Shadows
+from queues.picking.fair_share import FairShare
+from queues.picking.kept_room import KeptRoom
+from queues.picking.lines import Bid
+from queues.picking.pool import Pool
+from queues.picking.queue_state import QueueState
+from queues.picking.quotas import Cohort
+from queues.picking.unread_entries import UnreadEntries
+from queues.rules import Rules
+from queues.values import Behind, QueueView, Snapshot
+
+
+class PickerState:
+    """The queues as they will be once every pick stands."""
+
+    def __init__(self, snapshot: Snapshot, rules: Rules, shadows: Shadows | None = None) -> None:
+        """Begin with a whole snapshot. `shadows` outlives the copy: it passes from one copy to the next."""
+        self._rules = rules
+        self._shadows = Shadows() if shadows is None else shadows
+        self._now = 0.0
+        self._reset(snapshot)
+
+    def _reset(self, snapshot: Snapshot) -> None:
+        """Replace everything by a whole snapshot."""
+        self._snapshot = snapshot
+        self.pool = Pool(NOTHING if snapshot.pool is None else snapshot.pool, snapshot.pool_usage)
+        self._scarce = bool(self.pool.capacity)
+        """Whether the pool limits anything."""
+        self._cohorts = quotas.cohorts((view.spec for view in snapshot.queues), self._rules.queue_bypasses)
+        accounts = {**snapshot.departed, **{view.spec.name: view.account for view in snapshot.queues}}
+        self._fair_share = FairShare(snapshot.clock, accounts)
+        self._queues: dict[str, QueueState] = {}
+        self._kept = KeptRoom(self._queues, self._rules.patience)
+        self._backfill = Backfill(self._queues, self._cohorts, self.pool, self._fair_share, self._kept, self._shadows)
+        self._unread = UnreadEntries(self._queues)
+        self._dirty: set[str] = set()
+        """Queues that must bid again."""
+        self._stale_cohorts: set[str] = set()
+        """Cohorts all of whose members must bid again."""
+        self._uncounted: set[str] = set()
+        """Cohorts whose usage must be summed up again."""
+        for view in snapshot.queues:
+            self._load(view)
+
+    # Changes in the store
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Apply what has changed since the last snapshot. A difference changes only the queues that it shows."""
+        if snapshot.whole:
+            self._reset(snapshot)
+            return
+        self._snapshot = snapshot
+        self.pool.set_used(snapshot.pool_usage)
+        for view in snapshot.queues:
+            self._load(view)
+        if self.pool.drop_groups(len(self._queues)):
+            self._dirty.update(self._queues)
+            for queue in self._queues.values():
+                queue.bid_demand = None
+
+    def add_entries(self, requested: Iterable[str], shown: Mapping[str, Behind]) -> None:
+        """Add the entries that were requested for some queues. A queue that `shown` lacks can be requested again.
+
+        The entries are those behind the known ones after all picks that were made before the request.
+        """
+        for name in requested:
+            queue, behind = self._queues[name], shown.get(name)
+            if behind is not None:
+                queue.extend(behind)
+            queue.requested = None
+            self._mark_dirty(queue)
+            cohort = self._cohorts.get(queue.spec.cohort)
+            if cohort is not None and cohort.first_changed():
+                self._stale_cohorts.add(queue.spec.cohort)
+
+    def settle(self, queue: str, cost: int) -> None:
+        """Charge a queue apart from its picks. A cost below 0 refunds a pick that was not granted."""
+        self._kept.settle(self._fair_share, queue, cost)
+
+    def _load(self, view: QueueView) -> None:
+        spec = view.spec
+        cohort = self._cohorts.get(spec.cohort)
+        if view.after:
+            queue = self._queues[spec.name]
+            queue.extend(view)
+        else:
+            before = self._queues.get(spec.name)  # a difference changes no settings, so the ceiling stays
+            ceiling = before.ceiling if before else quotas.ceiling(spec, cohort, self.pool.capacity)
+            queue = self._queues[spec.name] = QueueState(view, ceiling)
+        if cohort is not None:
+            cohort.queues[spec.name] = queue
+            self._uncounted.add(spec.cohort)
+        self._mark_dirty(queue)
+
+    def _mark_dirty(self, queue: QueueState) -> None:
+        """Mark a queue of which other entries are known than before."""
+        self._dirty.add(queue.spec.name)
+        self._kept.add(queue)
+        self._unread.add(queue)
+
+    # Queries
+
+    def queue(self, name: str, now: float) -> QueueState | None:
+        """Return a queue as it is now; None if there is none of that name."""
+        self._now = now
+        self._refresh()
+        self._reserve()
+        return self._queues.get(name)
+
+    def cohort(self, name: str) -> Cohort | None:
+        """Return a cohort as it is now; None if there is none of that name."""
+        return self._cohorts.get(name)
+
+    @property
+    def reservation_holder(self) -> str:
+        """The queue whose first job holds the pool's reservation; empty if none does."""
+        return "" if self._kept.holder is None else self._kept.holder.spec.name
+
+    def allows_passing(self, queue: QueueState) -> bool:
+        """Return whether jobs of a queue may pass its first job."""
+        return queue.allows_passing(self._rules.queue_bypasses)
+
+    # Bids
+
+    def _refresh(self) -> None:
+        """Apply what was loaded or picked since the last refresh."""
+        for name in self._uncounted:
+            cohort = self._cohorts[name]
+            roomy = cohort.roomy
+            cohort.count()
+            if not (roomy and cohort.roomy):
+                self._stale_cohorts.add(name)
+        self._uncounted = set()
+        self._refresh_bids()
+
+    def _refresh_bids(self) -> None:
+        """Let the dirty queues bid again, and the members of stale cohorts."""
+        while self._dirty or self._stale_cohorts:
+            for name in self._stale_cohorts:
+                self._dirty.update(self._cohorts[name].queues)
+            dirty, self._dirty, self._stale_cohorts = self._dirty, set(), set()
+            for name in dirty:
+                self._bid(self._queues[name])
+
+    def _bid(self, queue: QueueState) -> None:
+        spec = queue.spec
+        eligible = queue.eligible = queue.find_eligible(self._allows, self._rules.queue_bypasses, scarce=self._scarce)
+        with_first = self._scarce and queue.contends_with_first
+        reservable = with_first and (queue.is_liable or queue.can_reserve(eligible[0].demand))
+        if reservable != queue.reservable:
+            queue.reservable, queue.bid_demand = reservable, None
+        alone = not self._scarce or (with_first and len(eligible) == 1)
+        if not eligible:
+            queue.bid_demand = None
+            self._fair_share.bid(spec.name, None)
+        elif not alone or eligible[0].demand is not queue.bid_demand:
+            cost = queue_state.price(eligible[0].demand, self._rules.cost)
+            self._fair_share.bid(spec.name, Bid(spec.weight, cost, self.pool.group(queue)))
+            queue.bid_demand = eligible[0].demand if alone else None
+        if queue.unread and queue.is_low:
+            self._unread.note(queue)
+        if self._scarce and queue.overtaken is not None:
+            self._kept.consider(queue, self._now)
+
+    def _allows(self, queue: QueueState, demand: Amounts) -> bool:
+        """Return whether quota and cohort allow a demand. The first one that makes a cohort scarce concerns all its
+        members."""
+        cohort = self._cohorts.get(queue.spec.cohort)
+        roomy = cohort is not None and cohort.roomy
+        allows = not quotas.obstacle(queue, demand, cohort)
+        if cohort is not None and roomy != cohort.roomy:
+            self._stale_cohorts.add(queue.spec.cohort)
+        return allows
+
+    # The pool's reservation (`queues.picking.kept_room`)
+
+    def _reserve(self, *, bind: bool = False) -> None:
+        """Reserve room in a scarce pool for the job that is due for it; with `bind`, its queue becomes liable."""
+        demand = self._kept.choose(self._now)
+        if self._scarce:
+            self.pool.reserve(demand)
+            for group in list(self._fair_share.blocked):
+                self._fair_share.set_state(group, "open")
+        if bind and self._kept.bind():
+            self._backfill.begin_reservation()
+            self._dirty.update(self._kept.liable)
+            self._refresh_bids()
