@@ -79,11 +79,11 @@ class Reconciler:
         if outcome.refused:
             observation = replace(self._observer.observe(task), refused=outcome.refused)
             outcome = carry_out(observation)
-        if outcome.hindered is not None:
+        if outcome.blocked is not None:
             # The job's status shows it to the owner, the log to the admin; the queue tries again with a back-off.
-            hindrance = Blocker(outcome.hindered.reason, str(outcome.hindered))
-            carry_out(replace(self._observer.observe(task), hindrance=hindrance))
-            raise outcome.hindered.error
+            blocker = Blocker(outcome.blocked.reason, str(outcome.blocked))
+            carry_out(replace(self._observer.observe(task), blocker=blocker))
+            raise outcome.blocked.error
         return self._settle(observation, outcome) if outcome.quiet else outcome.requeue_after
 
     def adopt(self, settings: ReconcileSettings) -> None:
@@ -130,8 +130,8 @@ class Reconciler:
         try:
             return application.run(decided)
         finally:
-            if application.made:
-                self._observer.wrote(observation.key, max(application.made))
+            if application.pod_versions:
+                self._observer.wrote(observation.key, max(application.pod_versions))
 
     def _decide(self, observation: Observation) -> Plan:
         """Return the plan, after the log of the pod that caused a failure has been read."""

@@ -3,7 +3,7 @@
 One rule: all are frozen. An observation holds everything that `plan` may know, a plan everything that `apply` may do.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -88,7 +88,7 @@ class Observation:
     """Whether the job would fit on the ready nodes that its pods do not avoid."""
     refused: str = ""
     """The message with which the API server refused a pod of this job in the last attempt; empty if it refused none."""
-    hindrance: Blocker | None = None
+    blocker: Blocker | None = None
     """The reason why an object of the job could not be created in the last attempt."""
     no_room: NoRoom | None = None
     """The limit that left no room for what the job's pods request, in the last attempt."""
@@ -221,3 +221,8 @@ class Plan:
     """Seconds after which the plan may change although no event arrives; None if only an event can change it."""
     unexplained: PodView | None = None
     """A failed pod whose log must be read before the plan can be made (`explain`); the plan is empty until then."""
+
+
+def earliest(times: Iterable[float | None]) -> float | None:
+    """Return the smallest of some times, such as `Plan.requeue_after`; None if all are None."""
+    return min((time for time in times if time is not None), default=None)

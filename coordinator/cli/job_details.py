@@ -10,7 +10,7 @@ from datetime import datetime
 
 from coordinator.cli import columns
 from coordinator.query.documents import Document
-from crds import labels
+from crds import labels, timestamps
 from crds.errors import InvalidObject
 from crds.torchjob import resource_quota, torchjob
 from crds.torchjob.conditions import FINISHED
@@ -18,7 +18,7 @@ from crds.torchjob.resource_quota import Quota
 from crds.torchjob.torchjob import TorchJob
 from gang.values import GroupView
 from kube.api import Manifest
-from reconcilers.views import containers, pod_outcome, pod_problems, timestamps
+from reconcilers.views import containers, pod_outcome, pod_problems
 
 MOST_EVENTS = 10
 GOING = "it is being deleted"
@@ -101,7 +101,7 @@ def _restarts(item: Manifest) -> Document:
 def _backoff(item: Manifest, job_context: Around) -> Document:
     """Return the end of the job's back-off and the pods that wait for it; empty if the job does not back off."""
     status = item.get("status") or {}
-    until = timestamps.seconds(status.get("restartNotBefore"))
+    until = timestamps.seconds_or_none(status.get("restartNotBefore"))
     if until is None or job_context.now is None or until <= job_context.now.timestamp() or not status.get("admission"):
         return {}
     return {"notBefore": status["restartNotBefore"], "waiting": list(status.get("backingOff") or ())}
@@ -211,7 +211,7 @@ def _waits_until(job: TorchJob, task_type: str, job_context: Around) -> str:
         return ""
     count = job.spec.tasks[task_type].num_tasks
     concerned = not names or any(job.pod_name(task_type, index) in names for index in range(count))
-    return timestamps.text(until.timestamp()) if concerned else ""
+    return timestamps.format_time(until.timestamp()) if concerned else ""
 
 
 def _missing_reason(job: TorchJob, task_type: str, job_context: Around) -> tuple[str, str]:

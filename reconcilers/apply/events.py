@@ -4,9 +4,8 @@ One rule: its name is made from its text, so that a repeated reconcile creates n
 """
 
 import hashlib
-from datetime import UTC, datetime
 
-from crds import excerpts
+from crds import excerpts, timestamps
 from crds.api_resources import EVENTS, TORCHJOBS
 from crds.keys import JobKey
 from kube.api import Manifest
@@ -18,7 +17,7 @@ LONGEST = 1024
 
 def manifest(key: JobKey, event: EmitEvent, now: float) -> Manifest:
     """Return the Event on a job; `now` is in seconds since the epoch."""
-    at = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    at = timestamps.format_time(now)
     digest = hashlib.sha256(f"{key.uid}/{event.reason}/{event.message}".encode()).hexdigest()[:16]
     return {
         "apiVersion": EVENTS.api_version,

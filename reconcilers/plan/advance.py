@@ -61,10 +61,10 @@ class Advance:
         return backoff.forget_if_stable(self._phase(job).model_copy(update={"stages": stages}), self.now)
 
     def _phase(self, job: TorchJob) -> TorchJobStatus:
-        hindrance = self.groups.hindrance
+        blocker = self.groups.blocker
         hindered = status.is_blocked(job.status) and not (self.stuck and self._says_stuck())
-        if hindrance is not None:
-            return status.block(job, hindrance, self.now)
+        if blocker is not None:
+            return status.block(job, blocker, self.now)
         runs = progress.all_running(job, self.progress, progress.begun_stages(job))
         if runs and (job.status.phase != "Running" or (hindered and not self._lacks_pods())):
             return status.mark_running(job, self.now)
@@ -138,7 +138,7 @@ class Advance:
             admission=self.run.admission,
             members=self.run.members,
             settings=self.settings,
-            elsewhere=self.observation.other_nodes,
+            fits_elsewhere=self.observation.other_nodes,
             backend=self.scheduling.backend,
             gangs={stage.index: self.scheduling.gang(stage, without) for stage in self.progress.begun}
             if together

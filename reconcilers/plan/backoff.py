@@ -20,9 +20,10 @@ job's pods do not stay that frequent for long, but a template can request a node
 import hashlib
 import math
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+from crds import timestamps
 from crds.keys import JobKey
 from crds.torchjob import conditions
 from crds.torchjob.status import MOST_AT_ONCE, TorchJobStatus
@@ -160,7 +161,7 @@ def describe(status: TorchJobStatus, settings: ReconcileSettings, now: datetime)
     if remaining_pause(status, settings, now) <= 0 or status.restart_not_before is None:
         return ""
     subject = "pods are" if status.backing_off else "all pods are"
-    when = status.restart_not_before.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    when = timestamps.format_time(status.restart_not_before)
     return f"; back-off: {subject} made again at {when}"
 
 

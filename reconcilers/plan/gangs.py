@@ -46,7 +46,7 @@ class Groups:
     actions: tuple[Action, ...] = ()
     ready: frozenset[int] = frozenset()
     """The stages whose pods may be created."""
-    hindrance: Blocker | None = None
+    blocker: Blocker | None = None
     again: float | None = None
     """Seconds after which the key is observed again: no event reports that a gang scheduler's own queue was opened."""
 
@@ -105,7 +105,7 @@ class Scheduling:
         others = [group for group in current if matching.get(group.name) is not group]
         mismatch = self._mismatch(stage for stage, _ in expected.values())
         if mismatch is not None:
-            return Groups(delete_groups(others), hindrance=mismatch)
+            return Groups(delete_groups(others), blocker=mismatch)
         other_names = {group.name for group in others}
         steps = [
             self._step(stage, gang, matching.get(gang.name), _existing_pods(self.job, stage, pods))
@@ -115,7 +115,7 @@ class Scheduling:
         return Groups(
             delete_groups(others) + tuple(action for step in steps for action in step.actions),
             frozenset(stage for step in steps for stage in step.ready),
-            next((step.hindrance for step in steps if step.hindrance is not None), None)
+            next((step.blocker for step in steps if step.blocker is not None), None)
             or _stuck_blocker(group for group in others if group.name in expected),
             next((step.again for step in steps if step.again is not None), None),
         )

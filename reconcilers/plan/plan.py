@@ -15,7 +15,7 @@ from reconcilers.plan.advance import Advance
 from reconcilers.plan.deadline import Deadline
 from reconcilers.plan.lifecycle import Active, Deleted, DeletePodsFirst, Finished, Invalid, NotAdmitted, Requeue
 from reconcilers.plan.pod_deletion import PodDeletion
-from reconcilers.plan.recovery import RecoveryContext, is_about_requests, least
+from reconcilers.plan.recovery import RecoveryContext, is_about_requests
 from reconcilers.pods import measure, task_members
 from reconcilers.pods.measure import Excess
 from reconcilers.settings import ReconcileSettings
@@ -31,6 +31,7 @@ from reconcilers.values import (
     Plan,
     RaiseCharge,
     WriteStatus,
+    earliest,
 )
 from reconcilers.views import pod_view
 from reconcilers.views.pod_view import PodView
@@ -58,7 +59,7 @@ def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -
     # 3. Everything else depends on the state of the job.
     result = _plan_by_state(observation, settings, leaving, now)
     actions = result.actions + leaving.shortened(result.actions)
-    return Plan(actions, least((result.requeue_after, leaving.wait(observation.pods))), result.unexplained)
+    return Plan(actions, earliest((result.requeue_after, leaving.wait(observation.pods))), result.unexplained)
 
 
 def _report_stuck_pods(observation: Observation, leaving: PodDeletion, now: datetime) -> tuple[Action, ...]:
@@ -163,8 +164,8 @@ def _plan_active(
     if observation.over_quota is not None and job.admission == run.admission:
         return _plan_over_quota(run, observation, observation.over_quota, leaving, now)
     # An object cannot be created now: the status says so.
-    if observation.hindrance is not None and not is_about_requests(observation.hindrance):
-        return Plan(_write_status(job, _blocked_status(job, observation.hindrance, now), run.pods), remaining)
+    if observation.blocker is not None and not is_about_requests(observation.blocker):
+        return Plan(_write_status(job, _blocked_status(job, observation.blocker, now), run.pods), remaining)
     # 1. The fence: no pods are created before the admission is in the cluster.
     if job.admission != run.admission:
         admission = _bind_admission(run, settings)
@@ -181,7 +182,7 @@ def _plan_active(
     if recovery.after is not None and recovery.ended:
         return _finish(job, observation, recovery.after, leaving)
     pauses = backoff.next_change(job.status if recovery.after is None else recovery.after, settings, now)
-    again = least((remaining, deadline.left(job, run.pods), recovery.again, observation.next_dead, pauses))
+    again = earliest((remaining, deadline.left(job, run.pods), recovery.again, observation.next_dead, pauses))
     if recovery.after is not None:
         return Plan(recovery.before + _write_status(job, recovery.after, run.pods) + recovery.actions, again)
     if recovery.blocked:
@@ -194,7 +195,7 @@ def _plan_active(
     over = tuple(pod for pod in run.pods if pod.task in passed and pod_view.occupies(pod))
     steps = leaving.away(over) if over else advance.actions()
     actions = _write_status(job, advance.status(), run.pods) + recovery.actions + steps
-    return Plan(actions, least((again, advance.groups.again)))
+    return Plan(actions, earliest((again, advance.groups.again)))
 
 
 def _plan_excess(run: Active, excess: Excess, observation: Observation, leaving: PodDeletion, now: datetime) -> Plan:
@@ -218,8 +219,8 @@ def _plan_over_quota(
     its resources, and the other pods are tried again later."""
     job = run.job
     if over_quota.may_run(job, run.pods):
-        hindrance = Blocker(status.PODS_FORBIDDEN, refused.message)
-        return Plan(_write_status(job, _blocked_status(job, hindrance, now), run.pods), TRY_AGAIN)
+        blocker = Blocker(status.PODS_FORBIDDEN, refused.message)
+        return Plan(_write_status(job, _blocked_status(job, blocker, now), run.pods), TRY_AGAIN)
     queue = over_quota.count_refusal(job, refused)
     if run.pods:
         after = status.vacate(job, status.NAMESPACE_QUOTA, refused.message, now).model_copy(update={"queue": queue})
@@ -229,14 +230,14 @@ def _plan_over_quota(
     return Plan(_delete_all_services(job, ()) + _write_status(job, after, ()) + groups + _requeue_events(after))
 
 
-def _blocked_status(job: TorchJob, hindrance: Blocker, now: datetime) -> TorchJobStatus:
+def _blocked_status(job: TorchJob, blocker: Blocker, now: datetime) -> TorchJobStatus:
     """Return the status of a blocked job. If groups are not let in and pods beside them are forbidden, only the groups
     are reported: every reconcile meets both, and the two reports would alternate."""
-    about_pods = hindrance.reason in (status.PODS_FORBIDDEN, status.NAME_TAKEN)
+    about_pods = blocker.reason in (status.PODS_FORBIDDEN, status.NAME_TAKEN)
     return (
         status.observe_generation(job)
         if about_pods and status.is_about_groups(job.status)
-        else status.block(job, hindrance, now)
+        else status.block(job, blocker, now)
     )
 
 
@@ -312,7 +313,7 @@ def _plan_finished(job: TorchJob, observation: Observation, leaving: PodDeletion
     leftovers = _leftovers("Running" if back and policy == "None" else policy, job.status, observation.pods)
     away = leaving.away(leftovers, shorten=True) + _report_stuck_pods(observation, leaving, now)
     stays = any(pod_view.occupies(pod) for pod in observation.pods)
-    again = least((remaining, active if stays and not back else None))
+    again = earliest((remaining, active if stays and not back else None))
     return Plan(_observe_spec(job) + away + gangs.delete_groups(observation.groups), requeue_after=again)
 
 

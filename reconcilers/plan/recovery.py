@@ -20,7 +20,7 @@ from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.plan.restarts import Restarts
 from reconcilers.pods.task_members import PodMember
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Action, Blocker, DeletePods, EmitEvent, Observation
+from reconcilers.values import Action, Blocker, DeletePods, EmitEvent, Observation, earliest
 from reconcilers.views.pod_view import PodView
 
 
@@ -94,13 +94,13 @@ class RecoveryContext:
     @property
     def _able(self) -> ReconcileSettings:
         """The settings, without restarts in place where a request for one cannot be created."""
-        refused = is_about_requests(self.observation.hindrance) or RECREATE_REQUESTS not in self.settings.served
+        refused = is_about_requests(self.observation.blocker) or RECREATE_REQUESTS not in self.settings.served
         if self.settings.in_place == "kruise" and refused:
             return replace(self.settings, in_place="recreate")
         return self.settings
 
     def _refused(self) -> tuple[Action, ...]:
-        blocker = self.observation.hindrance
+        blocker = self.observation.blocker
         if blocker is None or not is_about_requests(blocker):
             return ()
         number = f"restart {self.job.status.restart_generation}"
@@ -237,17 +237,12 @@ class RecoveryContext:
             *self._restarts.tidy(),
         )
         times = (whole.again, single.again, self.departures.wait(self.pods))
-        return Recovery(actions=actions, blocked=whole.blocked, again=least(times))
+        return Recovery(actions=actions, blocked=whole.blocked, again=earliest(times))
 
 
-def is_about_requests(hindrance: Blocker | None) -> bool:
+def is_about_requests(blocker: Blocker | None) -> bool:
     """Return whether the blocker is about a request to recreate containers; pods are replaced instead in that case."""
-    return hindrance is not None and hindrance.reason.startswith(RECREATE_REQUESTS.kind)
-
-
-def least(times: Iterable[float | None]) -> float | None:
-    """Return the smallest of some numbers; None if there is none."""
-    return min((each for each in times if each is not None), default=None)
+    return blocker is not None and blocker.reason.startswith(RECREATE_REQUESTS.kind)
 
 
 def _deleted_uids(actions: Iterable[Action]) -> set[str]:

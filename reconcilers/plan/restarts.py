@@ -25,14 +25,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from crds import labels
+from crds import labels, timestamps
 from crds.api_resources import PODS, RECREATE_REQUESTS
 from crds.torchjob.torchjob import CLOCK_SKEW, TorchJob
 from kube.api import Manifest
 from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Action, CreateObject, DeleteObject, PatchPodMetadata
-from reconcilers.views import containers, timestamps
+from reconcilers.values import Action, CreateObject, DeleteObject, PatchPodMetadata, earliest
+from reconcilers.views import containers
 from reconcilers.views.pod_view import PodView
 from reconcilers.views.recreate_request import RecreateView
 
@@ -119,7 +119,7 @@ class Restarts:
             blocked=bool(outdated),
             done=bool(through) and len(through) == len(outdated),
             failed=tuple((pod, progress.why) for pod, progress in failed),
-            again=_least(progress.left for _, progress in by_state["InProgress"]),
+            again=earliest(progress.left for _, progress in by_state["InProgress"]),
         )
 
     def single(self) -> RestartStep:
@@ -132,7 +132,7 @@ class Restarts:
         return RestartStep(
             actions=self._settle(tuple(pod for pod, _ in by_state["Done"])),
             failed=tuple((pod, progress.why) for pod, progress in by_state["Failed"]),
-            again=_least(progress.left for _, progress in by_state["InProgress"]),
+            again=earliest(progress.left for _, progress in by_state["InProgress"]),
         )
 
     def _sorted(self, pods: Iterable[PodView], purpose: str) -> dict[State, list[tuple[PodView, RestartProgress]]]:
@@ -178,7 +178,7 @@ class Restarts:
             return tuple(CreateObject(RECREATE_REQUESTS, self._request(pod, request)) for pod in pods)
         annotations = {
             labels.RESTART_CONTAINERS: self._purpose(request),
-            labels.RESTART_ASKED: timestamps.text(self._now),
+            labels.RESTART_ASKED: timestamps.format_time(self._now),
         }
         return (PatchPodMetadata(pods, {"annotations": annotations}),)
 
@@ -310,7 +310,3 @@ def _containers(job: TorchJob, pod: PodView) -> list[str]:
     spec = task.template["spec"]
     main = containers.main(spec)["name"]
     return sorted((container["name"] for container in spec["containers"]), key=lambda name: name != main)
-
-
-def _least(seconds: Iterable[float | None]) -> float | None:
-    return min((each for each in seconds if each is not None), default=None)

@@ -178,12 +178,12 @@ def record_charge(job: TorchJob, charge: Amounts, measured: Measured) -> TorchJo
     return observe_generation(job).model_copy(update={"admission": admission, "measured": measured})
 
 
-def block(job: TorchJob, hindrance: Blocker, now: datetime) -> TorchJobStatus:
+def block(job: TorchJob, blocker: Blocker, now: datetime) -> TorchJobStatus:
     """Return the status of a job that holds its resources but cannot use them. The condition Admitted shows it until
     the job's pods run."""
     after = observe_generation(job)
     updated = conditions.set_condition(
-        after.conditions, "Admitted", True, hindrance.reason, hindrance.message, now, job.metadata.generation
+        after.conditions, "Admitted", True, blocker.reason, blocker.message, now, job.metadata.generation
     )
     return after.model_copy(update={"conditions": updated})
 

@@ -1,9 +1,18 @@
 """The objects that a job owns: its pods, and the headless service of each rank 0 that other pods connect to.
 
 One rule: pure; the same job, admission and member give the same manifest, so that creating it twice is harmless.
+
+The restartPolicy of a pod is decided once, when the pod is created, by the driver for restarts in place. torchq judges
+all failures, except those of a service task, which its node restarts without limit.
+
+    driver            restartPolicy of the pod
+    recreate, local   Never
+    kruise            OnFailure: in a restart in place, the node starts what was ended
+    kubernetes        Never; where single pods are restarted, with the rule that a failure of the main container
+                      restarts all containers of the pod (RestartAllContainers: Kubernetes 1.36; older ones ignore it)
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, overload
@@ -19,13 +28,16 @@ from gang import backends
 from gang.backend import Backend
 from gang.values import Binding, Gang
 from kube.api import Manifest
-from reconcilers.plan import start_gates
-from reconcilers.pods import environment, node_avoidance, restart_policy
+from reconcilers.pods import environment, start_gate
 from reconcilers.pods.task_members import PodMember
 from reconcilers.settings import ReconcileSettings
 from reconcilers.views import containers
 
 LOOPBACK = "127.0.0.1"
+HOSTNAME = "kubernetes.io/hostname"
+AVOIDANCE_WEIGHT = 100
+"""The weight of the preference for nodes that are not avoided: the highest that Kubernetes allows."""
+RESTART_ON_FAILURE = {"action": "RestartAllContainers", "exitCodes": {"operator": "NotIn", "values": [0]}}
 _SORTED = orjson.OPT_SORT_KEYS
 
 
@@ -37,7 +49,7 @@ class Blueprint:
     admission: Admission
     members: Mapping[str, PodMember]
     settings: ReconcileSettings
-    elsewhere: bool = False
+    fits_elsewhere: bool = False
     """Whether the job fits on nodes other than those that it avoids."""
     backend: Backend = backends.NONE
     """The gang scheduler that binds the pods."""
@@ -206,8 +218,8 @@ def _pod_annotations(blueprint: Blueprint, member: PodMember) -> dict[str, str]:
     annotations = {labels.CHARGE: blueprint.charges[member.task_type]}
     if not blueprint.bound(member):
         annotations |= {labels.GANG: member.gang, labels.GANG_SIZE: str(member.gang_size)}
-    elif start_gates.needs_gate(task) and member.task_type in blueprint.started:
-        annotations |= {labels.START: start_gates.OPEN}
+    elif start_gate.needs_gate(task) and member.task_type in blueprint.started:
+        annotations |= {labels.START: start_gate.OPEN}
     folder = job.metadata.annotations.get(labels.SUBMIT_DIRECTORY)
     return annotations | ({labels.SUBMIT_DIRECTORY: folder} if folder else {})
 
@@ -215,13 +227,12 @@ def _pod_annotations(blueprint: Blueprint, member: PodMember) -> dict[str, str]:
 def _pod_spec(blueprint: Blueprint, member: PodMember) -> dict[str, Any]:
     task = blueprint.task(member)
     spec: dict[str, Any] = orjson.loads(blueprint.specs[member.task_type])
-    restart_policy.apply(spec, task.restart_policy, blueprint.job.spec.scope, blueprint.settings.in_place)
-    node_avoidance.avoid(spec, blueprint.job.status.excluded_nodes, strictly=blueprint.elsewhere)
+    set_restart_policy(spec, task.restart_policy, blueprint.job.spec.scope, blueprint.settings.in_place)
+    avoid_nodes(spec, blueprint.job.status.excluded_nodes, strictly=blueprint.fits_elsewhere)
     _prioritize(spec, blueprint, member)
     if spec.get("hostNetwork"):
-        spec.setdefault(
-            "dnsPolicy", "ClusterFirstWithHostNet"
-        )  # with the default policy such a pod does not resolve services
+        # With the default policy, a pod on the host's network does not resolve services.
+        spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")
     port = blueprint.port(member.lead) if member.lead else 0
     processes = blueprint.processes(member.task_type)
     env = environment.pod_variables(member, blueprint.address(member.lead), port, processes)
@@ -232,8 +243,8 @@ def _pod_spec(blueprint: Blueprint, member: PodMember) -> dict[str, Any]:
         containers.declare_port(spec, port, on_host=blueprint.on_host(member.lead))
         if blueprint.named(member.lead):
             spec |= {"hostname": member.name, "subdomain": member.name}
-    if blueprint.bound(member) and start_gates.needs_gate(task):
-        start_gates.add_gate(spec)
+    if blueprint.bound(member) and start_gate.needs_gate(task):
+        start_gate.add_gate(spec)
     return spec
 
 
@@ -250,3 +261,43 @@ def _prioritize(spec: dict[str, Any], blueprint: Blueprint, member: PodMember) -
     priority_class = blueprint.job.spec.scheduling_policy.priority_class_name
     if priority_class and blueprint.bound(member):
         spec["priorityClassName"] = spec.get("priorityClassName") or priority_class
+
+
+def set_restart_policy(spec: dict[str, Any], task_policy: str, scope: str, driver: str) -> None:
+    """Set the restartPolicy in a fresh copy of a template, for a task's restartPolicy and its job's restartScope."""
+    if task_policy == "Always":
+        spec["restartPolicy"] = "Always"
+        return
+    heals = task_policy != "Never"
+    spec["restartPolicy"] = "OnFailure" if heals and driver == "kruise" else "Never"
+    if heals and driver == "kubernetes" and scope == "Task":
+        containers.main(spec).update(restartPolicy="Never", restartPolicyRules=[RESTART_ON_FAILURE])
+
+
+def avoid_nodes(spec: dict[str, Any], nodes: Iterable[str], *, strictly: bool) -> None:
+    """Make a fresh copy of a template avoid nodes: as a requirement with `strictly`, else as a preference.
+
+    The template's own node constraints stay in force. The terms of a required affinity are alternatives, so each of
+    them gets the constraint.
+    """
+    names = sorted(nodes)
+    if not names:
+        return
+    constraint = {"key": HOSTNAME, "operator": "NotIn", "values": names}
+    affinity = dict(spec.get("affinity") or {})
+    node = dict(affinity.get("nodeAffinity") or {})
+    if strictly:
+        field = "requiredDuringSchedulingIgnoredDuringExecution"
+        terms = (node.get(field) or {}).get("nodeSelectorTerms")
+        # An empty term matches no node. With the constraint it would match some, so it is left out.
+        narrowed = [_add_expression(term, constraint) for term in terms or () if term]
+        node[field] = {"nodeSelectorTerms": narrowed or terms or [_add_expression({}, constraint)]}
+    else:
+        field = "preferredDuringSchedulingIgnoredDuringExecution"
+        preferred = {"weight": AVOIDANCE_WEIGHT, "preference": {"matchExpressions": [constraint]}}
+        node[field] = [*(node.get(field) or ()), preferred]
+    spec["affinity"] = affinity | {"nodeAffinity": node}
+
+
+def _add_expression(term: dict[str, Any], expression: dict[str, Any]) -> dict[str, Any]:
+    return term | {"matchExpressions": [*(term.get("matchExpressions") or ()), expression]}

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Protocol
 
+from crds import timestamps
 from crds.api_resources import NODES
 from crds.resources.amounts import JOBS, NOTHING, Amounts, add
 from crds.torchjob import demand
 from crds.torchjob.jobspec import TorchJobSpec
 from kube.api import Cluster, Manifest
 from kube.informer import Informer
-from reconcilers.views import timestamps
 from reconcilers.views.pod_view import PodView
 
 
@@ -68,7 +68,7 @@ def trim(manifest: Manifest) -> NodeView:
     return NodeView(
         name=manifest["metadata"]["name"],
         ready=ready.get("status") == "True",
-        since=timestamps.seconds(ready.get("lastTransitionTime")),
+        since=timestamps.seconds_or_none(ready.get("lastTransitionTime")),
         open=not (manifest.get("spec") or {}).get("unschedulable"),
         allocatable=_allocatable(manifest),
     )

@@ -7,8 +7,9 @@ runs, and failed if any has failed. A job that followed that would wait for its 
 from collections.abc import Mapping
 from typing import Any
 
+from crds import timestamps
 from kube.api import Manifest
-from reconcilers.views import containers, timestamps
+from reconcilers.views import containers
 
 FINISHED = ("Succeeded", "Failed")
 
@@ -46,7 +47,7 @@ def main_state(pod: Manifest) -> Mapping[str, Any]:
 def _was_stopped(pod: Manifest) -> bool:
     """Return whether the main container ended at or after the request to delete the pod; times are in whole seconds."""
     metadata, ended = pod["metadata"], (main_state(pod).get("terminated") or {}).get("finishedAt")
-    due, when = timestamps.seconds(metadata["deletionTimestamp"]), timestamps.seconds(ended)
+    due, when = timestamps.seconds_or_none(metadata["deletionTimestamp"]), timestamps.seconds_or_none(ended)
     if due is None or when is None:
         return False
     return when >= due - float(metadata.get("deletionGracePeriodSeconds") or 0)
@@ -61,10 +62,8 @@ def _is_blamed(status: Mapping[str, Any], terminated: Mapping[str, Any]) -> bool
     target = next((condition for condition in targets if condition["status"] == "True"), None)
     if target is None:
         return bool(status.get("reason"))
-    since, ended = (
-        timestamps.seconds(target.get("lastTransitionTime")),
-        timestamps.seconds(terminated.get("finishedAt")),
-    )
+    since = timestamps.seconds_or_none(target.get("lastTransitionTime"))
+    ended = timestamps.seconds_or_none(terminated.get("finishedAt"))
     return since is None or ended is None or ended >= since
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import orjson
 
-from crds import excerpts, integers, labels, owners
+from crds import excerpts, integers, labels, owners, timestamps
 from crds.torchjob import demand
 from kube.api import Manifest
-from reconcilers.views import containers, pod_outcome, pod_problems, timestamps, torchrun
+from reconcilers.views import containers, pod_outcome, pod_problems, torchrun
 from reconcilers.views.pod_outcome import FINISHED
 from reconcilers.views.torchrun import LastOutput
 
@@ -163,11 +163,11 @@ def trim(manifest: Manifest) -> PodView:
         lingers=phase in FINISHED and status.get("phase") not in FINISHED,
         deleting="deletionTimestamp" in metadata,
         gated=_is_gated(metadata, spec),
-        deadline=timestamps.seconds(metadata.get("deletionTimestamp")),
+        deadline=timestamps.seconds_or_none(metadata.get("deletionTimestamp")),
         grace=_grace(metadata, spec),
         held=bool(metadata.get("finalizers")),
         node=spec.get("nodeName") or "",
-        since=timestamps.seconds(status.get("startTime") or metadata.get("creationTimestamp")),
+        since=timestamps.seconds_or_none(status.get("startTime") or metadata.get("creationTimestamp")),
         version=version(manifest),
         service=metadata["name"] if spec.get("subdomain") == metadata["name"] else "",
         asks=pod_requests(spec),
@@ -279,7 +279,7 @@ def _restarts(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapp
         "restarts": _container_status(main["name"], status).get("restartCount", 0),
         "settled": max(0, _number(notes, labels.RESTARTS_SETTLED)),
         "asked": notes.get(labels.RESTART_CONTAINERS, ""),
-        "asked_at": timestamps.seconds(notes.get(labels.RESTART_ASKED)),
+        "asked_at": timestamps.seconds_or_none(notes.get(labels.RESTART_ASKED)),
     }
 
 
@@ -297,7 +297,7 @@ def _end(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> dict
         "lost_peer": bool(code) and last_words.lost_peer,
         "unexplained": (bool(code) and last_words.more)
         or message != _message(other, last_words, status, LONGEST_EXPLANATION),
-        "ended": timestamps.seconds(ended.get("finishedAt")),
+        "ended": timestamps.seconds_or_none(ended.get("finishedAt")),
     }
 
 

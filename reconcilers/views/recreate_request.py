@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from crds import integers, labels
+from crds import integers, labels, timestamps
 from crds.api_resources import RECREATE_REQUESTS
 from kube.api import Cluster, Manifest
 from kube.informer import Informer
-from reconcilers.views import timestamps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +58,7 @@ def trim(manifest: Manifest) -> RecreateView:
         pod=str(spec.get("podName", "")),
         pod_uid=notes.get(labels.POD_UID, ""),
         generation=_number(marks.get(labels.RESTART, "")),
-        created=timestamps.seconds(metadata.get("creationTimestamp")),
+        created=timestamps.seconds_or_none(metadata.get("creationTimestamp")),
         restarts=max(0, _number(notes.get(labels.RESTARTS_SETTLED, ""))),
         verdict=verdict,
         message=message,

@@ -9,11 +9,10 @@ from typing import Any
 
 import orjson
 
-from crds import labels
+from crds import labels, timestamps
 from crds.api_resources import GANG_QUEUES, NODES, POD_GROUPS, PODS, TENANT_QUEUES, TORCHJOBS
 from kube import errors
 from kube.api import Manifest
-from reconcilers.views import timestamps
 from tests.faults.api import ApiClient
 from tests.faults.scenarios.scenario import NAMESPACE, Condition, Step
 
@@ -128,4 +127,4 @@ def silence(node: str) -> Step:
 
 def ready(status: str, since: float) -> Manifest:
     """A node's condition."""
-    return {"type": "Ready", "status": status, "lastTransitionTime": timestamps.text(since)}
+    return {"type": "Ready", "status": status, "lastTransitionTime": timestamps.format_time(since)}

@@ -31,7 +31,7 @@ def test_an_admission_of_a_version_that_wrote_no_time_begins_when_the_job_is_res
 @pytest.mark.parametrize(("seconds", "ends"), [(SINCE_ADMISSION, True), (SINCE_ADMISSION + 1, False)])
 def test_a_job_whose_pods_cannot_be_made_ends_in_time(seconds: int, ends: bool) -> None:
     running = job(status=status("Running"), activeDeadlineSeconds=seconds)
-    hindered = replace(observe(running, *all_pods()), hindrance=Blocker("NameTaken", "a name is taken"))
+    hindered = replace(observe(running, *all_pods()), blocker=Blocker("NameTaken", "a name is taken"))
     found = decide(hindered)
     assert (written(found).get("phase") == "Failed") is ends
     assert len(deleted(found)) == (3 if ends else 0)

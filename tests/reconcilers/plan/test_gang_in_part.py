@@ -44,7 +44,7 @@ def group(phase: str, resources: Any = "all") -> GroupView:
 def changes(found: GroupView, *pods: PodView) -> list[Action]:
     done = scheduling(JOB).groups(progress.assess(JOB, pods), (found,), pods)
     assert done.ready == {0}
-    assert done.hindrance is None
+    assert done.blocker is None
     return [each for each in done.actions if isinstance(each, PatchObject)]
 
 

@@ -205,9 +205,9 @@ class TestHindrances:
     def test_pods_beside_it_that_may_not_be_made_are_not_told_of_in_turn_with_it(self) -> None:
         said = admitted(conditions=change(decide(admitted(), groups=(self.closed(),)))["conditions"])
         forbidden = Blocker("PodsForbidden", "exceeded quota")
-        found = plan(replace(observe(said), groups=(self.closed(),), hindrance=forbidden), VOLCANO, NOW)
+        found = plan(replace(observe(said), groups=(self.closed(),), blocker=forbidden), VOLCANO, NOW)
         assert not found.actions
-        alone = plan(replace(observe(admitted()), hindrance=forbidden), VOLCANO, NOW)
+        alone = plan(replace(observe(admitted()), blocker=forbidden), VOLCANO, NOW)
         assert admitted_because(alone) == "PodsForbidden"
 
     def test_a_job_that_is_sent_back_for_it_says_so(self) -> None:

@@ -10,7 +10,7 @@ from crds.api_resources import RECREATE_REQUESTS, Resource
 from reconcilers.plan import restart_counts
 from reconcilers.plan.plan import plan
 from reconcilers.plan.pod_deletion import PodDeletion
-from reconcilers.pods import node_avoidance, restart_policy
+from reconcilers.pods.manifests import avoid_nodes, set_restart_policy
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import Blocker, CreatePods, DeletePods, EmitEvent, PatchPodMetadata, Plan, WriteStatus
 from reconcilers.views import node_view
@@ -134,7 +134,7 @@ class TestInPlace:
         assert (deleted(found), told(found)) == (["digits-master-0"], ["NotRestartedInPlace"])
 
     @pytest.mark.parametrize(
-        ("served", "hindrance"),
+        ("served", "blocker"),
         [
             (frozenset[Resource](), None),
             (frozenset({RECREATE_REQUESTS}), Blocker("ContainerRecreateRequestRefused", "not active")),
@@ -142,13 +142,13 @@ class TestInPlace:
         ],
     )
     def test_where_nobody_takes_a_request_pods_are_replaced(
-        self, served: frozenset[Resource], hindrance: Blocker | None
+        self, served: frozenset[Resource], blocker: Blocker | None
     ) -> None:
         settings = ReconcileSettings(in_place="kruise", served=served)
         counted = job(status=status("Admitted", restartGeneration=1))
-        found = decide(counted, *all_pods(), settings=settings, hindrance=hindrance)
+        found = decide(counted, *all_pods(), settings=settings, blocker=blocker)
         assert len(deleted(found)) == 3
-        assert told(found) == (["NotRestartedInPlace"] if hindrance else [])
+        assert told(found) == (["NotRestartedInPlace"] if blocker else [])
 
 
 def ask(text: str, scope: str = "Job", **fields: Any) -> Any:
@@ -435,7 +435,7 @@ NOT_IN = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n1",
 class TestAvoidance:
     def avoid(self, theirs: dict[str, Any] | None, *, strictly: bool = True) -> dict[str, Any]:
         spec: dict[str, Any] = {} if theirs is None else {"affinity": {"nodeAffinity": theirs, "podAffinity": {}}}
-        node_avoidance.avoid(spec, ["n2", "n1"], strictly=strictly)
+        avoid_nodes(spec, ["n2", "n1"], strictly=strictly)
         found: dict[str, Any] = spec["affinity"]["nodeAffinity"]
         return found
 
@@ -458,7 +458,7 @@ class TestAvoidance:
 
     def test_nobody_is_avoided(self) -> None:
         spec: dict[str, Any] = {}
-        node_avoidance.avoid(spec, [], strictly=True)
+        avoid_nodes(spec, [], strictly=True)
         assert spec == {}
 
 
@@ -477,7 +477,7 @@ class TestAvoidance:
 )
 def test_what_nodes_do_about_containers_that_end(policy: str, scope: str, driver: str, pods: str, ruled: bool) -> None:
     spec: dict[str, Any] = {"containers": [{"name": "log"}, {"name": "torch"}]}
-    restart_policy.apply(spec, policy, scope, driver)
+    set_restart_policy(spec, policy, scope, driver)
     assert spec["restartPolicy"] == pods
     assert spec["containers"][0] == {"name": "log"}
     assert ("restartPolicyRules" in spec["containers"][1]) is ruled

@@ -118,7 +118,7 @@ class Stage:
                 outcome = work.run(Plan(actions))
             except errors.ClusterError as error:
                 return str(error)
-        return str(outcome.hindered or "") + self.log.text
+        return str(outcome.blocked or "") + self.log.text
 
     def run(self, role: Role, *arguments: str, code: int | None = None) -> str:
         """A command under an account; what it prints."""

@@ -14,7 +14,7 @@ from crds.torchjob import demand
 from crds.torchjob.torchjob import TorchJob
 from gang import backends
 from gang.values import GroupView
-from reconcilers.plan import start_gates
+from reconcilers.pods import start_gate
 from reconcilers.values import Action, CreateObject, DeleteObject, Observation, PatchObject
 from reconcilers.views.pod_view import PodView
 from tests.support.reconcilers.simulation import Simulation, merged
@@ -135,7 +135,7 @@ class GangSimulation(Simulation):
             others = [each for each in self.pods.values() if self.in_group.get(each.uid) == group and each != made]
             assert group in self.groups, "a pod before its group"
             assert self.groups[group].phase == "Ready" or others or self.settings.pods_at_once
-            assert start_gates.needs_gate(task) or not made.gated
+            assert start_gate.needs_gate(task) or not made.gated
         if not made.gated:
             self._may_start(made.task)
         self.demands[made.uid] = demand.pod_demand(manifest["spec"])

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from crds import labels
+from crds import labels, timestamps
 from crds.torchjob import torchjob
 from crds.torchjob.conditions import TRUE_IN
 from crds.torchjob.torchjob import TorchJob
@@ -30,7 +30,7 @@ from reconcilers.values import (
     Plan,
     WriteStatus,
 )
-from reconcilers.views import recreate_request, timestamps
+from reconcilers.views import recreate_request
 from reconcilers.views.pod_view import PodView
 from reconcilers.views.recreate_request import RecreateView
 from tests.support.reconcilers import builders
@@ -159,7 +159,7 @@ class Simulation:
             there,
             restart=int(marks.get(labels.RESTART, there.restart)),
             asked=notes.get(labels.RESTART_CONTAINERS, there.asked),
-            asked_at=timestamps.seconds(notes.get(labels.RESTART_ASKED)) or there.asked_at,
+            asked_at=timestamps.seconds_or_none(notes.get(labels.RESTART_ASKED)) or there.asked_at,
             settled=int(notes.get(labels.RESTARTS_SETTLED, there.settled)),
         )
 
@@ -168,7 +168,7 @@ class Simulation:
         pod = self.pods[manifest["spec"]["podName"]]
         assert pod.uid == metadata["annotations"][labels.POD_UID]
         assert metadata["name"] not in self.requests, "it is there already"
-        created = {"uid": f"request-{self.made}", "creationTimestamp": timestamps.text(self.now.timestamp())}
+        created = {"uid": f"request-{self.made}", "creationTimestamp": timestamps.format_time(self.now.timestamp())}
         self.made += 1
         self.requests[metadata["name"]] = recreate_request.trim({**manifest, "metadata": {**metadata, **created}})
 

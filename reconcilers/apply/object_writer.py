@@ -1,0 +1,146 @@
+"""The writes of one plan to objects other than the job and its pods.
+
+One rule: each write may find its work done already. An object of the same name that belongs to an earlier job is
+deleted, and the key is observed again; an object that is not torchq's blocks the job.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from crds import owners
+from crds.api_resources import EVENTS, RECREATE_REQUESTS, SERVICES, Resource
+from crds.keys import JobKey
+from kube import errors
+from kube.api import Cluster, Manifest
+from reconcilers.apply import events
+from reconcilers.errors import NameTaken
+from reconcilers.plan import over_quota
+from reconcilers.plan.interruptions import Blocked, ObserveAgain, classify_refusal
+from reconcilers.plan.status import NAME_TAKEN, PODS_FORBIDDEN
+from reconcilers.values import EmitEvent
+from reconcilers.views import recreate_request
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectWriter:
+    """Writes objects of one job."""
+
+    cluster: Cluster
+    key: JobKey
+    name_retry: float
+    """Seconds after which the key is observed again while an older object holds a name."""
+
+    def create_service(self, manifest: Manifest) -> None:
+        """Create a service, unless the job has it already."""
+        try:
+            self.cluster.create(SERVICES, manifest, self.key.namespace)
+        except (errors.Forbidden, errors.AlreadyExists) as error:
+            if isinstance(error, errors.Forbidden) and self.is_new(SERVICES, manifest, error):
+                raise classify_refusal(error, PODS_FORBIDDEN) from error
+            self._replace_leftover(SERVICES, manifest, error)
+
+    def delete_service(self, name: str) -> None:
+        """Delete a service if it belongs to the job."""
+        try:
+            metadata = self.cluster.get(SERVICES, name, self.key.namespace)["metadata"]
+        except errors.NotFound:
+            return
+        if _owning_job(SERVICES, metadata) == self.key.uid:
+            self.delete(SERVICES, name, metadata["uid"])
+
+    def create(self, resource: Resource, remedy: str, manifest: Manifest) -> None:
+        """Create an object, unless the job has it already. Raises Blocked, or QuotaRefused, if it cannot be created."""
+        try:
+            self.cluster.create(resource, manifest, self.key.namespace)
+        except errors.AlreadyExists as error:
+            self._replace_leftover(resource, manifest, error)
+        except errors.NotFound as error:
+            message = f"the cluster has no {resource.kind} of {resource.api_version}: {remedy or 'install it'}"
+            raise Blocked(f"{resource.kind}Missing", error, message) from error
+        except (errors.Forbidden, errors.Invalid) as error:
+            reason = f"{resource.kind}Refused"
+            if isinstance(error, errors.Invalid) or resource == RECREATE_REQUESTS:
+                raise Blocked(reason, error) from error
+            raise classify_refusal(error, reason) from error
+
+    def patch(self, resource: Resource, name: str, change: Manifest) -> None:
+        """Merge a change into an object. Raises ObserveAgain if the object was deleted or replaced."""
+        try:
+            self.cluster.patch(resource, name, change, self.key.namespace)
+        except (errors.NotFound, errors.Conflict) as error:
+            raise ObserveAgain(self.name_retry) from error
+        except errors.Invalid as error:
+            if not is_namesake(error):
+                raise
+            raise ObserveAgain(self.name_retry) from error
+
+    def delete(self, resource: Resource, name: str, uid: str, *, grace_period_seconds: int | None = None) -> bool:
+        """Delete exactly this object; return whether it existed."""
+        try:
+            self.cluster.delete(resource, name, self.key.namespace, uid=uid, grace_period_seconds=grace_period_seconds)
+        except (errors.NotFound, errors.Conflict):
+            log.debug("%s: %s %s no longer existed", self.key, resource.kind, name)
+            return False
+        return True
+
+    def emit_event(self, event: EmitEvent, now: float) -> None:
+        """Create an Event. If that fails, the Event is lost, because nothing depends on it."""
+        try:
+            self.cluster.create(EVENTS, events.manifest(self.key, event, now), self.key.namespace)
+        except errors.ClusterError as error:
+            log.debug("%s: the Event %s could not be created: %s", self.key, event.reason, error)
+
+    def existing(self, resource: Resource, manifest: Manifest) -> Manifest:
+        """Return the object that has the name of a new one. Raises Blocked if the object belongs to no TorchJob."""
+        name = manifest["metadata"]["name"]
+        try:
+            current = self.cluster.get(resource, name, self.key.namespace)
+        except errors.NotFound as error:
+            raise ObserveAgain(0.0) from error
+        if not _owning_job(resource, current["metadata"]):
+            raise self._name_taken(resource, name) from None
+        return current
+
+    def is_new(self, resource: Resource, manifest: Manifest, error: errors.Forbidden) -> bool:
+        """Return whether no object has the manifest's name yet.
+
+        A refusal by a ResourceQuota does not show that, because the API server checks quotas before it looks for the
+        name.
+        """
+        if over_quota.parse_refusal(str(error)) is None:
+            return True
+        try:
+            self.cluster.get(resource, manifest["metadata"]["name"], self.key.namespace)
+        except errors.NotFound:
+            return True
+        return False
+
+    def _replace_leftover(self, resource: Resource, manifest: Manifest, error: errors.ClusterError) -> None:
+        """Delete the object of this name if another job owns it.
+
+        An earlier job of the same name leaves it behind in a cluster whose garbage collection is slow or missing.
+        """
+        metadata = self.existing(resource, manifest)["metadata"]
+        if _owning_job(resource, metadata) != self.key.uid:
+            self.delete(resource, metadata["name"], metadata["uid"])
+            raise ObserveAgain(self.name_retry) from error
+
+    def _name_taken(self, resource: Resource, name: str) -> Blocked:
+        kind = resource.kind.lower()
+        message = (
+            f"the job needs a {kind} named {name}, but the one of that name in namespace {self.key.namespace} is not "
+            f"torchq's: delete that {kind} or give the job another name"
+        )
+        return Blocked(NAME_TAKEN, NameTaken(f"{self.key}: {message}"), message)
+
+
+def is_namesake(error: errors.Invalid) -> bool:
+    """Return whether a patch was refused because another object has the name by now: a uid cannot be changed."""
+    return any(cause.field == "metadata.uid" for cause in error.causes)
+
+
+def _owning_job(resource: Resource, metadata: Manifest) -> str:
+    """Return the uid of the job that an object belongs to; empty if it belongs to none, whatever its labels say."""
+    return recreate_request.job_uid(metadata) if resource == RECREATE_REQUESTS else owners.job_uid(metadata)
