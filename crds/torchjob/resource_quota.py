@@ -100,7 +100,7 @@ class Part:
 class Needs:
     """The demand of a running job on the ResourceQuotas of its namespace."""
 
-    together: tuple[tuple[Part, ...], ...]
+    task_sets: tuple[tuple[Part, ...], ...]
     """Sets of tasks whose pods can exist at the same time. Each set has to fit."""
     services: int = 0
     """The number of services with the address of a rank 0, where every pod has its own address."""
@@ -111,20 +111,24 @@ class Shortage:
     """A ResourceQuota without room for a job's pods."""
 
     quota: str
-    lacking: tuple[tuple[Limit, int], ...]
+    exceeded: tuple[tuple[Limit, int], ...]
     """The exceeded limits, each with the demand of the job."""
 
     @property
-    def never(self) -> bool:
+    def is_permanent(self) -> bool:
         """Whether the job would not fit even if nothing else used the ResourceQuota."""
-        return any(asks > limit.hard for limit, asks in self.lacking)
+        return any(asks > limit.hard for limit, asks in self.exceeded)
 
     def __str__(self) -> str:
-        exceeded = [(limit, asks) for limit, asks in self.lacking if asks > limit.hard] if self.never else self.lacking
+        exceeded = (
+            [(limit, asks) for limit, asks in self.exceeded if asks > limit.hard]
+            if self.is_permanent
+            else self.exceeded
+        )
         clauses = [_describe(limit, asks) for limit, asks in exceeded[:MOST_NAMED]]
         clauses += [f"{len(exceeded) - MOST_NAMED} more"] if len(exceeded) > MOST_NAMED else []
-        verb = "can never hold" if self.never else "has no room for"
-        more = " (a smaller job, or a larger ResourceQuota)" if self.never else ""
+        verb = "can never hold" if self.is_permanent else "has no room for"
+        more = " (a smaller job, or a larger ResourceQuota)" if self.is_permanent else ""
         sentence = f"ResourceQuota {self.quota} of the namespace {verb} the job's pods: {'; '.join(clauses)}{more}"
         return excerpts.excerpt(sentence, LONGEST)
 
@@ -277,7 +281,7 @@ def _has_room(limit: Limit, amount: int) -> bool:
 
 def asked(needs: Needs, quota: Quota, *, services: bool = True) -> Amounts:
     """Return the largest demand of a job on one ResourceQuota at a time, by canonical name."""
-    counted = ([part.amounts for part in parts if _covers(quota.scopes, part.traits)] for parts in needs.together)
+    counted = ([part.amounts for part in parts if _covers(quota.scopes, part.traits)] for parts in needs.task_sets)
     demand_at_once = reduce(
         peak, (reduce(add, parts_amounts, dict(NOTHING)) for parts_amounts in counted), dict(NOTHING)
     )

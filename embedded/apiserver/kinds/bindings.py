@@ -26,12 +26,12 @@ def named(body: Manifest, kind: str, api_version: str, name: str) -> str:
     for key, expected in (("kind", (kind,)), ("apiVersion", (api_version, f"{api_version}beta1"))):
         if body.get(key, expected[0]) not in expected[: 1 if api_version == "v1" else 2]:
             body_kind, version = body.get("kind", kind), body.get("apiVersion", api_version)
-            where = f'{body_kind} in version "{str(version).rpartition("/")[2]}" cannot be handled as a {kind}'
-            raise status_errors.bad_request(f'{where}: no kind "{body_kind}" is registered for version "{version}"')
-    metadata_: Any = body.get("metadata") or {}
-    if not isinstance(metadata_, dict):
+            message = f'{body_kind} in version "{str(version).rpartition("/")[2]}" cannot be handled as a {kind}'
+            raise status_errors.bad_request(f'{message}: no kind "{body_kind}" is registered for version "{version}"')
+    body_metadata: Any = body.get("metadata") or {}
+    if not isinstance(body_metadata, dict):
         raise status_errors.bad_request("metadata is not a JSON object")
-    body_name = metadata_.get("name", "")
+    body_name = body_metadata.get("name", "")
     if not name and not body_name:
         raise status_errors.bad_request("Name parameter required.")
     if not isinstance(body_name, str) or (name and body_name != name):

@@ -97,8 +97,8 @@ def check_namespace(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
     phase = (new.get("status") or {}).get("phase", "")
     if old is None or phase == (old.get("status") or {}).get("phase"):
         return
-    leaving = "deletionTimestamp" in new["metadata"]
-    if phase != ("Terminating" if leaving else "Active"):
-        expected = "Terminating" if leaving else "Active"
-        why = f"may only be '{expected}' if `deletionTimestamp` is {'not ' if leaving else ''}empty"
+    deleting = "deletionTimestamp" in new["metadata"]
+    if phase != ("Terminating" if deleting else "Active"):
+        expected = "Terminating" if deleting else "Active"
+        why = f"may only be '{expected}' if `deletionTimestamp` is {'not ' if deleting else ''}empty"
         yield status_errors.wrong("status.Phase", phase, why)

@@ -12,9 +12,9 @@ _KEPT_AS = {"services": "services/specs", "nodes": "minions"}
 
 def check(kind: Kind, current: Stored, uid: str, version: str, *, dry_run: bool = False) -> None:
     """Raise Conflict unless the object has this uid and this resourceVersion; an empty value is not checked."""
-    for what, expected, actual in (("UID", uid, current.uid), ("ResourceVersion", version, str(current.version))):
+    for field, expected, actual in (("UID", uid, current.uid), ("ResourceVersion", version, str(current.version))):
         if expected and expected != actual:
-            failed(kind, (current.namespace, current.name), (what, expected, actual), dry_run=dry_run)
+            failed(kind, (current.namespace, current.name), (field, expected, actual), dry_run=dry_run)
 
 
 def failed(kind: Kind, place: tuple[str, str], demand: tuple[str, str, str], *, dry_run: bool) -> None:
@@ -22,11 +22,11 @@ def failed(kind: Kind, place: tuple[str, str], demand: tuple[str, str, str], *, 
 
     The demand is the name of the field, the expected value, and the actual value.
     """
-    what, expected, actual = demand
+    field, expected, actual = demand
     resource = kind.resource
     group = resource.group if kind.custom or resource.kind == "CustomResourceDefinition" else ""
     root = "" if dry_run else "registry"
     key = "/".join(filter(None, [root, group, _KEPT_AS.get(kind.storage, resource.plural), *place]))
-    why = f"Precondition failed: {what} in precondition: {expected}, {what} in object meta: {actual}"
-    message = f"StorageError: invalid object, Code: 4, Key: /{key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
+    reason = f"Precondition failed: {field} in precondition: {expected}, {field} in object meta: {actual}"
+    message = f"StorageError: invalid object, Code: 4, Key: /{key}, ResourceVersion: 0, AdditionalErrorMsg: {reason}"
     raise status_errors.conflict(resource, place[1], message)

@@ -51,8 +51,8 @@ def check(scale: Manifest, namespace: str, name: str) -> None:
 
 def _check_name(body_name: Any, name: str) -> None:
     if not body_name:
-        why = f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
-        raise status_errors.bad_request(why)
+        message = f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        raise status_errors.bad_request(message)
     if body_name != name:
         raise status_errors.bad_request(
             f"the name of the object ({body_name}) does not match the name on the URL ({name})"

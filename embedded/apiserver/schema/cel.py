@@ -90,9 +90,9 @@ class CompiledRule:
     message_program: Any | None
     field_path: str
     reason: str
-    transition: bool
+    is_transition: bool
     """Whether the rule reads the old value; such a rule runs only on updates."""
-    chains: tuple[tuple[str, ...], ...]
+    field_paths: tuple[tuple[str, ...], ...]
     """The field paths that the rule reads from `self` and `oldSelf`; an empty path stands for the whole value."""
     reads: tuple[Read, ...] = ()
     """The same paths in the form that `answers` needs."""
@@ -117,7 +117,7 @@ class RulePlan:
 def plan(rules: Iterable[CompiledRule]) -> RulePlan:
     """Return a plan for rules that run together."""
     all_rules = tuple(rules)
-    chains = [chain for rule in all_rules for chain in rule.chains]
+    chains = [chain for rule in all_rules for chain in rule.field_paths]
     needs: dict[str, Needs] = {}
     for chain in chains:
         _need(needs, chain)
@@ -152,8 +152,8 @@ def compile_rule(raw: Mapping[str, Any]) -> CompiledRule:
         message_program=_compile(worded) if worded else None,
         field_path=raw.get("fieldPath", ""),
         reason=reason,
-        transition="oldSelf" in program.variables(),
-        chains=tuple(_chains(source + " " + (worded or ""))),
+        is_transition="oldSelf" in program.variables(),
+        field_paths=tuple(_chains(source + " " + (worded or ""))),
         reads=tuple(sorted(set(_reads(source)))),
     )
 

@@ -31,7 +31,7 @@ def check_object(
 
 
 def _check(new: Any, old: Any, node: Node, path: str, changed: bool) -> Iterator[Cause]:
-    if not node.ruled or new is None or not (changed or node.transitional):
+    if not node.ruled or new is None or not (changed or node.has_transition_rules):
         return
     yield from _run(new, old, node, path, changed)
     for step, item, item_before, child in _below(new, old, node):
@@ -62,7 +62,7 @@ def _identity(item: Any, node: Node) -> tuple[Any, ...]:
 
 
 def _run(value: Any, before: Any, node: Node, path: str, changed: bool) -> Iterator[Cause]:
-    plan = node.fresh if before is None else node.altered if changed else node.unaltered
+    plan = node.create_plan if before is None else node.update_plan if changed else node.unchanged_plan
     open_questions = plan.memory.unanswered(plan.rules, value, before)
     if not open_questions:
         return
@@ -118,7 +118,7 @@ def find_undefined_fields(root: Node) -> Iterator[str]:
 
 def _find_undefined(node: Node, path: str, *, is_root: bool = False) -> Iterator[str]:
     for rule in node.rules:
-        for chain in rule.chains:
+        for chain in rule.field_paths:
             missing = _missing(node, chain, is_root)
             if missing:
                 yield f"{path or '<root>'}: undefined field '{missing}' in rule {rule.source!r}"

@@ -77,19 +77,19 @@ class Node:
     one_of: tuple["Node", ...] = ()
     none_of: tuple["Node", ...] = ()
     rules: tuple[CompiledRule, ...] = ()
-    fresh: RulePlan = _NO_RULES
+    create_plan: RulePlan = _NO_RULES
     """The rules for a new value."""
-    altered: RulePlan = _NO_RULES
+    update_plan: RulePlan = _NO_RULES
     """The rules for a value that has changed."""
-    unaltered: RulePlan = _NO_RULES
+    unchanged_plan: RulePlan = _NO_RULES
     """The rules for a value that has not changed: only transition rules."""
     ruled: bool = False
     """Whether this node or a node below it has rules."""
-    transitional: bool = False
+    has_transition_rules: bool = False
     """Whether one of these rules reads the old value."""
-    kept: bool = False
+    keep_empty: bool = False
     """Whether an empty value of a built-in resource is stored, as that of a pointer field in Go."""
-    dropped: bool = False
+    omit_zero: bool = False
     """Whether 0 or false in a built-in resource is left out."""
     plain: object = None
     """The Python class whose values need no check, as for most leaves of an object. None: every value is checked."""
@@ -134,13 +134,14 @@ def compile_schema(raw: Mapping[str, Any]) -> Node:
         one_of=_nodes(raw, "oneOf"),
         none_of=(compile_schema(raw["not"]),) if raw.get("not") else (),
         rules=rules,
-        fresh=cel.plan(rule for rule in rules if not rule.transition),
-        altered=cel.plan(rules),
-        unaltered=cel.plan(rule for rule in rules if rule.transition),
+        create_plan=cel.plan(rule for rule in rules if not rule.is_transition),
+        update_plan=cel.plan(rules),
+        unchanged_plan=cel.plan(rule for rule in rules if rule.is_transition),
         ruled=bool(rules) or any(child.ruled for child in below),
-        transitional=any(rule.transition for rule in rules) or any(child.transitional for child in below),
-        kept=bool(raw.get("x-kept")),
-        dropped=bool(raw.get("x-dropped")),
+        has_transition_rules=any(rule.is_transition for rule in rules)
+        or any(child.has_transition_rules for child in below),
+        keep_empty=bool(raw.get("x-kept")),
+        omit_zero=bool(raw.get("x-dropped")),
         plain=None if checked or raw.get("x-dropped") else _PLAIN.get(raw.get("type", "")),
     )
 

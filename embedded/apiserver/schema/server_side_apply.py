@@ -81,10 +81,10 @@ def _entry(manager: Manager, owned: OwnedFields) -> dict[str, Any]:
 def after_update(old: Manifest, new: Manifest, schema: Node, manager: Manager, now: str) -> list[dict[str, Any]]:
     """Return the managedFields after a write other than an apply: a manager owns the fields that it changes."""
     changed, removed = _diff(old, new, schema)
-    others = _without_fields(owners(old), manager, changed | removed, now)
-    own_set = others.get(manager, OwnedFields(frozenset(), now))
-    fields = (own_set.fields - removed) | changed
-    return written({**others, manager: own_set if fields == own_set.fields else OwnedFields(fields, now)})
+    owners_by_manager = _without_fields(owners(old), manager, changed | removed, now)
+    previous = owners_by_manager.get(manager, OwnedFields(frozenset(), now))
+    fields = (previous.fields - removed) | changed
+    return written({**owners_by_manager, manager: previous if fields == previous.fields else OwnedFields(fields, now)})
 
 
 def _diff(old: Manifest, new: Manifest, schema: Node) -> tuple[frozenset[Path], frozenset[Path]]:
@@ -111,7 +111,7 @@ class Application:
 
     config: Manifest
     schema: Node
-    who: Manager
+    manager: Manager
     now: str
     force: bool = False
 
@@ -122,26 +122,26 @@ def applied(live: Manifest | None, request: Application) -> Manifest:
     Conflict; a failure without a reason for a configuration that is not an object.
     """
     _check(request)
-    config, schema, manager = request.config, request.schema, request.who
+    config, schema, manager = request.config, request.schema, request.manager
     fields = frozenset(field_sets.fields_to_manage(config, schema, manager.subresource))
     if live is None:
         return {
             **config,
             "metadata": {**config["metadata"], "managedFields": written({manager: OwnedFields(fields, request.now)})},
         }
-    owners_now = owners(live) or _initial_owners(live, schema, manager)
-    own_set = owners_now.get(manager, OwnedFields(frozenset(), ""))
+    owners_by_manager = owners(live) or _initial_owners(live, schema, manager)
+    previous = owners_by_manager.get(manager, OwnedFields(frozenset(), ""))
     result: Manifest = _merge(live, _section(config, manager.subresource), schema)
-    kept_fields = fields.union(*(owned.fields for owner, owned in owners_now.items() if owner != manager))
-    for path in sorted(own_set.fields - kept_fields, key=len):  # an item of a list is removed before its fields
+    kept_fields = fields.union(*(owned.fields for owner, owned in owners_by_manager.items() if owner != manager))
+    for path in sorted(previous.fields - kept_fields, key=len):  # an item of a list is removed before its fields
         if not _is_key(path) and not any(other[: len(path)] == path for other in kept_fields):
             _remove(result, path)
     changed, removed = _diff(live, result, schema)
     if not request.force:
-        _refuse({owner: owned.fields & changed for owner, owned in owners_now.items() if owner != manager})
-    owners_now = _without_fields(owners_now, manager, changed | removed, request.now)
-    owners_now[manager] = own_set if fields == own_set.fields else OwnedFields(fields, request.now)
-    result["metadata"] = {**result["metadata"], "managedFields": written(owners_now)}
+        _refuse({owner: owned.fields & changed for owner, owned in owners_by_manager.items() if owner != manager})
+    owners_by_manager = _without_fields(owners_by_manager, manager, changed | removed, request.now)
+    owners_by_manager[manager] = previous if fields == previous.fields else OwnedFields(fields, request.now)
+    result["metadata"] = {**result["metadata"], "managedFields": written(owners_by_manager)}
     return result
 
 
@@ -241,11 +241,11 @@ def _matches(item: Any, step: str) -> bool:
 
 def _check(request: Application) -> None:
     """Raise Refusal unless the configuration has only declared fields with values of their types."""
-    problems = list(_problems(_section(request.config, request.who.subresource), request.schema, ()))
+    problems = list(_type_problems(_section(request.config, request.manager.subresource), request.schema, ()))
     if not problems:
         return
     metadata = request.config["metadata"]
-    group, _, version = request.who.api_version.rpartition("/")
+    group, _, version = request.manager.api_version.rpartition("/")
     about = (
         f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {group}/{version}, Kind={request.config['kind']}"
     )
@@ -253,9 +253,9 @@ def _check(request: Application) -> None:
     raise Refusal(500, "", f"failed to create typed patch object ({about}): {text}")
 
 
-def _problems(value: Any, node: Node, path: Path) -> Iterator[str]:
+def _type_problems(value: Any, node: Node, path: Path) -> Iterator[str]:
     value_type = json_type(value)
-    if value is None or not _fits(value_type, node):
+    if value is None or not _has_type(value_type, node):
         expected = "numeric (int or float)" if node.type in {"integer", "number"} else node.type
         yield from [] if value is None else [f"{field_sets.format_path(path)}: expected {expected}, got {value_type}"]
         return
@@ -264,15 +264,15 @@ def _problems(value: Any, node: Node, path: Path) -> Iterator[str]:
             for name, item in value.items():
                 field_path = (*path, f"f:{name}")
                 if name in node.properties or node.additional is not None or node.open or not node.type:
-                    yield from _problems(item, field_sets.below(node, name), field_path)
+                    yield from _type_problems(item, field_sets.below(node, name), field_path)
                 else:
                     yield f"{field_sets.format_path(field_path)}: field not declared in schema"
         case list() if node.items is not None:
             for item in value:
-                yield from _problems(item, node.items, (*path, field_sets.step(item, node)))
+                yield from _type_problems(item, node.items, (*path, field_sets.step(item, node)))
 
 
-def _fits(value_type: str, node: Node) -> bool:
+def _has_type(value_type: str, node: Node) -> bool:
     return (
         not node.type
         or node.int_or_string

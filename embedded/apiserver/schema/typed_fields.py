@@ -89,9 +89,9 @@ def _mapping(value: dict[str, Any], node: Node, path: str, unknown: list[str]) -
 
 def _is_empty(value: Any, node: Node) -> bool:
     """Return whether Go leaves the field out: an empty text, list or map that is not a pointer field."""
-    if value or node.kept:
+    if value or node.keep_empty:
         return False
-    return node.dropped or isinstance(value, _SIZED)
+    return node.omit_zero or isinstance(value, _SIZED)
 
 
 def _check(value: Any, node: Node, path: str) -> None:

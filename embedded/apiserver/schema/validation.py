@@ -128,13 +128,13 @@ def _check_number(value: float, limits: Limits, path: str) -> Iterator[Cause]:
 
 def _check_size(value: list[Any] | dict[str, Any], limits: Limits, path: str) -> Iterator[Cause]:
     if isinstance(value, dict):
-        least, most, what = limits.min_properties, limits.max_properties, "properties"
+        least, most, unit = limits.min_properties, limits.max_properties, "properties"
     else:
-        least, most, what = limits.min_items, limits.max_items, "items"
+        least, most, unit = limits.min_items, limits.max_items, "items"
     if most is not None and len(value) > most:
         yield status_errors.too_many(path, len(value), most)
     if least is not None and len(value) < least:
-        yield status_errors.wrong(path, len(value), f"{path} in body should have at least {least} {what}")
+        yield status_errors.wrong(path, len(value), f"{path} in body should have at least {least} {unit}")
 
 
 def _check_junctions(value: Any, node: Node, path: str) -> Iterator[Cause]:

@@ -64,7 +64,7 @@ def test_what_is_used_counts_and_an_unknown_use_holds_nothing() -> None:
     assert resource_quota.shortage(needs, [read({"pods": "9"}, {"pods": "5"})]) is None
     short = resource_quota.shortage(needs, [read({"pods": "9"}, {"pods": "6"})])
     assert short is not None
-    assert not short.never
+    assert not short.is_permanent
     assert str(short) == "ResourceQuota q of the namespace has no room for the job's pods: pods: asks 4, used 6, hard 9"
     status = {"status": {"hard": {"pods": "9", "configmaps": "1"}, "used": {}}}
     unknown = resource_quota.read({"metadata": {"namespace": "n", "name": "q"}, **status})
@@ -74,7 +74,7 @@ def test_what_is_used_counts_and_an_unknown_use_holds_nothing() -> None:
 def test_a_job_that_can_never_fit_is_told_so_by_the_limits_that_are_too_small() -> None:
     short = resource_quota.shortage(resource_quota.of_job(job()), [read({"pods": "3", "cpu": "8"}, {"cpu": "1"})])
     assert short is not None
-    assert short.never
+    assert short.is_permanent
     assert "can never hold the job's pods: pods: asks 4, used 0, hard 3" in str(short)
     assert "cpu" not in str(short)
 

@@ -233,7 +233,7 @@ def test_rules_that_cannot_be_run_are_refused(rule: dict[str, Any]) -> None:
     ],
 )
 def test_what_a_rule_reads(rule: str, fields: list[tuple[str, ...]]) -> None:
-    assert list(cel.compile_rule({"rule": rule}).chains) == fields
+    assert list(cel.compile_rule({"rule": rule}).field_paths) == fields
 
 
 LEAVES = (
