@@ -8,7 +8,7 @@ the disk is full, and on again when there is space.
 import logging
 from pathlib import Path
 
-from embedded.apiserver.storage import disk_reserve
+from embedded import preallocation
 from embedded.redis import server
 
 logger = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class Persistence:
         """Return whether the disk has space again. The attempt to allocate it respects the user's quota, too."""
         draft = self._folder / ".room"
         try:
-            disk_reserve.allocate(draft, _ROOM_BYTES)
+            preallocation.allocate(draft, _ROOM_BYTES)
         except OSError:
             return False
         finally:

@@ -8,12 +8,12 @@ A commit on a full disk then overwrites blocks that are allocated already. (A fi
 another place, such as Btrfs and ZFS, also needs the blocks that it keeps free for itself.)
 """
 
-import errno
-import os
 import sqlite3
 import time
 from contextlib import suppress
 from pathlib import Path
+
+from embedded.preallocation import allocate
 
 CHECKPOINT_PAGES = 4000
 """The pages in the log from which a checkpoint writes them into the database: 16 MB, since it waits for the disk."""
@@ -21,8 +21,6 @@ _LOG_BYTES = 24 * 1024 * 1024
 """The length of the log: those pages, and the largest usual batch."""
 _MOST_SPARE, _LEAST_SPARE = 4 * 1024 * 1024, 2 * 1024 * 1024
 """Bytes of free pages. If there are fewer than the second number, pages are added up to the first."""
-_PIECE = 1024 * 1024
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _RETRY_SECONDS = 1.0
 _TABLE = "CREATE TABLE IF NOT EXISTS spare (room BLOB)"
 
@@ -105,32 +103,6 @@ class DiskReserve:
             self._database.execute("PRAGMA secure_delete=OFF")  # the row holds only zeros
             self._database.execute("DELETE FROM spare")
             self._database.execute(f"PRAGMA secure_delete={self._secure_delete}")
-
-
-def allocate(path: Path, size: int) -> None:
-    """Extend a file to at least `size` bytes that are allocated on disk. OSError."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        if _preallocate(descriptor, size):
-            return
-        missing = size - os.lseek(descriptor, 0, os.SEEK_END)
-        while missing > 0:
-            missing -= os.write(descriptor, bytes(min(missing, _PIECE)))
-    finally:
-        os.close(descriptor)
-
-
-def _preallocate(descriptor: int, size: int) -> bool:
-    """Allocate without writing; return whether the system supports it. OSError if the disk has no room."""
-    if not hasattr(os, "posix_fallocate"):  # macOS
-        return False
-    try:
-        os.posix_fallocate(descriptor, 0, size)
-    except OSError as error:
-        if error.errno in _NO_ROOM:
-            raise
-        return False  # the file system does not support it
-    return True
 
 
 def is_full(error: sqlite3.Error) -> bool:

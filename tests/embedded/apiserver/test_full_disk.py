@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from crds.api_resources import PODS, Resource
+from embedded import preallocation
 from embedded.apiserver.status_errors import Refusal
 from embedded.apiserver.storage import disk_reserve
 from embedded.apiserver.storage.disk import Disk, DiskFull
@@ -168,7 +169,7 @@ def test_a_file_system_that_cannot_allocate_is_written_to(
     def cannot(*_: int) -> None:
         raise OSError(code, "not here")
 
-    monkeypatch.setattr(disk_reserve.os, "posix_fallocate", cannot)
+    monkeypatch.setattr(preallocation.os, "posix_fallocate", cannot)
     disk = Disk(tmp_path / "objects.sqlite")
     assert not disk.full
     assert (tmp_path / "objects.sqlite-wal").stat().st_size >= 24 * MIB
